@@ -1,0 +1,27 @@
+//! Python semantics as a library.
+//!
+//! Everything whose output must equal CPython's lives here and nowhere else: values and their textual forms,
+//! `json.dumps`, `ast.literal_eval`, `random.Random`, `re`, string methods, and PyYAML's view of YAML 1.1.
+//! One module each.
+//!
+//! ```
+//! use lmeval_pycompat::{Value, repr::repr, yaml};
+//!
+//! let loaded = yaml::load("a: yes\nb: [1, 2.50, ~]\n").unwrap();
+//! assert_eq!(repr(&loaded.value), "{'a': True, 'b': [1, 2.5, None]}");
+//! ```
+
+pub mod datetime;
+mod dict;
+pub mod float;
+pub mod json;
+pub mod literal;
+pub mod random;
+pub mod re;
+pub mod repr;
+pub mod strings;
+mod value;
+pub mod yaml;
+
+pub use dict::Dict;
+pub use value::{Function, Value};

@@ -1,6 +1,7 @@
 //! `datetime.date` and `datetime.datetime`: plain fields, checked on construction.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// A calendar date in the years 1 to 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,8 +60,7 @@ impl fmt::Display for Date {
 /// A date with a time of day, and perhaps a zone.
 #[derive(Clone, Copy, Debug)]
 pub struct DateTime {
-    /// The date.
-    pub date: Date,
+    date: Date,
     hour: u8,
     minute: u8,
     second: u8,
@@ -92,6 +92,11 @@ impl DateTime {
         })
     }
 
+    /// The day.
+    pub fn date(self) -> Date {
+        self.date
+    }
+
     /// Hour, minute, second.
     pub fn time(self) -> (u8, u8, u8) {
         (self.hour, self.minute, self.second)
@@ -115,6 +120,13 @@ impl DateTime {
             + i128::from(self.second)
             - i128::from(self.offset.unwrap_or(0));
         seconds * 1_000_000 + i128::from(self.microsecond)
+    }
+}
+
+impl Hash for DateTime {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.offset.is_some().hash(state);
+        self.instant().hash(state);
     }
 }
 

@@ -27,14 +27,17 @@ pub struct Dict {
 #[derive(Clone, Debug)]
 struct Key(Value);
 
+/// Equality as keys have it.
+fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Float(left), Value::Float(right)) => left == right || (left.is_nan() && right.is_nan()),
+        (left, right) => left == right,
+    }
+}
+
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Value::Float(left), Value::Float(right)) => {
-                left == right || (left.is_nan() && right.is_nan())
-            }
-            (left, right) => left == right,
-        }
+        same(&self.0, &other.0)
     }
 }
 
@@ -66,7 +69,7 @@ impl Hash for ValueKey<'_> {
 
 impl Equivalent<Key> for ValueKey<'_> {
     fn equivalent(&self, key: &Key) -> bool {
-        key.0 == *self.0
+        same(&key.0, self.0)
     }
 }
 
@@ -167,5 +170,17 @@ impl FromIterator<(Value, Value)> for Dict {
             dict.insert(key, value);
         }
         dict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_not_a_number_is_found() {
+        let mut dict = Dict::new();
+        dict.insert(f64::NAN, 1_i64);
+        assert_eq!(dict.get(&Value::Float(f64::NAN)), Some(&Value::Int(1)));
     }
 }

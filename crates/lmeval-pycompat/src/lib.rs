@@ -14,6 +14,7 @@
 pub mod datetime;
 mod dict;
 pub mod float;
+pub mod fnmatch;
 pub mod json;
 pub mod literal;
 pub mod random;

@@ -1,1 +1,362 @@
-//! Placeholder.
+//! `random.Random`: the Mersenne Twister as CPython seeds it and draws from it.
+//!
+//! ```
+//! use lmeval_pycompat::random::Random;
+//!
+//! let mut random = Random::from_seed(1234);
+//! assert_eq!(random.random(), 0.9664535356921388);
+//! assert_eq!(random.sample_indices(24, 3).unwrap(), [14, 3, 0]);
+//! ```
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+use num_bigint::{BigInt, BigUint};
+use rand_mt::Mt;
+use rustc_hash::FxHashSet;
+use sha2::{Digest, Sha512};
+
+use crate::value::Value;
+
+/// A generator whose every draw equals that of CPython 3.11's `random.Random` with the same seed.
+#[derive(Clone, Debug)]
+pub struct Random {
+    twister: Mt,
+}
+
+/// Why nothing can be drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RandomError {
+    /// `sample` of more than there is.
+    #[error("Sample of {wanted} is larger than the population of {population}")]
+    SampleTooLarge {
+        /// How many were asked for.
+        wanted: usize,
+        /// How many there are.
+        population: usize,
+    },
+    /// A choice among nothing, or an empty range.
+    #[error("Cannot choose from an empty sequence or range")]
+    Empty,
+    /// `randrange` with a step of zero.
+    #[error("The step of a range must not be zero")]
+    ZeroStep,
+    /// Weights whose total is not a positive finite number.
+    #[error("The total of weights must be finite and greater than zero")]
+    WeightTotal,
+}
+
+impl Random {
+    /// `Random(seed)` for an integer; the sign does not matter.
+    pub fn from_seed(seed: i64) -> Self {
+        Self::from_words(&[seed.unsigned_abs() as u32, (seed.unsigned_abs() >> 32) as u32])
+    }
+
+    /// `Random(seed)` for an integer of any size.
+    pub fn from_seed_bigint(seed: &BigInt) -> Self {
+        Self::from_words(&seed.magnitude().to_u32_digits())
+    }
+
+    /// `Random(seed)` for a string.
+    pub fn from_seed_str(seed: &str) -> Self {
+        Self::from_seed_bytes(seed.as_bytes())
+    }
+
+    /// `Random(seed)` for a byte string.
+    pub fn from_seed_bytes(seed: &[u8]) -> Self {
+        let mut bytes = seed.to_vec();
+        bytes.extend_from_slice(&Sha512::digest(seed));
+        Self::from_words(&BigUint::from_bytes_be(&bytes).to_u32_digits())
+    }
+
+    /// `Random(seed)` for a seed of any supported type; `None` for types that are not.
+    ///
+    /// Floats seed Python's generator by their hash and are not supported.
+    pub fn from_seed_value(seed: &Value) -> Option<Self> {
+        Some(match seed {
+            Value::None => Self::from_entropy(),
+            Value::Bool(_) | Value::Int(_) => Self::from_seed(seed.as_i64()?),
+            Value::BigInt(number) => Self::from_seed_bigint(number),
+            Value::Str(text) => Self::from_seed_str(text),
+            Value::Bytes(bytes) => Self::from_seed_bytes(bytes),
+            _ => return None,
+        })
+    }
+
+    /// `Random(None)`: a generator that differs from run to run.
+    pub fn from_entropy() -> Self {
+        // Every `RandomState` hashes under fresh keys, which is all the entropy that the standard library has.
+        let words: Vec<u32> = (0..8_u32)
+            .flat_map(|index| {
+                let hash = RandomState::new().hash_one(index);
+                [hash as u32, (hash >> 32) as u32]
+            })
+            .collect();
+        Self::from_words(&words)
+    }
+
+    /// Seeds with an integer in 32-bit words, lowest first; leading zeros are not part of the key.
+    fn from_words(words: &[u32]) -> Self {
+        let length = words
+            .iter()
+            .rposition(|&word| word != 0)
+            .map_or(1, |last| last + 1);
+        let key: Vec<u32> = words.iter().copied().chain([0]).take(length).collect();
+        Self {
+            twister: Mt::new_with_key(key),
+        }
+    }
+
+    /// `random()`: a float in `[0, 1)` with 53 bits.
+    pub fn random(&mut self) -> f64 {
+        let high = self.twister.next_u32() >> 5;
+        let low = self.twister.next_u32() >> 6;
+        (f64::from(high) * 67_108_864.0 + f64::from(low)) / 9_007_199_254_740_992.0
+    }
+
+    /// `uniform(low, high)`.
+    pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.random()
+    }
+
+    /// `getrandbits(bits)` for up to 64 bits; more are taken for 64.
+    pub fn getrandbits(&mut self, bits: u32) -> u64 {
+        self.bits(bits.min(64)) as u64
+    }
+
+    /// `getrandbits(bits)` for any number of bits.
+    pub fn getrandbits_big(&mut self, bits: usize) -> Value {
+        let mut words = Vec::with_capacity(bits.div_ceil(32));
+        let mut left = bits;
+        while left > 0 {
+            let taken = left.min(32);
+            words.push(self.twister.next_u32() >> (32 - taken));
+            left -= taken;
+        }
+        Value::from_bigint(BigUint::new(words).into())
+    }
+
+    /// Up to 128 random bits, lowest word first.
+    fn bits(&mut self, bits: u32) -> u128 {
+        let mut result = 0;
+        let mut done = 0;
+        while done < bits {
+            let taken = (bits - done).min(32);
+            result |= u128::from(self.twister.next_u32() >> (32 - taken)) << done;
+            done += taken;
+        }
+        result
+    }
+
+    /// `_randbelow(limit)`: an integer in `[0, limit)`; 0 where the limit is 0.
+    pub fn randbelow(&mut self, limit: u64) -> u64 {
+        self.below(u128::from(limit)) as u64
+    }
+
+    fn below(&mut self, limit: u128) -> u128 {
+        if limit == 0 {
+            return 0;
+        }
+        let bits = u128::BITS - limit.leading_zeros();
+        loop {
+            let drawn = self.bits(bits);
+            if drawn < limit {
+                return drawn;
+            }
+        }
+    }
+
+    fn index_below(&mut self, limit: usize) -> usize {
+        self.below(limit as u128) as usize
+    }
+
+    /// `randrange(start, stop, step)`.
+    pub fn randrange(&mut self, start: i64, stop: i64, step: i64) -> Result<i64, RandomError> {
+        let (start, width, step) = (
+            i128::from(start),
+            i128::from(stop) - i128::from(start),
+            i128::from(step),
+        );
+        let count = match step.signum() {
+            0 => return Err(RandomError::ZeroStep),
+            1 => (width + step - 1).div_euclid(step),
+            _ => (-width - step - 1).div_euclid(-step),
+        };
+        if count <= 0 {
+            return Err(RandomError::Empty);
+        }
+        Ok((start + step * self.below(count as u128) as i128) as i64)
+    }
+
+    /// `randint(low, high)`, both ends included.
+    pub fn randint(&mut self, low: i64, high: i64) -> Result<i64, RandomError> {
+        let count = i128::from(high) - i128::from(low) + 1;
+        if count <= 0 {
+            return Err(RandomError::Empty);
+        }
+        Ok((i128::from(low) + self.below(count as u128) as i128) as i64)
+    }
+
+    /// The position that `choice` takes from a sequence of `length`; `None` where it is empty.
+    pub fn choice_index(&mut self, length: usize) -> Option<usize> {
+        (length > 0).then(|| self.index_below(length))
+    }
+
+    /// `choice(items)`; `None` where there are none.
+    pub fn choice<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+        self.choice_index(items.len()).map(|index| &items[index])
+    }
+
+    /// The positions that `choices(…, k=count)` takes from a sequence of `length`, with replacement.
+    pub fn choices_indices(&mut self, length: usize, count: usize) -> Result<Vec<usize>, RandomError> {
+        if length == 0 && count > 0 {
+            return Err(RandomError::Empty);
+        }
+        Ok((0..count)
+            .map(|_| (self.random() * length as f64) as usize)
+            .collect())
+    }
+
+    /// The positions that `choices(…, weights, k=count)` takes.
+    pub fn weighted_indices(&mut self, weights: &[f64], count: usize) -> Result<Vec<usize>, RandomError> {
+        let mut total = 0.0;
+        let cumulative: Vec<f64> = weights
+            .iter()
+            .enumerate()
+            .map(|(index, &weight)| {
+                total = if index == 0 { weight } else { total + weight };
+                total
+            })
+            .collect();
+        self.cumulative_indices(&cumulative, count)
+    }
+
+    /// The positions that `choices(…, cum_weights=cumulative, k=count)` takes.
+    pub fn cumulative_indices(
+        &mut self,
+        cumulative: &[f64],
+        count: usize,
+    ) -> Result<Vec<usize>, RandomError> {
+        let Some((&total, but_last)) = cumulative.split_last() else {
+            return Err(RandomError::Empty);
+        };
+        if !total.is_finite() || total <= 0.0 {
+            return Err(RandomError::WeightTotal);
+        }
+        let draw = |_| {
+            let drawn = self.random() * total;
+            bisect(but_last, drawn)
+        };
+        Ok((0..count).map(draw).collect())
+    }
+
+    /// The positions that `sample(…, count)` takes from a sequence of `length`, without replacement.
+    pub fn sample_indices(&mut self, length: usize, count: usize) -> Result<Vec<usize>, RandomError> {
+        if count > length {
+            return Err(RandomError::SampleTooLarge {
+                wanted: count,
+                population: length,
+            });
+        }
+        // A list of the population is moved about where it takes less room than a set of what was drawn.
+        let mut set_size = 21;
+        if count > 5 {
+            set_size += 4_f64.powf((3.0 * count as f64).log(4.0).ceil()) as usize;
+        }
+        let mut result = Vec::with_capacity(count);
+        if length <= set_size {
+            let mut pool: Vec<usize> = (0..length).collect();
+            for taken in 0..count {
+                let index = self.index_below(length - taken);
+                result.push(pool[index]);
+                pool[index] = pool[length - taken - 1];
+            }
+        } else {
+            let mut selected = FxHashSet::default();
+            while result.len() < count {
+                let index = self.index_below(length);
+                if selected.insert(index) {
+                    result.push(index);
+                }
+            }
+        }
+        Ok(result)
+    }
+
+    /// `sample(items, count)`.
+    pub fn sample<T: Clone>(&mut self, items: &[T], count: usize) -> Result<Vec<T>, RandomError> {
+        let indices = self.sample_indices(items.len(), count)?;
+        Ok(indices.into_iter().map(|index| items[index].clone()).collect())
+    }
+
+    /// `shuffle(items)`.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for index in (1..items.len()).rev() {
+            let other = self.index_below(index + 1);
+            items.swap(index, other);
+        }
+    }
+}
+
+/// `bisect.bisect_right`, step by step, as the weights need not be sorted.
+fn bisect(sorted: &[f64], number: f64) -> usize {
+    let (mut low, mut high) = (0, sorted.len());
+    while low < high {
+        let middle = low.midpoint(high);
+        if number < sorted[middle] {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_full_range_of_integers_can_be_drawn() {
+        let mut random = Random::from_seed(1);
+        for _ in 0..100 {
+            assert!(random.randint(i64::MIN, i64::MAX).is_ok());
+            assert!(random.randrange(i64::MIN, i64::MAX, i64::MIN + 1).is_err());
+            assert!(random.randrange(i64::MAX, i64::MIN, i64::MIN).is_ok());
+        }
+    }
+
+    #[test]
+    fn nothing_can_be_drawn_from_nothing() {
+        let mut random = Random::from_seed(1);
+        assert_eq!(random.choice_index(0), None);
+        assert_eq!(random.choices_indices(0, 1), Err(RandomError::Empty));
+        assert_eq!(random.choices_indices(0, 0), Ok(vec![]));
+        assert_eq!(
+            random.sample_indices(2, 3),
+            Err(RandomError::SampleTooLarge {
+                wanted: 3,
+                population: 2
+            })
+        );
+        assert_eq!(random.randrange(0, 0, 1), Err(RandomError::Empty));
+        assert_eq!(random.randrange(0, 5, 0), Err(RandomError::ZeroStep));
+        assert_eq!(random.randint(1, 0), Err(RandomError::Empty));
+        assert_eq!(
+            random.weighted_indices(&[0.0, 0.0], 1),
+            Err(RandomError::WeightTotal)
+        );
+        assert_eq!(random.weighted_indices(&[], 1), Err(RandomError::Empty));
+        assert_eq!(random.getrandbits(0), 0);
+        assert_eq!(random.randbelow(0), 0);
+    }
+
+    #[test]
+    fn entropy_differs() {
+        assert_ne!(
+            Random::from_entropy().random().to_bits(),
+            Random::from_entropy().random().to_bits()
+        );
+    }
+}

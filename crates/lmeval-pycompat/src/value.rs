@@ -257,8 +257,7 @@ impl Value {
             Self::Set(items) => state.write_usize(items.len()),
             Self::Dict(dict) => state.write_usize(dict.len()),
             Self::Date(date) => date.hash(state),
-            // Equal instants may be written in different zones, so the fields cannot take part.
-            Self::DateTime(_) => state.write_u8(1),
+            Self::DateTime(moment) => moment.hash(state),
             Self::Function(function) => function.hash(state),
         }
     }

@@ -1,1 +1,50 @@
-//! Placeholder.
+//! Python's `re` for text patterns, with the answers of CPython 3.11.
+//!
+//! A pattern is parsed by Python's rules, with Python's errors, and then run by one of two matchers: the `regex`
+//! crate, where it gives the same answers and the text is long enough to pay for it, and otherwise a backtracking
+//! matcher that follows CPython's step by step. Which of them ran never shows in a result.
+//!
+//! ```
+//! use lmeval_pycompat::re::{Flags, Regex};
+//!
+//! let regex = Regex::new(r"(-?[$0-9.,]{2,})|(-?[0-9]+)", Flags::NONE)?;
+//! let found = regex.search("costs $1,200")?.expect("there is a number");
+//! assert_eq!(found.group(0), Some("$1,200"));
+//! assert_eq!(Regex::new(r"\.$", Flags::NONE)?.sub("", "end.\n", 0)?, "end\n");
+//! # Ok::<(), lmeval_pycompat::re::Error>(())
+//! ```
+//!
+//! # Differences from CPython
+//!
+//! - Refused with [`ErrorKind::NotSupported`]: the escape `\N{NAME}`; groups nested more than 200 deep; a possessive
+//!   repeat with groups inside alternatives, repeats or look-around, such as `(?:(a)|b)*+`, and a conditional inside
+//!   the group that it asks for, such as `((?(1)a|b))*`, where CPython's own answers depend on attempts that failed.
+//! - A match that takes too many steps ends with [`ErrorKind::Limit`] after about a second instead of going on.
+//! - Warnings (possible nested sets, odd group numbers) are not given.
+//! - Byte patterns, `re.LOCALE` and `re.DEBUG` do not exist.
+
+mod ast;
+mod charset;
+mod error;
+mod escape;
+mod fast;
+mod flags;
+mod group;
+mod machine;
+mod matches;
+mod parse;
+mod pattern;
+mod program;
+mod runs;
+mod tables;
+mod template;
+#[cfg(test)]
+mod tests;
+mod text;
+mod token;
+mod unicode;
+
+pub use error::{Error, ErrorKind};
+pub use flags::Flags;
+pub use matches::Match;
+pub use pattern::{Regex, escape};

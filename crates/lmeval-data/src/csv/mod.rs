@@ -1,0 +1,259 @@
+//! CSV and TSV files with the column types that pandas would find.
+//!
+//! A first pass finds the place of every record and the types of the columns, for ten thousand rows at a time
+//! as the reference does; records are split again when a row is asked for.
+
+mod number;
+mod options;
+mod records;
+
+use std::sync::Arc;
+
+use lmeval_pycompat::{Dict, Value};
+
+use crate::error::{Error, ErrorKind};
+use crate::file::DataFile;
+use crate::source::{Opened, Source};
+use crate::types::{Schema, Type};
+
+use number::Integer;
+pub(crate) use options::{CsvOptions, is_utf8};
+use records::{Dialect, Records, cells};
+
+/// Rows whose types are found together.
+const CHUNK: usize = 10_000;
+
+/// The rows of a CSV file.
+#[derive(Debug)]
+struct CsvFile {
+    file: DataFile,
+    options: Arc<CsvOptions>,
+    columns: Vec<Column>,
+    offsets: Vec<u64>,
+    lengths: Vec<u32>,
+    chunks: Vec<Chunk>,
+}
+
+/// A column that is read: its name and its place in the record.
+#[derive(Debug)]
+struct Column {
+    name: Arc<str>,
+    place: usize,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    end: usize,
+    kinds: Vec<Kind>,
+    schema: Arc<Schema>,
+}
+
+/// How the cells of a column are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Integer,
+    Float,
+    Bool,
+    Text,
+    /// Text in which missing cells stay as they are written.
+    RawText,
+}
+
+/// Opens a CSV file.
+pub(crate) fn open(file: DataFile, options: &Arc<CsvOptions>) -> Result<Opened, Error> {
+    let mut records = Records::new(&file, options.dialect)?;
+    for _ in 0..options.skip_rows {
+        records.next()?;
+    }
+    let (columns, width, mut pending) = header(&file, options, &mut records)?;
+    let (mut offsets, mut lengths, mut chunks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut seen = vec![Seen::default(); columns.len()];
+    loop {
+        let record = match pending.take() {
+            Some(first) => Some(first),
+            None => records.next()?.map(|record| (record.offset, record.line, record.bytes.to_vec())),
+        };
+        let Some((offset, line, bytes)) = record else { break };
+        let text = text_of(&file, line, &bytes)?;
+        let cells = cells(text, options.dialect);
+        if cells.len() > width {
+            let message = format!("expected {width} cells, found {}", cells.len());
+            return Err(Error::syntax(file.name(), line, message));
+        }
+        for (column, seen) in columns.iter().zip(&mut seen) {
+            seen.add(cells.get(column.place).map_or("", |cell| cell), options);
+        }
+        offsets.push(offset);
+        lengths.push(u32::try_from(bytes.len()).map_err(|_| Error::syntax(file.name(), line, "the row is too long"))?);
+        if offsets.len() % CHUNK == 0 {
+            chunks.push(Chunk::new(offsets.len(), &columns, &mut seen));
+        }
+    }
+    if offsets.len() % CHUNK != 0 || offsets.is_empty() {
+        chunks.push(Chunk::new(offsets.len(), &columns, &mut seen));
+    }
+    let schemas = chunks.iter().map(|chunk| chunk.schema.clone()).collect();
+    let options = options.clone();
+    Ok(Opened { schemas, source: Arc::new(CsvFile { file, options, columns, offsets, lengths, chunks }) })
+}
+
+fn text_of<'b>(file: &DataFile, line: u64, bytes: &'b [u8]) -> Result<&'b str, Error> {
+    std::str::from_utf8(bytes).map_err(|_| Error::syntax(file.name(), line, "the text is not UTF-8"))
+}
+
+/// A record that was read ahead: offset, line, text.
+type Pending = Option<(u64, u64, Vec<u8>)>;
+
+/// The columns, the number of cells in a record, and the first record where there is no header line.
+fn header(
+    file: &DataFile,
+    options: &CsvOptions,
+    records: &mut Records<'_>,
+) -> Result<(Vec<Column>, usize, Pending), Error> {
+    for _ in 0..options.header.unwrap_or(0) {
+        records.next()?;
+    }
+    let Some(first) = records.next()? else {
+        return Err(Error::syntax(file.name(), 1, "the file has no columns"));
+    };
+    let (offset, line, bytes) = (first.offset, first.line, first.bytes.to_vec());
+    let cells = cells(text_of(file, line, &bytes)?, options.dialect);
+    let names: Vec<String> = match &options.names {
+        Some(names) => names.clone(),
+        None if options.header.is_none() => (0..cells.len()).map(|place| place.to_string()).collect(),
+        None => distinct_names(&cells),
+    };
+    let width = names.len();
+    let columns = names.into_iter().enumerate().filter(|(place, name)| options.uses(*place, name));
+    let columns = columns.map(|(place, name)| Column { name: name.into(), place }).collect();
+    let pending = options.header.is_none().then_some((offset, line, bytes));
+    Ok((columns, width, pending))
+}
+
+/// Header cells as column names: empty ones are numbered, repeated ones get a suffix.
+fn distinct_names(cells: &[std::borrow::Cow<'_, str>]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::with_capacity(cells.len());
+    for (place, cell) in cells.iter().enumerate() {
+        let name = if cell.is_empty() { format!("Unnamed: {place}") } else { cell.to_string() };
+        let mut candidate = name.clone();
+        let mut copy = 0;
+        while names.contains(&candidate) || (copy > 0 && cells.iter().any(|other| **other == candidate)) {
+            copy += 1;
+            candidate = format!("{name}.{copy}");
+        }
+        names.push(candidate);
+    }
+    names
+}
+
+/// What the cells of a column were so far.
+#[derive(Clone, Debug)]
+struct Seen {
+    missing: bool,
+    values: bool,
+    negative: bool,
+    unsigned: bool,
+    too_long: bool,
+    integers: bool,
+    floats: bool,
+    booleans: bool,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            missing: false,
+            values: false,
+            negative: false,
+            unsigned: false,
+            too_long: false,
+            integers: true,
+            floats: true,
+            booleans: true,
+        }
+    }
+}
+
+impl Seen {
+    fn add(&mut self, cell: &str, options: &CsvOptions) {
+        if options.is_missing(cell) {
+            self.missing = true;
+            return;
+        }
+        self.values = true;
+        match self.integers.then(|| number::integer(cell)).flatten() {
+            Some(Integer::Signed(number)) => self.negative |= number < 0,
+            Some(Integer::Unsigned(_)) => self.unsigned = true,
+            Some(Integer::TooLong) => self.too_long = true,
+            None => self.integers = false,
+        }
+        self.floats = self.floats && (self.integers || number::float(cell).is_some());
+        self.booleans = self.booleans && number::boolean(cell).is_some();
+    }
+
+    fn kind(&self) -> Kind {
+        if !self.values {
+            Kind::Float
+        } else if self.integers && (self.too_long || (self.unsigned && (self.negative || self.missing))) {
+            // Reference: a column that fits neither signed nor unsigned integers is left as text.
+            Kind::RawText
+        } else if self.integers && !self.missing {
+            Kind::Integer
+        } else if self.floats {
+            Kind::Float
+        } else if self.booleans {
+            Kind::Bool
+        } else {
+            Kind::Text
+        }
+    }
+}
+
+impl Chunk {
+    fn new(end: usize, columns: &[Column], seen: &mut [Seen]) -> Self {
+        let kinds: Vec<Kind> = seen.iter_mut().map(|seen| std::mem::take(seen).kind()).collect();
+        let fields = columns.iter().zip(&kinds).map(|(column, kind)| {
+            let kind = match kind {
+                Kind::Integer => Type::Int,
+                Kind::Float => Type::Float,
+                Kind::Bool => Type::Bool,
+                Kind::Text | Kind::RawText => Type::Str,
+            };
+            (column.name.clone(), kind)
+        });
+        Self { end, schema: Arc::new(Schema::new(fields.collect())), kinds }
+    }
+}
+
+impl Source for CsvFile {
+    fn len(&self) -> u64 {
+        self.offsets.len() as u64
+    }
+
+    fn row(&self, index: u64, target: &Schema) -> Result<Dict, Error> {
+        let place = index as usize;
+        let bytes = self.file.read_at(self.offsets[place], self.lengths[place] as usize)?;
+        let cells = cells(std::str::from_utf8(&bytes).unwrap_or_default(), self.options.dialect);
+        let chunk = &self.chunks[self.chunks.partition_point(|chunk| chunk.end <= place)];
+        let mut row = Dict::with_capacity(self.columns.len());
+        for (column, kind) in self.columns.iter().zip(&chunk.kinds) {
+            let cell = cells.get(column.place).map_or("", |cell| cell);
+            let value = match kind {
+                Kind::RawText => Value::str(cell),
+                _ if self.options.is_missing(cell) => Value::None,
+                Kind::Integer => match number::integer(cell) {
+                    Some(Integer::Signed(number)) => Value::Int(number),
+                    Some(Integer::Unsigned(number)) => Value::from_bigint(number.into()),
+                    _ => Value::None,
+                },
+                Kind::Float => number::float(cell).into(),
+                Kind::Bool => number::boolean(cell).into(),
+                Kind::Text => Value::str(cell),
+            };
+            row.insert(Value::Str(column.name.clone()), value);
+        }
+        target.convert(row, &chunk.schema).map_err(|(column, message)| {
+            ErrorKind::Value { file: self.file.name().into(), row: index, column: column.to_string(), message }.into()
+        })
+    }
+}

@@ -1,0 +1,278 @@
+//! The error of this crate.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What went wrong while a data set was found, fetched or read.
+#[derive(Debug)]
+pub struct Error(Box<ErrorKind>);
+
+/// The kinds of [`Error`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A file could not be opened or read.
+    #[error("Cannot read `{path}`")]
+    Io {
+        /// The file.
+        path: String,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// No file, folder or pattern match at any of the places where one was looked for.
+    #[error("Cannot find `{path}`; looked for {}", list_paths(tried))]
+    NotFound {
+        /// The path or pattern as written.
+        path: String,
+        /// The full paths that were tried.
+        tried: Vec<PathBuf>,
+    },
+    /// A data file that breaks the rules of its format.
+    #[error("{file}:{line}: {message}")]
+    Syntax {
+        /// The file.
+        file: String,
+        /// The line in the file, from 1.
+        line: u64,
+        /// What is wrong there.
+        message: String,
+    },
+    /// A value that does not fit the type of its column.
+    #[error("`{file}`, row {row}, column `{column}`: {message}")]
+    Value {
+        /// The file.
+        file: String,
+        /// The row, from 0.
+        row: u64,
+        /// The column.
+        column: String,
+        /// Why it does not fit.
+        message: String,
+    },
+    /// A Parquet or Arrow file that cannot be decoded.
+    #[error("Cannot decode `{file}`")]
+    Columnar {
+        /// The file.
+        file: String,
+        /// The decoder's error.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A split that the data set does not have.
+    #[error("Unknown split `{split}`. Should be one of {}", quoted(available))]
+    UnknownSplit {
+        /// The split that was asked for.
+        split: String,
+        /// The splits there are.
+        available: Vec<String>,
+    },
+    /// A split or slice without rows.
+    #[error("Split `{split}` of `{dataset}` corresponds to no data")]
+    NoRows {
+        /// The split as asked for.
+        split: String,
+        /// The data set.
+        dataset: String,
+    },
+    /// A split instruction that cannot be read.
+    #[error("Unrecognized split instruction `{spec}`: {message}")]
+    BadSplit {
+        /// The instruction.
+        spec: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A configuration that the data set does not have.
+    #[error("Configuration `{name}` of `{dataset}` not found. Available: {}", quoted(available))]
+    UnknownConfig {
+        /// The data set.
+        dataset: String,
+        /// The name that was asked for.
+        name: String,
+        /// The names there are.
+        available: Vec<String>,
+    },
+    /// Several configurations, none of them the default, and no name given.
+    #[error("Configuration name of `{dataset}` is missing. Pick one of {}", quoted(available))]
+    MissingConfig {
+        /// The data set.
+        dataset: String,
+        /// The names there are.
+        available: Vec<String>,
+    },
+    /// A folder or repository without data files that can be read.
+    #[error("No supported data files in `{place}`: {message}")]
+    NoDataFiles {
+        /// The folder or repository.
+        place: String,
+        /// What was looked for.
+        message: String,
+    },
+    /// A README whose front matter cannot be used.
+    #[error("Bad metadata in `{file}`: {message}")]
+    Metadata {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// An option in `dataset_kwargs` that is unknown or has a wrong value.
+    #[error("Option `{name}` of the `{builder}` loader: {message}")]
+    Option {
+        /// The loader.
+        builder: String,
+        /// The option.
+        name: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// A data set that is defined by Python code.
+    #[error("Data set `{dataset}` needs the script `{script}`, and scripts are not run")]
+    Script {
+        /// The data set.
+        dataset: String,
+        /// The script.
+        script: String,
+    },
+    /// The hub answered with an error status.
+    #[error("The hub answered {status} for {url}{}", prefixed(message))]
+    Status {
+        /// The address, without secrets.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+        /// What the hub said.
+        message: String,
+    },
+    /// The hub could not be reached.
+    #[error("Cannot reach the hub at {url}")]
+    Connection {
+        /// The address, without secrets.
+        url: String,
+        /// The cause.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Something that is not in the cache is needed, and the hub may not be asked.
+    #[error("`{what}` is not in the cache and offline mode is on")]
+    Offline {
+        /// What is missing.
+        what: String,
+    },
+    /// A download that does not have the promised length or content.
+    #[error("Download of `{file}` is damaged: {message}")]
+    Damaged {
+        /// The file.
+        file: String,
+        /// What differs.
+        message: String,
+    },
+}
+
+/// Paths in backticks, joined by "and".
+fn list_paths(paths: &[PathBuf]) -> String {
+    let quoted: Vec<String> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
+    quoted.join(" and ")
+}
+
+/// Names in backticks, joined by commas.
+fn quoted(names: &[String]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    quoted.join(", ")
+}
+
+fn prefixed(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(": {message}") }
+}
+
+impl Error {
+    /// An error of a kind.
+    pub fn new(kind: ErrorKind) -> Self {
+        Self(Box::new(kind))
+    }
+
+    /// The kind with its details.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0
+    }
+
+    pub(crate) fn io(path: impl AsRef<Path>, source: io::Error) -> Self {
+        Self::new(ErrorKind::Io { path: path.as_ref().display().to_string(), source })
+    }
+
+    pub(crate) fn syntax(file: &str, line: u64, message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Syntax { file: file.into(), line, message: message.into() })
+    }
+
+    pub(crate) fn option(builder: &str, name: &str, message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Option { builder: builder.into(), name: name.into(), message: message.into() })
+    }
+
+    pub(crate) fn columnar(
+        file: &str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::new(ErrorKind::Columnar { file: file.into(), source: source.into() })
+    }
+
+    /// Advice that helps with this error, one sentence each.
+    pub fn hints(&self) -> Vec<String> {
+        match self.kind() {
+            ErrorKind::Script { dataset, .. } => vec![
+                format!(
+                    "Use the converted copy of the data set: put `revision: refs/convert/parquet` into \
+                     `dataset_kwargs`, if `{dataset}` has one"
+                ),
+                "Or export the rows once with Python (`save_to_disk`, `to_parquet`) and name that folder as \
+                 `dataset_path`"
+                    .into(),
+            ],
+            ErrorKind::NotFound { .. } => vec![
+                "Relative paths are looked up in the working directory first, then next to the task's YAML"
+                    .into(),
+            ],
+            ErrorKind::Status { status: 401 | 403, .. } => {
+                vec!["Set `HF_TOKEN` to a token that may read this data set, and accept its terms on the hub".into()]
+            }
+            ErrorKind::Status { status: 404, .. } => {
+                vec!["Check the spelling of the data set and its revision; private data sets need `HF_TOKEN`".into()]
+            }
+            ErrorKind::Status { status: 429, .. } => {
+                vec!["The hub limits the number of requests; wait, or set `HF_TOKEN`".into()]
+            }
+            ErrorKind::Offline { .. } => {
+                vec!["Run once without `HF_HUB_OFFLINE`, or copy the cache folder from a machine that has it".into()]
+            }
+            ErrorKind::Connection { .. } => vec![
+                "Check the network, `HF_ENDPOINT` and proxy settings; what is in the cache works with \
+                 `HF_HUB_OFFLINE=1`"
+                    .into(),
+            ],
+            ErrorKind::MissingConfig { .. } | ErrorKind::UnknownConfig { .. } => {
+                vec!["Set `dataset_name` in the task".into()]
+            }
+            ErrorKind::Damaged { .. } => vec!["Run again: the download starts anew".into()],
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Self {
+        Self::new(kind)
+    }
+}

@@ -1,0 +1,260 @@
+//! Data files: bytes in memory or on disk, decompressed where they must be.
+
+use std::fs::File;
+use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::error::Error;
+
+/// Files up to this size are held in memory.
+const IN_MEMORY: u64 = 8 << 20;
+
+/// A file that can be read at any place by any thread.
+#[derive(Clone, Debug)]
+pub(crate) struct DataFile {
+    name: Arc<str>,
+    length: u64,
+    content: Content,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    Memory(Bytes),
+    Disk(Arc<File>),
+}
+
+impl DataFile {
+    /// Opens a file on disk; its path is its name in messages.
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path).map_err(|source| Error::io(path, source))?;
+        Self::from_disk(path.display().to_string().into(), file)
+    }
+
+    /// A file whose content is at hand.
+    pub(crate) fn from_memory(name: impl Into<Arc<str>>, content: impl Into<Bytes>) -> Self {
+        let content = content.into();
+        Self { name: name.into(), length: content.len() as u64, content: Content::Memory(content) }
+    }
+
+    fn from_disk(name: Arc<str>, mut file: File) -> Result<Self, Error> {
+        let fail = |source| Error::io(&*name, source);
+        let length = file.seek(SeekFrom::End(0)).map_err(fail)?;
+        if length > IN_MEMORY {
+            return Ok(Self { name, length, content: Content::Disk(Arc::new(file)) });
+        }
+        file.rewind().map_err(fail)?;
+        let mut content = Vec::with_capacity(length as usize);
+        file.read_to_end(&mut content).map_err(fail)?;
+        Ok(Self::from_memory(name, content))
+    }
+
+    /// The name in messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// The bytes at a place; fewer than asked for only at the end of the file.
+    pub(crate) fn read_at(&self, offset: u64, length: usize) -> Result<Bytes, Error> {
+        let available = self.length.saturating_sub(offset).min(length as u64) as usize;
+        match &self.content {
+            Content::Memory(bytes) => {
+                let start = offset.min(self.length) as usize;
+                Ok(bytes.slice(start..start + available))
+            }
+            Content::Disk(file) => {
+                let mut buffer = vec![0; available];
+                read_exact_at(file, &mut buffer, offset).map_err(|source| Error::io(self.name(), source))?;
+                Ok(buffer.into())
+            }
+        }
+    }
+
+    /// The whole content.
+    pub(crate) fn read_all(&self) -> Result<Bytes, Error> {
+        self.read_at(0, usize::try_from(self.length).unwrap_or(usize::MAX))
+    }
+
+    /// The line that a place lies in, from 1.
+    pub(crate) fn line_of(&self, offset: u64) -> Result<u64, Error> {
+        let mut lines = 1;
+        let mut at = 0;
+        while at < offset.min(self.length) {
+            let block = self.read_at(at, (offset - at).min(1 << 20) as usize)?;
+            lines += memchr::memchr_iter(b'\n', &block).count() as u64;
+            at += block.len() as u64;
+        }
+        Ok(lines)
+    }
+
+    /// What is inside, where the file is compressed; several files for an archive.
+    pub(crate) fn decompress(self) -> Result<Vec<Self>, Error> {
+        let head = self.read_at(0, 6)?;
+        let fail = |source| Error::io(self.name(), source);
+        let reader = self.reader();
+        let stream: Box<dyn Read> = match &*head {
+            [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(reader)),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(zstd::stream::read::Decoder::new(reader).map_err(fail)?),
+            [b'B', b'Z', b'h', ..] => Box::new(bzip2::read::MultiBzDecoder::new(reader)),
+            [0xfd, b'7', b'z', b'X', b'Z', 0] => Box::new(lzma_rust2::XzReader::new(reader, true)),
+            [b'P', b'K', 3, 4, ..] => return self.unzip(),
+            _ => return Ok(vec![self]),
+        };
+        Ok(vec![spool(self.name.clone(), stream)?])
+    }
+
+    fn unzip(&self) -> Result<Vec<Self>, Error> {
+        let fail = |source: zip::result::ZipError| Error::io(self.name(), io::Error::other(source));
+        let mut archive = zip::ZipArchive::new(self.reader()).map_err(fail)?;
+        let mut names: Vec<String> = archive.file_names().map(str::to_owned).collect();
+        let hidden = |name: &str| name.split('/').any(|part| part.starts_with('.') || part.starts_with("__"));
+        names.retain(|name| !name.ends_with('/') && !hidden(name));
+        names.sort_unstable();
+        let mut files = Vec::with_capacity(names.len());
+        for name in names {
+            let member = archive.by_name(&name).map_err(fail)?;
+            files.push(spool(format!("{}:{name}", self.name).into(), member)?);
+        }
+        Ok(files)
+    }
+
+    /// A reader from the start.
+    pub(crate) fn reader(&self) -> Reader {
+        Reader { file: self.clone(), at: 0, block: Bytes::new() }
+    }
+
+    /// The file itself where it lies on disk.
+    pub(crate) fn disk(&self) -> Option<&File> {
+        match &self.content {
+            Content::Disk(file) => Some(file),
+            Content::Memory(_) => None,
+        }
+    }
+}
+
+/// Reads a stream to its end, into memory or, where it is long, into a nameless temporary file.
+fn spool(name: Arc<str>, mut stream: impl Read) -> Result<DataFile, Error> {
+    let fail = |source| Error::io(&*name, source);
+    let mut start = Vec::new();
+    stream.by_ref().take(IN_MEMORY + 1).read_to_end(&mut start).map_err(fail)?;
+    if start.len() as u64 <= IN_MEMORY {
+        return Ok(DataFile::from_memory(name, start));
+    }
+    let mut file = tempfile::tempfile().map_err(fail)?;
+    file.write_all(&start).map_err(fail)?;
+    drop(start);
+    io::copy(&mut stream, &mut file).map_err(fail)?;
+    DataFile::from_disk(name, file)
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !buffer.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, buffer, offset)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => {
+                buffer = &mut buffer[count..];
+                offset += count as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A cursor over a [`DataFile`].
+#[derive(Debug)]
+pub(crate) struct Reader {
+    file: DataFile,
+    at: u64,
+    block: Bytes,
+}
+
+impl Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.block.is_empty() {
+            self.block = self.file.read_at(self.at, 1 << 20).map_err(io::Error::other)?;
+            self.at += self.block.len() as u64;
+        }
+        let count = Cursor::new(&self.block).read(buffer)?;
+        self.block = self.block.slice(count..);
+        Ok(count)
+    }
+}
+
+impl Seek for Reader {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        let current = self.at - self.block.len() as u64;
+        let target = match position {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::End(offset) => self.file.length.checked_add_signed(offset),
+            SeekFrom::Current(offset) => current.checked_add_signed(offset),
+        };
+        self.at = target.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        self.block = Bytes::new();
+        Ok(self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_files_open() {
+        let text = b"one\ntwo\n".repeat(100);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(&text).unwrap();
+        let mut bzip = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::default());
+        bzip.write_all(&text).unwrap();
+        let mut xz = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::default()).unwrap();
+        xz.write_all(&text).unwrap();
+        let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        for name in ["b.txt", "a.txt", "__MACOSX/a.txt", ".hidden"] {
+            zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+            zip.write_all(&text).unwrap();
+        }
+        let packed = [
+            (gzip.finish().unwrap(), 1),
+            (bzip.finish().unwrap(), 1),
+            (xz.finish().unwrap(), 1),
+            (zstd::encode_all(&*text, 0).unwrap(), 1),
+            (zip.finish().unwrap().into_inner(), 2),
+            (text.clone(), 1),
+        ];
+        for (content, count) in packed {
+            let files = DataFile::from_memory("x", content).decompress().unwrap();
+            assert_eq!(files.len(), count);
+            assert!(files.iter().all(|file| file.read_all().unwrap() == text));
+        }
+        let cut = DataFile::from_memory("cut.gz", vec![0x1f, 0x8b, 8, 0]);
+        assert!(cut.decompress().unwrap_err().to_string().contains("cut.gz"));
+    }
+
+    #[test]
+    fn long_files_stay_on_disk() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let block = vec![b'x'; 1 << 20];
+        for _ in 0..9 {
+            file.write_all(&block).unwrap();
+        }
+        file.write_all(b"\nend").unwrap();
+        let data = DataFile::open(file.path()).unwrap();
+        assert!(data.disk().is_some());
+        assert_eq!(&data.read_at(9 << 20, 100).unwrap()[..], b"\nend");
+        assert_eq!(data.line_of(data.len()).unwrap(), 2);
+        let mut text = Vec::new();
+        data.reader().read_to_end(&mut text).unwrap();
+        assert_eq!(text.len() as u64, data.len());
+    }
+}

@@ -1,0 +1,325 @@
+//! JSON files: lines, objects one after the other, arrays, and arrays inside an object.
+//!
+//! A first pass finds the place of every row and the types of the columns; rows are parsed again when they
+//! are asked for, so that memory holds twelve bytes a row and no row.
+
+mod infer;
+mod scan;
+
+use std::sync::Arc;
+
+use lmeval_pycompat::json::{self, Decoder};
+use lmeval_pycompat::{Dict, Value};
+
+use crate::error::{Error, ErrorKind};
+use crate::file::DataFile;
+use crate::source::{Opened, Source};
+use crate::types::Schema;
+use crate::ujson;
+
+use infer::{Dates, Inference, Rules, has_json};
+use scan::Scanner;
+
+/// The reference finds types for this many bytes at a time.
+const BATCH: u64 = 10 << 20;
+
+/// The rows of a JSON file.
+#[derive(Debug)]
+struct JsonFile {
+    file: DataFile,
+    offsets: Vec<u64>,
+    lengths: Vec<u32>,
+    batches: Vec<Batch>,
+    wrap: Wrap,
+}
+
+/// Rows whose types were found together.
+#[derive(Debug)]
+struct Batch {
+    end: usize,
+    schema: Arc<Schema>,
+    floats: Floats,
+}
+
+/// How exact the floats of a batch are, see [`ujson`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Floats {
+    Exact,
+    Rewritten,
+    Decoded,
+}
+
+/// What a row is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrap {
+    /// The object itself.
+    Object,
+    /// Any value, as the column `text`.
+    Text,
+    /// An array, whose items are the columns `0`, `1`, …
+    Positions,
+}
+
+/// Opens a JSON file. `first` says that it is the first file of the data set, and `field` names the key of the
+/// top-level object that holds the rows.
+pub(crate) fn open(file: DataFile, field: Option<&str>, first: bool) -> Result<Opened, Error> {
+    if let Some(field) = field {
+        return open_field(file, field);
+    }
+    let mut scanner = Scanner::new(&file)?;
+    scanner.blanks()?;
+    let is_array = scanner.peek()? == Some(b'[');
+    let mut pass = Pass::new(&file, if is_array { Floats::Rewritten } else { Floats::Exact }, Dates::Everywhere);
+    pass.keep_ragged_objects = first;
+    if is_array {
+        pass.array(&mut scanner)?;
+        scanner.blanks()?;
+        if scanner.peek()?.is_some() {
+            return Err(pass.syntax(scanner.offset(), "unexpected text after the array"));
+        }
+    } else {
+        pass.lines()?;
+    }
+    Ok(pass.finish(file.clone()))
+}
+
+fn open_field(file: DataFile, field: &str) -> Result<Opened, Error> {
+    let mut scanner = Scanner::new(&file)?;
+    let mut pass = Pass::new(&file, Floats::Decoded, Dates::ByName);
+    scanner.blanks()?;
+    if scanner.peek()? != Some(b'{') {
+        return Err(pass.syntax(scanner.offset(), format!("expected an object with the key `{field}`")));
+    }
+    scanner.skip();
+    loop {
+        scanner.blanks()?;
+        let (offset, key) = scanner.value()?;
+        let key = std::str::from_utf8(key).ok().and_then(|key| json::loads(key).ok());
+        scanner.blanks()?;
+        if scanner.peek()? != Some(b':') {
+            return Err(pass.syntax(offset, format!("the object has no key `{field}`")));
+        }
+        scanner.skip();
+        scanner.blanks()?;
+        if key.as_ref().and_then(Value::as_str) == Some(field) {
+            break;
+        }
+        scanner.value()?;
+        scanner.blanks()?;
+        if scanner.peek()? != Some(b',') {
+            return Err(pass.syntax(offset, format!("the object has no key `{field}`")));
+        }
+        scanner.skip();
+    }
+    match scanner.peek()? {
+        Some(b'[') => {
+            pass.array(&mut scanner)?;
+            Ok(pass.finish(file.clone()))
+        }
+        Some(b'{') => {
+            let (offset, columns) = scanner.value()?;
+            let columns = columns.to_vec();
+            let rows = transpose(&pass.parse(offset, &columns)?)
+                .ok_or_else(|| pass.syntax(offset, "expected an array, or an object of columns"))?;
+            let turned = DataFile::from_memory(file.name(), rows.into_bytes());
+            let mut pass = Pass::new(&turned, Floats::Decoded, Dates::ByName);
+            pass.array(&mut Scanner::new(&turned)?)?;
+            Ok(pass.finish(turned.clone()))
+        }
+        _ => Err(pass.syntax(scanner.offset(), format!("expected an array under the key `{field}`"))),
+    }
+}
+
+/// Columns, each a list or an object of cells, as a JSON array of rows.
+fn transpose(columns: &Value) -> Option<String> {
+    let mut rows: Vec<Dict> = Vec::new();
+    for (name, cells) in columns.as_dict()?.iter() {
+        let cells: Vec<&Value> = match cells {
+            Value::List(cells) => cells.iter().collect(),
+            Value::Dict(cells) => cells.values().collect(),
+            _ => return None,
+        };
+        rows.resize_with(rows.len().max(cells.len()), Dict::new);
+        for (row, cell) in rows.iter_mut().zip(cells) {
+            row.insert(name.clone(), cell.clone());
+        }
+    }
+    json::dumps(&Value::list(rows.into_iter().map(Value::from)), &json::Options::default()).ok()
+}
+
+/// The first pass over a file.
+struct Pass<'f> {
+    file: &'f DataFile,
+    decoder: Decoder,
+    offsets: Vec<u64>,
+    lengths: Vec<u32>,
+    batches: Vec<Batch>,
+    inference: Inference,
+    batch_start: u64,
+    keep_ragged_objects: bool,
+    floats: Floats,
+    dates: Dates,
+    wrap: Wrap,
+}
+
+impl<'f> Pass<'f> {
+    fn new(file: &'f DataFile, floats: Floats, dates: Dates) -> Self {
+        Self {
+            file,
+            decoder: Decoder::new(),
+            offsets: Vec::new(),
+            lengths: Vec::new(),
+            batches: Vec::new(),
+            inference: Inference::default(),
+            batch_start: 0,
+            keep_ragged_objects: false,
+            floats,
+            dates,
+            wrap: Wrap::Object,
+        }
+    }
+
+    fn syntax(&self, offset: u64, message: impl Into<String>) -> Error {
+        match self.file.line_of(offset) {
+            Ok(line) => Error::syntax(self.file.name(), line, message),
+            Err(error) => error,
+        }
+    }
+
+    /// Objects, most often one on each line.
+    fn lines(&mut self) -> Result<(), Error> {
+        let mut scanner = Scanner::new(self.file)?;
+        let mut gap = scanner.blanks()?;
+        // The reference looks for ragged objects only where every line of the first batch is a value.
+        let mut one_a_line = gap.lines == 0;
+        while scanner.peek()?.is_some() {
+            let (offset, bytes) = scanner.value()?;
+            one_a_line &= !bytes.contains(&b'\n') && (gap.lines == 1 || self.offsets.is_empty());
+            if offset > self.batch_start + BATCH && !self.offsets.is_empty() {
+                self.keep_ragged_objects &= one_a_line;
+                self.end_batch();
+                self.keep_ragged_objects = false;
+                self.batch_start = offset;
+            }
+            self.add(offset, bytes)?;
+            gap = scanner.blanks()?;
+        }
+        self.keep_ragged_objects &= one_a_line && gap.lines <= 1;
+        Ok(())
+    }
+
+    /// The elements of the array that starts here.
+    fn array(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Error> {
+        scanner.skip();
+        scanner.blanks()?;
+        self.wrap = match (scanner.peek()?, self.dates) {
+            (Some(b'{'), _) => Wrap::Object,
+            (Some(b'['), Dates::ByName) => Wrap::Positions,
+            _ => Wrap::Text,
+        };
+        if scanner.peek()? == Some(b']') {
+            scanner.skip();
+            return Ok(());
+        }
+        loop {
+            scanner.blanks()?;
+            let (offset, bytes) = scanner.value()?;
+            self.add(offset, bytes)?;
+            scanner.blanks()?;
+            let end = scanner.offset();
+            match scanner.peek()? {
+                Some(b',') => scanner.skip(),
+                Some(b']') => {
+                    scanner.skip();
+                    return Ok(());
+                }
+                _ => return Err(self.syntax(end, "expected `,` or `]` in the array")),
+            }
+        }
+    }
+
+    fn parse(&mut self, offset: u64, bytes: &[u8]) -> Result<Value, Error> {
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                return Err(self.syntax(offset + error.valid_up_to() as u64, "the text is not UTF-8"));
+            }
+        };
+        self.decoder.decode(text).map_err(|error| {
+            let line = self.file.line_of(offset).map_or(0, |line| line + error.line as u64 - 1);
+            Error::syntax(self.file.name(), line, format!("{}, at column {} of the value", error.message, error.column))
+        })
+    }
+
+    fn add(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let value = self.parse(offset, bytes)?;
+        let row = wrapped(value, self.wrap)
+            .ok_or_else(|| self.syntax(offset, "expected an object: each row is a JSON object"))?;
+        self.inference.row(&row);
+        self.offsets.push(offset);
+        self.lengths.push(u32::try_from(bytes.len()).map_err(|_| self.syntax(offset, "the row is too long"))?);
+        Ok(())
+    }
+
+    fn end_batch(&mut self) {
+        let rules = Rules { keep_ragged_objects: self.keep_ragged_objects, dates: self.dates };
+        let schema = std::mem::take(&mut self.inference).schema(rules);
+        let floats = match self.floats {
+            Floats::Exact if has_json(&schema.columns) => Floats::Rewritten,
+            floats => floats,
+        };
+        self.batches.push(Batch { end: self.offsets.len(), schema: Arc::new(schema), floats });
+    }
+
+    fn finish(mut self, file: DataFile) -> Opened {
+        self.end_batch();
+        let schemas = self.batches.iter().map(|batch| batch.schema.clone()).collect();
+        let Self { offsets, lengths, batches, wrap, .. } = self;
+        Opened { schemas, source: Arc::new(JsonFile { file, offsets, lengths, batches, wrap }) }
+    }
+}
+
+/// The row that a value stands for.
+fn wrapped(value: Value, wrap: Wrap) -> Option<Dict> {
+    match (wrap, value) {
+        (Wrap::Object, Value::Dict(dict)) => Some(Arc::unwrap_or_clone(dict)),
+        (Wrap::Object, _) => None,
+        (Wrap::Text, value) => Some([(Value::str("text"), value)].into_iter().collect()),
+        (Wrap::Positions, Value::List(items)) => Some(
+            items.iter().enumerate().map(|(place, item)| (Value::from(place.to_string()), item.clone())).collect(),
+        ),
+        (Wrap::Positions, _) => None,
+    }
+}
+
+impl Source for JsonFile {
+    fn len(&self) -> u64 {
+        // Reference: rows without any column do not count.
+        let has_columns = self.batches.iter().any(|batch| !batch.schema.columns.is_empty());
+        if has_columns { self.offsets.len() as u64 } else { 0 }
+    }
+
+    fn row(&self, index: u64, target: &Schema) -> Result<Dict, Error> {
+        let place = index as usize;
+        let bytes = self.file.read_at(self.offsets[place], self.lengths[place] as usize)?;
+        let text = std::str::from_utf8(&bytes).unwrap_or_default();
+        let changed = || {
+            let line = self.file.line_of(self.offsets[place]).unwrap_or(0);
+            Error::syntax(self.file.name(), line, "the file changed while it was read")
+        };
+        let mut row = wrapped(json::loads(text).map_err(|_| changed())?, self.wrap).ok_or_else(changed)?;
+        let batch = &self.batches[self.batches.partition_point(|batch| batch.end <= place)];
+        match batch.floats {
+            Floats::Exact => {}
+            Floats::Rewritten => row = each(row, ujson::reencode),
+            Floats::Decoded => row = each(row, ujson::decoded),
+        }
+        target.convert(row, &batch.schema).map_err(|(column, message)| {
+            ErrorKind::Value { file: self.file.name().into(), row: index, column: column.to_string(), message }.into()
+        })
+    }
+}
+
+fn each(row: Dict, change: fn(Value) -> Value) -> Dict {
+    row.into_entries().map(|(key, value)| (key, change(value))).collect()
+}

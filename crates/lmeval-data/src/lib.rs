@@ -1,0 +1,1 @@
+//! Data sets: readers, split inference and slicing, and a hub client.

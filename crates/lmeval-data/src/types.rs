@@ -1,0 +1,241 @@
+//! Column types and the conversions between them.
+
+use std::sync::Arc;
+
+use lmeval_pycompat::{Dict, Value, json, repr};
+
+use crate::timestamp;
+use crate::ujson;
+
+/// The type of a column or of what is inside it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Type {
+    /// Nothing but nulls.
+    Null,
+    Bool,
+    Int,
+    Float,
+    /// A float that is stored in 32 bits.
+    Float32,
+    Str,
+    /// A moment without zone.
+    Timestamp,
+    /// An integer with names, which texts are looked up in.
+    ClassLabel(Arc<[Arc<str>]>),
+    List(Box<Type>),
+    Struct(Fields),
+    /// Values of any type, kept as they are in each row.
+    Json,
+    /// A type that is never converted.
+    Any,
+}
+
+/// Named types in order.
+pub(crate) type Fields = Vec<(Arc<str>, Type)>;
+
+/// The columns of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Schema {
+    pub(crate) columns: Fields,
+}
+
+impl Schema {
+    pub(crate) fn new(columns: Fields) -> Self {
+        Self { columns }
+    }
+
+    /// The type of a column, which is most often at the given place.
+    pub(crate) fn column(&self, name: &str, position: usize) -> Option<&Type> {
+        match self.columns.get(position) {
+            Some((known, kind)) if **known == *name => Some(kind),
+            _ => self.columns.iter().find(|(known, _)| **known == *name).map(|(_, kind)| kind),
+        }
+    }
+
+    /// Takes over what a later part of the data knows and this schema leaves open: columns that are new, and
+    /// types that were all null so far.
+    pub(crate) fn widen(&mut self, later: &Self) {
+        widen_fields(&mut self.columns, &later.columns, true);
+    }
+
+    /// Shapes a row of parsed values: each is converted to its type in `source`, the part of the data that
+    /// it is from, then to its type in this schema. All columns are there, in order. The error names the column.
+    pub(crate) fn convert(&self, mut row: Dict, source: &Self) -> Result<Dict, (Arc<str>, String)> {
+        let mut shaped = Dict::with_capacity(self.columns.len());
+        for (position, (name, kind)) in self.columns.iter().enumerate() {
+            let value = row.get_str_mut(name).map(std::mem::take).unwrap_or_default();
+            let first = source.column(name, position).filter(|first| *first != kind && *kind != Type::Json);
+            let value = match first {
+                Some(first) => first.convert(value).and_then(|value| kind.convert(value)),
+                None => kind.convert(value),
+            };
+            let value = value.map_err(|message| (name.clone(), message))?;
+            shaped.insert(Value::Str(name.clone()), value);
+        }
+        Ok(shaped)
+    }
+}
+
+fn widen_fields(fields: &mut Fields, later: &Fields, add: bool) {
+    for (name, kind) in later {
+        match fields.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => known.widen(kind),
+            None if add => fields.push((name.clone(), kind.clone())),
+            None => {}
+        }
+    }
+}
+
+impl Type {
+    fn widen(&mut self, later: &Self) {
+        match (self, later) {
+            (Self::List(item), Self::List(later)) => item.widen(later),
+            (Self::Struct(fields), Self::Struct(later)) => widen_fields(fields, later, false),
+            (known @ Self::Null, later) => *known = later.clone(),
+            _ => {}
+        }
+    }
+
+    /// Converts a value to this type, as the reference casts a column; the error says why that cannot be.
+    pub(crate) fn convert(&self, value: Value) -> Result<Value, String> {
+        if value.is_none() {
+            return Ok(value);
+        }
+        let refused = |value: &Value| Err(format!("cannot turn {} into {}", describe(value), self.name()));
+        match self {
+            Self::Any => Ok(value),
+            Self::Json => Ok(ujson::decoded_leaf(value)),
+            Self::Null => refused(&value),
+            Self::Bool => match &value {
+                Value::Bool(_) => Ok(value),
+                Value::Int(number) => Ok(Value::Bool(*number != 0)),
+                Value::Float(number) => Ok(Value::Bool(*number != 0.0)),
+                Value::Str(text) => match text.to_ascii_lowercase().as_str() {
+                    "true" | "1" => Ok(Value::Bool(true)),
+                    "false" | "0" => Ok(Value::Bool(false)),
+                    _ => refused(&value),
+                },
+                _ => refused(&value),
+            },
+            Self::Int => match &value {
+                Value::Int(_) | Value::BigInt(_) => Ok(value),
+                Value::Bool(truth) => Ok(Value::Int(i64::from(*truth))),
+                Value::Float(number) if number.fract() == 0.0 && number.abs() < 9.2e18 => {
+                    Ok(Value::Int(*number as i64))
+                }
+                Value::Str(text) => text.parse().map(Value::Int).or_else(|_| refused(&value)),
+                Value::DateTime(moment) => Ok(Value::Int(timestamp::seconds(*moment))),
+                _ => refused(&value),
+            },
+            Self::Float => self.float(&value).map(Value::Float).ok_or(()).or_else(|()| refused(&value)),
+            Self::Float32 => self
+                .float(&value)
+                .map(|number| Value::Float(f64::from(number as f32)))
+                .ok_or(())
+                .or_else(|()| refused(&value)),
+            Self::Str => match &value {
+                Value::Str(_) => Ok(value),
+                Value::Bool(truth) => Ok(Value::str(if *truth { "true" } else { "false" })),
+                Value::Int(_) | Value::BigInt(_) => Ok(Value::from(repr::repr(&value))),
+                Value::Float(number) => Ok(Value::from(float_text(*number))),
+                Value::DateTime(moment) => Ok(Value::from(moment.to_string())),
+                Value::Date(date) => Ok(Value::from(date.to_string())),
+                Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
+                    Ok(text) => Ok(Value::str(text)),
+                    Err(_) => refused(&value),
+                },
+                Value::Dict(_) => compact_json(&value).map(Value::from).ok_or(()).or_else(|()| refused(&value)),
+                _ => refused(&value),
+            },
+            Self::Timestamp => match &value {
+                Value::DateTime(_) => Ok(value),
+                Value::Str(text) => timestamp::parse(text).map(Value::DateTime).ok_or(()).or_else(|()| refused(&value)),
+                Value::Int(seconds) => seconds
+                    .checked_mul(1_000_000)
+                    .and_then(timestamp::from_micros)
+                    .map(Value::DateTime)
+                    .ok_or(())
+                    .or_else(|()| refused(&value)),
+                _ => refused(&value),
+            },
+            Self::ClassLabel(names) => match &value {
+                Value::Int(_) => Ok(value),
+                Value::Str(text) => match names.iter().position(|name| **name == *text.trim()) {
+                    Some(index) => Ok(Value::Int(index as i64)),
+                    None => text.trim().parse().map(Value::Int).or_else(|_| refused(&value)),
+                },
+                _ => Self::Int.convert(value),
+            },
+            Self::List(item) => match &value {
+                Value::List(items) => {
+                    items.iter().map(|one| item.convert(one.clone())).collect::<Result<Vec<_>, _>>().map(Value::from)
+                }
+                _ => refused(&value),
+            },
+            Self::Struct(fields) => match &value {
+                Value::Dict(dict) => struct_value(dict, fields),
+                _ => refused(&value),
+            },
+        }
+    }
+
+    fn float(&self, value: &Value) -> Option<f64> {
+        match value {
+            Value::Str(text) => text.parse().ok(),
+            _ => value.to_f64(),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool => "bool",
+            Self::Int | Self::ClassLabel(_) => "an integer",
+            Self::Float | Self::Float32 => "a float",
+            Self::Str => "a string",
+            Self::Timestamp => "a date-time",
+            Self::List(_) => "a list",
+            Self::Struct(_) => "an object",
+            Self::Json | Self::Any => "a value",
+        }
+    }
+}
+
+fn struct_value(dict: &Dict, fields: &Fields) -> Result<Value, String> {
+    if let Some(extra) = dict.keys().find(|key| !fields.iter().any(|(name, _)| key.as_str() == Some(name))) {
+        return Err(format!("the object has a key {} that no earlier row has", repr::repr(extra)));
+    }
+    let mut shaped = Dict::with_capacity(fields.len());
+    for (name, kind) in fields {
+        let value = dict.get_str(name).cloned().unwrap_or_default();
+        shaped.insert(Value::Str(name.clone()), kind.convert(value)?);
+    }
+    Ok(Value::from(shaped))
+}
+
+fn describe(value: &Value) -> String {
+    let text = repr::repr(value);
+    let short: String = text.chars().take(60).collect();
+    format!("`{short}{}` ({})", if short.len() < text.len() { "…" } else { "" }, value.type_name())
+}
+
+/// A float as the reference's cast writes it: shortest digits, no trailing `.0`, exponents from 1e+10 on.
+fn float_text(number: f64) -> String {
+    if !number.is_finite() {
+        return if number.is_nan() { "nan".into() } else if number > 0.0 { "inf".into() } else { "-inf".into() };
+    }
+    let magnitude = number.abs();
+    if number == 0.0 || (1e-6..1e10).contains(&magnitude) {
+        return format!("{number}");
+    }
+    let text = format!("{number:e}");
+    match text.split_once('e') {
+        Some((mantissa, exponent)) if !exponent.starts_with('-') => format!("{mantissa}e+{exponent}"),
+        _ => text,
+    }
+}
+
+fn compact_json(value: &Value) -> Option<String> {
+    let options = json::Options { separators: Some((",", ":")), ..json::Options::default() };
+    json::dumps(value, &options).ok()
+}

@@ -1,0 +1,467 @@
+//! The backtracking matcher.
+//!
+//! It follows CPython's matcher in everything that shows: the order of alternatives, when a loop stops at an
+//! empty round, and what groups hold after a failed attempt. Alternatives and old values lie on one stack of our
+//! own, so no pattern can overflow the thread's stack, and a budget of steps bounds the time.
+
+use memchr::memmem;
+
+use super::ast::UNBOUNDED;
+use super::charset::Fold;
+use super::program::{Instruction, Program};
+use super::text::{character_at, go_back, is_at};
+
+/// The value of a position that is not set.
+pub(super) const UNSET: usize = usize::MAX;
+
+/// More entries than this on the stack count as too many steps; they take about 200 MB.
+const MOST_ENTRIES: usize = 6_000_000;
+
+/// The budget of steps was spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Exhausted;
+
+/// How a match must lie.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Demand {
+    /// The match must start where the search starts.
+    pub(super) anchored: bool,
+    /// The match must reach the end of the text.
+    pub(super) to_the_end: bool,
+    /// The match must not be empty at the place where the search starts.
+    pub(super) must_advance: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Entry {
+    /// Go on at an instruction.
+    Choice { instruction: usize, position: usize },
+    /// Give back one character of a greedy run.
+    GreedyRun {
+        instruction: usize,
+        least: usize,
+        position: usize,
+    },
+    /// Take one more character of a lazy run.
+    LazyRun {
+        instruction: usize,
+        position: usize,
+        count: u32,
+    },
+    /// Restore a position of a group.
+    Slot { slot: usize, old: usize },
+    /// Restore a register.
+    Register { register: usize, old: [usize; 2] },
+}
+
+/// The state of one search.
+pub(super) struct Machine<'a> {
+    /// The compiled pattern.
+    pub(super) program: &'a Program,
+    /// The text.
+    pub(super) text: &'a str,
+    /// Alternatives that are left, and old values.
+    pub(super) stack: Vec<Entry>,
+    slots: Vec<usize>,
+    registers: Vec<[usize; 2]>,
+    steps_left: u64,
+}
+
+impl<'a> Machine<'a> {
+    /// A machine for searches in one text that share a budget of steps.
+    pub(super) fn new(program: &'a Program, text: &'a str, steps: u64) -> Self {
+        Self {
+            program,
+            text,
+            slots: vec![UNSET; program.slots],
+            registers: vec![[UNSET; 2]; program.registers],
+            stack: Vec::new(),
+            steps_left: steps,
+        }
+    }
+
+    /// The positions of the groups after a match: start and end of group 1, of group 2, and so on.
+    pub(super) fn slots(&self) -> &[usize] {
+        &self.slots
+    }
+
+    /// Finds the first match at or after a position: its start and end.
+    pub(super) fn search(
+        &mut self,
+        from: usize,
+        demand: Demand,
+    ) -> Result<Option<(usize, usize)>, Exhausted> {
+        self.clear();
+        let mut start = from;
+        loop {
+            if !demand.anchored {
+                match self.next_start(start) {
+                    Some(candidate) => start = candidate,
+                    None => return Ok(None),
+                }
+            }
+            let forbidden_end = if demand.must_advance && start == from {
+                Some(start)
+            } else {
+                None
+            };
+            if let Some(end) = self.attempt(start, forbidden_end, demand.to_the_end)? {
+                return Ok(Some((start, end)));
+            }
+            if demand.anchored {
+                return Ok(None);
+            }
+            match character_at(self.text, start) {
+                Some((_, next)) => start = next,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        self.slots.fill(UNSET);
+        self.stack.clear();
+    }
+
+    /// The next place at or after `from` where a match can start.
+    fn next_start(&mut self, from: usize) -> Option<usize> {
+        if let Some(Instruction::Text(prefix)) = self.program.instructions.first() {
+            let rest = self.text.as_bytes().get(from..)?;
+            return memmem::find(rest, prefix.as_bytes()).map(|offset| from + offset);
+        }
+        let Some(set) = self.program.start else {
+            return Some(from);
+        };
+        let rest = self.text.as_bytes().get(from..)?;
+        let offset = rest.iter().position(|&byte| {
+            if byte < 128 {
+                set.ascii >> byte & 1 == 1
+            } else {
+                set.beyond_ascii && byte >= 0xc0
+            }
+        })?;
+        Some(from + offset)
+    }
+
+    /// Takes steps from the budget.
+    pub(super) fn spend(&mut self, steps: usize) -> Result<(), Exhausted> {
+        self.steps_left = self.steps_left.checked_sub(steps as u64).ok_or(Exhausted)?;
+        Ok(())
+    }
+
+    fn save(&mut self, slot: usize, position: usize) {
+        if let Some(value) = self.slots.get_mut(slot) {
+            self.stack.push(Entry::Slot { slot, old: *value });
+            *value = position;
+        }
+    }
+
+    fn register(&self, register: usize) -> [usize; 2] {
+        self.registers.get(register).copied().unwrap_or([UNSET; 2])
+    }
+
+    fn set_register(&mut self, register: usize, new: [usize; 2]) {
+        if let Some(value) = self.registers.get_mut(register) {
+            self.stack.push(Entry::Register {
+                register,
+                old: *value,
+            });
+            *value = new;
+        }
+    }
+
+    fn group(&self, group: usize) -> Option<(usize, usize)> {
+        let start = *self.slots.get(2 * group - 2)?;
+        let end = *self.slots.get(2 * group - 1)?;
+        (start != UNSET && end != UNSET && start <= end).then_some((start, end))
+    }
+
+    /// Forgets the alternatives above a height of the stack, but not the old values.
+    fn commit(&mut self, height: usize) {
+        let mut kept = height;
+        for index in height..self.stack.len() {
+            let entry = self.stack[index];
+            if matches!(entry, Entry::Slot { .. } | Entry::Register { .. }) {
+                self.stack[kept] = entry;
+                kept += 1;
+            }
+        }
+        self.stack.truncate(kept);
+    }
+
+    /// Restores the old values above a height of the stack.
+    fn unwind(&mut self, height: usize) {
+        while self.stack.len() > height {
+            match self.stack.pop() {
+                Some(Entry::Slot { slot, old }) => self.slots[slot] = old,
+                Some(Entry::Register { register, old }) => self.registers[register] = old,
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes the newest alternative: where to go on, or `None` if there is none.
+    fn backtrack(&mut self) -> Result<Option<(usize, usize)>, Exhausted> {
+        while let Some(entry) = self.stack.pop() {
+            match entry {
+                Entry::Choice {
+                    instruction,
+                    position,
+                } => return Ok(Some((instruction, position))),
+                Entry::Slot { slot, old } => self.slots[slot] = old,
+                Entry::Register { register, old } => self.registers[register] = old,
+                Entry::GreedyRun {
+                    instruction,
+                    least,
+                    position,
+                } => {
+                    if let Some(position) = self.give_back(instruction, least, position)? {
+                        return Ok(Some((instruction + 1, position)));
+                    }
+                }
+                Entry::LazyRun {
+                    instruction,
+                    position,
+                    count,
+                } => {
+                    if let Some(position) = self.take_more(instruction, position, count)? {
+                        return Ok(Some((instruction + 1, position)));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Matches at one place: the end of the match.
+    fn attempt(
+        &mut self,
+        start: usize,
+        forbidden_end: Option<usize>,
+        to_the_end: bool,
+    ) -> Result<Option<usize>, Exhausted> {
+        let program = self.program;
+        let mut state = Some((0, start));
+        loop {
+            let Some((current, position)) = state else {
+                match self.backtrack()? {
+                    Some(next) => state = Some(next),
+                    None => return Ok(None),
+                }
+                continue;
+            };
+            self.spend(1)?;
+            if self.stack.len() > MOST_ENTRIES {
+                return Err(Exhausted);
+            }
+            let Some(instruction) = program.instructions.get(current) else {
+                return Ok(None);
+            };
+            if let Instruction::Match = instruction {
+                if forbidden_end != Some(position) && (!to_the_end || position == self.text.len()) {
+                    return Ok(Some(position));
+                }
+                state = None;
+                continue;
+            }
+            state = self.step(instruction, current, position)?;
+        }
+    }
+
+    /// Carries out one instruction: where to go on, or `None` on failure.
+    fn step(
+        &mut self,
+        instruction: &Instruction,
+        current: usize,
+        position: usize,
+    ) -> Result<Option<(usize, usize)>, Exhausted> {
+        let text = self.text;
+        let next = current + 1;
+        Ok(match *instruction {
+            Instruction::Text(ref wanted) => text
+                .as_bytes()
+                .get(position..)
+                .is_some_and(|rest| rest.starts_with(wanted.as_bytes()))
+                .then(|| (next, position + wanted.len())),
+            Instruction::One(ref matcher) => character_at(text, position)
+                .filter(|&(code, _)| matcher.matches(code))
+                .map(|(_, after)| (next, after)),
+            Instruction::Run { .. } => self.run(current, position)?.map(|end| (next, end)),
+            Instruction::At(place) => is_at(text, position, place).then_some((next, position)),
+            Instruction::Save(slot) => {
+                self.save(slot, position);
+                Some((next, position))
+            }
+            Instruction::Split(other) => {
+                self.stack.push(Entry::Choice {
+                    instruction: other,
+                    position,
+                });
+                Some((next, position))
+            }
+            Instruction::Jump(target) => Some((target, position)),
+            Instruction::LoopStart(register) => {
+                self.set_register(register, [0, UNSET]);
+                Some((next, position))
+            }
+            Instruction::Loop {
+                register,
+                min,
+                max,
+                lazy,
+                body,
+            } => Some(self.loop_round(register, (min, max), lazy, body, current, position)),
+            Instruction::LazyRound { register, body } => {
+                let [count, _] = self.register(register);
+                self.set_register(register, [count + 1, position]);
+                Some((body, position))
+            }
+            Instruction::PossessiveLoop {
+                register,
+                min,
+                max,
+                exit,
+            } => Some(self.possessive_round(register, (min, max), next, exit, position)),
+            Instruction::PossessiveRound { register, head } => {
+                self.commit(self.register(register + 1)[0]);
+                let [count, last] = self.register(register);
+                self.set_register(register, [count + 1, last]);
+                Some((head, position))
+            }
+            Instruction::Reference { group, fold } => {
+                self.reference(group, fold, position).map(|end| (next, end))
+            }
+            Instruction::Conditional { group, otherwise } => Some((
+                if self.group(group).is_some() {
+                    next
+                } else {
+                    otherwise
+                },
+                position,
+            )),
+            Instruction::AtomicStart(register) => {
+                self.set_register(register, [self.stack.len(), UNSET]);
+                Some((next, position))
+            }
+            Instruction::AtomicEnd(register) => {
+                self.commit(self.register(register)[0]);
+                Some((next, position))
+            }
+            Instruction::Behind {
+                text: ref wanted,
+                negated,
+            } => {
+                let found = text
+                    .get(..position)
+                    .is_some_and(|before| before.ends_with(&**wanted));
+                (found != negated).then_some((next, position))
+            }
+            Instruction::LookStart { register, back } => {
+                self.set_register(register, [self.stack.len(), position]);
+                self.spend(back / 8)?;
+                go_back(text, position, back).map(|start| (next, start))
+            }
+            Instruction::LookEnd(register) => {
+                let [height, place] = self.register(register);
+                self.commit(height);
+                Some((next, place))
+            }
+            Instruction::NotLookStart {
+                register,
+                back,
+                after,
+            } => {
+                self.spend(back / 8)?;
+                let Some(start) = go_back(text, position, back) else {
+                    return Ok(Some((after, position)));
+                };
+                let height = self.stack.len();
+                self.stack.push(Entry::Choice {
+                    instruction: after,
+                    position,
+                });
+                self.set_register(register, [height, UNSET]);
+                Some((next, start))
+            }
+            Instruction::NotLookEnd(register) => {
+                self.unwind(self.register(register)[0]);
+                None
+            }
+            Instruction::Fail | Instruction::Match => None,
+        })
+    }
+
+    fn loop_round(
+        &mut self,
+        register: usize,
+        (min, max): (u32, u32),
+        lazy: bool,
+        body: usize,
+        current: usize,
+        position: usize,
+    ) -> (usize, usize) {
+        let [count, last] = self.register(register);
+        if count < min as usize {
+            self.set_register(register, [count + 1, last]);
+            return (body, position);
+        }
+        // A round that starts where the last one started would go on forever.
+        let may_repeat = (max == UNBOUNDED || count < max as usize) && last != position;
+        let exit = if lazy { current + 2 } else { current + 1 };
+        if !may_repeat {
+            return (exit, position);
+        }
+        if lazy {
+            self.stack.push(Entry::Choice {
+                instruction: current + 1,
+                position,
+            });
+            return (exit, position);
+        }
+        self.stack.push(Entry::Choice {
+            instruction: exit,
+            position,
+        });
+        self.set_register(register, [count + 1, position]);
+        (body, position)
+    }
+
+    fn possessive_round(
+        &mut self,
+        register: usize,
+        (min, max): (u32, u32),
+        body: usize,
+        exit: usize,
+        position: usize,
+    ) -> (usize, usize) {
+        let [count, last] = self.register(register);
+        let height = self.stack.len();
+        if count < min as usize {
+            self.set_register(register + 1, [height, UNSET]);
+            return (body, position);
+        }
+        if (max != UNBOUNDED && count >= max as usize) || last == position {
+            return (exit, position);
+        }
+        self.stack.push(Entry::Choice {
+            instruction: exit,
+            position,
+        });
+        self.set_register(register, [count, position]);
+        self.set_register(register + 1, [height, UNSET]);
+        (body, position)
+    }
+
+    fn reference(&self, group: usize, fold: Fold, position: usize) -> Option<usize> {
+        let (start, end) = self.group(group)?;
+        let taken = self.text.get(start..end)?;
+        if fold == Fold::None {
+            let rest = self.text.as_bytes().get(position..)?;
+            return rest.starts_with(taken.as_bytes()).then(|| position + taken.len());
+        }
+        taken.chars().try_fold(position, |position, character| {
+            let (code, after) = character_at(self.text, position)?;
+            (fold.apply(code) == fold.apply(character.into())).then_some(after)
+        })
+    }
+}

@@ -1,0 +1,279 @@
+//! Compiled patterns and what can be done with them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::error::Error;
+use super::fast::FastForms;
+use super::flags::Flags;
+use super::machine::Demand;
+use super::matches::{Match, Scanner};
+use super::parse::parse;
+use super::program::{Program, compile};
+use super::template::{Piece, parse_template};
+use crate::Value;
+
+/// Steps of the backtracking matcher before a search is given up: about a second of an optimised build.
+const STEP_LIMIT: u64 = 60_000_000;
+/// Further steps for every byte of the text, so that long texts are not cut short.
+const STEPS_PER_BYTE: u64 = 100;
+/// The bytes to be searched before compiling a form for the `regex` crate, which takes about 0.1 ms, pays.
+const FAST_FROM_BYTES: usize = 2048;
+
+/// A compiled pattern; cloning it is cheap.
+#[derive(Clone)]
+pub struct Regex {
+    shared: Arc<Shared>,
+    step_limit: u64,
+    engine: Engine,
+}
+
+/// The parts of a pattern that clones and matches share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// The text of the pattern.
+    pub(super) pattern: String,
+    /// The compiled form.
+    pub(super) program: Program,
+    fast: FastForms,
+    names: Vec<(String, usize)>,
+    searched: AtomicUsize,
+}
+
+/// Which matcher runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// The one that should be faster.
+    Best,
+    /// The `regex` crate wherever it can.
+    #[cfg(test)]
+    Fast,
+    /// The backtracking matcher.
+    #[cfg(test)]
+    Machine,
+}
+
+impl Shared {
+    /// The number of groups.
+    pub(super) fn groups(&self) -> usize {
+        self.program.slots / 2
+    }
+
+    /// The number of a named group.
+    pub(super) fn group_by_name(&self, name: &str) -> Option<usize> {
+        self.names
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|&(_, index)| index)
+    }
+}
+
+impl fmt::Debug for Regex {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Regex({:?})", self.shared.pattern)
+    }
+}
+
+impl Regex {
+    /// Compiles a pattern: `re.compile`.
+    pub fn new(pattern: &str, flags: Flags) -> Result<Self, Error> {
+        let parsed = parse(pattern, flags)?;
+        let program = compile(&parsed, pattern)?;
+        let shared = Shared {
+            pattern: pattern.to_owned(),
+            program,
+            names: parsed.names.clone(),
+            fast: FastForms::new(parsed),
+            searched: AtomicUsize::new(0),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            step_limit: STEP_LIMIT,
+            engine: Engine::Best,
+        })
+    }
+
+    /// The same pattern with another limit of steps for the backtracking matcher.
+    pub fn with_step_limit(mut self, step_limit: u64) -> Self {
+        self.step_limit = step_limit;
+        self
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_engine(mut self, engine: Engine) -> Self {
+        self.engine = engine;
+        self
+    }
+
+    /// The text of the pattern.
+    pub fn pattern(&self) -> &str {
+        &self.shared.pattern
+    }
+
+    /// The number of groups, without group 0.
+    pub fn groups(&self) -> usize {
+        self.shared.groups()
+    }
+
+    /// The names of groups with their numbers, in the order of the pattern.
+    pub fn group_names(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.shared
+            .names
+            .iter()
+            .map(|(name, index)| (name.as_str(), *index))
+    }
+
+    fn scanner<'r, 't: 'r>(&'r self, text: &'t str, may_be_fast: bool) -> Scanner<'r, 't> {
+        let steps = self
+            .step_limit
+            .saturating_add(STEPS_PER_BYTE.saturating_mul(text.len() as u64));
+        let fast = if may_be_fast && self.is_fast_worthwhile(text.len()) {
+            self.shared.fast.for_text(text)
+        } else {
+            None
+        };
+        Scanner::new(&self.shared, text, fast, steps)
+    }
+
+    fn is_fast_worthwhile(&self, length: usize) -> bool {
+        match self.engine {
+            Engine::Best => {
+                let before = self.shared.searched.fetch_add(length, Ordering::Relaxed);
+                before.saturating_add(length) >= FAST_FROM_BYTES
+            }
+            #[cfg(test)]
+            Engine::Fast => true,
+            #[cfg(test)]
+            Engine::Machine => false,
+        }
+    }
+
+    /// The first match anywhere: `re.search`.
+    pub fn search<'t>(&self, text: &'t str) -> Result<Option<Match<'t>>, Error> {
+        self.scanner(text, true).next()
+    }
+
+    /// The match at the start of the text: `re.match`.
+    pub fn match_start<'t>(&self, text: &'t str) -> Result<Option<Match<'t>>, Error> {
+        self.scanner(text, false).find(Demand {
+            anchored: true,
+            ..Demand::default()
+        })
+    }
+
+    /// The match of the whole text: `re.fullmatch`.
+    pub fn fullmatch<'t>(&self, text: &'t str) -> Result<Option<Match<'t>>, Error> {
+        self.scanner(text, false).find(Demand {
+            anchored: true,
+            to_the_end: true,
+            ..Demand::default()
+        })
+    }
+
+    /// All matches that do not overlap: `re.finditer`.
+    pub fn find_iter<'t>(&self, text: &'t str) -> Result<Vec<Match<'t>>, Error> {
+        let mut matches = Vec::new();
+        self.for_each(text, 0, |found| matches.push(found))?;
+        Ok(matches)
+    }
+
+    /// All matches as values: `re.findall`.
+    ///
+    /// Strings where there is at most one group, tuples of strings otherwise; a group without part in the match is
+    /// an empty string.
+    pub fn findall(&self, text: &str) -> Result<Vec<Value>, Error> {
+        let mut values = Vec::new();
+        self.for_each(text, 0, |found| {
+            values.push(match self.groups() {
+                0 => Value::str(found.as_str()),
+                1 => Value::str(found.group(1).unwrap_or_default()),
+                _ => Value::tuple(found.groups().map(|group| Value::str(group.unwrap_or_default()))),
+            });
+        })?;
+        Ok(values)
+    }
+
+    /// Replaces the first `count` matches, or all for 0, by a template: `re.sub`.
+    pub fn sub(&self, template: &str, text: &str, count: usize) -> Result<String, Error> {
+        let pieces = parse_template(template, self.groups(), &self.shared.names)?;
+        self.replace(text, count, |found, out| {
+            for piece in &pieces {
+                match piece {
+                    Piece::Text(text) => out.push_str(text),
+                    Piece::Group(group) => out.push_str(found.group(*group).unwrap_or_default()),
+                }
+            }
+        })
+    }
+
+    /// Replaces the first `count` matches, or all for 0, by what a function makes of them.
+    pub fn sub_with(
+        &self,
+        text: &str,
+        count: usize,
+        mut replacement: impl FnMut(&Match<'_>) -> String,
+    ) -> Result<String, Error> {
+        self.replace(text, count, |found, out| out.push_str(&replacement(found)))
+    }
+
+    fn replace(
+        &self,
+        text: &str,
+        count: usize,
+        mut write: impl FnMut(&Match<'_>, &mut String),
+    ) -> Result<String, Error> {
+        let mut out = String::with_capacity(text.len());
+        let mut last = 0;
+        self.for_each(text, count, |found| {
+            out.push_str(text.get(last..found.start()).unwrap_or_default());
+            write(&found, &mut out);
+            last = found.end();
+        })?;
+        out.push_str(text.get(last..).unwrap_or_default());
+        Ok(out)
+    }
+
+    /// Splits the text at the first `maxsplit` matches, or at all for 0: `re.split`.
+    ///
+    /// What groups matched stands between the parts, `None` for groups without part in the match.
+    pub fn split(&self, text: &str, maxsplit: usize) -> Result<Vec<Option<String>>, Error> {
+        let mut parts = Vec::new();
+        let mut last = 0;
+        self.for_each(text, maxsplit, |found| {
+            parts.push(text.get(last..found.start()).map(str::to_owned));
+            parts.extend(found.groups().map(|group| group.map(str::to_owned)));
+            last = found.end();
+        })?;
+        parts.push(text.get(last..).map(str::to_owned));
+        Ok(parts)
+    }
+
+    fn for_each<'t>(
+        &self,
+        text: &'t str,
+        limit: usize,
+        mut action: impl FnMut(Match<'t>),
+    ) -> Result<(), Error> {
+        let mut scanner = self.scanner(text, true);
+        let mut found = 0;
+        while limit == 0 || found < limit {
+            let Some(next) = scanner.next()? else { break };
+            action(next);
+            found += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Puts a backslash before every character that could be special: `re.escape`.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if "()[]{}?*+-|^$\\.&~# \t\n\r\u{b}\u{c}".contains(character) {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}

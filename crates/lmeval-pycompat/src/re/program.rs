@@ -1,0 +1,523 @@
+//! Compiles a parsed pattern for the matcher.
+
+use super::ast::{Anchor, Greed, Node, Sequence, Width};
+use super::charset::{Fold, Matcher};
+use super::error::{Error, ErrorKind};
+use super::flags::Flags;
+use super::parse::Parsed;
+
+/// A place to test, with the flags worked in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The start of the text.
+    TextStart,
+    /// The start of a line.
+    LineStart,
+    /// The end of the text.
+    TextEnd,
+    /// The end of the text, or before a final line feed.
+    FinalLineEnd,
+    /// The end of a line.
+    LineEnd,
+    /// Between a word character and another one; words are ASCII or Unicode.
+    Boundary {
+        /// Whether only ASCII makes words.
+        ascii: bool,
+    },
+    /// Anywhere in a text that is not empty but at a boundary.
+    NotBoundary {
+        /// Whether only ASCII makes words.
+        ascii: bool,
+    },
+}
+
+impl Place {
+    /// The place that an anchor means under the flags.
+    pub(super) fn from_anchor(anchor: Anchor, flags: Flags) -> Self {
+        let lines = flags.contains(Flags::MULTILINE);
+        let ascii = !flags.contains(Flags::UNICODE);
+        match anchor {
+            Anchor::Start if lines => Self::LineStart,
+            Anchor::Start | Anchor::TextStart => Self::TextStart,
+            Anchor::End if lines => Self::LineEnd,
+            Anchor::End => Self::FinalLineEnd,
+            Anchor::TextEnd => Self::TextEnd,
+            Anchor::Boundary => Self::Boundary { ascii },
+            Anchor::NotBoundary => Self::NotBoundary { ascii },
+        }
+    }
+}
+
+/// One instruction. A register holds two numbers; what they mean depends on the instruction.
+#[derive(Clone, Debug)]
+pub(super) enum Instruction {
+    /// Takes this text.
+    Text(Box<str>),
+    /// Takes one character.
+    One(Matcher),
+    /// Takes a run of characters.
+    Run {
+        /// Which characters.
+        matcher: Matcher,
+        /// Fewest.
+        min: u32,
+        /// Most.
+        max: u32,
+        /// How the run gives characters back.
+        greed: Greed,
+    },
+    /// Tests the place.
+    At(Place),
+    /// Stores the position.
+    Save(usize),
+    /// Goes on with the next instruction; on failure at the other one.
+    Split(usize),
+    /// Goes to another instruction.
+    Jump(usize),
+    /// Starts a loop: register = (rounds, place of the last round).
+    LoopStart(usize),
+    /// The end of a greedy or lazy loop, which decides about another round.
+    Loop {
+        /// The register.
+        register: usize,
+        /// Fewest rounds.
+        min: u32,
+        /// Most rounds.
+        max: u32,
+        /// Whether fewer rounds are better.
+        lazy: bool,
+        /// The first instruction of the loop.
+        body: usize,
+    },
+    /// Another round of the lazy loop that ends just before.
+    LazyRound {
+        /// The register.
+        register: usize,
+        /// The first instruction of the loop.
+        body: usize,
+    },
+    /// The head of a possessive loop; a second register holds the height of the stack.
+    PossessiveLoop {
+        /// The register.
+        register: usize,
+        /// Fewest rounds.
+        min: u32,
+        /// Most rounds.
+        max: u32,
+        /// Where to go on after the loop.
+        exit: usize,
+    },
+    /// The end of a round of a possessive loop.
+    PossessiveRound {
+        /// The register.
+        register: usize,
+        /// The head of the loop.
+        head: usize,
+    },
+    /// Takes what a group took.
+    Reference {
+        /// The group.
+        group: usize,
+        /// How characters are compared.
+        fold: Fold,
+    },
+    /// Goes on with the next instruction if a group has matched, else at the other one.
+    Conditional {
+        /// The group.
+        group: usize,
+        /// The other instruction.
+        otherwise: usize,
+    },
+    /// Starts an atomic group: register = (height of the stack, unused).
+    AtomicStart(usize),
+    /// Ends an atomic group: forgets its alternatives.
+    AtomicEnd(usize),
+    /// Tests whether this text stands just before, or does not.
+    Behind {
+        /// The text.
+        text: Box<str>,
+        /// Whether it must not stand there.
+        negated: bool,
+    },
+    /// Starts a look-around: register = (height of the stack, place).
+    LookStart {
+        /// The register.
+        register: usize,
+        /// How many characters to go back.
+        back: usize,
+    },
+    /// Ends a look-around that matched.
+    LookEnd(usize),
+    /// Starts a negative look-around.
+    NotLookStart {
+        /// The register.
+        register: usize,
+        /// How many characters to go back.
+        back: usize,
+        /// Where to go on if the contents do not match.
+        after: usize,
+    },
+    /// Ends the contents of a negative look-around: they matched, so it fails.
+    NotLookEnd(usize),
+    /// Never matches.
+    Fail,
+    /// The end.
+    Match,
+}
+
+/// A compiled pattern.
+#[derive(Debug)]
+pub(super) struct Program {
+    /// The instructions.
+    pub(super) instructions: Vec<Instruction>,
+    /// How many registers the loops and groups need.
+    pub(super) registers: usize,
+    /// How many positions the groups need, without group 0.
+    pub(super) slots: usize,
+    /// What a match can start with, where that is known.
+    pub(super) start: Option<StartSet>,
+}
+
+/// What a match can start with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StartSet {
+    /// ASCII characters, one bit each.
+    pub(super) ascii: u128,
+    /// Whether it can be a character outside ASCII.
+    pub(super) beyond_ascii: bool,
+}
+
+/// Compiles a parsed pattern.
+pub(super) fn compile(parsed: &Parsed, pattern: &str) -> Result<Program, Error> {
+    let mut compiler = Compiler {
+        instructions: Vec::new(),
+        registers: 0,
+        widths: &parsed.widths,
+        pattern,
+    };
+    compiler.sequence(&parsed.body, parsed.flags)?;
+    compiler.instructions.push(Instruction::Match);
+    let mut set = StartSet {
+        ascii: 0,
+        beyond_ascii: false,
+    };
+    let known = start_of_sequence(&parsed.body, parsed.flags, &mut set);
+    Ok(Program {
+        instructions: compiler.instructions,
+        registers: compiler.registers,
+        slots: 2 * (parsed.widths.len() - 1),
+        start: known.then_some(set),
+    })
+}
+
+struct Compiler<'a> {
+    instructions: Vec<Instruction>,
+    registers: usize,
+    widths: &'a [Option<Width>],
+    pattern: &'a str,
+}
+
+impl Compiler<'_> {
+    fn here(&self) -> usize {
+        self.instructions.len()
+    }
+
+    fn register(&mut self) -> usize {
+        self.registers += 1;
+        self.registers - 1
+    }
+
+    /// Leaves room for an instruction whose target is not known yet.
+    fn reserve(&mut self) -> usize {
+        self.instructions.push(Instruction::Fail);
+        self.here() - 1
+    }
+
+    fn fill(&mut self, index: usize, instruction: Instruction) {
+        if let Some(reserved) = self.instructions.get_mut(index) {
+            *reserved = instruction;
+        }
+    }
+
+    fn error(&self, message: &str) -> Error {
+        Error::new(ErrorKind::Pattern, message, None, self.pattern)
+    }
+
+    fn sequence(&mut self, sequence: &Sequence, flags: Flags) -> Result<(), Error> {
+        let mut text = String::new();
+        for node in &sequence.nodes {
+            let matcher = Matcher::from_node(node, flags);
+            if let Some(Matcher::Character(character)) = matcher {
+                text.push(character);
+                continue;
+            }
+            self.text(&mut text);
+            match matcher {
+                Some(matcher) => self.instructions.push(Instruction::One(matcher)),
+                None => self.node(node, flags)?,
+            }
+        }
+        self.text(&mut text);
+        Ok(())
+    }
+
+    fn text(&mut self, text: &mut String) {
+        if !text.is_empty() {
+            self.instructions
+                .push(Instruction::Text(std::mem::take(text).into_boxed_str()));
+        }
+    }
+
+    fn node(&mut self, node: &Node, flags: Flags) -> Result<(), Error> {
+        match node {
+            Node::Literal(_) | Node::NotLiteral(_) | Node::Any | Node::Set { .. } => {}
+            Node::At(anchor) => self
+                .instructions
+                .push(Instruction::At(Place::from_anchor(*anchor, flags))),
+            Node::Branch(branches) => self.branches(branches, flags)?,
+            Node::Group {
+                index,
+                added,
+                removed,
+                body,
+            } => {
+                let inner = flags.combine(*added, *removed);
+                match index {
+                    Some(index) => {
+                        self.instructions.push(Instruction::Save(2 * index - 2));
+                        self.sequence(body, inner)?;
+                        self.instructions.push(Instruction::Save(2 * index - 1));
+                    }
+                    None => self.sequence(body, inner)?,
+                }
+            }
+            Node::Atomic(body) => {
+                let register = self.register();
+                self.instructions.push(Instruction::AtomicStart(register));
+                self.sequence(body, flags)?;
+                self.instructions.push(Instruction::AtomicEnd(register));
+            }
+            Node::Repeat {
+                min,
+                max,
+                greed,
+                body,
+            } => self.repeat(*min, *max, *greed, body, flags)?,
+            Node::Reference(group) => {
+                self.instructions.push(Instruction::Reference {
+                    group: *group,
+                    fold: Fold::from_flags(flags),
+                });
+            }
+            Node::Conditional { group, yes, no } => {
+                let test = self.reserve();
+                self.sequence(yes, flags)?;
+                let jump = self.reserve();
+                self.fill(
+                    test,
+                    Instruction::Conditional {
+                        group: *group,
+                        otherwise: self.here(),
+                    },
+                );
+                if let Some(no) = no {
+                    self.sequence(no, flags)?;
+                }
+                self.fill(jump, Instruction::Jump(self.here()));
+            }
+            Node::Look {
+                behind,
+                negated,
+                body,
+            } => self.look(*behind, *negated, body, flags)?,
+        }
+        Ok(())
+    }
+
+    fn branches(&mut self, branches: &[Sequence], flags: Flags) -> Result<(), Error> {
+        let mut jumps = Vec::new();
+        for (index, branch) in branches.iter().enumerate() {
+            let is_last = index + 1 == branches.len();
+            let split = (!is_last).then(|| self.reserve());
+            self.sequence(branch, flags)?;
+            if let Some(split) = split {
+                jumps.push(self.reserve());
+                self.fill(split, Instruction::Split(self.here()));
+            }
+        }
+        for jump in jumps {
+            self.fill(jump, Instruction::Jump(self.here()));
+        }
+        Ok(())
+    }
+
+    fn repeat(
+        &mut self,
+        min: u32,
+        max: u32,
+        greed: Greed,
+        body: &Sequence,
+        flags: Flags,
+    ) -> Result<(), Error> {
+        if flags.contains(Flags::TEMPLATE) {
+            let operator = match greed {
+                Greed::Greedy => "MAX_REPEAT",
+                Greed::Lazy => "MIN_REPEAT",
+                Greed::Possessive => "POSSESSIVE_REPEAT",
+            };
+            return Err(self.error(&format!("internal: unsupported template operator {operator}")));
+        }
+        if let Some(matcher) = single_matcher(body, flags) {
+            self.instructions.push(Instruction::Run {
+                matcher,
+                min,
+                max,
+                greed,
+            });
+            return Ok(());
+        }
+        if greed == Greed::Possessive && body.captures() && !body.is_straight() {
+            // Reference: what groups hold then is wrong in CPython 3.11, or the match ends with a SystemError.
+            let message = "a possessive repeat with groups inside alternatives, repeats or look-around";
+            return Err(Error::new(ErrorKind::NotSupported, message, None, self.pattern));
+        }
+        let register = self.register();
+        self.instructions.push(Instruction::LoopStart(register));
+        if greed == Greed::Possessive {
+            self.register();
+            let head = self.reserve();
+            self.sequence(body, flags)?;
+            self.instructions
+                .push(Instruction::PossessiveRound { register, head });
+            self.fill(
+                head,
+                Instruction::PossessiveLoop {
+                    register,
+                    min,
+                    max,
+                    exit: self.here(),
+                },
+            );
+        } else {
+            let jump = self.reserve();
+            let first = self.here();
+            self.sequence(body, flags)?;
+            self.fill(jump, Instruction::Jump(self.here()));
+            let lazy = greed == Greed::Lazy;
+            self.instructions.push(Instruction::Loop {
+                register,
+                min,
+                max,
+                lazy,
+                body: first,
+            });
+            if lazy {
+                self.instructions.push(Instruction::LazyRound {
+                    register,
+                    body: first,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, behind: bool, negated: bool, body: &Sequence, flags: Flags) -> Result<(), Error> {
+        let mut back = 0;
+        if behind {
+            let (low, high) = body.width(self.widths);
+            if low > u128::from(u32::MAX) {
+                return Err(self.error("looks too much behind"));
+            }
+            if low != high {
+                return Err(self.error("look-behind requires fixed-width pattern"));
+            }
+            back = low as usize;
+            if let Some(text) = plain_text(body, flags) {
+                self.instructions.push(Instruction::Behind { text, negated });
+                return Ok(());
+            }
+        }
+        let register = self.register();
+        let start = self.reserve();
+        self.sequence(body, flags)?;
+        if negated {
+            self.instructions.push(Instruction::NotLookEnd(register));
+            self.fill(
+                start,
+                Instruction::NotLookStart {
+                    register,
+                    back,
+                    after: self.here(),
+                },
+            );
+        } else {
+            self.instructions.push(Instruction::LookEnd(register));
+            self.fill(start, Instruction::LookStart { register, back });
+        }
+        Ok(())
+    }
+}
+
+/// The text that a sequence of plain characters stands for.
+fn plain_text(sequence: &Sequence, flags: Flags) -> Option<Box<str>> {
+    let mut text = String::new();
+    for node in &sequence.nodes {
+        match Matcher::from_node(node, flags)? {
+            Matcher::Character(character) => text.push(character),
+            _ => return None,
+        }
+    }
+    Some(text.into_boxed_str())
+}
+
+/// The matcher of a sequence that is one character.
+pub(super) fn single_matcher(sequence: &Sequence, flags: Flags) -> Option<Matcher> {
+    if !sequence.is_single_character() {
+        return None;
+    }
+    match sequence.nodes.first()? {
+        Node::Group {
+            added, removed, body, ..
+        } => single_matcher(body, flags.combine(*added, *removed)),
+        node => Matcher::from_node(node, flags),
+    }
+}
+
+/// Collects what a sequence can start with; `false` if it can match without taking a character.
+fn start_of_sequence(sequence: &Sequence, flags: Flags, set: &mut StartSet) -> bool {
+    sequence.nodes.iter().any(|node| start_of_node(node, flags, set))
+}
+
+fn start_of_node(node: &Node, flags: Flags, set: &mut StartSet) -> bool {
+    if let Some(matcher) = Matcher::from_node(node, flags) {
+        set.ascii |= matcher.ascii_bits();
+        set.beyond_ascii |= matcher.may_match_beyond_ascii();
+        return true;
+    }
+    match node {
+        Node::Branch(branches) => {
+            let mut all = true;
+            for branch in branches {
+                all &= start_of_sequence(branch, flags, set);
+            }
+            all
+        }
+        Node::Group {
+            added, removed, body, ..
+        } => start_of_sequence(body, flags.combine(*added, *removed), set),
+        Node::Atomic(body) => start_of_sequence(body, flags, set),
+        Node::Repeat { min, body, .. } => start_of_sequence(body, flags, set) && *min > 0,
+        Node::Reference(_) => {
+            *set = StartSet {
+                ascii: u128::MAX,
+                beyond_ascii: true,
+            };
+            false
+        }
+        Node::Conditional { yes, no, .. } => {
+            let yes = start_of_sequence(yes, flags, set);
+            no.as_ref().is_some_and(|no| start_of_sequence(no, flags, set)) && yes
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of the whole module.
+
+mod properties;
+mod rules;
+mod vectors;

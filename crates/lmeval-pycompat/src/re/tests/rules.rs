@@ -1,0 +1,354 @@
+//! One test per rule of Python's syntax and semantics.
+
+use crate::re::pattern::Engine;
+use crate::re::{Error, ErrorKind, Flags, Regex, escape};
+use crate::{Value, repr::repr};
+
+fn compile(pattern: &str) -> Regex {
+    Regex::new(pattern, Flags::NONE).expect(pattern)
+}
+
+fn compile_error(pattern: &str) -> Error {
+    Regex::new(pattern, Flags::NONE).expect_err(pattern)
+}
+
+/// The result of `findall` as Python prints it, the same from both matchers.
+fn findall(pattern: &str, text: &str) -> String {
+    let regex = compile(pattern);
+    let shown = |engine| {
+        let found = regex.clone().with_engine(engine).findall(text).expect(pattern);
+        repr(&Value::list(found))
+    };
+    assert_eq!(
+        shown(Engine::Fast),
+        shown(Engine::Machine),
+        "{pattern:?} on {text:?}"
+    );
+    shown(Engine::Best)
+}
+
+fn groups(pattern: &str, text: &str) -> Option<Vec<Option<String>>> {
+    let regex = compile(pattern);
+    let found = regex.search(text).expect(pattern)?;
+    Some(found.groups().map(|group| group.map(str::to_owned)).collect())
+}
+
+fn matches(pattern: &str, text: &str) -> bool {
+    compile(pattern).fullmatch(text).expect(pattern).is_some()
+}
+
+#[test]
+fn findall_gives_matches_groups_or_tuples() {
+    assert_eq!(findall(r"\d+", "1 22"), "['1', '22']");
+    assert_eq!(findall(r"(a)?x", "xax"), "['', 'a']");
+    assert_eq!(findall(r"(a?)(b?)x", "xabx"), "[('', ''), ('a', 'b')]");
+    assert_eq!(findall(r"#### (\-?[0-9\.\,]+)", "#### -5 #### 7"), "['-5', '7']");
+}
+
+#[test]
+fn empty_matches_follow_non_empty_ones() {
+    assert_eq!(findall("b*", "ab"), "['', 'b', '']");
+    assert_eq!(findall("|a", "a"), "['', 'a', '']");
+    assert_eq!(findall(r"\d*", "a12b"), "['', '12', '', '']");
+    assert_eq!(findall("x*", "é"), "['', '']");
+    assert_eq!(findall(r"\b|:+", "a::bc"), "['', '', '::', '', '']");
+}
+
+#[test]
+fn dollar_matches_before_a_final_line_feed() {
+    assert_eq!(compile(r"\.$").sub("", "a.\n", 0).expect("sub"), "a\n");
+    assert_eq!(compile("$").sub("X", "a\n", 0).expect("sub"), "aX\nX");
+    assert_eq!(
+        compile("(?m)$").sub("X", "a\r\nb\n", 0).expect("sub"),
+        "a\rX\nbX\nX"
+    );
+    assert!(!matches(r"a\Z\n", "a\n"));
+    assert_eq!(findall(r"a\Z", "a\n"), "[]");
+    assert_eq!(findall("a$", "a\n\n"), "[]");
+}
+
+#[test]
+fn only_the_line_feed_breaks_lines() {
+    assert_eq!(findall(".+", "a\rb\u{2028}c\nd"), "['a\\rb\\u2028c', 'd']");
+    assert_eq!(findall("(?m)^.", "a\rb\nc"), "['a', 'c']");
+    assert_eq!(findall("(?s)a.b", "a\nb"), "['a\\nb']");
+}
+
+#[test]
+fn classes_are_those_of_python() {
+    assert!(matches(r"\w+", "aé字²½Ⅷ_"));
+    assert_eq!(findall(r"\w+", "e\u{301}s‿t"), "['e', 's', 't']");
+    assert!(matches(r"\s+", "\x1c\x1d\u{85}\u{a0}\u{3000}"));
+    assert!(!matches(r"(?a)\s", "\x1c"));
+    assert!(matches(r"\d+", "1٣"));
+    assert!(!matches(r"\d", "²"));
+    assert_eq!(findall(r"(?a:\w+)|\d", "aé٣"), "['a', '٣']");
+}
+
+#[test]
+fn word_boundaries_use_those_classes() {
+    assert_eq!(findall(r"\byes\b", "yes\u{301} yesé"), "['yes']");
+    assert_eq!(findall(r"(?a)\byes\b", "yesé"), "['yes']");
+    assert_eq!(findall(r"\B", ""), "[]");
+    assert_eq!(findall(r"\b", ""), "[]");
+    assert_eq!(findall(r"\Ba", "aa a"), "['a']");
+}
+
+#[test]
+fn case_is_ignored_as_python_does() {
+    assert!(matches("(?i)ſK", "SK"));
+    assert!(matches("(?i)k", "\u{212a}"));
+    assert!(matches("(?i)i+", "ıİI"));
+    assert!(!matches("(?i)ß", "SS"));
+    assert!(matches("(?i)ß", "ẞ"));
+    assert!(matches("(?i)σ+", "Σς"));
+    assert!(!matches("(?ia)k", "\u{212a}"));
+    assert!(matches("(?i)(é)\\1", "éÉ"));
+    assert!(matches("(?i)[^a-z]", "1") && !matches("(?i)[^a-z]", "ſ"));
+    assert!(matches("(?i:a)(?-i:b)", "Ab") && !matches("(?i)a(?-i:b)", "AB"));
+}
+
+#[test]
+fn sets_have_no_operators() {
+    assert_eq!(findall("[]a]+", "]a["), "[']a']");
+    assert_eq!(findall("[^]a]+", "]b["), "['b[']");
+    assert_eq!(findall("[[a]+", "[a]"), "['[a']");
+    assert_eq!(findall("[[]a]", "[a]"), "['[a]']");
+    assert_eq!(findall("[a&&b]+", "a&b"), "['a&b']");
+    assert_eq!(findall("[a~~b|]+", "a~|"), "['a~|']");
+    assert_eq!(findall(r"[\d\-x-z]+", "1-y"), "['1-y']");
+    assert_eq!(findall(r"[\b]", "\x08"), "['\\x08']");
+}
+
+#[test]
+fn braces_are_literal_where_they_count_nothing() {
+    for (pattern, text) in [
+        ("a{", "a{"),
+        ("a{,}", "aaa"),
+        ("a{,2}", "aa"),
+        ("a{2", "a{2"),
+        ("a{}", "a{}"),
+        ("{a}", "{a}"),
+    ] {
+        assert!(matches(pattern, text), "{pattern}");
+    }
+    assert_eq!(compile_error("{1}").message(), "nothing to repeat");
+}
+
+#[test]
+fn repeats_are_greedy_lazy_or_possessive() {
+    assert_eq!(findall("a+?", "aa"), "['a', 'a']");
+    assert_eq!(findall("<.*?>", "<a><b>"), "['<a>', '<b>']");
+    assert!(!matches("a*+a", "aa"));
+    assert!(!matches("(?>a|ab)c", "abc"));
+    assert!(!matches("(?:a|ab){2}+", "aba"));
+    assert!(matches("(?:ab){2,3}+c", "abababc"));
+    assert!(matches("(a{1,2}){2}", "aaa"));
+}
+
+#[test]
+fn groups_in_loops_keep_the_last_round() {
+    let some = |texts: &[Option<&str>]| {
+        Some(
+            texts
+                .iter()
+                .map(|text| text.map(str::to_owned))
+                .collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(groups("(?:(a)|b)*", "ab"), some(&[Some("a")]));
+    assert_eq!(groups("(?:(a)|(b))*", "aba"), some(&[Some("a"), Some("b")]));
+    assert_eq!(groups("(?:a|())*", "aa"), some(&[Some("")]));
+    assert_eq!(groups("(|a)*b", "aab"), some(&[Some("")]));
+    assert_eq!(groups("(?:(a)b|ac)+", "abac"), some(&[Some("a")]));
+    assert_eq!(groups("(a)|b", "b"), some(&[None]));
+}
+
+#[test]
+fn references_and_conditionals() {
+    assert!(matches(r"(a|b)\1", "bb"));
+    assert!(!matches(r"(?:(a)|b)\1", "b"));
+    assert!(matches(r"(?P<q>['\x22]).*(?P=q)", "'a'"));
+    assert!(matches("(<)?a(?(1)>|!)", "<a>") && matches("(<)?a(?(1)>|!)", "a!"));
+    assert!(matches(r"\101\x41\u0041\U00000041\0", "AAAA\0"));
+    assert!(matches(r"(a)(b)(c)(d)(e)(f)(g)(h)(i)(j)\10", "abcdefghijj"));
+}
+
+#[test]
+fn looks_around() {
+    assert_eq!(
+        findall("(?=(female|woman|man|male))", "a woman"),
+        "['woman', 'man']"
+    );
+    assert_eq!(
+        findall("(?<=The answer is )(.*)(?=.)", "The answer is 42."),
+        "['42']"
+    );
+    assert_eq!(findall(r"(?<!\d)\d(?!\d)", "1 22 3"), "['1', '3']");
+    assert_eq!(findall("(?<=é字)b", "é字b"), "['b']");
+    assert_eq!(
+        compile_error("(?<=a+)b").message(),
+        "look-behind requires fixed-width pattern"
+    );
+    assert_eq!(
+        compile_error("(?<=a|bc)").message(),
+        "look-behind requires fixed-width pattern"
+    );
+}
+
+#[test]
+fn verbose_patterns_and_comments() {
+    assert!(matches("(?x) a b # rest\n c", "abc"));
+    assert!(matches(r"(?x)a\ b[ ]c", "a b c"));
+    assert!(matches("a(?#nothing)b", "ab"));
+    assert!(matches("(?x:a b) c", "ab c"));
+}
+
+#[test]
+fn syntax_errors_are_those_of_python() {
+    for (pattern, message, position) in [
+        ("*a", "nothing to repeat", 0),
+        ("a**", "multiple repeat", 2),
+        ("a{2}{3}", "multiple repeat", 4),
+        ("^*", "nothing to repeat", 1),
+        ("(a", "missing ), unterminated subpattern", 0),
+        ("a)", "unbalanced parenthesis", 1),
+        ("[a", "unterminated character set", 0),
+        ("[z-a]", "bad character range z-a", 1),
+        (r"[\w-a]", r"bad character range \w-a", 1),
+        (r"\q", r"bad escape \q", 0),
+        (r"[\Z]", r"bad escape \Z", 1),
+        ("a\\", "bad escape (end of pattern)", 1),
+        (r"\x4", r"incomplete escape \x4", 0),
+        (r"\400", r"octal escape value \400 outside of range 0-0o377", 0),
+        (r"\1(a)", "invalid group reference 1", 1),
+        (r"(a\1)", "cannot refer to an open group", 2),
+        ("a(?i)", "global flags not at the start of the expression", 1),
+        ("(?P<1a>b)", "bad character in group name '1a'", 4),
+        (
+            "(?P<a>b)(?P<a>c)",
+            "redefinition of group name 'a' as group 2; was group 1",
+            12,
+        ),
+        ("(?P=a)", "unknown group name 'a'", 4),
+        ("(?(2)a)(b)", "invalid group reference 2", 3),
+        ("a{3,2}", "min repeat greater than max repeat", 2),
+        ("(?z)", "unknown extension ?z", 1),
+        ("(?i-i:a)", "bad inline flags: flag turned on and off", 5),
+        (
+            "(?L)",
+            "bad inline flags: cannot use 'L' flag with a str pattern",
+            3,
+        ),
+    ] {
+        let error = compile_error(pattern);
+        assert_eq!(
+            (error.message(), error.position()),
+            (message, Some(position)),
+            "{pattern}"
+        );
+    }
+    assert_eq!(compile_error("a{99999999999}").kind(), ErrorKind::Overflow);
+    assert_eq!(
+        compile_error("a)").to_string(),
+        "Invalid regular expression `a)`: unbalanced parenthesis at position 1"
+    );
+}
+
+#[test]
+fn refused_patterns_say_so() {
+    let deep = format!("{}{}", "(".repeat(300), ")".repeat(300));
+    for pattern in [r"\N{DIGIT ONE}", "(?:(a)|b)*+", "((?(1)a|b))*", &deep] {
+        assert_eq!(
+            compile_error(pattern).kind(),
+            ErrorKind::NotSupported,
+            "{pattern}"
+        );
+    }
+    let nested = format!("{}a{}", "(?:(?=".repeat(90), "))*".repeat(90));
+    assert!(compile(&nested).search("ba").is_ok());
+}
+
+#[test]
+fn templates() {
+    let regex = compile(r"(?P<w>\w)(x)?");
+    let sub = |template: &str| regex.sub(template, "a-b", 0);
+    assert_eq!(sub(r"<\1\2\g<0>\g<w>\g<1>>").expect("sub"), "<aaaa>-<bbbb>");
+    assert_eq!(sub(r"\n\\\.\101\0").expect("sub"), "\n\\\\.A\0-\n\\\\.A\0");
+    for (template, message) in [
+        (r"\q", r"bad escape \q"),
+        (r"\3", "invalid group reference 3"),
+        (r"\g<x>", "unknown group name 'x'"),
+        (r"\g", "missing <"),
+        (r"\g<>", "missing group name"),
+        (r"\g<1", "missing >, unterminated name"),
+        (r"\400", r"octal escape value \400 outside of range 0-0o377"),
+        ("\\", "bad escape (end of pattern)"),
+    ] {
+        assert_eq!(sub(template).expect_err(template).message(), message);
+    }
+    assert_eq!(regex.sub("X", "a-b", 1).expect("sub"), "X-b");
+    let upper = regex.sub_with("a-b", 0, |found| found.as_str().to_uppercase());
+    assert_eq!(upper.expect("sub"), "A-B");
+}
+
+#[test]
+fn split_keeps_groups_and_splits_at_empty_matches() {
+    let split = |pattern: &str, text: &str, limit: usize| -> Vec<Option<String>> {
+        compile(pattern).split(text, limit).expect(pattern)
+    };
+    let some = |parts: &[&str]| {
+        parts
+            .iter()
+            .map(|part| Some((*part).to_owned()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(split(r"\s*", "a b", 0), some(&["", "a", "", "b", ""]));
+    assert_eq!(split("(,)", "a,b,c", 1), some(&["a", ",", "b,c"]));
+    assert_eq!(
+        split("(x)|,", "a,b", 0),
+        vec![Some("a".into()), None, Some("b".into())]
+    );
+}
+
+#[test]
+fn matches_know_their_place() {
+    let regex = compile(r"(?P<first>é)(b)?");
+    let found = regex.search("xé").expect("no limit").expect("there is a match");
+    assert_eq!((found.start(), found.end()), (1, 3));
+    assert_eq!(found.name("first"), Some("é"));
+    assert_eq!(found.name("second"), None);
+    assert_eq!(found.group(2), None);
+    assert_eq!(regex.groups(), 2);
+    assert_eq!(regex.group_names().collect::<Vec<_>>(), [("first", 1)]);
+    assert!(regex.match_start("xé").expect("no limit").is_none());
+}
+
+#[test]
+fn escape_puts_backslashes_before_special_characters() {
+    assert_eq!(escape("a.b-c d#é_/:'\n"), "a\\.b\\-c\\ d\\#é_/:'\\\n");
+}
+
+#[test]
+fn runaway_matches_end_with_an_error() {
+    let text = format!("{}é", "a".repeat(60));
+    for pattern in ["(a+)+b", "(?:a|a)*b", r"(a*)*\1b", "(?:(?:a?)*)*b"] {
+        let regex = compile(pattern).with_step_limit(200_000);
+        let error = regex.fullmatch(&text).expect_err(pattern);
+        assert_eq!(error.kind(), ErrorKind::Limit);
+        assert!(error.to_string().contains(pattern));
+    }
+}
+
+#[test]
+fn flags_that_exclude_each_other_are_an_error() {
+    let error = Regex::new("a", Flags::ASCII | Flags::UNICODE).expect_err("flags");
+    assert_eq!(error.message(), "ASCII and UNICODE flags are incompatible");
+    assert!(Regex::new("(?u)a", Flags::ASCII).is_err());
+}
+
+#[test]
+fn patterns_are_shared_between_threads() {
+    fn check<T: Send + Sync + Clone>(_: &T) {}
+    check(&compile("a"));
+}

@@ -1,0 +1,163 @@
+//! Compares everything with recordings of CPython.
+
+use serde_json::{Value as Json, json};
+
+use crate::re::pattern::Engine;
+use crate::re::{Error, ErrorKind, Flags, Match, Regex};
+use crate::{Value, repr::repr};
+
+fn flags_from_bits(bits: u64) -> Flags {
+    let all = [
+        Flags::IGNORECASE,
+        Flags::MULTILINE,
+        Flags::DOTALL,
+        Flags::VERBOSE,
+        Flags::ASCII,
+    ];
+    all.into_iter()
+        .enumerate()
+        .filter(|(index, _)| bits >> index & 1 == 1)
+        .fold(Flags::NONE, |flags, (_, flag)| flags | flag)
+}
+
+fn spans(found: &Match<'_>, groups: usize) -> Json {
+    let mut out = Vec::new();
+    for group in 0..=groups {
+        match found.span(group) {
+            Some(span) => out.extend([json!(span.start), json!(span.end)]),
+            None => out.extend([json!(-1), json!(-1)]),
+        }
+    }
+    Json::Array(out)
+}
+
+fn optional_spans(found: Option<Match<'_>>, groups: usize) -> Json {
+    found.map_or(Json::Null, |found| spans(&found, groups))
+}
+
+fn failure(error: &Error) -> Json {
+    json!({"e": [error.message(), error.position()]})
+}
+
+fn as_json(value: &Value) -> Json {
+    match value {
+        Value::Str(text) => json!(&**text),
+        Value::Tuple(items) => Json::Array(items.iter().map(as_json).collect()),
+        other => panic!("findall gave {}", repr(other)),
+    }
+}
+
+/// The same record that the recording script makes of a text.
+fn record(regex: &Regex, wanted: &Json) -> Result<Json, Error> {
+    let text = wanted["t"].as_str().expect("recorded text");
+    let groups = regex.groups();
+    let iterated = regex.find_iter(text)?;
+    let template = wanted["s"][0].as_str().expect("recorded template");
+    let count = wanted["s"][1].as_u64().expect("recorded count") as usize;
+    let replaced = match regex.sub(template, text, count) {
+        Ok(replaced) => json!(replaced),
+        Err(error) if error.kind() == ErrorKind::Limit => return Err(error),
+        Err(error) => failure(&error),
+    };
+    let limit = wanted["p"][0].as_u64().expect("recorded limit") as usize;
+    Ok(json!({
+        "t": text,
+        "i": iterated.iter().map(|found| spans(found, groups)).collect::<Vec<_>>(),
+        "a": regex.findall(text)?.iter().map(as_json).collect::<Vec<_>>(),
+        "m": optional_spans(regex.match_start(text)?, groups),
+        "f": optional_spans(regex.fullmatch(text)?, groups),
+        "s": [template, count, replaced],
+        "p": [limit, regex.split(text, limit)?],
+    }))
+}
+
+/// What differs in one recorded case.
+fn differences(case: &Json, engine: Engine) -> Vec<String> {
+    let pattern = case["p"].as_str().expect("recorded pattern");
+    let flags = flags_from_bits(case["f"].as_u64().expect("recorded flags"));
+    let regex = match (Regex::new(pattern, flags), case.get("e")) {
+        (Err(error), _) if error.kind() == ErrorKind::NotSupported => return Vec::new(),
+        (Err(error), Some(wanted)) => {
+            let got = &failure(&error)["e"];
+            return if got == wanted {
+                Vec::new()
+            } else {
+                vec![format!("{pattern:?}: {got} is not {wanted}")]
+            };
+        }
+        (Err(error), None) => return vec![format!("{pattern:?}: {error}")],
+        (Ok(_), Some(wanted)) => return vec![format!("{pattern:?} compiles, wanted {wanted}")],
+        (Ok(regex), None) => regex.with_engine(engine),
+    };
+    let mut found = Vec::new();
+    let names: Vec<_> = regex
+        .group_names()
+        .map(|(name, index)| json!([name, index]))
+        .collect();
+    if json!(regex.groups()) != case["g"] || Json::Array(names) != case["n"] {
+        found.push(format!("{pattern:?}: groups differ"));
+    }
+    for wanted in case["x"].as_array().expect("recorded texts") {
+        match record(&regex, wanted) {
+            Ok(got) if got == *wanted => {}
+            Ok(got) => {
+                let keys = ["i", "a", "m", "f", "s", "p"];
+                for key in keys.into_iter().filter(|&key| got[key] != wanted[key]) {
+                    let text = &wanted["t"];
+                    found.push(format!(
+                        "{pattern:?} {flags:?} {engine:?} on {text} {key}: {} is not {}",
+                        got[key], wanted[key]
+                    ));
+                }
+            }
+            Err(error) => found.push(format!("{pattern:?} on {}: {error}", wanted["t"])),
+        }
+    }
+    found
+}
+
+fn is_refused(case: &Json) -> bool {
+    let pattern = case["p"].as_str().expect("recorded pattern");
+    let flags = flags_from_bits(case["f"].as_u64().expect("recorded flags"));
+    case.get("e").is_none()
+        && Regex::new(pattern, flags).is_err_and(|error| error.kind() == ErrorKind::NotSupported)
+}
+
+fn compare(path: &str) {
+    let recorded = fs_read(path);
+    let cases: Vec<Json> = serde_json::from_str(&recorded).expect("recorded JSON");
+    assert!(!cases.is_empty());
+    let mut all = Vec::new();
+    for engine in [Engine::Machine, Engine::Fast, Engine::Best] {
+        all.extend(cases.iter().flat_map(|case| differences(case, engine)));
+    }
+    let refused = cases.iter().filter(|case| is_refused(case)).count();
+    println!("{refused} of {} patterns are not supported", cases.len());
+    assert!(refused * 40 < cases.len(), "{refused} patterns are not supported");
+    let shown: Vec<_> = all.iter().take(40).map(String::as_str).collect();
+    assert!(all.is_empty(), "{} differences\n{}", all.len(), shown.join("\n"));
+}
+
+fn fs_read(path: &str) -> String {
+    use std::io::Read as _;
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|mut file| file.read_to_string(&mut text))
+        .expect(path);
+    text
+}
+
+#[test]
+fn recorded_vectors() {
+    compare(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/vectors/re.json"
+    ));
+}
+
+/// Compares with another recording, named by an environment variable.
+#[test]
+#[ignore = "needs a recording made by tests/record/re_vectors.py"]
+fn other_vectors() {
+    compare(&std::env::var("RE_VECTORS").expect("RE_VECTORS names a file"));
+}

@@ -1,0 +1,144 @@
+//! Where in the text the parts of a value stand.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A place in the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Position {
+    /// The line, from 0.
+    pub line: u32,
+    /// The column in characters, from 0.
+    pub column: u32,
+    /// The offset in bytes of UTF-8; in the decoded text where the file was UTF-16.
+    pub offset: usize,
+}
+
+impl fmt::Display for Position {
+    /// `line 3, column 5`, both from 1.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "line {}, column {}",
+            u64::from(self.line) + 1,
+            u64::from(self.column) + 1
+        )
+    }
+}
+
+/// A stretch of text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// Where it begins.
+    pub start: Position,
+    /// The offset in bytes where it ends.
+    pub end: usize,
+}
+
+impl Span {
+    /// The span as offsets in bytes.
+    pub fn range(self) -> Range<usize> {
+        self.start.offset..self.end
+    }
+}
+
+/// Where an entry or an item stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The key of a mapping entry; `None` for items of sequences and for the whole document.
+    pub key: Option<Span>,
+    /// The value. Behind an alias this is the text that the anchor names.
+    pub value: Span,
+}
+
+/// One step of a path into a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Segment<'a> {
+    /// The value of a string key.
+    Key(&'a str),
+    /// An item of a list, from 0.
+    Index(usize),
+}
+
+impl<'a> From<&'a str> for Segment<'a> {
+    fn from(key: &'a str) -> Self {
+        Self::Key(key)
+    }
+}
+
+impl From<usize> for Segment<'_> {
+    fn from(index: usize) -> Self {
+        Self::Index(index)
+    }
+}
+
+/// The places of a document's entries and items.
+///
+/// ```
+/// use lmeval_pycompat::yaml::{self, Segment};
+///
+/// let text = "task: demo\nlist:\n- a: 1\n- a: 2\n";
+/// let loaded = yaml::load(text)?;
+/// let mark = loaded.marks.find(&["list".into(), 1.into(), "a".into()]).unwrap();
+/// assert_eq!(mark.key.unwrap().start.to_string(), "line 4, column 3");
+/// assert_eq!(&text[mark.value.range()], "2");
+/// # Ok::<(), yaml::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Marks {
+    nodes: Vec<Node>,
+    root: Option<u32>,
+}
+
+/// What is below a node; shared because merged entries appear in several mappings.
+#[derive(Clone, Debug)]
+pub(super) enum Below {
+    Nothing,
+    Items(Vec<u32>),
+    /// Keys that are strings, in order of appearance, with the nodes of key and value. Later ones win.
+    Entries(Vec<(Arc<str>, u32, u32)>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) span: Span,
+    pub(super) below: Below,
+}
+
+impl Marks {
+    pub(super) fn new(nodes: Vec<Node>, root: u32) -> Self {
+        Self {
+            nodes,
+            root: Some(root),
+        }
+    }
+
+    /// The place of what a path leads to; `None` where nothing is there. The empty path is the document.
+    pub fn find(&self, path: &[Segment<'_>]) -> Option<Mark> {
+        let mut node = self.root?;
+        let mut key = None;
+        for segment in path {
+            (key, node) = match (segment, &self.node(node)?.below) {
+                (Segment::Index(index), Below::Items(items)) => (None, *items.get(*index)?),
+                (Segment::Key(name), Below::Entries(entries)) => {
+                    let (_, key, value) = entries.iter().rev().find(|(key, ..)| **key == **name)?;
+                    (Some(*key), *value)
+                }
+                _ => return None,
+            };
+        }
+        let key = match key {
+            Some(key) => Some(self.node(key)?.span),
+            None => None,
+        };
+        Some(Mark {
+            key,
+            value: self.node(node)?.span,
+        })
+    }
+
+    fn node(&self, id: u32) -> Option<&Node> {
+        self.nodes.get(id as usize)
+    }
+}

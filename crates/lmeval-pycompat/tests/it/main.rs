@@ -1,0 +1,12 @@
+//! Behaviour against recordings from CPython.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod json;
+mod literal;
+mod random;
+mod repr;
+mod strings;
+mod vectors;
+mod yaml;
+mod yaml_typed;

@@ -1,0 +1,122 @@
+//! Checks of metric entries.
+
+use lmeval_core::OutputType;
+use lmeval_core::registry::{Entry, MetricEntry, is_evaluate_metric};
+use lmeval_pycompat::Value;
+
+use super::Checker;
+use crate::config::metric::{Given, MetricConfig};
+use crate::config::path::Named;
+use crate::error::{Error, ErrorKind};
+
+impl Checker<'_> {
+    pub(super) fn metric(&mut self, metric: &MetricConfig) {
+        self.aggregation(metric);
+        self.reduction(metric);
+        let Named::Name(name) = &metric.metric else { return };
+        let path = metric.path.then("metric");
+        if name.is_empty() || name.contains(',') {
+            let message = format!("`{path}`: the name of a metric must not be empty or contain a comma");
+            return self.error(&path, Error::new(ErrorKind::Value, message));
+        }
+        if self.config.scores_itself() {
+            return;
+        }
+        let from_evaluate = metric.kwargs.get_str("hf_evaluate") == Some(&Value::Bool(true));
+        match self.registries.metrics.find(name) {
+            Ok(entry) => {
+                let entry = entry.clone();
+                self.output_type(metric, &entry, from_evaluate);
+                if !from_evaluate {
+                    let subject = format!("The metric `{name}`");
+                    self.options(&subject, &metric.path, &entry.options, &metric.kwargs);
+                }
+            }
+            Err(_) if from_evaluate || is_evaluate_metric(name) => self.needs_evaluate(metric, name),
+            Err(unknown) => {
+                let near: Vec<&str> = unknown.nearest.iter().map(String::as_str).collect();
+                let message = format!("`{path}`: `{name}` is not a known metric");
+                let error = Error::new(ErrorKind::UnknownName, message)
+                    .did_you_mean(&near)
+                    .hint("A name of one's own needs `process_results`, which delivers its values");
+                self.error(&path, error);
+            }
+        }
+    }
+
+    fn needs_evaluate(&mut self, metric: &MetricConfig, name: &str) {
+        let message = format!("The metric `{name}` needs the Python package `evaluate`");
+        self.note(&metric.path.then("metric"), message);
+    }
+
+    fn output_type(&mut self, metric: &MetricConfig, entry: &MetricEntry, from_evaluate: bool) {
+        let output_type = self.config.output_type;
+        let name = entry.name();
+        let aggregated_by_task = matches!(metric.aggregation, Given::Value(Named::Function(_)));
+        match output_type {
+            _ if entry.fits(output_type) => {}
+            // Reference: 0.4.13 scores whether a gold option is the greedy continuation.
+            OutputType::MultipleChoice if name == "exact_match" => {}
+            OutputType::GenerateUntil if from_evaluate => self.needs_evaluate(metric, name),
+            // Reference: 0.4.13 hands pairs of target and answer to the task's own aggregation.
+            OutputType::GenerateUntil if aggregated_by_task => {}
+            _ => {
+                let path = metric.path.then("metric");
+                let fitting: Vec<&str> = self
+                    .registries
+                    .metrics
+                    .iter()
+                    .filter(|other| other.fits(output_type))
+                    .map(Entry::name)
+                    .collect();
+                let types: Vec<&str> = entry.output_types.iter().map(|kind| kind.name()).collect();
+                let message = format!(
+                    "`{path}`: the metric `{name}` is for {}, but the task's output type is {output_type}",
+                    types.join(" and ")
+                );
+                let mut error = Error::new(ErrorKind::Value, message)
+                    .hint(format!("Metrics for {output_type}: {}", fitting.join(", ")));
+                if let Some(format) = &self.config.format {
+                    error = error.hint(format!("The output type comes from the format `{format}`"));
+                }
+                self.error(&path, error);
+            }
+        }
+    }
+
+    fn aggregation(&mut self, metric: &MetricConfig) {
+        let path = metric.path.then("aggregation");
+        match &metric.aggregation {
+            Given::Value(Named::Name(name)) => {
+                if let Err(unknown) = self.registries.aggregations.find(name) {
+                    self.unknown(ErrorKind::Value, &path, &unknown);
+                }
+            }
+            Given::Null => {
+                self.note(
+                    &path,
+                    format!("`{}` has no aggregation, so the mean is used", metric.metric),
+                );
+            }
+            Given::Absent => {
+                let own = metric
+                    .metric
+                    .name()
+                    .and_then(|name| self.registries.metrics.get(name));
+                if own.is_none() {
+                    let message = format!("`{}` has no aggregation, so the mean is used", metric.metric);
+                    self.note(&metric.path, message);
+                }
+            }
+            Given::Value(Named::Function(_)) => {}
+        }
+    }
+
+    fn reduction(&mut self, metric: &MetricConfig) {
+        if let Given::Value(Named::Name(name)) = &metric.reduction
+            && let Err(unknown) = self.registries.reductions.find(name)
+        {
+            self.unknown(ErrorKind::Value, &metric.path.then("reduction"), &unknown);
+        }
+    }
+}

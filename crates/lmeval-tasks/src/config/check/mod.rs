@@ -1,0 +1,228 @@
+//! Checks of everything that a task names: filters, metrics, aggregations, reductions, scorers and samplers.
+//!
+//! What would make a run fail after hours of inference is found here before the first request.
+
+mod filters;
+mod metrics;
+
+use lmeval_core::registry::{OptionProblem, OptionTable, Registries, UnknownName};
+use lmeval_pycompat::{Dict, Value};
+
+use super::path::{ConfigPath, Named};
+use super::task::TaskConfig;
+use crate::error::{Diagnostic, Error, ErrorKind, Location};
+use crate::source::{Mapping, Step};
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What makes the task fail.
+    pub errors: Vec<Diagnostic>,
+    /// What works, but hardly as it was meant.
+    pub warnings: Vec<Diagnostic>,
+    /// What is good to know: what the task needs beyond this program, and what has no effect.
+    pub notes: Vec<Diagnostic>,
+}
+
+/// Looks up every name of a task in the built-in registries and checks the arguments that go with it.
+///
+/// `mapping` is what the configuration was made from, for the places of the findings.
+pub fn names(config: &TaskConfig, mapping: &Mapping, report: &mut Report) {
+    names_with(config, mapping, &Registries::default(), report);
+}
+
+/// Looks up every name of a task and checks the arguments that go with it.
+pub fn names_with(config: &TaskConfig, mapping: &Mapping, registries: &Registries, report: &mut Report) {
+    let mut checker = Checker {
+        config,
+        mapping,
+        registries,
+        report,
+    };
+    checker.sampler();
+    checker.scorer();
+    checker.pipelines();
+}
+
+struct Checker<'a> {
+    config: &'a TaskConfig,
+    mapping: &'a Mapping,
+    registries: &'a Registries,
+    report: &'a mut Report,
+}
+
+impl Checker<'_> {
+    fn sampler(&mut self) {
+        let Named::Name(name) = &self.config.fewshot_config.sampler else {
+            return;
+        };
+        if let Err(unknown) = self.registries.samplers.find(name) {
+            let path = ConfigPath::key("fewshot_config").then("sampler");
+            self.unknown(ErrorKind::UnknownName, &path, &unknown);
+        }
+    }
+
+    fn scorer(&mut self) {
+        let Some(scorer) = &self.config.scorer else { return };
+        match self.registries.scorers.find(&scorer.kind) {
+            Err(unknown) => self.unknown(ErrorKind::UnknownName, &scorer.path, &unknown),
+            Ok(entry) => {
+                let subject = format!("The scorer `{}`", scorer.kind);
+                let output_type = self.config.output_type;
+                if !self.config.scores_itself() && !entry.output_types.contains(&output_type) {
+                    let types: Vec<&str> = entry.output_types.iter().map(|kind| kind.name()).collect();
+                    let message = format!(
+                        "{subject} is for {}, but the task's output type is {output_type}",
+                        types.join(" and ")
+                    );
+                    self.error(&scorer.path, Error::new(ErrorKind::Value, message));
+                }
+                self.options(&subject, &scorer.path, &entry.options, &scorer.kwargs);
+            }
+        }
+    }
+
+    fn pipelines(&mut self) {
+        let config = self.config;
+        let mut names: Vec<&str> = Vec::new();
+        let mut checked: Vec<&ConfigPath> = Vec::new();
+        for pipeline in &config.filter_list {
+            if names.contains(&pipeline.name.as_str()) {
+                let message = format!("Two pipelines are named `{}`; the last one wins", pipeline.name);
+                self.warn(&pipeline.path.then("name"), message);
+            }
+            names.push(&pipeline.name);
+            for step in &pipeline.filter {
+                self.filter(step);
+            }
+            for metric in &pipeline.metric_list {
+                // Pipelines that inherit the metrics of the task share their places.
+                if !checked.contains(&&metric.path) {
+                    checked.push(&metric.path);
+                    self.metric(metric);
+                }
+            }
+        }
+    }
+
+    /// Where a value stands; what a format set stands where the format was asked for.
+    fn locate(&self, path: &ConfigPath) -> Option<Location> {
+        let formats = || {
+            self.config
+                .format
+                .as_ref()
+                .and_then(|_| self.mapping.locate(&["formats".into()]))
+        };
+        path.locate(self.mapping).or_else(formats)
+    }
+
+    fn error(&mut self, path: &ConfigPath, error: Error) {
+        let error = error.at(self.locate(path));
+        self.report.errors.push(error.into_diagnostic());
+    }
+
+    fn warn(&mut self, path: &ConfigPath, message: impl Into<String>) {
+        let location = self.locate(path);
+        self.report.warnings.push(Diagnostic {
+            location,
+            ..Diagnostic::new(message)
+        });
+    }
+
+    fn note(&mut self, path: &ConfigPath, message: impl Into<String>) {
+        let location = self.locate(path);
+        self.report.notes.push(Diagnostic {
+            location,
+            ..Diagnostic::new(message)
+        });
+    }
+
+    fn unknown(&mut self, kind: ErrorKind, path: &ConfigPath, unknown: &UnknownName) {
+        const MOST: usize = 40;
+        let near: Vec<&str> = unknown.nearest.iter().map(String::as_str).collect();
+        let mut error = Error::new(
+            kind,
+            format!("`{path}`: `{}` is not a known {}", unknown.name, unknown.kind),
+        )
+        .did_you_mean(&near);
+        if unknown.known.len() <= MOST {
+            error = error.hint(format!("Known: {}", unknown.known.join(", ")));
+        }
+        self.error(path, error);
+    }
+
+    /// Reports what is wrong with keyword arguments. They stand beside the name or under `kwargs`.
+    fn options(&mut self, subject: &str, path: &ConfigPath, table: &OptionTable, given: &Dict) {
+        for problem in table.check(given) {
+            let place = self.option_path(path, problem.option());
+            let fatal = problem.is_fatal();
+            let (kind, message, near) = match problem {
+                OptionProblem::Unknown {
+                    name,
+                    nearest,
+                    fatal: true,
+                } => (
+                    ErrorKind::Type,
+                    format!("{subject} has no option `{name}`"),
+                    nearest,
+                ),
+                OptionProblem::Unknown { name, nearest, .. } => {
+                    let message = format!("{subject} has no option `{name}`, so it has no effect");
+                    (ErrorKind::Type, message, nearest)
+                }
+                OptionProblem::Missing { name } => (
+                    ErrorKind::Type,
+                    format!("{subject} needs the option `{name}`"),
+                    Vec::new(),
+                ),
+                OptionProblem::WrongType {
+                    name,
+                    expected,
+                    found,
+                    ..
+                } => {
+                    let message = format!("{subject}: the option `{name}` must be {expected}, not {found}");
+                    (ErrorKind::Type, message, Vec::new())
+                }
+                _ => continue,
+            };
+            let near: Vec<&str> = near.iter().map(String::as_str).collect();
+            if fatal {
+                let mut error = Error::new(kind, message).did_you_mean(&near);
+                if !table.known.is_empty() {
+                    let names: Vec<&str> = table.known.iter().map(|option| &*option.name).collect();
+                    error = error.hint(format!("The options are {}", names.join(", ")));
+                }
+                self.error(&place, error);
+            } else if near.is_empty() {
+                self.note(&place, message);
+            } else {
+                // What nearly is an option was surely meant to be one.
+                self.warn(&place, message);
+                if let Some(last) = self.report.warnings.last_mut() {
+                    last.hints
+                        .push(format!("Did you mean `{}`?", near.join("` or `")));
+                }
+            }
+        }
+    }
+
+    fn option_path(&self, path: &ConfigPath, option: &str) -> ConfigPath {
+        let mut around = Some(self.mapping.values());
+        let mut list: Option<&[Value]> = None;
+        for step in path.steps() {
+            let value = match step {
+                Step::Key(key) => around.and_then(|dict| dict.get_str(key)),
+                Step::Index(index) => list.and_then(|list| list.get(*index)),
+            };
+            around = value.and_then(Value::as_dict);
+            list = value.and_then(Value::as_list);
+        }
+        let flat = around.is_some_and(|dict| dict.contains_str(option) || !dict.contains_str("kwargs"));
+        if flat {
+            path.then(option)
+        } else {
+            path.then("kwargs").then(option)
+        }
+    }
+}

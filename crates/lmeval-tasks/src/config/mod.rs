@@ -1,0 +1,36 @@
+//! The typed form of a task or group definition.
+//!
+//! [`TaskConfig::from_mapping`] turns a merged mapping into a [`TaskConfig`]: it applies the prompt format, fills in
+//! generation and few-shot defaults, and normalises metrics and filters, in this order. Names of metrics, filters and
+//! the like are looked up later, by [`check`].
+
+pub mod check;
+mod fewshot;
+mod field;
+mod filter;
+mod generation;
+mod group;
+mod keys;
+mod metric;
+mod path;
+mod read;
+mod runtime;
+mod scorer;
+mod serialise;
+mod task;
+
+pub use fewshot::{FewshotConfig, FewshotSamples, Sampler};
+pub use field::Field;
+pub use filter::{FilterPipeline, FilterStep};
+pub use generation::GenerationKwargs;
+pub use group::{AggregateMetric, GroupConfig};
+pub use keys::{GROUP_KEYS, TASK_KEYS};
+pub use metric::{Given, MetricConfig};
+pub use path::{ConfigPath, Named};
+pub use scorer::ScorerConfig;
+pub use task::TaskConfig;
+
+pub(crate) use read::value_text;
+
+#[cfg(test)]
+mod tests;

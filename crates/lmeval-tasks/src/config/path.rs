@@ -1,0 +1,92 @@
+//! Places in a configuration, and references that are a name or a function.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lmeval_pycompat::{Function, Value};
+
+use crate::error::Location;
+use crate::source::{Mapping, Origin, Step};
+
+/// The way from the root of a task or group to one of its values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigPath(Vec<Step>);
+
+impl ConfigPath {
+    /// The path of a top-level key.
+    pub fn key(key: &str) -> Self {
+        Self(vec![key.into()])
+    }
+
+    /// The path one step further.
+    pub fn then(&self, step: impl Into<Step>) -> Self {
+        let mut steps = self.0.clone();
+        steps.push(step.into());
+        Self(steps)
+    }
+
+    /// The steps.
+    pub fn steps(&self) -> &[Step] {
+        &self.0
+    }
+
+    /// Where the value stands; for a value that a format set, where the format was asked for.
+    pub fn locate(&self, mapping: &Mapping) -> Option<Location> {
+        if let Some(Step::Key(first)) = self.0.first()
+            && let Some(Origin::Format(_)) = mapping.origin(first)
+        {
+            return mapping.locate(&["formats".into()]);
+        }
+        mapping.locate(&self.0)
+    }
+}
+
+impl fmt::Display for ConfigPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Key(key) if position == 0 => f.write_str(key)?,
+                Step::Key(key) => write!(f, ".{key}")?,
+                Step::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Something that is given by a registered name or by a function of the task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// A name, to be looked up.
+    Name(Arc<str>),
+    /// A Python function or class.
+    Function(Arc<Function>),
+}
+
+impl Named {
+    /// The reference in a value, where it is one.
+    pub(super) fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Str(name) => Some(Self::Name(Arc::clone(name))),
+            Value::Function(function) => Some(Self::Function(Arc::clone(function))),
+            _ => None,
+        }
+    }
+
+    /// The registered name.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Name(name) => Some(name),
+            Self::Function(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Function(function) => f.write_str(&function.reference),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Changes that the caller of a run makes to a task.
+
+use lmeval_core::OutputType;
+use lmeval_pycompat::Dict;
+
+use super::task::TaskConfig;
+
+impl TaskConfig {
+    /// Sets the number of examples, unless the task says exactly 0. Returns whether it was set.
+    pub fn set_num_fewshot(&mut self, num_fewshot: i64) -> bool {
+        if self.num_fewshot == Some(0) {
+            return false;
+        }
+        self.num_fewshot = Some(num_fewshot);
+        true
+    }
+
+    /// The number of examples in each prompt.
+    pub fn fewshot_count(&self) -> usize {
+        usize::try_from(self.num_fewshot.unwrap_or(0)).unwrap_or(0)
+    }
+
+    /// Sets the number of answers per document of a generation task; other tasks keep theirs. Returns whether it
+    /// was set.
+    pub fn set_repeats(&mut self, repeats: usize) -> bool {
+        if self.output_type != OutputType::GenerateUntil {
+            return false;
+        }
+        self.repeats = repeats;
+        true
+    }
+
+    /// Puts generation settings of the caller over those of a generation task. Returns whether they were merged.
+    pub fn merge_generation_kwargs(&mut self, settings: &Dict) -> bool {
+        if self.output_type != OutputType::GenerateUntil {
+            return false;
+        }
+        self.generation_kwargs.merge(settings);
+        true
+    }
+}

@@ -1,0 +1,57 @@
+//! The `scorer` of a task.
+
+use lmeval_pycompat::{Dict, Value};
+
+use super::path::ConfigPath;
+use super::read::Reader;
+use crate::error::{Error, ErrorKind};
+
+/// A scorer by name, with arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScorerConfig {
+    /// The registered name.
+    pub kind: String,
+    /// Keyword arguments of the scorer.
+    pub kwargs: Dict,
+    /// Where the scorer stands.
+    pub path: ConfigPath,
+    entry: Dict,
+}
+
+impl ScorerConfig {
+    /// The scorer after normalisation.
+    pub fn to_value(&self) -> Value {
+        Value::from(self.entry.clone())
+    }
+
+    /// Reads `scorer`: a name, or a dictionary with `type` and `kwargs`.
+    pub(super) fn read(reader: &Reader<'_>) -> Result<Option<Self>, Error> {
+        let path = ConfigPath::key("scorer");
+        let Some(value) = reader.present("scorer") else {
+            return Ok(None);
+        };
+        let entry = match value {
+            Value::Str(name) => Dict::from_iter([(Value::str("type"), Value::Str(name.clone()))]),
+            Value::Dict(entry) => Dict::clone(entry),
+            other => return Err(reader.wrong_type(&path, "a str or a dict with `type`", other)),
+        };
+        let kind = match entry.get_str("type") {
+            None => {
+                return Err(reader.error(ErrorKind::UnknownName, &path, "`scorer` has no `type`"));
+            }
+            Some(Value::Str(kind)) => kind.as_ref().to_owned(),
+            Some(other) => return Err(reader.wrong_type(&path.then("type"), "a str", other)),
+        };
+        let kwargs = match entry.get_str("kwargs") {
+            None | Some(Value::None) => Dict::new(),
+            Some(Value::Dict(kwargs)) => Dict::clone(kwargs),
+            Some(other) => return Err(reader.wrong_type(&path.then("kwargs"), "a dict", other)),
+        };
+        Ok(Some(Self {
+            kind,
+            kwargs,
+            path,
+            entry,
+        }))
+    }
+}

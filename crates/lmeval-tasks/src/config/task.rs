@@ -1,0 +1,425 @@
+//! The typed form of a task.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use lmeval_core::{OutputType, nearest};
+use lmeval_pycompat::{Dict, Function, Value};
+
+use super::fewshot::FewshotConfig;
+use super::field::Field;
+use super::filter::FilterPipeline;
+use super::generation::GenerationKwargs;
+use super::keys::TASK_KEYS;
+use super::metric::MetricConfig;
+use super::path::{ConfigPath, Named};
+use super::read::Reader;
+use super::scorer::ScorerConfig;
+use crate::error::{Diagnostic, Error, ErrorKind};
+use crate::formats::{FormatRegistry, resolve};
+use crate::source::{Mapping, Origin};
+
+/// Everything that a task says, after normalisation.
+#[derive(Clone, Debug)]
+pub struct TaskConfig {
+    /// The name, with the `@format` it was written with.
+    pub task: String,
+    /// The name that tables show.
+    pub task_alias: Option<String>,
+    /// The prompt formats as they were given, or the selection where none were.
+    pub formats: Value,
+    /// What the model is asked for.
+    pub output_type: OutputType,
+    /// Names that select the task together with others.
+    pub tag: Vec<String>,
+    /// A function that gives the documents.
+    pub custom_dataset: Option<Arc<Function>>,
+    /// The data set.
+    pub dataset_path: Option<String>,
+    /// The configuration of the data set.
+    pub dataset_name: Option<String>,
+    /// More arguments of the data set loader; `None` where null was written, which means none.
+    pub dataset_kwargs: Option<Dict>,
+    /// The split of training documents.
+    pub training_split: Option<String>,
+    /// The split of validation documents.
+    pub validation_split: Option<String>,
+    /// The split of test documents.
+    pub test_split: Option<String>,
+    /// The split that examples come from.
+    pub fewshot_split: Option<String>,
+    /// What every split goes through.
+    pub process_docs: Option<Arc<Function>>,
+    /// Text before everything else; `None` where null was written, which means no text.
+    pub description: Option<Field>,
+    /// The prompt.
+    pub doc_to_text: Option<Field>,
+    /// The options.
+    pub doc_to_choice: Option<Field>,
+    /// The gold answer.
+    pub doc_to_target: Option<Field>,
+    /// Text that the answer must follow.
+    pub gen_prefix: Option<Field>,
+    /// Images of a document.
+    pub doc_to_image: Option<Field>,
+    /// Sounds of a document.
+    pub doc_to_audio: Option<Field>,
+    /// A function that scores a document.
+    pub process_results: Option<Arc<Function>>,
+    /// Text between prompt and answer.
+    pub target_delimiter: Option<String>,
+    /// Text between examples.
+    pub fewshot_delimiter: Option<String>,
+    /// Where examples come from and how they are written.
+    pub fewshot_config: FewshotConfig,
+    /// The number of examples; `None` counts as 0.
+    pub num_fewshot: Option<i64>,
+    /// How an answer is generated.
+    pub generation_kwargs: GenerationKwargs,
+    /// The metrics of pipelines that have none of their own.
+    pub metric_list: Vec<MetricConfig>,
+    /// The pipelines, at least one.
+    pub filter_list: Vec<FilterPipeline>,
+    /// The scorer, where the output type does not decide it.
+    pub scorer: Option<ScorerConfig>,
+    /// How many answers each document gets.
+    pub repeats: usize,
+    /// Whether scoring runs code that the model wrote.
+    pub unsafe_code: bool,
+    /// Accepted, without effect.
+    pub use_prompt: Value,
+    /// Whether each option is a context of its own.
+    pub multiple_inputs: bool,
+    /// Whether a target may be a list of acceptable answers.
+    pub multiple_targets: bool,
+    /// Accepted, without effect.
+    pub should_decontaminate: Value,
+    /// Accepted, without effect.
+    pub doc_to_decontamination_query: Value,
+    /// Facts about the task, such as its version.
+    pub metadata: Dict,
+    /// The format that the caller selected.
+    pub formats_selection: Option<String>,
+    /// The key of the task in results.
+    pub qualified_name: Option<String>,
+    /// The Python class of the task.
+    pub class: Option<Arc<Function>>,
+    /// Keys that only the class of the task knows.
+    pub extras: Dict,
+    /// The name of the format that was applied.
+    pub format: Option<Arc<str>>,
+}
+
+impl TaskConfig {
+    /// Types the mapping of a task, with the built-in formats.
+    pub fn from_mapping(mapping: &Mapping, warnings: &mut Vec<Diagnostic>) -> Result<Self, Error> {
+        Self::from_mapping_with(mapping, &FormatRegistry::default(), warnings)
+    }
+
+    /// Types the mapping of a task.
+    pub fn from_mapping_with(
+        mapping: &Mapping,
+        formats: &FormatRegistry,
+        warnings: &mut Vec<Diagnostic>,
+    ) -> Result<Self, Error> {
+        let reader = Reader { mapping, warnings };
+        reader.reject_unknown("a task", None, mapping.values(), &TASK_KEYS)?;
+        Self::build(mapping, formats, warnings)
+    }
+
+    /// Types the mapping of a task of a Python class, whose own keys are kept in [`TaskConfig::extras`].
+    pub fn from_class_mapping(mapping: &Mapping, warnings: &mut Vec<Diagnostic>) -> Result<Self, Error> {
+        let class = match mapping.get("class") {
+            Some(Value::Function(class)) => Arc::clone(class),
+            other => {
+                let path = ConfigPath::key("class");
+                let reader = Reader { mapping, warnings };
+                return Err(reader.wrong_type(&path, "a function", other.unwrap_or(&Value::None)));
+            }
+        };
+        let mut config = Self::build(mapping, &FormatRegistry::default(), warnings)?;
+        config.class = Some(class);
+        config.extras = mapping
+            .values()
+            .iter()
+            .filter(|(key, _)| {
+                key.as_str()
+                    .is_none_or(|key| key != "class" && !TASK_KEYS.contains(&key))
+            })
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        Ok(config)
+    }
+
+    fn build(
+        mapping: &Mapping,
+        formats: &FormatRegistry,
+        warnings: &mut Vec<Diagnostic>,
+    ) -> Result<Self, Error> {
+        let (formatted, format) = apply_format(mapping, formats, warnings)?;
+        let mut reader = Reader {
+            mapping: &formatted,
+            warnings,
+        };
+        let reader = &mut reader;
+        let Some(task) = reader.label("task")? else {
+            return Err(Error::new(ErrorKind::Type, "A task needs a name under `task`"));
+        };
+        let output_type = read_output_type(reader)?;
+        let multiple_inputs = reader.switch("multiple_inputs")?;
+        let multiple_targets = reader.switch("multiple_targets")?;
+        reject_several(reader, output_type, multiple_inputs, multiple_targets)?;
+        let repeats = read_repeats(reader, output_type)?;
+        let target_delimiter = reader.text_or("target_delimiter", " ")?;
+        let fewshot_delimiter = reader.text_or("fewshot_delimiter", "\n\n")?;
+        let generation_kwargs = GenerationKwargs::read(reader, output_type, fewshot_delimiter.as_deref())?;
+        let doc_to_text = reader.field("doc_to_text")?;
+        let doc_to_choice = reader.field("doc_to_choice")?;
+        let doc_to_target = reader.field("doc_to_target")?;
+        let gen_prefix = reader.field("gen_prefix")?;
+        let process_docs = reader.function("process_docs")?;
+        let fewshot_split = reader.text("fewshot_split")?;
+        let inherited = FewshotConfig {
+            sampler: Named::Name("default".into()),
+            split: fewshot_split.clone(),
+            process_docs: process_docs.clone(),
+            fewshot_indices: None,
+            samples: None,
+            doc_to_text: doc_to_text.clone(),
+            doc_to_choice: doc_to_choice.clone(),
+            doc_to_target: doc_to_target.clone(),
+            gen_prefix: gen_prefix.clone(),
+            fewshot_delimiter: fewshot_delimiter.clone(),
+            target_delimiter: target_delimiter.clone(),
+        };
+        let fewshot_config = FewshotConfig::read(reader, inherited)?;
+        let metric_list = MetricConfig::read_list(
+            reader,
+            &ConfigPath::key("metric_list"),
+            formatted.get("metric_list"),
+        )?;
+        let filter_list = FilterPipeline::read_list(reader, &metric_list)?;
+        let kept = |key: &str| formatted.get(key).cloned().unwrap_or_default();
+        Ok(Self {
+            task,
+            task_alias: reader.label("task_alias")?,
+            formats: kept("formats"),
+            output_type,
+            tag: read_tag(reader)?,
+            custom_dataset: reader.function("custom_dataset")?,
+            dataset_path: reader.text("dataset_path")?,
+            dataset_name: reader.text("dataset_name")?,
+            dataset_kwargs: match reader.dict("dataset_kwargs")? {
+                None if !formatted.contains("dataset_kwargs") => Some(Dict::new()),
+                given => given,
+            },
+            training_split: reader.text("training_split")?,
+            validation_split: reader.text("validation_split")?,
+            test_split: reader.text("test_split")?,
+            fewshot_split,
+            process_docs,
+            description: match reader.field("description")? {
+                None if !formatted.contains("description") => Some(Field::Text("".into())),
+                given => given,
+            },
+            doc_to_text,
+            doc_to_choice,
+            doc_to_target,
+            gen_prefix,
+            doc_to_image: reader.field("doc_to_image")?,
+            doc_to_audio: reader.field("doc_to_audio")?,
+            process_results: reader.function("process_results")?,
+            target_delimiter,
+            fewshot_delimiter,
+            fewshot_config,
+            num_fewshot: reader.int("num_fewshot")?,
+            generation_kwargs,
+            metric_list,
+            filter_list,
+            scorer: ScorerConfig::read(reader)?,
+            repeats,
+            unsafe_code: reader.switch("unsafe_code")?,
+            use_prompt: kept("use_prompt"),
+            multiple_inputs,
+            multiple_targets,
+            should_decontaminate: formatted
+                .get("should_decontaminate")
+                .cloned()
+                .unwrap_or(Value::Bool(false)),
+            doc_to_decontamination_query: kept("doc_to_decontamination_query"),
+            metadata: reader.dict("metadata")?.unwrap_or_default(),
+            formats_selection: reader.text("_formats_selection")?,
+            qualified_name: reader.text("_qualified_name")?,
+            class: None,
+            extras: Dict::new(),
+            format,
+        })
+    }
+
+    /// The version of the task, `Yaml` where none is given.
+    pub fn version(&self) -> Value {
+        self.metadata
+            .get_str("version")
+            .cloned()
+            .unwrap_or_else(|| Value::str("Yaml"))
+    }
+
+    /// The name without the format it may have been written with.
+    pub fn base_name(&self) -> &str {
+        self.task.rsplit_once('@').map_or(&self.task, |(name, _)| name)
+    }
+
+    /// The arguments that the data set loader is called with: all but `trust_remote_code`, which has no effect.
+    pub fn loader_kwargs(&self) -> Dict {
+        let mut kwargs = self.dataset_kwargs.clone().unwrap_or_default();
+        kwargs.remove_str("trust_remote_code");
+        kwargs
+    }
+
+    /// Whether values come from code of the task rather than from its metrics.
+    pub fn scores_itself(&self) -> bool {
+        self.process_results.is_some() || self.class.is_some()
+    }
+}
+
+/// The mapping with what the selected format replaces, and the name of that format.
+fn apply_format<'a>(
+    mapping: &'a Mapping,
+    registry: &FormatRegistry,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<(Cow<'a, Mapping>, Option<Arc<str>>), Error> {
+    let reader = Reader { mapping, warnings };
+    let selection = match reader.text("_formats_selection")? {
+        Some(selection) => Some(selection),
+        None => reader
+            .present("task")
+            .and_then(Value::as_str)
+            .and_then(|task| task.rsplit_once('@').map(|(_, selection)| selection.to_owned())),
+    };
+    let formats = match (reader.present("formats"), &selection) {
+        (Some(formats), _) => formats.clone(),
+        (None, Some(selection)) => Value::str(selection.as_str()),
+        (None, None) => return Ok((Cow::Borrowed(mapping), None)),
+    };
+    let selected = resolve(&formats, selection.as_deref(), registry, mapping)?;
+    let or = |key: &str, default: &str| -> Result<Field, Error> {
+        Ok(reader.field(key)?.unwrap_or_else(|| Field::Text(default.into())))
+    };
+    let templates = selected
+        .format
+        .templates(
+            &or("doc_to_text", "question")?,
+            &or("doc_to_target", "answer")?,
+            reader.field("doc_to_choice")?.as_ref(),
+        )
+        .map_err(|error| error.at(ConfigPath::key("formats").locate(mapping)))?;
+    let mut formatted = mapping.clone();
+    if !formatted.contains("formats") || reader.present("formats").is_none() {
+        formatted.insert("formats", formats, Origin::Format(Arc::clone(&selected.name)));
+    }
+    let mut set = |key: &str, value: Value| {
+        formatted.insert(key, value, Origin::Format(Arc::clone(&selected.name)));
+    };
+    let format = selected.format;
+    set("output_type", Value::str(format.output_type.name()));
+    set("doc_to_text", Value::from(templates.doc_to_text));
+    set("doc_to_choice", Value::from(templates.doc_to_choice));
+    set("doc_to_target", Value::from(templates.doc_to_target));
+    set("target_delimiter", Value::from(format.target_delimiter));
+    set("fewshot_delimiter", Value::from(format.fewshot_delimiter));
+    if let Some(prefix) = format.gen_prefix {
+        set("gen_prefix", Value::from(prefix));
+    }
+    if let Some(scorer) = format.scorer {
+        set("scorer", scorer);
+    }
+    Ok((Cow::Owned(formatted), Some(selected.name)))
+}
+
+fn read_output_type(reader: &Reader<'_>) -> Result<OutputType, Error> {
+    let path = ConfigPath::key("output_type");
+    let name = match reader.mapping.get("output_type") {
+        None => return Ok(OutputType::default()),
+        Some(Value::Str(name)) => name,
+        Some(other) => return Err(reader.wrong_type(&path, "a str", other)),
+    };
+    name.parse().map_err(|_| {
+        let names = OutputType::ALL.map(OutputType::name);
+        let error = reader
+            .error(ErrorKind::Value, &path, format!("`{name}` is not an output type"))
+            .did_you_mean(&nearest(name, names))
+            .hint(format!("The output types are {}", names.join(", ")));
+        match &**name {
+            "greedy_until" | "generate" | "generation" => error.hint("Generation is `generate_until`"),
+            _ => error,
+        }
+    })
+}
+
+fn reject_several(
+    reader: &Reader<'_>,
+    output_type: OutputType,
+    multiple_inputs: bool,
+    multiple_targets: bool,
+) -> Result<(), Error> {
+    if !matches!(
+        output_type,
+        OutputType::Loglikelihood | OutputType::LoglikelihoodRolling
+    ) {
+        return Ok(());
+    }
+    for (key, on) in [
+        ("multiple_inputs", multiple_inputs),
+        ("multiple_targets", multiple_targets),
+    ] {
+        if on {
+            let message = format!("`{key}` cannot be used with output type `{output_type}`");
+            return Err(reader.error(ErrorKind::Value, &ConfigPath::key(key), message));
+        }
+    }
+    Ok(())
+}
+
+fn read_repeats(reader: &mut Reader<'_>, output_type: OutputType) -> Result<usize, Error> {
+    let path = ConfigPath::key("repeats");
+    let repeats = match reader.mapping.get("repeats") {
+        None => 1,
+        Some(value) => value
+            .as_i64()
+            .ok_or_else(|| reader.wrong_type(&path, "an int", value))?,
+    };
+    if output_type != OutputType::GenerateUntil {
+        if repeats > 1 {
+            reader.warn(
+                &path,
+                format!("`repeats` has no effect on a task with output type `{output_type}`; 1 is used"),
+            );
+        }
+        return Ok(1);
+    }
+    match usize::try_from(repeats) {
+        Ok(repeats) if repeats > 0 => Ok(repeats),
+        _ => Err(reader.error(
+            ErrorKind::Value,
+            &path,
+            format!("`repeats` must be at least 1, not {repeats}"),
+        )),
+    }
+}
+
+fn read_tag(reader: &Reader<'_>) -> Result<Vec<String>, Error> {
+    let path = ConfigPath::key("tag");
+    match reader.present("tag") {
+        None => Ok(Vec::new()),
+        Some(Value::Str(tag)) => Ok(vec![tag.as_ref().to_owned()]),
+        Some(Value::List(tags)) => tags
+            .iter()
+            .enumerate()
+            .map(|(index, tag)| match tag {
+                Value::Str(tag) => Ok(tag.as_ref().to_owned()),
+                other => Err(reader.wrong_type(&path.then(index), "a str", other)),
+            })
+            .collect(),
+        Some(other) => Err(reader.wrong_type(&path, "a str or a list of strs", other)),
+    }
+}

@@ -1,0 +1,250 @@
+use super::super::check::{Report, names, names_with};
+use super::{mapping, task, try_task};
+use lmeval_core::registry::{Registries, SamplerEntry};
+
+fn check(text: &str) -> Report {
+    let mut report = Report::default();
+    names(&try_task(text).0.unwrap(), &mapping(text), &mut report);
+    report
+}
+
+fn errors(text: &str) -> Vec<String> {
+    check(text)
+        .errors
+        .into_iter()
+        .map(|error| error.message)
+        .collect()
+}
+
+fn fine(text: &str) -> Report {
+    let report = check(text);
+    assert!(report.errors.is_empty(), "{text}: {:?}", report.errors);
+    report
+}
+
+fn metric(output_type: &str, entry: &str) -> String {
+    format!("{{task: t, output_type: {output_type}, metric_list: [{entry}]}}")
+}
+
+#[test]
+fn filters_and_their_arguments() {
+    let step = |step: &str| format!("{{task: t, filter_list: [{{name: n, filter: [{step}]}}]}}");
+    let fails = |text: &str, message: &str| assert_eq!(errors(&step(text)), [message], "{text}");
+    fails(
+        "{function: regx}",
+        "`filter_list[0].filter[0].function`: `regx` is not a known filter",
+    );
+    fails(
+        "{function: regex, pattern: x}",
+        "The filter `regex` has no option `pattern`",
+    );
+    fails(
+        "{function: regex, group_select: a}",
+        "The filter `regex`: the option `group_select` must be an int, not str",
+    );
+    fails(
+        "{function: take_first_k}",
+        "The filter `take_first_k` needs the option `k`",
+    );
+    fails(
+        "{function: custom}",
+        "The filter `custom` needs the option `filter_fn`",
+    );
+    fails(
+        "{function: map, mapping_dict: [a]}",
+        "The filter `map`: the option `mapping_dict` must be a dict, not list",
+    );
+    let bad = errors(&step("{function: regex, regex_pattern: '(a'}"));
+    assert!(
+        bad[0].starts_with("`filter_list[0].filter[0].regex_pattern` is not a regular expression: "),
+        "{bad:?}"
+    );
+    let bad = errors(&step("{function: regex, kwargs: {regex_pattern: '['}}"));
+    assert!(
+        bad[0].starts_with("`filter_list[0].filter[0].kwargs.regex_pattern` is"),
+        "{bad:?}"
+    );
+    assert_eq!(
+        check(&step("{function: regx}")).errors[0].hints[0],
+        "Did you mean `regex`?"
+    );
+    fine(&step("{function: take_first, foo: 1}"));
+    fine(&step("{function: custom, filter_fn: !function u.f}"));
+    fine(&step("{function: !function u.Filter, anything: 1}"));
+    fine(&step("{function: map, mapping_dict: null}"));
+    assert_eq!(
+        fine(&step("{function: ACP_grammar_filter, grammar_task: act}"))
+            .notes
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn metrics_fit_the_output_type() {
+    let fails = |kind: &str, entry: &str| {
+        let messages = errors(&metric(kind, entry));
+        assert_eq!(messages.len(), 1, "{entry} {messages:?}");
+        assert!(messages[0].contains("output type is"), "{messages:?}");
+    };
+    fails("generate_until", "{metric: acc}");
+    fails("generate_until", "{metric: f1, aggregation: mean}");
+    fails("loglikelihood", "{metric: acc_norm}");
+    fails("loglikelihood_rolling", "{metric: perplexity}");
+    fails("multiple_choice", "{metric: bleu}");
+    fine(&metric("multiple_choice", "{metric: exact_match}"));
+    fine(&metric(
+        "generate_until",
+        "{metric: acc, aggregation: !function u.mean}",
+    ));
+    fine(&metric("generate_until", "{metric: !function u.score}"));
+    fine("{task: t, process_results: !function u.score, metric_list: [{metric: acc}, {metric: my_own}]}");
+    for kind in [
+        "generate_until",
+        "loglikelihood",
+        "loglikelihood_rolling",
+        "multiple_choice",
+    ] {
+        fine(&format!("{{task: t, output_type: {kind}}}"));
+    }
+}
+
+#[test]
+fn a_format_that_changes_the_output_type_is_named() {
+    let text = "{task: t, formats: cot, metric_list: [{metric: acc}]}";
+    let report = check(text);
+    assert_eq!(
+        report.errors[0].hints[1],
+        "The output type comes from the format `cot`"
+    );
+}
+
+#[test]
+fn metric_options() {
+    let text = metric("generate_until", "{metric: exact_match, ignore_cases: true}");
+    assert_eq!(
+        errors(&text),
+        ["The metric `exact_match` has no option `ignore_cases`"]
+    );
+    let report = fine(&metric("multiple_choice", "{metric: acc, weight_by_size: true}"));
+    assert_eq!(
+        report.notes[0].message,
+        "The metric `acc` has no option `weight_by_size`, so it has no effect"
+    );
+    fine(&metric(
+        "generate_until",
+        "{metric: exact_match, ignore_punctuation: 'yes', regexes_to_ignore: [a]}",
+    ));
+    let text = metric("generate_until", "{metric: exact_match, k: 3}");
+    assert_eq!(errors(&text), ["The metric `exact_match` has no option `k`"]);
+}
+
+#[test]
+fn unknown_metrics() {
+    let report = check(&metric("generate_until", "{metric: exat_match}"));
+    assert_eq!(
+        report.errors[0].message,
+        "`metric_list[0].metric`: `exat_match` is not a known metric"
+    );
+    assert!(report.errors[0].hints[0].starts_with("Did you mean `exact_match`"));
+    let needs = |entry: &str| {
+        let report = fine(&metric("generate_until", entry));
+        assert!(
+            report
+                .notes
+                .iter()
+                .any(|note| note.message.contains("`evaluate`")),
+            "{entry}"
+        );
+    };
+    needs("{metric: wer, aggregation: mean}");
+    needs("{metric: f1, aggregation: mean, hf_evaluate: true, average: micro}");
+    needs("{metric: someone/their_metric}");
+    assert_eq!(errors(&metric("generate_until", "{metric: 'a,b'}")).len(), 1);
+}
+
+#[test]
+fn aggregations_and_reductions() {
+    let text = metric("generate_until", "{metric: exact_match, aggregation: maen}");
+    assert_eq!(
+        errors(&text),
+        ["`metric_list[0].aggregation`: `maen` is not a known aggregation"]
+    );
+    for name in [
+        "mean",
+        "bleu",
+        "chrf++",
+        "matthews_corrcoef",
+        "brier_score",
+        "ter",
+        "nanmean",
+        "!function u.f",
+    ] {
+        fine(&metric(
+            "generate_until",
+            &format!("{{metric: bleu, aggregation: {name}}}"),
+        ));
+    }
+    let text = metric("generate_until", "{metric: exact_match, reduction: worst}");
+    assert_eq!(
+        errors(&text),
+        ["`metric_list[0].reduction`: `worst` is not a known reduction"]
+    );
+    for name in ["mean", "take_first", "pass@k", "null", "!function u.f"] {
+        fine(&metric(
+            "generate_until",
+            &format!("{{metric: exact_match, reduction: '{name}'}}")
+                .replace("'null'", "null")
+                .replace("'!function u.f'", "!function u.f"),
+        ));
+    }
+    let report = fine(&metric(
+        "generate_until",
+        "{metric: exact_match, aggregation: null}",
+    ));
+    assert_eq!(
+        report.notes[0].message,
+        "`exact_match` has no aggregation, so the mean is used"
+    );
+}
+
+#[test]
+fn inherited_metrics_are_reported_once() {
+    let text = "{task: t, metric_list: [{metric: nonesuch}], filter_list: [{name: a, filter: []}, {name: b, filter: []}]}";
+    assert_eq!(errors(text).len(), 1);
+    let report = fine("{task: t, filter_list: [{name: a, filter: []}, {name: a, filter: []}]}");
+    assert_eq!(
+        report.warnings[0].message,
+        "Two pipelines are named `a`; the last one wins"
+    );
+}
+
+#[test]
+fn scorers_and_samplers() {
+    assert_eq!(
+        errors("{task: t, scorer: first_tokn}"),
+        ["`scorer`: `first_tokn` is not a known scorer"]
+    );
+    assert_eq!(
+        errors("{task: t, scorer: {type: regex, kwargs: {regex_pattern: x}}}"),
+        ["The scorer `regex` has no option `regex_pattern`"]
+    );
+    assert_eq!(
+        errors("{task: t, output_type: multiple_choice, scorer: regex}"),
+        ["The scorer `regex` is for generate_until, but the task's output type is multiple_choice"]
+    );
+    let text = "{task: t, fewshot_config: {sampler: nearest}}";
+    assert_eq!(
+        errors(text),
+        ["`fewshot_config.sampler`: `nearest` is not a known sampler"]
+    );
+    fine("{task: t, fewshot_config: {sampler: !function u.Sampler}}");
+    let mut registries = Registries::default();
+    registries
+        .samplers
+        .register(SamplerEntry::new("nearest", "The most similar documents"))
+        .unwrap();
+    let mut report = Report::default();
+    names_with(&task(text), &mapping(text), &registries, &mut report);
+    assert!(report.errors.is_empty());
+}

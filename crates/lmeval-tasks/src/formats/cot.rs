@@ -1,0 +1,22 @@
+//! The format `cot`: the model reasons and writes the answer in its own words.
+
+use super::format::Format;
+use super::generate;
+
+/// The format.
+pub(super) fn format() -> Format {
+    Format {
+        instruction: Some(
+            "Given the following problem, reason step by step to find the final answer.\n".into(),
+        ),
+        question_prefix: Some("Problem: ".into()),
+        choice_labels: None,
+        answer_prompt: Some(
+            "Your response should end with \"The final answer is [answer]\" where [answer] is the response \
+             to the problem."
+                .into(),
+        ),
+        gen_prefix: None,
+        ..generate::format()
+    }
+}

@@ -1,0 +1,23 @@
+//! The format `mcqa`: the options are shown with letters, and the letters are compared.
+
+use lmeval_core::OutputType;
+
+use super::format::{ChoiceLabels, Format};
+
+/// The format.
+pub(super) fn format() -> Format {
+    Format {
+        output_type: OutputType::MultipleChoice,
+        instruction: None,
+        question_prefix: Some("Question: ".into()),
+        choice_labels: Some(ChoiceLabels::Letters),
+        choice_delimiter: "\n".into(),
+        section_separator: "\n".into(),
+        answer_instruction: None,
+        answer_prompt: Some("Answer:".into()),
+        gen_prefix: None,
+        target_delimiter: " ".into(),
+        fewshot_delimiter: "\n\n".into(),
+        scorer: None,
+    }
+}

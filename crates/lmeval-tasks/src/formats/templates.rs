@@ -1,0 +1,138 @@
+//! From a format and a task's fields to templates.
+
+use lmeval_core::OutputType;
+use lmeval_pycompat::Value;
+use lmeval_pycompat::repr::repr;
+
+use super::format::{ChoiceLabels, Format};
+use super::reference::Reference;
+use crate::config::Field;
+use crate::error::{Error, ErrorKind};
+
+/// The letters that label options; a question with more options cannot be asked with letters.
+const LETTERS: &str = "\"ABCDEFGHIJKLMNOPQRSTUVWXYZ\"";
+
+/// The templates that replace those of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormatTemplates {
+    /// The prompt.
+    pub doc_to_text: String,
+    /// The options, where there are any.
+    pub doc_to_choice: Option<String>,
+    /// The gold answer.
+    pub doc_to_target: String,
+}
+
+impl Format {
+    /// The templates of this format for a task with these fields.
+    pub fn templates(
+        &self,
+        doc_to_text: &Field,
+        doc_to_target: &Field,
+        doc_to_choice: Option<&Field>,
+    ) -> Result<FormatTemplates, Error> {
+        let question = Reference::to_text("doc_to_text", doc_to_text)?;
+        let answer = Reference::to_text("doc_to_target", doc_to_target)?;
+        let options = doc_to_choice
+            .map(|field| Reference::to_options("doc_to_choice", field))
+            .transpose()?;
+        Ok(FormatTemplates {
+            doc_to_text: self.prompt(&question, options.as_ref()),
+            doc_to_choice: options.as_ref().map(|options| match &self.choice_labels {
+                Some(labels) => format!("{{{{ {} }}}}", labels.first(&options.expression)),
+                None => options.output.clone(),
+            }),
+            doc_to_target: self.target(&answer, options.as_ref())?,
+        })
+    }
+
+    fn prompt(&self, question: &Reference, options: Option<&Reference>) -> String {
+        let labelled = self.choice_labels.as_ref().zip(options);
+        let mut text = String::new();
+        text.push_str(self.instruction.as_deref().unwrap_or_default());
+        text.push_str(self.question_prefix.as_deref().unwrap_or_default());
+        text.push_str(&question.output);
+        if let Some((labels, options)) = labelled {
+            text.push_str(&self.section_separator);
+            text.push_str(&self.choice_block(labels, &options.expression));
+        }
+        text.push_str(&self.section_separator);
+        text.push_str(self.answer_instruction.as_deref().unwrap_or_default());
+        text.push_str(self.answer_prompt.as_deref().unwrap_or_default());
+        match labelled {
+            Some((labels, options)) => format!("{}{text}", definitions(&text, labels, &options.expression)),
+            None => text,
+        }
+    }
+
+    fn choice_block(&self, labels: &ChoiceLabels, options: &str) -> String {
+        let label = match labels {
+            ChoiceLabels::Letters => format!("{LETTERS}[loop.index0]"),
+            ChoiceLabels::Numbers => "loop.index".to_owned(),
+            ChoiceLabels::List(list) => format!("{}[loop.index0]", literal(list)),
+        };
+        let delimiter = &self.choice_delimiter;
+        format!(
+            "{{% for _choice in {options} %}}{{{{ {label} }}}}. {{{{ _choice }}}}\
+             {{% if not loop.last %}}{delimiter}{{% endif %}}{{% endfor %}}"
+        )
+    }
+
+    fn target(&self, answer: &Reference, options: Option<&Reference>) -> Result<String, Error> {
+        let given = &answer.expression;
+        let number = match (self.output_type, &self.choice_labels, options) {
+            (OutputType::MultipleChoice, _, Some(options)) => {
+                let options = &options.expression;
+                return Ok(format!(
+                    "{{{{ {given} if {given} is number else {options}.index({given}) }}}}"
+                ));
+            }
+            (OutputType::MultipleChoice, _, None) => {
+                return Err(
+                    Error::new(ErrorKind::Value, "A multiple-choice format needs `doc_to_choice`")
+                        .hint("Say where the options are, for example `doc_to_choice: choices`"),
+                );
+            }
+            (OutputType::GenerateUntil, Some(ChoiceLabels::Letters), _) => format!("{LETTERS}[{given}]"),
+            (OutputType::GenerateUntil, Some(ChoiceLabels::Numbers), _) => format!("{given} + 1"),
+            (OutputType::GenerateUntil, _, Some(options)) => format!("{}[{given}]", options.expression),
+            _ => return Ok(answer.output.clone()),
+        };
+        Ok(format!("{{{{ {number} if {given} is number else {given} }}}}"))
+    }
+}
+
+impl ChoiceLabels {
+    /// An expression for as many labels as there are options, all of them text.
+    fn first(&self, options: &str) -> String {
+        match self {
+            Self::Letters => format!("({LETTERS} | list)[:{options} | length]"),
+            Self::Numbers => format!("range(1, ({options} | length) + 1) | map(\"string\") | list"),
+            Self::List(list) => format!("{}[:{options} | length]", literal(list)),
+        }
+    }
+}
+
+/// The variables about the options that a text mentions, set before it.
+fn definitions(text: &str, labels: &ChoiceLabels, options: &str) -> String {
+    let lists = [("_choice_list_and", " and "), ("_choice_list_or", " or ")];
+    let mut definitions: Vec<(&str, String)> = Vec::new();
+    if text.contains("_num_choices") {
+        definitions.push(("_num_choices", format!("{options} | length")));
+    }
+    if text.contains("_choice_labels") || lists.iter().any(|(name, _)| text.contains(name)) {
+        definitions.push(("_choice_labels", labels.first(options)));
+    }
+    for (name, word) in lists.into_iter().filter(|(name, _)| text.contains(name)) {
+        let list = format!("_choice_labels[:-1] | join(\", \") ~ \"{word}\" ~ _choice_labels[-1]");
+        definitions.push((name, list));
+    }
+    let set = |(name, value): &(&str, String)| format!("{{% set {name} = {value} %}}");
+    definitions.iter().map(set).collect::<Vec<_>>().concat()
+}
+
+fn literal(labels: &[String]) -> String {
+    repr(&Value::list(
+        labels.iter().map(|label| Value::str(label.as_str())),
+    ))
+}

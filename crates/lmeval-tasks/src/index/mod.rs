@@ -1,0 +1,267 @@
+//! The index: which tasks, groups and tags there are, and where.
+
+mod facts;
+mod walk;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lmeval_pycompat::Value;
+use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use self::facts::{Facts, FactsByPath};
+use crate::error::{Error, ErrorKind};
+
+/// What an index entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A task written in YAML.
+    Task,
+    /// A task whose YAML names a Python class.
+    PythonTask,
+    /// A group: members with common scores.
+    Group,
+    /// A tag: a name for several tasks.
+    Tag,
+}
+
+impl Kind {
+    /// The word that messages and listings use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Task => "task",
+            Self::PythonTask => "python task",
+            Self::Group => "group",
+            Self::Tag => "tag",
+        }
+    }
+}
+
+/// One name of the index.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What it is.
+    pub kind: Kind,
+    /// The file that defines it; a tag has none.
+    pub path: Option<Arc<Path>>,
+    /// The value of `output_type` after includes, where one is written.
+    pub output_type: Option<Arc<str>>,
+    /// For a tag the names of its tasks, else the names of its tags.
+    pub tags: BTreeSet<Arc<str>>,
+}
+
+/// A file that could not be indexed, and why.
+#[derive(Debug)]
+pub struct Problem {
+    /// The file.
+    pub path: PathBuf,
+    /// The reason.
+    pub error: Error,
+    template: bool,
+}
+
+impl Problem {
+    /// Whether the file is sound but defines nothing: it is there for others to include.
+    pub fn is_template(&self) -> bool {
+        self.template
+    }
+}
+
+/// A name that two files define.
+#[derive(Clone, Debug)]
+pub struct Duplicate {
+    /// The name.
+    pub name: Arc<str>,
+    /// The file whose definition is used.
+    pub used: Option<Arc<Path>>,
+    /// The file whose definition is not used.
+    pub ignored: Option<Arc<Path>>,
+    /// Whether the two stand in different roots, of which the later wins; within one root the first wins.
+    pub across_roots: bool,
+}
+
+/// All names of some library roots.
+#[derive(Debug, Default)]
+pub struct Index {
+    entries: FxHashMap<Arc<str>, Entry>,
+    problems: Vec<Problem>,
+    duplicates: Vec<Duplicate>,
+}
+
+impl Index {
+    /// Reads the roots, in order; names of later roots replace those of earlier ones.
+    pub fn build<P: AsRef<Path>>(roots: &[P]) -> Self {
+        let mut index = Self::default();
+        for root in roots {
+            let one = Self::of_root(root.as_ref());
+            index.problems.extend(one.problems);
+            index.duplicates.extend(one.duplicates);
+            for (name, entry) in one.entries {
+                let used = entry.path.clone();
+                if let Some(old) = index.entries.insert(Arc::clone(&name), entry) {
+                    index.duplicates.push(Duplicate { name, used, ignored: old.path, across_roots: true });
+                }
+            }
+        }
+        index.duplicates.sort_by(|left, right| left.name.cmp(&right.name));
+        index
+    }
+
+    fn of_root(root: &Path) -> Self {
+        let found = walk::task_files(root);
+        let read: Vec<Arc<Result<Facts, Error>>> =
+            found.par_iter().map(|file| Arc::new(Facts::read(&file.path, &file.real))).collect();
+        let known = with_includes(&found, &read);
+        let merged: Vec<Result<Facts, Error>> = found
+            .par_iter()
+            .zip(&read)
+            .map(|(file, facts)| match facts.as_ref() {
+                Ok(facts) => facts::merged(facts, &file.real, &known),
+                Err(error) => Err(Error::new(error.kind(), error.message()).at(error.location().cloned())),
+            })
+            .collect();
+        drop(known);
+        let mut index = Self::default();
+        for (file, facts) in found.into_iter().zip(merged) {
+            let template = facts.as_ref().is_ok_and(Facts::is_template);
+            if let Err(error) = facts.and_then(|facts| index.register(&facts, &file.path)) {
+                index.problems.push(Problem { path: file.path, error, template });
+            }
+        }
+        index
+    }
+
+    /// Enters one file.
+    fn register(&mut self, facts: &Facts, path: &Path) -> Result<(), Error> {
+        let (kind, name) = kind_and_name(facts)?;
+        let tags = tag_names(facts.tag.as_ref())?;
+        let path: Arc<Path> = path.into();
+        if let Some(first) = self.entries.get(&name) {
+            let used = first.path.clone();
+            self.duplicates.push(Duplicate { name, used, ignored: Some(path), across_roots: false });
+            return Ok(());
+        }
+        let output_type = facts.output_type.as_ref().and_then(Value::as_str).map(Arc::from);
+        let entry = Entry { kind, path: Some(path), output_type, tags: tags.iter().cloned().collect() };
+        self.entries.insert(Arc::clone(&name), entry);
+        if kind == Kind::Group {
+            return Ok(());
+        }
+        for tag in tags {
+            let entry = self.entries.entry(tag).or_insert_with(|| Entry {
+                kind: Kind::Tag,
+                path: None,
+                output_type: None,
+                tags: BTreeSet::new(),
+            });
+            entry.tags.insert(Arc::clone(&name));
+        }
+        Ok(())
+    }
+
+    /// The entry of a name.
+    pub fn get(&self, name: &str) -> Option<&Entry> {
+        self.entries.get(name)
+    }
+
+    /// All names with their entries, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.entries.iter().map(|(name, entry)| (&**name, entry))
+    }
+
+    /// The names of some kinds in ascending order.
+    pub fn names(&self, kinds: &[Kind]) -> Vec<&str> {
+        let mut names: Vec<&str> =
+            self.iter().filter(|(_, entry)| kinds.contains(&entry.kind)).map(|(name, _)| name).collect();
+        names.par_sort_unstable();
+        names
+    }
+
+    /// The number of names.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no names.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Files that could not be indexed.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Names that more than one file defines.
+    pub fn duplicates(&self) -> &[Duplicate] {
+        &self.duplicates
+    }
+}
+
+/// All files that were found and all that they include, directly or not.
+fn with_includes(found: &[walk::Found], read: &[Arc<Result<Facts, Error>>]) -> FactsByPath {
+    let mut known: FactsByPath =
+        found.iter().zip(read).map(|(file, facts)| (file.real.clone(), Arc::clone(facts))).collect();
+    let mut fresh: Vec<PathBuf> = known.keys().cloned().collect();
+    while !fresh.is_empty() {
+        let wanted: FxHashSet<PathBuf> = fresh
+            .par_iter()
+            .filter_map(|path| known.get(path)?.as_ref().as_ref().ok().map(|facts| facts::included_paths(facts, path)))
+            .flatten()
+            .filter(|path| !known.contains_key(path))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .collect();
+        let read: Vec<(PathBuf, Arc<Result<Facts, Error>>)> = wanted
+            .into_par_iter()
+            .map(|path| {
+                let facts = Arc::new(Facts::read(&path, &path));
+                (path, facts)
+            })
+            .collect();
+        fresh = read.iter().map(|(path, _)| path.clone()).collect();
+        known.extend(read);
+    }
+    known
+}
+
+/// What a mapping is, by the keys that it has, and its index name.
+fn kind_and_name(facts: &Facts) -> Result<(Kind, Arc<str>), Error> {
+    let (kind, key, value) = if facts.class {
+        (Kind::PythonTask, "task", &facts.task)
+    } else if facts.group.is_some() {
+        (Kind::Group, "group", &facts.group)
+    } else if facts.task.is_some() {
+        (Kind::Task, "task", &facts.task)
+    } else {
+        return Err(Error::new(ErrorKind::Value, "The file has none of the keys `task`, `group` and `class`"));
+    };
+    match value {
+        Some(Value::Str(name)) if kind == Kind::Group => Ok((kind, Arc::clone(name))),
+        Some(Value::Str(name)) => Ok((kind, name.split('@').next().unwrap_or(name).into())),
+        Some(other) => Err(Error::new(ErrorKind::Type, format!("`{key}` must be text, not {}", other.type_name()))),
+        None => Err(Error::new(ErrorKind::Type, "A file with `class` must have a `task` name")),
+    }
+}
+
+/// The names in a `tag` value.
+fn tag_names(tag: Option<&Value>) -> Result<Vec<Arc<str>>, Error> {
+    let wrong = |value: &Value| {
+        Error::new(ErrorKind::Type, format!("`tag` must be text or a list of texts, not {}", value.type_name()))
+    };
+    match tag {
+        None | Some(Value::None) => Ok(Vec::new()),
+        Some(Value::Str(tag)) if tag.is_empty() => Ok(Vec::new()),
+        Some(Value::Str(tag)) => Ok(vec![Arc::clone(tag)]),
+        Some(Value::List(tags)) => tags
+            .iter()
+            .map(|tag| match tag {
+                Value::Str(tag) => Ok(Arc::clone(tag)),
+                other => Err(wrong(other)),
+            })
+            .collect(),
+        Some(other) => Err(wrong(other)),
+    }
+}

@@ -1,0 +1,19 @@
+//! Task definitions: from YAML files to typed tasks.
+//!
+//! The road is: [`source`] reads files and merges includes, [`index`] finds what there is, [`config`] types one
+//! merged mapping, [`formats`] turns a prompt format into templates, and the [`TaskManager`] builds tasks and
+//! groups by name.
+
+pub mod config;
+pub mod embedded;
+mod error;
+pub mod formats;
+pub mod index;
+mod manager;
+pub mod source;
+mod validate;
+
+pub use embedded::ROOT as BUILTIN_LIBRARY;
+pub use error::{Diagnostic, Error, ErrorKind, Location};
+pub use manager::{Group, Overrides, Spec, Task, TaskDict, TaskManager};
+pub use validate::{Finding, Severity};

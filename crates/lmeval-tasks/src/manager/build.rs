@@ -1,0 +1,501 @@
+//! Building trees of tasks and groups from entries, files and mappings.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use lmeval_core::nearest;
+use lmeval_pycompat::{Dict, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{Group, Spec, Task, TaskManager};
+use crate::config::{GROUP_KEYS, GroupConfig, TaskConfig};
+use crate::error::{Diagnostic, Error, ErrorKind};
+use crate::index::{Entry, Kind};
+use crate::source::{Loader, Mapping, Origin, Step, beside};
+
+/// A task, or a group with its members by key.
+#[derive(Debug)]
+pub(super) enum Node {
+    Task(Box<Task>),
+    Group(Box<Group>, IndexMap<String, Node>),
+}
+
+impl Node {
+    fn key(&self) -> &str {
+        match self {
+            Self::Task(task) => task.name(),
+            Self::Group(group, _) => group.name(),
+        }
+    }
+}
+
+/// One piece of loading work.
+pub(super) struct Builder<'a> {
+    manager: &'a TaskManager,
+    loader: &'a Loader,
+    /// The groups that are being built, outermost first.
+    open_groups: Vec<String>,
+    warnings: Vec<Diagnostic>,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(manager: &'a TaskManager, loader: &'a Loader) -> Self {
+        Self { manager, loader, open_groups: Vec::new(), warnings: Vec::new() }
+    }
+
+    pub(super) fn into_warnings(self) -> Vec<Diagnostic> {
+        self.warnings
+    }
+
+    /// Builds whatever a spec names; a tag gives several nodes.
+    pub(super) fn spec(&mut self, spec: &Spec, overrides: Dict) -> Result<Vec<Node>, Error> {
+        let overrides = Mapping::from_dict(overrides, &Origin::Override);
+        match spec {
+            Spec::Name(name) => self.name(name, overrides),
+            Spec::File(path) => self.file(path, &overrides),
+            Spec::Inline(values) => {
+                let mapping = Mapping::from_dict(values.clone(), &Origin::Inline);
+                self.mapping(mapping, &overrides, None)
+            }
+        }
+    }
+
+    fn name(&mut self, name: &str, mut overrides: Mapping) -> Result<Vec<Node>, Error> {
+        let manager = self.manager;
+        if let Some(entry) = manager.index.get(name) {
+            return self.entry(name, entry, &overrides);
+        }
+        if name.contains("::") {
+            return self.path(name, overrides).map(|node| vec![node]);
+        }
+        if let Some((base, format)) = name.rsplit_once('@')
+            && let Some(entry) = manager.index.get(base)
+        {
+            if !overrides.contains("_formats_selection") {
+                overrides.insert("_formats_selection", format, Origin::Override);
+            }
+            return self.entry(base, entry, &overrides);
+        }
+        let path = expand_home(name);
+        if path.is_file() {
+            return self.file(&path, &overrides);
+        }
+        Err(manager.unknown(name))
+    }
+
+    /// Builds an index entry.
+    fn entry(&mut self, name: &str, entry: &Entry, overrides: &Mapping) -> Result<Vec<Node>, Error> {
+        if entry.kind == Kind::Tag {
+            return self.tag(name, entry, overrides);
+        }
+        let Some(path) = entry.path.as_deref() else {
+            return Err(Error::new(ErrorKind::Value, format!("`{name}` has no file")));
+        };
+        let mapping = self.loader.load(path)?;
+        match entry.kind {
+            Kind::Group => self.group(name, mapping, overrides, Some(path)).map(|node| vec![node]),
+            _ => self.task(mapping, overrides, Some(path)).map(|node| vec![node]),
+        }
+    }
+
+    fn tag(&mut self, name: &str, entry: &Entry, overrides: &Mapping) -> Result<Vec<Node>, Error> {
+        let mut nodes = Vec::new();
+        for member in &entry.tags {
+            match self.manager.index.get(member) {
+                Some(task) if task.kind != Kind::Tag => nodes.extend(self.entry(member, task, overrides)?),
+                // A later root may have replaced the task by something else.
+                _ => self.warnings.push(Diagnostic::new(format!(
+                    "Tag `{name}` names `{member}`, which is not a task; it is left out"
+                ))),
+            }
+        }
+        Ok(nodes)
+    }
+
+    fn file(&mut self, path: &Path, overrides: &Mapping) -> Result<Vec<Node>, Error> {
+        let mapping = self.loader.load(path)?;
+        self.mapping(mapping, overrides, Some(path))
+    }
+
+    /// Builds a mapping that no index entry stands for.
+    fn mapping(&mut self, mapping: Mapping, overrides: &Mapping, source: Option<&Path>) -> Result<Vec<Node>, Error> {
+        if !mapping.contains("class")
+            && let Some(name) = mapping.get("group")
+        {
+            let Some(name) = name.as_str().map(str::to_owned) else {
+                return Err(wrong_name("group", name).at(mapping.locate(&[Step::from("group")])));
+            };
+            return self.group(&name, mapping, overrides, source).map(|node| vec![node]);
+        }
+        if mapping.contains("task") || mapping.contains("class") {
+            return self.task(mapping, overrides, source).map(|node| vec![node]);
+        }
+        let keys: Vec<String> = mapping.values().keys().map(|key| format!("`{}`", lmeval_pycompat::repr::str(key))).collect();
+        Err(Error::new(
+            ErrorKind::Value,
+            format!("A task or group needs one of the keys `task`, `group` and `class`; there are only {}", keys.join(", ")),
+        ))
+    }
+
+    /// `group::member::…`: the member of a group.
+    fn path(&mut self, name: &str, overrides: Mapping) -> Result<Node, Error> {
+        let mut segments = name.split("::");
+        let root = segments.next().unwrap_or_default();
+        let not_group = |what: &str| {
+            Error::new(ErrorKind::UnknownName, format!("`{name}` cannot be found: `{what}` is not a group"))
+        };
+        if self.manager.index.get(root).is_none() && !root.contains('@') {
+            return Err(self.manager.unknown(root).hint(format!("It is the first part of `{name}`")));
+        }
+        let mut nodes = self.name(root, overrides)?;
+        let mut node = match (nodes.pop(), nodes.is_empty()) {
+            (Some(node @ Node::Group(..)), true) => node,
+            _ => return Err(not_group(root)),
+        };
+        let mut reached = root.to_owned();
+        for segment in segments {
+            let Node::Group(_, mut children) = node else { return Err(not_group(&reached)) };
+            let parent = std::mem::replace(&mut reached, String::new());
+            reached = format!("{parent}::{segment}");
+            node = match children.swap_remove(&reached) {
+                Some(child) => child,
+                None => {
+                    let key = member_key(&children, &reached, segment).map_err(|problem| {
+                        let names: Vec<&str> = children.keys().map(String::as_str).collect();
+                        Error::new(ErrorKind::UnknownName, format!("`{name}` cannot be found: {problem}"))
+                            .hint(format!("The members of `{parent}` are {}", quoted(&names)))
+                    })?;
+                    children.swap_remove(&key).ok_or_else(|| not_group(&reached))?
+                }
+            };
+        }
+        Ok(node)
+    }
+
+    /// Builds a task from its mapping: overrides, then metadata, then typing.
+    pub(super) fn task(&mut self, mut mapping: Mapping, overrides: &Mapping, source: Option<&Path>) -> Result<Node, Error> {
+        mapping.update(overrides);
+        self.merge_metadata(&mut mapping, source);
+        mapping.remove("tag");
+        mapping.remove("task_list");
+        let config = if mapping.contains("class") {
+            TaskConfig::from_class_mapping(&mapping, &mut self.warnings)?
+        } else {
+            TaskConfig::from_mapping_with(&mapping, &self.manager.formats, &mut self.warnings)?
+        };
+        let name = config.qualified_name.clone().unwrap_or_else(|| config.task.clone());
+        let source = source.map(Path::to_owned);
+        Ok(Node::Task(Box::new(Task { name, config, mapping, source })))
+    }
+
+    /// `{**own, **manager's, config_source}`: the manager's metadata wins over the file's.
+    fn merge_metadata(&self, mapping: &mut Mapping, source: Option<&Path>) {
+        let mut metadata = match mapping.get("metadata") {
+            None | Some(Value::None) => Dict::new(),
+            Some(Value::Dict(own)) => own.as_ref().clone(),
+            Some(other) => [(Value::str("_metadata"), other.clone())].into_iter().collect(),
+        };
+        metadata.update(&self.manager.metadata);
+        let place = source.map_or_else(|| "inline".to_owned(), |path| path.to_string_lossy().into_owned());
+        metadata.insert("config_source", place);
+        let origin = mapping.origin("metadata").cloned().unwrap_or(Origin::Inline);
+        mapping.insert("metadata", metadata, origin);
+    }
+
+    fn group(
+        &mut self,
+        name: &str,
+        mut mapping: Mapping,
+        overrides: &Mapping,
+        source: Option<&Path>,
+    ) -> Result<Node, Error> {
+        if self.open_groups.iter().any(|open| open == name) {
+            let mut chain: Vec<&str> = self.open_groups.iter().map(String::as_str).collect();
+            chain.push(name);
+            return Err(Error::new(ErrorKind::Cycle, format!("A group contains itself: {}", chain.join(" → "))));
+        }
+        self.merge_metadata(&mut mapping, source);
+        mapping.insert("group", name, mapping.origin("group").cloned().unwrap_or(Origin::Inline));
+        let config = GroupConfig::from_mapping(&mapping, &mut self.warnings)?;
+        let child_overrides = self.child_overrides(&mapping, overrides)?;
+        self.open_groups.push(name.to_owned());
+        let members = self.members(name, &mapping, &child_overrides, source);
+        self.open_groups.pop();
+        let group = Group { name: name.to_owned(), config, mapping, source: source.map(Path::to_owned) };
+        Ok(Node::Group(Box::new(group), keyed(members?)))
+    }
+
+    /// What a group sets in its members: its `include`, and over it what the caller sets, less the group's own fields.
+    fn child_overrides(&self, mapping: &Mapping, overrides: &Mapping) -> Result<Mapping, Error> {
+        let here = mapping.locate(&[Step::from("include")]);
+        let mut result = match mapping.get("include") {
+            None | Some(Value::None) => Mapping::new(),
+            Some(Value::Dict(values)) => {
+                let origin = below(mapping.origin("include"), &[Step::from("include")]);
+                Mapping::from_dict(values.as_ref().clone(), &origin)
+            }
+            Some(Value::Str(path)) => {
+                let file = match mapping.origin("include") {
+                    Some(Origin::File { file, .. }) => file.real_path().to_owned(),
+                    _ if Path::new(&**path).is_absolute() => PathBuf::new(),
+                    _ => {
+                        return Err(Error::new(
+                            ErrorKind::Value,
+                            format!("`include: {path}` is relative, and the group is in no file"),
+                        ));
+                    }
+                };
+                self.loader.load(&beside(&file, path)).map_err(|error| error.at(here))?
+            }
+            Some(other) => {
+                return Err(Error::new(
+                    ErrorKind::Type,
+                    format!("`include` of a group must be a path or a mapping, not {}", other.type_name()),
+                )
+                .at(here));
+            }
+        };
+        let mut caller = overrides.clone();
+        for field in GROUP_KEYS {
+            caller.remove(field);
+        }
+        result.update(&caller);
+        Ok(result)
+    }
+
+    fn members(
+        &mut self,
+        group: &str,
+        mapping: &Mapping,
+        overrides: &Mapping,
+        source: Option<&Path>,
+    ) -> Result<Vec<Node>, Error> {
+        let Some(Value::List(members)) = mapping.get("task") else { return Ok(Vec::new()) };
+        let mut nodes = Vec::new();
+        for (position, member) in members.iter().enumerate() {
+            let steps = [Step::from("task"), Step::from(position)];
+            let here = mapping.locate(&steps);
+            let built = match member {
+                Value::Str(name) => self.member(group, name, None, overrides, source),
+                Value::Dict(item) => {
+                    let item = Mapping::from_dict(item.as_ref().clone(), &below(mapping.origin("task"), &steps));
+                    self.member_mapping(group, item, overrides, source)
+                }
+                other => Err(Error::new(
+                    ErrorKind::Type,
+                    format!("A member of group `{group}` must be a name or a mapping, not {}", other.type_name()),
+                )),
+            };
+            nodes.extend(built.map_err(|error| error.at(here))?);
+        }
+        Ok(nodes)
+    }
+
+    fn member_mapping(
+        &mut self,
+        group: &str,
+        mut item: Mapping,
+        overrides: &Mapping,
+        source: Option<&Path>,
+    ) -> Result<Vec<Node>, Error> {
+        let manager = self.manager;
+        if let Some(name) = item.get("group") {
+            let Some(name) = name.as_str().map(str::to_owned) else {
+                return Err(wrong_name("group", name));
+            };
+            if let Some(entry) = manager.index.get(&name) {
+                item.remove("group");
+                let mut merged = overrides.clone();
+                merged.update(&item);
+                return self.entry(&name, entry, &merged);
+            }
+            let name = format!("{group}::{name}");
+            return self.group(&name, item, overrides, source).map(|node| vec![node]);
+        }
+        match item.get("task") {
+            Some(Value::Str(name)) => {
+                let name = name.to_string();
+                self.member(group, &name, Some(item), overrides, source)
+            }
+            Some(other) => Err(wrong_name("task", other)),
+            None => {
+                let keys: Vec<&str> = item.values().keys().filter_map(Value::as_str).collect();
+                Err(Error::new(
+                    ErrorKind::Value,
+                    format!("A member of group `{group}` has neither `task` nor `group`, only {}", quoted(&keys)),
+                ))
+            }
+        }
+    }
+
+    /// A member by name: a task, a tag or a group of the index, a format of one, or a task written right here.
+    fn member(
+        &mut self,
+        group: &str,
+        name: &str,
+        item: Option<Mapping>,
+        overrides: &Mapping,
+        source: Option<&Path>,
+    ) -> Result<Vec<Node>, Error> {
+        let manager = self.manager;
+        let (base, selection) = match name.rsplit_once('@') {
+            Some((base, format)) if manager.index.get(name).is_none() && manager.index.get(base).is_some() => {
+                (base, Some(format))
+            }
+            _ => (name, None),
+        };
+        let mut settings = overrides.clone();
+        if let Some(format) = selection {
+            settings.insert("_formats_selection", format, Origin::Override);
+        }
+        if let Some(item) = &item {
+            settings.update(item);
+            if selection.is_some() {
+                settings.insert("task", base, item.origin("task").cloned().unwrap_or(Origin::Inline));
+            }
+        }
+        let Some(entry) = manager.index.get(base) else {
+            return self.inline_task(group, name, settings, source).map(|node| vec![node]);
+        };
+        match entry.kind {
+            Kind::Group => self.entry(base, entry, &settings),
+            Kind::Tag => {
+                let mut nodes = Vec::new();
+                for member in &entry.tags {
+                    if let Some(task) = manager.index.get(member) {
+                        nodes.extend(self.entry(member, task, &qualified(group, member, &settings))?);
+                    }
+                }
+                Ok(nodes)
+            }
+            Kind::Task | Kind::PythonTask => self.entry(base, entry, &qualified(group, base, &settings)),
+        }
+    }
+
+    /// A task that is written in the group's list. One without data is a name that nobody knows.
+    fn inline_task(
+        &mut self,
+        group: &str,
+        name: &str,
+        mut mapping: Mapping,
+        source: Option<&Path>,
+    ) -> Result<Node, Error> {
+        let has = |key: &str| mapping.get(key).is_some_and(|value| !value.is_none());
+        if !has("dataset_path") && !has("custom_dataset") {
+            let known = self.manager.index.iter().map(|(known, _)| known);
+            return Err(Error::new(
+                ErrorKind::UnknownName,
+                format!("Group `{group}` names `{name}`, which is not a task, group or tag"),
+            )
+            .did_you_mean(&nearest(name, known))
+            .hint("A task written right in the list needs `dataset_path` or `custom_dataset`"));
+        }
+        let key = format!("{group}::{name}");
+        let origin = mapping.origin("task").cloned().unwrap_or(Origin::Inline);
+        if mapping.get("task_alias").is_none() {
+            mapping.insert("task_alias", name, origin.clone());
+        }
+        mapping.insert("task", key.as_str(), origin.clone());
+        mapping.insert("_qualified_name", key, origin);
+        self.task(mapping, &Mapping::new(), source)
+    }
+}
+
+/// The overrides of a member: its qualified name under everything that group and item set.
+fn qualified(group: &str, member: &str, settings: &Mapping) -> Mapping {
+    let mut overrides = Mapping::new();
+    overrides.insert("_qualified_name", format!("{group}::{member}"), Origin::Inline);
+    overrides.update(settings);
+    overrides
+}
+
+/// The origin of a mapping that stands inside another.
+fn below(origin: Option<&Origin>, steps: &[Step]) -> Origin {
+    match origin {
+        Some(Origin::File { file, prefix }) => Origin::File {
+            file: Arc::clone(file),
+            prefix: prefix.iter().chain(steps).cloned().collect(),
+        },
+        Some(other) => other.clone(),
+        None => Origin::Inline,
+    }
+}
+
+/// Members by key; a repeated key replaces the earlier member in its place.
+fn keyed(nodes: Vec<Node>) -> IndexMap<String, Node> {
+    let mut tasks = Vec::new();
+    let mut shape = Vec::new();
+    for node in nodes {
+        match node {
+            Node::Task(task) => {
+                shape.push(None);
+                tasks.push(*task);
+            }
+            group @ Node::Group(..) => shape.push(Some(group)),
+        }
+    }
+    name_formats(&mut tasks);
+    let mut tasks = tasks.into_iter();
+    let mut children = IndexMap::new();
+    for place in shape {
+        let node = match place {
+            Some(group) => Some(group),
+            None => tasks.next().map(|task| Node::Task(Box::new(task))),
+        };
+        if let Some(node) = node {
+            children.insert(node.key().to_owned(), node);
+        }
+    }
+    children
+}
+
+/// Where several formats of one task stand together, each gets `@format` behind its name.
+pub(super) fn name_formats(tasks: &mut [Task]) {
+    let mut selections: FxHashMap<String, FxHashSet<Option<String>>> = FxHashMap::default();
+    for task in tasks.iter() {
+        selections.entry(task.name.clone()).or_default().insert(task.config.formats_selection.clone());
+    }
+    for task in tasks {
+        if selections.get(&task.name).is_some_and(|formats| formats.len() > 1)
+            && let Some(format) = &task.config.formats_selection
+        {
+            task.name = format!("{}@{format}", task.name);
+        }
+    }
+}
+
+/// The key of the one member whose name without its format is the segment.
+fn member_key(children: &IndexMap<String, Node>, wanted: &str, segment: &str) -> Result<String, String> {
+    let candidates: Vec<&String> = children
+        .keys()
+        .filter(|key| !segment.contains('@') && key.split('@').next() == Some(wanted))
+        .collect();
+    match candidates.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] => Err(format!("there is no member `{segment}`")),
+        several => {
+            let names: Vec<&str> = several.iter().map(|key| key.as_str()).collect();
+            Err(format!("`{segment}` may be {}", quoted(&names)))
+        }
+    }
+}
+
+fn wrong_name(key: &str, found: &Value) -> Error {
+    Error::new(ErrorKind::Type, format!("`{key}` must be a name, not {}", found.type_name()))
+}
+
+fn quoted(names: &[&str]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// `~` at the front is the home folder.
+fn expand_home(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => path.into(),
+    }
+}

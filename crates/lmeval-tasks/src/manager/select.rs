@@ -1,0 +1,96 @@
+//! What a user types to name tasks.
+
+use std::path::{Path, PathBuf};
+
+use lmeval_pycompat::Dict;
+use lmeval_pycompat::fnmatch::Pattern;
+use lmeval_pycompat::strings;
+
+use super::TaskManager;
+use crate::error::{Error, ErrorKind};
+
+/// Something to load.
+#[derive(Clone, Debug)]
+pub enum Spec {
+    /// An index name, `task@format`, `group::task`, or the path of a YAML file.
+    Name(String),
+    /// A YAML file.
+    File(PathBuf),
+    /// A configuration given as a mapping. It stands for itself: a registered task of the same name plays no part.
+    Inline(Dict),
+}
+
+impl From<&str> for Spec {
+    fn from(name: &str) -> Self {
+        Self::Name(name.to_owned())
+    }
+}
+
+impl From<String> for Spec {
+    fn from(name: String) -> Self {
+        Self::Name(name)
+    }
+}
+
+impl TaskManager {
+    /// Reads a command-line list: each word is split at commas; a lone folder stands for the YAML files in it, a word
+    /// that ends in `.yaml` for the files that match it, and other words for the names that match.
+    ///
+    /// Unknown names are kept, and fail when they are loaded.
+    pub fn select<S: AsRef<str>>(&self, words: &[S]) -> Result<Vec<Spec>, Error> {
+        let selectors: Vec<&str> =
+            words.iter().flat_map(|word| word.as_ref().split(',')).map(|word| strings::strip(word)).collect();
+        if let [folder] = selectors.as_slice()
+            && !folder.is_empty()
+            && Path::new(folder).is_dir()
+        {
+            return yaml_files(Path::new(folder), "*.yaml");
+        }
+        let mut specs: Vec<Spec> = Vec::new();
+        for selector in selectors.into_iter().filter(|selector| !selector.is_empty()) {
+            if Path::new(selector).extension().is_some_and(|extension| extension == "yaml") {
+                let path = std::path::absolute(selector).unwrap_or_else(|_| selector.into());
+                let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                let found = yaml_files(path.parent().unwrap_or(Path::new("/")), &name)?;
+                if found.is_empty() {
+                    return Err(Error::new(ErrorKind::Value, format!("There is no task file `{selector}`")));
+                }
+                specs.extend(found);
+                continue;
+            }
+            let matching = self.matching(selector);
+            if matching.is_empty() {
+                specs.push(Spec::from(selector));
+            }
+            specs.extend(matching.into_iter().map(Spec::Name));
+        }
+        remove_repeated(&mut specs);
+        Ok(specs)
+    }
+}
+
+/// The files of a folder whose name matches, in ascending order.
+fn yaml_files(folder: &Path, pattern: &str) -> Result<Vec<Spec>, Error> {
+    let pattern = Pattern::new(pattern);
+    let entries = fs_err::read_dir(folder).map_err(|error| {
+        Error::new(ErrorKind::Io, format!("The folder `{}` cannot be read", folder.display())).caused_by(error)
+    })?;
+    let mut paths: Vec<PathBuf> = entries
+        .flatten()
+        .filter(|entry| pattern.matches(&entry.file_name().to_string_lossy()))
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+        .collect();
+    paths.sort_unstable();
+    Ok(paths.into_iter().map(Spec::File).collect())
+}
+
+fn remove_repeated(specs: &mut Vec<Spec>) {
+    let mut names = std::collections::HashSet::new();
+    let mut files = std::collections::HashSet::new();
+    specs.retain(|spec| match spec {
+        Spec::Name(name) => names.insert(name.clone()),
+        Spec::File(path) => files.insert(path.clone()),
+        Spec::Inline(_) => true,
+    });
+}

@@ -1,0 +1,33 @@
+//! One loaded task.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::TaskConfig;
+use crate::source::Mapping;
+
+/// A task that was loaded: its typed configuration and the mapping that it was made from.
+#[derive(Clone, Debug)]
+pub struct Task {
+    pub(super) name: String,
+    /// The typed configuration.
+    pub config: TaskConfig,
+    pub(super) mapping: Mapping,
+    pub(super) source: Option<PathBuf>,
+}
+
+impl Task {
+    /// The qualified name, which is the key of the results: `group::task` inside a group.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the configuration was made from, each key knowing its origin.
+    pub fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// The file that defines the task; `None` for an inline task.
+    pub fn source(&self) -> Option<&Path> {
+        self.source.as_deref()
+    }
+}

@@ -1,0 +1,204 @@
+//! Reading a task file with everything it includes.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lmeval_pycompat::yaml;
+use lmeval_pycompat::{Dict, Value};
+use rustc_hash::FxHashMap;
+
+use crate::error::{Error, ErrorKind, Location};
+use crate::source::path::{beside, identity, read};
+use crate::source::{Mapping, Origin, SourceFile, Step};
+
+/// A file as it stands: its root mapping and where everything in it is.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// The entries of the file, `include` still among them.
+    pub values: Dict,
+    /// The file.
+    pub file: Arc<SourceFile>,
+}
+
+/// Reads task files, each once, from any number of threads.
+///
+/// Files that others include are kept as long as the loader lives, so make one per piece of work.
+#[derive(Debug, Default)]
+pub struct Loader {
+    included: Mutex<FxHashMap<PathBuf, Arc<Result<Parsed, Arc<Failure>>>>>,
+}
+
+/// A failure that several including files share.
+#[derive(Debug)]
+struct Failure {
+    kind: ErrorKind,
+    message: String,
+    location: Option<Location>,
+    hints: Vec<String>,
+}
+
+impl Failure {
+    fn error(&self) -> Error {
+        let error = Error::new(self.kind, self.message.clone()).at(self.location.clone());
+        self.hints.iter().fold(error, |error, hint| error.hint(hint.clone()))
+    }
+}
+
+impl Loader {
+    /// A loader that has read nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The file's mapping with its includes merged in: values of later includes win over those of earlier ones,
+    /// and the file's own win over all. Each value is replaced whole.
+    pub fn load(&self, path: &Path) -> Result<Mapping, Error> {
+        let real = identity(path);
+        let parsed = parse(path, &real)?;
+        self.merge_includes(&parsed, real)
+    }
+
+    /// Merges the includes of a file that has been read.
+    fn merge_includes(&self, parsed: &Parsed, real: PathBuf) -> Result<Mapping, Error> {
+        let mut visited = vec![real];
+        self.merged(parsed, &mut visited, 0)
+    }
+
+    /// `visited` holds every file of this load, the first `depth + 1` of the current chain last seen in order.
+    fn merged(&self, parsed: &Parsed, visited: &mut Vec<PathBuf>, depth: usize) -> Result<Mapping, Error> {
+        let origin = Origin::File { file: Arc::clone(&parsed.file), prefix: Arc::from([]) };
+        let mut own = Mapping::from_dict(parsed.values.clone(), &origin);
+        // In a group file `include` has another meaning.
+        if own.contains("group") || !own.contains("include") {
+            return Ok(own);
+        }
+        let here = own.locate(&[Step::from("include")]);
+        let names = include_names(own.remove("include").as_ref()).map_err(|error| error.at(here.clone()))?;
+        let mut merged = Mapping::new();
+        for name in names {
+            let path = identity(&beside(parsed.file.real_path(), &name));
+            if visited.contains(&path) {
+                return Err(cycle(visited, &path).at(here));
+            }
+            visited.push(path.clone());
+            if depth >= MAX_INCLUDE_DEPTH {
+                return Err(Error::new(ErrorKind::Cycle, "Files are included too deeply").at(here));
+            }
+            let included = self.included(&path);
+            let included = match included.as_ref() {
+                Ok(included) => included,
+                Err(failure) if failure.kind == ErrorKind::Io && failure.location.is_none() => {
+                    return Err(failure
+                        .error()
+                        .at(here)
+                        .hint(format!("`include` is read relative to the folder of this file: `{}`", path.display())));
+                }
+                Err(failure) => return Err(failure.error()),
+            };
+            let mut values = self.merged(included, visited, depth + 1)?;
+            values.remove("task_list");
+            merged.update(&values);
+        }
+        merged.update(&own);
+        Ok(merged)
+    }
+
+    fn included(&self, real: &Path) -> Arc<Result<Parsed, Arc<Failure>>> {
+        // A thread that panicked cannot have left the map half-changed: entries are inserted whole.
+        let mut included = self.included.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = included.get(real) {
+            return Arc::clone(known);
+        }
+        drop(included);
+        let parsed = Arc::new(parse(real, real).map_err(|error| {
+            let kind = error.kind();
+            let diagnostic = error.into_diagnostic();
+            Arc::new(Failure {
+                kind,
+                message: diagnostic.message,
+                location: diagnostic.location,
+                hints: diagnostic.hints,
+            })
+        }));
+        included = self.included.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(included.entry(real.to_owned()).or_insert(parsed))
+    }
+}
+
+/// How many files may include one another in a row.
+pub(crate) const MAX_INCLUDE_DEPTH: usize = 64;
+
+/// Reads one file; `real` is its name with links followed, against which its references are resolved.
+pub(crate) fn parse(path: &Path, real: &Path) -> Result<Parsed, Error> {
+    let bytes = read(real).map_err(|error| {
+        Error::new(ErrorKind::Io, format!("`{}` cannot be read: {}", path.display(), io_reason(&error))).caused_by(error)
+    })?;
+    let directory = real.parent().unwrap_or_else(|| Path::new("")).to_string_lossy();
+    let loaded = yaml::Loader::for_directory(directory).load_bytes(&bytes).map_err(|error| {
+        let text: Arc<str> = String::from_utf8_lossy(&bytes).into();
+        let offset = error.position().offset.min(text.len());
+        let line = error.position().line as usize + 1;
+        let file = Arc::new(SourceFile::new(path.to_owned(), real.to_owned(), text, yaml::Marks::default()));
+        let message = format!("Invalid YAML: {}", error.message());
+        Error::new(ErrorKind::Yaml, message)
+            .at(Some(Location { file, range: offset..offset, line }))
+            .caused_by(error)
+    })?;
+    let text: Arc<str> = String::from_utf8_lossy(&bytes).into();
+    let file = Arc::new(SourceFile::new(path.to_owned(), real.to_owned(), text, loaded.marks));
+    match loaded.value {
+        Value::Dict(values) => Ok(Parsed { values: Arc::unwrap_or_clone(values), file }),
+        other => Err(Error::new(
+            ErrorKind::Type,
+            format!("A task file must hold a mapping of keys to values, not {}", described(&other)),
+        )
+        .at(Some(Location { file, range: 0..0, line: 1 }))),
+    }
+}
+
+fn described(value: &Value) -> &'static str {
+    match value {
+        Value::None => "nothing",
+        Value::List(_) => "a list",
+        Value::Str(_) => "a text",
+        _ => "a single value",
+    }
+}
+
+/// The reason without the path, which the message has already.
+fn io_reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// The files that an `include` value names.
+pub(crate) fn include_names(value: Option<&Value>) -> Result<Vec<String>, Error> {
+    let wrong = |found: &Value| {
+        Error::new(ErrorKind::Type, format!("`include` must be a path or a list of paths, not {}", found.type_name()))
+    };
+    match value {
+        Some(Value::Str(name)) => Ok(vec![name.to_string()]),
+        Some(Value::List(names)) => names
+            .iter()
+            .map(|name| name.as_str().map(str::to_owned).ok_or_else(|| wrong(name)))
+            .collect(),
+        Some(other) => Err(wrong(other)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The error for a file that is reached twice in one load.
+fn cycle(visited: &[PathBuf], again: &Path) -> Error {
+    let chain: Vec<String> = visited
+        .iter()
+        .map(PathBuf::as_path)
+        .chain([again])
+        .map(|path| format!("`{}`", path.display()))
+        .collect();
+    Error::new(ErrorKind::Cycle, format!("Include cycle: {}", chain.join(" → ")))
+        .hint("A file may be included only once, directly or through others")
+}

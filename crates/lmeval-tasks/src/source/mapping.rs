@@ -1,0 +1,176 @@
+//! A mapping whose keys know where they came from.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lmeval_pycompat::yaml::{Marks, Segment};
+use lmeval_pycompat::{Dict, Value};
+use rustc_hash::FxHashMap;
+
+use crate::error::Location;
+
+/// A YAML file that was read, with the position of every key and item.
+pub struct SourceFile {
+    path: PathBuf,
+    real_path: PathBuf,
+    text: Arc<str>,
+    marks: Marks,
+}
+
+impl SourceFile {
+    /// A file with the positions that its loader found; `real_path` is its path with links followed.
+    pub fn new(path: PathBuf, real_path: PathBuf, text: Arc<str>, marks: Marks) -> Self {
+        Self { path, real_path, text, marks }
+    }
+
+    /// Where the file is, as it was named.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the file really is: its includes and functions are looked for beside this path.
+    pub fn real_path(&self) -> &Path {
+        &self.real_path
+    }
+
+    /// What the file says.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Debug for SourceFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SourceFile").field(&self.path).finish()
+    }
+}
+
+/// One step of the way from the root of a mapping to a value in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The value of a key.
+    Key(Arc<str>),
+    /// An item of a list.
+    Index(usize),
+}
+
+impl From<&str> for Step {
+    fn from(key: &str) -> Self {
+        Self::Key(key.into())
+    }
+}
+
+impl From<usize> for Step {
+    fn from(index: usize) -> Self {
+        Self::Index(index)
+    }
+}
+
+impl Step {
+    fn segment(&self) -> Segment<'_> {
+        match self {
+            Self::Key(key) => Segment::Key(key),
+            Self::Index(index) => Segment::Index(*index),
+        }
+    }
+}
+
+/// Where a key of a mapping was set.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// In a file, below `prefix` (empty for the top level).
+    File {
+        /// The file.
+        file: Arc<SourceFile>,
+        /// The way from the file's root to the mapping that holds the key.
+        prefix: Arc<[Step]>,
+    },
+    /// In a mapping given by a program.
+    Inline,
+    /// By the caller, over what the file says.
+    Override,
+    /// By a prompt format.
+    Format(Arc<str>),
+}
+
+/// A mapping merged from files, inline values and overrides: the raw form of a task or group.
+#[derive(Clone, Debug, Default)]
+pub struct Mapping {
+    values: Dict,
+    origins: FxHashMap<Arc<str>, Origin>,
+}
+
+impl Mapping {
+    /// An empty mapping.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All entries of a dictionary, with one origin.
+    pub fn from_dict(values: Dict, origin: &Origin) -> Self {
+        let origins = values
+            .keys()
+            .filter_map(|key| match key {
+                Value::Str(key) => Some((Arc::clone(key), origin.clone())),
+                _ => None,
+            })
+            .collect();
+        Self { values, origins }
+    }
+
+    /// The entries without their origins.
+    pub fn values(&self) -> &Dict {
+        &self.values
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.values.get_str(key)
+    }
+
+    /// Whether the key is there.
+    pub fn contains(&self, key: &str) -> bool {
+        self.values.contains_str(key)
+    }
+
+    /// Sets a key.
+    pub fn insert(&mut self, key: &str, value: impl Into<Value>, origin: Origin) {
+        let key: Arc<str> = key.into();
+        self.origins.insert(Arc::clone(&key), origin);
+        self.values.insert(Value::Str(key), value.into());
+    }
+
+    /// Removes a key.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        self.origins.remove(key);
+        self.values.remove_str(key)
+    }
+
+    /// Sets every key of `other`, values and origins; keys that are here keep their place.
+    pub fn update(&mut self, other: &Self) {
+        self.values.update(&other.values);
+        for (key, origin) in &other.origins {
+            self.origins.insert(Arc::clone(key), origin.clone());
+        }
+    }
+
+    /// Who set a key.
+    pub fn origin(&self, key: &str) -> Option<&Origin> {
+        self.origins.get(key)
+    }
+
+    /// The place of a value, by the steps that lead to it from this mapping; where the exact place is not known,
+    /// that of the nearest value around it.
+    pub fn locate(&self, steps: &[Step]) -> Option<Location> {
+        let Some(Step::Key(first)) = steps.first() else { return None };
+        let Some(Origin::File { file, prefix }) = self.origins.get(first) else { return None };
+        let segments: Vec<Segment<'_>> = prefix.iter().chain(steps).map(Step::segment).collect();
+        (0..segments.len()).rev().find_map(|last| {
+            let mark = file.marks.find(&segments[..=last])?;
+            let span = mark.key.unwrap_or(mark.value);
+            let range = span.start.offset..mark.value.end.max(span.end);
+            Some(Location { file: Arc::clone(file), range, line: span.start.line as usize + 1 })
+        })
+    }
+}

@@ -1,0 +1,10 @@
+//! Files of task definitions: reading, merging includes, remembering where each value stands.
+
+mod loader;
+mod mapping;
+mod path;
+
+pub use loader::{Loader, Parsed};
+pub(crate) use loader::{MAX_INCLUDE_DEPTH, include_names, parse};
+pub use mapping::{Mapping, Origin, SourceFile, Step};
+pub use path::{MAX_FILE_SIZE, beside, identity, is_embedded, normalise, read};

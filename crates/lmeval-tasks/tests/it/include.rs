@@ -1,0 +1,97 @@
+//! Includes: order, replacement, cycles.
+
+use lmeval_pycompat::repr::repr;
+use lmeval_pycompat::Value;
+use lmeval_tasks::ErrorKind;
+use lmeval_tasks::source::{Loader, Step};
+
+use crate::support::Library;
+
+fn loaded(library: &Library, name: &str) -> String {
+    let mapping = Loader::new().load(&library.path().join(name)).unwrap();
+    repr(&Value::from(mapping.values().clone()))
+}
+
+#[test]
+fn later_files_win_and_values_are_replaced_whole() {
+    let library = Library::new(&[
+        ("one", "a: 1\nb: {x: 1, y: 2}\ntask_list: [q]\n"),
+        ("two", "a: 2\nc: 3\n"),
+        ("child.yaml", "include: [one, two]\nb: {y: 9}\ntask: t\n"),
+    ]);
+    assert_eq!(loaded(&library, "child.yaml"), "{'a': 2, 'b': {'y': 9}, 'c': 3, 'task': 't'}");
+}
+
+#[test]
+fn an_empty_list_includes_nothing() {
+    let library = Library::new(&[("t.yaml", "include: []\ntask: t\n")]);
+    assert_eq!(loaded(&library, "t.yaml"), "{'task': 't'}");
+}
+
+#[test]
+fn a_group_keeps_its_include() {
+    let library = Library::new(&[("g.yaml", "group: g\ninclude: {num_fewshot: 2}\n")]);
+    assert_eq!(loaded(&library, "g.yaml"), "{'group': 'g', 'include': {'num_fewshot': 2}}");
+}
+
+#[test]
+fn functions_remember_the_folder_of_the_file_that_names_them() {
+    let library = Library::new(&[
+        ("base/base_yaml", "process_docs: !function utils.process\n"),
+        ("t.yaml", "include: base/base_yaml\ntask: t\n"),
+    ]);
+    let mapping = Loader::new().load(&library.path().join("t.yaml")).unwrap();
+    let Some(Value::Function(function)) = mapping.get("process_docs") else { panic!("no function") };
+    assert_eq!(function.split(), Some(("utils", "process")));
+    assert_eq!(function.directory, library.path().join("base").to_string_lossy());
+}
+
+#[test]
+fn each_value_knows_its_file_and_line() {
+    let library = Library::new(&[
+        ("base_yaml", "# comment\nnum_fewshot: 3\nmetric_list:\n  - metric: acc\n"),
+        ("t.yaml", "include: base_yaml\ntask: t\n"),
+    ]);
+    let mapping = Loader::new().load(&library.path().join("t.yaml")).unwrap();
+    let place = mapping.locate(&[Step::from("metric_list"), Step::from(0), Step::from("metric")]).unwrap();
+    assert_eq!(place.to_string(), format!("{}:4", library.path().join("base_yaml").display()));
+    assert_eq!(mapping.locate(&[Step::from("task")]).unwrap().line, 2);
+}
+
+#[test]
+fn cycles_and_diamonds_show_the_chain() {
+    let library = Library::new(&[
+        ("a.yaml", "include: b\ntask: a\n"),
+        ("b", "include: a.yaml\n"),
+        ("base", "x: 1\n"),
+        ("m1", "include: base\n"),
+        ("m2", "include: base\n"),
+        ("diamond.yaml", "include: [m1, m2]\ntask: d\n"),
+        ("self.yaml", "include: self.yaml\ntask: s\n"),
+    ]);
+    for name in ["a.yaml", "diamond.yaml", "self.yaml"] {
+        let error = Loader::new().load(&library.path().join(name)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Cycle, "{name}");
+        assert!(error.message().contains("→"), "{error}");
+        assert!(error.location().is_some());
+    }
+}
+
+#[test]
+fn a_missing_include_names_the_line_and_the_folder() {
+    let library = Library::new(&[("t.yaml", "task: t\ninclude: nothing_yaml\n")]);
+    let error = Loader::new().load(&library.path().join("t.yaml")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert_eq!(error.location().unwrap().line, 2);
+    assert!(error.message().contains("nothing_yaml"), "{error}");
+}
+
+#[test]
+fn wrong_include_values_are_type_errors() {
+    for value in ["5", "~", "{a: b}", "[1]", "true"] {
+        let library = Library::new(&[("t.yaml", &format!("task: t\ninclude: {value}\n"))]);
+        let error = Loader::new().load(&library.path().join("t.yaml")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Type, "{value}");
+        assert_eq!(error.location().unwrap().line, 2);
+    }
+}

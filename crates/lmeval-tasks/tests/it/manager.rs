@@ -1,0 +1,240 @@
+//! Names to tasks and groups.
+
+use lmeval_pycompat::{Dict, Value};
+use lmeval_tasks::{ErrorKind, Overrides, Spec};
+
+use crate::support::{Library, keys, task};
+
+fn two_tasks(more: &[(&str, &str)]) -> Library {
+    let (a, b) = (task("a", "tag: t\n"), task("b", "tag: t\nnum_fewshot: 1\n"));
+    let mut files = vec![("a.yaml", a.as_str()), ("b.yaml", b.as_str())];
+    files.extend_from_slice(more);
+    Library::new(&files)
+}
+
+const G1: &str = "group: g1\ntask: [a, b]\naggregate_metric_list: {metric: acc}\n";
+
+#[test]
+fn nested_groups_are_laid_out_flat() {
+    let g3 = "group: g3\ngroup_alias: GEE\ninclude: {num_fewshot: 5}\ntask:\n  - g1\n  - a\n  \
+              - {group: inl, num_fewshot: 6, task: [a, {group: deep, task: [b]}, {task: newt, dataset_path: csv}]}\n\
+              aggregate_metric_list: [{metric: acc}]\n";
+    let library = two_tasks(&[("g1.yaml", G1), ("g3.yaml", g3)]);
+    let loaded = library.load(&["g3"]).unwrap();
+    assert_eq!(keys(&loaded), ["g1::a", "g1::b", "g3::a", "g3::inl::a", "g3::inl::deep::b", "g3::inl::newt"]);
+    assert!(loaded.tasks.values().all(|task| task.config.num_fewshot == Some(5)));
+    let groups: Vec<&str> = loaded.groups.keys().map(String::as_str).collect();
+    assert_eq!(groups, ["g3", "g1", "g3::inl", "g3::inl::deep"]);
+    assert_eq!(loaded.group_map["g3"], ["g1", "g3::a", "g3::inl"]);
+    assert_eq!(loaded.group_map["g1"], ["g1::a", "g1::b"]);
+    assert_eq!(loaded.group_map["g3::inl"], ["g3::inl::a", "g3::inl::deep", "g3::inl::newt"]);
+    assert_eq!(loaded.group_map["g3::inl::deep"], ["g3::inl::deep::b"]);
+    assert_eq!(loaded.tasks["g3::inl::newt"].config.task_alias.as_deref(), Some("newt"));
+}
+
+#[test]
+fn item_keys_beat_callers_and_callers_beat_includes() {
+    let inner = "group: inner\ninclude: {num_fewshot: 2}\ntask: [a, {task: b, num_fewshot: 4}]\n";
+    let outer = "group: outer2\ntask: [{task: inner, num_fewshot: 6}]\n";
+    let library = two_tasks(&[("inner.yaml", inner), ("outer.yaml", outer)]);
+    let shots = |loaded: &lmeval_tasks::TaskDict| {
+        loaded.tasks.values().map(|task| task.config.num_fewshot.unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(shots(&library.load(&["inner"]).unwrap()), [2, 4]);
+    assert_eq!(shots(&library.load(&["outer2"]).unwrap()), [6, 4]);
+    let overrides: Dict = [(Value::from("num_fewshot"), Value::Int(9))].into_iter().collect();
+    let overrides: Overrides = [("inner".to_owned(), overrides)].into_iter().collect();
+    let loaded = library.manager().load(&[Spec::from("inner")], overrides).unwrap();
+    assert_eq!(shots(&loaded), [9, 4]);
+}
+
+#[test]
+fn tags_expand_to_tasks_alone_and_to_members_in_groups() {
+    let library = two_tasks(&[("g.yaml", "group: g\ntask: [t]\n")]);
+    assert_eq!(keys(&library.load(&["t"]).unwrap()), ["a", "b"]);
+    let loaded = library.load(&["g", "a"]).unwrap();
+    assert_eq!(keys(&loaded), ["g::a", "g::b", "a"]);
+}
+
+#[test]
+fn members_are_reached_by_path() {
+    let library = two_tasks(&[
+        ("g1.yaml", G1),
+        ("o.yaml", "group: o\ntask: [g1, {group: inl, task: [b]}]\n"),
+        ("f.yaml", "group: f\ntask: [{task: 'm@mcqa', dataset_path: json, doc_to_choice: c}]\n"),
+    ]);
+    assert_eq!(keys(&library.load(&["g1::b"]).unwrap()), ["g1::b"]);
+    assert_eq!(keys(&library.load(&["o::inl::b"]).unwrap()), ["o::inl::b"]);
+    assert_eq!(keys(&library.load(&["f::m"]).unwrap()), ["f::m@mcqa"]);
+    for (path, words) in [
+        ("g1::c", "no member `c`"),
+        ("o::g1", "no member `g1`"),
+        ("a::b", "`a` is not a group"),
+        ("g1::a::b", "`g1::a` is not a group"),
+    ] {
+        let error = library.load(&[path]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownName);
+        assert!(error.message().contains(words), "{path}: {error}");
+    }
+    assert!(library.load(&["g1::c"]).unwrap_err().hints()[0].contains("`g1::a`, `g1::b`"));
+    assert!(library.load(&["gg1::c"]).unwrap_err().hints()[0].contains("`g1`"));
+}
+
+#[test]
+fn formats_are_selected_and_several_get_rows_of_their_own() {
+    let formats = "doc_to_choice: c\nformats: mcqa\n";
+    let library = Library::new(&[
+        ("m.yaml", &task("m", formats)),
+        ("g.yaml", "group: g\ntask: ['m@cloze', 'm@mcqa', n]\n"),
+        ("n.yaml", &task("n@cloze", "doc_to_choice: c\n")),
+    ]);
+    let format = |loaded: &lmeval_tasks::TaskDict, key: &str| loaded.tasks[key].config.format.clone().unwrap();
+    assert_eq!(&*format(&library.load(&["m"]).unwrap(), "m"), "mcqa");
+    assert_eq!(&*format(&library.load(&["m@cloze"]).unwrap(), "m"), "cloze");
+    let loaded = library.load(&["m@mcqa", "m@cloze"]).unwrap();
+    assert_eq!(keys(&loaded), ["m@mcqa", "m@cloze"]);
+    let loaded = library.load(&["g"]).unwrap();
+    assert_eq!(keys(&loaded), ["g::m@cloze", "g::m@mcqa", "g::n"]);
+    assert_eq!(loaded.group_map["g"], ["g::m@cloze", "g::m@mcqa", "g::n"]);
+    assert_eq!(&*format(&library.load(&["n@mcqa"]).unwrap(), "n@cloze"), "mcqa");
+    let error = library.load(&["m@nothing"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Value);
+    assert_eq!(error.hints(), ["The formats are cloze, cot, generate, mcqa"]);
+}
+
+#[test]
+fn unknown_names_come_with_near_ones() {
+    let library = Library::new(&[("x.yaml", &task("arc_easy", "")), ("bad_one.yaml", "task: [unclosed\n")]);
+    let error = library.load(&["arc_esy"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownName);
+    assert_eq!(error.hints(), ["Did you mean `arc_easy`?"]);
+    let error = library.load(&["bad_one"]).unwrap_err();
+    assert!(error.hints()[0].contains("cannot be loaded"), "{:?}", error.hints());
+}
+
+#[test]
+fn an_unknown_member_names_group_member_and_line() {
+    let library = two_tasks(&[("g.yaml", "group: g\ntask:\n  - a\n  - bb\n")]);
+    let error = library.load(&["g"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownName);
+    assert!(error.message().contains("`g`") && error.message().contains("`bb`"), "{error}");
+    assert_eq!(error.location().unwrap().line, 4);
+}
+
+#[test]
+fn groups_that_contain_themselves_are_refused() {
+    let library = Library::new(&[
+        ("a.yaml", "group: a\ntask: [b]\n"),
+        ("b.yaml", "group: b\ntask: [a]\n"),
+        ("c.yaml", "group: c\ntask: [c]\n"),
+    ]);
+    for name in ["a", "c"] {
+        let error = library.load(&[name]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Cycle);
+        assert!(error.message().contains("→"), "{error}");
+    }
+}
+
+#[test]
+fn wrong_members_are_explained() {
+    for (members, kind, words) in [
+        ("[5]", ErrorKind::Type, "a name or a mapping"),
+        ("[{num_fewshot: 1}]", ErrorKind::Value, "neither `task` nor `group`"),
+        ("[{task: 5}]", ErrorKind::Type, "must be a name"),
+    ] {
+        let library = two_tasks(&[("g.yaml", &format!("group: g\ntask: {members}\n"))]);
+        let error = library.load(&["g"]).unwrap_err();
+        assert_eq!(error.kind(), kind);
+        assert!(error.message().contains(words), "{error}");
+        assert_eq!(error.location().unwrap().line, 2);
+    }
+}
+
+#[test]
+fn a_group_with_a_string_has_no_members() {
+    let library = two_tasks(&[("g.yaml", "group: g\ntask: a\n")]);
+    let loaded = library.load(&["g"]).unwrap();
+    assert!(loaded.tasks.is_empty());
+    assert!(loaded.group_map["g"].is_empty());
+}
+
+#[test]
+fn metadata_is_merged_and_knows_its_source() {
+    let library = Library::new(&[
+        ("a.yaml", &task("a", "metadata: {version: 2, x: 1}\n")),
+        ("b.yaml", &task("b", "metadata: 7\n")),
+    ]);
+    let metadata: Dict = [(Value::from("x"), Value::Int(5))].into_iter().collect();
+    let manager = library.manager().with_metadata(metadata);
+    let loaded = manager.load(&[Spec::from("a"), Spec::from("b")], Overrides::default()).unwrap();
+    let a = &loaded.tasks["a"].config.metadata;
+    assert_eq!(a.get_str("version"), Some(&Value::Int(2)));
+    assert_eq!(a.get_str("x"), Some(&Value::Int(5)));
+    let source = library.path().join("a.yaml").to_string_lossy().into_owned();
+    assert_eq!(a.get_str("config_source"), Some(&Value::from(source)));
+    assert_eq!(loaded.tasks["b"].config.metadata.get_str("_metadata"), Some(&Value::Int(7)));
+}
+
+#[test]
+fn inline_mappings_stand_for_themselves() {
+    let library = two_tasks(&[]);
+    let inline: Dict = [(Value::from("task"), Value::from("b"))].into_iter().collect();
+    let loaded = library.manager().load(&[Spec::Inline(inline)], Overrides::default()).unwrap();
+    assert_eq!(loaded.tasks["b"].config.dataset_path, None);
+    assert_eq!(loaded.tasks["b"].config.metadata.get_str("config_source"), Some(&Value::from("inline")));
+    let nothing: Dict = [(Value::from("x"), Value::Int(1))].into_iter().collect();
+    let error = library.manager().load(&[Spec::Inline(nothing)], Overrides::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Value);
+}
+
+#[test]
+fn files_are_loaded_by_path() {
+    let library = two_tasks(&[("g1.yaml", G1)]);
+    let path = library.path().join("b.yaml");
+    let loaded = library.load(&[path.to_str().unwrap()]).unwrap();
+    assert_eq!(keys(&loaded), ["b"]);
+    let specs = library.manager().select(&[library.path().join("*.yaml").to_str().unwrap()]).unwrap();
+    assert_eq!(specs.len(), 3);
+    let specs = library.manager().select(&[library.path().to_str().unwrap()]).unwrap();
+    assert_eq!(specs.len(), 3);
+    let loaded = library.manager().load(&specs, Overrides::default()).unwrap();
+    assert_eq!(keys(&loaded), ["a", "b", "g1::a", "g1::b"]);
+    assert!(library.manager().select(&["/nowhere/x.yaml"]).is_err());
+}
+
+#[test]
+fn selections_keep_order_and_drop_repeats() {
+    let library = two_tasks(&[]);
+    let names: Vec<String> = library
+        .manager()
+        .select(&["b, a", "*", "zz"])
+        .unwrap()
+        .into_iter()
+        .map(|spec| match spec {
+            Spec::Name(name) => name,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(names, ["b", "a", "t", "zz"]);
+}
+
+#[test]
+fn unused_overrides_are_a_warning() {
+    let library = two_tasks(&[]);
+    let overrides: Overrides = [("b".to_owned(), Dict::new())].into_iter().collect();
+    let loaded = library.manager().load(&[Spec::from("a")], overrides).unwrap();
+    assert!(loaded.warnings.iter().any(|warning| warning.message.contains("`b`")));
+}
+
+#[test]
+fn children_have_copies_of_their_own() {
+    let library = Library::new(&[
+        ("a.yaml", &task("a", "")),
+        ("b.yaml", &task("b", "fewshot_delimiter: '|'\n")),
+        ("g.yaml", "group: g\ninclude: {generation_kwargs: {max_gen_toks: 5}}\ntask: [a, b]\n"),
+    ]);
+    let loaded = library.load(&["g"]).unwrap();
+    let until = |key: &str| loaded.tasks[key].config.generation_kwargs.until();
+    assert_eq!(until("g::a"), [Value::from("\n\n")]);
+    assert_eq!(until("g::b"), [Value::from("|")]);
+}

@@ -1,0 +1,10 @@
+//! Python's three ways to format: `%`, `str.format` and format specifications.
+
+mod fields;
+mod number;
+mod percent;
+mod specification;
+
+pub(crate) use fields::format_fields;
+pub(crate) use percent::percent;
+pub(crate) use specification::format_value;

@@ -1,0 +1,122 @@
+//! Prompts: the environment and its templates.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use lmeval_pycompat::Dict;
+
+use crate::error::{Error, ErrorKind, nearest};
+use crate::eval::Vm;
+use crate::lexer::Whitespace;
+use crate::parser::Syntax;
+use crate::program::{Program, Settings};
+
+/// Steps that one rendering may take unless set otherwise: seconds of work, far more than any prompt needs.
+const DEFAULT_FUEL: u64 = 50_000_000;
+
+/// The rules under which the templates of prompts are compiled and rendered.
+///
+/// Undefined values are strict, whitespace is kept as written, nothing is escaped.
+///
+/// ```
+/// use lmeval_pycompat::{Dict, Value};
+/// use lmeval_template::Environment;
+///
+/// let template = Environment::new().compile("{{ question.strip() }}\nAnswer:").unwrap();
+/// let document: Dict = [(Value::str("question"), Value::str(" Why? "))].into_iter().collect();
+/// assert_eq!(template.render(&document).unwrap(), "Why?\nAnswer:");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Environment {
+    settings: Settings,
+}
+
+impl Default for Environment {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Environment {
+    /// The environment of prompts.
+    pub fn new() -> Self {
+        Self { settings: Settings { strict: true, chat: false, fuel: DEFAULT_FUEL, clock: None } }
+    }
+
+    /// Limits the steps that one rendering may take.
+    pub fn with_fuel(mut self, steps: u64) -> Self {
+        self.settings.fuel = steps;
+        self
+    }
+
+    /// Compiles a template.
+    ///
+    /// Unknown filters and tests fail here, except inside of conditions, where they fail when they are reached;
+    /// [`Template::unresolved_names`] tells them.
+    pub fn compile(&self, source: &str) -> Result<Template, Error> {
+        let whitespace = Whitespace { keep_trailing_newline: true, ..Whitespace::default() };
+        let syntax = Syntax { whitespace, ..Syntax::default() };
+        let program = Program::compile(source, syntax, false)?;
+        Ok(Template { program: Arc::new(program), settings: self.settings.clone() })
+    }
+}
+
+/// A compiled template; cheap to clone and to share between threads.
+#[derive(Clone, Debug)]
+pub struct Template {
+    program: Arc<Program>,
+    settings: Settings,
+}
+
+impl Template {
+    pub(crate) fn with_settings(program: Program, settings: Settings) -> Self {
+        Self { program: Arc::new(program), settings }
+    }
+
+    /// Renders the template with the document's keys as variables.
+    pub fn render(&self, document: &Dict) -> Result<String, Error> {
+        let mut out = String::with_capacity(self.program.source.len());
+        match Vm::render(&self.program, &self.settings, document, &mut out) {
+            Ok(()) => Ok(out),
+            Err(error) => Err(explain(error, document).with_template(&self.program.source)),
+        }
+    }
+
+    /// The template's text, with its line ends normalised to `\n`.
+    pub fn source(&self) -> &str {
+        &self.program.source
+    }
+
+    /// The variables that the template expects to be given.
+    pub fn undeclared_variables(&self) -> BTreeSet<String> {
+        self.program.resolved.undeclared.clone()
+    }
+
+    /// Filters and tests that do not exist and stand inside of conditions, where they may never be reached.
+    pub fn unresolved_names(&self) -> &BTreeSet<String> {
+        &self.program.resolved.unresolved
+    }
+}
+
+/// Adds what there is to the failure of something that is not.
+fn explain(error: Error, document: &Dict) -> Error {
+    const SHOWN: usize = 40;
+    if error.kind() != ErrorKind::Undefined {
+        return error;
+    }
+    let Some(variable) = error.variable().map(str::to_owned) else { return error };
+    let columns: Vec<&str> = document.keys().filter_map(|key| key.as_str()).collect();
+    if columns.contains(&variable.as_str()) {
+        return error;
+    }
+    let near = nearest(&variable, columns.iter().copied());
+    let mut shown: Vec<String> = columns.iter().take(SHOWN).map(|column| format!("`{column}`")).collect();
+    if columns.len() > SHOWN {
+        shown.push(format!("and {} more", columns.len() - SHOWN));
+    }
+    let mut error = error;
+    if let Some(near) = near {
+        error = error.with_hint(near);
+    }
+    if shown.is_empty() { error } else { error.with_hint(format!("There are the columns {}", shown.join(", "))) }
+}

@@ -1,0 +1,241 @@
+//! Lists, tuples and dictionaries: shared with the document or the template's own.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lmeval_pycompat::{Dict, Value};
+
+use super::Val;
+
+/// The items of a list or tuple.
+#[derive(Clone, Debug)]
+pub(crate) enum Items {
+    Shared(Arc<Vec<Value>>),
+    Own(Rc<OwnList>),
+}
+
+/// Items that belong to the running template.
+#[derive(Debug, Default)]
+pub(crate) struct OwnList {
+    pub(crate) items: RefCell<Vec<Val>>,
+    /// Whether this is a group, whose two items have the names `grouper` and `list`.
+    pub(crate) group: bool,
+}
+
+impl Drop for OwnList {
+    /// Takes nested lists apart without recursion: a template can nest them deeper than the stack is.
+    fn drop(&mut self) {
+        let mut pending = std::mem::take(self.items.get_mut());
+        while let Some(item) = pending.pop() {
+            if let Val::List(Items::Own(list)) | Val::Tuple(Items::Own(list)) = item {
+                if let Ok(mut list) = Rc::try_unwrap(list) {
+                    pending.append(list.items.get_mut());
+                }
+            } else if let Val::Dict(DictRef::Own(dict)) = item {
+                if let Ok(dict) = Rc::try_unwrap(dict) {
+                    pending.append(&mut dict.into_inner().values);
+                }
+            }
+        }
+    }
+}
+
+impl Items {
+    pub(crate) fn own(items: Vec<Val>) -> Self {
+        Self::Own(Rc::new(OwnList { items: RefCell::new(items), group: false }))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Shared(items) => items.len(),
+            Self::Own(list) => list.items.borrow().len(),
+        }
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<Val> {
+        match self {
+            Self::Shared(items) => items.get(index).map(Val::from),
+            Self::Own(list) => list.items.borrow().get(index).cloned(),
+        }
+    }
+
+    /// Items as they are when they are reached; the list may change meanwhile.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Val> + '_ {
+        let mut index = 0;
+        std::iter::from_fn(move || {
+            let item = self.get(index);
+            index += 1;
+            item
+        })
+    }
+
+    pub(crate) fn to_vec(&self) -> Vec<Val> {
+        match self {
+            Self::Shared(items) => items.iter().map(Val::from).collect(),
+            Self::Own(list) => list.items.borrow().clone(),
+        }
+    }
+
+    pub(crate) fn to_values(&self) -> Option<Arc<Vec<Value>>> {
+        match self {
+            Self::Shared(items) => Some(items.clone()),
+            Self::Own(list) => {
+                let items: Option<Vec<Value>> = list.items.borrow().iter().map(Val::to_value).collect();
+                items.map(Arc::new)
+            }
+        }
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Shared(left), Self::Shared(right)) => Arc::ptr_eq(left, right),
+            (Self::Own(left), Self::Own(right)) => Rc::ptr_eq(left, right),
+            _ => false,
+        }
+    }
+}
+
+/// A dictionary.
+#[derive(Clone, Debug)]
+pub(crate) enum DictRef {
+    Shared(Arc<Dict>),
+    Own(Rc<RefCell<OwnDict>>),
+}
+
+/// A dictionary that belongs to the running template: an index of keys beside the values.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnDict {
+    index: Dict,
+    pub(crate) values: Vec<Val>,
+}
+
+impl OwnDict {
+    fn position(&self, key: &Value) -> Option<usize> {
+        self.index.get(key).and_then(Value::as_i64).and_then(|position| usize::try_from(position).ok())
+    }
+
+    pub(crate) fn get(&self, key: &Value) -> Option<&Val> {
+        self.position(key).and_then(|position| self.values.get(position))
+    }
+
+    pub(crate) fn get_str(&self, key: &str) -> Option<&Val> {
+        let position = self.index.get_str(key).and_then(Value::as_i64)?;
+        usize::try_from(position).ok().and_then(|position| self.values.get(position))
+    }
+
+    pub(crate) fn insert(&mut self, key: Value, value: Val) {
+        if let Some(position) = self.position(&key) {
+            self.values[position] = value;
+            return;
+        }
+        self.index.insert(key, Value::Int(self.values.len() as i64));
+        self.values.push(value);
+    }
+
+    pub(crate) fn remove(&mut self, key: &Value) -> Option<Val> {
+        let position = self.position(key)?;
+        let removed = self.values.remove(position);
+        let keys: Vec<Value> = self.index.keys().cloned().collect();
+        self.index = keys
+            .into_iter()
+            .enumerate()
+            .filter(|(index, _)| *index != position)
+            .enumerate()
+            .map(|(index, (_, key))| (key, Value::Int(index as i64)))
+            .collect();
+        Some(removed)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    pub(crate) fn entry(&self, index: usize) -> Option<(Value, Val)> {
+        let (key, _) = self.index.get_index(index)?;
+        Some((key.clone(), self.values.get(index)?.clone()))
+    }
+}
+
+impl DictRef {
+    pub(crate) fn own(dict: OwnDict) -> Self {
+        Self::Own(Rc::new(RefCell::new(dict)))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Shared(dict) => dict.len(),
+            Self::Own(dict) => dict.borrow().len(),
+        }
+    }
+
+    pub(crate) fn get(&self, key: &Value) -> Option<Val> {
+        match self {
+            Self::Shared(dict) => dict.get(key).map(Val::from),
+            Self::Own(dict) => dict.borrow().get(key).cloned(),
+        }
+    }
+
+    pub(crate) fn get_str(&self, key: &str) -> Option<Val> {
+        match self {
+            Self::Shared(dict) => dict.get_str(key).map(Val::from),
+            Self::Own(dict) => dict.borrow().get_str(key).cloned(),
+        }
+    }
+
+    pub(crate) fn entry(&self, index: usize) -> Option<(Val, Val)> {
+        match self {
+            Self::Shared(dict) => dict.get_index(index).map(|(key, value)| (key.into(), value.into())),
+            Self::Own(dict) => dict.borrow().entry(index).map(|(key, value)| (Val::from(&key), value)),
+        }
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (Val, Val)> + '_ {
+        let mut index = 0;
+        std::iter::from_fn(move || {
+            let entry = self.entry(index);
+            index += 1;
+            entry
+        })
+    }
+
+    /// A copy of the top level that belongs to the template.
+    pub(crate) fn to_own(&self) -> OwnDict {
+        match self {
+            Self::Shared(dict) => {
+                let mut own = OwnDict::default();
+                for (key, value) in dict.iter() {
+                    own.insert(key.clone(), value.into());
+                }
+                own
+            }
+            Self::Own(dict) => dict.borrow().clone(),
+        }
+    }
+
+    pub(crate) fn to_value(&self) -> Option<Value> {
+        match self {
+            Self::Shared(dict) => Some(Value::Dict(dict.clone())),
+            Self::Own(dict) => {
+                let dict = dict.borrow();
+                let mut result = Dict::with_capacity(dict.len());
+                for (key, value) in dict.index.keys().zip(&dict.values) {
+                    result.insert(key.clone(), value.to_value()?);
+                }
+                Some(Value::from(result))
+            }
+        }
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Shared(left), Self::Shared(right)) => Arc::ptr_eq(left, right),
+            (Self::Own(left), Self::Own(right)) => Rc::ptr_eq(left, right),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Objects that exist only while a template runs.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::iterate::{Iter, ValueIterator};
+use super::{DictRef, OwnDict, Val};
+use crate::ast::{For, Macro};
+use crate::eval::Frame;
+use crate::globals::Global;
+
+/// A value that is not there.
+#[derive(Debug)]
+pub(crate) struct Undefined {
+    pub(crate) cause: UndefinedCause,
+    /// Whether even printing it fails.
+    pub(crate) strict: bool,
+}
+
+/// Why a value is not there.
+#[derive(Debug)]
+pub(crate) enum UndefinedCause {
+    Variable(Arc<str>),
+    Attribute { type_name: &'static str, name: String },
+    Message(Box<str>),
+}
+
+/// An object that is neither data nor text.
+#[derive(Debug)]
+pub(crate) enum Object {
+    Range { start: i64, stop: i64, step: i64 },
+    /// A generator or iterator, with the text that Python prints for it.
+    Iterator { source: RefCell<Iter>, label: &'static str },
+    View(ViewKind, DictRef),
+    Macro(MacroObject),
+    Loop(LoopState),
+    Namespace(RefCell<OwnDict>),
+    Cycler(Cycler),
+    Joiner(Joiner),
+    /// A method of a value that has not been called yet.
+    Method { receiver: Val, name: Arc<str> },
+    Global(Global),
+    /// `self`, and one of its blocks.
+    Template,
+    Block(usize),
+    Slice([Option<Val>; 3]),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ViewKind {
+    Keys,
+    Values,
+    Items,
+}
+
+#[derive(Debug)]
+pub(crate) struct MacroObject {
+    pub(crate) definition: Arc<Macro>,
+    pub(crate) frame: Rc<Frame>,
+    pub(crate) autoescape: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Cycler {
+    pub(crate) items: Vec<Val>,
+    pub(crate) position: Cell<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Joiner {
+    pub(crate) separator: Val,
+    pub(crate) used: Cell<bool>,
+}
+
+/// `loop`: the state of a loop that its body can look at.
+#[derive(Debug)]
+pub(crate) struct LoopState {
+    pub(crate) iterator: RefCell<Iter>,
+    /// The length where it was known from the start.
+    pub(crate) length: Cell<Option<usize>>,
+    /// Counted from 1; 0 before the first item.
+    pub(crate) index: Cell<usize>,
+    pub(crate) ahead: RefCell<Option<Val>>,
+    pub(crate) current: RefCell<Option<Val>>,
+    pub(crate) previous: RefCell<Option<Val>>,
+    pub(crate) changed: RefCell<Option<Val>>,
+    pub(crate) depth: usize,
+    /// The loop itself and the frame around it where it may be called again.
+    pub(crate) recursive: Option<(Arc<For>, Rc<Frame>)>,
+}
+
+impl Object {
+    pub(crate) fn generator(iterator: impl ValueIterator + 'static, label: &'static str) -> Val {
+        Val::object(Self::Iterator { source: RefCell::new(Iter::Dynamic(Box::new(iterator))), label })
+    }
+
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Range { .. } => "range",
+            Self::Iterator { label, .. } => label,
+            Self::View(ViewKind::Keys, _) => "dict_keys",
+            Self::View(ViewKind::Values, _) => "dict_values",
+            Self::View(ViewKind::Items, _) => "dict_items",
+            Self::Macro(_) => "Macro",
+            Self::Loop(_) => "LoopContext",
+            Self::Namespace(_) => "Namespace",
+            Self::Cycler(_) => "Cycler",
+            Self::Joiner(_) => "Joiner",
+            Self::Method { .. } => "builtin_function_or_method",
+            Self::Global(_) => "function",
+            Self::Template => "TemplateReference",
+            Self::Block(_) => "BlockReference",
+            Self::Slice(_) => "slice",
+        }
+    }
+
+    pub(crate) fn length(&self) -> Option<usize> {
+        match self {
+            Self::Range { start, stop, step } => Some(range_length(*start, *stop, *step)),
+            Self::View(_, dict) => Some(dict.len()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn truth(&self) -> bool {
+        match self {
+            // A loop has a length, but only ever runs with items.
+            Self::Range { .. } | Self::View(..) => self.length() != Some(0),
+            _ => true,
+        }
+    }
+
+    pub(crate) fn is_callable(&self) -> bool {
+        matches!(
+            self,
+            Self::Macro(_) | Self::Loop(_) | Self::Joiner(_) | Self::Method { .. } | Self::Global(_) | Self::Block(_)
+        )
+    }
+}
+
+/// How many numbers `range(start, stop, step)` has.
+pub(crate) fn range_length(start: i64, stop: i64, step: i64) -> usize {
+    let (low, high) = if step > 0 { (start, stop) } else { (stop, start) };
+    if low >= high {
+        return 0;
+    }
+    let distance = i128::from(high) - i128::from(low);
+    let step = i128::from(step).abs();
+    usize::try_from((distance + step - 1) / step).unwrap_or(usize::MAX)
+}

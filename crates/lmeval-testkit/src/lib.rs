@@ -1,0 +1,15 @@
+//! Helpers for tests: isolated runs of the command, and the reference to compare with.
+//!
+//! ```no_run
+//! # let binary = "lm-eval";
+//! let context = lmeval_testkit::TestContext::new(binary);
+//! context.write("tasks/mine.yaml", "task: mine\n");
+//! let output = context.command(&["ls", "tasks", "--include_path", "tasks"]).run();
+//! assert_eq!(output.status, 0, "{output}");
+//! ```
+
+mod context;
+mod reference;
+
+pub use context::{Output, TestCommand, TestContext};
+pub use reference::{reference_library, test_environment};

@@ -1,0 +1,215 @@
+//! The command line: what can be typed. What it means is decided in the commands.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::printer::Color;
+
+/// Evaluate language models on tasks written in YAML.
+#[derive(Debug, Parser)]
+#[command(
+    name = "lm-eval",
+    version,
+    about,
+    infer_long_args = true,
+    disable_help_subcommand = false,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "Examples:\n  lm-eval ls tasks                    every task, group and tag\n  lm-eval ls tasks arc                those whose name contains `arc`\n  lm-eval show arc_easy               what a task really is, and where each value comes from\n  lm-eval validate --tasks 'arc_*'    check tasks before a run\n  lm-eval tasks pull                  install the public task library\n\nEach command explains itself: lm-eval COMMAND --help"
+)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// When to use colour.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    pub color: Color,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List tasks, groups, subtasks or tags.
+    Ls(LsArgs),
+    /// Check that tasks exist and that their definitions make sense.
+    Validate(ValidateArgs),
+    /// Show what a task, group or tag resolves to, and where each value comes from.
+    Show(ShowArgs),
+    /// Install, list and remove task libraries.
+    Tasks(TasksArgs),
+    /// Print a completion script for a shell.
+    Completions(CompletionsArgs),
+    /// Evaluate a model (not in this version yet).
+    #[command(disable_help_flag = false)]
+    Run(RunArgs),
+}
+
+/// Where task definitions are looked for.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Task libraries")]
+pub(crate) struct LibraryArgs {
+    /// A folder of further task definitions; may be given several times, later ones win.
+    #[arg(long = "include_path", alias = "include-path", value_name = "DIR")]
+    pub include_path: Vec<PathBuf>,
+
+    /// Use this library alone instead of the default ones: an installed version, a folder, `builtin` or `none`.
+    ///
+    /// By default the small built-in library and the installed one (see `lm-eval tasks`) are both there.
+    #[arg(long, value_name = "LIBRARY")]
+    pub library: Option<String>,
+}
+
+/// What `ls` lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Listing {
+    /// Groups, tags and subtasks.
+    Tasks,
+    /// Groups: several tasks with a common score.
+    Groups,
+    /// Single tasks.
+    Subtasks,
+    /// Tags: names for several tasks.
+    Tags,
+}
+
+/// Arguments of `ls`.
+#[derive(Args, Debug)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:\n  lm-eval ls tasks                 groups, tags and subtasks\n  lm-eval ls subtasks mmlu         subtasks whose name contains `mmlu`\n  lm-eval ls groups 'arc_*'        groups whose name matches a pattern\n  lm-eval ls tasks --json          one JSON object a line"
+)]
+pub(crate) struct LsArgs {
+    /// What to list.
+    #[arg(value_enum)]
+    pub what: Listing,
+
+    /// Only names that contain this word, or match it if it has `*`, `?` or `[…]`.
+    #[arg(value_name = "WORD")]
+    pub search: Option<String>,
+
+    /// One JSON object a line instead of tables.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Where to look.
+    #[command(flatten)]
+    pub library: LibraryArgs,
+}
+
+/// Arguments of `validate`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit status: 0 if everything is sound, 1 if anything is not, 2 for a wrong call.\n\nExamples:\n  lm-eval validate --tasks arc_easy,mmlu\n  lm-eval validate --tasks 'arc_*'\n  lm-eval validate --tasks my_task.yaml\n  lm-eval validate --include_path my_tasks --library none"
+)]
+pub(crate) struct ValidateArgs {
+    /// Names, patterns, `task@format`, `group::task` or YAML files, separated by commas; everything if not given.
+    #[arg(short, long, value_name = "TASKS", num_args = 1.., value_delimiter = ',')]
+    pub tasks: Vec<String>,
+
+    /// Warnings fail, too.
+    #[arg(long)]
+    pub strict: bool,
+
+    /// One JSON object a finding instead of text.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Where to look.
+    #[command(flatten)]
+    pub library: LibraryArgs,
+}
+
+/// Arguments of `show`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  lm-eval show arc_easy\n  lm-eval show arc_easy@cloze --yaml\n  lm-eval show mmlu --json"
+)]
+pub(crate) struct ShowArgs {
+    /// Tasks, groups, tags, `task@format`, `group::task` or YAML files.
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+
+    /// One JSON object a task or group.
+    #[arg(long, conflicts_with = "yaml")]
+    pub json: bool,
+
+    /// YAML that can be used as a task file of its own.
+    #[arg(long)]
+    pub yaml: bool,
+
+    /// Where to look.
+    #[command(flatten)]
+    pub library: LibraryArgs,
+}
+
+/// Arguments of `tasks`.
+#[derive(Args, Debug)]
+pub(crate) struct TasksArgs {
+    /// What to do with task libraries.
+    #[command(subcommand)]
+    pub action: TasksAction,
+}
+
+/// What can be done with task libraries.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TasksAction {
+    /// Fetch the task library of a released `lm_eval` package and make it the default.
+    ///
+    /// The package is downloaded by your `pip` without its dependencies, and nothing of it is executed: only its
+    /// folder of tasks is unpacked.
+    Pull(PullArgs),
+    /// List installed libraries; `*` marks the default.
+    List {
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete an installed library.
+    Remove {
+        /// The version to delete.
+        version: String,
+    },
+    /// Make an installed library the default.
+    Use {
+        /// The version to use.
+        version: String,
+    },
+}
+
+/// Arguments of `tasks pull`.
+#[derive(Args, Debug)]
+pub(crate) struct PullArgs {
+    /// The version of the package; the newest if not given.
+    pub version: Option<String>,
+
+    /// Take it from a wheel, an archive (`.tar.gz`, `.zip`) or a folder instead of the package index.
+    #[arg(long, value_name = "PATH")]
+    pub from: Option<PathBuf>,
+
+    /// The Python whose `pip` is used; else that of the active virtual environment, else `python3`.
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+
+    /// Replace a library of the same version.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Arguments of `run`, which this version only recognises.
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    /// Everything after `run`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    pub arguments: Vec<String>,
+}

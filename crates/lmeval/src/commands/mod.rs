@@ -1,0 +1,47 @@
+//! One file per subcommand.
+
+mod completions;
+mod ls;
+mod run;
+mod show;
+mod tasks;
+mod validate;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::{Cli, Command};
+use crate::printer::Printer;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// Everything is as it should be.
+    Success,
+    /// The command did its work and found something wrong, or could not do it.
+    Failure,
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Success => Self::SUCCESS,
+            Status::Failure => Self::FAILURE,
+        }
+    }
+}
+
+/// Runs the command that was asked for.
+pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
+    let status = match cli.command {
+        Command::Ls(arguments) => ls::run(&arguments, printer)?,
+        Command::Validate(arguments) => validate::run(&arguments, printer)?,
+        Command::Show(arguments) => show::run(&arguments, printer)?,
+        Command::Tasks(arguments) => tasks::run(arguments, printer)?,
+        Command::Completions(arguments) => completions::run(&arguments, printer)?,
+        Command::Run(arguments) => run::run(&arguments, printer),
+    };
+    printer.flush()?;
+    Ok(status)
+}

@@ -1,0 +1,188 @@
+//! `lm-eval show`: what a name resolves to.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use lmeval_pycompat::{Dict, Value, yaml};
+use lmeval_tasks::source::{Mapping, Origin, Step};
+use lmeval_tasks::{Group, Spec, Task, TaskDict, TaskManager};
+
+use crate::cli::ShowArgs;
+use crate::commands::Status;
+use crate::printer::Printer;
+use crate::{json_line, report, roots};
+
+/// Prints the resolved configuration of each name.
+pub(crate) fn run(arguments: &ShowArgs, printer: &mut Printer) -> Result<Status> {
+    let roots = roots::resolve(&arguments.library, printer)?;
+    let manager = TaskManager::new(&roots);
+    let specs: Vec<Spec> = arguments.names.iter().map(|name| Spec::from(name.as_str())).collect();
+    let loaded = manager.load(&specs, Default::default())?;
+    for warning in &loaded.warnings {
+        printer.note(&report::render(report::Severity::Warning, warning));
+    }
+    let text = if arguments.json {
+        as_json(&loaded)?
+    } else if arguments.yaml {
+        as_yaml(&loaded)
+    } else {
+        as_text(&loaded)
+    };
+    printer.result(&text)?;
+    Ok(Status::Success)
+}
+
+/// Where the values of one task or group come from.
+struct Origins<'a> {
+    mapping: &'a Mapping,
+    /// The format that was applied; what it generated stands in no file.
+    format: Option<&'a str>,
+}
+
+impl<'a> Origins<'a> {
+    fn of_group(group: &'a Group) -> Self {
+        Self { mapping: group.mapping(), format: None }
+    }
+
+    fn of_task(task: &'a Task) -> Self {
+        Self { mapping: task.mapping(), format: task.config.format.as_deref() }
+    }
+
+    /// The file and line of a value, or who set it.
+    fn of(&self, key: &str, value: &Value) -> String {
+        let given = self.mapping.get(key);
+        if let Some(format) = self.format
+            && FORMATTED.contains(&key)
+            && given != Some(value)
+        {
+            return format!("format {format}");
+        }
+        if given.is_none() {
+            return "default".to_owned();
+        }
+        if let Some(place) = self.mapping.locate(&[Step::from(key)]) {
+            return place.to_string();
+        }
+        match self.mapping.origin(key) {
+            Some(Origin::File { file, .. }) => file.path().display().to_string(),
+            Some(Origin::Override) => "override".to_owned(),
+            _ => "inline".to_owned(),
+        }
+    }
+
+    fn all(&self, config: &Value) -> Value {
+        let entries = config.as_dict().into_iter().flat_map(Dict::iter);
+        let named = entries.filter_map(|(key, value)| Some((key.as_str()?, value)));
+        Value::dict(named.map(|(key, value)| (key, Value::from(self.of(key, value)))))
+    }
+}
+
+/// The keys that a format generates.
+const FORMATTED: [&str; 8] = [
+    "output_type",
+    "doc_to_text",
+    "doc_to_choice",
+    "doc_to_target",
+    "gen_prefix",
+    "target_delimiter",
+    "fewshot_delimiter",
+    "scorer",
+];
+
+fn as_json(loaded: &TaskDict) -> Result<String> {
+    let mut text = String::new();
+    let mut line = |fields: Vec<(&str, Value)>| -> Result<()> {
+        json_line::write(&mut text, &Value::dict(fields))
+    };
+    for (name, group) in &loaded.groups {
+        let config = group.config.to_definition();
+        line(vec![
+            ("name", Value::from(name.as_str())),
+            ("kind", Value::from("group")),
+            ("source", source(group.source())),
+            ("members", Value::list(loaded.group_map[name].iter().map(|key| Value::from(key.as_str())))),
+            ("config", config.clone()),
+            ("origins", Origins::of_group(group).all(&config)),
+        ])?;
+    }
+    for (name, task) in &loaded.tasks {
+        let config = task.config.to_definition();
+        line(vec![
+            ("name", Value::from(name.as_str())),
+            ("kind", Value::from(if task.config.class.is_some() { "python task" } else { "task" })),
+            ("source", source(task.source())),
+            ("config", config.clone()),
+            ("origins", Origins::of_task(task).all(&config)),
+        ])?;
+    }
+    Ok(text)
+}
+
+fn source(path: Option<&std::path::Path>) -> Value {
+    Value::from(path.map(|path| path.to_string_lossy().into_owned()))
+}
+
+fn as_yaml(loaded: &TaskDict) -> String {
+    let mut text = String::new();
+    let documents = loaded
+        .groups
+        .values()
+        .map(|group| group.config.to_definition())
+        .chain(loaded.tasks.values().map(|task| task.config.to_definition()));
+    for (position, document) in documents.enumerate() {
+        if position > 0 {
+            text.push_str("---\n");
+        }
+        text.push_str(&yaml::emit(&document));
+    }
+    text
+}
+
+fn as_text(loaded: &TaskDict) -> String {
+    let mut text = String::new();
+    for (name, group) in &loaded.groups {
+        describe_group(&mut text, name, group, &loaded.group_map[name]);
+    }
+    for (name, task) in &loaded.tasks {
+        describe_task(&mut text, name, task);
+    }
+    text
+}
+
+fn describe_group(text: &mut String, name: &str, group: &Group, members: &[String]) {
+    heading(text, "group", name, group.source());
+    let _ = writeln!(text, "# {} members: {}", members.len(), members.join(", "));
+    annotated(text, &group.config.to_definition(), &Origins::of_group(group));
+    text.push('\n');
+}
+
+fn describe_task(text: &mut String, name: &str, task: &Task) {
+    let kind = if task.config.class.is_some() { "python task" } else { "task" };
+    heading(text, kind, name, task.source());
+    annotated(text, &task.config.to_definition(), &Origins::of_task(task));
+    text.push('\n');
+}
+
+fn heading(text: &mut String, kind: &str, name: &str, source: Option<&std::path::Path>) {
+    let _ = writeln!(text, "# {kind} {name}");
+    if let Some(path) = source {
+        let _ = writeln!(text, "# defined in {}", path.display());
+    }
+}
+
+/// One key a block, with its origin as a comment in front of it; what nobody set says so.
+fn annotated(text: &mut String, config: &Value, origins: &Origins<'_>) {
+    let Some(config) = config.as_dict() else { return };
+    let mut last = None;
+    for (key, value) in config.iter() {
+        let Some(key) = key.as_str() else { continue };
+        let from = origins.of(key, value);
+        if last.as_ref() != Some(&from) {
+            let _ = writeln!(text, "# from {from}");
+        }
+        last = Some(from);
+        text.push_str(key);
+        text.push(':');
+        yaml::emit_behind(text, value, 0);
+    }
+}

@@ -1,0 +1,106 @@
+//! `lm-eval tasks`: the task libraries on this machine.
+
+use anyhow::Result;
+use lmeval_pycompat::Value;
+use lmeval_pycompat::json::{self, Options};
+
+use crate::cli::{PullArgs, TasksAction, TasksArgs};
+use crate::commands::Status;
+use crate::library::{Home, Installed, Outcome, Pull};
+use crate::printer::Printer;
+
+/// Does what was asked for.
+pub(crate) fn run(arguments: TasksArgs, printer: &mut Printer) -> Result<Status> {
+    let home = Home::from_environment()?;
+    match arguments.action {
+        TasksAction::Pull(arguments) => pull(&home, arguments, printer)?,
+        TasksAction::List { json } => list(&home, json, printer)?,
+        TasksAction::Remove { version } => remove(&home, &version, printer)?,
+        TasksAction::Use { version } => {
+            let library = home.require(&version)?;
+            let library = home.change()?.set_default(&library.version)?;
+            printer.result(&format!(
+                "Default is now {}: {}\n",
+                library.version,
+                library.path.display()
+            ))?;
+        }
+    }
+    Ok(Status::Success)
+}
+
+fn pull(home: &Home, arguments: PullArgs, printer: &mut Printer) -> Result<()> {
+    let PullArgs {
+        version,
+        from,
+        python,
+        force,
+    } = arguments;
+    let pull = Pull::new(version.as_deref(), from, python, force)?;
+    let line = match pull.run(home, &mut |text| printer.note(text))? {
+        Outcome::New { library, files } => {
+            format!(
+                "Installed lm_eval {}: {files} files in {}\n",
+                library.version,
+                library.path.display()
+            )
+        }
+        Outcome::AlreadyThere(library) => {
+            format!(
+                "lm_eval {} is installed already: {}\n",
+                library.version,
+                library.path.display()
+            )
+        }
+    };
+    Ok(printer.result(&line)?)
+}
+
+fn list(home: &Home, json: bool, printer: &mut Printer) -> Result<()> {
+    let installed = home.installed()?;
+    if installed.is_empty() {
+        printer.note("No library is installed; the small built-in one is always there\nhint: `lm-eval tasks pull` installs the public one");
+    }
+    let width = installed
+        .iter()
+        .map(|library| library.version.as_str().len())
+        .max()
+        .unwrap_or(0);
+    for library in installed {
+        let line = if json {
+            as_json(&library)?
+        } else {
+            let mark = if library.default { '*' } else { ' ' };
+            format!(
+                "{mark} {:width$}  {}",
+                library.version.as_str(),
+                library.path.display()
+            )
+        };
+        printer.result(&format!("{line}\n"))?;
+    }
+    Ok(())
+}
+
+fn as_json(library: &Installed) -> Result<String> {
+    let object = Value::dict([
+        ("version", Value::str(library.version.as_str())),
+        ("default", Value::Bool(library.default)),
+        ("path", Value::str(library.path.display().to_string())),
+    ]);
+    Ok(json::dumps(&object, &Options::default())?)
+}
+
+fn remove(home: &Home, version: &str, printer: &mut Printer) -> Result<()> {
+    let library = home.require(version)?;
+    let default = home.change()?.remove(&library)?;
+    printer.result(&format!("Removed {}\n", library.version))?;
+    if let Some(default) = default {
+        printer.result(&format!(
+            "Default is now {}: {}\n",
+            default.version,
+            default.path.display()
+        ))?;
+    }
+    Ok(())
+}

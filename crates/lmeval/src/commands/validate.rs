@@ -1,0 +1,115 @@
+//! `lm-eval validate`: whether tasks exist and make sense.
+
+use anyhow::Result;
+use lmeval_pycompat::{Value, repr};
+use lmeval_tasks::{Finding, Severity, Spec, TaskManager};
+
+use crate::cli::ValidateArgs;
+use crate::commands::Status;
+use crate::printer::Printer;
+use crate::{json_line, report, roots};
+
+/// Checks the tasks that were named, or all.
+pub(crate) fn run(arguments: &ValidateArgs, printer: &mut Printer) -> Result<Status> {
+    let roots = roots::resolve(&arguments.library, printer)?;
+    let manager = TaskManager::new(&roots);
+    let words: Vec<&str> = arguments.tasks.iter().map(|word| word.trim()).filter(|word| !word.is_empty()).collect();
+    let mut findings = Vec::new();
+    let specs = if words.is_empty() {
+        findings.extend(manager.unreadable());
+        manager.all_tasks().into_iter().map(Spec::from).collect()
+    } else {
+        manager.select(&words)?
+    };
+    findings.extend(manager.validate(&specs));
+    let missing = missing_words(&manager, &words);
+    if arguments.json {
+        print_json(&findings, printer)?;
+    } else {
+        print_text(&words, &specs, &findings, &missing, arguments.strict, printer)?;
+    }
+    let failed = |finding: &Finding| arguments.strict || finding.severity == Severity::Error;
+    Ok(if findings.iter().any(failed) { Status::Failure } else { Status::Success })
+}
+
+/// The words that name nothing.
+fn missing_words<'a>(manager: &TaskManager, words: &[&'a str]) -> Vec<&'a str> {
+    words
+        .iter()
+        .copied()
+        .filter(|word| manager.matching(word).is_empty() && !word.contains("::") && !word.ends_with(".yaml"))
+        .filter(|word| !std::path::Path::new(word).exists())
+        .collect()
+}
+
+fn print_text(
+    words: &[&str],
+    specs: &[Spec],
+    findings: &[Finding],
+    missing: &[&str],
+    strict: bool,
+    printer: &mut Printer,
+) -> Result<()> {
+    if words.is_empty() {
+        printer.result(&format!("Validating all {} tasks, groups and tags\n", specs.len()))?;
+    } else {
+        let list = Value::list(words.iter().map(|word| Value::from(*word)));
+        printer.result(&format!("Validating tasks: {}\n", repr::repr(&list)))?;
+    }
+    for finding in findings {
+        let severity = match finding.severity {
+            Severity::Error => report::Severity::Error,
+            Severity::Warning => report::Severity::Warning,
+        };
+        printer.note(&report::render(severity, &named(finding)));
+        printer.note("");
+    }
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let warnings = findings.len() - errors;
+    if !missing.is_empty() {
+        printer.result(&format!("Tasks not found: {}\n", missing.join(", ")))?;
+    } else if errors > 0 || (strict && warnings > 0) {
+        printer.result(&format!("Found {}\n", counts(errors, warnings)))?;
+    } else {
+        printer.result("All tasks found and valid\n")?;
+    }
+    Ok(())
+}
+
+/// The diagnostic with the name of the task, where the message does not have it.
+fn named(finding: &Finding) -> lmeval_tasks::Diagnostic {
+    let mut diagnostic = finding.diagnostic.clone();
+    if let Some(name) = &finding.name
+        && !diagnostic.message.contains(&format!("`{name}`"))
+    {
+        diagnostic.message = format!("{name}: {}", diagnostic.message);
+    }
+    diagnostic
+}
+
+fn counts(errors: usize, warnings: usize) -> String {
+    let one = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    format!("{} and {}", one(errors, "error"), one(warnings, "warning"))
+}
+
+fn print_json(findings: &[Finding], printer: &mut Printer) -> Result<()> {
+    for finding in findings {
+        let severity = match finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let location = finding.diagnostic.location.as_ref();
+        let line = Value::dict([
+            ("name", Value::from(finding.name.as_deref())),
+            ("severity", Value::from(severity)),
+            ("message", Value::from(finding.diagnostic.message.as_str())),
+            ("path", Value::from(location.map(|place| place.path().to_string_lossy().into_owned()))),
+            ("line", Value::from(location.map(|place| place.line as i64))),
+            ("hints", Value::list(finding.diagnostic.hints.iter().map(|hint| Value::from(hint.as_str())))),
+        ]);
+        let mut text = String::new();
+        json_line::write(&mut text, &line)?;
+        printer.result(&text)?;
+    }
+    Ok(())
+}

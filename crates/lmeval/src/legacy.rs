@@ -1,0 +1,40 @@
+//! Calls without a subcommand, as older releases took them.
+
+use std::ffi::OsString;
+
+/// The words that may stand first; anything else in front of further words means `run`.
+const COMMANDS: [&str; 7] = ["run", "ls", "validate", "show", "tasks", "completions", "help"];
+
+/// Rewrites the argument vector before it is parsed: no words at all ask for help, a lone `run` for the help of
+/// `run`, and `lm-eval --model x --tasks y` means `lm-eval run --model x --tasks y`.
+pub(crate) fn rewrite(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    match arguments.as_slice() {
+        [] | [_] => arguments.push("--help".into()),
+        [_, only] if only == "run" => arguments.push("--help".into()),
+        [_, _] => {}
+        [_, first, ..] if COMMANDS.iter().any(|command| first == command) => {}
+        _ => arguments.insert(1, "run".into()),
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(words: &str) -> String {
+        let arguments = words.split_whitespace().map(OsString::from).collect();
+        rewrite(arguments).iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn puts_run_in_front_of_options() {
+        assert_eq!(rewritten("lm-eval"), "lm-eval --help");
+        assert_eq!(rewritten("lm-eval run"), "lm-eval run --help");
+        assert_eq!(rewritten("lm-eval ls"), "lm-eval ls");
+        assert_eq!(rewritten("lm-eval --version"), "lm-eval --version");
+        assert_eq!(rewritten("lm-eval --model dummy"), "lm-eval run --model dummy");
+        assert_eq!(rewritten("lm-eval foo bar"), "lm-eval run foo bar");
+        assert_eq!(rewritten("lm-eval ls tasks"), "lm-eval ls tasks");
+    }
+}

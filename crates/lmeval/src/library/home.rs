@@ -1,0 +1,390 @@
+//! The folder where libraries are installed.
+//!
+//! ```text
+//! <home>/libraries/default                      the version that is used when none is named
+//! <home>/libraries/<version>/lm_eval/tasks/…    one library
+//! <home>/libraries/.work-…                      a change under way
+//! <home>/libraries/.lock                        held while anything changes
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use etcetera::BaseStrategy;
+use fs_err as fs;
+use tempfile::TempDir;
+
+use super::entry::TASKS_FOLDER;
+use super::version::Version;
+use crate::environment::LM_EVAL_HOME;
+
+/// How the names of folders with changes under way begin.
+const WORK_PREFIX: &str = ".work-";
+
+/// The part of such a folder that keeps what is being replaced.
+const REPLACED: &str = "replaced";
+
+/// The part of such a folder that becomes the library.
+const NEW: &str = "new";
+
+/// A library that is installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Installed {
+    /// The version of the package, or the name it was given.
+    pub(crate) version: Version,
+    /// The folder of task definitions, `…/lm_eval/tasks`.
+    pub(crate) path: PathBuf,
+    /// Whether it is used when no library is named.
+    pub(crate) default: bool,
+}
+
+/// The folder where libraries are installed. It need not exist: then nothing is installed.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    /// `<home>/libraries`; `None` if the user has no home folder at all.
+    libraries: Option<PathBuf>,
+}
+
+impl Home {
+    /// The home that the environment names: `LM_EVAL_HOME`, or else `lm-eval` in the user's data directory.
+    pub(crate) fn from_environment() -> Result<Self> {
+        match std::env::var_os(LM_EVAL_HOME).filter(|value| !value.is_empty()) {
+            Some(home) => Self::at(Path::new(&home)),
+            None => match etcetera::choose_base_strategy() {
+                Ok(strategy) => Self::at(&strategy.data_dir().join("lm-eval")),
+                Err(_) => Ok(Self { libraries: None }),
+            },
+        }
+    }
+
+    /// The home in a folder.
+    pub(crate) fn at(folder: &Path) -> Result<Self> {
+        let folder = std::path::absolute(folder)
+            .with_context(|| format!("`{}` is not a usable folder", folder.display()))?;
+        Ok(Self {
+            libraries: Some(folder.join("libraries")),
+        })
+    }
+
+    /// Everything that is installed, oldest version first.
+    pub(crate) fn installed(&self) -> Result<Vec<Installed>> {
+        let Some(libraries) = &self.libraries else {
+            return Ok(Vec::new());
+        };
+        let entries = match fs::read_dir(libraries) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error).context("The installed libraries cannot be listed"),
+        };
+        let mut versions = Vec::new();
+        for entry in entries {
+            let name = entry
+                .context("The installed libraries cannot be listed")?
+                .file_name();
+            let version = name.to_str().and_then(|name| Version::parse(name).ok());
+            if let Some(version) = version.filter(|version| tasks_of(libraries, version).is_dir()) {
+                versions.push(version);
+            }
+        }
+        versions.sort();
+        let named = default_named(libraries)?.filter(|named| versions.contains(named));
+        // A default that has gone, by hand perhaps, must not leave the commands without a library.
+        let default = named.or_else(|| versions.last().cloned());
+        let installed = versions.into_iter().map(|version| Installed {
+            path: tasks_of(libraries, &version),
+            default: default.as_ref() == Some(&version),
+            version,
+        });
+        Ok(installed.collect())
+    }
+
+    /// The task folder of the default library.
+    pub(crate) fn default_root(&self) -> Result<Option<PathBuf>> {
+        Ok(self
+            .installed()?
+            .into_iter()
+            .find(|library| library.default)
+            .map(|library| library.path))
+    }
+
+    /// The task folder of a version; `None` if it is not installed.
+    pub(crate) fn root_of(&self, version: &str) -> Result<Option<PathBuf>> {
+        let library = self
+            .installed()?
+            .into_iter()
+            .find(|library| library.version.as_str() == version);
+        Ok(library.map(|library| library.path))
+    }
+
+    /// An installed library by its version, or an error that lists those there are.
+    pub(crate) fn require(&self, version: &str) -> Result<Installed> {
+        let installed = self.installed()?;
+        if let Some(library) = installed
+            .iter()
+            .find(|library| library.version.as_str() == version)
+        {
+            return Ok(library.clone());
+        }
+        let version = version.escape_debug();
+        if installed.is_empty() {
+            bail!(
+                "There is no library `{version}`: none is installed\nhint: `lm-eval tasks pull` installs one"
+            );
+        }
+        let names: Vec<String> = installed
+            .iter()
+            .map(|library| format!("`{}`", library.version))
+            .collect();
+        bail!(
+            "There is no library `{version}`\nhint: Installed: {}",
+            names.join(", ")
+        );
+    }
+
+    /// Begins a change. Others wait; what an interrupted change has left is put right first.
+    pub(crate) fn change(&self) -> Result<Change> {
+        let libraries = self.libraries.clone().ok_or_else(|| {
+            anyhow!("There is no home folder to install into\nhint: Set `{LM_EVAL_HOME}` to a folder of your choice")
+        })?;
+        fs::create_dir_all(&libraries).context("The folder for libraries cannot be made")?;
+        let lock = fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(libraries.join(".lock"))?;
+        lock.file()
+            .lock()
+            .context("The folder for libraries cannot be locked")?;
+        tidy(&libraries)?;
+        let work = tempfile::Builder::new()
+            .prefix(WORK_PREFIX)
+            .tempdir_in(&libraries)
+            .context("The folder for libraries cannot be written to")?;
+        Ok(Change {
+            work,
+            _lock: lock,
+            home: self.clone(),
+            libraries,
+        })
+    }
+}
+
+/// A change of what is installed. Until [`Change::install`] or [`Change::remove`], nothing that others see is touched.
+#[derive(Debug)]
+pub(crate) struct Change {
+    // Fields are dropped in this order: the work folder goes while the lock is still held.
+    work: TempDir,
+    _lock: fs::File,
+    home: Home,
+    libraries: PathBuf,
+}
+
+impl Change {
+    /// The folder that the tasks of a new library are written to; not there yet.
+    pub(crate) fn tasks(&self) -> PathBuf {
+        self.work.path().join(NEW).join(TASKS_FOLDER)
+    }
+
+    /// An empty folder for downloads.
+    pub(crate) fn downloads(&self) -> Result<PathBuf> {
+        let folder = self.work.path().join("downloads");
+        fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+
+    /// Puts the new library into its place and makes it the default.
+    pub(crate) fn install(self, version: &Version) -> Result<Installed> {
+        let place = self.libraries.join(version.as_str());
+        let replaced = self.work.path().join(REPLACED);
+        let kept = replaced.join(version.as_str());
+        if fs::symlink_metadata(&place).is_ok() {
+            fs::create_dir_all(&replaced)?;
+            fs::rename(&place, &kept)?;
+        }
+        if let Err(error) = fs::rename(self.work.path().join(NEW), &place) {
+            if fs::symlink_metadata(&kept).is_ok() {
+                fs::rename(&kept, &place).context("The replaced library cannot be put back")?;
+            }
+            return Err(error).context("The library cannot be put into its place");
+        }
+        self.set_default(version)
+    }
+
+    /// Makes an installed library the default.
+    pub(crate) fn set_default(self, version: &Version) -> Result<Installed> {
+        let written = self.work.path().join("default");
+        fs::write(&written, format!("{version}\n"))?;
+        fs::rename(&written, self.libraries.join("default")).context("The default library cannot be set")?;
+        self.home.require(version.as_str())
+    }
+
+    /// Deletes a library; answers the new default if the old one is gone.
+    pub(crate) fn remove(self, library: &Installed) -> Result<Option<Installed>> {
+        fs::rename(
+            self.libraries.join(library.version.as_str()),
+            self.work.path().join("removed"),
+        )
+        .context("The library cannot be removed")?;
+        if !library.default {
+            return Ok(None);
+        }
+        match self.home.installed()?.pop() {
+            Some(newest) => self.set_default(&newest.version).map(Some),
+            None => {
+                fs::remove_file(self.libraries.join("default")).or_else(|error| {
+                    if error.kind() == io::ErrorKind::NotFound {
+                        Ok(())
+                    } else {
+                        Err(error)
+                    }
+                })?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn tasks_of(libraries: &Path, version: &Version) -> PathBuf {
+    libraries.join(version.as_str()).join(TASKS_FOLDER)
+}
+
+/// The version that the file `default` names, if there is such a file and it makes sense.
+fn default_named(libraries: &Path) -> Result<Option<Version>> {
+    match fs::read_to_string(libraries.join("default")) {
+        Ok(text) => Ok(Version::parse(text.trim()).ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).context("The default library cannot be read"),
+    }
+}
+
+/// Clears up after changes that were interrupted: what was being replaced is put back, the rest goes.
+fn tidy(libraries: &Path) -> Result<()> {
+    for entry in fs::read_dir(libraries)? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with(WORK_PREFIX) {
+            continue;
+        }
+        if let Ok(replaced) = fs::read_dir(entry.path().join(REPLACED)) {
+            for kept in replaced.flatten() {
+                let place = libraries.join(kept.file_name());
+                if fs::symlink_metadata(&place).is_err() {
+                    fs::rename(kept.path(), place)?;
+                }
+            }
+        }
+        fs::remove_dir_all(entry.path())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(text: &str) -> Version {
+        Version::parse(text).unwrap()
+    }
+
+    fn install(home: &Home, name: &str, content: &str) -> Installed {
+        let change = home.change().unwrap();
+        fs::create_dir_all(change.tasks()).unwrap();
+        fs::write(change.tasks().join("a.yaml"), content).unwrap();
+        change.install(&version(name)).unwrap()
+    }
+
+    fn names(home: &Home) -> Vec<String> {
+        let mark =
+            |library: Installed| format!("{}{}", if library.default { "*" } else { "" }, library.version);
+        home.installed().unwrap().into_iter().map(mark).collect()
+    }
+
+    fn leftovers(home: &Home) -> usize {
+        let entries = fs::read_dir(home.libraries.as_ref().unwrap()).unwrap().flatten();
+        entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(WORK_PREFIX))
+            .count()
+    }
+
+    #[test]
+    fn a_missing_home_is_an_empty_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(&folder.path().join("nowhere")).unwrap();
+        assert!(home.installed().unwrap().is_empty());
+        assert_eq!(home.default_root().unwrap(), None);
+        assert_eq!(home.root_of("0.4.13").unwrap(), None);
+        assert!(!folder.path().join("nowhere").exists());
+        let none = Home { libraries: None };
+        assert!(none.installed().unwrap().is_empty());
+        assert!(none.change().unwrap_err().to_string().contains("LM_EVAL_HOME"));
+    }
+
+    #[test]
+    fn installs_replaces_and_removes() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path()).unwrap();
+        let first = install(&home, "0.4.9", "one");
+        assert!(first.default && first.path.ends_with("libraries/0.4.9/lm_eval/tasks"));
+        install(&home, "0.4.13", "two");
+        assert_eq!(names(&home), ["0.4.9", "*0.4.13"]);
+        home.change().unwrap().set_default(&version("0.4.9")).unwrap();
+        assert_eq!(names(&home), ["*0.4.9", "0.4.13"]);
+        assert_eq!(home.default_root().unwrap(), Some(first.path.clone()));
+        install(&home, "0.4.9", "three");
+        assert_eq!(fs::read_to_string(first.path.join("a.yaml")).unwrap(), "three");
+        assert_eq!(leftovers(&home), 0);
+
+        let removed = home.require("0.4.9").unwrap();
+        let next = home.change().unwrap().remove(&removed).unwrap();
+        assert_eq!(next.unwrap().version.as_str(), "0.4.13");
+        assert_eq!(names(&home), ["*0.4.13"]);
+        let error = home.require("0.4.9").unwrap_err().to_string();
+        assert!(error.contains("There is no library `0.4.9`") && error.contains("hint: Installed: `0.4.13`"));
+        let last = home.require("0.4.13").unwrap();
+        assert_eq!(home.change().unwrap().remove(&last).unwrap(), None);
+        assert!(names(&home).is_empty());
+        assert_eq!(leftovers(&home), 0);
+        assert!(home.require("../x").is_err());
+    }
+
+    #[test]
+    fn an_interrupted_change_leaves_nothing_half_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path()).unwrap();
+        install(&home, "0.4.9", "old");
+        let libraries = folder.path().join("libraries");
+        // Killed while unpacking.
+        fs::create_dir_all(libraries.join(".work-dead/new/lm_eval/tasks")).unwrap();
+        assert_eq!(names(&home), ["*0.4.9"]);
+        // Killed between taking the old library away and putting the new one there.
+        fs::create_dir_all(libraries.join(".work-late/replaced")).unwrap();
+        fs::rename(
+            libraries.join("0.4.9"),
+            libraries.join(".work-late/replaced/0.4.9"),
+        )
+        .unwrap();
+        assert!(names(&home).is_empty());
+        drop(home.change().unwrap());
+        assert_eq!(names(&home), ["*0.4.9"]);
+        assert_eq!(leftovers(&home), 0);
+        assert_eq!(
+            fs::read_to_string(libraries.join("0.4.9/lm_eval/tasks/a.yaml")).unwrap(),
+            "old"
+        );
+    }
+
+    #[test]
+    fn a_stale_default_falls_back_to_the_newest() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path()).unwrap();
+        install(&home, "0.4.9", "");
+        install(&home, "0.4.13", "");
+        for stale in ["0.1\n", "../../etc\n", "", "\u{0}"] {
+            fs::write(folder.path().join("libraries/default"), stale).unwrap();
+            assert_eq!(names(&home), ["0.4.9", "*0.4.13"]);
+        }
+        fs::write(folder.path().join("libraries/notes.txt"), "").unwrap();
+        fs::create_dir_all(folder.path().join("libraries/empty")).unwrap();
+        assert_eq!(names(&home), ["0.4.9", "*0.4.13"]);
+    }
+}

@@ -1,0 +1,179 @@
+//! Fetching the package through the user's own `pip`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, anyhow, bail};
+use fs_err as fs;
+
+use super::version::Version;
+use crate::environment::VIRTUAL_ENV;
+
+/// The package whose task folder is a library.
+const PACKAGE: &str = "lm_eval";
+
+/// What to do on a machine where this road is closed.
+const FROM_HINT: &str = "hint: On a machine without network, `lm-eval tasks pull --from PATH` takes a wheel, an archive \
+                         or a folder; `pip download lm_eval --no-deps` fetches the wheel elsewhere";
+
+/// The interpreter to use: the one asked for, else that of the active virtual environment, else the first on the
+/// search path.
+pub(super) fn find_python(asked: Option<&Path>) -> Result<PathBuf> {
+    if let Some(python) = asked {
+        // A bare name is looked up like any command; a path is taken from here, not from where `pip` runs.
+        let found = if python.components().count() > 1 || python.is_file() {
+            Some(std::path::absolute(python)?).filter(|python| python.is_file())
+        } else {
+            on_search_path(python)
+        };
+        return found.ok_or_else(|| anyhow!("There is no Python at `{}`", python.display()));
+    }
+    if let Some(environment) = std::env::var_os(VIRTUAL_ENV).filter(|value| !value.is_empty()) {
+        let inside = if cfg!(windows) {
+            "Scripts/python.exe"
+        } else {
+            "bin/python"
+        };
+        let python = std::path::absolute(environment)?.join(inside);
+        if python.is_file() {
+            return Ok(python);
+        }
+    }
+    ["python3", "python"].into_iter().find_map(|name| on_search_path(Path::new(name))).ok_or_else(|| {
+        anyhow!("There is no Python whose `pip` could fetch the package\nhint: Name one with `--python`\n{FROM_HINT}")
+    })
+}
+
+/// A command on the search path. Relative folders in it are passed over: they mean something else in each folder.
+fn on_search_path(name: &Path) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name).with_extension(std::env::consts::EXE_EXTENSION))
+        .find(|candidate| candidate.is_file())
+}
+
+/// Downloads the wheel of a version, or of the newest one, into an empty folder; answers where it is.
+///
+/// Only wheels are taken: the source archive of a package is a program that `pip` would run to learn its name. The
+/// index, proxy and certificates are those of the user's `pip` configuration.
+pub(super) fn download(python: &Path, version: Option<&Version>, folder: &Path) -> Result<PathBuf> {
+    let requirement = match version {
+        Some(version) => format!("{PACKAGE}=={version}"),
+        None => PACKAGE.to_owned(),
+    };
+    let mut command = Command::new(python);
+    command.args(["-m", "pip", "download", &requirement]);
+    // What the package needs to run does not matter here, the version of Python included.
+    command.args(["--no-deps", "--only-binary", ":all:", "--ignore-requires-python"]);
+    command
+        .args(["--disable-pip-version-check", "--quiet", "--dest"])
+        .arg(folder);
+    // `python -m` looks for modules in the current folder first: a `pip.py` that lies about must not run.
+    command.current_dir(folder);
+    let output = command
+        .output()
+        .with_context(|| format!("`{}` cannot be started", python.display()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "{}",
+            explain(python, &requirement, said.trim(), &output.status.to_string())
+        );
+    }
+    let mut wheels: Vec<OsString> = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if Path::new(&name)
+            .extension()
+            .is_some_and(|extension| extension == "whl")
+        {
+            wheels.push(name);
+        }
+    }
+    match wheels.as_slice() {
+        [wheel] => Ok(folder.join(wheel)),
+        _ => bail!(
+            "`pip` reported success but left {} wheels where one was expected\n{FROM_HINT}",
+            wheels.len()
+        ),
+    }
+}
+
+/// The message for a failed download: what `pip` said, and what can be done about it.
+fn explain(python: &Path, requirement: &str, said: &str, status: &str) -> String {
+    const NO_NETWORK: [&str; 9] = [
+        "NewConnectionError",
+        "Failed to establish",
+        "name resolution",
+        "ConnectTimeout",
+        "ReadTimeout",
+        "Max retries",
+        "ProxyError",
+        "ConnectionError",
+        "SSLError",
+    ];
+    let python = python.display();
+    let hint = if said.contains("No module named pip") {
+        format!("hint: `{python}` has no `pip`: install it there, or name another Python with `--python`\n")
+    } else if NO_NETWORK.iter().any(|sign| said.contains(sign)) {
+        "hint: The package index could not be reached: check the network and the settings of your `pip`\n"
+            .to_owned()
+    } else if said.contains("No matching distribution") || said.contains("Could not find a version") {
+        "hint: Your package index has no such version as a wheel: without a version, the newest is taken\n"
+            .to_owned()
+    } else {
+        String::new()
+    };
+    let said = if said.is_empty() {
+        format!("  {status}")
+    } else {
+        indent(said)
+    };
+    format!("`{python} -m pip` could not download `{requirement}`:\n{said}\n{hint}{FROM_HINT}")
+}
+
+fn indent(text: &str) -> String {
+    text.lines()
+        .map(|line| format!("  {line}"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_fit_the_failure() {
+        let message = |said: &str| {
+            explain(
+                Path::new("/usr/bin/python3"),
+                "lm_eval==9",
+                said,
+                "exit status: 1",
+            )
+        };
+        let unknown = message("ERROR: No matching distribution found for lm_eval==9");
+        assert!(
+            unknown.contains("  ERROR: No matching") && unknown.contains("no such version"),
+            "{unknown}"
+        );
+        let offline =
+            message("WARNING: NewConnectionError\nERROR: No matching distribution found for lm_eval==9");
+        assert!(offline.contains("could not be reached"), "{offline}");
+        assert!(message("/usr/bin/python3: No module named pip").contains("has no `pip`"));
+        let silent = message("");
+        assert!(
+            silent.contains("exit status: 1") && silent.contains("--from"),
+            "{silent}"
+        );
+    }
+
+    #[test]
+    fn a_python_that_is_not_there_is_an_error() {
+        assert!(find_python(Some(Path::new("/no/such/python"))).is_err());
+        assert!(find_python(Some(Path::new("no-such-python-at-all"))).is_err());
+    }
+}

@@ -1,0 +1,201 @@
+//! Installing a library: from the package index, an archive or a folder.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use fs_err as fs;
+
+use super::home::{Change, Home, Installed};
+use super::target::{Limits, Target};
+use super::version::Version;
+use super::{archive, folder, pip};
+
+/// What to install.
+#[derive(Debug)]
+pub(crate) struct Pull {
+    version: Option<Version>,
+    from: Option<PathBuf>,
+    python: Option<PathBuf>,
+    force: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The library was installed and is the default now.
+    New {
+        /// The library.
+        library: Installed,
+        /// How many files it has.
+        files: usize,
+    },
+    /// The version was there already; it is the default now.
+    AlreadyThere(Installed),
+}
+
+impl Pull {
+    /// Checks what was asked for.
+    pub(crate) fn new(
+        version: Option<&str>,
+        from: Option<PathBuf>,
+        python: Option<PathBuf>,
+        force: bool,
+    ) -> Result<Self> {
+        let version = version.map(Version::parse).transpose()?;
+        if let Some(version) = version
+            .as_ref()
+            .filter(|version| from.is_none() && !version.is_release())
+        {
+            bail!(
+                "`{version}` is not a version of the package\nhint: Without a version, the newest is taken"
+            );
+        }
+        Ok(Self {
+            version,
+            from,
+            python,
+            force,
+        })
+    }
+
+    /// Installs it and makes it the default; `note` hears what is going on.
+    pub(crate) fn run(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
+        match &self.from {
+            Some(path) if path.is_dir() => self.from_folder(home, path, note),
+            Some(path) => self.from_archive(home, path),
+            None => self.from_index(home, note),
+        }
+    }
+
+    fn from_index(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
+        let there =
+            |version: &Version| installed(home, version).map(|library| library.filter(|_| !self.force));
+        if let Some(library) = self.version.as_ref().map(there).transpose()?.flatten() {
+            return Ok(Outcome::AlreadyThere(
+                home.change()?.set_default(&library.version)?,
+            ));
+        }
+        let python = pip::find_python(self.python.as_deref())?;
+        let change = home.change()?;
+        note(&format!("Downloading with {} -m pip", python.display()));
+        let wheel = pip::download(&python, self.version.as_ref(), &change.downloads()?)?;
+        if let Some(library) = version_in_name(&wheel).as_ref().map(there).transpose()?.flatten() {
+            return Ok(Outcome::AlreadyThere(change.set_default(&library.version)?));
+        }
+        // The package decides what its version is called: `0.4.9` may have been asked for as `0.4.9.0`.
+        self.unpack(home, change, &wheel, None)
+    }
+
+    fn from_archive(&self, home: &Home, path: &Path) -> Result<Outcome> {
+        if let Some(version) = self.version.clone().or_else(|| version_in_name(path)) {
+            self.refuse_if_there(home, &version)?;
+        }
+        self.unpack(home, home.change()?, path, self.version.clone())
+    }
+
+    fn unpack(&self, home: &Home, change: Change, path: &Path, version: Option<Version>) -> Result<Outcome> {
+        let mut target = Target::create(change.tasks(), Limits::default())?;
+        let contents = archive::unpack(path, &mut target)
+            .with_context(|| format!("`{}` cannot be installed", path.display()))?;
+        let version = version.or(contents.version).or_else(|| version_in_name(path));
+        let Some(version) = version else {
+            bail!(
+                "`{}` does not say which version it is\nhint: Say it: lm-eval tasks pull VERSION --from …",
+                path.display()
+            );
+        };
+        self.refuse_if_there(home, &version)?;
+        Ok(Outcome::New {
+            library: change.install(&version)?,
+            files: target.files(),
+        })
+    }
+
+    fn from_folder(&self, home: &Home, path: &Path, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
+        let tasks = folder::find_tasks(path)?;
+        let version = self.version.clone().map_or_else(|| folder::version(&tasks), Ok)?;
+        self.refuse_if_there(home, &version)?;
+        let change = home.change()?;
+        let mut target = Target::create(change.tasks(), Limits::default())?;
+        if fs::canonicalize(change.tasks())?.starts_with(&tasks) {
+            bail!(
+                "`{}` contains the folder that libraries are installed in",
+                tasks.display()
+            );
+        }
+        let left_out = folder::copy(&tasks, &mut target)
+            .with_context(|| format!("`{}` cannot be installed", path.display()))?;
+        if left_out > 0 {
+            note(&format!(
+                "Left out {left_out} links that lead out of the folder or to folders"
+            ));
+        }
+        Ok(Outcome::New {
+            library: change.install(&version)?,
+            files: target.files(),
+        })
+    }
+
+    fn refuse_if_there(&self, home: &Home, version: &Version) -> Result<()> {
+        match installed(home, version)? {
+            Some(library) if !self.force => bail!(
+                "`{version}` is installed already: {}\nhint: `--force` replaces it, `lm-eval tasks use {version}` makes it \
+                 the default",
+                library.path.display()
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn installed(home: &Home, version: &Version) -> Result<Option<Installed>> {
+    Ok(home
+        .installed()?
+        .into_iter()
+        .find(|library| library.version == *version))
+}
+
+/// The version in a name such as `lm_eval-0.4.13-py3-none-any.whl` or `lm_eval-0.4.13.tar.gz`.
+fn version_in_name(path: &Path) -> Option<Version> {
+    let name = path.file_name()?.to_str()?;
+    let rest = name
+        .strip_prefix("lm_eval-")
+        .or_else(|| name.strip_prefix("lm-eval-"))?;
+    let text = match rest.strip_suffix(".whl") {
+        Some(wheel) => wheel.split('-').next()?,
+        None => [".tar.gz", ".tgz", ".tar", ".zip"]
+            .iter()
+            .find_map(|ending| rest.strip_suffix(ending))?,
+    };
+    Version::parse(text).ok().filter(Version::is_release)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_versions_from_names() {
+        let version = |name: &str| version_in_name(Path::new(name)).map(|version| version.to_string());
+        assert_eq!(
+            version("/a/lm_eval-0.4.13-py3-none-any.whl").as_deref(),
+            Some("0.4.13")
+        );
+        assert_eq!(
+            version("lm_eval-0.4.9.post1.tar.gz").as_deref(),
+            Some("0.4.9.post1")
+        );
+        assert_eq!(version("lm-eval-0.4.0.zip").as_deref(), Some("0.4.0"));
+        assert_eq!(version("lm_eval-main.zip"), None);
+        assert_eq!(version("tasks.zip"), None);
+        assert_eq!(version("lm_eval-..-x.whl"), None);
+    }
+
+    #[test]
+    fn only_releases_come_from_the_index() {
+        assert!(Pull::new(Some("latest"), None, None, false).is_err());
+        assert!(Pull::new(Some("../x"), None, None, false).is_err());
+        assert!(Pull::new(Some("latest"), Some("x.whl".into()), None, false).is_ok());
+        assert!(Pull::new(Some("0.4.13"), None, None, false).is_ok());
+    }
+}

@@ -1,0 +1,215 @@
+//! Names of installed libraries: versions of the package, or names of folders.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use anyhow::{Result, bail};
+
+/// Words that the command line gives another meaning, or that the home folder uses itself.
+const RESERVED: [&str; 3] = ["builtin", "default", "none"];
+
+/// The longest name that is taken.
+const LONGEST: usize = 64;
+
+/// The checked name of a library; safe as the name of a folder.
+///
+/// Versions are ordered as releases are: `0.4.9` before `0.4.13`, `0.5.0rc1` before `0.5.0`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Version(String);
+
+impl Version {
+    /// Checks a name: letters, digits and `.`, `_`, `+`, `!`, `-`, beginning with a letter or digit.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._+!-".contains(&byte);
+        if text.is_empty() {
+            bail!("A version cannot be empty");
+        }
+        if text.len() > LONGEST {
+            bail!("A version cannot be longer than {LONGEST} characters");
+        }
+        if !text.bytes().all(allowed) || !text.as_bytes()[0].is_ascii_alphanumeric() || text.ends_with('.') {
+            bail!(
+                "`{}` is not a version: only letters, digits and `._+!-` can be in it, a letter or digit first",
+                text.escape_debug()
+            );
+        }
+        if RESERVED.contains(&text.to_ascii_lowercase().as_str()) {
+            bail!("`{text}` cannot be the name of a library: the word has a meaning of its own");
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// A name made from the name of a folder or file, with everything that cannot be in a version replaced.
+    pub(crate) fn from_name(name: &str) -> Result<Self> {
+        let replaced: String = name
+            .chars()
+            .map(|character| {
+                let allowed = character.is_ascii_alphanumeric() || "._+-".contains(character);
+                if allowed { character } else { '-' }
+            })
+            .collect();
+        let odd = |character: char| !character.is_ascii_alphanumeric();
+        let trimmed = replaced.trim_matches(odd);
+        Self::parse(trimmed[..trimmed.len().min(LONGEST)].trim_end_matches(odd))
+    }
+
+    /// Whether it can be the version of a released package, which begins with a number.
+    pub(crate) fn is_release(&self) -> bool {
+        self.0.starts_with(|character: char| character.is_ascii_digit())
+    }
+
+    /// The text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What the order is made of: the epoch, then runs of digits and of letters.
+    fn key(&self) -> (u64, Vec<Part<'_>>) {
+        let (epoch, rest) = self.0.split_once('!').unwrap_or(("0", &self.0));
+        let mut parts = Vec::new();
+        let mut rest = rest.as_bytes();
+        while let Some(&first) = rest.first() {
+            let alike = |byte: &&u8| {
+                if first.is_ascii_digit() {
+                    byte.is_ascii_digit()
+                } else {
+                    byte.is_ascii_alphabetic()
+                }
+            };
+            let length = rest.iter().take_while(alike).count();
+            if length > 0 {
+                // The bytes are ASCII, as `parse` makes sure.
+                parts.push(Part::new(
+                    std::str::from_utf8(&rest[..length]).unwrap_or_default(),
+                ));
+            }
+            rest = &rest[length.max(1)..];
+        }
+        (epoch.parse().unwrap_or(0), parts)
+    }
+}
+
+impl Ord for Version {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let ((epoch, parts), (other_epoch, other_parts)) = (self.key(), other.key());
+        let by_release = self.is_release().cmp(&other.is_release());
+        by_release
+            .then_with(|| epoch.cmp(&other_epoch))
+            .then_with(|| {
+                let longest = parts.len().max(other_parts.len());
+                let padded = |parts: &[Part<'_>], index: usize| parts.get(index).map_or((0, 0), Part::rank);
+                (0..longest)
+                    .map(|index| padded(&parts, index).cmp(&padded(&other_parts, index)))
+                    .find(|order| order.is_ne())
+                    .unwrap_or(Ordering::Equal)
+            })
+            .then_with(|| self.0.cmp(&other.0))
+    }
+}
+
+impl PartialOrd for Version {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A run of digits or letters of a version.
+enum Part<'a> {
+    Number(u64),
+    Word(&'a str),
+}
+
+impl<'a> Part<'a> {
+    fn new(run: &'a str) -> Self {
+        if run.starts_with(|character: char| character.is_ascii_digit()) {
+            Self::Number(run.parse().unwrap_or(u64::MAX))
+        } else {
+            Self::Word(run)
+        }
+    }
+
+    /// Where it stands against the end of a version, which is `(0, 0)`: pre-releases come before it.
+    fn rank(&self) -> (i8, u64) {
+        match self {
+            Self::Number(number) => (3, *number),
+            Self::Word(word) => match word.to_ascii_lowercase().as_str() {
+                "dev" => (-4, 0),
+                "a" | "alpha" => (-3, 0),
+                "b" | "beta" => (-2, 0),
+                "c" | "rc" | "pre" | "preview" => (-1, 0),
+                "post" | "rev" | "r" => (2, 0),
+                _ => (1, 0),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_versions_and_nothing_that_could_be_a_path() {
+        for good in [
+            "0.4.13",
+            "0.5.0.dev2",
+            "1!2.0",
+            "0.4.9.post1+local",
+            "my_tasks",
+            "v1",
+        ] {
+            assert_eq!(Version::parse(good).unwrap().as_str(), good);
+        }
+        for bad in [
+            "", ".", "..", ".hidden", "a/b", "a\\b", "../x", "-r", "0.4 ", "0.4.*", "0.4\n", "ü", "a:b",
+            "x.", "default", "NONE", "builtin", "0\0", ">=1",
+        ] {
+            assert!(Version::parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(Version::parse(&"1".repeat(65)).is_err());
+    }
+
+    #[test]
+    fn makes_names_from_folders() {
+        assert_eq!(
+            Version::from_name("my tasks (2)").unwrap().as_str(),
+            "my-tasks--2"
+        );
+        assert_eq!(Version::from_name(".hidden").unwrap().as_str(), "hidden");
+        assert_eq!(Version::from_name("Ünïts").unwrap().as_str(), "n-ts");
+        assert!(Version::from_name("日本").is_err());
+    }
+
+    #[test]
+    fn orders_as_releases_are_ordered() {
+        let ordered = [
+            "alpha-tasks",
+            "my_tasks",
+            "0.3",
+            "0.4.0.dev1",
+            "0.4.0a1",
+            "0.4.0b2",
+            "0.4.0rc1",
+            "0.4.0",
+            "0.4.0+local",
+            "0.4.0.post1",
+            "0.4.9",
+            "0.4.9.1",
+            "0.4.13",
+            "0.5.0.dev2",
+            "0.5.0",
+            "1!0.1",
+        ];
+        let versions: Vec<Version> = ordered.iter().map(|text| Version::parse(text).unwrap()).collect();
+        let mut sorted = versions.clone();
+        sorted.reverse();
+        sorted.sort();
+        assert_eq!(sorted, versions);
+    }
+}

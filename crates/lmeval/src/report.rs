@@ -1,0 +1,65 @@
+//! How failures look: the message, the place in the file, the causes, and what to try.
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use lmeval_tasks::{Diagnostic, Error};
+
+use crate::printer::Printer;
+
+/// How serious a diagnostic is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Severity {
+    /// The task cannot be used.
+    Error,
+    /// The task can be used, but probably not as meant.
+    Warning,
+}
+
+/// Prints the failure that ends the command.
+pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
+    if let Some(task_error) = error.downcast_ref::<Error>() {
+        printer.note(&render(Severity::Error, task_error.diagnostic()));
+        return;
+    }
+    let mut text = format!("error: {error}");
+    for cause in error.chain().skip(1) {
+        text.push_str(&format!("\n  caused by: {cause}"));
+    }
+    printer.note(&text);
+}
+
+/// A diagnostic as text: message, excerpt of the file, hints. Styled; the printer strips what cannot be shown.
+pub(crate) fn render(severity: Severity, diagnostic: &Diagnostic) -> String {
+    let level = match severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let title = level.primary_title(&diagnostic.message);
+    let path = diagnostic.location.as_ref().map(|location| location.path().display().to_string());
+    let mut group = match (&diagnostic.location, &path) {
+        (Some(location), Some(path)) => title.element(
+            Snippet::source(location.file.text())
+                .path(path)
+                .fold(true)
+                .annotation(AnnotationKind::Primary.span(clamp(location.file.text(), &location.range))),
+        ),
+        _ => annotate_snippets::Group::with_title(title),
+    };
+    for hint in &diagnostic.hints {
+        group = group.element(Level::HELP.with_name("hint").message(hint));
+    }
+    Renderer::styled().render(&[group])
+}
+
+/// The first line of a range, within the text and on character boundaries: excerpts of whole blocks help nobody.
+fn clamp(text: &str, range: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+    let mut start = range.start.min(text.len());
+    while !text.is_char_boundary(start) {
+        start -= 1;
+    }
+    let line_end = text[start..].find('\n').map_or(text.len(), |length| start + length);
+    let mut end = range.end.clamp(start, line_end);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    start..end
+}

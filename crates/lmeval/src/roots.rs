@@ -1,0 +1,52 @@
+//! Which folders hold task definitions.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::cli::LibraryArgs;
+use crate::library::Home;
+use crate::printer::Printer;
+
+/// The library roots that the arguments mean, in order: later ones win.
+pub(crate) fn resolve(arguments: &LibraryArgs, printer: &mut Printer) -> Result<Vec<PathBuf>> {
+    let mut roots = match &arguments.library {
+        None => default_roots()?,
+        Some(library) => named_roots(library)?,
+    };
+    for folder in &arguments.include_path {
+        if !folder.is_dir() {
+            printer.note(&format!("warning: the folder `{}` of --include_path does not exist", folder.display()));
+        }
+        roots.push(folder.clone());
+    }
+    Ok(roots)
+}
+
+/// The built-in library, and over it the installed one.
+fn default_roots() -> Result<Vec<PathBuf>> {
+    let mut roots = vec![PathBuf::from(lmeval_tasks::BUILTIN_LIBRARY)];
+    roots.extend(Home::from_environment()?.default_root()?);
+    Ok(roots)
+}
+
+fn named_roots(library: &str) -> Result<Vec<PathBuf>> {
+    match library {
+        "none" => return Ok(Vec::new()),
+        "builtin" => return Ok(vec![PathBuf::from(lmeval_tasks::BUILTIN_LIBRARY)]),
+        _ => {}
+    }
+    let home = Home::from_environment()?;
+    if let Some(root) = home.root_of(library)? {
+        return Ok(vec![root]);
+    }
+    if Path::new(library).is_dir() {
+        return Ok(vec![PathBuf::from(library)]);
+    }
+    let installed: Vec<String> = home.installed()?.into_iter().map(|one| format!("`{}`", one.version)).collect();
+    let installed = if installed.is_empty() { "none".to_owned() } else { installed.join(", ") };
+    bail!(
+        "`{library}` is neither an installed library nor a folder\n\
+         hint: installed libraries: {installed}; `builtin` and `none` are always there"
+    );
+}

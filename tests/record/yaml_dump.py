@@ -1,0 +1,26 @@
+"""Prints one line of JSON per YAML file: what PyYAML makes of it.
+
+Reads paths from standard input, one per line. A line is {"path":"...","value":<typed form>}, or
+{"path":"...","error":true} where the file does not load. The example `yaml_dump` of lmeval-pycompat prints the
+same lines. The typed form is defined in yaml_typed.py.
+"""
+
+import json
+import sys
+
+from yaml_typed import load_typed
+
+
+def main():
+    for line in sys.stdin:
+        path = line.rstrip("\n")
+        if not path:
+            continue
+        with open(path, "rb") as file:
+            form = load_typed(file.read())
+        result = '"error":true' if form is None else f'"value":{form}'
+        print(f'{{"path":{json.dumps(path)},{result}}}')
+
+
+if __name__ == "__main__":
+    main()

@@ -128,6 +128,12 @@ pub enum ErrorKind {
         /// What is wrong.
         message: String,
     },
+    /// A kind of data that is not read.
+    #[error("{what} is not supported")]
+    Unsupported {
+        /// The kind of data.
+        what: String,
+    },
     /// A data set that is defined by Python code.
     #[error("Data set `{dataset}` needs the script `{script}`, and scripts are not run")]
     Script {

@@ -112,7 +112,8 @@ impl DataFile {
     fn unzip(&self) -> Result<Vec<Self>, Error> {
         let fail = |source: zip::result::ZipError| Error::io(self.name(), io::Error::other(source));
         let mut archive = zip::ZipArchive::new(self.reader()).map_err(fail)?;
-        let mut names: Vec<String> = archive.file_names().map(str::to_owned).collect();
+        let mut names: Vec<String> =
+            archive.file_names().map(|name| name.map(std::borrow::Cow::into_owned)).collect::<Result<_, _>>().map_err(fail)?;
         let hidden = |name: &str| name.split('/').any(|part| part.starts_with('.') || part.starts_with("__"));
         names.retain(|name| !name.ends_with('/') && !hidden(name));
         names.sort_unstable();

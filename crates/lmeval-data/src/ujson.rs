@@ -129,7 +129,7 @@ impl Reader<'_> {
     fn value(&mut self) -> Option<Value> {
         self.blanks();
         match self.peek()? {
-            b'"' => self.string().map(Value::from),
+            b'"' => self.string().map(Value::Str),
             b'[' => self.array(),
             b'{' => self.object(),
             b'-' | b'0'..=b'9' => self.number(),
@@ -181,7 +181,7 @@ impl Reader<'_> {
                     return None;
                 }
                 self.at += 1;
-                dict.insert(key, self.value()?);
+                dict.insert(Value::Str(key), self.value()?);
                 self.blanks();
                 match self.peek()? {
                     b',' => self.at += 1,

@@ -97,6 +97,10 @@ mod tests {
         }
     }
 
+    fn is_data(path: &str) -> bool {
+        path.starts_with("demo/data/")
+    }
+
     fn documents(name: &str) -> Vec<Value> {
         let text = read(&Path::new("builtin:/demo/data").join(format!("{name}.jsonl"))).unwrap();
         text.lines().map(|line| json::loads(line).unwrap()).collect()
@@ -152,7 +156,7 @@ mod tests {
     #[test]
     fn every_task_file_is_yaml_and_its_data_is_there() {
         let mut used = BTreeSet::new();
-        for (path, content) in files().iter().filter(|(path, _)| !path.ends_with(".jsonl")) {
+        for (path, content) in files().iter().filter(|(path, _)| !is_data(path)) {
             let loaded = yaml::load(content).unwrap_or_else(|error| panic!("{path}: {error}"));
             let mapping = loaded.value.as_dict().unwrap().clone();
             let Some(arguments) = mapping.get_str("dataset_kwargs") else {
@@ -181,13 +185,13 @@ mod tests {
         let data = files()
             .iter()
             .map(|(path, _)| (*path).to_owned())
-            .filter(|path| path.ends_with(".jsonl"));
+            .filter(|path| is_data(path));
         assert_eq!(used, data.collect());
     }
 
     #[test]
     fn splits_are_large_enough_and_share_no_document() {
-        for (path, content) in files().iter().filter(|(path, _)| path.ends_with(".jsonl")) {
+        for (path, content) in files().iter().filter(|(path, _)| is_data(path)) {
             let lines: BTreeSet<&str> = content.lines().collect();
             assert_eq!(lines.len(), content.lines().count(), "{path} repeats a document");
             let wanted = if path.ends_with("_train.jsonl") {

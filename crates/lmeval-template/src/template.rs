@@ -9,10 +9,10 @@ use crate::error::{Error, ErrorKind, nearest};
 use crate::eval::Vm;
 use crate::lexer::Whitespace;
 use crate::parser::Syntax;
-use crate::program::{Program, Settings};
+use crate::program::{Clock, Program, Settings};
 
 /// Steps that one rendering may take unless set otherwise: seconds of work, far more than any prompt needs.
-const DEFAULT_FUEL: u64 = 50_000_000;
+pub(crate) const DEFAULT_FUEL: u64 = 50_000_000;
 
 /// The rules under which the templates of prompts are compiled and rendered.
 ///
@@ -71,6 +71,10 @@ pub struct Template {
 impl Template {
     pub(crate) fn with_settings(program: Program, settings: Settings) -> Self {
         Self { program: Arc::new(program), settings }
+    }
+
+    pub(crate) fn set_clock(&mut self, clock: Clock) {
+        self.settings.clock = Some(clock);
     }
 
     /// Renders the template with the document's keys as variables.

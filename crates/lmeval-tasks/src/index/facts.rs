@@ -1,13 +1,15 @@
 //! What the index needs to know of a file: a few top-level keys.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::{Dict, Value, yaml};
 use rustc_hash::FxHashMap;
 
+use super::walk::Found;
 use crate::error::{Error, ErrorKind};
-use crate::source::{MAX_INCLUDE_DEPTH, beside, identity, include_names, parse};
+use crate::source::{Identities, MAX_INCLUDE_DEPTH, beside, include_names, normalise, read, read_regular, unreadable};
 
 /// The top-level values of one file that decide its place in the index.
 #[derive(Clone, Debug, Default)]
@@ -33,9 +35,18 @@ impl Facts {
         }
     }
 
-    /// Reads a file, and nothing that it includes.
-    pub(super) fn read(path: &Path, real: &Path) -> Result<Self, Error> {
-        Ok(Self::of(&parse(path, real)?.values))
+    /// Reads a file, and nothing that it includes. Errors have no place: who wants it loads the file.
+    pub(super) fn read(file: &Found) -> Result<Self, Error> {
+        let bytes = if file.regular { read_regular(&file.real).map(Cow::Owned) } else { read(&file.real) };
+        let bytes = bytes.map_err(|error| unreadable(&file.path, error))?;
+        let loader = yaml::Loader { functions: true, ..yaml::Loader::default() };
+        match loader.load_bytes(&bytes).map_err(|error| Error::new(ErrorKind::Yaml, error.to_string()))?.value {
+            Value::Dict(values) => Ok(Self::of(&values)),
+            other => {
+                let message = format!("The file holds {} instead of a mapping", other.type_name());
+                Err(Error::new(ErrorKind::Type, message))
+            }
+        }
     }
 
     /// Whether the file defines nothing by itself.
@@ -60,51 +71,66 @@ impl Facts {
 }
 
 /// Facts of files by their real path; a file that cannot be read is there with the reason.
-pub(super) type FactsByPath = FxHashMap<PathBuf, Arc<Result<Facts, Error>>>;
-
-/// The files that a file includes, by their real paths; wrong `include` values include nothing here and fail
-/// when they are merged.
-pub(super) fn included_paths(facts: &Facts, real: &Path) -> Vec<PathBuf> {
-    if facts.group.is_some() {
-        return Vec::new();
-    }
-    let names = include_names(facts.include.as_ref()).unwrap_or_default();
-    names.iter().map(|name| identity(&beside(real, name))).collect()
+#[derive(Default)]
+pub(super) struct Known {
+    facts: FxHashMap<PathBuf, Arc<Result<Facts, Error>>>,
+    identities: Identities,
 }
 
-/// The facts of a file with those of its includes under them, by the rules of the loader.
-pub(super) fn merged(facts: &Facts, real: &Path, known: &FactsByPath) -> Result<Facts, Error> {
-    let mut visited = vec![real.to_owned()];
-    merge(facts, real, known, &mut visited, 0)
-}
-
-fn merge(
-    facts: &Facts,
-    real: &Path,
-    known: &FactsByPath,
-    visited: &mut Vec<PathBuf>,
-    depth: usize,
-) -> Result<Facts, Error> {
-    if facts.group.is_some() || facts.include.is_none() {
-        return Ok(facts.clone());
+impl Known {
+    pub(super) fn insert(&mut self, real: PathBuf, facts: Arc<Result<Facts, Error>>) {
+        self.facts.insert(real, facts);
     }
-    let names = include_names(facts.include.as_ref())?;
-    let mut result = Facts::default();
-    for name in names {
-        let path = identity(&beside(real, &name));
-        if visited.contains(&path) || depth >= MAX_INCLUDE_DEPTH {
-            return Err(Error::new(ErrorKind::Cycle, format!("Include cycle at `{}`", path.display())));
+
+    pub(super) fn get(&self, real: &Path) -> Option<&Result<Facts, Error>> {
+        self.facts.get(real).map(AsRef::as_ref)
+    }
+
+    /// The real path of a file that another includes.
+    fn included(&self, real: &Path, name: &str) -> PathBuf {
+        let path = normalise(&beside(real, name));
+        // The real path of a file that was found needs no further look.
+        if self.facts.contains_key(&path) { path } else { self.identities.of(&path) }
+    }
+
+    /// The files that a file includes and that are not known yet; wrong `include` values include nothing here and
+    /// fail when they are merged.
+    pub(super) fn missing(&self, real: &Path) -> Vec<PathBuf> {
+        let Some(Ok(facts)) = self.get(real) else { return Vec::new() };
+        if facts.group.is_some() {
+            return Vec::new();
         }
-        visited.push(path.clone());
-        let included = match known.get(&path).map(AsRef::as_ref) {
-            Some(Ok(included)) => included,
-            Some(Err(error)) => return Err(Error::new(error.kind(), error.to_string())),
-            None => return Err(Error::new(ErrorKind::Io, format!("`{}` cannot be read", path.display()))),
-        };
-        result.update(&merge(included, &path, known, visited, depth + 1)?);
+        let names = include_names(facts.include.as_ref()).unwrap_or_default();
+        let paths = names.iter().map(|name| self.included(real, name));
+        paths.filter(|path| !self.facts.contains_key(path)).collect()
     }
-    let mut own = facts.clone();
-    own.include = None;
-    result.update(&own);
-    Ok(result)
+
+    /// The facts of a file with those of its includes under them, by the rules of the loader.
+    pub(super) fn merged(&self, facts: &Facts, real: &Path) -> Result<Facts, Error> {
+        self.merge(facts, real, &mut vec![real.to_owned()], 0)
+    }
+
+    fn merge(&self, facts: &Facts, real: &Path, visited: &mut Vec<PathBuf>, depth: usize) -> Result<Facts, Error> {
+        if facts.group.is_some() || facts.include.is_none() {
+            return Ok(facts.clone());
+        }
+        let mut result = Facts::default();
+        for name in include_names(facts.include.as_ref())? {
+            let path = self.included(real, &name);
+            if visited.contains(&path) || depth >= MAX_INCLUDE_DEPTH {
+                return Err(Error::new(ErrorKind::Cycle, format!("Include cycle at `{}`", path.display())));
+            }
+            visited.push(path.clone());
+            let included = match self.get(&path) {
+                Some(Ok(included)) => included,
+                Some(Err(error)) => return Err(Error::new(error.kind(), error.to_string())),
+                None => return Err(Error::new(ErrorKind::Io, format!("`{}` cannot be read", path.display()))),
+            };
+            result.update(&self.merge(included, &path, visited, depth + 1)?);
+        }
+        let mut own = facts.clone();
+        own.include = None;
+        result.update(&own);
+        Ok(result)
+    }
 }

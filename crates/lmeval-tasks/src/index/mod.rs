@@ -11,7 +11,8 @@ use lmeval_pycompat::Value;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use self::facts::{Facts, FactsByPath};
+use self::facts::{Facts, Known};
+use self::walk::Found;
 use crate::error::{Error, ErrorKind};
 
 /// What an index entry is.
@@ -112,13 +113,13 @@ impl Index {
     fn of_root(root: &Path) -> Self {
         let found = walk::task_files(root);
         let read: Vec<Arc<Result<Facts, Error>>> =
-            found.par_iter().map(|file| Arc::new(Facts::read(&file.path, &file.real))).collect();
+            found.par_iter().with_min_len(32).map(|file| Arc::new(Facts::read(file))).collect();
         let known = with_includes(&found, &read);
         let merged: Vec<Result<Facts, Error>> = found
             .par_iter()
             .zip(&read)
             .map(|(file, facts)| match facts.as_ref() {
-                Ok(facts) => facts::merged(facts, &file.real, &known),
+                Ok(facts) => known.merged(facts, &file.real),
                 Err(error) => Err(Error::new(error.kind(), error.message()).at(error.location().cloned())),
             })
             .collect();
@@ -201,28 +202,27 @@ impl Index {
 }
 
 /// All files that were found and all that they include, directly or not.
-fn with_includes(found: &[walk::Found], read: &[Arc<Result<Facts, Error>>]) -> FactsByPath {
-    let mut known: FactsByPath =
-        found.iter().zip(read).map(|(file, facts)| (file.real.clone(), Arc::clone(facts))).collect();
-    let mut fresh: Vec<PathBuf> = known.keys().cloned().collect();
+fn with_includes(found: &[Found], read: &[Arc<Result<Facts, Error>>]) -> Known {
+    let mut known = Known::default();
+    for (file, facts) in found.iter().zip(read) {
+        known.insert(file.real.clone(), Arc::clone(facts));
+    }
+    let mut fresh: Vec<PathBuf> = found.iter().map(|file| file.real.clone()).collect();
     while !fresh.is_empty() {
-        let wanted: FxHashSet<PathBuf> = fresh
-            .par_iter()
-            .filter_map(|path| known.get(path)?.as_ref().as_ref().ok().map(|facts| facts::included_paths(facts, path)))
-            .flatten()
-            .filter(|path| !known.contains_key(path))
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect();
-        let read: Vec<(PathBuf, Arc<Result<Facts, Error>>)> = wanted
+        let missing: Vec<Vec<PathBuf>> = fresh.par_iter().with_min_len(32).map(|path| known.missing(path)).collect();
+        let distinct: FxHashSet<PathBuf> = missing.into_iter().flatten().collect();
+        let read: Vec<(PathBuf, Arc<Result<Facts, Error>>)> = distinct
             .into_par_iter()
             .map(|path| {
-                let facts = Arc::new(Facts::read(&path, &path));
-                (path, facts)
+                let file = Found { path: path.clone(), real: path, regular: false };
+                let facts = Arc::new(Facts::read(&file));
+                (file.real, facts)
             })
             .collect();
         fresh = read.iter().map(|(path, _)| path.clone()).collect();
-        known.extend(read);
+        for (path, facts) in read {
+            known.insert(path, facts);
+        }
     }
     known
 }

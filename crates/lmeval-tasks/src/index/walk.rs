@@ -19,6 +19,8 @@ pub(super) struct Found {
     pub(super) path: PathBuf,
     /// The path with links followed.
     pub(super) real: PathBuf,
+    /// Whether it is known to be a regular file, not a pipe or the like.
+    pub(super) regular: bool,
 }
 
 /// Every `*.yaml` below a root, in ascending order of the whole path.
@@ -41,7 +43,7 @@ fn embedded_files(root: &Path) -> Vec<Found> {
         .iter()
         .map(|(relative, _)| Path::new(embedded::ROOT).join(relative))
         .filter(|path| path.starts_with(&root) && path.extension() == Some(OsStr::new("yaml")))
-        .map(|path| Found { real: path.clone(), path })
+        .map(|path| Found { real: path.clone(), path, regular: false })
         .collect()
 }
 
@@ -82,9 +84,9 @@ fn visit<'scope>(
             if path.is_dir() {
                 continue;
             }
-            files.push(Found { real: identity(&path), path });
+            files.push(Found { real: identity(&path), path, regular: false });
         } else {
-            files.push(Found { real: real.join(&name), path });
+            files.push(Found { real: real.join(&name), path, regular: kind.is_file() });
         }
     }
     if !files.is_empty() {

@@ -304,7 +304,11 @@ impl<'a> Builder<'a> {
             let Some(name) = name.as_str().map(str::to_owned) else {
                 return Err(wrong_name("group", name));
             };
-            if let Some(entry) = manager.index.get(&name) {
+            // A list of members defines a group, even where a tag of that name is known.
+            let defines = matches!(item.get("task"), Some(Value::List(_)));
+            if let Some(entry) = manager.index.get(&name)
+                && (entry.kind == Kind::Group || !defines)
+            {
                 item.remove("group");
                 let mut merged = overrides.clone();
                 merged.update(&item);

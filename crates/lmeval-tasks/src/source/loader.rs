@@ -8,7 +8,7 @@ use lmeval_pycompat::{Dict, Value};
 use rustc_hash::FxHashMap;
 
 use crate::error::{Error, ErrorKind, Location};
-use crate::source::path::{beside, identity, read};
+use crate::source::path::{Identities, beside, read};
 use crate::source::{Mapping, Origin, SourceFile, Step};
 
 /// A file as it stands: its root mapping and where everything in it is.
@@ -26,6 +26,7 @@ pub struct Parsed {
 #[derive(Debug, Default)]
 pub struct Loader {
     included: Mutex<FxHashMap<PathBuf, Arc<Result<Parsed, Arc<Failure>>>>>,
+    identities: Identities,
 }
 
 /// A failure that several including files share.
@@ -53,7 +54,7 @@ impl Loader {
     /// The file's mapping with its includes merged in: values of later includes win over those of earlier ones,
     /// and the file's own win over all. Each value is replaced whole.
     pub fn load(&self, path: &Path) -> Result<Mapping, Error> {
-        let real = identity(path);
+        let real = self.identities.of(path);
         let parsed = parse(path, &real)?;
         self.merge_includes(&parsed, real)
     }
@@ -76,7 +77,7 @@ impl Loader {
         let names = include_names(own.remove("include").as_ref()).map_err(|error| error.at(here.clone()))?;
         let mut merged = Mapping::new();
         for name in names {
-            let path = identity(&beside(parsed.file.real_path(), &name));
+            let path = self.identities.of(&beside(parsed.file.real_path(), &name));
             if visited.contains(&path) {
                 return Err(cycle(visited, &path).at(here));
             }
@@ -130,12 +131,21 @@ pub(crate) const MAX_INCLUDE_DEPTH: usize = 64;
 
 /// Reads one file; `real` is its name with links followed, against which its references are resolved.
 pub(crate) fn parse(path: &Path, real: &Path) -> Result<Parsed, Error> {
-    let bytes = read(real).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("`{}` cannot be read: {}", path.display(), io_reason(&error))).caused_by(error)
-    })?;
+    let bytes = read(real).map_err(|error| unreadable(path, error))?;
+    parse_bytes(path, real, &bytes)
+}
+
+/// The error for a file that cannot be read.
+pub(crate) fn unreadable(path: &Path, error: std::io::Error) -> Error {
+    let message = format!("`{}` cannot be read: {}", path.display(), io_reason(&error));
+    Error::new(ErrorKind::Io, message).caused_by(error)
+}
+
+/// Types the bytes of a file.
+fn parse_bytes(path: &Path, real: &Path, bytes: &[u8]) -> Result<Parsed, Error> {
     let directory = real.parent().unwrap_or_else(|| Path::new("")).to_string_lossy();
-    let loaded = yaml::Loader::for_directory(directory).load_bytes(&bytes).map_err(|error| {
-        let text: Arc<str> = String::from_utf8_lossy(&bytes).into();
+    let loaded = yaml::Loader::for_directory(directory).load_bytes(bytes).map_err(|error| {
+        let text: Arc<str> = String::from_utf8_lossy(bytes).into();
         let offset = error.position().offset.min(text.len());
         let line = error.position().line as usize + 1;
         let file = Arc::new(SourceFile::new(path.to_owned(), real.to_owned(), text, yaml::Marks::default()));
@@ -144,7 +154,7 @@ pub(crate) fn parse(path: &Path, real: &Path) -> Result<Parsed, Error> {
             .at(Some(Location { file, range: offset..offset, line }))
             .caused_by(error)
     })?;
-    let text: Arc<str> = String::from_utf8_lossy(&bytes).into();
+    let text: Arc<str> = String::from_utf8_lossy(bytes).into();
     let file = Arc::new(SourceFile::new(path.to_owned(), real.to_owned(), text, loaded.marks));
     match loaded.value {
         Value::Dict(values) => Ok(Parsed { values: Arc::unwrap_or_clone(values), file }),

@@ -1,8 +1,11 @@
 //! Paths of task files, on disk or inside the binary.
 
 use std::borrow::Cow;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
 
 use crate::embedded;
 
@@ -18,19 +21,25 @@ pub fn read(path: &Path) -> io::Result<Cow<'static, [u8]>> {
             .map(|text| Cow::Borrowed(text.as_bytes()))
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("`{}` is not built in", path.display())));
     }
-    let metadata = fs_err::metadata(path)?;
-    if !metadata.is_file() {
+    if !fs_err::metadata(path)?.is_file() {
         // Opening a pipe would wait for a writer.
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{}` is not a file", path.display())));
     }
-    let length = metadata.len();
-    if length > MAX_FILE_SIZE {
+    read_regular(path).map(Cow::Owned)
+}
+
+/// What a file says that is known to be a regular one.
+pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(4096);
+    let mut file = fs_err::File::open(path)?.take(MAX_FILE_SIZE + 1);
+    file.read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_SIZE {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("`{}` has {length} bytes, which is more than a task file may have ({MAX_FILE_SIZE})", path.display()),
+            format!("`{}` is larger than a task file may be ({MAX_FILE_SIZE} bytes)", path.display()),
         ));
     }
-    fs_err::read(path).map(Cow::Owned)
+    Ok(bytes)
 }
 
 /// The largest file that is read as a task definition. The largest real one has about 100 KB.
@@ -59,6 +68,35 @@ pub fn identity(path: &Path) -> PathBuf {
     fs_err::canonicalize(path)
         .or_else(|_| std::path::absolute(path).map(|absolute| normalise(&absolute)))
         .unwrap_or_else(|_| normalise(path))
+}
+
+/// Identities of many files, with those of their folders kept: following the links of a path costs a system call
+/// per part, and a library has thousands of files in few folders.
+#[derive(Debug, Default)]
+pub(crate) struct Identities {
+    folders: Mutex<FxHashMap<PathBuf, PathBuf>>,
+}
+
+impl Identities {
+    /// As [`identity`].
+    pub(crate) fn of(&self, path: &Path) -> PathBuf {
+        if is_embedded(path) {
+            return normalise(path);
+        }
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return identity(path) };
+        let known = self.folders.lock().unwrap_or_else(PoisonError::into_inner).get(parent).cloned();
+        let parent = known.unwrap_or_else(|| {
+            let real = if parent.as_os_str().is_empty() { identity(Path::new(".")) } else { identity(parent) };
+            let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+            folders.insert(parent.to_owned(), real.clone());
+            real
+        });
+        let real = parent.join(name);
+        match fs_err::symlink_metadata(&real) {
+            Ok(metadata) if metadata.is_symlink() => identity(&real),
+            _ => real,
+        }
+    }
 }
 
 /// The path that an `include` or a function reference means, seen from a file.

@@ -1,4 +1,17 @@
 //! Filters: what may stand after `|`.
+
+mod attribute;
+mod harness;
+mod html;
+mod json;
+mod number;
+mod pprint;
+mod select;
+mod sequence;
+mod text;
+mod urlize;
+mod wrap;
+
 use crate::arguments::Args;
 use crate::error::Error;
 use crate::eval::Vm;
@@ -7,9 +20,79 @@ use crate::value::Val;
 /// A filter: the value and the arguments in, a value out.
 pub(crate) type FilterFunction = fn(&mut Vm<'_>, Val, Args) -> Result<Val, Error>;
 
-const NAMES: [&str; 57] = ["abs","answer_key_to_index","attr","batch","capitalize","center","count","d","default","dictsort","e","escape","filesizeformat","first","float","forceescape","format","groupby","indent","int","items","join","last","length","letter_choices","list","lower","map","max","min","pprint","random","regex_replace","reject","rejectattr","replace","reverse","round","safe","select","selectattr","slice","sort","string","striptags","sum","title","tojson","trim","truncate","unique","upper","urlencode","urlize","wordcount","wordwrap","xmlattr"];
+/// Every filter, sorted by name.
+const FILTERS: [(&str, FilterFunction); 57] = [
+    ("abs", number::abs),
+    ("answer_key_to_index", harness::answer_key_to_index),
+    ("attr", attribute::attr),
+    ("batch", sequence::batch),
+    ("capitalize", text::capitalize),
+    ("center", text::center),
+    ("count", sequence::length),
+    ("d", sequence::default),
+    ("default", sequence::default),
+    ("dictsort", sequence::dictsort),
+    ("e", html::escape),
+    ("escape", html::escape),
+    ("filesizeformat", number::filesizeformat),
+    ("first", sequence::first),
+    ("float", number::float),
+    ("forceescape", html::forceescape),
+    ("format", text::format),
+    ("groupby", sequence::groupby),
+    ("indent", text::indent),
+    ("int", number::int),
+    ("items", sequence::items),
+    ("join", text::join),
+    ("last", sequence::last),
+    ("length", sequence::length),
+    ("letter_choices", harness::letter_choices),
+    ("list", sequence::list),
+    ("lower", text::lower),
+    ("map", select::map),
+    ("max", sequence::max),
+    ("min", sequence::min),
+    ("pprint", pprint::pprint),
+    ("random", sequence::random),
+    ("regex_replace", harness::regex_replace),
+    ("reject", select::reject),
+    ("rejectattr", select::rejectattr),
+    ("replace", text::replace),
+    ("reverse", sequence::reverse),
+    ("round", number::round),
+    ("safe", html::safe),
+    ("select", select::select),
+    ("selectattr", select::selectattr),
+    ("slice", sequence::slice),
+    ("sort", sequence::sort),
+    ("string", text::string),
+    ("striptags", html::striptags),
+    ("sum", number::sum),
+    ("title", text::title),
+    ("tojson", json::tojson),
+    ("trim", text::trim),
+    ("truncate", text::truncate),
+    ("unique", select::unique),
+    ("upper", text::upper),
+    ("urlencode", html::urlencode),
+    ("urlize", urlize::urlize),
+    ("wordcount", text::wordcount),
+    ("wordwrap", wrap::wordwrap),
+    ("xmlattr", html::xmlattr),
+];
 
-pub(crate) fn lookup(name: &str, _chat: bool) -> Option<FilterFunction> {
-    NAMES.contains(&name).then_some((|_, value, _| Ok(value)) as FilterFunction)
+/// Filters that only prompts have.
+const HARNESS: [&str; 3] = ["answer_key_to_index", "letter_choices", "regex_replace"];
+
+/// The filter of a name.
+pub(crate) fn lookup(name: &str, chat: bool) -> Option<FilterFunction> {
+    if chat && HARNESS.contains(&name) {
+        return None;
+    }
+    FILTERS.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|index| FILTERS[index].1)
 }
-pub(crate) fn names(_chat: bool) -> impl Iterator<Item = &'static str> { NAMES.iter().copied() }
+
+/// All names.
+pub(crate) fn names(chat: bool) -> impl Iterator<Item = &'static str> {
+    FILTERS.iter().map(|(name, _)| *name).filter(move |name| !chat || !HARNESS.contains(name))
+}

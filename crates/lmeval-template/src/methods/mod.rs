@@ -13,6 +13,8 @@ use crate::error::Error;
 use crate::eval::Vm;
 use crate::value::{Items, Val};
 
+pub(crate) use string::replaced;
+
 /// The names of the methods that a value has.
 fn names(value: &Val) -> &'static [&'static str] {
     match value {

@@ -18,7 +18,9 @@ pub(crate) fn run(arguments: TasksArgs, printer: &mut Printer) -> Result<Status>
         TasksAction::Remove { version } => remove(&home, &version, printer)?,
         TasksAction::Use { version } => {
             let library = home.require(&version)?;
-            let library = home.change()?.set_default(&library.version)?;
+            let library = home
+                .change(&mut |text| printer.note(text))?
+                .set_default(&library.version)?;
             printer.result(&format!(
                 "Default is now {}: {}\n",
                 library.version,
@@ -93,7 +95,7 @@ fn as_json(library: &Installed) -> Result<String> {
 
 fn remove(home: &Home, version: &str, printer: &mut Printer) -> Result<()> {
     let library = home.require(version)?;
-    let default = home.change()?.remove(&library)?;
+    let default = home.change(&mut |text| printer.note(text))?.remove(&library)?;
     printer.result(&format!("Removed {}\n", library.version))?;
     if let Some(default) = default {
         printer.result(&format!(

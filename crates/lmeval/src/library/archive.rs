@@ -67,8 +67,8 @@ impl Contents {
             .read_to_end(&mut text)
             .context("The package description cannot be read")?;
         let text = String::from_utf8_lossy(&text);
-        let header = text.lines().take_while(|line| !line.is_empty());
-        let stated = header.filter_map(|line| line.strip_prefix("Version:")).next();
+        let mut header = text.lines().take_while(|line| !line.is_empty());
+        let stated = header.find_map(|line| line.strip_prefix("Version:"));
         if self.version.is_none() {
             self.version = stated.and_then(|version| Version::parse(version.trim()).ok());
         }

@@ -41,7 +41,7 @@ pub(super) fn version(tasks: &Path) -> Result<Version> {
     }
     let name = root.file_name().unwrap_or_default().to_string_lossy();
     Version::from_name(&name).with_context(|| {
-        format!("`{}` cannot be the name of a library\nhint: Say how to call it: lm-eval tasks pull NAME --from …", name)
+        format!("`{name}` cannot be the name of a library\nhint: Name it: lm-eval tasks pull NAME --from …")
     })
 }
 
@@ -116,7 +116,7 @@ impl Walk<'_> {
             } else if kind.is_symlink() {
                 match fs::canonicalize(&path) {
                     Ok(real) if real.starts_with(self.root) && real.is_file() => {
-                        self.copy_file(&real, &relative)?
+                        self.copy_file(&real, &relative)?;
                     }
                     _ => self.left_out += 1,
                 }

@@ -142,8 +142,8 @@ impl Home {
         );
     }
 
-    /// Begins a change. Others wait; what an interrupted change has left is put right first.
-    pub(crate) fn change(&self) -> Result<Change> {
+    /// Begins a change. Others wait, and `note` hears why; what an interrupted change has left is put right first.
+    pub(crate) fn change(&self, note: &mut dyn FnMut(&str)) -> Result<Change> {
         let libraries = self.libraries.clone().ok_or_else(|| {
             anyhow!("There is no home folder to install into\nhint: Set `{LM_EVAL_HOME}` to a folder of your choice")
         })?;
@@ -153,9 +153,12 @@ impl Home {
             .truncate(false)
             .write(true)
             .open(libraries.join(".lock"))?;
-        lock.file()
-            .lock()
-            .context("The folder for libraries cannot be locked")?;
+        if lock.file().try_lock().is_err() {
+            note("Waiting for another change of the libraries to end");
+            lock.file()
+                .lock()
+                .context("The folder for libraries cannot be locked")?;
+        }
         tidy(&libraries)?;
         let work = tempfile::Builder::new()
             .prefix(WORK_PREFIX)
@@ -287,7 +290,7 @@ mod tests {
     }
 
     fn install(home: &Home, name: &str, content: &str) -> Installed {
-        let change = home.change().unwrap();
+        let change = home.change(&mut |_| {}).unwrap();
         fs::create_dir_all(change.tasks()).unwrap();
         fs::write(change.tasks().join("a.yaml"), content).unwrap();
         change.install(&version(name)).unwrap()
@@ -316,7 +319,12 @@ mod tests {
         assert!(!folder.path().join("nowhere").exists());
         let none = Home { libraries: None };
         assert!(none.installed().unwrap().is_empty());
-        assert!(none.change().unwrap_err().to_string().contains("LM_EVAL_HOME"));
+        assert!(
+            none.change(&mut |_| {})
+                .unwrap_err()
+                .to_string()
+                .contains("LM_EVAL_HOME")
+        );
     }
 
     #[test]
@@ -327,7 +335,10 @@ mod tests {
         assert!(first.default && first.path.ends_with("libraries/0.4.9/lm_eval/tasks"));
         install(&home, "0.4.13", "two");
         assert_eq!(names(&home), ["0.4.9", "*0.4.13"]);
-        home.change().unwrap().set_default(&version("0.4.9")).unwrap();
+        home.change(&mut |_| {})
+            .unwrap()
+            .set_default(&version("0.4.9"))
+            .unwrap();
         assert_eq!(names(&home), ["*0.4.9", "0.4.13"]);
         assert_eq!(home.default_root().unwrap(), Some(first.path.clone()));
         install(&home, "0.4.9", "three");
@@ -335,13 +346,13 @@ mod tests {
         assert_eq!(leftovers(&home), 0);
 
         let removed = home.require("0.4.9").unwrap();
-        let next = home.change().unwrap().remove(&removed).unwrap();
+        let next = home.change(&mut |_| {}).unwrap().remove(&removed).unwrap();
         assert_eq!(next.unwrap().version.as_str(), "0.4.13");
         assert_eq!(names(&home), ["*0.4.13"]);
         let error = home.require("0.4.9").unwrap_err().to_string();
         assert!(error.contains("There is no library `0.4.9`") && error.contains("hint: Installed: `0.4.13`"));
         let last = home.require("0.4.13").unwrap();
-        assert_eq!(home.change().unwrap().remove(&last).unwrap(), None);
+        assert_eq!(home.change(&mut |_| {}).unwrap().remove(&last).unwrap(), None);
         assert!(names(&home).is_empty());
         assert_eq!(leftovers(&home), 0);
         assert!(home.require("../x").is_err());
@@ -364,7 +375,7 @@ mod tests {
         )
         .unwrap();
         assert!(names(&home).is_empty());
-        drop(home.change().unwrap());
+        drop(home.change(&mut |_| {}).unwrap());
         assert_eq!(names(&home), ["*0.4.9"]);
         assert_eq!(leftovers(&home), 0);
         assert_eq!(

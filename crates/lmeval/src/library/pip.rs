@@ -103,7 +103,9 @@ pub(super) fn download(python: &Path, version: Option<&Version>, folder: &Path) 
 
 /// The message for a failed download: what `pip` said, and what can be done about it.
 fn explain(python: &Path, requirement: &str, said: &str, status: &str) -> String {
-    const NO_NETWORK: [&str; 9] = [
+    // With `--quiet`, an index that cannot be reached looks like one that has nothing.
+    const NO_NETWORK: [&str; 10] = [
+        "from versions: none",
         "NewConnectionError",
         "Failed to establish",
         "name resolution",
@@ -118,7 +120,8 @@ fn explain(python: &Path, requirement: &str, said: &str, status: &str) -> String
     let hint = if said.contains("No module named pip") {
         format!("hint: `{python}` has no `pip`: install it there, or name another Python with `--python`\n")
     } else if NO_NETWORK.iter().any(|sign| said.contains(sign)) {
-        "hint: The package index could not be reached: check the network and the settings of your `pip`\n"
+        "hint: The package index could not be reached, or has no wheel of the package: check the network and the \
+         settings of your `pip`\n"
             .to_owned()
     } else if said.contains("No matching distribution") || said.contains("Could not find a version") {
         "hint: Your package index has no such version as a wheel: without a version, the newest is taken\n"

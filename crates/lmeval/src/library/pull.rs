@@ -61,22 +61,22 @@ impl Pull {
     /// Installs it and makes it the default; `note` hears what is going on.
     pub(crate) fn run(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
         match &self.from {
-            Some(path) if path.is_dir() => self.from_folder(home, path, note),
-            Some(path) => self.from_archive(home, path),
-            None => self.from_index(home, note),
+            Some(path) if path.is_dir() => self.pull_folder(home, path, note),
+            Some(path) => self.pull_archive(home, path, note),
+            None => self.pull_package(home, note),
         }
     }
 
-    fn from_index(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
+    fn pull_package(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
         let there =
             |version: &Version| installed(home, version).map(|library| library.filter(|_| !self.force));
         if let Some(library) = self.version.as_ref().map(there).transpose()?.flatten() {
             return Ok(Outcome::AlreadyThere(
-                home.change()?.set_default(&library.version)?,
+                home.change(note)?.set_default(&library.version)?,
             ));
         }
         let python = pip::find_python(self.python.as_deref())?;
-        let change = home.change()?;
+        let change = home.change(note)?;
         note(&format!("Downloading with {} -m pip", python.display()));
         let wheel = pip::download(&python, self.version.as_ref(), &change.downloads()?)?;
         if let Some(library) = version_in_name(&wheel).as_ref().map(there).transpose()?.flatten() {
@@ -86,11 +86,11 @@ impl Pull {
         self.unpack(home, change, &wheel, None)
     }
 
-    fn from_archive(&self, home: &Home, path: &Path) -> Result<Outcome> {
+    fn pull_archive(&self, home: &Home, path: &Path, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
         if let Some(version) = self.version.clone().or_else(|| version_in_name(path)) {
             self.refuse_if_there(home, &version)?;
         }
-        self.unpack(home, home.change()?, path, self.version.clone())
+        self.unpack(home, home.change(note)?, path, self.version.clone())
     }
 
     fn unpack(&self, home: &Home, change: Change, path: &Path, version: Option<Version>) -> Result<Outcome> {
@@ -111,11 +111,11 @@ impl Pull {
         })
     }
 
-    fn from_folder(&self, home: &Home, path: &Path, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
+    fn pull_folder(&self, home: &Home, path: &Path, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
         let tasks = folder::find_tasks(path)?;
         let version = self.version.clone().map_or_else(|| folder::version(&tasks), Ok)?;
         self.refuse_if_there(home, &version)?;
-        let change = home.change()?;
+        let change = home.change(note)?;
         let mut target = Target::create(change.tasks(), Limits::default())?;
         if fs::canonicalize(change.tasks())?.starts_with(&tasks) {
             bail!(

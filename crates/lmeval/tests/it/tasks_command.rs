@@ -148,7 +148,7 @@ fn refuses_what_is_no_library() {
 fn fake_python(context: &TestContext, script: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let python = context.write("bin/python3", format!("#!/bin/sh\n{script}\n"));
-    fs_err::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    fs_err::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).expect("the file is ours");
     python
 }
 

@@ -1,0 +1,170 @@
+//! Parquet and Arrow files: blocks of rows are decoded when a row of them is asked for.
+
+mod ipc;
+mod parquet;
+mod value;
+
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, Schema as ArrowSchema};
+use lmeval_pycompat::{Dict, Value, json};
+
+use crate::error::{Error, ErrorKind};
+use crate::source::{Opened, Source};
+use crate::types::{Fields, Schema, Type};
+
+pub(crate) use ipc::open as open_arrow;
+pub(crate) use parquet::open as open_parquet;
+
+/// Decoded blocks that a file keeps, in bytes.
+const CACHE: usize = 128 << 20;
+
+/// A file that can be decoded block by block.
+trait Blocks: Debug + Send + Sync {
+    /// Decodes a block.
+    fn load(&self, block: usize) -> Result<RecordBatch, Error>;
+}
+
+/// The rows of a Parquet or Arrow file.
+#[derive(Debug)]
+struct ColumnarFile {
+    file: Arc<str>,
+    blocks: Box<dyn Blocks>,
+    /// The row after the last one of each block.
+    ends: Vec<u64>,
+    schema: Arc<Schema>,
+    has_json: bool,
+    cache: Mutex<Vec<(usize, RecordBatch)>>,
+}
+
+impl ColumnarFile {
+    fn opened(file: &str, blocks: Box<dyn Blocks>, ends: Vec<u64>, arrow: &ArrowSchema) -> Opened {
+        let schema = Arc::new(schema_of(arrow));
+        let has_json = schema.columns.iter().any(|(_, kind)| keeps_json(kind));
+        let cache = Mutex::new(Vec::new());
+        let source = Self { file: file.into(), blocks, ends, schema: schema.clone(), has_json, cache };
+        Opened { source: Arc::new(source), schemas: vec![schema] }
+    }
+
+    /// A decoded block, from the cache where it is there.
+    fn block(&self, block: usize) -> Result<RecordBatch, Error> {
+        let cache = || self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, batch)) = cache().iter().find(|(known, _)| *known == block) {
+            return Ok(batch.clone());
+        }
+        let batch = self.blocks.load(block)?;
+        let mut cache = cache();
+        cache.push((block, batch.clone()));
+        let mut size: usize = cache.iter().map(|(_, batch)| batch.get_array_memory_size()).sum();
+        while size > CACHE && cache.len() > 1 {
+            size -= cache.remove(0).1.get_array_memory_size();
+        }
+        Ok(batch)
+    }
+}
+
+impl Source for ColumnarFile {
+    fn len(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn row(&self, index: u64, target: &Schema) -> Result<Dict, Error> {
+        let block = self.ends.partition_point(|end| *end <= index);
+        let start = if block == 0 { 0 } else { self.ends[block - 1] };
+        let batch = self.block(block)?;
+        let place = (index - start) as usize;
+        if place >= batch.num_rows() {
+            return Err(Error::columnar(&self.file, "a block has fewer rows than the file says"));
+        }
+        let mut row = Dict::with_capacity(batch.num_columns());
+        for ((name, _), column) in self.schema.columns.iter().zip(batch.columns()) {
+            let value = value::value_at(column.as_ref(), place)
+                .map_err(|message| self.refused(index, name, message))?;
+            row.insert(Value::Str(name.clone()), value);
+        }
+        if !self.has_json && *target == *self.schema {
+            return Ok(row);
+        }
+        // What is stored is already of the stored type, so only the target counts.
+        target.convert(row, target).map_err(|(name, message)| self.refused(index, &name, message))
+    }
+}
+
+impl ColumnarFile {
+    fn refused(&self, row: u64, column: &str, message: String) -> Error {
+        ErrorKind::Value { file: self.file.to_string(), row, column: column.into(), message }.into()
+    }
+}
+
+/// The schema of a file, with the features that the `datasets` library wrote into its metadata.
+fn schema_of(arrow: &ArrowSchema) -> Schema {
+    let metadata = arrow.metadata.get("huggingface").and_then(|text| json::loads(text).ok());
+    let features = metadata
+        .as_ref()
+        .and_then(|metadata| metadata.as_dict()?.get_str("info")?.as_dict()?.get_str("features")?.as_dict());
+    let columns = arrow.fields().iter().map(|field| {
+        let feature = features.and_then(|features| features.get_str(field.name()));
+        (Arc::from(field.name().as_str()), kind_of(field.data_type(), feature))
+    });
+    Schema::new(columns.collect())
+}
+
+fn kind_of(kind: &DataType, feature: Option<&Value>) -> Type {
+    let dict = feature.and_then(Value::as_dict);
+    let tag = dict.and_then(|dict| dict.get_str("_type")?.as_str());
+    if tag == Some("Json") {
+        return Type::Json;
+    }
+    match kind {
+        DataType::Null => Type::Null,
+        DataType::Boolean => Type::Bool,
+        kind if kind.is_integer() => Type::Int,
+        DataType::Float32 => Type::Float32,
+        DataType::Float64 => Type::Float,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Type::Str,
+        DataType::Timestamp(_, None) => Type::Timestamp,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item) => {
+            let inner = match (tag, feature) {
+                (Some(_), _) => dict.and_then(|dict| dict.get_str("feature")),
+                (None, Some(Value::List(items))) => items.first(),
+                _ => None,
+            };
+            Type::List(Box::new(kind_of(item.data_type(), inner)))
+        }
+        DataType::Struct(fields) => {
+            // Features of media types have fields that the metadata does not list; the old sequence of
+            // records lists them one level down, each of which is stored as a list.
+            let (inner, is_sequence) = match tag {
+                Some("Sequence") => (dict.and_then(|dict| dict.get_str("feature")?.as_dict()), true),
+                Some(_) => (None, false),
+                None => (dict, false),
+            };
+            let fields = fields.iter().map(|field| {
+                let feature = inner.and_then(|inner| inner.get_str(field.name()));
+                let kind = match (field.data_type(), is_sequence) {
+                    (DataType::List(item), true) => Type::List(Box::new(kind_of(item.data_type(), feature))),
+                    (kind, _) => kind_of(kind, feature),
+                };
+                (Arc::from(field.name().as_str()), kind)
+            });
+            Type::Struct(fields.collect::<Fields>())
+        }
+        DataType::Dictionary(_, kind) => kind_of(kind, None),
+        _ => Type::Any,
+    }
+}
+
+fn keeps_json(kind: &Type) -> bool {
+    match kind {
+        Type::Json => true,
+        Type::List(item) => keeps_json(item),
+        Type::Struct(fields) => fields.iter().any(|(_, kind)| keeps_json(kind)),
+        _ => false,
+    }
+}

@@ -1,0 +1,169 @@
+//! File formats and how they are told from file names.
+
+use std::collections::HashMap;
+
+use lmeval_pycompat::{Dict, Value};
+
+use crate::error::{Error, ErrorKind};
+
+/// A format that can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    Csv,
+    Parquet,
+    Arrow,
+    Text,
+}
+
+/// Endings of files that are read.
+const ENDINGS: [(&str, Format); 10] = [
+    ("csv", Format::Csv),
+    ("tsv", Format::Csv),
+    ("json", Format::Json),
+    ("jsonl", Format::Json),
+    ("ndjson", Format::Json),
+    ("parquet", Format::Parquet),
+    ("geoparquet", Format::Parquet),
+    ("gpq", Format::Parquet),
+    ("arrow", Format::Arrow),
+    ("txt", Format::Text),
+];
+
+/// Endings that mean another kind of data set, which is not read.
+const OTHER_ENDINGS: [&str; 22] = [
+    "tar", "xml", "hdf5", "h5", "eval", "lance", "conll", "conllu", "png", "jpg", "jpeg", "gif", "webp", "bmp", "tiff",
+    "wav", "mp3", "flac", "ogg", "mp4", "pdf", "zarr",
+];
+
+impl Format {
+    /// The format that a loader's name stands for.
+    pub(crate) fn from_loader(name: &str) -> Option<Self> {
+        match name {
+            "json" => Some(Self::Json),
+            "csv" | "tsv" => Some(Self::Csv),
+            "parquet" => Some(Self::Parquet),
+            "arrow" => Some(Self::Arrow),
+            "text" => Some(Self::Text),
+            _ => None,
+        }
+    }
+
+    /// The loader's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Csv => "csv",
+            Self::Parquet => "parquet",
+            Self::Arrow => "arrow",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// The endings of a file's name: all that follows dots.
+fn endings(path: &str) -> impl Iterator<Item = &str> {
+    path.rsplit('/').next().unwrap_or(path).split('.').skip(1)
+}
+
+/// Whether a file's name says that it is data of any kind.
+pub(crate) fn is_data(path: &str) -> bool {
+    endings(path).any(|ending| {
+        ending == "zip" || ENDINGS.iter().any(|(known, _)| *known == ending) || OTHER_ENDINGS.contains(&ending)
+    })
+}
+
+/// Whether a file belongs to a format, compressed or not.
+pub(crate) fn belongs(path: &str, format: Format) -> bool {
+    endings(path).any(|ending| ending == "zip" || ENDINGS.contains(&(ending, format)))
+}
+
+/// The most common format of some files, with its options; ties go to Parquet, Arrow, JSON lines, JSON, CSV.
+fn of_files(files: &[String]) -> Option<(Option<Format>, Dict)> {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for ending in files.iter().flat_map(|path| endings(path)) {
+        *counts.entry(ending.to_lowercase()).or_default() += 1;
+    }
+    let favour = |ending: &str| match ending {
+        "parquet" => 5,
+        "arrow" => 4,
+        "jsonl" => 3,
+        "json" => 2,
+        "csv" => 1,
+        _ => 0,
+    };
+    let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
+    counts.sort_by(|(left, left_count), (right, right_count)| {
+        (right_count, favour(right), right).cmp(&(left_count, favour(left), left))
+    });
+    for (ending, _) in counts {
+        if let Some((_, format)) = ENDINGS.iter().find(|(known, _)| *known == ending) {
+            let options = (ending == "tsv").then(|| (Value::str("sep"), Value::str("\t")));
+            return Some((Some(*format), options.into_iter().collect()));
+        }
+        if OTHER_ENDINGS.contains(&ending.as_str()) {
+            return Some((None, Dict::new()));
+        }
+    }
+    None
+}
+
+/// The one format of the files of all splits. Archives are taken for the format of their first member, which
+/// `peek` tells.
+pub(crate) fn of_splits(
+    splits: &[(String, Vec<String>)],
+    place: &str,
+    peek: &dyn Fn(&str) -> Result<Vec<String>, Error>,
+) -> Result<(Format, Dict), Error> {
+    let mut common: Option<(Option<Format>, Dict)> = None;
+    for (_, files) in splits {
+        let mut found = of_files(files);
+        if found.is_none()
+            && let Some(archive) = files.iter().find(|path| path.ends_with(".zip"))
+        {
+            found = of_files(&peek(archive)?);
+        }
+        match (&common, found) {
+            (Some(known), Some(found)) if *known != found => return Err(differ(splits, place)),
+            (Some(_), None) => return Err(differ(splits, place)),
+            (_, found) => common = found.or(common),
+        }
+    }
+    match common {
+        Some((Some(format), options)) => Ok((format, options)),
+        Some((None, _)) => Err(ErrorKind::Unsupported { what: format!("The kind of files in `{place}`") }.into()),
+        None => Err(ErrorKind::NoDataFiles {
+            place: place.into(),
+            message: "there are no JSON, CSV, Parquet, Arrow or text files".into(),
+        }
+        .into()),
+    }
+}
+
+fn differ(splits: &[(String, Vec<String>)], place: &str) -> Error {
+    let kinds = splits.iter().map(|(split, files)| {
+        let format = of_files(files).and_then(|(format, _)| format).map_or("none", Format::name);
+        format!("{split}: {format}")
+    });
+    let message = format!("splits have different formats ({})", kinds.collect::<Vec<_>>().join(", "));
+    ErrorKind::NoDataFiles { place: place.into(), message }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_common_ending_wins() {
+        let format = |names: &[&str]| {
+            let files: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            of_files(&files).and_then(|(format, _)| format)
+        };
+        assert_eq!(format(&["a.csv", "b.json"]), Some(Format::Json));
+        assert_eq!(format(&["a.csv", "b.csv", "c.parquet"]), Some(Format::Csv));
+        assert_eq!(format(&["a.json.gz", "b.parquet"]), Some(Format::Parquet));
+        assert_eq!(format(&["a.tsv"]), Some(Format::Csv));
+        assert_eq!(format(&["a.png"]), None);
+        assert_eq!(format(&["a"]), None);
+    }
+}

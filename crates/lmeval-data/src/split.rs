@@ -1,0 +1,181 @@
+//! Splits and the map of them that a data set is.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use lmeval_pycompat::Dict;
+
+use crate::error::Error;
+use crate::source::Source;
+use crate::types::Schema;
+
+/// The rows of a split, made when they are asked for. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Split {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    schema: Arc<Schema>,
+    columns: Vec<String>,
+    parts: Vec<Part>,
+    /// The row after the last one of each part.
+    ends: Vec<u64>,
+}
+
+/// Rows of one file.
+#[derive(Clone, Debug)]
+struct Part {
+    source: Arc<dyn Source>,
+    start: u64,
+    length: u64,
+}
+
+impl Split {
+    pub(crate) fn new(schema: Arc<Schema>, sources: Vec<Arc<dyn Source>>) -> Self {
+        let part = |source: Arc<dyn Source>| Part { start: 0, length: source.len(), source };
+        Self::from_parts(schema, sources.into_iter().map(part).collect())
+    }
+
+    fn from_parts(schema: Arc<Schema>, parts: Vec<Part>) -> Self {
+        let mut end = 0;
+        let ends = parts.iter().map(|part| {
+            end += part.length;
+            end
+        });
+        let ends = ends.collect();
+        let columns = schema.columns.iter().map(|(name, _)| name.to_string()).collect();
+        Self { shared: Arc::new(Shared { schema, columns, parts, ends }) }
+    }
+
+    /// The number of rows.
+    pub fn len(&self) -> u64 {
+        self.shared.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The names of the columns, in the order in which every row lists them.
+    pub fn columns(&self) -> &[String] {
+        &self.shared.columns
+    }
+
+    /// The row at an index below [`Split::len`]; beyond it, `None`.
+    pub fn get(&self, index: u64) -> Option<Result<Dict, Error>> {
+        let Shared { schema, parts, ends, .. } = &*self.shared;
+        let place = ends.partition_point(|end| *end <= index);
+        let part = parts.get(place)?;
+        let before = ends[place] - part.length;
+        Some(part.source.row(part.start + index - before, schema))
+    }
+
+    /// All rows in order.
+    pub fn iter(&self) -> Rows {
+        self.range(0..self.len())
+    }
+
+    /// Some of the rows in order.
+    pub fn range(&self, range: Range<u64>) -> Rows {
+        Rows { split: self.clone(), next: range.start, end: range.end.min(self.len()) }
+    }
+
+    /// A split of some of the rows.
+    pub fn slice(&self, range: Range<u64>) -> Self {
+        let mut parts = Vec::new();
+        let mut before = 0;
+        for part in &self.shared.parts {
+            let from = range.start.clamp(before, before + part.length) - before;
+            let to = range.end.clamp(before, before + part.length) - before;
+            if from < to {
+                parts.push(Part { source: part.source.clone(), start: part.start + from, length: to - from });
+            }
+            before += part.length;
+        }
+        Self::from_parts(self.shared.schema.clone(), parts)
+    }
+
+    /// The rows of several splits of one data set, one after the other.
+    pub(crate) fn concatenate(splits: &[Self]) -> Option<Self> {
+        let schema = splits.first()?.shared.schema.clone();
+        let parts = splits.iter().flat_map(|split| split.shared.parts.iter().cloned()).collect();
+        Some(Self::from_parts(schema, parts))
+    }
+}
+
+impl<'s> IntoIterator for &'s Split {
+    type Item = Result<Dict, Error>;
+    type IntoIter = Rows;
+
+    fn into_iter(self) -> Rows {
+        self.iter()
+    }
+}
+
+/// An iterator over rows, which holds one row at a time.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    split: Split,
+    next: u64,
+    end: u64,
+}
+
+impl Iterator for Rows {
+    type Item = Result<Dict, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next >= self.end {
+            return None;
+        }
+        let row = self.split.get(self.next)?;
+        self.next += 1;
+        Some(row)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = usize::try_from(self.end.saturating_sub(self.next)).unwrap_or(usize::MAX);
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Rows {}
+
+/// The splits of a data set by name, in order.
+#[derive(Clone, Debug, Default)]
+pub struct DatasetDict {
+    splits: Vec<(String, Split)>,
+}
+
+impl DatasetDict {
+    pub(crate) fn new(splits: Vec<(String, Split)>) -> Self {
+        Self { splits }
+    }
+
+    /// The split of a name, spelled as it was asked for.
+    pub fn get(&self, name: &str) -> Option<&Split> {
+        self.splits.iter().find(|(known, _)| known == name).map(|(_, split)| split)
+    }
+
+    /// The names in order.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.splits.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Names and splits in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Split)> {
+        self.splits.iter().map(|(name, split)| (name.as_str(), split))
+    }
+
+    /// The number of splits.
+    pub fn len(&self) -> usize {
+        self.splits.len()
+    }
+
+    /// Whether there are no splits.
+    pub fn is_empty(&self) -> bool {
+        self.splits.is_empty()
+    }
+}

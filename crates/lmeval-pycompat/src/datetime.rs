@@ -22,8 +22,11 @@ impl Date {
             1..=12 => 31,
             _ => return None,
         };
-        ((1..=9999).contains(&year) && (1..=days).contains(&day))
-            .then_some(Self { year: year as u16, month: month as u8, day: day as u8 })
+        ((1..=9999).contains(&year) && (1..=days).contains(&day)).then_some(Self {
+            year: year as u16,
+            month: month as u8,
+            day: day as u8,
+        })
     }
 
     /// The year.
@@ -44,7 +47,8 @@ impl Date {
     /// Days since 0001-01-01, as `date.toordinal() - 1`.
     pub fn days(self) -> i64 {
         let year = i64::from(self.year) - 1;
-        let leap = self.year.is_multiple_of(4) && (!self.year.is_multiple_of(100) || self.year.is_multiple_of(400));
+        let leap =
+            self.year.is_multiple_of(4) && (!self.year.is_multiple_of(100) || self.year.is_multiple_of(400));
         const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
         let month = BEFORE[usize::from(self.month) - 1] + i64::from(leap && self.month > 2);
         year * 365 + year / 4 - year / 100 + year / 400 + month + i64::from(self.day) - 1
@@ -140,7 +144,11 @@ impl PartialEq for DateTime {
 impl fmt::Display for DateTime {
     /// `str(datetime)`: ISO with a blank between date and time.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:02}:{:02}:{:02}", self.date, self.hour, self.minute, self.second)?;
+        write!(
+            f,
+            "{} {:02}:{:02}:{:02}",
+            self.date, self.hour, self.minute, self.second
+        )?;
         if self.microsecond != 0 {
             write!(f, ".{:06}", self.microsecond)?;
         }

@@ -9,7 +9,10 @@ enum Part {
     /// A character that stands for itself.
     Literal(char),
     /// `[abc]`, `[a-z]`, `[!abc]`.
-    Set { negated: bool, ranges: Vec<(char, char)> },
+    Set {
+        negated: bool,
+        ranges: Vec<(char, char)>,
+    },
 }
 
 impl Part {
@@ -18,7 +21,10 @@ impl Part {
             Self::Star | Self::Any => true,
             Self::Literal(expected) => *expected == character,
             Self::Set { negated, ranges } => {
-                ranges.iter().any(|(low, high)| (*low..=*high).contains(&character)) != *negated
+                ranges
+                    .iter()
+                    .any(|(low, high)| (*low..=*high).contains(&character))
+                    != *negated
             }
         }
     }
@@ -160,7 +166,11 @@ mod tests {
             ("**a", "bba", true),
             ("*ab", "aab", true),
         ] {
-            assert_eq!(Pattern::new(pattern).matches(name), expected, "{pattern:?} on {name:?}");
+            assert_eq!(
+                Pattern::new(pattern).matches(name),
+                expected,
+                "{pattern:?} on {name:?}"
+            );
         }
     }
 

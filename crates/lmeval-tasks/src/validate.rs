@@ -142,10 +142,11 @@ impl Checker<'_> {
     }
 }
 
-/// Each field that may hold a template, with the keys that lead to it.
+/// Each field that may hold a template, with the keys that lead to it. A few-shot field that only inherits the task's
+/// is the same template.
 fn templated_fields(config: &TaskConfig) -> Vec<(&'static [&'static str], &Field)> {
     let fewshot = &config.fewshot_config;
-    let fields: [(&'static [&'static str], &Option<Field>); 11] = [
+    let mut fields: Vec<(&'static [&'static str], &Option<Field>)> = vec![
         (&["description"], &config.description),
         (&["doc_to_text"], &config.doc_to_text),
         (&["doc_to_choice"], &config.doc_to_choice),
@@ -153,11 +154,19 @@ fn templated_fields(config: &TaskConfig) -> Vec<(&'static [&'static str], &Field
         (&["gen_prefix"], &config.gen_prefix),
         (&["doc_to_image"], &config.doc_to_image),
         (&["doc_to_audio"], &config.doc_to_audio),
-        (&["fewshot_config", "doc_to_text"], &fewshot.doc_to_text),
-        (&["fewshot_config", "doc_to_choice"], &fewshot.doc_to_choice),
-        (&["fewshot_config", "doc_to_target"], &fewshot.doc_to_target),
-        (&["fewshot_config", "gen_prefix"], &fewshot.gen_prefix),
     ];
+    if fewshot.doc_to_text != config.doc_to_text {
+        fields.push((&["fewshot_config", "doc_to_text"], &fewshot.doc_to_text));
+    }
+    if fewshot.doc_to_choice != config.doc_to_choice {
+        fields.push((&["fewshot_config", "doc_to_choice"], &fewshot.doc_to_choice));
+    }
+    if fewshot.doc_to_target != config.doc_to_target {
+        fields.push((&["fewshot_config", "doc_to_target"], &fewshot.doc_to_target));
+    }
+    if fewshot.gen_prefix != config.gen_prefix {
+        fields.push((&["fewshot_config", "gen_prefix"], &fewshot.gen_prefix));
+    }
     fields.into_iter().filter_map(|(steps, field)| field.as_ref().map(|field| (steps, field))).collect()
 }
 

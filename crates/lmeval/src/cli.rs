@@ -78,13 +78,12 @@ pub(crate) enum Listing {
 /// Arguments of `ls`.
 #[derive(Args, Debug)]
 #[command(
-    arg_required_else_help = true,
     after_help = "Examples:\n  lm-eval ls tasks                 groups, tags and subtasks\n  lm-eval ls subtasks mmlu         subtasks whose name contains `mmlu`\n  lm-eval ls groups 'arc_*'        groups whose name matches a pattern\n  lm-eval ls tasks --json          one JSON object a line"
 )]
 pub(crate) struct LsArgs {
-    /// What to list.
+    /// What to list; without it, this help is printed.
     #[arg(value_enum)]
-    pub what: Listing,
+    pub what: Option<Listing>,
 
     /// Only names that contain this word, or match it if it has `*`, `?` or `[…]`.
     #[arg(value_name = "WORD")]

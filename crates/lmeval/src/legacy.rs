@@ -24,7 +24,11 @@ mod tests {
 
     fn rewritten(words: &str) -> String {
         let arguments = words.split_whitespace().map(OsString::from).collect();
-        rewrite(arguments).iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        rewrite(arguments)
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]

@@ -34,7 +34,10 @@ pub(crate) fn render(severity: Severity, diagnostic: &Diagnostic) -> String {
         Severity::Warning => Level::WARNING,
     };
     let title = level.primary_title(&diagnostic.message);
-    let path = diagnostic.location.as_ref().map(|location| location.path().display().to_string());
+    let path = diagnostic
+        .location
+        .as_ref()
+        .map(|location| location.path().display().to_string());
     let mut group = match (&diagnostic.location, &path) {
         (Some(location), Some(path)) => title.element(
             Snippet::source(location.file.text())
@@ -56,7 +59,9 @@ fn clamp(text: &str, range: &std::ops::Range<usize>) -> std::ops::Range<usize> {
     while !text.is_char_boundary(start) {
         start -= 1;
     }
-    let line_end = text[start..].find('\n').map_or(text.len(), |length| start + length);
+    let line_end = text[start..]
+        .find('\n')
+        .map_or(text.len(), |length| start + length);
     let mut end = range.end.clamp(start, line_end);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -16,7 +16,10 @@ pub(crate) fn resolve(arguments: &LibraryArgs, printer: &mut Printer) -> Result<
     };
     for folder in &arguments.include_path {
         if !folder.is_dir() {
-            printer.note(&format!("warning: the folder `{}` of --include_path does not exist", folder.display()));
+            printer.note(&format!(
+                "warning: the folder `{}` of --include_path does not exist",
+                folder.display()
+            ));
         }
         roots.push(folder.clone());
     }
@@ -43,8 +46,16 @@ fn named_roots(library: &str) -> Result<Vec<PathBuf>> {
     if Path::new(library).is_dir() {
         return Ok(vec![PathBuf::from(library)]);
     }
-    let installed: Vec<String> = home.installed()?.into_iter().map(|one| format!("`{}`", one.version)).collect();
-    let installed = if installed.is_empty() { "none".to_owned() } else { installed.join(", ") };
+    let installed: Vec<String> = home
+        .installed()?
+        .into_iter()
+        .map(|one| format!("`{}`", one.version))
+        .collect();
+    let installed = if installed.is_empty() {
+        "none".to_owned()
+    } else {
+        installed.join(", ")
+    };
     bail!(
         "`{library}` is neither an installed library nor a folder\n\
          hint: installed libraries: {installed}; `builtin` and `none` are always there"

@@ -89,7 +89,9 @@ fn pad(out: &mut String, indent: usize) {
 /// A key stands on one line; a long one must be announced by a question mark.
 fn scalar_key(out: &mut String, key: &Value, indent: usize) {
     const LONGEST: usize = 1000;
-    let Value::Str(text) = key else { return scalar(out, key, indent) };
+    let Value::Str(text) = key else {
+        return scalar(out, key, indent);
+    };
     let mut written = String::new();
     if is_plain(text) {
         written.push_str(text);

@@ -9,4 +9,5 @@ mod repr;
 mod strings;
 mod vectors;
 mod yaml;
+mod yaml_library;
 mod yaml_typed;

@@ -451,7 +451,9 @@ fn values() -> impl proptest::strategy::Strategy<Value = Value> {
         Just(Value::None),
         any::<bool>().prop_map(Value::Bool),
         any::<i64>().prop_map(Value::Int),
-        any::<f64>().prop_filter("a NaN equals nothing", |number| !number.is_nan()).prop_map(Value::Float),
+        any::<f64>()
+            .prop_filter("a NaN equals nothing", |number| !number.is_nan())
+            .prop_map(Value::Float),
         text.clone().prop_map(Value::from),
     ];
     leaf.prop_recursive(4, 40, 6, move |inner| {

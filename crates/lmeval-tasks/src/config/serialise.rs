@@ -34,7 +34,7 @@ impl TaskConfig {
         let mut dict = Dict::new();
         for key in TASK_KEYS.into_iter().filter(|key| !OF_A_RUN.contains(key)) {
             let value = self.value_of(key);
-            if !value.is_none() {
+            if !value.is_none() && (key != "tag" || value.is_truthy()) {
                 dict.insert(key, value);
             }
         }

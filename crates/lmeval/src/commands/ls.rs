@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use anyhow::Result;
-use lmeval_pycompat::fnmatch::Pattern;
+use clap::CommandFactory;
 use lmeval_pycompat::Value;
+use lmeval_pycompat::fnmatch::Pattern;
 use lmeval_tasks::index::{Entry, Index, Kind};
 
-use crate::cli::{Listing, LsArgs};
+use crate::cli::{Cli, Listing, LsArgs};
 use crate::commands::Status;
 use crate::printer::Printer;
 use crate::table::Table;
@@ -15,10 +16,26 @@ use crate::{json_line, roots};
 
 /// Prints tables or JSON lines of the names that were asked for.
 pub(crate) fn run(arguments: &LsArgs, printer: &mut Printer) -> Result<Status> {
+    let Some(what) = arguments.what else {
+        let mut command = Cli::command();
+        command.build();
+        let help = command
+            .find_subcommand_mut("ls")
+            .map(|ls| ls.render_long_help().to_string());
+        printer.result(&help.unwrap_or_default())?;
+        return Ok(Status::Success);
+    };
     let roots = roots::resolve(&arguments.library, printer)?;
     let index = Index::build(&roots);
-    let rows = Rows { index: &index, filter: arguments.search.as_deref().map(Filter::new) };
-    let text = if arguments.json { rows.json(arguments.what)? } else { rows.tables(arguments.what) };
+    let rows = Rows {
+        index: &index,
+        filter: arguments.search.as_deref().map(Filter::new),
+    };
+    let text = if arguments.json {
+        rows.json(what)?
+    } else {
+        rows.tables(what)
+    };
     printer.result(&text)?;
     note_problems(&index, printer);
     Ok(Status::Success)
@@ -26,11 +43,15 @@ pub(crate) fn run(arguments: &LsArgs, printer: &mut Printer) -> Result<Status> {
 
 /// Says how many files are missing from the list.
 pub(crate) fn note_problems(index: &Index, printer: &mut Printer) {
-    let count = index.problems().iter().filter(|problem| !problem.is_template()).count();
+    let count = index
+        .problems()
+        .iter()
+        .filter(|problem| !problem.is_template())
+        .count();
     if count > 0 {
-        let files = if count == 1 { "file" } else { "files" };
+        let files = if count == 1 { "file is" } else { "files are" };
         printer.note(&format!(
-            "warning: {count} {files} could not be read and are not listed; `lm-eval validate` says why"
+            "warning: {count} {files} not listed because of errors; `lm-eval validate` explains them"
         ));
     }
 }
@@ -43,7 +64,11 @@ enum Filter {
 
 impl Filter {
     fn new(word: &str) -> Self {
-        if Pattern::is_glob(word) { Self::Pattern(Pattern::new(word)) } else { Self::Part(word.to_lowercase()) }
+        if Pattern::is_glob(word) {
+            Self::Pattern(Pattern::new(word))
+        } else {
+            Self::Part(word.to_lowercase())
+        }
     }
 
     fn accepts(&self, name: &str) -> bool {
@@ -94,7 +119,11 @@ impl<'a> Rows<'a> {
             let rows = self.of(&[Kind::Task, Kind::PythonTask]);
             let mut table = Table::new(["Task", "Config Location", "Output Type"]);
             for (name, entry) in &rows {
-                table.row([name, location(entry), entry.output_type.as_deref().unwrap_or_default()]);
+                table.row([
+                    name,
+                    location(entry),
+                    entry.output_type.as_deref().unwrap_or_default(),
+                ]);
             }
             table.write(&mut text);
             text.push_str("\n\n");
@@ -112,9 +141,25 @@ impl<'a> Rows<'a> {
         };
         let mut text = String::new();
         for (name, entry) in self.of(kinds) {
-            let names = |key| (key, Value::list(entry.tags.iter().map(|tag| Value::Str(tag.clone()))));
-            let mut fields = vec![("name", Value::from(name)), ("kind", Value::from(entry.kind.name()))];
-            fields.push(("path", Value::from(entry.path.as_deref().map(|path| path.to_string_lossy().into_owned()))));
+            let names = |key| {
+                (
+                    key,
+                    Value::list(entry.tags.iter().map(|tag| Value::Str(tag.clone()))),
+                )
+            };
+            let mut fields = vec![
+                ("name", Value::from(name)),
+                ("kind", Value::from(entry.kind.name())),
+            ];
+            fields.push((
+                "path",
+                Value::from(
+                    entry
+                        .path
+                        .as_deref()
+                        .map(|path| path.to_string_lossy().into_owned()),
+                ),
+            ));
             match entry.kind {
                 Kind::Tag => fields.push(names("tasks")),
                 Kind::Group => fields.push(names("tags")),
@@ -132,6 +177,8 @@ impl<'a> Rows<'a> {
 /// The file of an entry; inside an `lm_eval` package the part that is the same on every machine.
 fn location(entry: &Entry) -> &str {
     const PACKAGE: &str = "lm_eval/tasks/";
-    let Some(path) = entry.path.as_deref().and_then(Path::to_str) else { return "---" };
+    let Some(path) = entry.path.as_deref().and_then(Path::to_str) else {
+        return "---";
+    };
     path.rfind(PACKAGE).map_or(path, |start| &path[start..])
 }

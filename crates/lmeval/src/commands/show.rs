@@ -1,10 +1,11 @@
 //! `lm-eval show`: what a name resolves to.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use anyhow::Result;
 use lmeval_pycompat::{Dict, Value, yaml};
-use lmeval_tasks::source::{Mapping, Origin, Step};
+use lmeval_tasks::source::{Mapping, Origin, Step, identity};
 use lmeval_tasks::{Group, Spec, Task, TaskDict, TaskManager};
 
 use crate::cli::ShowArgs;
@@ -16,7 +17,11 @@ use crate::{json_line, report, roots};
 pub(crate) fn run(arguments: &ShowArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
     let manager = TaskManager::new(&roots);
-    let specs: Vec<Spec> = arguments.names.iter().map(|name| Spec::from(name.as_str())).collect();
+    let specs: Vec<Spec> = arguments
+        .names
+        .iter()
+        .map(|name| Spec::from(name.as_str()))
+        .collect();
     let loaded = manager.load(&specs, Default::default())?;
     for warning in &loaded.warnings {
         printer.note(&report::render(report::Severity::Warning, warning));
@@ -41,11 +46,17 @@ struct Origins<'a> {
 
 impl<'a> Origins<'a> {
     fn of_group(group: &'a Group) -> Self {
-        Self { mapping: group.mapping(), format: None }
+        Self {
+            mapping: group.mapping(),
+            format: None,
+        }
     }
 
     fn of_task(task: &'a Task) -> Self {
-        Self { mapping: task.mapping(), format: task.config.format.as_deref() }
+        Self {
+            mapping: task.mapping(),
+            format: task.config.format.as_deref(),
+        }
     }
 
     /// The file and line of a value, or who set it.
@@ -91,16 +102,18 @@ const FORMATTED: [&str; 8] = [
 
 fn as_json(loaded: &TaskDict) -> Result<String> {
     let mut text = String::new();
-    let mut line = |fields: Vec<(&str, Value)>| -> Result<()> {
-        json_line::write(&mut text, &Value::dict(fields))
-    };
+    let mut line =
+        |fields: Vec<(&str, Value)>| -> Result<()> { json_line::write(&mut text, &Value::dict(fields)) };
     for (name, group) in &loaded.groups {
         let config = group.config.to_definition();
         line(vec![
             ("name", Value::from(name.as_str())),
             ("kind", Value::from("group")),
             ("source", source(group.source())),
-            ("members", Value::list(loaded.group_map[name].iter().map(|key| Value::from(key.as_str())))),
+            (
+                "members",
+                Value::list(loaded.group_map[name].iter().map(|key| Value::from(key.as_str()))),
+            ),
             ("config", config.clone()),
             ("origins", Origins::of_group(group).all(&config)),
         ])?;
@@ -109,7 +122,14 @@ fn as_json(loaded: &TaskDict) -> Result<String> {
         let config = task.config.to_definition();
         line(vec![
             ("name", Value::from(name.as_str())),
-            ("kind", Value::from(if task.config.class.is_some() { "python task" } else { "task" })),
+            (
+                "kind",
+                Value::from(if task.config.class.is_some() {
+                    "python task"
+                } else {
+                    "task"
+                }),
+            ),
             ("source", source(task.source())),
             ("config", config.clone()),
             ("origins", Origins::of_task(task).all(&config)),
@@ -118,7 +138,7 @@ fn as_json(loaded: &TaskDict) -> Result<String> {
     Ok(text)
 }
 
-fn source(path: Option<&std::path::Path>) -> Value {
+fn source(path: Option<&Path>) -> Value {
     Value::from(path.map(|path| path.to_string_lossy().into_owned()))
 }
 
@@ -152,33 +172,59 @@ fn as_text(loaded: &TaskDict) -> String {
 fn describe_group(text: &mut String, name: &str, group: &Group, members: &[String]) {
     heading(text, "group", name, group.source());
     let _ = writeln!(text, "# {} members: {}", members.len(), members.join(", "));
-    annotated(text, &group.config.to_definition(), &Origins::of_group(group));
+    annotated(
+        text,
+        &group.config.to_definition(),
+        &Origins::of_group(group),
+        group.source(),
+    );
     text.push('\n');
 }
 
 fn describe_task(text: &mut String, name: &str, task: &Task) {
-    let kind = if task.config.class.is_some() { "python task" } else { "task" };
+    let kind = if task.config.class.is_some() {
+        "python task"
+    } else {
+        "task"
+    };
     heading(text, kind, name, task.source());
-    annotated(text, &task.config.to_definition(), &Origins::of_task(task));
+    annotated(
+        text,
+        &task.config.to_definition(),
+        &Origins::of_task(task),
+        task.source(),
+    );
     text.push('\n');
 }
 
-fn heading(text: &mut String, kind: &str, name: &str, source: Option<&std::path::Path>) {
+fn heading(text: &mut String, kind: &str, name: &str, source: Option<&Path>) {
     let _ = writeln!(text, "# {kind} {name}");
     if let Some(path) = source {
         let _ = writeln!(text, "# defined in {}", path.display());
     }
 }
 
-/// One key a block, with its origin as a comment in front of it; what nobody set says so.
-fn annotated(text: &mut String, config: &Value, origins: &Origins<'_>) {
+/// One key a block, with its origin as a comment in front of it. Files beside the defining one are named without
+/// their folder.
+fn annotated(text: &mut String, config: &Value, origins: &Origins<'_>, source: Option<&Path>) {
     let Some(config) = config.as_dict() else { return };
+    // The defining file is named as it was found, the files that it includes by their real path.
+    let folders: Vec<String> = source
+        .into_iter()
+        .flat_map(|path| [path.to_owned(), identity(path)])
+        .filter_map(|path| path.parent().map(|folder| format!("{}/", folder.display())))
+        .collect();
     let mut last = None;
     for (key, value) in config.iter() {
         let Some(key) = key.as_str() else { continue };
         let from = origins.of(key, value);
+        let from = folders
+            .iter()
+            .find_map(|folder| from.strip_prefix(folder.as_str()))
+            .unwrap_or(&from)
+            .to_owned();
         if last.as_ref() != Some(&from) {
-            let _ = writeln!(text, "# from {from}");
+            let _ = writeln!(text, "# {from}");
         }
         last = Some(from);
         text.push_str(key);

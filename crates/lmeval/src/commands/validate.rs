@@ -13,7 +13,12 @@ use crate::{json_line, report, roots};
 pub(crate) fn run(arguments: &ValidateArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
     let manager = TaskManager::new(&roots);
-    let words: Vec<&str> = arguments.tasks.iter().map(|word| word.trim()).filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = arguments
+        .tasks
+        .iter()
+        .map(|word| word.trim())
+        .filter(|word| !word.is_empty())
+        .collect();
     let mut findings = Vec::new();
     let specs = if words.is_empty() {
         findings.extend(manager.unreadable());
@@ -29,7 +34,11 @@ pub(crate) fn run(arguments: &ValidateArgs, printer: &mut Printer) -> Result<Sta
         print_text(&words, &specs, &findings, &missing, arguments.strict, printer)?;
     }
     let failed = |finding: &Finding| arguments.strict || finding.severity == Severity::Error;
-    Ok(if findings.iter().any(failed) { Status::Failure } else { Status::Success })
+    Ok(if findings.iter().any(failed) {
+        Status::Failure
+    } else {
+        Status::Success
+    })
 }
 
 /// The words that name nothing.
@@ -51,7 +60,10 @@ fn print_text(
     printer: &mut Printer,
 ) -> Result<()> {
     if words.is_empty() {
-        printer.result(&format!("Validating all {} tasks, groups and tags\n", specs.len()))?;
+        printer.result(&format!(
+            "Validating all {} tasks, groups and tags\n",
+            specs.len()
+        ))?;
     } else {
         let list = Value::list(words.iter().map(|word| Value::from(*word)));
         printer.result(&format!("Validating tasks: {}\n", repr::repr(&list)))?;
@@ -64,7 +76,10 @@ fn print_text(
         printer.note(&report::render(severity, &named(finding)));
         printer.note("");
     }
-    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    let errors = findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error)
+        .count();
     let warnings = findings.len() - errors;
     if !missing.is_empty() {
         printer.result(&format!("Tasks not found: {}\n", missing.join(", ")))?;
@@ -103,9 +118,21 @@ fn print_json(findings: &[Finding], printer: &mut Printer) -> Result<()> {
             ("name", Value::from(finding.name.as_deref())),
             ("severity", Value::from(severity)),
             ("message", Value::from(finding.diagnostic.message.as_str())),
-            ("path", Value::from(location.map(|place| place.path().to_string_lossy().into_owned()))),
+            (
+                "path",
+                Value::from(location.map(|place| place.path().to_string_lossy().into_owned())),
+            ),
             ("line", Value::from(location.map(|place| place.line as i64))),
-            ("hints", Value::list(finding.diagnostic.hints.iter().map(|hint| Value::from(hint.as_str())))),
+            (
+                "hints",
+                Value::list(
+                    finding
+                        .diagnostic
+                        .hints
+                        .iter()
+                        .map(|hint| Value::from(hint.as_str())),
+                ),
+            ),
         ]);
         let mut text = String::new();
         json_line::write(&mut text, &line)?;

@@ -1,0 +1,286 @@
+//! Requests to the hub: the token, redirects, and sending again what got no answer.
+
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime};
+
+use lmeval_pycompat::Value;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LINK, LOCATION, RETRY_AFTER};
+use reqwest::{Method, Response, StatusCode, Url, redirect};
+use secrecy::ExposeSecret;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::error::{Error, ErrorKind};
+use crate::settings::Settings;
+
+/// The longest wait that the hub may ask for.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
+/// How long the hub may be silent.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Redirects within the hub that are followed by hand.
+const REDIRECTS: usize = 5;
+
+/// A connection to the hub. Its runtime is its own, so that it can be used inside and outside of others.
+pub(crate) struct Client {
+    settings: Settings,
+    /// Follows redirects; the token does not go to other hosts.
+    following: reqwest::Client,
+    /// Shows redirects, whose headers describe the file.
+    direct: reqwest::Client,
+    runtime: Option<Runtime>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // A plain drop would wait for the threads, which is forbidden inside another runtime.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Client {
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
+        let fail = |error: &dyn std::error::Error| {
+            Error::from(ErrorKind::Connection { url: settings.endpoint.clone(), source: error.to_string().into() })
+        };
+        let build = |policy| {
+            reqwest::Client::builder()
+                .user_agent(concat!("lm-eval/", env!("CARGO_PKG_VERSION")))
+                .redirect(policy)
+                .connect_timeout(Duration::from_secs(20))
+                .read_timeout(SILENCE)
+                .no_gzip()
+                .build()
+                .map_err(|error| fail(&error))
+        };
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("hub").enable_all().build();
+        Ok(Self {
+            settings: settings.clone(),
+            following: build(redirect::Policy::limited(10))?,
+            direct: build(redirect::Policy::none())?,
+            runtime: Some(runtime.map_err(|error| fail(&error))?),
+        })
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Runs a future to its end on the client's runtime.
+    pub(super) fn wait<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        let (sender, receiver) = mpsc::channel();
+        self.runtime.as_ref()?.spawn(async move {
+            // The receiver is only gone where this thread is.
+            let _ = sender.send(future.await);
+        });
+        receiver.recv().ok()
+    }
+
+    /// A request that has an answer, be it an error status.
+    fn send_once(&self, method: Method, url: &str, headers: HeaderMap, follow: bool) -> Result<Response, Failure> {
+        let client = if follow { &self.following } else { &self.direct };
+        let mut request = client.request(method, url).headers(headers);
+        if let Some(token) = self.token_for(url) {
+            request = request.header(AUTHORIZATION, token);
+        }
+        let answer = self.wait(request.send());
+        answer.ok_or(Failure::Stopped)?.map_err(|error| Failure::NoAnswer(error.without_url()))
+    }
+
+    /// The token, where the address is on the hub.
+    fn token_for(&self, url: &str) -> Option<HeaderValue> {
+        let token = self.settings.token.as_ref()?;
+        let (url, hub) = (Url::parse(url).ok()?, Url::parse(&self.settings.endpoint).ok()?);
+        if url.origin() != hub.origin() {
+            return None;
+        }
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// Sends a request until there is an answer that sending again would not change.
+    pub(super) fn send(
+        &self,
+        method: &Method,
+        url: &str,
+        headers: &HeaderMap,
+        follow: bool,
+    ) -> Result<Response, Error> {
+        let mut attempt = 1;
+        loop {
+            let result = self.send_once(method.clone(), url, headers.clone(), follow);
+            let (reason, asked) = match &result {
+                Ok(answer) if is_passing(answer.status()) => (answer.status().to_string(), retry_after(answer.headers())),
+                Ok(_) => return self.checked(url, result, follow),
+                Err(failure) if failure.is_passing() => (failure.to_string(), None),
+                Err(_) => return self.checked(url, result, follow),
+            };
+            if attempt >= self.settings.attempts {
+                return self.checked(url, result, follow);
+            }
+            self.pause(attempt, asked, &public(url), &reason);
+            attempt += 1;
+        }
+    }
+
+    /// Waits before the next attempt.
+    pub(super) fn pause(&self, attempt: u32, asked: Option<Duration>, what: &str, reason: &str) {
+        let doubled = self.settings.first_wait * 2_u32.saturating_pow(attempt - 1).min(16);
+        let wait = asked.unwrap_or(doubled).min(LONGEST_WAIT);
+        self.settings.progress.retry(what, reason, wait);
+        std::thread::sleep(wait);
+    }
+
+    /// Turns error statuses into errors.
+    fn checked(&self, url: &str, result: Result<Response, Failure>, follow: bool) -> Result<Response, Error> {
+        let url_shown = public(url);
+        let answer = result.map_err(|failure| ErrorKind::Connection {
+            url: url_shown.clone(),
+            source: match failure {
+                Failure::NoAnswer(error) => Box::new(error),
+                Failure::Stopped => "the client has stopped".into(),
+            },
+        })?;
+        let status = answer.status();
+        if status.is_success() || (!follow && status.is_redirection()) {
+            return Ok(answer);
+        }
+        let message = answer.headers().get("x-error-message").and_then(|text| text.to_str().ok());
+        let message = message.unwrap_or_default().to_owned();
+        Err(ErrorKind::Status { url: url_shown, status: status.as_u16(), message }.into())
+    }
+
+    /// An answer in JSON, and the address of the next page.
+    pub(super) fn json(&self, url: &str) -> Result<(Value, Option<String>), Error> {
+        let mut attempt = 1;
+        loop {
+            let answer = self.send(&Method::GET, url, &HeaderMap::new(), true)?;
+            let next = answer.headers().get(LINK).and_then(|link| next_page(link.to_str().ok()?, url));
+            match self.wait(answer.bytes()) {
+                Some(Ok(body)) => return Ok((super::parse(&public(url), &body)?, next)),
+                Some(Err(error)) if attempt < self.settings.attempts => {
+                    self.pause(attempt, None, &public(url), &error.without_url().to_string());
+                    attempt += 1;
+                }
+                Some(Err(error)) => {
+                    let source = Box::new(error.without_url());
+                    return Err(ErrorKind::Connection { url: public(url), source }.into());
+                }
+                None => return Err(ErrorKind::Connection { url: public(url), source: "the client has stopped".into() }.into()),
+            }
+        }
+    }
+
+    /// The headers of a file, found by following redirects within the hub only: the one that leads elsewhere
+    /// carries the description.
+    pub(super) fn describe(&self, url: &str) -> Result<HeaderMap, Error> {
+        let mut url = url.to_owned();
+        for _ in 0..REDIRECTS {
+            let answer = self.send(&Method::HEAD, &url, &HeaderMap::new(), false)?;
+            let location = answer.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+            match location {
+                Some(location) if answer.status().is_redirection() && location.starts_with('/') => {
+                    let next = Url::parse(&url).and_then(|base| base.join(location));
+                    url = next.map_or_else(|_| url.clone(), String::from);
+                }
+                _ => return Ok(answer.headers().clone()),
+            }
+        }
+        Err(ErrorKind::Status { url: public(&url), status: 310, message: "too many redirects".into() }.into())
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("{0}")]
+    NoAnswer(reqwest::Error),
+    #[error("the client has stopped")]
+    Stopped,
+}
+
+impl Failure {
+    fn is_passing(&self) -> bool {
+        matches!(self, Self::NoAnswer(error) if !error.is_builder() && !error.is_redirect())
+    }
+}
+
+fn is_passing(status: StatusCode) -> bool {
+    status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::REQUEST_TIMEOUT || status.is_server_error()
+}
+
+/// The wait that the hub asks for: seconds, or the time left of its limit.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    text.parse().ok().map(Duration::from_secs).or_else(|| {
+        // The other form is a date; without a calendar parser the usual wait must do.
+        let _ = SystemTime::now();
+        None
+    })
+}
+
+/// The address that a `Link` header names as the next page.
+fn next_page(link: &str, current: &str) -> Option<String> {
+    link.split(',').find_map(|part| {
+        let (address, parameters) = part.split_once(';')?;
+        let address = address.trim().strip_prefix('<')?.strip_suffix('>')?;
+        let is_next = parameters.split(';').any(|parameter| parameter.trim().replace('"', "") == "rel=next");
+        let joined = Url::parse(current).ok()?.join(address).ok()?;
+        (is_next && joined.as_str() != current).then(|| joined.to_string())
+    })
+}
+
+/// An address without credentials and query, for messages.
+pub(super) fn public(url: &str) -> String {
+    match Url::parse(url) {
+        Ok(mut parsed) => {
+            parsed.set_query(None);
+            // These fail only for addresses that cannot have them.
+            let _ = parsed.set_password(None);
+            let _ = parsed.set_username("");
+            parsed.to_string()
+        }
+        Err(_) => "an unreadable address".into(),
+    }
+}
+
+/// Percent-encodes everything but letters, digits and `-._~`.
+pub(super) fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+/// Percent-encodes the segments of a path.
+pub(super) fn encode_path(path: &str) -> String {
+    path.split('/').map(encode).collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        assert_eq!(encode("refs/convert/parquet"), "refs%2Fconvert%2Fparquet");
+        assert_eq!(encode_path("data/é x.csv"), "data/%C3%A9%20x.csv");
+        assert_eq!(public("https://user:pass@host/a?token=x"), "https://host/a");
+        let link = "<https://hub/api?cursor=2>; rel=\"next\", <https://hub/api>; rel=\"first\"";
+        assert_eq!(next_page(link, "https://hub/api").as_deref(), Some("https://hub/api?cursor=2"));
+        assert_eq!(next_page("</p?c=3>;rel=next", "https://hub/x").as_deref(), Some("https://hub/p?c=3"));
+        assert_eq!(next_page("<https://hub/api>; rel=\"prev\"", "https://hub/api"), None);
+    }
+}

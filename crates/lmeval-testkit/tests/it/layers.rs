@@ -1,0 +1,76 @@
+//! Dependencies point down: a crate uses only crates of lower layers, but for the pairs named here.
+
+use std::process::Command;
+
+/// Crates by layer, from the bottom.
+const LAYERS: &[&[&str]] = &[
+    &["lmeval-pycompat", "lmeval-template", "lmeval-metrics"],
+    &["lmeval-core", "lmeval-tasks"],
+    &[
+        "lmeval-data",
+        "lmeval-models",
+        "lmeval-candle",
+        "lmeval-journal",
+        "lmeval-host",
+    ],
+    &["lmeval-engine", "lmeval-report"],
+    &["lmeval"],
+];
+
+/// Uses within a layer that are meant.
+const WITHIN: &[(&str, &str)] = &[
+    ("lmeval-template", "lmeval-pycompat"),
+    ("lmeval-metrics", "lmeval-pycompat"),
+    ("lmeval-tasks", "lmeval-core"),
+];
+
+/// Crates for development alone; nobody ships with them.
+const DEVELOPMENT: &[&str] = &["lmeval-testkit", "lmeval-bench"];
+
+fn layer(name: &str) -> usize {
+    LAYERS
+        .iter()
+        .position(|layer| layer.contains(&name))
+        .unwrap_or_else(|| {
+            panic!("`{name}` is in no layer; add it to the table in this test and in docs/style.md")
+        })
+}
+
+#[test]
+fn dependencies_point_down() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let names: Vec<&str> = packages
+        .iter()
+        .map(|package| package["name"].as_str().unwrap())
+        .collect();
+    let mut checked = 0;
+    for package in packages {
+        let name = package["name"].as_str().unwrap();
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let used = dependency["name"].as_str().unwrap();
+            if !names.contains(&used) || DEVELOPMENT.contains(&name) {
+                continue;
+            }
+            let development = dependency["kind"].as_str() == Some("dev");
+            if DEVELOPMENT.contains(&used) {
+                assert!(development, "`{name}` ships with `{used}`");
+                continue;
+            }
+            let allowed = layer(used) < layer(name) || WITHIN.contains(&(name, used));
+            assert!(allowed || development, "`{name}` may not use `{used}`");
+            checked += 1;
+        }
+    }
+    assert!(checked > 5);
+}

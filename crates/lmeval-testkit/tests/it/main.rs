@@ -1,0 +1,6 @@
+//! Promises of the repository as a whole.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod golden_copy;
+mod layers;

@@ -1,0 +1,43 @@
+//! The reference page of the command line is what the command says.
+
+use std::path::Path;
+
+use crate::context;
+
+const COMMANDS: [&[&str]; 10] = [
+    &[],
+    &["ls"],
+    &["validate"],
+    &["show"],
+    &["tasks"],
+    &["tasks", "pull"],
+    &["tasks", "list"],
+    &["tasks", "use"],
+    &["tasks", "remove"],
+    &["completions"],
+];
+
+#[test]
+fn the_command_line_page_is_fresh() {
+    let mut page = String::from(
+        "# Command line\n\nWhat `--help` says, command by command. Made by a test; refresh it with\n\
+         `UPDATE_DOCS=1 cargo test -p lmeval documentation`.\n",
+    );
+    for words in COMMANDS {
+        let call = [&["lm-eval"], words].concat().join(" ");
+        let output = context().run(&[words, &["--help"]].concat());
+        assert_eq!(output.status, 0, "{output}");
+        let text: Vec<&str> = output.stdout.trim_end().lines().map(str::trim_end).collect();
+        page.push_str(&format!("\n## `{call}`\n\n```text\n{}\n```\n", text.join("\n")));
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/command-line.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs_err::write(&path, page).unwrap();
+        return;
+    }
+    let current = fs_err::read_to_string(&path).unwrap_or_default();
+    assert!(
+        current == page,
+        "docs/command-line.md is stale: UPDATE_DOCS=1 cargo test -p lmeval documentation"
+    );
+}

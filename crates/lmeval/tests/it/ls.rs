@@ -1,0 +1,129 @@
+//! `lm-eval ls`.
+
+use crate::context;
+
+#[test]
+fn tables_are_laid_out_as_scripts_expect() {
+    let context = context();
+    context.write(
+        "tasks/mc.yaml",
+        "include: base_yaml\ntask: exp_mc\ntag: exp_tag\n",
+    );
+    context.write("tasks/base_yaml", "output_type: multiple_choice\n");
+    context.write("tasks/grp.yaml", "group: exp_grp\ntask: [exp_mc]\n");
+    let output = context.run(&["ls", "tasks", "--library", "none", "--include_path", "tasks"]);
+    assert_eq!(output.status, 0, "{output}");
+    let expected = "
+| Group |Config Location|
+|-------|---------------|
+|exp_grp|tasks/grp.yaml |
+
+
+|  Tag  |
+|-------|
+|exp_tag|
+
+
+| Task |Config Location|  Output Type  |
+|------|---------------|---------------|
+|exp_mc|tasks/mc.yaml  |multiple_choice|
+
+
+
+";
+    assert_eq!(output.stdout, expected);
+    for (what, present, absent) in [
+        ("groups", "exp_grp", "exp_tag"),
+        ("tags", "exp_tag", "exp_mc"),
+        ("subtasks", "exp_mc", "exp_grp"),
+    ] {
+        let output = context.run(&["ls", what, "--library", "none", "--include_path", "tasks"]);
+        assert!(
+            output.stdout.contains(present) && !output.stdout.contains(absent),
+            "{what}: {output}"
+        );
+    }
+}
+
+#[test]
+fn words_and_patterns_narrow_the_list() {
+    let output = context().run(&["ls", "subtasks", "CAPIT"]);
+    assert!(
+        output.stdout.contains("demo_capitals") && !output.stdout.contains("demo_arithmetic"),
+        "{output}"
+    );
+    let output = context().run(&["ls", "subtasks", "demo_a*"]);
+    assert!(
+        !output.stdout.contains("demo_capitals") && output.stdout.contains("demo_arithmetic"),
+        "{output}"
+    );
+}
+
+#[test]
+fn json_has_one_object_a_line() {
+    let output = context().run(&["ls", "tasks", "--json"]);
+    assert_eq!(output.status, 0);
+    let rows: Vec<serde_json::Value> = output
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let row = rows.iter().find(|row| row["name"] == "demo_capitals").unwrap();
+    assert_eq!(row["kind"], "task");
+    assert_eq!(row["output_type"], "multiple_choice");
+    assert!(row["tags"].as_array().is_some_and(|tags| !tags.is_empty()));
+}
+
+#[test]
+fn broken_files_are_counted() {
+    let context = context();
+    context.write("tasks/broken.yaml", "task: [\n");
+    let output = context.run(&["ls", "tasks", "--include_path", "tasks"]);
+    assert_eq!(output.status, 0);
+    assert!(
+        output.stderr.contains("1 file is not listed because of errors"),
+        "{output}"
+    );
+}
+
+#[test]
+fn a_missing_folder_is_mentioned() {
+    let output = context().run(&["ls", "tags", "--include_path", "nowhere"]);
+    assert_eq!(output.status, 0);
+    assert!(
+        output
+            .stderr
+            .contains("`nowhere` of --include_path does not exist"),
+        "{output}"
+    );
+}
+
+#[test]
+fn an_unknown_library_lists_what_there_is() {
+    let output = context().run(&["ls", "tags", "--library", "9.9.9"]);
+    assert_eq!(output.status, 1);
+    assert!(output.stderr.contains("`builtin` and `none`"), "{output}");
+}
+
+#[test]
+fn the_whole_library_lists_as_the_reference_does() {
+    let environment = (
+        lmeval_testkit::test_environment(),
+        lmeval_testkit::reference_library(),
+    );
+    let (Some(python), Some(library)) = environment else {
+        return;
+    };
+    // Slow on purpose: the reference needs half a minute for this, and there is no other witness.
+    let reference = std::process::Command::new(python.parent().unwrap().join("lm-eval"))
+        .args(["ls", "tasks"])
+        .env("HF_HUB_OFFLINE", "1")
+        .output()
+        .unwrap();
+    assert!(reference.status.success());
+    let output = context().run(&["ls", "tasks", "--library", library.to_str().unwrap()]);
+    assert!(
+        output.stdout.as_bytes() == reference.stdout,
+        "the listings differ"
+    );
+}

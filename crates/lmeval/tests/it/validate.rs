@@ -1,0 +1,102 @@
+//! `lm-eval validate`.
+
+use crate::context;
+
+#[test]
+fn sound_tasks_pass() {
+    let output = context().run(&["validate", "--tasks", "demo_capitals,demo_a*"]);
+    assert_eq!(output.status, 0, "{output}");
+    assert_eq!(
+        output.stdout,
+        "Validating tasks: ['demo_capitals', 'demo_a*']\nAll tasks found and valid\n"
+    );
+    assert_eq!(output.stderr, "");
+    let output = context().run(&["validate"]);
+    assert_eq!(output.status, 0, "{output}");
+    let output = context().run(&["validate", "--tasks", "demo_facts@mcqa", "demo"]);
+    assert_eq!(output.status, 0, "{output}");
+}
+
+#[test]
+fn unknown_names_fail_and_are_listed() {
+    let output = context().run(&["validate", "--tasks", "demo_capitals, no_such, zz*"]);
+    assert_eq!(output.status, 1);
+    assert!(
+        output.stdout.ends_with("Tasks not found: no_such, zz*\n"),
+        "{output}"
+    );
+}
+
+#[test]
+fn findings_show_the_line() {
+    let context = context();
+    context.write("t.yaml", "task: t\ndataset_path: json\ndoc_to_txt: q\n");
+    let output = context.run(&["validate", "--tasks", "t.yaml"]);
+    assert_eq!(output.status, 1);
+    assert!(
+        output.stdout.ends_with("Found 1 error and 0 warnings\n"),
+        "{output}"
+    );
+    for line in ["t.yaml:3:1", "3 | doc_to_txt: q", "`doc_to_text`"] {
+        assert!(output.stderr.contains(line), "{line} is not in\n{output}");
+    }
+}
+
+#[test]
+fn warnings_fail_only_when_strict() {
+    let context = context();
+    context.write("g.yaml", "group: g\ntask: [demo_capitals]\n");
+    assert_eq!(context.run(&["validate", "--tasks", "g.yaml"]).status, 0);
+    assert_eq!(
+        context.run(&["validate", "--tasks", "g.yaml", "--strict"]).status,
+        1
+    );
+}
+
+#[test]
+fn json_gives_one_finding_a_line() {
+    let context = context();
+    context.write("tasks/broken.yaml", "task: x\nkey: [1,\n");
+    context.write(
+        "tasks/wrong.yaml",
+        "task: wrong\nmetric_list: [{metric: exact_mtch}]\n",
+    );
+    let output = context.run(&[
+        "validate",
+        "--library",
+        "none",
+        "--include_path",
+        "tasks",
+        "--json",
+    ]);
+    assert_eq!(output.status, 1);
+    let rows: Vec<serde_json::Value> = output
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(rows.len(), 2, "{output}");
+    assert_eq!(rows[0]["severity"], "error");
+    assert!(rows[0]["path"].as_str().unwrap().ends_with("broken.yaml"));
+    assert_eq!(rows[1]["name"], "wrong");
+    assert_eq!(rows[1]["line"], 2);
+}
+
+#[test]
+fn nothing_of_a_task_is_executed() {
+    let context = context();
+    context.write(
+        "tasks/utils.py",
+        "open('ran', 'w').close()\ndef f(doc): return doc\n",
+    );
+    context.write(
+        "tasks/t.yaml",
+        "task: t\ndataset_path: json\nprocess_docs: !function utils.f\n",
+    );
+    for command in ["ls tasks", "validate --tasks t", "show t"] {
+        let mut words: Vec<&str> = command.split(' ').collect();
+        words.extend(["--include_path", "tasks"]);
+        assert_eq!(context.run(&words).status, 0, "{command}");
+    }
+    assert!(!context.work().join("ran").exists());
+}

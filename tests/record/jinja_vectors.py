@@ -10,6 +10,7 @@ statements, scopes, whitespace and mistakes. A case without output is one that m
 import itertools
 import json
 import random
+import re
 import sys
 
 from jinja_lines import chat_environment, prompt_environment
@@ -751,7 +752,7 @@ b{% endfilter %}
 {% from 'x' import y %}
 {% from 'x' import _y %}
 {% if no %}{% include 'x' %}{% endif %}ok
-{% autoescape true %}{{ '<' }}{{ '<'|safe }}{{ '<' ~ ('>'|safe) }}{{ ['<']|join('>') }}{{ ['<', '<'|safe]|join('>') }}{% endautoescape %}{{ '<' }}
+{% autoescape true %}{{ '<' }}{{ '<'|safe }}{{ url[:0] ~ '<' ~ ('>'|safe) }}{{ ['<']|join('>') }}{{ ['<', '<'|safe]|join('>') }}{% endautoescape %}{{ '<' }}
 {% autoescape true %}{{ 'a<'|replace('<', '>') }}{{ ('a<'|safe)|replace('<', '>') }}{% set x %}<{% endset %}{{ x }}{% endautoescape %}
 {% autoescape false %}{{ '<' }}{% endautoescape %}
 {% print 1, 2 %}
@@ -917,6 +918,9 @@ def split_filters():
     return list(dict.fromkeys(result))
 
 
+# Addresses and complex numbers: the former are never the same twice, the latter are not supported.
+VARYING = re.compile(r"generat|object|<function|<class|bound method|\dj\)|\.o\.b\.j", re.I)
+
 GENERATORS = {"batch", "map", "select", "reject", "selectattr", "rejectattr", "slice", "unique", "reverse", "items"}
 
 
@@ -951,7 +955,7 @@ def record():
             out = environments[chat].from_string(template).render(doc)
         except Exception:
             out = None
-        if out is not None and (" at 0x" in out or "<function" in out or "<class" in out or len(out) > 4000):
+        if out is not None and (VARYING.search(out) or len(out) > 4000):
             continue
         yield kind, template, out
 

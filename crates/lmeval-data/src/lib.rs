@@ -1,16 +1,50 @@
 //! Data sets: readers, split inference and slicing, and a hub client.
+//!
+//! ```
+//! use lmeval_data::{Request, Settings, load};
+//! use lmeval_pycompat::Value;
+//!
+//! let folder = tempfile::tempdir().unwrap();
+//! std::fs::write(folder.path().join("test.jsonl"), "{\"question\": \"1+1\", \"answer\": 2}\n").unwrap();
+//!
+//! let settings = Settings::isolated("https://hub.invalid", folder.path(), folder.path());
+//! let mut request = Request { path: "json".into(), splits: vec!["test".into()], ..Request::default() };
+//! request.kwargs.insert("data_files", Value::dict([("test", "test.jsonl".into())]));
+//!
+//! let data = load(&request, &settings).unwrap();
+//! let split = data.get("test").unwrap();
+//! let row = split.get(0).unwrap().unwrap();
+//! assert_eq!(row.get_str("answer"), Some(&Value::Int(2)));
+//! ```
 
+mod card;
 mod columnar;
 mod csv;
 mod error;
 mod features;
 mod file;
+mod formats;
+mod glob;
+mod hub;
 mod json;
+mod load;
+mod patterns;
+mod plan;
+mod read;
+mod request;
+mod saved;
+mod settings;
 mod slice;
 mod source;
+mod split;
 mod text;
 mod timestamp;
+mod tree;
 mod types;
 mod ujson;
 
 pub use error::{Error, ErrorKind};
+pub use load::load;
+pub use request::Request;
+pub use settings::{NoProgress, Progress, Settings, VirtualFiles};
+pub use split::{DatasetDict, Rows, Split};

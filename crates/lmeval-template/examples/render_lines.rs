@@ -15,7 +15,7 @@ fn render(environment: &Environment, request: &Dict) -> Result<String, Error> {
     let empty = Dict::new();
     let document = request.get_str("doc").and_then(Value::as_dict).unwrap_or(&empty);
     if request.get_str("chat").is_some_and(Value::is_truthy) {
-        return ChatTemplate::compile(template)?.render(document);
+        return ChatTemplate::compile(template)?.with_clock(str::to_owned).render(document);
     }
     environment.compile(template)?.render(document)
 }

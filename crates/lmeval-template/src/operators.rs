@@ -148,8 +148,10 @@ fn is_sequence(value: &Val) -> bool {
 }
 
 fn repeated(vm: &mut Vm<'_>, sequence: &Val, count: &Val) -> Result<Val, Error> {
-    let count = count.as_bigint().unwrap_or_default();
-    let count = if count.is_negative() { 0 } else { count.to_usize().unwrap_or(usize::MAX) };
+    let Some(count) = count.as_int() else {
+        return Err(arithmetic("The count of repetitions is too large"));
+    };
+    let count = usize::try_from(count).unwrap_or(0);
     match sequence {
         Val::Str(text) | Val::Markup(text) => {
             let size = Vm::check_size(text.len().checked_mul(count))?;

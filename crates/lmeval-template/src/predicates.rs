@@ -6,7 +6,7 @@ use crate::arguments::Args;
 use crate::ast::{BinaryOperator, CompareOperator};
 use crate::error::{Error, ErrorKind};
 use crate::eval::Vm;
-use crate::value::{Items, Iter, Object, Val, equals, str_of};
+use crate::value::{Items, Iter, Object, Val, ViewKind, equals, str_of};
 use crate::{filters, operators};
 
 /// A test: the value and the arguments in, yes or no out.
@@ -119,10 +119,9 @@ fn remainder_is(vm: &mut Vm<'_>, value: &Val, divisor: &Val, expected: i64) -> R
 fn known(value: &Val, test: impl FnOnce(&str) -> bool) -> Result<bool, Error> {
     match value {
         Val::Str(name) | Val::Markup(name) => Ok(test(name)),
-        other => other.to_key().map(|_| false).or_else(|error| match other {
-            Val::Object(_) => Ok(false),
-            _ => Err(error),
-        }),
+        Val::Undefined(undefined) if !undefined.strict => Ok(false),
+        Val::Object(object) if !matches!(&**object, Object::View(ViewKind::Keys | ViewKind::Items, _)) => Ok(false),
+        other => other.to_key().map(|_| false),
     }
 }
 

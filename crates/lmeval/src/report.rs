@@ -1,5 +1,7 @@
 //! How failures look: the message, the place in the file, the causes, and what to try.
 
+use std::fmt::Write;
+
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use lmeval_tasks::{Diagnostic, Error};
 
@@ -22,7 +24,7 @@ pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
     }
     let mut text = format!("error: {error}");
     for cause in error.chain().skip(1) {
-        text.push_str(&format!("\n  caused by: {cause}"));
+        let _ = write!(text, "\n  caused by: {cause}");
     }
     printer.note(&text);
 }

@@ -1,7 +1,7 @@
 //! Requests to the hub: the token, redirects, and sending again what got no answer.
 
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lmeval_pycompat::Value;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LINK, LOCATION, RETRY_AFTER};
@@ -216,14 +216,9 @@ fn is_passing(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::REQUEST_TIMEOUT || status.is_server_error()
 }
 
-/// The wait that the hub asks for: seconds, or the time left of its limit.
+/// The wait that the hub asks for, in seconds. The other form, a date, gets the usual wait.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    text.parse().ok().map(Duration::from_secs).or_else(|| {
-        // The other form is a date; without a calendar parser the usual wait must do.
-        let _ = SystemTime::now();
-        None
-    })
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// The address that a `Link` header names as the next page.

@@ -16,6 +16,7 @@ use crate::tree::Tree;
 
 use cache::RepositoryCache;
 pub(crate) use client::Client;
+pub(crate) use download::fetch_address;
 
 /// The branch with the copy of every data set that the hub has converted.
 pub(crate) const CONVERTED: &str = "refs/convert/parquet";

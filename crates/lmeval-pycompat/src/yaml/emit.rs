@@ -1,5 +1,7 @@
 //! Values to YAML that loads as the same values.
 
+use std::fmt::Write;
+
 use crate::repr::{float_repr, repr};
 use crate::value::Value;
 use crate::yaml::{base64, plain_scalar};
@@ -212,10 +214,15 @@ fn quoted(out: &mut String, text: &str) {
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
             other if is_printable(other) => out.push(other),
-            other if u32::from(other) <= 0xff => out.push_str(&format!("\\x{:02x}", u32::from(other))),
-            other if u32::from(other) <= 0xffff => out.push_str(&format!("\\u{:04x}", u32::from(other))),
-            other => out.push_str(&format!("\\U{:08x}", u32::from(other))),
+            other if u32::from(other) <= 0xff => escape(out, format_args!("\\x{:02x}", u32::from(other))),
+            other if u32::from(other) <= 0xffff => escape(out, format_args!("\\u{:04x}", u32::from(other))),
+            other => escape(out, format_args!("\\U{:08x}", u32::from(other))),
         }
     }
     out.push('"');
+}
+
+fn escape(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing into a string cannot fail.
+    let _ = out.write_fmt(text);
 }

@@ -434,7 +434,7 @@ proptest! {
 }
 
 /// Values that YAML can hold, nested.
-fn values() -> impl proptest::strategy::Strategy<Value = Value> {
+fn values() -> impl Strategy<Value = Value> {
     use proptest::prelude::*;
     let text = prop_oneof![
         "\\PC{0,12}",

@@ -53,7 +53,10 @@ fn pyyaml(python: &Path, files: &[PathBuf]) -> String {
         .spawn()
         .unwrap();
     let mut input = child.stdin.take().unwrap();
-    let list: String = files.iter().map(|path| format!("{}\n", path.display())).collect();
+    let mut list = String::new();
+    for path in files {
+        writeln!(list, "{}", path.display()).unwrap();
+    }
     let writer = std::thread::spawn(move || input.write_all(list.as_bytes()));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
@@ -67,7 +70,7 @@ fn yaml_files(folder: &Path, files: &mut Vec<PathBuf>) {
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.file_type().unwrap().is_dir() {
             yaml_files(&entry.path(), files);
-        } else if name.ends_with("yaml") || name.ends_with(".yml") {
+        } else if name.to_lowercase().ends_with("yaml") {
             files.push(entry.path());
         }
     }

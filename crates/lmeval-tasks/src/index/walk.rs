@@ -53,18 +53,18 @@ fn disk_files(root: &Path) -> Vec<Found> {
     }
     let real_root = identity(root);
     let found = Mutex::new(Vec::new());
-    rayon::scope(|scope| visit(scope, root.to_owned(), real_root, &found));
+    rayon::scope(|scope| visit(scope, root, &real_root, &found));
     found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Reads one folder and has its subfolders read by whoever is free.
 fn visit<'scope>(
     scope: &rayon::Scope<'scope>,
-    folder: PathBuf,
-    real: PathBuf,
+    folder: &Path,
+    real: &Path,
     found: &'scope Mutex<Vec<Found>>,
 ) {
-    let Ok(entries) = fs_err::read_dir(&folder) else { return };
+    let Ok(entries) = fs_err::read_dir(folder) else { return };
     let mut files = Vec::new();
     for entry in entries.flatten() {
         let Ok(kind) = entry.file_type() else { continue };
@@ -72,7 +72,7 @@ fn visit<'scope>(
         if kind.is_dir() {
             if !IGNORED.iter().any(|ignored| name == *ignored) {
                 let (folder, real) = (folder.join(&name), real.join(&name));
-                scope.spawn(move |scope| visit(scope, folder, real, found));
+                scope.spawn(move |scope| visit(scope, &folder, &real, found));
             }
             continue;
         }

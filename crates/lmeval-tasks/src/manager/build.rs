@@ -149,14 +149,13 @@ impl<'a> Builder<'a> {
             return Err(self.manager.unknown(root).hint(format!("It is the first part of `{name}`")));
         }
         let mut nodes = self.name(root, overrides)?;
-        let mut node = match (nodes.pop(), nodes.is_empty()) {
-            (Some(node @ Node::Group(..)), true) => node,
-            _ => return Err(not_group(root)),
+        let (Some(mut node @ Node::Group(..)), true) = (nodes.pop(), nodes.is_empty()) else {
+            return Err(not_group(root));
         };
         let mut reached = root.to_owned();
         for segment in segments {
             let Node::Group(_, mut children) = node else { return Err(not_group(&reached)) };
-            let parent = std::mem::replace(&mut reached, String::new());
+            let parent = std::mem::take(&mut reached);
             reached = format!("{parent}::{segment}");
             node = match children.swap_remove(&reached) {
                 Some(child) => child,
@@ -320,7 +319,7 @@ impl<'a> Builder<'a> {
         match item.get("task") {
             Some(Value::Str(name)) => {
                 let name = name.to_string();
-                self.member(group, &name, Some(item), overrides, source)
+                self.member(group, &name, Some(&item), overrides, source)
             }
             Some(other) => Err(wrong_name("task", other)),
             None => {
@@ -338,7 +337,7 @@ impl<'a> Builder<'a> {
         &mut self,
         group: &str,
         name: &str,
-        item: Option<Mapping>,
+        item: Option<&Mapping>,
         overrides: &Mapping,
         source: Option<&Path>,
     ) -> Result<Vec<Node>, Error> {
@@ -353,7 +352,7 @@ impl<'a> Builder<'a> {
         if let Some(format) = selection {
             settings.insert("_formats_selection", format, Origin::Override);
         }
-        if let Some(item) = &item {
+        if let Some(item) = item {
             settings.update(item);
             if selection.is_some() {
                 settings.insert("task", base, item.origin("task").cloned().unwrap_or(Origin::Inline));

@@ -39,7 +39,7 @@ impl TaskManager {
     /// Unknown names are kept, and fail when they are loaded.
     pub fn select<S: AsRef<str>>(&self, words: &[S]) -> Result<Vec<Spec>, Error> {
         let selectors: Vec<&str> =
-            words.iter().flat_map(|word| word.as_ref().split(',')).map(|word| strings::strip(word)).collect();
+            words.iter().flat_map(|word| word.as_ref().split(',')).map(strings::strip).collect();
         if let [folder] = selectors.as_slice()
             && !folder.is_empty()
             && Path::new(folder).is_dir()

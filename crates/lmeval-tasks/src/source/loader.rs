@@ -25,9 +25,12 @@ pub struct Parsed {
 /// Files that others include are kept as long as the loader lives, so make one per piece of work.
 #[derive(Debug, Default)]
 pub struct Loader {
-    included: Mutex<FxHashMap<PathBuf, Arc<Result<Parsed, Arc<Failure>>>>>,
+    included: Mutex<FxHashMap<PathBuf, Included>>,
     identities: Identities,
 }
+
+/// A file that others include, or why it cannot be.
+type Included = Arc<Result<Parsed, Failure>>;
 
 /// A failure that several including files share.
 #[derive(Debug)]
@@ -104,7 +107,7 @@ impl Loader {
         Ok(merged)
     }
 
-    fn included(&self, real: &Path) -> Arc<Result<Parsed, Arc<Failure>>> {
+    fn included(&self, real: &Path) -> Included {
         // A thread that panicked cannot have left the map half-changed: entries are inserted whole.
         let mut included = self.included.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = included.get(real) {
@@ -114,12 +117,12 @@ impl Loader {
         let parsed = Arc::new(parse(real, real).map_err(|error| {
             let kind = error.kind();
             let diagnostic = error.into_diagnostic();
-            Arc::new(Failure {
+            Failure {
                 kind,
                 message: diagnostic.message,
                 location: diagnostic.location,
                 hints: diagnostic.hints,
-            })
+            }
         }));
         included = self.included.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(included.entry(real.to_owned()).or_insert(parsed))

@@ -1,5 +1,6 @@
 //! A folder full of broken files: nothing panics, nothing hangs, each error names its file and line.
 
+use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use lmeval_tasks::{Severity, TaskManager};
@@ -19,7 +20,7 @@ fn broken(kind: usize, number: usize) -> Vec<u8> {
             let mut text = format!("task: x{number}\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
             for level in 1..10 {
                 let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
-                text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+                let _ = writeln!(text, "a{level}: &a{level} [{aliases}]");
             }
             text.into_bytes()
         }
@@ -50,7 +51,7 @@ fn a_thousand_broken_files_are_each_explained() {
     let manager = TaskManager::new(&[library.path()]);
     assert_eq!(manager.all_tasks(), ["sound"]);
     let findings = manager.unreadable();
-    assert!(start.elapsed() < Duration::from_secs(60), "this hangs");
+    assert!(start.elapsed() < Duration::from_mins(1), "this hangs");
     assert_eq!(findings.len(), 1000);
     for finding in findings {
         assert_eq!(finding.severity, Severity::Error);

@@ -1,7 +1,7 @@
 //! What the index finds, and which of two definitions it takes.
 
 use lmeval_tasks::TaskManager;
-use lmeval_tasks::index::{Index, Kind};
+use lmeval_tasks::index::{Index, Kind, Problem};
 
 use crate::support::{Library, task};
 
@@ -39,7 +39,7 @@ fn kinds_follow_the_keys_of_the_merged_mapping() {
         .map(|problem| problem.path.file_name().unwrap().to_string_lossy().into_owned())
         .collect();
     assert_eq!(left_out, ["list.yaml", "nameless.yaml", "number.yaml", "only_list.yaml"]);
-    assert!(index.problems().iter().any(|problem| problem.is_template()));
+    assert!(index.problems().iter().any(Problem::is_template));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn patterns_match_whole_names() {
 #[test]
 fn the_built_in_library_is_there_and_sound() {
     let manager = TaskManager::new(&[lmeval_tasks::BUILTIN_LIBRARY.into()]);
-    assert!(manager.index().problems().iter().all(|problem| problem.is_template()));
+    assert!(manager.index().problems().iter().all(Problem::is_template));
     assert!(!manager.all_groups().is_empty() && !manager.all_tags().is_empty());
     for output_type in ["generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice"] {
         assert!(

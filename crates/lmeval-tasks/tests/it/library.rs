@@ -41,7 +41,7 @@ fn the_index_equals_that_of_the_reference() {
             };
             let path = entry.path.as_deref().map(|path| path.to_string_lossy().into_owned());
             let output_type = entry.output_type.as_deref().map(str::to_owned);
-            let tags = entry.tags.iter().map(|tag| tag.to_string()).collect();
+            let tags = entry.tags.iter().map(ToString::to_string).collect();
             (name.to_owned(), (kind.to_owned(), path, output_type, tags))
         })
         .collect();

@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 
-use lmeval_tasks::{Error, Spec, TaskDict, TaskManager};
+use lmeval_tasks::{Error, Overrides, Spec, TaskDict, TaskManager};
 
 /// A folder that vanishes with the value.
-pub struct Library {
+pub(crate) struct Library {
     folder: tempfile::TempDir,
 }
 
 impl Library {
     /// Writes the files.
-    pub fn new(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         let library = Self { folder: tempfile::tempdir().unwrap() };
         for (name, text) in files {
             library.write(name, text.as_bytes());
@@ -20,35 +20,35 @@ impl Library {
     }
 
     /// Writes one file, with the folders it needs.
-    pub fn write(&self, name: &str, bytes: &[u8]) {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.folder.path().join(name);
         fs_err::create_dir_all(path.parent().unwrap()).unwrap();
         fs_err::write(path, bytes).unwrap();
     }
 
     /// Where the folder is, with links followed.
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         fs_err::canonicalize(self.folder.path()).unwrap()
     }
 
     /// A manager of this folder alone.
-    pub fn manager(&self) -> TaskManager {
+    pub(crate) fn manager(&self) -> TaskManager {
         TaskManager::new(&[self.path()])
     }
 
     /// Loads names.
-    pub fn load(&self, names: &[&str]) -> Result<TaskDict, Error> {
+    pub(crate) fn load(&self, names: &[&str]) -> Result<TaskDict, Error> {
         let specs: Vec<Spec> = names.iter().map(|name| Spec::from(*name)).collect();
-        self.manager().load(&specs, Default::default())
+        self.manager().load(&specs, Overrides::default())
     }
 }
 
 /// The keys of the loaded tasks.
-pub fn keys(loaded: &TaskDict) -> Vec<&str> {
+pub(crate) fn keys(loaded: &TaskDict) -> Vec<&str> {
     loaded.tasks.keys().map(String::as_str).collect()
 }
 
 /// A small sound task.
-pub fn task(name: &str, more: &str) -> String {
+pub(crate) fn task(name: &str, more: &str) -> String {
     format!("task: {name}\ndataset_path: json\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n{more}")
 }

@@ -26,7 +26,7 @@ pub(crate) fn format_fields(vm: &mut Vm<'_>, text: &str, args: &Args, escape: bo
 
 impl Formatter<'_, '_> {
     fn format(&mut self, text: &str, depth: usize) -> Result<String, Error> {
-        if depth == 0 {
+        if depth == 0 && text.contains(['{', '}']) {
             return Err(Error::value_error("The format is nested too deeply"));
         }
         let mut out = String::new();
@@ -60,7 +60,7 @@ impl Formatter<'_, '_> {
             None => (head, None),
         };
         let value = self.lookup(name)?;
-        let specification = self.format(specification, depth - 1)?;
+        let specification = self.format(specification, depth.saturating_sub(1))?;
         let value = match conversion {
             None => value,
             Some("s") => Val::Str(str_of(&value)?),

@@ -43,11 +43,12 @@ pub(super) fn call(vm: &mut Vm<'_>, receiver: &Val, text: &Arc<str>, name: &str,
         }
         "partition" | "rpartition" => {
             let [separator] = args.bind_positional(name, 1)?;
-            let separator = argument(receiver, &separator.unwrap_or(Val::None))?;
+            let separator = separator.unwrap_or(Val::None);
+            let separator = text_of(&separator)?;
             let parts = if name == "partition" {
-                strings::partition(text, &separator)
+                strings::partition(text, separator)
             } else {
-                strings::rpartition(text, &separator)
+                strings::rpartition(text, separator)
             };
             let (before, middle, after) = parts.ok_or_else(|| Error::value_error("The separator is empty"))?;
             let parts = [before, middle, after];
@@ -122,8 +123,8 @@ fn property_of(text: &str, name: &str) -> Option<bool> {
     })
 }
 
-/// A text argument; plain text is escaped where it meets markup.
-fn argument(receiver: &Val, value: &Val) -> Result<Arc<str>, Error> {
+/// A text that becomes part of the receiver; plain text is escaped where that is markup.
+fn inserted(receiver: &Val, value: &Val) -> Result<Arc<str>, Error> {
     let text = text_of(value)?;
     Ok(if matches!(receiver, Val::Markup(_)) && matches!(value, Val::Str(_)) {
         escape_html(text).into()
@@ -152,11 +153,11 @@ fn strip(receiver: &Val, text: &str, name: &str, args: Args) -> Result<Val, Erro
             _ => strings::rstrip(text),
         },
         Some(characters) => {
-            let characters = argument(receiver, &characters)?;
+            let characters = text_of(&characters)?;
             match name {
-                "strip" => strings::strip_chars(text, &characters),
-                "lstrip" => strings::lstrip_chars(text, &characters),
-                _ => strings::rstrip_chars(text, &characters),
+                "strip" => strings::strip_chars(text, characters),
+                "lstrip" => strings::lstrip_chars(text, characters),
+                _ => strings::rstrip_chars(text, characters),
             }
         }
     };
@@ -174,11 +175,11 @@ fn split(receiver: &Val, text: &str, name: &str, args: Args) -> Result<Val, Erro
         None | Some(Val::None) if name == "split" => Some(strings::split_whitespace(text, limit)),
         None | Some(Val::None) => Some(strings::rsplit_whitespace(text, limit)),
         Some(separator) => {
-            let separator = argument(receiver, &separator)?;
+            let separator = text_of(&separator)?;
             let parts = if name == "split" {
-                strings::split(text, &separator, limit)
+                strings::split(text, separator, limit)
             } else {
-                strings::rsplit(text, &separator, limit)
+                strings::rsplit(text, separator, limit)
             };
             return parts
                 .map(|parts| pieces(receiver, parts))
@@ -190,10 +191,10 @@ fn split(receiver: &Val, text: &str, name: &str, args: Args) -> Result<Val, Erro
 
 fn replace(vm: &mut Vm<'_>, receiver: &Val, text: &str, args: Args) -> Result<Val, Error> {
     let [old, new, count] = args.bind_positional("replace", 2)?;
-    let old = argument(receiver, &old.unwrap_or(Val::None))?;
-    let new = argument(receiver, &new.unwrap_or(Val::None))?;
+    let old = old.unwrap_or(Val::None);
+    let new = inserted(receiver, &new.unwrap_or(Val::None))?;
     let count = count.map_or(Ok(-1), |count| integer(&count))?;
-    replaced(vm, text, &old, &new, count).map(|result| Val::text_like(receiver, result))
+    replaced(vm, text, text_of(&old)?, &new, count).map(|result| Val::text_like(receiver, result))
 }
 
 /// Python's `text.replace(old, new, count)`.
@@ -289,7 +290,7 @@ fn justify(vm: &mut Vm<'_>, receiver: &Val, text: &str, name: &str, args: Args) 
     let fill = match &fill {
         None => ' ',
         Some(fill) => {
-            let fill = text_of(fill)?;
+            let fill = inserted(receiver, fill)?;
             let mut characters = fill.chars();
             match (characters.next(), characters.next()) {
                 (Some(fill), None) => fill,

@@ -10,6 +10,7 @@ use crate::ast::{
 };
 use crate::error::{Error, ErrorKind};
 use crate::lexer::TokenKind;
+use crate::names;
 use crate::program::depth_of;
 
 /// How deep the tree of an expression may be.
@@ -117,7 +118,11 @@ impl Parser {
         while let Some((_, operator)) = operators.iter().find(|(text, _)| self.is_operator(text)) {
             self.advance();
             let right = operand(self)?;
+            let negated = if *operator == BinaryOperator::Power { negative_base(&mut left, &right) } else { false };
             left = self.make(start, ExprKind::Binary(*operator, Box::new(left), Box::new(right)))?;
+            if negated {
+                left = self.make(start, ExprKind::Unary(UnaryOperator::Negative, Box::new(left)))?;
+            }
         }
         Ok(left)
     }
@@ -196,7 +201,7 @@ impl Parser {
             }
             TokenKind::Operator("(") => {
                 self.advance();
-                let inner = self.parse_tuple(true, &[], true)?;
+                let inner = self.parse_tuple(true, true)?;
                 self.expect_operator(")")?;
                 Ok(inner)
             }
@@ -237,12 +242,7 @@ impl Parser {
     }
 
     /// One expression, or several with commas, which make a tuple.
-    pub(super) fn parse_tuple(
-        &mut self,
-        with_conditional: bool,
-        end_names: &[&str],
-        parenthesized: bool,
-    ) -> Result<Expr, Error> {
+    pub(super) fn parse_tuple(&mut self, with_conditional: bool, parenthesized: bool) -> Result<Expr, Error> {
         let start = self.start();
         let mut items = Vec::new();
         let mut is_tuple = false;
@@ -250,7 +250,7 @@ impl Parser {
             if !items.is_empty() {
                 self.expect_operator(",")?;
             }
-            if self.is_tuple_end(end_names) {
+            if self.is_tuple_end() {
                 break;
             }
             items.push(if with_conditional { self.parse_expression()? } else { self.nested(Self::parse_or)? });
@@ -270,11 +270,8 @@ impl Parser {
         self.make(start, ExprKind::Tuple(items))
     }
 
-    pub(super) fn is_tuple_end(&self, end_names: &[&str]) -> bool {
-        matches!(
-            self.current().kind,
-            TokenKind::VariableEnd | TokenKind::BlockEnd | TokenKind::Operator(")")
-        ) || end_names.iter().any(|name| self.is_name(name))
+    pub(super) fn is_tuple_end(&self) -> bool {
+        matches!(self.current().kind, TokenKind::VariableEnd | TokenKind::BlockEnd | TokenKind::Operator(")"))
     }
 
     fn parse_postfix(&mut self, start: usize, mut node: Expr) -> Result<Expr, Error> {
@@ -486,4 +483,44 @@ impl Parser {
         let span = self.span_from(start);
         Err(Error::new(ErrorKind::Syntax, message).or_at(span.start as usize, span.end as usize))
     }
+}
+
+/// Takes the sign from a negative constant that is raised to a power only known at run time.
+///
+/// Reference: constants are folded into literals of Python, where the sign binds less than the power: `-2 ** n` is
+/// `-(2 ** n)`, although `-2 ** 2` is `4`.
+fn negative_base(base: &mut Expr, exponent: &Expr) -> bool {
+    let mut negative = false;
+    let mut inner = &*base;
+    while let ExprKind::Unary(operator @ (UnaryOperator::Negative | UnaryOperator::Positive), operand) = &inner.kind {
+        negative ^= *operator == UnaryOperator::Negative;
+        inner = operand;
+    }
+    let ExprKind::Const(number) = &inner.kind else { return false };
+    let number = match number {
+        Value::Bool(truth) => Value::Int(i64::from(*truth)),
+        other => other.clone(),
+    };
+    let positive = number.to_f64().is_some_and(|number| number > 0.0);
+    if !negative || !positive || is_constant(exponent) {
+        return false;
+    }
+    base.kind = ExprKind::Const(number);
+    true
+}
+
+/// Whether an expression has the same value in every rendering.
+fn is_constant(expression: &Expr) -> bool {
+    let mut has_call = false;
+    let no_names = names::visit_expression(expression, &mut |_| false);
+    let mut pending = vec![expression];
+    while let Some(current) = pending.pop() {
+        match &current.kind {
+            ExprKind::Call { .. } => has_call = true,
+            ExprKind::Unary(_, operand) => pending.push(operand),
+            ExprKind::Binary(_, left, right) => pending.extend([&**left, &**right]),
+            _ => {}
+        }
+    }
+    no_names && !has_call
 }

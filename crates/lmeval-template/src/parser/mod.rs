@@ -165,7 +165,7 @@ impl Parser {
                 }
                 TokenKind::VariableBegin => {
                     self.advance();
-                    let expression = self.parse_tuple(true, &[], false)?;
+                    let expression = self.parse_tuple(true, false)?;
                     body.push(Statement::Output(expression));
                     if self.current().kind != TokenKind::VariableEnd {
                         return self.unexpected("the end of the expression");

@@ -79,17 +79,17 @@ impl Parser {
 
     fn parse_for(&mut self, start: usize) -> Result<Statement, Error> {
         let target_start = self.position;
-        let target = self.parse_target(&["in"], false)?;
+        let target = self.parse_target(false)?;
         let target_end = self.position;
         self.expect_keyword("in")?;
-        let iterable = self.parse_tuple(false, &["recursive"], false)?;
+        let iterable = self.parse_tuple(false, false)?;
         let test = if self.skip_name("if") { Some(self.parse_expression()?) } else { None };
         let recursive = self.skip_name("recursive");
         let span = self.span_from(start);
         // The test is a scope of its own, so its target is a tree of its own.
         let test_target = if test.is_some() {
             let after = std::mem::replace(&mut self.position, target_start);
-            let copy = self.parse_target(&["in"], false)?;
+            let copy = self.parse_target(false)?;
             debug_assert_eq!(self.position, target_end, "parsing a target twice ends at the same place");
             self.position = after;
             Some(copy)
@@ -125,7 +125,7 @@ impl Parser {
     fn parse_if(&mut self, start: usize) -> Result<Statement, Error> {
         let mut branches = Vec::new();
         loop {
-            let test = self.parse_tuple(false, &[], false)?;
+            let test = self.parse_tuple(false, false)?;
             let body = self.parse_body(&["elif", "else", "endif"], start)?;
             branches.push((test, body));
             if !self.skip_name("elif") {
@@ -139,9 +139,9 @@ impl Parser {
     }
 
     fn parse_set(&mut self, start: usize) -> Result<Statement, Error> {
-        let target = self.parse_target(&[], true)?;
+        let target = self.parse_target(true)?;
         if self.skip_operator("=") {
-            let value = self.parse_tuple(true, &[], false)?;
+            let value = self.parse_tuple(true, false)?;
             let span = self.span_from(start);
             return Ok(Statement::Set { target, value, exported: false, span });
         }
@@ -154,7 +154,7 @@ impl Parser {
     }
 
     /// A name, an attribute of a namespace, or a tuple of them.
-    fn parse_target(&mut self, end_names: &[&str], with_namespace: bool) -> Result<Target, Error> {
+    fn parse_target(&mut self, with_namespace: bool) -> Result<Target, Error> {
         let start = self.start();
         let mut items = Vec::new();
         let mut is_tuple = false;
@@ -162,7 +162,7 @@ impl Parser {
             if !items.is_empty() {
                 self.expect_operator(",")?;
             }
-            if self.is_tuple_end(end_names) {
+            if self.is_tuple_end() {
                 break;
             }
             items.push(self.parse_simple_target(with_namespace)?);
@@ -291,7 +291,7 @@ impl Parser {
             if !bindings.is_empty() {
                 self.expect_operator(",")?;
             }
-            let target = self.parse_target(&[], false)?;
+            let target = self.parse_target(false)?;
             self.expect_operator("=")?;
             bindings.push((target, self.parse_expression()?));
         }

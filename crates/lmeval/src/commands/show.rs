@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use lmeval_pycompat::{Dict, Value, yaml};
 use lmeval_tasks::source::{Mapping, Origin, Step, identity};
-use lmeval_tasks::{Group, Spec, Task, TaskDict, TaskManager};
+use lmeval_tasks::{Group, Overrides, Spec, Task, TaskDict, TaskManager};
 
 use crate::cli::ShowArgs;
 use crate::commands::Status;
@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &ShowArgs, printer: &mut Printer) -> Result<Status>
         .iter()
         .map(|name| Spec::from(name.as_str()))
         .collect();
-    let loaded = manager.load(&specs, Default::default())?;
+    let loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {
         printer.note(&report::render(report::Severity::Warning, warning));
     }

@@ -1,5 +1,7 @@
 //! `lm-eval validate`: whether tasks exist and make sense.
 
+use std::path::Path;
+
 use anyhow::Result;
 use lmeval_pycompat::{Value, repr};
 use lmeval_tasks::{Finding, Severity, Spec, TaskManager};
@@ -46,8 +48,14 @@ fn missing_words<'a>(manager: &TaskManager, words: &[&'a str]) -> Vec<&'a str> {
     words
         .iter()
         .copied()
-        .filter(|word| manager.matching(word).is_empty() && !word.contains("::") && !word.ends_with(".yaml"))
-        .filter(|word| !std::path::Path::new(word).exists())
+        .filter(|word| {
+            manager.matching(word).is_empty()
+                && !word.contains("::")
+                && Path::new(word)
+                    .extension()
+                    .is_none_or(|extension| extension != "yaml")
+        })
+        .filter(|word| !Path::new(word).exists())
         .collect()
 }
 

@@ -1,5 +1,6 @@
 //! The reference page of the command line is what the command says.
 
+use std::fmt::Write;
 use std::path::Path;
 
 use crate::context;
@@ -28,7 +29,7 @@ fn the_command_line_page_is_fresh() {
         let output = context().run(&[words, &["--help"]].concat());
         assert_eq!(output.status, 0, "{output}");
         let text: Vec<&str> = output.stdout.trim_end().lines().map(str::trim_end).collect();
-        page.push_str(&format!("\n## `{call}`\n\n```text\n{}\n```\n", text.join("\n")));
+        let _ = write!(page, "\n## `{call}`\n\n```text\n{}\n```\n", text.join("\n"));
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/command-line.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -1,0 +1,175 @@
+//! From a plan to rows.
+
+use std::sync::Arc;
+
+use lmeval_pycompat::{Dict, Value};
+
+use crate::columnar;
+use crate::csv::{self, CsvOptions};
+use crate::error::{Error, ErrorKind};
+use crate::formats::Format;
+use crate::json;
+use crate::plan::Plan;
+use crate::request::Request;
+use crate::slice::{self, Part};
+use crate::source::{Opened, Source};
+use crate::split::{DatasetDict, Split};
+use crate::text::{self, TextOptions};
+use crate::tree::Location;
+use crate::types::Schema;
+
+/// How the files of a plan are opened.
+enum Reader {
+    Json { field: Option<String> },
+    Csv(Arc<CsvOptions>),
+    Parquet { columns: Option<Vec<String>> },
+    Arrow,
+    Text(TextOptions),
+}
+
+/// Options that change how fast a file is read, and no row.
+const WITHOUT_EFFECT: [&str; 8] = [
+    "chunksize", "use_threads", "block_size", "on_mixed_types", "engine", "low_memory", "batch_size", "memory_map",
+];
+
+impl Reader {
+    fn new(format: Format, options: &Dict) -> Result<Self, Error> {
+        let known: &[&str] = match format {
+            Format::Json => &["field", "encoding"],
+            Format::Csv => &CsvOptions::NAMES,
+            Format::Parquet => &["columns"],
+            Format::Arrow => &[],
+            Format::Text => &TextOptions::NAMES,
+        };
+        let unknown = options
+            .keys()
+            .filter_map(Value::as_str)
+            .find(|name| !known.contains(name) && !WITHOUT_EFFECT.contains(name));
+        if let Some(name) = unknown {
+            let message = format!("is unknown or not supported; known are {}", known.join(", "));
+            return Err(Error::option(format.name(), name, message));
+        }
+        Ok(match format {
+            Format::Json => {
+                let encoding = options.get_str("encoding").and_then(Value::as_str).unwrap_or("utf-8");
+                if !csv::is_utf8(encoding) {
+                    return Err(Error::option("json", "encoding", "only UTF-8 is supported; convert the file"));
+                }
+                Self::Json { field: options.get_str("field").map(lmeval_pycompat::repr::str) }
+            }
+            Format::Csv => Self::Csv(Arc::new(CsvOptions::new(options)?)),
+            Format::Parquet => {
+                let columns = options.get_str("columns").and_then(Value::as_list).map(|names| {
+                    names.iter().map(lmeval_pycompat::repr::str).collect()
+                });
+                Self::Parquet { columns }
+            }
+            Format::Arrow => Self::Arrow,
+            Format::Text => Self::Text(TextOptions::new(options)?),
+        })
+    }
+
+    /// Opens a file, or all files of an archive.
+    fn open(&self, location: &Location, first: bool) -> Result<Vec<Opened>, Error> {
+        let file = location.open()?;
+        match self {
+            Self::Parquet { .. } => return Ok(vec![columnar::open_parquet(file)?]),
+            Self::Arrow => return Ok(vec![columnar::open_arrow(file)?]),
+            _ => {}
+        }
+        let open = |(place, file)| match self {
+            Self::Json { field } => json::open(file, field.as_deref(), first && place == 0),
+            Self::Csv(options) => csv::open(file, options),
+            Self::Text(options) => text::open(file, *options),
+            Self::Parquet { .. } | Self::Arrow => unreachable_archive(),
+        };
+        file.decompress()?.into_iter().enumerate().map(open).collect()
+    }
+}
+
+/// Columnar files have been opened before archives are looked at.
+fn unreachable_archive() -> Result<Opened, Error> {
+    Err(ErrorKind::Unsupported { what: "An archive of Parquet or Arrow files".into() }.into())
+}
+
+/// Opens the files that a request needs.
+pub(crate) fn read(plan: &Plan, request: &Request) -> Result<DatasetDict, Error> {
+    let wanted = wanted(plan, request)?;
+    let reader = Reader::new(plan.format, &plan.options)?;
+    let mut target = plan.features.clone();
+    let mut opened: Vec<(&str, Vec<Arc<dyn Source>>)> = Vec::new();
+    let mut later: Vec<Arc<Schema>> = Vec::new();
+    for (place, (split, files)) in plan.splits.iter().enumerate() {
+        let is_wanted = wanted.iter().any(|(_, parts)| parts.iter().any(|part| part.split == *split));
+        // Reference: the first file of the first split decides on the types of all, wanted or not.
+        let decides = place == 0 && target.is_none() && matches!(plan.format, Format::Json | Format::Csv);
+        if !is_wanted && !decides {
+            continue;
+        }
+        let mut sources = Vec::new();
+        for location in if is_wanted { &files[..] } else { &files[..files.len().min(1)] } {
+            for file in reader.open(location, target.is_none())? {
+                for schema in file.schemas {
+                    if target.is_none() && !schema.columns.is_empty() {
+                        target = Some((*schema).clone());
+                    } else {
+                        later.push(schema);
+                    }
+                }
+                sources.push(file.source);
+            }
+        }
+        if is_wanted {
+            opened.push((split, sources));
+        }
+    }
+    let mut target = target.unwrap_or_default();
+    later.iter().for_each(|schema| target.widen(schema));
+    if let Reader::Parquet { columns: Some(columns) } = &reader {
+        target.columns.retain(|(name, _)| columns.iter().any(|column| **column == **name));
+    }
+    let target = Arc::new(target);
+    let splits: Vec<(&str, Split)> =
+        opened.into_iter().map(|(split, sources)| (split, Split::new(target.clone(), sources))).collect();
+    let mut result = Vec::with_capacity(wanted.len());
+    for (spec, parts) in wanted {
+        let mut slices = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let Some((_, split)) = splits.iter().find(|(name, _)| *name == part.split) else { continue };
+            let (from, to) = part.resolve(split.len())?;
+            slices.push(split.slice(from..to));
+        }
+        match Split::concatenate(&slices) {
+            Some(split) if !split.is_empty() => result.push((spec, split)),
+            _ => return Err(ErrorKind::NoRows { split: spec, dataset: plan.dataset.clone() }.into()),
+        }
+    }
+    Ok(DatasetDict::new(result))
+}
+
+/// The splits that are asked for, under the names that they will have.
+fn wanted(plan: &Plan, request: &Request) -> Result<Vec<(String, Vec<Part>)>, Error> {
+    let limit = |part: Part| match request.limit_rows {
+        Some(rows) => part.limit(rows),
+        None => part,
+    };
+    if request.splits.is_empty() {
+        let whole = |(split, _): &(String, Vec<Location>)| (split.clone(), vec![limit(Part::whole(split))]);
+        return Ok(plan.splits.iter().map(whole).collect());
+    }
+    let mut wanted: Vec<(String, Vec<Part>)> = Vec::new();
+    for spec in &request.splits {
+        if wanted.iter().any(|(known, _)| known == spec) {
+            continue;
+        }
+        let parts: Vec<Part> = slice::parse(spec)?.into_iter().map(limit).collect();
+        for part in &parts {
+            if !plan.splits.iter().any(|(split, _)| *split == part.split) {
+                let available = plan.splits.iter().map(|(split, _)| split.clone()).collect();
+                return Err(ErrorKind::UnknownSplit { split: part.split.clone(), available }.into());
+            }
+        }
+        wanted.push((spec.clone(), parts));
+    }
+    Ok(wanted)
+}

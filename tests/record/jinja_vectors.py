@@ -926,7 +926,9 @@ GENERATORS = {"batch", "map", "select", "reject", "selectattr", "rejectattr", "s
 
 def cases():
     for value, name in itertools.product(VALUES, split_filters()):
-        yield "filter", "{{ " + value + "|" + name + " }}"
+        # The number of words in what a generator prints depends on what Python prints.
+        if (value, name) != ("l|map('upper')", "wordcount"):
+            yield "filter", "{{ " + value + "|" + name + " }}"
     for value, test in itertools.product(VALUES, TESTS):
         yield "test", "{{ " + value + " is " + test + " }}"
     for receivers, calls in METHODS.items():

@@ -10,9 +10,26 @@
 //! assert_eq!(unknown.nearest, ["regex"]);
 //! ```
 
+mod chat;
+mod dialect;
+mod document;
+mod host;
+mod instance;
+mod message;
 mod near;
 mod output_type;
 pub mod registry;
+pub mod sampler;
 
+pub use chat::{ChatError, ChatTemplate, RemoteTemplate};
+pub use dialect::{Dialect, UnknownDialect};
+pub use document::{
+    DocId, DocumentError, Documents, MemoryDocuments, MemorySplits, NoSuchDocument, NoSuchSplit, Splits,
+};
+pub use host::{FunctionHost, HostError, HostFn, NoHost};
+pub use instance::{Arguments, Context, Instance, InstanceMetadata, RequestType};
+pub use message::{
+    ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns,
+};
 pub use near::nearest;
 pub use output_type::{OutputType, UnknownOutputType};

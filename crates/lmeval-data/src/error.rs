@@ -85,7 +85,10 @@ pub enum ErrorKind {
         message: String,
     },
     /// A configuration that the data set does not have.
-    #[error("Configuration `{name}` of `{dataset}` not found. Available: {}", quoted(available))]
+    #[error(
+        "Configuration `{name}` of `{dataset}` not found. Available: {}",
+        quoted(available)
+    )]
     UnknownConfig {
         /// The data set.
         dataset: String,
@@ -95,7 +98,10 @@ pub enum ErrorKind {
         available: Vec<String>,
     },
     /// Several configurations, none of them the default, and no name given.
-    #[error("Configuration name of `{dataset}` is missing. Pick one of {}", quoted(available))]
+    #[error(
+        "Configuration name of `{dataset}` is missing. Pick one of {}",
+        quoted(available)
+    )]
     MissingConfig {
         /// The data set.
         dataset: String,
@@ -190,7 +196,11 @@ fn quoted(names: &[String]) -> String {
 }
 
 fn prefixed(message: &str) -> String {
-    if message.is_empty() { String::new() } else { format!(": {message}") }
+    if message.is_empty() {
+        String::new()
+    } else {
+        format!(": {message}")
+    }
 }
 
 impl Error {
@@ -205,22 +215,33 @@ impl Error {
     }
 
     pub(crate) fn io(path: impl AsRef<Path>, source: io::Error) -> Self {
-        Self::new(ErrorKind::Io { path: path.as_ref().display().to_string(), source })
+        Self::new(ErrorKind::Io {
+            path: path.as_ref().display().to_string(),
+            source,
+        })
     }
 
     pub(crate) fn syntax(file: &str, line: u64, message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Syntax { file: file.into(), line, message: message.into() })
+        Self::new(ErrorKind::Syntax {
+            file: file.into(),
+            line,
+            message: message.into(),
+        })
     }
 
     pub(crate) fn option(builder: &str, name: &str, message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Option { builder: builder.into(), name: name.into(), message: message.into() })
+        Self::new(ErrorKind::Option {
+            builder: builder.into(),
+            name: name.into(),
+            message: message.into(),
+        })
     }
 
-    pub(crate) fn columnar(
-        file: &str,
-        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Self {
-        Self::new(ErrorKind::Columnar { file: file.into(), source: source.into() })
+    pub(crate) fn columnar(file: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::new(ErrorKind::Columnar {
+            file: file.into(),
+            source: source.into(),
+        })
     }
 
     /// Advice that helps with this error, one sentence each.
@@ -239,17 +260,28 @@ impl Error {
                 "Relative paths are looked up in the working directory first, then next to the task's YAML"
                     .into(),
             ],
-            ErrorKind::Status { status: 401 | 403, .. } => {
-                vec!["Set `HF_TOKEN` to a token that may read this data set, and accept its terms on the hub".into()]
+            ErrorKind::Status {
+                status: 401 | 403, ..
+            } => {
+                vec![
+                    "Set `HF_TOKEN` to a token that may read this data set, and accept its terms on the hub"
+                        .into(),
+                ]
             }
             ErrorKind::Status { status: 404, .. } => {
-                vec!["Check the spelling of the data set and its revision; private data sets need `HF_TOKEN`".into()]
+                vec![
+                    "Check the spelling of the data set and its revision; private data sets need `HF_TOKEN`"
+                        .into(),
+                ]
             }
             ErrorKind::Status { status: 429, .. } => {
                 vec!["The hub limits the number of requests; wait, or set `HF_TOKEN`".into()]
             }
             ErrorKind::Offline { .. } => {
-                vec!["Run once without `HF_HUB_OFFLINE`, or copy the cache folder from a machine that has it".into()]
+                vec![
+                    "Run once without `HF_HUB_OFFLINE`, or copy the cache folder from a machine that has it"
+                        .into(),
+                ]
             }
             ErrorKind::Connection { .. } => vec![
                 "Check the network, `HF_ENDPOINT` and proxy settings; what is in the cache works with \

@@ -41,7 +41,9 @@ fn kind(feature: &Value) -> Option<Type> {
     // Reference: a sequence of records is a record of lists.
     match item(inner)? {
         Type::Struct(fields) => {
-            let lists = fields.into_iter().map(|(name, kind)| (name, Type::List(Box::new(kind))));
+            let lists = fields
+                .into_iter()
+                .map(|(name, kind)| (name, Type::List(Box::new(kind))));
             Some(Type::Struct(lists.collect()))
         }
         item => Some(Type::List(Box::new(item))),
@@ -73,7 +75,9 @@ fn named(name: &str) -> Type {
 
 /// `{class_label: {names: {'0': a, '1': b}}}`, with the names as a map or a list.
 fn class_label(dtype: &Value) -> Option<Type> {
-    let Some(label) = dtype.as_dict()?.get_str("class_label") else { return Some(Type::Any) };
+    let Some(label) = dtype.as_dict()?.get_str("class_label") else {
+        return Some(Type::Any);
+    };
     let names: Vec<Arc<str>> = match label.as_dict()?.get_str("names")? {
         Value::List(names) => names.iter().map(|name| Arc::from(repr::str(name))).collect(),
         Value::Dict(names) => names.values().map(|name| Arc::from(repr::str(name))).collect(),
@@ -119,14 +123,20 @@ mod tests {
         let schema = schema(&yaml::load(text).unwrap().value).unwrap();
         let kinds: Vec<Type> = schema.columns.into_iter().map(|(_, kind)| kind).collect();
         let list = |kind| Type::List(Box::new(kind));
-        assert_eq!(kinds[..3], [
-            Type::Int,
-            list(Type::Str),
-            Type::Struct(vec![("d".into(), list(Type::Float32))])
-        ]);
+        assert_eq!(
+            kinds[..3],
+            [
+                Type::Int,
+                list(Type::Str),
+                Type::Struct(vec![("d".into(), list(Type::Float32))])
+            ]
+        );
         assert_eq!(kinds[3], Type::ClassLabel(["neg".into(), "pos".into()].into()));
         assert_eq!(kinds[3].convert(Value::str("pos")), Ok(Value::Int(1)));
         assert_eq!(kinds[4], Type::Struct(vec![("g".into(), list(Type::Timestamp))]));
-        assert_eq!(kinds[5..], [Type::Any, list(Type::Struct(vec![("j".into(), Type::Bool)]))]);
+        assert_eq!(
+            kinds[5..],
+            [Type::Any, list(Type::Struct(vec![("j".into(), Type::Bool)]))]
+        );
     }
 }

@@ -36,14 +36,22 @@ impl DataFile {
     /// A file whose content is at hand.
     pub(crate) fn from_memory(name: impl Into<Arc<str>>, content: impl Into<Bytes>) -> Self {
         let content = content.into();
-        Self { name: name.into(), length: content.len() as u64, content: Content::Memory(content) }
+        Self {
+            name: name.into(),
+            length: content.len() as u64,
+            content: Content::Memory(content),
+        }
     }
 
     fn from_disk(name: Arc<str>, mut file: File) -> Result<Self, Error> {
         let fail = |source| Error::io(&*name, source);
         let length = file.seek(SeekFrom::End(0)).map_err(fail)?;
         if length > IN_MEMORY {
-            return Ok(Self { name, length, content: Content::Disk(Arc::new(file)) });
+            return Ok(Self {
+                name,
+                length,
+                content: Content::Disk(Arc::new(file)),
+            });
         }
         file.rewind().map_err(fail)?;
         let mut content = Vec::with_capacity(length as usize);
@@ -112,9 +120,15 @@ impl DataFile {
     fn unzip(&self) -> Result<Vec<Self>, Error> {
         let fail = |source: zip::result::ZipError| Error::io(self.name(), io::Error::other(source));
         let mut archive = zip::ZipArchive::new(self.reader()).map_err(fail)?;
-        let mut names: Vec<String> =
-            archive.file_names().map(|name| name.map(std::borrow::Cow::into_owned)).collect::<Result<_, _>>().map_err(fail)?;
-        let hidden = |name: &str| name.split('/').any(|part| part.starts_with('.') || part.starts_with("__"));
+        let mut names: Vec<String> = archive
+            .file_names()
+            .map(|name| name.map(std::borrow::Cow::into_owned))
+            .collect::<Result<_, _>>()
+            .map_err(fail)?;
+        let hidden = |name: &str| {
+            name.split('/')
+                .any(|part| part.starts_with('.') || part.starts_with("__"))
+        };
         names.retain(|name| !name.ends_with('/') && !hidden(name));
         names.sort_unstable();
         let mut files = Vec::with_capacity(names.len());
@@ -127,11 +141,16 @@ impl DataFile {
 
     /// A reader from the start.
     pub(crate) fn reader(&self) -> Reader {
-        Reader { file: self.clone(), at: 0, block: Bytes::new() }
+        Reader {
+            file: self.clone(),
+            at: 0,
+            block: Bytes::new(),
+        }
     }
 
     /// The file itself where it lies on disk.
-    pub(crate) fn disk(&self) -> Option<&File> {
+    #[cfg(test)]
+    fn disk(&self) -> Option<&File> {
         match &self.content {
             Content::Disk(file) => Some(file),
             Content::Memory(_) => None,
@@ -143,7 +162,11 @@ impl DataFile {
 fn spool(name: Arc<str>, mut stream: impl Read) -> Result<DataFile, Error> {
     let fail = |source| Error::io(&*name, source);
     let mut start = Vec::new();
-    stream.by_ref().take(IN_MEMORY + 1).read_to_end(&mut start).map_err(fail)?;
+    stream
+        .by_ref()
+        .take(IN_MEMORY + 1)
+        .read_to_end(&mut start)
+        .map_err(fail)?;
     if start.len() as u64 <= IN_MEMORY {
         return Ok(DataFile::from_memory(name, start));
     }
@@ -222,7 +245,8 @@ mod tests {
         xz.write_all(&text).unwrap();
         let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
         for name in ["b.txt", "a.txt", "__MACOSX/a.txt", ".hidden"] {
-            zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+            zip.start_file(name, zip::write::SimpleFileOptions::default())
+                .unwrap();
             zip.write_all(&text).unwrap();
         }
         let packed = [

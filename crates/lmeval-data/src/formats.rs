@@ -32,8 +32,8 @@ const ENDINGS: [(&str, Format); 10] = [
 
 /// Endings that mean another kind of data set, which is not read.
 const OTHER_ENDINGS: [&str; 22] = [
-    "tar", "xml", "hdf5", "h5", "eval", "lance", "conll", "conllu", "png", "jpg", "jpeg", "gif", "webp", "bmp", "tiff",
-    "wav", "mp3", "flac", "ogg", "mp4", "pdf", "zarr",
+    "tar", "xml", "hdf5", "h5", "eval", "lance", "conll", "conllu", "png", "jpg", "jpeg", "gif", "webp",
+    "bmp", "tiff", "wav", "mp3", "flac", "ogg", "mp4", "pdf", "zarr",
 ];
 
 impl Format {
@@ -69,7 +69,9 @@ fn endings(path: &str) -> impl Iterator<Item = &str> {
 /// Whether a file's name says that it is data of any kind.
 pub(crate) fn is_data(path: &str) -> bool {
     endings(path).any(|ending| {
-        ending == "zip" || ENDINGS.iter().any(|(known, _)| *known == ending) || OTHER_ENDINGS.contains(&ending)
+        ending == "zip"
+            || ENDINGS.iter().any(|(known, _)| *known == ending)
+            || OTHER_ENDINGS.contains(&ending)
     })
 }
 
@@ -131,7 +133,10 @@ pub(crate) fn of_splits(
     }
     match common {
         Some((Some(format), options)) => Ok((format, options)),
-        Some((None, _)) => Err(ErrorKind::Unsupported { what: format!("The kind of files in `{place}`") }.into()),
+        Some((None, _)) => Err(ErrorKind::Unsupported {
+            what: format!("The kind of files in `{place}`"),
+        }
+        .into()),
         None => Err(ErrorKind::NoDataFiles {
             place: place.into(),
             message: "there are no JSON, CSV, Parquet, Arrow or text files".into(),
@@ -142,11 +147,20 @@ pub(crate) fn of_splits(
 
 fn differ(splits: &[(String, Vec<String>)], place: &str) -> Error {
     let kinds = splits.iter().map(|(split, files)| {
-        let format = of_files(files).and_then(|(format, _)| format).map_or("none", Format::name);
+        let format = of_files(files)
+            .and_then(|(format, _)| format)
+            .map_or("none", Format::name);
         format!("{split}: {format}")
     });
-    let message = format!("splits have different formats ({})", kinds.collect::<Vec<_>>().join(", "));
-    ErrorKind::NoDataFiles { place: place.into(), message }.into()
+    let message = format!(
+        "splits have different formats ({})",
+        kinds.collect::<Vec<_>>().join(", ")
+    );
+    ErrorKind::NoDataFiles {
+        place: place.into(),
+        message,
+    }
+    .into()
 }
 
 #[cfg(test)]

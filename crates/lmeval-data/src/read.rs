@@ -29,7 +29,14 @@ enum Reader {
 
 /// Options that change how fast a file is read, and no row.
 const WITHOUT_EFFECT: [&str; 8] = [
-    "chunksize", "use_threads", "block_size", "on_mixed_types", "engine", "low_memory", "batch_size", "memory_map",
+    "chunksize",
+    "use_threads",
+    "block_size",
+    "on_mixed_types",
+    "engine",
+    "low_memory",
+    "batch_size",
+    "memory_map",
 ];
 
 impl Reader {
@@ -51,17 +58,27 @@ impl Reader {
         }
         Ok(match format {
             Format::Json => {
-                let encoding = options.get_str("encoding").and_then(Value::as_str).unwrap_or("utf-8");
+                let encoding = options
+                    .get_str("encoding")
+                    .and_then(Value::as_str)
+                    .unwrap_or("utf-8");
                 if !csv::is_utf8(encoding) {
-                    return Err(Error::option("json", "encoding", "only UTF-8 is supported; convert the file"));
+                    return Err(Error::option(
+                        "json",
+                        "encoding",
+                        "only UTF-8 is supported; convert the file",
+                    ));
                 }
-                Self::Json { field: options.get_str("field").map(lmeval_pycompat::repr::str) }
+                Self::Json {
+                    field: options.get_str("field").map(lmeval_pycompat::repr::str),
+                }
             }
             Format::Csv => Self::Csv(Arc::new(CsvOptions::new(options)?)),
             Format::Parquet => {
-                let columns = options.get_str("columns").and_then(Value::as_list).map(|names| {
-                    names.iter().map(lmeval_pycompat::repr::str).collect()
-                });
+                let columns = options
+                    .get_str("columns")
+                    .and_then(Value::as_list)
+                    .map(|names| names.iter().map(lmeval_pycompat::repr::str).collect());
                 Self::Parquet { columns }
             }
             Format::Arrow => Self::Arrow,
@@ -89,7 +106,10 @@ impl Reader {
 
 /// Columnar files have been opened before archives are looked at.
 fn unreachable_archive() -> Result<Opened, Error> {
-    Err(ErrorKind::Unsupported { what: "An archive of Parquet or Arrow files".into() }.into())
+    Err(ErrorKind::Unsupported {
+        what: "An archive of Parquet or Arrow files".into(),
+    }
+    .into())
 }
 
 /// Opens the files that a request needs.
@@ -100,14 +120,20 @@ pub(crate) fn read(plan: &Plan, request: &Request) -> Result<DatasetDict, Error>
     let mut opened: Vec<(&str, Vec<Arc<dyn Source>>)> = Vec::new();
     let mut later: Vec<Arc<Schema>> = Vec::new();
     for (place, (split, files)) in plan.splits.iter().enumerate() {
-        let is_wanted = wanted.iter().any(|(_, parts)| parts.iter().any(|part| part.split == *split));
+        let is_wanted = wanted
+            .iter()
+            .any(|(_, parts)| parts.iter().any(|part| part.split == *split));
         // Reference: the first file of the first split decides on the types of all, wanted or not.
         let decides = place == 0 && target.is_none() && matches!(plan.format, Format::Json | Format::Csv);
         if !is_wanted && !decides {
             continue;
         }
         let mut sources = Vec::new();
-        for location in if is_wanted { &files[..] } else { &files[..files.len().min(1)] } {
+        for location in if is_wanted {
+            &files[..]
+        } else {
+            &files[..files.len().min(1)]
+        } {
             for file in reader.open(location, target.is_none())? {
                 for schema in file.schemas {
                     if target.is_none() && !schema.columns.is_empty() {
@@ -125,23 +151,38 @@ pub(crate) fn read(plan: &Plan, request: &Request) -> Result<DatasetDict, Error>
     }
     let mut target = target.unwrap_or_default();
     later.iter().for_each(|schema| target.widen(schema));
-    if let Reader::Parquet { columns: Some(columns) } = &reader {
-        target.columns.retain(|(name, _)| columns.iter().any(|column| **column == **name));
+    if let Reader::Parquet {
+        columns: Some(columns),
+    } = &reader
+    {
+        target
+            .columns
+            .retain(|(name, _)| columns.iter().any(|column| **column == **name));
     }
     let target = Arc::new(target);
-    let splits: Vec<(&str, Split)> =
-        opened.into_iter().map(|(split, sources)| (split, Split::new(target.clone(), sources))).collect();
+    let splits: Vec<(&str, Split)> = opened
+        .into_iter()
+        .map(|(split, sources)| (split, Split::new(target.clone(), sources)))
+        .collect();
     let mut result = Vec::with_capacity(wanted.len());
     for (spec, parts) in wanted {
         let mut slices = Vec::with_capacity(parts.len());
         for part in &parts {
-            let Some((_, split)) = splits.iter().find(|(name, _)| *name == part.split) else { continue };
+            let Some((_, split)) = splits.iter().find(|(name, _)| *name == part.split) else {
+                continue;
+            };
             let (from, to) = part.resolve(split.len())?;
             slices.push(split.slice(from..to));
         }
         match Split::concatenate(&slices) {
             Some(split) if !split.is_empty() => result.push((spec, split)),
-            _ => return Err(ErrorKind::NoRows { split: spec, dataset: plan.dataset.clone() }.into()),
+            _ => {
+                return Err(ErrorKind::NoRows {
+                    split: spec,
+                    dataset: plan.dataset.clone(),
+                }
+                .into());
+            }
         }
     }
     Ok(DatasetDict::new(result))
@@ -166,7 +207,11 @@ fn wanted(plan: &Plan, request: &Request) -> Result<Vec<(String, Vec<Part>)>, Er
         for part in &parts {
             if !plan.splits.iter().any(|(split, _)| *split == part.split) {
                 let available = plan.splits.iter().map(|(split, _)| split.clone()).collect();
-                return Err(ErrorKind::UnknownSplit { split: part.split.clone(), available }.into());
+                return Err(ErrorKind::UnknownSplit {
+                    split: part.split.clone(),
+                    available,
+                }
+                .into());
             }
         }
         wanted.push((spec.clone(), parts));

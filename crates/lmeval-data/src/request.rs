@@ -37,8 +37,18 @@ pub(crate) struct Kwargs {
 
 /// Arguments that say how to download or to cache, which changes no row.
 const WITHOUT_EFFECT: [&str; 12] = [
-    "trust_remote_code", "cache_dir", "download_config", "download_mode", "verification_mode", "ignore_verifications",
-    "keep_in_memory", "save_infos", "token", "use_auth_token", "num_proc", "storage_options",
+    "trust_remote_code",
+    "cache_dir",
+    "download_config",
+    "download_mode",
+    "verification_mode",
+    "ignore_verifications",
+    "keep_in_memory",
+    "save_infos",
+    "token",
+    "use_auth_token",
+    "num_proc",
+    "storage_options",
 ];
 
 impl Kwargs {

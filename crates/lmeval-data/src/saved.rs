@@ -23,7 +23,12 @@ pub(crate) fn plan(folder: &Path, name: Option<&str>) -> Result<Option<Plan>, Er
     if let Some(splits) = splits(folder)? {
         return match name {
             None | Some("default") => Ok(Some(finished(dataset, splits))),
-            Some(name) => Err(ErrorKind::UnknownConfig { dataset, name: name.into(), available: Vec::new() }.into()),
+            Some(name) => Err(ErrorKind::UnknownConfig {
+                dataset,
+                name: name.into(),
+                available: Vec::new(),
+            }
+            .into()),
         };
     }
     let mut configs = Vec::new();
@@ -32,25 +37,37 @@ pub(crate) fn plan(folder: &Path, name: Option<&str>) -> Result<Option<Plan>, Er
             configs.push((file_name(&config), splits));
         }
     }
-    let available = || configs.iter().map(|(config, _)| config.clone()).collect();
+    let available: Vec<String> = configs.iter().map(|(config, _)| config.clone()).collect();
     match (name, &mut configs[..]) {
         (_, []) => Ok(None),
         (None, [(_, splits)]) => Ok(Some(finished(dataset, std::mem::take(splits)))),
-        (None, _) => Err(ErrorKind::MissingConfig { dataset, available: available() }.into()),
-        (Some(name), _) => {
-            Err(ErrorKind::UnknownConfig { dataset, name: name.into(), available: available() }.into())
+        (None, _) => Err(ErrorKind::MissingConfig { dataset, available }.into()),
+        (Some(name), _) => Err(ErrorKind::UnknownConfig {
+            dataset,
+            name: name.into(),
+            available,
         }
+        .into()),
     }
 }
 
 type Splits = Vec<(String, Vec<Location>)>;
 
 fn finished(dataset: String, splits: Splits) -> Plan {
-    Plan { dataset, format: Format::Arrow, options: Dict::new(), splits, features: None }
+    Plan {
+        dataset,
+        format: Format::Arrow,
+        options: Dict::new(),
+        splits,
+        features: None,
+    }
 }
 
 fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// The folders in a folder, in name order.
@@ -74,14 +91,21 @@ fn splits(folder: &Path) -> Result<Option<Splits>, Error> {
     }
     if folder.join(STATE).is_file() {
         let state = read(&folder.join(STATE))?;
-        let split = state.as_dict().and_then(|state| state.get_str("_split")?.as_str()).unwrap_or("train");
+        let split = state
+            .as_dict()
+            .and_then(|state| state.get_str("_split")?.as_str())
+            .unwrap_or("train");
         return Ok(Some(vec![(split.to_owned(), files(folder, &state)?)]));
     }
     let listed = folder.join("dataset_dict.json");
     let names: Vec<String> = if listed.is_file() {
         let dict = read(&listed)?;
         let names = dict.as_dict().and_then(|dict| dict.get_str("splits")?.as_list());
-        names.unwrap_or_default().iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+        names
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect()
     } else {
         let mut names: Vec<String> = folders(folder)?
             .iter()
@@ -99,26 +123,43 @@ fn splits(folder: &Path) -> Result<Option<Splits>, Error> {
         let state = read(&folder.join(STATE))?;
         Ok((name, files(&folder, &state)?))
     };
-    names.into_iter().map(split).collect::<Result<Splits, Error>>().map(Some)
+    names
+        .into_iter()
+        .map(split)
+        .collect::<Result<Splits, Error>>()
+        .map(Some)
 }
 
 fn read(path: &Path) -> Result<Value, Error> {
     let text = fs_err::read_to_string(path).map_err(|error| Error::io(path, error))?;
-    json::loads(&text).map_err(|error| Error::syntax(&path.display().to_string(), error.line as u64, error.message))
+    json::loads(&text)
+        .map_err(|error| Error::syntax(&path.display().to_string(), error.line as u64, error.message))
 }
 
 fn files(folder: &Path, state: &Value) -> Result<Vec<Location>, Error> {
     let bad = |message: &str| -> Error {
-        ErrorKind::Metadata { file: folder.join(STATE).display().to_string(), message: message.into() }.into()
+        ErrorKind::Metadata {
+            file: folder.join(STATE).display().to_string(),
+            message: message.into(),
+        }
+        .into()
     };
     let state = state.as_dict().ok_or_else(|| bad("expected an object"))?;
     if state.get_str("_indices_data_files").is_some_and(Value::is_truthy) {
-        return Err(bad("the split has a list of row numbers; save it again with a newer `datasets`"));
+        return Err(bad(
+            "the split has a list of row numbers; save it again with a newer `datasets`",
+        ));
     }
-    let names = state.get_str("_data_files").and_then(Value::as_list).ok_or_else(|| bad("`_data_files` is missing"))?;
+    let names = state
+        .get_str("_data_files")
+        .and_then(Value::as_list)
+        .ok_or_else(|| bad("`_data_files` is missing"))?;
     let name = |entry: &Value| {
-        let name = entry.as_dict().and_then(|entry| entry.get_str("filename")?.as_str());
-        name.map(|name| Location::Disk(folder.join(name))).ok_or_else(|| bad("an entry has no `filename`"))
+        let name = entry
+            .as_dict()
+            .and_then(|entry| entry.get_str("filename")?.as_str());
+        name.map(|name| Location::Disk(folder.join(name)))
+            .ok_or_else(|| bad("an entry has no `filename`"))
     };
     names.iter().map(name).collect()
 }

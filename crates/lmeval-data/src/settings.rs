@@ -63,31 +63,48 @@ impl Settings {
     pub fn from_environment() -> Self {
         let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
         let is_true = |name: &str| {
-            set(name).is_some_and(|value| matches!(value.to_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE"))
+            set(name)
+                .is_some_and(|value| matches!(value.to_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE"))
         };
-        let user = set("HOME").or_else(|| set("USERPROFILE")).map_or_else(|| PathBuf::from("."), PathBuf::from);
+        let user = set("HOME")
+            .or_else(|| set("USERPROFILE"))
+            .map_or_else(|| PathBuf::from("."), PathBuf::from);
         let path = |value: String| match value.strip_prefix("~/") {
             Some(below) => user.join(below),
             None => PathBuf::from(value),
         };
         let home = set("HF_HOME").map_or_else(
-            || set("XDG_CACHE_HOME").map_or_else(|| user.join(".cache"), &path).join("huggingface"),
+            || {
+                set("XDG_CACHE_HOME")
+                    .map_or_else(|| user.join(".cache"), &path)
+                    .join("huggingface")
+            },
             &path,
         );
         let cache = set("HF_HUB_CACHE").or_else(|| set("HUGGINGFACE_HUB_CACHE"));
         let token_file = set("HF_TOKEN_PATH").map_or_else(|| home.join("token"), &path);
         let stored = || {
             let implicit = !is_true("HF_HUB_DISABLE_IMPLICIT_TOKEN");
-            implicit.then(|| fs_err::read_to_string(&token_file).ok()).flatten()
+            implicit
+                .then(|| fs_err::read_to_string(&token_file).ok())
+                .flatten()
         };
-        let token = set("HF_TOKEN").or_else(|| set("HUGGING_FACE_HUB_TOKEN")).or_else(stored);
-        let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
+        let token = set("HF_TOKEN")
+            .or_else(|| set("HUGGING_FACE_HUB_TOKEN"))
+            .or_else(stored);
+        let token = token
+            .map(|token| token.trim().to_owned())
+            .filter(|token| !token.is_empty());
         Self {
-            endpoint: set("HF_ENDPOINT")
-                .map_or_else(|| "https://huggingface.co".into(), |text| text.trim_end_matches('/').to_owned()),
+            endpoint: set("HF_ENDPOINT").map_or_else(
+                || "https://huggingface.co".into(),
+                |text| text.trim_end_matches('/').to_owned(),
+            ),
             cache: cache.map_or_else(|| home.join("hub"), &path),
             token: token.map(SecretString::from),
-            offline: ["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"].into_iter().any(is_true),
+            offline: ["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"]
+                .into_iter()
+                .any(is_true),
             working_directory: env::current_dir().unwrap_or_else(|_| PathBuf::from(".")),
             virtual_files: None,
             progress: Arc::new(NoProgress),

@@ -48,7 +48,11 @@ impl Schema {
     pub(crate) fn column(&self, name: &str, position: usize) -> Option<&Type> {
         match self.columns.get(position) {
             Some((known, kind)) if **known == *name => Some(kind),
-            _ => self.columns.iter().find(|(known, _)| **known == *name).map(|(_, kind)| kind),
+            _ => self
+                .columns
+                .iter()
+                .find(|(known, _)| **known == *name)
+                .map(|(_, kind)| kind),
         }
     }
 
@@ -64,7 +68,9 @@ impl Schema {
         let mut shaped = Dict::with_capacity(self.columns.len());
         for (position, (name, kind)) in self.columns.iter().enumerate() {
             let value = row.get_str_mut(name).map(std::mem::take).unwrap_or_default();
-            let first = source.column(name, position).filter(|first| *first != kind && *kind != Type::Json);
+            let first = source
+                .column(name, position)
+                .filter(|first| *first != kind && *kind != Type::Json);
             let value = match first {
                 Some(first) => first.convert(value).and_then(|value| kind.convert(value)),
                 None => kind.convert(value),
@@ -127,7 +133,11 @@ impl Type {
                 Value::DateTime(moment) => Ok(Value::Int(timestamp::seconds(*moment))),
                 _ => refused(&value),
             },
-            Self::Float => self.float(&value).map(Value::Float).ok_or(()).or_else(|()| refused(&value)),
+            Self::Float => self
+                .float(&value)
+                .map(Value::Float)
+                .ok_or(())
+                .or_else(|()| refused(&value)),
             Self::Float32 => self
                 .float(&value)
                 .map(|number| Value::Float(f64::from(number as f32)))
@@ -144,12 +154,18 @@ impl Type {
                     Ok(text) => Ok(Value::str(text)),
                     Err(_) => refused(&value),
                 },
-                Value::Dict(_) => compact_json(&value).map(Value::from).ok_or(()).or_else(|()| refused(&value)),
+                Value::Dict(_) => compact_json(&value)
+                    .map(Value::from)
+                    .ok_or(())
+                    .or_else(|()| refused(&value)),
                 _ => refused(&value),
             },
             Self::Timestamp => match &value {
                 Value::DateTime(_) => Ok(value),
-                Value::Str(text) => timestamp::parse(text).map(Value::DateTime).ok_or(()).or_else(|()| refused(&value)),
+                Value::Str(text) => timestamp::parse(text)
+                    .map(Value::DateTime)
+                    .ok_or(())
+                    .or_else(|()| refused(&value)),
                 Value::Int(seconds) => seconds
                     .checked_mul(1_000_000)
                     .and_then(timestamp::from_micros)
@@ -167,9 +183,11 @@ impl Type {
                 _ => Self::Int.convert(value),
             },
             Self::List(item) => match &value {
-                Value::List(items) => {
-                    items.iter().map(|one| item.convert(one.clone())).collect::<Result<Vec<_>, _>>().map(Value::from)
-                }
+                Value::List(items) => items
+                    .iter()
+                    .map(|one| item.convert(one.clone()))
+                    .collect::<Result<Vec<_>, _>>()
+                    .map(Value::from),
                 _ => refused(&value),
             },
             Self::Struct(fields) => match &value {
@@ -202,8 +220,14 @@ impl Type {
 }
 
 fn struct_value(dict: &Dict, fields: &Fields) -> Result<Value, String> {
-    if let Some(extra) = dict.keys().find(|key| !fields.iter().any(|(name, _)| key.as_str() == Some(name))) {
-        return Err(format!("the object has a key {} that no earlier row has", repr::repr(extra)));
+    if let Some(extra) = dict
+        .keys()
+        .find(|key| !fields.iter().any(|(name, _)| key.as_str() == Some(name)))
+    {
+        return Err(format!(
+            "the object has a key {} that no earlier row has",
+            repr::repr(extra)
+        ));
     }
     let mut shaped = Dict::with_capacity(fields.len());
     for (name, kind) in fields {
@@ -216,13 +240,23 @@ fn struct_value(dict: &Dict, fields: &Fields) -> Result<Value, String> {
 fn describe(value: &Value) -> String {
     let text = repr::repr(value);
     let short: String = text.chars().take(60).collect();
-    format!("`{short}{}` ({})", if short.len() < text.len() { "…" } else { "" }, value.type_name())
+    format!(
+        "`{short}{}` ({})",
+        if short.len() < text.len() { "…" } else { "" },
+        value.type_name()
+    )
 }
 
 /// A float as the reference's cast writes it: shortest digits, no trailing `.0`, exponents from 1e+10 on.
 fn float_text(number: f64) -> String {
     if !number.is_finite() {
-        return if number.is_nan() { "nan".into() } else if number > 0.0 { "inf".into() } else { "-inf".into() };
+        return if number.is_nan() {
+            "nan".into()
+        } else if number > 0.0 {
+            "inf".into()
+        } else {
+            "-inf".into()
+        };
     }
     let magnitude = number.abs();
     if number == 0.0 || (1e-6..1e10).contains(&magnitude) {
@@ -236,6 +270,9 @@ fn float_text(number: f64) -> String {
 }
 
 fn compact_json(value: &Value) -> Option<String> {
-    let options = json::Options { separators: Some((",", ":")), ..json::Options::default() };
+    let options = json::Options {
+        separators: Some((",", ":")),
+        ..json::Options::default()
+    };
     json::dumps(value, &options).ok()
 }

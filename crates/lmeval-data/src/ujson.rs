@@ -18,10 +18,18 @@ const DEPTH: usize = 900;
 
 /// What one pass through the writer and an exact parser makes of a value.
 pub(crate) fn reencode(value: Value) -> Value {
-    map_floats(value, &|number| match write_float(read_float(&float_repr(number))) {
-        Some(text) => text.parse().map_or(Value::None, Value::Float),
-        None => Value::None,
-    })
+    map_floats(
+        value,
+        &|number| match write_float(read_float(&float_repr(number))) {
+            Some(text) => text.parse().map_or(Value::None, Value::Float),
+            None => Value::None,
+        },
+    )
+}
+
+/// What the codec's parser makes of a value.
+pub(crate) fn loaded(value: Value) -> Value {
+    map_floats(value, &|number| Value::Float(read_float(&float_repr(number))))
 }
 
 /// The value of a mixed column as it is read back.
@@ -36,10 +44,13 @@ pub(crate) fn decoded_leaf(value: Value) -> Value {
 
 /// What one pass through the writer and the codec's own parser makes of a value.
 pub(crate) fn decoded(value: Value) -> Value {
-    map_floats(value, &|number| match write_float(read_float(&float_repr(number))) {
-        Some(text) => Value::Float(read_float(&text)),
-        None => Value::None,
-    })
+    map_floats(
+        value,
+        &|number| match write_float(read_float(&float_repr(number))) {
+            Some(text) => Value::Float(read_float(&text)),
+            None => Value::None,
+        },
+    )
 }
 
 fn map_floats(value: Value, change: &dyn Fn(f64) -> Value) -> Value {
@@ -47,7 +58,9 @@ fn map_floats(value: Value, change: &dyn Fn(f64) -> Value) -> Value {
         Value::Float(number) => change(number),
         Value::List(items) => Value::list(items.iter().map(|item| map_floats(item.clone(), change))),
         Value::Dict(dict) => Value::from(
-            dict.iter().map(|(key, item)| (key.clone(), map_floats(item.clone(), change))).collect::<Dict>(),
+            dict.iter()
+                .map(|(key, item)| (key.clone(), map_floats(item.clone(), change)))
+                .collect::<Dict>(),
         ),
         other => other,
     }
@@ -77,7 +90,10 @@ fn write_float(number: f64) -> Option<String> {
     let digits = format!("{fraction:010}");
     let digits = digits.trim_end_matches('0');
     let sign = if number < 0.0 { "-" } else { "" };
-    Some(format!("{sign}{whole}.{}", if digits.is_empty() { "0" } else { digits }))
+    Some(format!(
+        "{sign}{whole}.{}",
+        if digits.is_empty() { "0" } else { digits }
+    ))
 }
 
 /// `%.10g` for numbers that need an exponent.
@@ -92,7 +108,11 @@ fn general_format(number: f64) -> String {
 
 /// The float parser on a text that is known to be a number.
 fn read_float(text: &str) -> f64 {
-    let mut reader = Reader { bytes: text.as_bytes(), at: 0, depth: 0 };
+    let mut reader = Reader {
+        bytes: text.as_bytes(),
+        at: 0,
+        depth: 0,
+    };
     match reader.number() {
         Some(Value::Float(number)) => number,
         Some(value) => value.to_f64().unwrap_or(f64::NAN),
@@ -103,7 +123,11 @@ fn read_float(text: &str) -> f64 {
 
 /// Parses a whole text, or `None` where it is not JSON in the codec's eyes.
 fn decode(text: &str) -> Option<Value> {
-    let mut reader = Reader { bytes: text.as_bytes(), at: 0, depth: 0 };
+    let mut reader = Reader {
+        bytes: text.as_bytes(),
+        at: 0,
+        depth: 0,
+    };
     let value = reader.value()?;
     reader.blanks();
     (reader.at == reader.bytes.len()).then_some(value)
@@ -224,9 +248,18 @@ impl Reader<'_> {
             // The codec takes raw control characters; the exact parser does not.
             let escaped: String = text
                 .chars()
-                .map(|c| if c.is_ascii_control() { format!("\\u{:04x}", c as u32) } else { c.to_string() })
+                .map(|c| {
+                    if c.is_ascii_control() {
+                        format!("\\u{:04x}", c as u32)
+                    } else {
+                        c.to_string()
+                    }
+                })
                 .collect();
-            return lmeval_pycompat::json::loads(&escaped).ok()?.as_str().map(Arc::from);
+            return lmeval_pycompat::json::loads(&escaped)
+                .ok()?
+                .as_str()
+                .map(Arc::from);
         }
         lmeval_pycompat::json::loads(text).ok()?.as_str().map(Arc::from)
     }
@@ -276,8 +309,22 @@ impl Reader<'_> {
             });
         }
         const NEGATIVE_POWERS: [f64; 16] = [
-            1.0, 0.1, 0.01, 0.001, 0.0001, 0.00001, 0.000001, 0.0000001, 0.00000001, 0.000000001, 0.0000000001,
-            0.00000000001, 0.000000000001, 0.0000000000001, 0.00000000000001, 0.000000000000001,
+            1.0,
+            0.1,
+            0.01,
+            0.001,
+            0.0001,
+            0.00001,
+            0.000001,
+            0.0000001,
+            0.00000001,
+            0.000000001,
+            0.0000000001,
+            0.00000000001,
+            0.000000000001,
+            0.0000000000001,
+            0.00000000000001,
+            0.000000000000001,
         ];
         let magnitude = base + fraction * NEGATIVE_POWERS[decimals as usize];
         let mut number = if negative { -magnitude } else { magnitude };
@@ -321,7 +368,20 @@ mod tests {
         ] {
             assert_eq!(repr(&decode(text).unwrap()), expected, "{text}");
         }
-        for text in ["", "x", "+7", ".5", "True", "7 8", "[1,]", "'x'", "18446744073709551616", "nul", "\"", "0x1"] {
+        for text in [
+            "",
+            "x",
+            "+7",
+            ".5",
+            "True",
+            "7 8",
+            "[1,]",
+            "'x'",
+            "18446744073709551616",
+            "nul",
+            "\"",
+            "0x1",
+        ] {
             assert!(decode(text).is_none(), "{text}");
         }
     }

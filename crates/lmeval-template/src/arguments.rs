@@ -14,11 +14,10 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn positional(positional: Vec<Val>) -> Self {
-        Self { positional, keywords: Vec::new() }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.positional.is_empty() && self.keywords.is_empty()
+        Self {
+            positional,
+            keywords: Vec::new(),
+        }
     }
 
     /// Distributes the arguments over named parameters, of which the first `required` must be given.
@@ -31,23 +30,31 @@ impl Args {
         let mut bound = [const { None }; N];
         let given = self.positional.len();
         if given > N {
-            return Err(Error::type_error(format!("`{function}` takes at most {N} arguments, {given} were given")));
+            return Err(Error::type_error(format!(
+                "`{function}` takes at most {N} arguments, {given} were given"
+            )));
         }
         for (slot, value) in bound.iter_mut().zip(self.positional) {
             *slot = Some(value);
         }
         for (name, value) in self.keywords {
             let Some(index) = names.iter().position(|known| **known == *name) else {
-                return Err(Error::type_error(format!("`{function}` has no parameter `{name}`")));
+                return Err(Error::type_error(format!(
+                    "`{function}` has no parameter `{name}`"
+                )));
             };
             if bound[index].is_some() {
-                return Err(Error::type_error(format!("`{function}` got two values for `{name}`")));
+                return Err(Error::type_error(format!(
+                    "`{function}` got two values for `{name}`"
+                )));
             }
             bound[index] = Some(value);
         }
         for (name, value) in names.iter().zip(&bound).take(required) {
             if value.is_none() {
-                return Err(Error::type_error(format!("`{function}` needs a value for `{name}`")));
+                return Err(Error::type_error(format!(
+                    "`{function}` needs a value for `{name}`"
+                )));
             }
         }
         Ok(bound)
@@ -60,10 +67,14 @@ impl Args {
         required: usize,
     ) -> Result<[Option<Val>; N], Error> {
         if let Some((name, _)) = self.keywords.first() {
-            return Err(Error::type_error(format!("`{function}` takes no keyword arguments, not `{name}`")));
+            return Err(Error::type_error(format!(
+                "`{function}` takes no keyword arguments, not `{name}`"
+            )));
         }
         if self.positional.len() < required {
-            return Err(Error::type_error(format!("`{function}` needs {required} arguments")));
+            return Err(Error::type_error(format!(
+                "`{function}` needs {required} arguments"
+            )));
         }
         self.bind(function, [""; N], 0)
     }

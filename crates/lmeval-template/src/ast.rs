@@ -32,21 +32,40 @@ pub(crate) struct Expr {
 #[derive(Debug)]
 pub(crate) enum ExprKind {
     Const(Value),
-    Name { name: Arc<str>, slot: Slot },
+    Name {
+        name: Arc<str>,
+        slot: Slot,
+    },
     Tuple(Vec<Expr>),
     List(Vec<Expr>),
     Dict(Vec<(Expr, Expr)>),
-    Conditional { test: Box<Expr>, then: Box<Expr>, otherwise: Option<Box<Expr>> },
+    Conditional {
+        test: Box<Expr>,
+        then: Box<Expr>,
+        otherwise: Option<Box<Expr>>,
+    },
     Unary(UnaryOperator, Box<Expr>),
     Binary(BinaryOperator, Box<Expr>, Box<Expr>),
     And(Box<Expr>, Box<Expr>),
     Or(Box<Expr>, Box<Expr>),
     Concat(Vec<Expr>),
-    Compare { first: Box<Expr>, rest: Vec<(CompareOperator, Expr)> },
-    Attribute { object: Box<Expr>, name: Arc<str> },
-    Item { object: Box<Expr>, key: Box<Expr> },
+    Compare {
+        first: Box<Expr>,
+        rest: Vec<(CompareOperator, Expr)>,
+    },
+    Attribute {
+        object: Box<Expr>,
+        name: Arc<str>,
+    },
+    Item {
+        object: Box<Expr>,
+        key: Box<Expr>,
+    },
     Slice(Box<[Option<Expr>; 3]>),
-    Call { callee: Box<Expr>, arguments: Arguments },
+    Call {
+        callee: Box<Expr>,
+        arguments: Arguments,
+    },
     Filter(Box<FilterCall>),
     Test(Box<TestCall>),
 }
@@ -111,9 +130,17 @@ pub(crate) enum CompareOperator {
 /// What an assignment writes to.
 #[derive(Debug)]
 pub(crate) enum Target {
-    Name { name: Arc<str>, slot: Slot },
+    Name {
+        name: Arc<str>,
+        slot: Slot,
+    },
     /// `namespace.attribute`.
-    Attribute { name: Arc<str>, slot: Slot, attribute: Arc<str>, span: Span },
+    Attribute {
+        name: Arc<str>,
+        slot: Slot,
+        attribute: Arc<str>,
+        span: Span,
+    },
     Tuple(Vec<Target>),
 }
 
@@ -135,13 +162,25 @@ pub(crate) enum Statement {
     For(Arc<For>),
     If(Box<If>),
     /// The flag says that the names become visible to blocks.
-    Set { target: Target, value: Expr, exported: bool, span: Span },
+    Set {
+        target: Target,
+        value: Expr,
+        exported: bool,
+        span: Span,
+    },
     SetBlock(Box<SetBlock>),
-    Macro { definition: Arc<Macro>, slot: Slot, exported: bool },
+    Macro {
+        definition: Arc<Macro>,
+        slot: Slot,
+        exported: bool,
+    },
     CallBlock(Box<CallBlock>),
     FilterBlock(Box<FilterBlock>),
     With(Box<With>),
-    Block { index: usize, span: Span },
+    Block {
+        index: usize,
+        span: Span,
+    },
     Autoescape(Box<Autoescape>),
     /// A statement that needs other templates; the text is its tag.
     Unsupported(&'static str, Span),

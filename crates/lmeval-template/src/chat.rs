@@ -40,16 +40,31 @@ pub struct ChatOptions {
 }
 
 fn settings() -> Settings {
-    Settings { strict: false, chat: true, fuel: DEFAULT_FUEL, clock: None }
+    Settings {
+        strict: false,
+        chat: true,
+        fuel: DEFAULT_FUEL,
+        clock: None,
+    }
 }
 
 impl ChatTemplate {
     /// Compiles a chat template, as `chat_template.jinja` holds it.
     pub fn compile(source: &str) -> Result<Self, Error> {
-        let whitespace = Whitespace { trim_blocks: true, lstrip_blocks: true, keep_trailing_newline: false };
-        let syntax = Syntax { whitespace, loop_controls: true, generation: true };
+        let whitespace = Whitespace {
+            trim_blocks: true,
+            lstrip_blocks: true,
+            keep_trailing_newline: false,
+        };
+        let syntax = Syntax {
+            whitespace,
+            loop_controls: true,
+            generation: true,
+        };
         let program = Program::compile(source, syntax, true)?;
-        Ok(Self { template: Template::with_settings(program, settings()) })
+        Ok(Self {
+            template: Template::with_settings(program, settings()),
+        })
     }
 
     /// Takes the template out of the text of `tokenizer_config.json`; `None` where it has none.
@@ -57,20 +72,30 @@ impl ChatTemplate {
     /// A tokenizer with several templates names them; `name` chooses, and `default` is meant without it.
     pub fn from_tokenizer_config(text: &str, name: Option<&str>) -> Result<Option<Self>, Error> {
         let config = json::loads(text).map_err(|error| {
-            Error::new(ErrorKind::Value, format!("The tokenizer's configuration is not JSON: {error}"))
+            Error::new(
+                ErrorKind::Value,
+                format!("The tokenizer's configuration is not JSON: {error}"),
+            )
         })?;
-        let Some(templates) = config.as_dict().and_then(|config| config.get_str("chat_template")) else {
+        let Some(templates) = config
+            .as_dict()
+            .and_then(|config| config.get_str("chat_template"))
+        else {
             return Ok(None);
         };
         if let Some(source) = templates.as_str() {
             return Self::compile(source).map(Some);
         }
-        let Some(templates) = templates.as_list() else { return Ok(None) };
+        let Some(templates) = templates.as_list() else {
+            return Ok(None);
+        };
         let wanted = name.unwrap_or("default");
         let mut known = Vec::new();
         for entry in templates.iter().filter_map(Value::as_dict) {
             let text = |key: &str| entry.get_str(key).and_then(Value::as_str);
-            let (Some(entry_name), Some(source)) = (text("name"), text("template")) else { continue };
+            let (Some(entry_name), Some(source)) = (text("name"), text("template")) else {
+                continue;
+            };
             if entry_name == wanted {
                 return Self::compile(source).map(Some);
             }
@@ -79,7 +104,10 @@ impl ChatTemplate {
         if known.is_empty() {
             return Ok(None);
         }
-        let error = Error::new(ErrorKind::Value, format!("The tokenizer has no chat template named `{wanted}`"));
+        let error = Error::new(
+            ErrorKind::Value,
+            format!("The tokenizer has no chat template named `{wanted}`"),
+        );
         Err(error.with_hint(format!("There are {}", known.join(", "))))
     }
 
@@ -111,10 +139,17 @@ impl ChatTemplate {
         if !options.continue_final_message {
             return Ok(rendered);
         }
-        let last = messages.as_list().and_then(<[Value]>::last).and_then(Value::as_dict);
-        let content = last.and_then(|message| message.get_str("content")).and_then(final_text);
+        let last = messages
+            .as_list()
+            .and_then(<[Value]>::last)
+            .and_then(Value::as_dict);
+        let content = last
+            .and_then(|message| message.get_str("content"))
+            .and_then(final_text);
         let Some(content) = content else {
-            return Err(Error::value_error("The last message has no text that could be continued"));
+            return Err(Error::value_error(
+                "The last message has no text that could be continued",
+            ));
         };
         cut_after(rendered, content)
     }
@@ -142,11 +177,17 @@ fn final_text(content: &Value) -> Option<&str> {
 fn cut_after(rendered: String, content: &str) -> Result<String, Error> {
     let trimmed = lmeval_pycompat::strings::strip(content);
     let Some(position) = rendered.rfind(trimmed) else {
-        return Err(Error::value_error("The template does not print the last message as it is"));
+        return Err(Error::value_error(
+            "The template does not print the last message as it is",
+        ));
     };
     // Where the template keeps the blanks around the message, so does the cut; where it strips them, they go.
     let kept = content.trim_start_matches(lmeval_pycompat::strings::is_space);
-    let end = if rendered[position..].starts_with(kept) { position + kept.len() } else { position + trimmed.len() };
+    let end = if rendered[position..].starts_with(kept) {
+        position + kept.len()
+    } else {
+        position + trimmed.len()
+    };
     let mut rendered = rendered;
     rendered.truncate(end);
     Ok(rendered)

@@ -45,8 +45,11 @@ const OPERATORS: [&str; 25] = [
 
 /// The text with every line end as `\n`, and without the last one where it is not to be kept.
 pub(crate) fn normalize_newlines(source: &str, keep_trailing_newline: bool) -> String {
-    let mut text =
-        if source.contains('\r') { source.replace("\r\n", "\n").replace('\r', "\n") } else { source.to_owned() };
+    let mut text = if source.contains('\r') {
+        source.replace("\r\n", "\n").replace('\r', "\n")
+    } else {
+        source.to_owned()
+    };
     if !keep_trailing_newline && text.ends_with('\n') {
         text.pop();
     }
@@ -55,7 +58,13 @@ pub(crate) fn normalize_newlines(source: &str, keep_trailing_newline: bool) -> S
 
 /// Splits a normalised template into tokens.
 pub(crate) fn tokenize(source: &str, whitespace: Whitespace) -> Result<Vec<Token>, Error> {
-    let mut lexer = Lexer { source, position: 0, tokens: Vec::new(), whitespace, line_starting: true };
+    let mut lexer = Lexer {
+        source,
+        position: 0,
+        tokens: Vec::new(),
+        whitespace,
+        line_starting: true,
+    };
     lexer.run()?;
     lexer.push(TokenKind::End, source.len(), source.len());
     Ok(lexer.tokens)
@@ -95,7 +104,10 @@ impl<'a> Lexer<'a> {
             };
             let tag = start + offset;
             let opener = &self.source[tag..tag + 2];
-            let sign = self.source[tag + 2..].chars().next().filter(|sign| matches!(sign, '-' | '+'));
+            let sign = self.source[tag + 2..]
+                .chars()
+                .next()
+                .filter(|sign| matches!(sign, '-' | '+'));
             let data_end = self.strip_before(start, tag, sign, opener != "{{");
             self.push_data(start, data_end);
             let after = tag + 2 + usize::from(sign.is_some());
@@ -147,10 +159,17 @@ impl<'a> Lexer<'a> {
 
     /// The length of a closing delimiter with the whitespace that belongs to it.
     fn closing(&self, text: &str, delimiter: &str) -> Option<usize> {
-        if let Some(rest) = text.strip_prefix('-').and_then(|rest| rest.strip_prefix(delimiter)) {
+        if let Some(rest) = text
+            .strip_prefix('-')
+            .and_then(|rest| rest.strip_prefix(delimiter))
+        {
             return Some(1 + delimiter.len() + skip_space(rest));
         }
-        if delimiter != "}}" && text.strip_prefix('+').is_some_and(|rest| rest.starts_with(delimiter)) {
+        if delimiter != "}}"
+            && text
+                .strip_prefix('+')
+                .is_some_and(|rest| rest.starts_with(delimiter))
+        {
             return Some(1 + delimiter.len());
         }
         let rest = text.strip_prefix(delimiter)?;
@@ -215,13 +234,17 @@ impl<'a> Lexer<'a> {
         while self.position < self.source.len() {
             let start = self.position;
             let rest = self.rest();
-            if open.is_empty() {
-                if let Some(length) = self.closing(rest, delimiter) {
-                    let kind = if block { TokenKind::BlockEnd } else { TokenKind::VariableEnd };
-                    self.push(kind, start, start + length);
-                    self.finish(start + length);
-                    return Ok(());
-                }
+            if open.is_empty()
+                && let Some(length) = self.closing(rest, delimiter)
+            {
+                let kind = if block {
+                    TokenKind::BlockEnd
+                } else {
+                    TokenKind::VariableEnd
+                };
+                self.push(kind, start, start + length);
+                self.finish(start + length);
+                return Ok(());
             }
             let space = skip_space(rest);
             if space > 0 {
@@ -237,7 +260,11 @@ impl<'a> Lexer<'a> {
             if word > 0 {
                 let name = &rest[..word];
                 if !strings::is_identifier(name) {
-                    return Err(syntax(format!("Invalid character in identifier `{name}`"), start, start + word));
+                    return Err(syntax(
+                        format!("Invalid character in identifier `{name}`"),
+                        start,
+                        start + word,
+                    ));
                 }
                 self.push(TokenKind::Name(name.into()), start, start + word);
                 self.position += word;
@@ -281,14 +308,12 @@ impl<'a> Lexer<'a> {
             return Ok(None);
         }
         let after_dot = self.source[..self.position].ends_with('.');
-        if !after_dot {
-            if let Some(length) = float_length(rest) {
-                let digits = rest[..length].replace('_', "");
-                let number: f64 = digits
-                    .parse()
-                    .map_err(|_| syntax("Invalid number", self.position, self.position + length))?;
-                return Ok(Some((TokenKind::Number(Value::Float(number)), length)));
-            }
+        if !after_dot && let Some(length) = float_length(rest) {
+            let digits = rest[..length].replace('_', "");
+            let number: f64 = digits
+                .parse()
+                .map_err(|_| syntax("Invalid number", self.position, self.position + length))?;
+            return Ok(Some((TokenKind::Number(Value::Float(number)), length)));
         }
         let (radix, prefix, length) = integer_length(rest);
         let digits = rest[prefix..length].replace('_', "");
@@ -337,7 +362,8 @@ fn digits_length(text: &str, digit: fn(char) -> bool) -> usize {
     while let Some((index, character)) = characters.next() {
         if digit(character) {
             length = index + 1;
-        } else if !(character == '_' && index > 0 && characters.peek().is_some_and(|(_, next)| digit(*next))) {
+        } else if !(character == '_' && index > 0 && characters.peek().is_some_and(|(_, next)| digit(*next)))
+        {
             break;
         }
     }
@@ -377,7 +403,10 @@ fn integer_length(text: &str) -> (u32, usize, usize) {
         ('o', 8, |c| matches!(c, '0'..='7')),
         ('x', 16, |c| c.is_ascii_hexdigit()),
     ] {
-        if let Some(rest) = text.strip_prefix('0').and_then(|rest| rest.strip_prefix([prefix, prefix.to_ascii_uppercase()])) {
+        if let Some(rest) = text
+            .strip_prefix('0')
+            .and_then(|rest| rest.strip_prefix([prefix, prefix.to_ascii_uppercase()]))
+        {
             let skip = usize::from(rest.starts_with('_'));
             let length = digits_length(&rest[skip..], digit);
             if length > 0 {
@@ -385,7 +414,11 @@ fn integer_length(text: &str) -> (u32, usize, usize) {
             }
         }
     }
-    let digit: fn(char) -> bool = if text.starts_with('0') { |c| c == '0' } else { is_decimal };
+    let digit: fn(char) -> bool = if text.starts_with('0') {
+        |c| c == '0'
+    } else {
+        is_decimal
+    };
     (10, 0, digits_length(text, digit).max(1))
 }
 
@@ -416,7 +449,9 @@ fn unescape(text: &str) -> Result<String, String> {
             result.push(character);
             continue;
         }
-        let Some(escape) = characters.next() else { return Err("Trailing backslash in a string".into()) };
+        let Some(escape) = characters.next() else {
+            return Err("Trailing backslash in a string".into());
+        };
         match escape {
             '\n' => {}
             '\\' | '\'' | '"' => result.push(escape),
@@ -430,7 +465,9 @@ fn unescape(text: &str) -> Result<String, String> {
             '0'..='7' => {
                 let mut code = escape.to_digit(8).unwrap_or_default();
                 for _ in 0..2 {
-                    let Some(digit) = characters.peek().and_then(|next| next.to_digit(8)) else { break };
+                    let Some(digit) = characters.peek().and_then(|next| next.to_digit(8)) else {
+                        break;
+                    };
                     code = code * 8 + digit;
                     characters.next();
                 }
@@ -449,7 +486,8 @@ fn unescape(text: &str) -> Result<String, String> {
                     code = code * 16 + digit;
                 }
                 let character = char::from_u32(code);
-                result.push(character.ok_or_else(|| format!("Character `\\{escape}{code:x}` does not exist"))?);
+                result
+                    .push(character.ok_or_else(|| format!("Character `\\{escape}{code:x}` does not exist"))?);
             }
             'N' => return Err("Named characters `\\N{…}` are not supported".into()),
             other => {

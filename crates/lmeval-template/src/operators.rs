@@ -46,7 +46,12 @@ pub(crate) fn unary(operator: UnaryOperator, value: &Val) -> Result<Val, Error> 
 }
 
 /// `left operator right`.
-pub(crate) fn binary(vm: &mut Vm<'_>, operator: BinaryOperator, left: &Val, right: &Val) -> Result<Val, Error> {
+pub(crate) fn binary(
+    vm: &mut Vm<'_>,
+    operator: BinaryOperator,
+    left: &Val,
+    right: &Val,
+) -> Result<Val, Error> {
     // Formatting looks at its arguments by itself: `'%s' % undefined` prints what the value prints.
     if let (BinaryOperator::Modulo, Val::Str(_) | Val::Markup(_)) = (operator, left) {
         return format::percent(left, right);
@@ -103,7 +108,12 @@ pub(crate) fn to_float(value: &Val) -> Result<Option<f64>, Error> {
 }
 
 /// Adding and repeating text and lists.
-fn sequences(vm: &mut Vm<'_>, operator: BinaryOperator, left: &Val, right: &Val) -> Result<Option<Val>, Error> {
+fn sequences(
+    vm: &mut Vm<'_>,
+    operator: BinaryOperator,
+    left: &Val,
+    right: &Val,
+) -> Result<Option<Val>, Error> {
     match (operator, left, right) {
         (BinaryOperator::Add, Val::Str(first), Val::Str(second)) => {
             Vm::check_size(first.len().checked_add(second.len()))?;
@@ -112,10 +122,15 @@ fn sequences(vm: &mut Vm<'_>, operator: BinaryOperator, left: &Val, right: &Val)
             text.push_str(second);
             Ok(Some(Val::Str(text.into())))
         }
-        (BinaryOperator::Add, Val::Markup(_), Val::Str(_) | Val::Markup(_)) | (BinaryOperator::Add, Val::Str(_), Val::Markup(_)) => {
+        (BinaryOperator::Add, Val::Markup(_), Val::Str(_) | Val::Markup(_))
+        | (BinaryOperator::Add, Val::Str(_), Val::Markup(_)) => {
             let safe = |value: &Val| -> Result<String, Error> {
                 let text = str_of(value)?;
-                Ok(if matches!(value, Val::Markup(_)) { text.to_string() } else { escape_html(&text) })
+                Ok(if matches!(value, Val::Markup(_)) {
+                    text.to_string()
+                } else {
+                    escape_html(&text)
+                })
             };
             Ok(Some(Val::Markup((safe(left)? + &safe(right)?).into())))
         }
@@ -125,10 +140,14 @@ fn sequences(vm: &mut Vm<'_>, operator: BinaryOperator, left: &Val, right: &Val)
         (BinaryOperator::Add, Val::Tuple(first), Val::Tuple(second)) => {
             Ok(Some(Val::tuple(joined(vm, first, second)?)))
         }
-        (BinaryOperator::Multiply, sequence, count) if is_sequence(sequence) && count.as_bigint().is_some() => {
+        (BinaryOperator::Multiply, sequence, count)
+            if is_sequence(sequence) && count.as_bigint().is_some() =>
+        {
             repeated(vm, sequence, count).map(Some)
         }
-        (BinaryOperator::Multiply, count, sequence) if is_sequence(sequence) && count.as_bigint().is_some() => {
+        (BinaryOperator::Multiply, count, sequence)
+            if is_sequence(sequence) && count.as_bigint().is_some() =>
+        {
             repeated(vm, sequence, count).map(Some)
         }
         _ => Ok(None),
@@ -166,7 +185,11 @@ fn repeated(vm: &mut Vm<'_>, sequence: &Val, count: &Val) -> Result<Val, Error> 
             for _ in 0..count.min(size) {
                 all.extend(once.iter().cloned());
             }
-            Ok(if matches!(sequence, Val::List(_)) { Val::list(all) } else { Val::tuple(all) })
+            Ok(if matches!(sequence, Val::List(_)) {
+                Val::list(all)
+            } else {
+                Val::tuple(all)
+            })
         }
         _ => Err(Error::type_error("Only text and lists can be repeated")),
     }
@@ -204,7 +227,11 @@ fn integers(operator: BinaryOperator, left: &BigInt, right: &BigInt) -> Result<V
                 (Some(exponent), Some(bits)) if bits <= MAXIMUM_BITS => left.pow(exponent),
                 _ if left.is_zero() || *left == BigInt::from(1) => left.clone(),
                 _ if *left == BigInt::from(-1) => {
-                    if right.is_even() { BigInt::from(1) } else { left.clone() }
+                    if right.is_even() {
+                        BigInt::from(1)
+                    } else {
+                        left.clone()
+                    }
                 }
                 _ => return Err(Error::limit("The template makes an integer that is too large")),
             }
@@ -218,10 +245,11 @@ fn divide(left: &BigInt, right: &BigInt) -> Result<f64, Error> {
         return Err(arithmetic("Division by zero"));
     }
     const EXACT: u64 = 53;
-    if left.bits() <= EXACT && right.bits() <= EXACT {
-        if let (Some(left), Some(right)) = (left.to_f64(), right.to_f64()) {
-            return Ok(left / right);
-        }
+    if left.bits() <= EXACT
+        && right.bits() <= EXACT
+        && let (Some(left), Some(right)) = (left.to_f64(), right.to_f64())
+    {
+        return Ok(left / right);
     }
     // 66 bits of quotient and a sticky bit are more than a float holds, so one rounding is left to do.
     let shift = 66 - (left.bits() as i64 - right.bits() as i64);
@@ -242,9 +270,15 @@ fn divide(left: &BigInt, right: &BigInt) -> Result<f64, Error> {
         left_over -= step;
     }
     if result.is_infinite() {
-        return Err(arithmetic("The quotient of the integers is too large for a float"));
+        return Err(arithmetic(
+            "The quotient of the integers is too large for a float",
+        ));
     }
-    Ok(if left.is_negative() == right.is_negative() { result } else { -result })
+    Ok(if left.is_negative() == right.is_negative() {
+        result
+    } else {
+        -result
+    })
 }
 
 fn floats(operator: BinaryOperator, left: f64, right: f64) -> Result<f64, Error> {
@@ -263,7 +297,9 @@ fn floats(operator: BinaryOperator, left: f64, right: f64) -> Result<f64, Error>
                 return Err(arithmetic("Zero cannot be raised to a negative power"));
             }
             if left < 0.0 && left.is_finite() && right.is_finite() && right.fract() != 0.0 {
-                return Err(arithmetic("A negative number to a fractional power is complex, which is not supported"));
+                return Err(arithmetic(
+                    "A negative number to a fractional power is complex, which is not supported",
+                ));
             }
             let result = left.powf(right);
             if result.is_infinite() && left.is_finite() && right.is_finite() {

@@ -47,6 +47,11 @@ impl Printer {
         self.out.write_all(text.as_bytes())
     }
 
+    /// Where results are written.
+    pub(crate) fn results(&mut self) -> &mut impl Write {
+        &mut self.out
+    }
+
     /// Hands all results to the reader.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()

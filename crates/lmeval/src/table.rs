@@ -1,5 +1,7 @@
 //! Markdown tables of text, laid out as the reference lays them out.
 
+use std::io::{self, Write};
+
 use unicode_width::UnicodeWidthStr;
 
 /// The narrowest column.
@@ -26,34 +28,39 @@ impl<'a, const COLUMNS: usize> Table<'a, COLUMNS> {
     }
 
     /// Writes the table, each line with its end.
-    pub(crate) fn write(&self, out: &mut String) {
+    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let mut widths = [MINIMUM; COLUMNS];
         for row in std::iter::once(&self.headers).chain(&self.rows) {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(display_width(cell));
             }
         }
+        let mut line = String::new();
         for (header, width) in self.headers.iter().zip(widths) {
             let blanks = width - display_width(header);
-            out.push('|');
-            pad(out, blanks / 2, ' ');
-            out.push_str(header);
-            pad(out, blanks - blanks / 2, ' ');
+            line.push('|');
+            pad(&mut line, blanks / 2, ' ');
+            line.push_str(header);
+            pad(&mut line, blanks - blanks / 2, ' ');
         }
-        out.push_str("|\n");
+        line.push_str("|\n");
         for width in widths {
-            out.push('|');
-            pad(out, width, '-');
+            line.push('|');
+            pad(&mut line, width, '-');
         }
-        out.push_str("|\n");
+        line.push_str("|\n");
+        out.write_all(line.as_bytes())?;
         for row in &self.rows {
+            line.clear();
             for (cell, width) in row.iter().zip(widths) {
-                out.push('|');
-                push_cell(out, cell);
-                pad(out, width - display_width(cell), ' ');
+                line.push('|');
+                push_cell(&mut line, cell);
+                pad(&mut line, width - display_width(cell), ' ');
             }
-            out.push_str("|\n");
+            line.push_str("|\n");
+            out.write_all(line.as_bytes())?;
         }
+        Ok(())
     }
 }
 
@@ -84,13 +91,18 @@ fn display_width(text: &str) -> usize {
 mod tests {
     use super::*;
 
+    fn written<const COLUMNS: usize>(table: &Table<'_, COLUMNS>) -> String {
+        let mut bytes = Vec::new();
+        table.write(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
     #[test]
     fn lays_out_as_the_reference() {
         let mut table = Table::new(["Task", "Config Location", "Output Type"]);
         table.row(["日本", "/a/b", ""]);
         table.row(["x", "/a/b", "generate_until"]);
-        let mut text = String::new();
-        table.write(&mut text);
+        let text = written(&table);
         assert_eq!(
             text,
             "|Task|Config Location| Output Type  |\n\
@@ -102,17 +114,14 @@ mod tests {
 
     #[test]
     fn an_empty_table_has_its_header() {
-        let mut text = String::new();
-        Table::new(["Tag"]).write(&mut text);
-        assert_eq!(text, "|Tag|\n|---|\n");
+        assert_eq!(written(&Table::new(["Tag"])), "|Tag|\n|---|\n");
     }
 
     #[test]
     fn bars_are_escaped_after_padding() {
         let mut table = Table::new(["Tag"]);
         table.row(["a|b"]);
-        let mut text = String::new();
-        table.write(&mut text);
+        let text = written(&table);
         assert_eq!(text, "|Tag|\n|---|\n|a\\|b|\n");
     }
 }

@@ -34,11 +34,18 @@ struct IpcBlocks {
 
 /// Opens an Arrow file. Only the headers of its batches are read.
 pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
-    let mut offset = if file.read_at(0, MAGIC.len())? == MAGIC { 8 } else { 0 };
+    let mut offset = if file.read_at(0, MAGIC.len())? == MAGIC {
+        8
+    } else {
+        0
+    };
     let mut schema = None;
     let (mut dictionaries, mut batches, mut ends, mut end) = (Vec::new(), Vec::new(), Vec::new(), 0);
     while let Some(message) = next_message(&file, offset)? {
-        let span = Span { offset, length: message.length };
+        let span = Span {
+            offset,
+            length: message.length,
+        };
         match message.content {
             Content::Schema => schema = Some(span),
             Content::Dictionary => dictionaries.push((batches.len(), span)),
@@ -53,7 +60,12 @@ pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
     }
     let schema = schema.ok_or_else(|| Error::columnar(file.name(), "the file has no schema"))?;
     let name = file.name().to_owned();
-    let blocks = IpcBlocks { file, schema, dictionaries, batches };
+    let blocks = IpcBlocks {
+        file,
+        schema,
+        dictionaries,
+        batches,
+    };
     let arrow = blocks.stream(&[])?.schema();
     Ok(ColumnarFile::opened(&name, Box::new(blocks), ends, &arrow))
 }
@@ -103,7 +115,10 @@ fn next_message(file: &DataFile, offset: u64) -> Result<Option<Message>, Error> 
         }
         _ => Content::Other,
     };
-    Ok(Some(Message { length: total, content }))
+    Ok(Some(Message {
+        length: total,
+        content,
+    }))
 }
 
 impl IpcBlocks {
@@ -123,7 +138,11 @@ impl IpcBlocks {
 
 impl Blocks for IpcBlocks {
     fn load(&self, block: usize) -> Result<RecordBatch, Error> {
-        let before = self.dictionaries.iter().filter(|(batches, _)| *batches <= block).map(|(_, span)| *span);
+        let before = self
+            .dictionaries
+            .iter()
+            .filter(|(batches, _)| *batches <= block)
+            .map(|(_, span)| *span);
         let messages: Vec<Span> = before.chain([self.batches[block]]).collect();
         let batch = self.stream(&messages)?.next();
         batch

@@ -71,9 +71,13 @@ pub(crate) fn open(file: DataFile, options: &Arc<CsvOptions>) -> Result<Opened, 
     loop {
         let record = match pending.take() {
             Some(first) => Some(first),
-            None => records.next()?.map(|record| (record.offset, record.line, record.bytes.to_vec())),
+            None => records
+                .next()?
+                .map(|record| (record.offset, record.line, record.bytes.to_vec())),
         };
-        let Some((offset, line, bytes)) = record else { break };
+        let Some((offset, line, bytes)) = record else {
+            break;
+        };
         let text = text_of(&file, line, &bytes)?;
         let cells = cells(text, options.dialect);
         if cells.len() > width {
@@ -84,7 +88,10 @@ pub(crate) fn open(file: DataFile, options: &Arc<CsvOptions>) -> Result<Opened, 
             seen.add(cells.get(column.place).map_or("", |cell| cell), options);
         }
         offsets.push(offset);
-        lengths.push(u32::try_from(bytes.len()).map_err(|_| Error::syntax(file.name(), line, "the row is too long"))?);
+        lengths.push(
+            u32::try_from(bytes.len())
+                .map_err(|_| Error::syntax(file.name(), line, "the row is too long"))?,
+        );
         if offsets.len() % CHUNK == 0 {
             chunks.push(Chunk::new(offsets.len(), &columns, &mut seen));
         }
@@ -94,7 +101,17 @@ pub(crate) fn open(file: DataFile, options: &Arc<CsvOptions>) -> Result<Opened, 
     }
     let schemas = chunks.iter().map(|chunk| chunk.schema.clone()).collect();
     let options = options.clone();
-    Ok(Opened { schemas, source: Arc::new(CsvFile { file, options, columns, offsets, lengths, chunks }) })
+    Ok(Opened {
+        schemas,
+        source: Arc::new(CsvFile {
+            file,
+            options,
+            columns,
+            offsets,
+            lengths,
+            chunks,
+        }),
+    })
 }
 
 fn text_of<'b>(file: &DataFile, line: u64, bytes: &'b [u8]) -> Result<&'b str, Error> {
@@ -124,8 +141,16 @@ fn header(
         None => distinct_names(&cells),
     };
     let width = names.len();
-    let columns = names.into_iter().enumerate().filter(|(place, name)| options.uses(*place, name));
-    let columns = columns.map(|(place, name)| Column { name: name.into(), place }).collect();
+    let columns = names
+        .into_iter()
+        .enumerate()
+        .filter(|(place, name)| options.uses(*place, name));
+    let columns = columns
+        .map(|(place, name)| Column {
+            name: name.into(),
+            place,
+        })
+        .collect();
     let pending = options.header.is_none().then_some((offset, line, bytes));
     Ok((columns, width, pending))
 }
@@ -134,7 +159,11 @@ fn header(
 fn distinct_names(cells: &[std::borrow::Cow<'_, str>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(cells.len());
     for (place, cell) in cells.iter().enumerate() {
-        let name = if cell.is_empty() { format!("Unnamed: {place}") } else { cell.to_string() };
+        let name = if cell.is_empty() {
+            format!("Unnamed: {place}")
+        } else {
+            cell.to_string()
+        };
         let mut candidate = name.clone();
         let mut copy = 0;
         while names.contains(&candidate) || (copy > 0 && cells.iter().any(|other| **other == candidate)) {
@@ -154,6 +183,8 @@ struct Seen {
     negative: bool,
     unsigned: bool,
     too_long: bool,
+    /// Whether a positive number that is too long came before anything but integers.
+    overflow: bool,
     integers: bool,
     floats: bool,
     booleans: bool,
@@ -167,6 +198,7 @@ impl Default for Seen {
             negative: false,
             unsigned: false,
             too_long: false,
+            overflow: false,
             integers: true,
             floats: true,
             booleans: true,
@@ -184,7 +216,11 @@ impl Seen {
         match self.integers.then(|| number::integer(cell)).flatten() {
             Some(Integer::Signed(number)) => self.negative |= number < 0,
             Some(Integer::Unsigned(_)) => self.unsigned = true,
-            Some(Integer::TooLong) => self.too_long = true,
+            Some(Integer::TooLong) => {
+                self.too_long = true;
+                self.negative |= cell.contains('-');
+                self.overflow |= !cell.contains('-');
+            }
             None => self.integers = false,
         }
         self.floats = self.floats && (self.integers || number::float(cell).is_some());
@@ -194,7 +230,9 @@ impl Seen {
     fn kind(&self) -> Kind {
         if !self.values {
             Kind::Float
-        } else if self.integers && (self.too_long || (self.unsigned && (self.negative || self.missing))) {
+        } else if self.overflow
+            || (self.integers && (self.too_long || (self.unsigned && (self.negative || self.missing))))
+        {
             // Reference: a column that fits neither signed nor unsigned integers is left as text.
             Kind::RawText
         } else if self.integers && !self.missing {
@@ -221,7 +259,11 @@ impl Chunk {
             };
             (column.name.clone(), kind)
         });
-        Self { end, schema: Arc::new(Schema::new(fields.collect())), kinds }
+        Self {
+            end,
+            schema: Arc::new(Schema::new(fields.collect())),
+            kinds,
+        }
     }
 }
 
@@ -232,8 +274,13 @@ impl Source for CsvFile {
 
     fn row(&self, index: u64, target: &Schema) -> Result<Dict, Error> {
         let place = index as usize;
-        let bytes = self.file.read_at(self.offsets[place], self.lengths[place] as usize)?;
-        let cells = cells(std::str::from_utf8(&bytes).unwrap_or_default(), self.options.dialect);
+        let bytes = self
+            .file
+            .read_at(self.offsets[place], self.lengths[place] as usize)?;
+        let cells = cells(
+            std::str::from_utf8(&bytes).unwrap_or_default(),
+            self.options.dialect,
+        );
         let chunk = &self.chunks[self.chunks.partition_point(|chunk| chunk.end <= place)];
         let mut row = Dict::with_capacity(self.columns.len());
         for (column, kind) in self.columns.iter().zip(&chunk.kinds) {
@@ -253,7 +300,13 @@ impl Source for CsvFile {
             row.insert(Value::Str(column.name.clone()), value);
         }
         target.convert(row, &chunk.schema).map_err(|(column, message)| {
-            ErrorKind::Value { file: self.file.name().into(), row: index, column: column.to_string(), message }.into()
+            ErrorKind::Value {
+                file: self.file.name().into(),
+                row: index,
+                column: column.to_string(),
+                message,
+            }
+            .into()
         })
     }
 }

@@ -10,8 +10,8 @@ use super::Dialect;
 
 /// Cells that stand for a missing value.
 const MISSING: [&str; 19] = [
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-    "NULL", "NaN", "None", "n/a", "nan", "null",
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
+    "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
 ];
 
 /// How a CSV file is read.
@@ -29,7 +29,11 @@ pub(crate) struct CsvOptions {
 impl Default for CsvOptions {
     fn default() -> Self {
         Self {
-            dialect: Dialect { separator: b',', quote: Some(b'"'), skip_blank_lines: true },
+            dialect: Dialect {
+                separator: b',',
+                quote: Some(b'"'),
+                skip_blank_lines: true,
+            },
             header: Some(0),
             names: None,
             skip_rows: 0,
@@ -42,8 +46,20 @@ impl Default for CsvOptions {
 impl CsvOptions {
     /// The names of the options.
     pub(crate) const NAMES: [&str; 14] = [
-        "sep", "delimiter", "header", "names", "column_names", "usecols", "skiprows", "quotechar", "quoting",
-        "skip_blank_lines", "na_values", "keep_default_na", "na_filter", "encoding",
+        "sep",
+        "delimiter",
+        "header",
+        "names",
+        "column_names",
+        "usecols",
+        "skiprows",
+        "quotechar",
+        "quoting",
+        "skip_blank_lines",
+        "na_values",
+        "keep_default_na",
+        "na_filter",
+        "encoding",
     ];
 
     /// Reads the options.
@@ -69,7 +85,10 @@ impl CsvOptions {
         for name in ["names", "column_names"] {
             if let Some(value) = given(name) {
                 let names = value.as_list().and_then(|names| {
-                    names.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+                    names
+                        .iter()
+                        .map(|name| name.as_str().map(str::to_owned))
+                        .collect::<Option<Vec<_>>>()
                 });
                 options.names = Some(names.ok_or_else(|| fail(name, "expected a list of strings"))?);
                 options.header = None;
@@ -87,11 +106,18 @@ impl CsvOptions {
             options.skip_rows = count.ok_or_else(|| fail("skiprows", "expected a number"))?;
         }
         if let Some(value) = given("usecols") {
-            options.columns = Some(value.as_list().ok_or_else(|| fail("usecols", "expected a list"))?.to_vec());
+            options.columns = Some(
+                value
+                    .as_list()
+                    .ok_or_else(|| fail("usecols", "expected a list"))?
+                    .to_vec(),
+            );
         }
         let flag = |name: &str| match given(name) {
             None => Ok(true),
-            Some(value) => value.as_bool().ok_or_else(|| fail(name, "expected true or false")),
+            Some(value) => value
+                .as_bool()
+                .ok_or_else(|| fail(name, "expected true or false")),
         };
         options.dialect.skip_blank_lines = flag("skip_blank_lines")?;
         if !flag("keep_default_na")? {
@@ -103,7 +129,9 @@ impl CsvOptions {
                 options.missing.insert(word.to_string());
             }
             Some(Value::List(words)) => {
-                options.missing.extend(words.iter().map(lmeval_pycompat::repr::str));
+                options
+                    .missing
+                    .extend(words.iter().map(lmeval_pycompat::repr::str));
             }
             Some(_) => return Err(fail("na_values", "expected a string or a list")),
         }
@@ -118,14 +146,7 @@ impl CsvOptions {
         Ok(options)
     }
 
-    /// The options of a file whose cells are separated by tabs.
-    pub(crate) fn with_tabs(mut self) -> Self {
-        self.dialect.separator = b'\t';
-        self
-    }
-
     pub(super) fn is_missing(&self, cell: &str) -> bool {
-        // The longest marker has eight characters; long texts need no look-up.
         self.missing.contains(cell)
     }
 
@@ -141,7 +162,10 @@ impl CsvOptions {
 
 /// Whether a name of an encoding means UTF-8.
 pub(crate) fn is_utf8(name: &str) -> bool {
-    matches!(name.to_ascii_lowercase().replace('_', "-").as_str(), "utf-8" | "utf8" | "utf-8-sig" | "ascii")
+    matches!(
+        name.to_ascii_lowercase().replace('_', "-").as_str(),
+        "utf-8" | "utf8" | "utf-8-sig" | "ascii"
+    )
 }
 
 fn one_byte(value: &Value) -> Option<u8> {

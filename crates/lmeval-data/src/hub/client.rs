@@ -31,7 +31,9 @@ pub(crate) struct Client {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -47,7 +49,10 @@ impl Drop for Client {
 impl Client {
     pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
         let fail = |error: &dyn std::error::Error| {
-            Error::from(ErrorKind::Connection { url: settings.endpoint.clone(), source: error.to_string().into() })
+            Error::from(ErrorKind::Connection {
+                url: settings.endpoint.clone(),
+                source: error.to_string().into(),
+            })
         };
         let build = |policy| {
             reqwest::Client::builder()
@@ -59,7 +64,11 @@ impl Client {
                 .build()
                 .map_err(|error| fail(&error))
         };
-        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("hub").enable_all().build();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("hub")
+            .enable_all()
+            .build();
         Ok(Self {
             settings: settings.clone(),
             following: build(redirect::Policy::limited(10))?,
@@ -73,7 +82,10 @@ impl Client {
     }
 
     /// Runs a future to its end on the client's runtime.
-    pub(super) fn wait<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    pub(super) fn wait<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
         let (sender, receiver) = mpsc::channel();
         self.runtime.as_ref()?.spawn(async move {
             // The receiver is only gone where this thread is.
@@ -83,14 +95,22 @@ impl Client {
     }
 
     /// A request that has an answer, be it an error status.
-    fn send_once(&self, method: Method, url: &str, headers: HeaderMap, follow: bool) -> Result<Response, Failure> {
+    fn send_once(
+        &self,
+        method: Method,
+        url: &str,
+        headers: HeaderMap,
+        follow: bool,
+    ) -> Result<Response, Failure> {
         let client = if follow { &self.following } else { &self.direct };
         let mut request = client.request(method, url).headers(headers);
         if let Some(token) = self.token_for(url) {
             request = request.header(AUTHORIZATION, token);
         }
-        let answer = self.wait(request.send());
-        answer.ok_or(Failure::Stopped)?.map_err(|error| Failure::NoAnswer(error.without_url()))
+        let answer = self.wait(async move { request.send().await });
+        answer
+            .ok_or(Failure::Stopped)?
+            .map_err(|error| Failure::NoAnswer(error.without_url()))
     }
 
     /// The token, where the address is on the hub.
@@ -117,7 +137,9 @@ impl Client {
         loop {
             let result = self.send_once(method.clone(), url, headers.clone(), follow);
             let (reason, asked) = match &result {
-                Ok(answer) if is_passing(answer.status()) => (answer.status().to_string(), retry_after(answer.headers())),
+                Ok(answer) if is_passing(answer.status()) => {
+                    (answer.status().to_string(), retry_after(answer.headers()))
+                }
                 Ok(_) => return self.checked(url, result, follow),
                 Err(failure) if failure.is_passing() => (failure.to_string(), None),
                 Err(_) => return self.checked(url, result, follow),
@@ -152,9 +174,17 @@ impl Client {
         if status.is_success() || (!follow && status.is_redirection()) {
             return Ok(answer);
         }
-        let message = answer.headers().get("x-error-message").and_then(|text| text.to_str().ok());
+        let message = answer
+            .headers()
+            .get("x-error-message")
+            .and_then(|text| text.to_str().ok());
         let message = message.unwrap_or_default().to_owned();
-        Err(ErrorKind::Status { url: url_shown, status: status.as_u16(), message }.into())
+        Err(ErrorKind::Status {
+            url: url_shown,
+            status: status.as_u16(),
+            message,
+        }
+        .into())
     }
 
     /// An answer in JSON, and the address of the next page.
@@ -162,8 +192,11 @@ impl Client {
         let mut attempt = 1;
         loop {
             let answer = self.send(&Method::GET, url, &HeaderMap::new(), true)?;
-            let next = answer.headers().get(LINK).and_then(|link| next_page(link.to_str().ok()?, url));
-            match self.wait(answer.bytes()) {
+            let next = answer
+                .headers()
+                .get(LINK)
+                .and_then(|link| next_page(link.to_str().ok()?, url));
+            match self.wait(async move { answer.bytes().await }) {
                 Some(Ok(body)) => return Ok((super::parse(&public(url), &body)?, next)),
                 Some(Err(error)) if attempt < self.settings.attempts => {
                     self.pause(attempt, None, &public(url), &error.without_url().to_string());
@@ -171,9 +204,19 @@ impl Client {
                 }
                 Some(Err(error)) => {
                     let source = Box::new(error.without_url());
-                    return Err(ErrorKind::Connection { url: public(url), source }.into());
+                    return Err(ErrorKind::Connection {
+                        url: public(url),
+                        source,
+                    }
+                    .into());
                 }
-                None => return Err(ErrorKind::Connection { url: public(url), source: "the client has stopped".into() }.into()),
+                None => {
+                    return Err(ErrorKind::Connection {
+                        url: public(url),
+                        source: "the client has stopped".into(),
+                    }
+                    .into());
+                }
             }
         }
     }
@@ -184,7 +227,10 @@ impl Client {
         let mut url = url.to_owned();
         for _ in 0..REDIRECTS {
             let answer = self.send(&Method::HEAD, &url, &HeaderMap::new(), false)?;
-            let location = answer.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+            let location = answer
+                .headers()
+                .get(LOCATION)
+                .and_then(|location| location.to_str().ok());
             match location {
                 Some(location) if answer.status().is_redirection() && location.starts_with('/') => {
                     let next = Url::parse(&url).and_then(|base| base.join(location));
@@ -193,7 +239,12 @@ impl Client {
                 _ => return Ok(answer.headers().clone()),
             }
         }
-        Err(ErrorKind::Status { url: public(&url), status: 310, message: "too many redirects".into() }.into())
+        Err(ErrorKind::Status {
+            url: public(&url),
+            status: 310,
+            message: "too many redirects".into(),
+        }
+        .into())
     }
 }
 
@@ -213,12 +264,21 @@ impl Failure {
 }
 
 fn is_passing(status: StatusCode) -> bool {
-    status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::REQUEST_TIMEOUT || status.is_server_error()
+    status == StatusCode::TOO_MANY_REQUESTS
+        || status == StatusCode::REQUEST_TIMEOUT
+        || status.is_server_error()
 }
 
 /// The wait that the hub asks for, in seconds. The other form, a date, gets the usual wait.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+    headers
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+        .map(Duration::from_secs)
 }
 
 /// The address that a `Link` header names as the next page.
@@ -226,7 +286,9 @@ fn next_page(link: &str, current: &str) -> Option<String> {
     link.split(',').find_map(|part| {
         let (address, parameters) = part.split_once(';')?;
         let address = address.trim().strip_prefix('<')?.strip_suffix('>')?;
-        let is_next = parameters.split(';').any(|parameter| parameter.trim().replace('"', "") == "rel=next");
+        let is_next = parameters
+            .split(';')
+            .any(|parameter| parameter.trim().replace('"', "") == "rel=next");
         let joined = Url::parse(current).ok()?.join(address).ok()?;
         (is_next && joined.as_str() != current).then(|| joined.to_string())
     })
@@ -274,8 +336,17 @@ mod tests {
         assert_eq!(encode_path("data/é x.csv"), "data/%C3%A9%20x.csv");
         assert_eq!(public("https://user:pass@host/a?token=x"), "https://host/a");
         let link = "<https://hub/api?cursor=2>; rel=\"next\", <https://hub/api>; rel=\"first\"";
-        assert_eq!(next_page(link, "https://hub/api").as_deref(), Some("https://hub/api?cursor=2"));
-        assert_eq!(next_page("</p?c=3>;rel=next", "https://hub/x").as_deref(), Some("https://hub/p?c=3"));
-        assert_eq!(next_page("<https://hub/api>; rel=\"prev\"", "https://hub/api"), None);
+        assert_eq!(
+            next_page(link, "https://hub/api").as_deref(),
+            Some("https://hub/api?cursor=2")
+        );
+        assert_eq!(
+            next_page("</p?c=3>;rel=next", "https://hub/x").as_deref(),
+            Some("https://hub/p?c=3")
+        );
+        assert_eq!(
+            next_page("<https://hub/api>; rel=\"prev\"", "https://hub/api"),
+            None
+        );
     }
 }

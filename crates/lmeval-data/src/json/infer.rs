@@ -24,12 +24,16 @@ pub(super) enum Dates {
     Everywhere,
     /// Those on top level whose name speaks of a date.
     ByName,
+    /// None of them.
+    Nowhere,
 }
 
 /// What is known of the rows so far.
 #[derive(Debug, Default)]
 pub(super) struct Inference {
     root: Object,
+    /// The number of columns in the first row.
+    first: Option<usize>,
 }
 
 /// What is known of one place in the rows.
@@ -38,9 +42,13 @@ struct Node {
     booleans: bool,
     integers: bool,
     floats: bool,
+    /// Whether a float was not a whole number.
+    fractions: bool,
     dates: bool,
     texts: bool,
     items: Option<Box<Node>>,
+    /// Whether a list began with a null and went on, when no earlier list had told the type of its items.
+    null_first: bool,
     object: Option<Object>,
 }
 
@@ -58,15 +66,52 @@ impl Inference {
     /// Takes a row into account.
     pub(super) fn row(&mut self, row: &Dict) {
         self.root.add(row);
+        self.first.get_or_insert(self.root.fields.len());
+    }
+
+    /// Whether the reference's fast reader stumbles over the rows. It does over lists that begin with nulls,
+    /// and a plain one takes over, which does not look for dates and has the codec's float parser.
+    pub(super) fn needs_plain_reader(&self) -> bool {
+        self.root.fields.iter().any(|(_, node)| node.has_null_first())
     }
 
     /// The schema of all rows seen.
     pub(super) fn schema(&self, rules: Rules) -> Schema {
         let fields = self.root.fields.iter().map(|(name, node)| {
             let by_name = rules.dates == Dates::ByName && speaks_of_dates(name);
-            (name.clone(), node.kind(rules, by_name || rules.dates == Dates::Everywhere))
+            let kind = node.kind(rules, by_name || rules.dates == Dates::Everywhere);
+            let whole = rules.dates == Dates::ByName && !node.fractions;
+            // Reference: a column of whole floats is read as integers where a field is read.
+            (
+                name.clone(),
+                if whole && kind == Type::Float {
+                    Type::Int
+                } else {
+                    kind
+                },
+            )
         });
-        Schema::new(fields.collect())
+        let mut fields: Fields = fields.collect();
+        if rules.dates != Dates::ByName {
+            self.move_mixed_columns(&mut fields);
+        }
+        Schema::new(fields)
+    }
+
+    /// Reference: columns that are kept as JSON text are added to every row, also to the first, so that they
+    /// come right after its own.
+    fn move_mixed_columns(&self, fields: &mut Fields) {
+        let first = self.first.unwrap_or(0).min(fields.len());
+        let mut others = fields.split_off(first);
+        // Those with nested values are found before those with different scalars.
+        let rank = |(name, kind): &(Arc<str>, Type)| match (inside_is_json(kind), self.root.places.get(name))
+        {
+            (false, _) => 2,
+            (true, Some(&place)) => usize::from(!self.root.fields[place].1.is_nested()),
+            (true, None) => 1,
+        };
+        others.sort_by_key(rank);
+        fields.append(&mut others);
     }
 }
 
@@ -99,11 +144,16 @@ impl Node {
         match value {
             Value::Bool(_) => self.booleans = true,
             Value::Int(_) => self.integers = true,
-            Value::BigInt(_) | Value::Float(_) => self.floats = true,
+            Value::BigInt(_) => self.floats = true,
+            Value::Float(number) => {
+                self.floats = true;
+                self.fractions |= number.fract() != 0.0 || number.abs() > 9e15;
+            }
             Value::Str(text) if !self.texts && timestamp::parse(text).is_some() => self.dates = true,
             Value::Str(_) => self.texts = true,
             Value::List(items) => {
                 let node = self.items.get_or_insert_default();
+                self.null_first |= !node.is_known() && items.len() > 1 && items[0].is_none();
                 items.iter().for_each(|item| node.add(item));
             }
             Value::Dict(dict) => self.object.get_or_insert_default().add(dict),
@@ -111,10 +161,34 @@ impl Node {
         }
     }
 
+    /// Whether any value but null was seen.
+    fn is_known(&self) -> bool {
+        self.booleans || self.integers || self.floats || self.dates || self.texts || self.is_nested()
+    }
+
+    fn is_nested(&self) -> bool {
+        self.items.is_some() || self.object.is_some()
+    }
+
+    fn has_null_first(&self) -> bool {
+        self.null_first
+            || self.items.as_ref().is_some_and(|node| node.has_null_first())
+            || self
+                .object
+                .as_ref()
+                .is_some_and(|object| object.fields.iter().any(|(_, node)| node.has_null_first()))
+    }
+
     fn kind(&self, rules: Rules, dates: bool) -> Type {
         let numbers = self.integers || self.floats;
         let texts = self.dates || self.texts;
-        let kinds = [self.booleans, numbers, texts, self.items.is_some(), self.object.is_some()];
+        let kinds = [
+            self.booleans,
+            numbers,
+            texts,
+            self.items.is_some(),
+            self.object.is_some(),
+        ];
         if kinds.iter().filter(|seen| **seen).count() > 1 {
             return Type::Json;
         }
@@ -135,7 +209,10 @@ impl Node {
 
 impl Object {
     fn kinds(&self, rules: Rules, dates: bool) -> Fields {
-        self.fields.iter().map(|(name, node)| (name.clone(), node.kind(rules, dates))).collect()
+        self.fields
+            .iter()
+            .map(|(name, node)| (name.clone(), node.kind(rules, dates)))
+            .collect()
     }
 }
 
@@ -148,15 +225,16 @@ fn speaks_of_dates(name: &str) -> bool {
         || name == "date"
 }
 
-/// Whether a type, or what is inside it, keeps values as they are.
+/// Whether any of some types keeps values as they are, at any depth.
 pub(super) fn has_json(fields: &Fields) -> bool {
-    fn inside(kind: &Type) -> bool {
-        match kind {
-            Type::Json => true,
-            Type::List(item) => inside(item),
-            Type::Struct(fields) => has_json(fields),
-            _ => false,
-        }
+    fields.iter().any(|(_, kind)| inside_is_json(kind))
+}
+
+fn inside_is_json(kind: &Type) -> bool {
+    match kind {
+        Type::Json => true,
+        Type::List(item) => inside_is_json(item),
+        Type::Struct(fields) => has_json(fields),
+        _ => false,
     }
-    fields.iter().any(|(_, kind)| inside(kind))
 }

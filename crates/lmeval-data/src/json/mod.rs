@@ -45,7 +45,11 @@ struct Batch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Floats {
     Exact,
+    /// Read with the codec.
+    Loaded,
+    /// Read and written with the codec, then read exactly.
     Rewritten,
+    /// Read, written and read again with the codec.
     Decoded,
 }
 
@@ -69,7 +73,15 @@ pub(crate) fn open(file: DataFile, field: Option<&str>, first: bool) -> Result<O
     let mut scanner = Scanner::new(&file)?;
     scanner.blanks()?;
     let is_array = scanner.peek()? == Some(b'[');
-    let mut pass = Pass::new(&file, if is_array { Floats::Rewritten } else { Floats::Exact }, Dates::Everywhere);
+    let mut pass = Pass::new(
+        &file,
+        if is_array {
+            Floats::Rewritten
+        } else {
+            Floats::Exact
+        },
+        Dates::Everywhere,
+    );
     pass.keep_ragged_objects = first;
     if is_array {
         pass.array(&mut scanner)?;
@@ -88,13 +100,18 @@ fn open_field(file: DataFile, field: &str) -> Result<Opened, Error> {
     let mut pass = Pass::new(&file, Floats::Decoded, Dates::ByName);
     scanner.blanks()?;
     if scanner.peek()? != Some(b'{') {
-        return Err(pass.syntax(scanner.offset(), format!("expected an object with the key `{field}`")));
+        return Err(pass.syntax(
+            scanner.offset(),
+            format!("expected an object with the key `{field}`"),
+        ));
     }
     scanner.skip();
     loop {
         scanner.blanks()?;
         let (offset, key) = scanner.value()?;
-        let key = std::str::from_utf8(key).ok().and_then(|key| json::loads(key).ok());
+        let key = std::str::from_utf8(key)
+            .ok()
+            .and_then(|key| json::loads(key).ok());
         scanner.blanks()?;
         if scanner.peek()? != Some(b':') {
             return Err(pass.syntax(offset, format!("the object has no key `{field}`")));
@@ -126,7 +143,10 @@ fn open_field(file: DataFile, field: &str) -> Result<Opened, Error> {
             pass.array(&mut Scanner::new(&turned)?)?;
             Ok(pass.finish(turned.clone()))
         }
-        _ => Err(pass.syntax(scanner.offset(), format!("expected an array under the key `{field}`"))),
+        _ => Err(pass.syntax(
+            scanner.offset(),
+            format!("expected an array under the key `{field}`"),
+        )),
     }
 }
 
@@ -144,7 +164,11 @@ fn transpose(columns: &Value) -> Option<String> {
             row.insert(name.clone(), cell.clone());
         }
     }
-    json::dumps(&Value::list(rows.into_iter().map(Value::from)), &json::Options::default()).ok()
+    json::dumps(
+        &Value::list(rows.into_iter().map(Value::from)),
+        &json::Options::default(),
+    )
+    .ok()
 }
 
 /// The first pass over a file.
@@ -155,6 +179,8 @@ struct Pass<'f> {
     lengths: Vec<u32>,
     batches: Vec<Batch>,
     inference: Inference,
+    /// Rows of the batch that are objects without keys.
+    empty_rows: Vec<usize>,
     batch_start: u64,
     keep_ragged_objects: bool,
     floats: Floats,
@@ -171,6 +197,7 @@ impl<'f> Pass<'f> {
             lengths: Vec::new(),
             batches: Vec::new(),
             inference: Inference::default(),
+            empty_rows: Vec::new(),
             batch_start: 0,
             keep_ragged_objects: false,
             floats,
@@ -246,8 +273,15 @@ impl<'f> Pass<'f> {
             }
         };
         self.decoder.decode(text).map_err(|error| {
-            let line = self.file.line_of(offset).map_or(0, |line| line + error.line as u64 - 1);
-            Error::syntax(self.file.name(), line, format!("{}, at column {} of the value", error.message, error.column))
+            let line = self
+                .file
+                .line_of(offset)
+                .map_or(0, |line| line + error.line as u64 - 1);
+            Error::syntax(
+                self.file.name(),
+                line,
+                format!("{}, at column {} of the value", error.message, error.column),
+            )
         })
     }
 
@@ -256,26 +290,68 @@ impl<'f> Pass<'f> {
         let row = wrapped(value, self.wrap)
             .ok_or_else(|| self.syntax(offset, "expected an object: each row is a JSON object"))?;
         self.inference.row(&row);
+        if row.is_empty() {
+            self.empty_rows.push(self.offsets.len());
+        }
         self.offsets.push(offset);
-        self.lengths.push(u32::try_from(bytes.len()).map_err(|_| self.syntax(offset, "the row is too long"))?);
+        self.lengths
+            .push(u32::try_from(bytes.len()).map_err(|_| self.syntax(offset, "the row is too long"))?);
         Ok(())
     }
 
     fn end_batch(&mut self) {
-        let rules = Rules { keep_ragged_objects: self.keep_ragged_objects, dates: self.dates };
-        let schema = std::mem::take(&mut self.inference).schema(rules);
-        let floats = match self.floats {
-            Floats::Exact if has_json(&schema.columns) => Floats::Rewritten,
-            floats => floats,
+        let inference = std::mem::take(&mut self.inference);
+        let mut rules = Rules {
+            keep_ragged_objects: self.keep_ragged_objects,
+            dates: self.dates,
         };
-        self.batches.push(Batch { end: self.offsets.len(), schema: Arc::new(schema), floats });
+        let plain = self.dates == Dates::Everywhere && inference.needs_plain_reader();
+        if plain {
+            rules.dates = Dates::Nowhere;
+        }
+        let schema = inference.schema(rules);
+        let rewritten = self.floats != Floats::Exact || has_json(&schema.columns);
+        let floats = match (self.floats, rewritten, plain) {
+            (Floats::Decoded, ..) | (_, true, true) => Floats::Decoded,
+            (_, true, false) => Floats::Rewritten,
+            (_, false, true) => Floats::Loaded,
+            (_, false, false) => Floats::Exact,
+        };
+        let empty_rows = std::mem::take(&mut self.empty_rows);
+        if floats == Floats::Loaded {
+            // Reference: the plain reader loses rows without any column.
+            for row in empty_rows.into_iter().rev() {
+                self.offsets.remove(row);
+                self.lengths.remove(row);
+            }
+        }
+        self.batches.push(Batch {
+            end: self.offsets.len(),
+            schema: Arc::new(schema),
+            floats,
+        });
     }
 
     fn finish(mut self, file: DataFile) -> Opened {
         self.end_batch();
         let schemas = self.batches.iter().map(|batch| batch.schema.clone()).collect();
-        let Self { offsets, lengths, batches, wrap, .. } = self;
-        Opened { schemas, source: Arc::new(JsonFile { file, offsets, lengths, batches, wrap }) }
+        let Self {
+            offsets,
+            lengths,
+            batches,
+            wrap,
+            ..
+        } = self;
+        Opened {
+            schemas,
+            source: Arc::new(JsonFile {
+                file,
+                offsets,
+                lengths,
+                batches,
+                wrap,
+            }),
+        }
     }
 }
 
@@ -286,7 +362,11 @@ fn wrapped(value: Value, wrap: Wrap) -> Option<Dict> {
         (Wrap::Object, _) => None,
         (Wrap::Text, value) => Some([(Value::str("text"), value)].into_iter().collect()),
         (Wrap::Positions, Value::List(items)) => Some(
-            items.iter().enumerate().map(|(place, item)| (Value::from(place.to_string()), item.clone())).collect(),
+            items
+                .iter()
+                .enumerate()
+                .map(|(place, item)| (Value::from(place.to_string()), item.clone()))
+                .collect(),
         ),
         (Wrap::Positions, _) => None,
     }
@@ -301,7 +381,9 @@ impl Source for JsonFile {
 
     fn row(&self, index: u64, target: &Schema) -> Result<Dict, Error> {
         let place = index as usize;
-        let bytes = self.file.read_at(self.offsets[place], self.lengths[place] as usize)?;
+        let bytes = self
+            .file
+            .read_at(self.offsets[place], self.lengths[place] as usize)?;
         let text = std::str::from_utf8(&bytes).unwrap_or_default();
         let changed = || {
             let line = self.file.line_of(self.offsets[place]).unwrap_or(0);
@@ -311,15 +393,24 @@ impl Source for JsonFile {
         let batch = &self.batches[self.batches.partition_point(|batch| batch.end <= place)];
         match batch.floats {
             Floats::Exact => {}
+            Floats::Loaded => row = each(row, ujson::loaded),
             Floats::Rewritten => row = each(row, ujson::reencode),
             Floats::Decoded => row = each(row, ujson::decoded),
         }
         target.convert(row, &batch.schema).map_err(|(column, message)| {
-            ErrorKind::Value { file: self.file.name().into(), row: index, column: column.to_string(), message }.into()
+            ErrorKind::Value {
+                file: self.file.name().into(),
+                row: index,
+                column: column.to_string(),
+                message,
+            }
+            .into()
         })
     }
 }
 
 fn each(row: Dict, change: fn(Value) -> Value) -> Dict {
-    row.into_entries().map(|(key, value)| (key, change(value))).collect()
+    row.into_entries()
+        .map(|(key, value)| (key, change(value)))
+        .collect()
 }

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::walk::Found;
 use crate::error::{Error, ErrorKind};
-use crate::source::{Identities, MAX_INCLUDE_DEPTH, beside, include_names, normalise, read, read_regular, unreadable};
+use crate::source::{MAX_INCLUDE_DEPTH, beside, include_names, normalise, read, read_regular, unreadable};
 
 /// The top-level values of one file that decide its place in the index.
 #[derive(Clone, Debug, Default)]
@@ -73,36 +73,37 @@ impl Facts {
 /// Facts of files by their real path; a file that cannot be read is there with the reason.
 #[derive(Default)]
 pub(super) struct Known {
-    facts: FxHashMap<PathBuf, Arc<Result<Facts, Error>>>,
-    identities: Identities,
+    facts: FxHashMap<Arc<Path>, Arc<Result<Facts, Error>>>,
+    /// Other names under which files are included, and their real paths.
+    aliases: FxHashMap<PathBuf, Arc<Path>>,
 }
 
 impl Known {
-    pub(super) fn insert(&mut self, real: PathBuf, facts: Arc<Result<Facts, Error>>) {
+    pub(super) fn insert(&mut self, real: Arc<Path>, facts: Arc<Result<Facts, Error>>) {
         self.facts.insert(real, facts);
+    }
+
+    pub(super) fn insert_alias(&mut self, path: PathBuf, real: Arc<Path>) {
+        self.aliases.insert(path, real);
     }
 
     pub(super) fn get(&self, real: &Path) -> Option<&Result<Facts, Error>> {
         self.facts.get(real).map(AsRef::as_ref)
     }
 
-    /// The real path of a file that another includes.
-    fn included(&self, real: &Path, name: &str) -> PathBuf {
-        let path = normalise(&beside(real, name));
-        // The real path of a file that was found needs no further look.
-        if self.facts.contains_key(&path) { path } else { self.identities.of(&path) }
+    pub(super) fn contains(&self, path: &Path) -> bool {
+        self.facts.contains_key(path) || self.aliases.contains_key(path)
     }
 
-    /// The files that a file includes and that are not known yet; wrong `include` values include nothing here and
-    /// fail when they are merged.
+    /// The paths that a file includes, as they are written, without those that are known. Wrong `include` values
+    /// include nothing here and fail when they are merged.
     pub(super) fn missing(&self, real: &Path) -> Vec<PathBuf> {
         let Some(Ok(facts)) = self.get(real) else { return Vec::new() };
         if facts.group.is_some() {
             return Vec::new();
         }
         let names = include_names(facts.include.as_ref()).unwrap_or_default();
-        let paths = names.iter().map(|name| self.included(real, name));
-        paths.filter(|path| !self.facts.contains_key(path)).collect()
+        names.iter().map(|name| normalise(&beside(real, name))).filter(|path| !self.contains(path)).collect()
     }
 
     /// The facts of a file with those of its includes under them, by the rules of the loader.
@@ -116,7 +117,8 @@ impl Known {
         }
         let mut result = Facts::default();
         for name in include_names(facts.include.as_ref())? {
-            let path = self.included(real, &name);
+            let path = normalise(&beside(real, &name));
+            let path = self.aliases.get(&path).map_or(path, |real| real.to_path_buf());
             if visited.contains(&path) || depth >= MAX_INCLUDE_DEPTH {
                 return Err(Error::new(ErrorKind::Cycle, format!("Include cycle at `{}`", path.display())));
             }

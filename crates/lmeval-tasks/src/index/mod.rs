@@ -14,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::facts::{Facts, Known};
 use self::walk::Found;
 use crate::error::{Error, ErrorKind};
+use crate::source::Identities;
 
 /// What an index entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +58,7 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct Problem {
     /// The file.
-    pub path: PathBuf,
+    pub path: Arc<Path>,
     /// The reason.
     pub error: Error,
     template: bool,
@@ -115,36 +116,41 @@ impl Index {
         let read: Vec<Arc<Result<Facts, Error>>> =
             found.par_iter().with_min_len(32).map(|file| Arc::new(Facts::read(file))).collect();
         let known = with_includes(&found, &read);
-        let merged: Vec<Result<Facts, Error>> = found
-            .par_iter()
-            .zip(&read)
-            .map(|(file, facts)| match facts.as_ref() {
-                Ok(facts) => known.merged(facts, &file.real),
-                Err(error) => Err(Error::new(error.kind(), error.message()).at(error.location().cloned())),
-            })
-            .collect();
-        drop(known);
         let mut index = Self::default();
-        for (file, facts) in found.into_iter().zip(merged) {
-            let template = facts.as_ref().is_ok_and(Facts::is_template);
-            if let Err(error) = facts.and_then(|facts| index.register(&facts, &file.path)) {
-                index.problems.push(Problem { path: file.path, error, template });
+        // In pieces, so that the facts of all files are never there twice.
+        for (files, facts) in found.chunks(1024).zip(read.chunks(1024)) {
+            let merged: Vec<Result<Facts, Error>> = files
+                .par_iter()
+                .zip(facts)
+                .map(|(file, facts)| match facts.as_ref() {
+                    Ok(facts) => known.merged(facts, &file.real),
+                    Err(error) => Err(Error::new(error.kind(), error.message())),
+                })
+                .collect();
+            for (file, facts) in files.iter().zip(merged) {
+                let template = facts.as_ref().is_ok_and(Facts::is_template);
+                if let Err(error) = facts.and_then(|facts| index.register(&facts, &file.path)) {
+                    index.problems.push(Problem { path: Arc::clone(&file.path), error, template });
+                }
             }
         }
         index
     }
 
     /// Enters one file.
-    fn register(&mut self, facts: &Facts, path: &Path) -> Result<(), Error> {
+    fn register(&mut self, facts: &Facts, path: &Arc<Path>) -> Result<(), Error> {
         let (kind, name) = kind_and_name(facts)?;
         let tags = tag_names(facts.tag.as_ref())?;
-        let path: Arc<Path> = path.into();
+        let path = Arc::clone(path);
         if let Some(first) = self.entries.get(&name) {
             let used = first.path.clone();
             self.duplicates.push(Duplicate { name, used, ignored: Some(path), across_roots: false });
             return Ok(());
         }
-        let output_type = facts.output_type.as_ref().and_then(Value::as_str).map(Arc::from);
+        let output_type = match &facts.output_type {
+            Some(Value::Str(output_type)) => Some(Arc::clone(output_type)),
+            _ => None,
+        };
         let entry = Entry { kind, path: Some(path), output_type, tags: tags.iter().cloned().collect() };
         self.entries.insert(Arc::clone(&name), entry);
         if kind == Kind::Group {
@@ -204,24 +210,32 @@ impl Index {
 /// All files that were found and all that they include, directly or not.
 fn with_includes(found: &[Found], read: &[Arc<Result<Facts, Error>>]) -> Known {
     let mut known = Known::default();
+    let identities = Identities::default();
     for (file, facts) in found.iter().zip(read) {
-        known.insert(file.real.clone(), Arc::clone(facts));
+        identities.know(&file.real);
+        known.insert(Arc::clone(&file.real), Arc::clone(facts));
     }
-    let mut fresh: Vec<PathBuf> = found.iter().map(|file| file.real.clone()).collect();
+    let mut fresh: Vec<Arc<Path>> = found.iter().map(|file| Arc::clone(&file.real)).collect();
     while !fresh.is_empty() {
         let missing: Vec<Vec<PathBuf>> = fresh.par_iter().with_min_len(32).map(|path| known.missing(path)).collect();
         let distinct: FxHashSet<PathBuf> = missing.into_iter().flatten().collect();
-        let read: Vec<(PathBuf, Arc<Result<Facts, Error>>)> = distinct
+        let read: Vec<(PathBuf, Arc<Path>, Arc<Result<Facts, Error>>)> = distinct
             .into_par_iter()
             .map(|path| {
-                let file = Found { path: path.clone(), real: path, regular: false };
-                let facts = Arc::new(Facts::read(&file));
-                (file.real, facts)
+                let real: Arc<Path> = identities.of(&path).into();
+                let facts = Arc::new(Facts::read(&Found { path: Arc::clone(&real), real: Arc::clone(&real), regular: false }));
+                (path, real, facts)
             })
             .collect();
-        fresh = read.iter().map(|(path, _)| path.clone()).collect();
-        for (path, facts) in read {
-            known.insert(path, facts);
+        fresh.clear();
+        for (path, real, facts) in read {
+            if path != *real {
+                known.insert_alias(path, Arc::clone(&real));
+            }
+            if !known.contains(&real) {
+                known.insert(Arc::clone(&real), facts);
+                fresh.push(real);
+            }
         }
     }
     known

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
 
@@ -16,9 +16,9 @@ const IGNORED: [&str; 2] = ["__pycache__", ".ipynb_checkpoints"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     /// The path below the root as it was given.
-    pub(super) path: PathBuf,
+    pub(super) path: Arc<Path>,
     /// The path with links followed.
-    pub(super) real: PathBuf,
+    pub(super) real: Arc<Path>,
     /// Whether it is known to be a regular file, not a pipe or the like.
     pub(super) regular: bool,
 }
@@ -43,7 +43,8 @@ fn embedded_files(root: &Path) -> Vec<Found> {
         .iter()
         .map(|(relative, _)| Path::new(embedded::ROOT).join(relative))
         .filter(|path| path.starts_with(&root) && path.extension() == Some(OsStr::new("yaml")))
-        .map(|path| Found { real: path.clone(), path, regular: false })
+        .map(|path| -> Arc<Path> { path.into() })
+        .map(|path| Found { real: Arc::clone(&path), path, regular: false })
         .collect()
 }
 
@@ -84,9 +85,12 @@ fn visit<'scope>(
             if path.is_dir() {
                 continue;
             }
-            files.push(Found { real: identity(&path), path, regular: false });
+            files.push(Found { real: identity(&path).into(), path: path.into(), regular: false });
         } else {
-            files.push(Found { real: real.join(&name), path, regular: kind.is_file() });
+            let path: Arc<Path> = path.into();
+            // Mostly the root is its own real path, and one name is enough.
+            let real = if folder == real { Arc::clone(&path) } else { real.join(&name).into() };
+            files.push(Found { path, real, regular: kind.is_file() });
         }
     }
     if !files.is_empty() {

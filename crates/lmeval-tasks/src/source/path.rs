@@ -78,6 +78,15 @@ pub(crate) struct Identities {
 }
 
 impl Identities {
+    /// Takes a real path as given, so that its folder need not be looked at.
+    pub(crate) fn know(&self, real: &Path) {
+        let Some(folder) = real.parent() else { return };
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        if !folders.contains_key(folder) {
+            folders.insert(folder.to_owned(), folder.to_owned());
+        }
+    }
+
     /// As [`identity`].
     pub(crate) fn of(&self, path: &Path) -> PathBuf {
         if is_embedded(path) {

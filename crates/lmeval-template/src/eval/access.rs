@@ -9,8 +9,21 @@ use crate::value::{Items, Object, UndefinedCause, Val, repr_of};
 
 /// Methods that change their receiver; chat templates may not call them.
 const MUTATORS: [&str; 15] = [
-    "append", "clear", "extend", "insert", "pop", "popitem", "remove", "reverse", "setdefault", "sort", "update",
-    "add", "discard", "difference_update", "symmetric_difference_update",
+    "append",
+    "clear",
+    "extend",
+    "insert",
+    "pop",
+    "popitem",
+    "remove",
+    "reverse",
+    "setdefault",
+    "sort",
+    "update",
+    "add",
+    "discard",
+    "difference_update",
+    "symmetric_difference_update",
 ];
 
 /// Whether a method of this name changes its receiver.
@@ -27,25 +40,33 @@ impl Vm<'_> {
         if let Some(value) = self.plain_attribute(object, name)? {
             return Ok(value);
         }
-        if let Val::Dict(dict) = object {
-            if let Some(value) = dict.get_str(name) {
-                return Ok(value);
-            }
+        if let Val::Dict(dict) = object
+            && let Some(value) = dict.get_str(name)
+        {
+            return Ok(value);
         }
-        if let Val::Object(inner) = object {
-            if let Object::Template = &**inner {
-                // `self` has its blocks as items.
-                let index = self.program.resolved.blocks.iter().position(|block| block.name == *name);
-                if let Some(index) = index {
-                    return Ok(Val::object(Object::Block(index)));
-                }
+        if let Val::Object(inner) = object
+            && let Object::Template = &**inner
+        {
+            // `self` has its blocks as items.
+            let index = self
+                .program
+                .resolved
+                .blocks
+                .iter()
+                .position(|block| block.name == *name);
+            if let Some(index) = index {
+                return Ok(Val::object(Object::Block(index)));
             }
         }
         Ok(self.missing(object, name))
     }
 
     fn missing(&self, object: &Val, name: &str) -> Val {
-        self.undefined(UndefinedCause::Attribute { type_name: object.type_name(), name: name.to_owned() })
+        self.undefined(UndefinedCause::Attribute {
+            type_name: object.type_name(),
+            name: name.to_owned(),
+        })
     }
 
     /// An attribute in Python's sense, without items.
@@ -54,7 +75,10 @@ impl Vm<'_> {
             return Ok(None);
         }
         if methods::exists(object, name) {
-            return Ok(Some(Val::object(Object::Method { receiver: object.clone(), name: name.clone() })));
+            return Ok(Some(Val::object(Object::Method {
+                receiver: object.clone(),
+                name: name.clone(),
+            })));
         }
         methods::property(self, object, name)
     }
@@ -64,18 +88,19 @@ impl Vm<'_> {
         if let Val::Undefined(undefined) = object {
             return Err(undefined.error());
         }
-        if let Some(value) = self.plain_item(object, key)? {
+        if let Some(value) = Self::plain_item(object, key)? {
             return Ok(value);
         }
-        if let Some(name) = key.as_text() {
-            if let Some(value) = self.plain_attribute(object, name)? {
-                return Ok(value);
-            }
+        if let Some(name) = key.as_text()
+            && let Some(value) = self.plain_attribute(object, name)?
+        {
+            return Ok(value);
         }
-        if let Val::Undefined(undefined) = key {
-            if undefined.strict && matches!(object, Val::Dict(_)) {
-                return Err(undefined.error());
-            }
+        if let Val::Undefined(undefined) = key
+            && undefined.strict
+            && matches!(object, Val::Dict(_))
+        {
+            return Err(undefined.error());
         }
         let name = match key {
             Val::Str(text) => text.to_string(),
@@ -85,11 +110,11 @@ impl Vm<'_> {
     }
 
     /// An item in Python's sense; `None` where Python has a lookup or type error.
-    pub(crate) fn plain_item(&mut self, object: &Val, key: &Val) -> Result<Option<Val>, Error> {
-        if let Val::Object(inner) = key {
-            if let Object::Slice(parts) = &**inner {
-                return self.slice(object, parts).map(Some);
-            }
+    pub(crate) fn plain_item(object: &Val, key: &Val) -> Result<Option<Val>, Error> {
+        if let Val::Object(inner) = key
+            && let Object::Slice(parts) = &**inner
+        {
+            return Self::slice(object, parts).map(Some);
         }
         if let Val::Dict(dict) = object {
             return Ok(match key {
@@ -98,7 +123,9 @@ impl Vm<'_> {
                 _ => key.to_key().ok().and_then(|key| dict.get(&key)),
             });
         }
-        let Some(index) = key.as_int() else { return Ok(None) };
+        let Some(index) = key.as_int() else {
+            return Ok(None);
+        };
         Ok(match object {
             Val::List(items) | Val::Tuple(items) => {
                 position(index, items.len()).and_then(|index| items.get(index))
@@ -112,9 +139,7 @@ impl Vm<'_> {
                 };
                 character.map(|character| Val::text_like(object, &*character.encode_utf8(&mut [0; 4])))
             }
-            Val::Bytes(bytes) => {
-                position(index, bytes.len()).map(|index| Val::Int(i64::from(bytes[index])))
-            }
+            Val::Bytes(bytes) => position(index, bytes.len()).map(|index| Val::Int(i64::from(bytes[index]))),
             Val::Object(inner) => match &**inner {
                 Object::Range { start, step, .. } => {
                     let length = inner.length().unwrap_or_default();
@@ -127,7 +152,7 @@ impl Vm<'_> {
     }
 
     /// `object[start:stop:step]`.
-    pub(crate) fn slice(&mut self, object: &Val, parts: &[Option<Val>; 3]) -> Result<Val, Error> {
+    pub(crate) fn slice(object: &Val, parts: &[Option<Val>; 3]) -> Result<Val, Error> {
         if let Val::Undefined(undefined) = object {
             return Err(undefined.error());
         }
@@ -152,7 +177,9 @@ impl Vm<'_> {
                 Val::Bytes(indices.map(|index| bytes[index]).collect())
             }
             Val::Object(inner) => {
-                let Object::Range { start, step, .. } = &**inner else { return Err(not_sliceable(object)) };
+                let Object::Range { start, step, .. } = &**inner else {
+                    return Err(not_sliceable(object));
+                };
                 let (first, by, count) = bounds(inner.length().unwrap_or_default())?;
                 let new_start = start + step * first;
                 let new_step = step * by;
@@ -168,16 +195,25 @@ impl Vm<'_> {
 }
 
 fn not_sliceable(object: &Val) -> Error {
-    Error::type_error(format!("A value of type `{}` cannot be sliced", object.type_name()))
+    Error::type_error(format!(
+        "A value of type `{}` cannot be sliced",
+        object.type_name()
+    ))
 }
 
 fn position(index: i64, length: usize) -> Option<usize> {
-    let index = if index < 0 { index.checked_add(i64::try_from(length).ok()?)? } else { index };
+    let index = if index < 0 {
+        index.checked_add(i64::try_from(length).ok()?)?
+    } else {
+        index
+    };
     usize::try_from(index).ok().filter(|index| *index < length)
 }
 
 fn sliced(items: &Items, bounds: (i64, i64, usize)) -> Vec<Val> {
-    SliceIndices::new(bounds).filter_map(|index| items.get(index)).collect()
+    SliceIndices::new(bounds)
+        .filter_map(|index| items.get(index))
+        .collect()
 }
 
 struct SliceIndices {
@@ -211,9 +247,11 @@ fn slice_indices(parts: &[Option<Val>; 3], length: usize) -> Result<(i64, i64, u
     let number = |part: &Option<Val>| -> Result<Option<i64>, Error> {
         match part {
             None | Some(Val::None) => Ok(None),
-            Some(Val::Big(number)) => {
-                Ok(Some(if number.sign() == num_bigint::Sign::Minus { i64::MIN } else { i64::MAX }))
-            }
+            Some(Val::Big(number)) => Ok(Some(if number.sign() == num_bigint::Sign::Minus {
+                i64::MIN
+            } else {
+                i64::MAX
+            })),
             Some(Val::Undefined(undefined)) => Err(undefined.error()),
             Some(value) => match value.as_int() {
                 Some(number) => Ok(Some(number)),
@@ -230,11 +268,21 @@ fn slice_indices(parts: &[Option<Val>; 3], length: usize) -> Result<(i64, i64, u
     }
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };
-    let clamp = |index: i64| if index < 0 { index.saturating_add(length).max(low) } else { index.min(high) };
+    let clamp = |index: i64| {
+        if index < 0 {
+            index.saturating_add(length).max(low)
+        } else {
+            index.min(high)
+        }
+    };
     let start = number(&parts[0])?.map_or(if step > 0 { low } else { high }, clamp);
     let stop = number(&parts[1])?.map_or(if step > 0 { high } else { low }, clamp);
     let count = if step > 0 {
-        if stop > start { (stop - start - 1) / step + 1 } else { 0 }
+        if stop > start {
+            (stop - start - 1) / step + 1
+        } else {
+            0
+        }
     } else if stop < start {
         (start - stop - 1) / step.saturating_neg() + 1
     } else {

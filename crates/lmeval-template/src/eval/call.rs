@@ -68,7 +68,11 @@ impl Vm<'_> {
             Object::Loop(state) => self.call_loop(state, args),
             Object::Joiner(joiner) => {
                 args.none("joiner")?;
-                Ok(if joiner.used.replace(true) { joiner.separator.clone() } else { Val::str("") })
+                Ok(if joiner.used.replace(true) {
+                    joiner.separator.clone()
+                } else {
+                    Val::str("")
+                })
             }
             Object::Block(index) => {
                 args.none("block")?;
@@ -82,7 +86,10 @@ impl Vm<'_> {
     fn call_macro(&mut self, macro_object: &MacroObject, args: Args) -> Result<Val, Error> {
         let definition = &macro_object.definition;
         let frame = Frame::new(definition.slots, Some(macro_object.frame.clone()));
-        let Args { mut positional, mut keywords } = args;
+        let Args {
+            mut positional,
+            mut keywords,
+        } = args;
         let parameters = &definition.parameters;
         let extra = positional.split_off(positional.len().min(parameters.len()));
         for (parameter, value) in parameters.iter().zip(positional.iter()) {
@@ -97,15 +104,16 @@ impl Vm<'_> {
             }
             found_caller |= *parameter.name == *"caller";
         }
-        if let Some(slot) = definition.caller {
-            if !found_caller && !parameters.iter().any(|parameter| *parameter.name == *"caller") {
-                let position = keywords.iter().position(|(name, _)| **name == *"caller");
-                let caller = match position {
-                    Some(position) => keywords.remove(position).1,
-                    None => self.undefined_message("No caller is defined"),
-                };
-                frame.set(slot, Some(caller));
-            }
+        if let Some(slot) = definition.caller
+            && !found_caller
+            && !parameters.iter().any(|parameter| *parameter.name == *"caller")
+        {
+            let position = keywords.iter().position(|(name, _)| **name == *"caller");
+            let caller = match position {
+                Some(position) => keywords.remove(position).1,
+                None => self.undefined_message("No caller is defined"),
+            };
+            frame.set(slot, Some(caller));
         }
         if let Some(slot) = definition.keywords {
             let mut rest = OwnDict::default();
@@ -162,5 +170,8 @@ impl Vm<'_> {
 }
 
 fn not_callable(value: &Val) -> Error {
-    Error::type_error(format!("A value of type `{}` cannot be called", value.type_name()))
+    Error::type_error(format!(
+        "A value of type `{}` cannot be called",
+        value.type_name()
+    ))
 }

@@ -24,7 +24,9 @@ impl Vm<'_> {
                 self.deeper()?;
                 let result = self.eval_compound(expression);
                 self.depth -= 1;
-                result.map_err(|error| error.or_at(expression.span.start as usize, expression.span.end as usize))
+                result.map_err(|error| {
+                    error.or_at(expression.span.start as usize, expression.span.end as usize)
+                })
             }
         }
     }
@@ -39,7 +41,9 @@ impl Vm<'_> {
     /// Evaluates an operand and fails with its place where the operation does.
     fn eval_truth(&mut self, expression: &Expr) -> Result<bool, Error> {
         let value = self.eval(expression)?;
-        value.truth().map_err(|error| error.or_at(expression.span.start as usize, expression.span.end as usize))
+        value
+            .truth()
+            .map_err(|error| error.or_at(expression.span.start as usize, expression.span.end as usize))
     }
 
     fn eval_compound(&mut self, expression: &Expr) -> Result<Val, Error> {
@@ -57,7 +61,11 @@ impl Vm<'_> {
                 }
                 Ok(Val::dict(dict))
             }
-            ExprKind::Conditional { test, then, otherwise } => {
+            ExprKind::Conditional {
+                test,
+                then,
+                otherwise,
+            } => {
                 if self.eval_truth(test)? {
                     return self.eval(then);
                 }
@@ -84,11 +92,19 @@ impl Vm<'_> {
             }
             ExprKind::And(left, right) => {
                 let value = self.eval(left)?;
-                if value.truth()? { self.eval(right) } else { Ok(value) }
+                if value.truth()? {
+                    self.eval(right)
+                } else {
+                    Ok(value)
+                }
             }
             ExprKind::Or(left, right) => {
                 let value = self.eval(left)?;
-                if value.truth()? { Ok(value) } else { self.eval(right) }
+                if value.truth()? {
+                    Ok(value)
+                } else {
+                    self.eval(right)
+                }
             }
             ExprKind::Concat(parts) => self.concat(parts),
             ExprKind::Compare { first, rest } => self.comparison(first, rest),
@@ -100,7 +116,7 @@ impl Vm<'_> {
                 let object = self.eval(object)?;
                 if let ExprKind::Slice(parts) = &key.kind {
                     let parts = self.eval_slice(parts)?;
-                    return self.slice(&object, &parts);
+                    return Self::slice(&object, &parts);
                 }
                 let key = self.eval(key)?;
                 self.item(&object, &key)
@@ -116,7 +132,10 @@ impl Vm<'_> {
     }
 
     fn eval_all(&mut self, expressions: &[Expr]) -> Result<Vec<Val>, Error> {
-        expressions.iter().map(|expression| self.eval(expression)).collect()
+        expressions
+            .iter()
+            .map(|expression| self.eval(expression))
+            .collect()
     }
 
     fn eval_slice(&mut self, parts: &[Option<Expr>; 3]) -> Result<[Option<Val>; 3], Error> {
@@ -183,8 +202,7 @@ impl Vm<'_> {
 
     /// Evaluates the arguments of a call.
     pub(super) fn eval_arguments(&mut self, arguments: &Arguments) -> Result<Args, Error> {
-        let mut args = Args::default();
-        args.positional = self.eval_all(&arguments.positional)?;
+        let mut args = Args::positional(self.eval_all(&arguments.positional)?);
         for (name, value) in &arguments.keywords {
             let value = self.eval(value)?;
             args.keywords.push((name.clone(), value));
@@ -225,12 +243,14 @@ impl Vm<'_> {
         let Some(function) = call.function else {
             return Err(unknown(ErrorKind::UnknownFilter, &call.name, self.settings.chat));
         };
-        function(self, input, args)
+        function(self, &input, args)
     }
 
     /// Applies the filters of a block, whose innermost takes the block's text.
     pub(super) fn filter_chain(&mut self, expression: &Expr, bottom: Val) -> Result<Val, Error> {
-        let ExprKind::Filter(call) = &expression.kind else { return Ok(bottom) };
+        let ExprKind::Filter(call) = &expression.kind else {
+            return Ok(bottom);
+        };
         self.filter(call, Some(bottom))
             .map_err(|error| error.or_at(expression.span.start as usize, expression.span.end as usize))
     }

@@ -35,11 +35,14 @@ impl Filtered {
         }
         let node = self.node.clone();
         while let Some(item) = self.source.next(vm)? {
-            let (Some(test), Some(target)) = (&node.test, &node.test_target) else { return Ok(Some(item)) };
+            let (Some(test), Some(target)) = (&node.test, &node.test_target) else {
+                return Ok(Some(item));
+            };
             vm.assign(target, item.clone(), false)?;
             let passed = vm.eval(test)?;
-            let passed =
-                passed.truth().map_err(|error| error.or_at(test.span.start as usize, test.span.end as usize))?;
+            let passed = passed
+                .truth()
+                .map_err(|error| error.or_at(test.span.start as usize, test.span.end as usize))?;
             if passed {
                 return Ok(Some(item));
             }
@@ -114,7 +117,9 @@ impl Vm<'_> {
                 depth,
                 recursive: around.map(|frame| (node.clone(), frame)),
             }));
-            let Object::Loop(state) = &*object else { return Ok(()) };
+            let Object::Loop(state) = &*object else {
+                return Ok(());
+            };
             while let Some(item) = self.advance_loop(state)? {
                 empty = false;
                 self.frame.set(slot, Some(Val::Object(object.clone())));

@@ -33,12 +33,13 @@ impl Vm<'_> {
         self.spend(1)?;
         match statement {
             Statement::Data(text) => {
-                self.grow(out, text.len())?;
+                Self::grow(out, text.len())?;
                 out.push_str(text);
             }
             Statement::Output(expression) => {
                 let value = self.eval(expression)?;
-                self.output(out, &value).map_err(|error| at(error, expression.span))?;
+                self.output(out, &value)
+                    .map_err(|error| at(error, expression.span))?;
             }
             Statement::For(node) => self.for_loop(node, out)?,
             Statement::If(node) => {
@@ -50,12 +51,22 @@ impl Vm<'_> {
                 }
                 return self.statements(&node.otherwise, out);
             }
-            Statement::Set { target, value, exported, span } => {
+            Statement::Set {
+                target,
+                value,
+                exported,
+                span,
+            } => {
                 let value = self.eval(value)?;
-                self.assign(target, value, *exported).map_err(|error| at(error, *span))?;
+                self.assign(target, value, *exported)
+                    .map_err(|error| at(error, *span))?;
             }
             Statement::SetBlock(node) => self.set_block(node)?,
-            Statement::Macro { definition, slot, exported } => {
+            Statement::Macro {
+                definition,
+                slot,
+                exported,
+            } => {
                 let value = Val::object(Object::Macro(MacroObject {
                     definition: definition.clone(),
                     frame: self.frame.clone(),
@@ -76,7 +87,8 @@ impl Vm<'_> {
                 }
                 self.enter_scope(&node.loads);
                 for ((target, expression), value) in node.bindings.iter().zip(values) {
-                    self.assign(target, value, false).map_err(|error| at(error, expression.span))?;
+                    self.assign(target, value, false)
+                        .map_err(|error| at(error, expression.span))?;
                 }
                 return self.statements(&node.body, out);
             }
@@ -99,7 +111,7 @@ impl Vm<'_> {
         Ok(Flow::Next)
     }
 
-    fn grow(&mut self, out: &str, by: usize) -> Result<(), Error> {
+    fn grow(out: &str, by: usize) -> Result<(), Error> {
         Self::check_size(out.len().checked_add(by)).map(|_| ())
     }
 
@@ -110,7 +122,7 @@ impl Vm<'_> {
             return Ok(());
         }
         if let Some(text) = value.as_text() {
-            self.grow(out, text.len())?;
+            Self::grow(out, text.len())?;
         }
         write_str(out, value)
     }
@@ -123,7 +135,10 @@ impl Vm<'_> {
                 Ok(())
             }
             Val::Undefined(undefined) => Err(undefined.error()),
-            other => Err(Error::type_error(format!("The block must make text, not `{}`", other.type_name()))),
+            other => Err(Error::type_error(format!(
+                "The block must make text, not `{}`",
+                other.type_name()
+            ))),
         }
     }
 
@@ -137,7 +152,12 @@ impl Vm<'_> {
                 self.frame.set(*slot, Some(value));
                 Ok(())
             }
-            Target::Attribute { name, slot, attribute, span } => {
+            Target::Attribute {
+                name,
+                slot,
+                attribute,
+                span,
+            } => {
                 let object = self.variable(name, *slot);
                 let Val::Object(object) = &object else {
                     return Err(at(not_a_namespace(name), *span));
@@ -145,7 +165,9 @@ impl Vm<'_> {
                 let Object::Namespace(entries) = &**object else {
                     return Err(at(not_a_namespace(name), *span));
                 };
-                entries.borrow_mut().insert(attribute.clone().as_ref().into(), value);
+                entries
+                    .borrow_mut()
+                    .insert(attribute.clone().as_ref().into(), value);
                 Ok(())
             }
             Target::Tuple(targets) => {
@@ -158,7 +180,11 @@ impl Vm<'_> {
                     }
                 }
                 if values.len() != targets.len() {
-                    let count = if values.len() > targets.len() { "more".into() } else { values.len().to_string() };
+                    let count = if values.len() > targets.len() {
+                        "more".into()
+                    } else {
+                        values.len().to_string()
+                    };
                     let message = format!("Expected {} values to unpack, there are {count}", targets.len());
                     return Err(Error::value_error(message));
                 }
@@ -178,12 +204,17 @@ impl Vm<'_> {
         if let Some(filter) = &node.filter {
             value = self.filter_chain(filter, value)?;
         }
-        self.assign(&node.target, value, node.exported).map_err(|error| at(error, node.span))
+        self.assign(&node.target, value, node.exported)
+            .map_err(|error| at(error, node.span))
     }
 
     /// Captured output: safe where escaping is on, as it has been escaped already.
     pub(super) fn captured(&self, text: String) -> Val {
-        if self.autoescape { Val::Markup(text.into()) } else { Val::Str(text.into()) }
+        if self.autoescape {
+            Val::Markup(text.into())
+        } else {
+            Val::Str(text.into())
+        }
     }
 
     fn call_block(&mut self, node: &CallBlock, out: &mut String) -> Result<(), Error> {
@@ -212,7 +243,9 @@ impl Vm<'_> {
     /// Runs a block where it stands.
     fn block(&mut self, index: usize, out: &mut String) -> Result<(), Error> {
         let program = self.program;
-        let Some(block) = program.resolved.blocks.get(index) else { return Ok(()) };
+        let Some(block) = program.resolved.blocks.get(index) else {
+            return Ok(());
+        };
         if block.required {
             let message = format!("Required block `{}` is not defined", block.name);
             return Err(Error::new(ErrorKind::Unsupported, message));
@@ -262,5 +295,7 @@ impl Vm<'_> {
 }
 
 fn not_a_namespace(name: &str) -> Error {
-    Error::type_error(format!("Attributes can only be assigned on a namespace, and `{name}` is none"))
+    Error::type_error(format!(
+        "Attributes can only be assigned on a namespace, and `{name}` is none"
+    ))
 }

@@ -22,15 +22,19 @@ impl Path {
             Some(Val::Str(path) | Val::Markup(path)) => path.split('.').map(part).collect(),
             Some(other) => vec![other.clone()],
         };
-        Self { parts, default: default.filter(|default| !matches!(default, Val::None)) }
+        Self {
+            parts,
+            default: default.filter(|default| !matches!(default, Val::None)),
+        }
     }
 
     /// Reads several paths parted by commas.
     pub(super) fn several(attribute: Option<&Val>) -> Vec<Self> {
         match attribute {
-            Some(Val::Str(paths) | Val::Markup(paths)) => {
-                paths.split(',').map(|path| Self::new(Some(&Val::str(path)), None)).collect()
-            }
+            Some(Val::Str(paths) | Val::Markup(paths)) => paths
+                .split(',')
+                .map(|path| Self::new(Some(&Val::str(path)), None))
+                .collect(),
             other => vec![Self::new(other, None)],
         }
     }
@@ -50,7 +54,9 @@ impl Path {
 
 fn part(part: &str) -> Val {
     let is_number = !part.is_empty() && part.chars().all(strings::is_digit);
-    let number = is_number.then(|| lmeval_pycompat::float::parse_int(part, 10)).flatten();
+    let number = is_number
+        .then(|| lmeval_pycompat::float::parse_int(part, 10))
+        .flatten();
     number.map_or_else(|| Val::str(part), |number| Val::from(&number))
 }
 
@@ -63,14 +69,14 @@ pub(super) fn ignore_case(value: Val) -> Val {
 }
 
 /// `attr(name)`: an attribute, never an item.
-pub(super) fn attr(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn attr(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [name] = args.bind("attr", ["name"], 1)?;
     let name = name.unwrap_or(Val::None);
     let name = text(&name)?;
-    if let Val::Undefined(undefined) = &value {
+    if let Val::Undefined(undefined) = value {
         return Err(undefined.error());
     }
-    match vm.plain_attribute(&value, name)? {
+    match vm.plain_attribute(value, name)? {
         Some(found) => Ok(found),
         None => Ok(vm.undefined(UndefinedCause::Attribute {
             type_name: value.type_name(),

@@ -21,32 +21,38 @@ pub(super) fn escaped(value: &Val) -> Result<Val, Error> {
 }
 
 /// `escape`.
-pub(super) fn escape(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn escape(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("escape")?;
-    escaped(&value)
+    escaped(value)
 }
 
 /// `forceescape`.
-pub(super) fn forceescape(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn forceescape(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("forceescape")?;
-    Ok(Val::Markup(escape_html(&str_of(&value)?).into()))
+    Ok(Val::Markup(escape_html(&str_of(value)?).into()))
 }
 
 /// `safe`.
-pub(super) fn safe(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn safe(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("safe")?;
-    Ok(Val::Markup(str_of(&value)?))
+    Ok(Val::Markup(str_of(value)?))
 }
 
 /// `striptags`: without tags and comments, blanks collapsed, entities resolved.
-pub(super) fn striptags(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn striptags(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("striptags")?;
-    let text = str_of(&value)?;
+    let text = str_of(value)?;
     let mut out = String::new();
     let mut rest = &*text;
     while let Some(start) = rest.find('<') {
-        let (skip, end) = if rest[start..].starts_with("<!--") { (4, "-->") } else { (0, ">") };
-        let Some(found) = rest[start + skip..].find(end) else { break };
+        let (skip, end) = if rest[start..].starts_with("<!--") {
+            (4, "-->")
+        } else {
+            (0, ">")
+        };
+        let Some(found) = rest[start + skip..].find(end) else {
+            break;
+        };
         out.push_str(&rest[..start]);
         rest = &rest[start + skip + found + end.len()..];
     }
@@ -63,7 +69,9 @@ fn entities() -> &'static FxHashMap<&'static str, String> {
     TABLE.get_or_init(|| {
         let character = |code: &str| u32::from_str_radix(code, 16).ok().and_then(char::from_u32);
         let lines = ENTITIES.lines().filter_map(|line| line.split_once(' '));
-        lines.map(|(name, codes)| (name, codes.split(' ').filter_map(character).collect())).collect()
+        lines
+            .map(|(name, codes)| (name, codes.split(' ').filter_map(character).collect()))
+            .collect()
     })
 }
 
@@ -129,9 +137,9 @@ fn reference(text: &str) -> (Option<String>, usize) {
 /// The character of a numeric reference, with the repairs that HTML prescribes.
 fn character(code: u32) -> String {
     const WINDOWS: [u16; 32] = [
-        0x20ac, 0x81, 0x201a, 0x192, 0x201e, 0x2026, 0x2020, 0x2021, 0x2c6, 0x2030, 0x160, 0x2039, 0x152, 0x8d,
-        0x17d, 0x8f, 0x90, 0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014, 0x2dc, 0x2122, 0x161, 0x203a,
-        0x153, 0x9d, 0x17e, 0x178,
+        0x20ac, 0x81, 0x201a, 0x192, 0x201e, 0x2026, 0x2020, 0x2021, 0x2c6, 0x2030, 0x160, 0x2039, 0x152,
+        0x8d, 0x17d, 0x8f, 0x90, 0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014, 0x2dc, 0x2122,
+        0x161, 0x203a, 0x153, 0x9d, 0x17e, 0x178,
     ];
     let code = match code {
         0 => 0xfffd,
@@ -166,9 +174,9 @@ fn quote(value: &Val, query: bool) -> Result<String, Error> {
 }
 
 /// `urlencode`: a text for a path, a mapping or pairs for a query.
-pub(super) fn urlencode(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn urlencode(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("urlencode")?;
-    let pairs = match &value {
+    let pairs = match value {
         Val::Str(_) | Val::Markup(_) => None,
         Val::Dict(dict) => Some(dict.entries().collect()),
         Val::Bytes(_) => Some(Vec::new()),
@@ -188,21 +196,28 @@ pub(super) fn urlencode(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, 
             Err(_) => None,
         },
     };
-    let Some(pairs) = pairs else { return quote(&value, false).map(Val::str) };
-    let parts: Result<Vec<String>, Error> =
-        pairs.iter().map(|(key, value)| Ok(format!("{}={}", quote(key, true)?, quote(value, true)?))).collect();
+    let Some(pairs) = pairs else {
+        return quote(value, false).map(Val::str);
+    };
+    let parts: Result<Vec<String>, Error> = pairs
+        .iter()
+        .map(|(key, value)| Ok(format!("{}={}", quote(key, true)?, quote(value, true)?)))
+        .collect();
     Ok(Val::str(parts?.join("&")))
 }
 
 /// `xmlattr(autospace)`: a mapping as attributes of a tag.
-pub(super) fn xmlattr(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn xmlattr(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [space] = args.bind("xmlattr", ["autospace"], 0)?;
     let space = space.map_or(Ok(true), |space| space.truth())?;
-    if let Val::Undefined(undefined) = &value {
+    if let Val::Undefined(undefined) = value {
         return Err(undefined.error());
     }
-    let Some(dict) = as_dict(&value) else {
-        return Err(Error::type_error(format!("`{}` is not a mapping", value.type_name())));
+    let Some(dict) = as_dict(value) else {
+        return Err(Error::type_error(format!(
+            "`{}` is not a mapping",
+            value.type_name()
+        )));
     };
     let mut parts = Vec::new();
     for (key, value) in dict.entries() {
@@ -211,7 +226,9 @@ pub(super) fn xmlattr(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Er
         }
         let key = crate::arguments::text(&key)?.clone();
         if key.contains([' ', '\t', '\n', '\r', '\x0b', '\x0c', '/', '>', '=']) {
-            return Err(Error::value_error(format!("`{key}` is not a name of an attribute")));
+            return Err(Error::value_error(format!(
+                "`{key}` is not a name of an attribute"
+            )));
         }
         let value = escaped(&value)?;
         parts.push(format!("{}=\"{}\"", escape_html(&key), str_of(&value)?));
@@ -220,5 +237,9 @@ pub(super) fn xmlattr(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Er
     if space && !out.is_empty() {
         out.insert(0, ' ');
     }
-    Ok(if vm.autoescape { Val::Markup(out.into()) } else { Val::str(out) })
+    Ok(if vm.autoescape {
+        Val::Markup(out.into())
+    } else {
+        Val::str(out)
+    })
 }

@@ -1,5 +1,7 @@
 //! Filters: what may stand after `|`.
 
+#![expect(clippy::unnecessary_wraps, reason = "all filters have one signature")]
+
 mod attribute;
 mod harness;
 mod html;
@@ -18,7 +20,7 @@ use crate::eval::Vm;
 use crate::value::Val;
 
 /// A filter: the value and the arguments in, a value out.
-pub(crate) type FilterFunction = fn(&mut Vm<'_>, Val, Args) -> Result<Val, Error>;
+pub(crate) type FilterFunction = fn(&mut Vm<'_>, &Val, Args) -> Result<Val, Error>;
 
 /// Every filter, sorted by name.
 const FILTERS: [(&str, FilterFunction); 57] = [
@@ -89,10 +91,16 @@ pub(crate) fn lookup(name: &str, chat: bool) -> Option<FilterFunction> {
     if chat && HARNESS.contains(&name) {
         return None;
     }
-    FILTERS.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|index| FILTERS[index].1)
+    FILTERS
+        .binary_search_by(|(known, _)| (*known).cmp(name))
+        .ok()
+        .map(|index| FILTERS[index].1)
 }
 
 /// All names.
 pub(crate) fn names(chat: bool) -> impl Iterator<Item = &'static str> {
-    FILTERS.iter().map(|(name, _)| *name).filter(move |name| !chat || !HARNESS.contains(name))
+    FILTERS
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(move |name| !chat || !HARNESS.contains(name))
 }

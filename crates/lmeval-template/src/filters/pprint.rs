@@ -13,10 +13,10 @@ const WIDTH: usize = 80;
 const MAXIMUM_DEPTH: usize = 100;
 
 /// `pprint`: Python's `pprint.pformat`.
-pub(super) fn pprint(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn pprint(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("pprint")?;
     let mut out = String::new();
-    format(&mut out, &value, 0, 0, 1)?;
+    format(&mut out, value, 0, 0, 1)?;
     Ok(Val::str(out))
 }
 
@@ -137,7 +137,13 @@ fn format_items(
         if index > 0 {
             new_line(out, ",", indent + 1);
         }
-        format(out, &item, indent + 1, if index == last { allowance } else { 1 }, level + 1)?;
+        format(
+            out,
+            &item,
+            indent + 1,
+            if index == last { allowance } else { 1 },
+            level + 1,
+        )?;
     }
     Ok(())
 }
@@ -154,7 +160,9 @@ fn words(line: &str) -> Vec<&str> {
     let mut rest = line;
     while !rest.is_empty() {
         let word = rest.find(strings::is_space).unwrap_or(rest.len());
-        let blanks = rest[word..].find(|c| !strings::is_space(c)).map_or(rest.len(), |offset| word + offset);
+        let blanks = rest[word..]
+            .find(|c| !strings::is_space(c))
+            .map_or(rest.len(), |offset| word + offset);
         words.push(&rest[..blanks]);
         rest = &rest[blanks..];
     }
@@ -163,14 +171,24 @@ fn words(line: &str) -> Vec<&str> {
 
 /// Text over several lines, as adjacent literals.
 fn format_text(out: &mut String, text: &str, indent: usize, allowance: usize, level: usize) {
-    let (indent, allowance) = if level == 1 { (indent + 1, allowance + 1) } else { (indent, allowance) };
+    let (indent, allowance) = if level == 1 {
+        (indent + 1, allowance + 1)
+    } else {
+        (indent, allowance)
+    };
     let width = WIDTH.saturating_sub(indent);
     let lines = strings::splitlines(text, true);
     let mut chunks: Vec<String> = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         let last_line = index == lines.len() - 1;
         let whole = quoted(line);
-        if length(&whole) <= if last_line { width.saturating_sub(allowance) } else { width } {
+        if length(&whole)
+            <= if last_line {
+                width.saturating_sub(allowance)
+            } else {
+                width
+            }
+        {
             chunks.push(whole);
             continue;
         }
@@ -179,12 +197,16 @@ fn format_text(out: &mut String, text: &str, indent: usize, allowance: usize, le
         for (position, word) in words.iter().enumerate() {
             let candidate = format!("{current}{word}");
             let last = last_line && position == words.len() - 1;
-            let room = if last { width.saturating_sub(allowance) } else { width };
+            let room = if last {
+                width.saturating_sub(allowance)
+            } else {
+                width
+            };
             if length(&quoted(&candidate)) > room {
                 if !current.is_empty() {
                     chunks.push(quoted(&current));
                 }
-                current = (*word).to_owned();
+                (*word).clone_into(&mut current);
             } else {
                 current = candidate;
             }

@@ -29,7 +29,11 @@ impl Lazy {
         if self.source.is_some() {
             return Ok(false);
         }
-        self.source = Some(if self.value.truth()? { Iter::over(&self.value)? } else { Iter::Empty });
+        self.source = Some(if self.value.truth()? {
+            Iter::over(&self.value)?
+        } else {
+            Iter::Empty
+        });
         Ok(true)
     }
 
@@ -72,14 +76,16 @@ impl ValueIterator for Mapped {
         if self.source.open()? && !matches!(self.source.source, Some(Iter::Empty)) {
             self.mapping = Some(self.prepare()?);
         }
-        let Some(item) = self.source.next(vm)? else { return Ok(None) };
+        let Some(item) = self.source.next(vm)? else {
+            return Ok(None);
+        };
         match &self.mapping {
             Some(Mapping::Path(path)) => path.get(vm, &item).map(Some),
             Some(Mapping::Filter(name, args)) => {
                 let Some(function) = super::lookup(name, vm.settings.chat) else {
                     return Err(unknown(ErrorKind::UnknownFilter, name, vm.settings.chat));
                 };
-                function(vm, item, args.clone()).map(Some)
+                function(vm, &item, args.clone()).map(Some)
             }
             None => Ok(None),
         }
@@ -87,8 +93,15 @@ impl ValueIterator for Mapped {
 }
 
 /// `map(filter, …)` or `map(attribute=…, default=…)`.
-pub(super) fn map(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
-    Ok(Object::generator(Mapped { source: Lazy::new(value), args, mapping: None }, "generator"))
+pub(super) fn map(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
+    Ok(Object::generator(
+        Mapped {
+            source: Lazy::new(value.clone()),
+            args,
+            mapping: None,
+        },
+        "generator",
+    ))
 }
 
 #[derive(Debug)]
@@ -122,7 +135,9 @@ impl Selected {
             Some(path) => path.get(vm, item)?,
             None => item.clone(),
         };
-        let Some(name) = &self.test else { return value.truth() };
+        let Some(name) = &self.test else {
+            return value.truth();
+        };
         let Some(function) = predicates::lookup(name) else {
             return Err(unknown(ErrorKind::UnknownTest, name, vm.settings.chat));
         };
@@ -146,27 +161,37 @@ impl ValueIterator for Selected {
 
 fn selection(value: Val, args: Args, with_path: bool, keep: bool) -> Val {
     let source = Lazy::new(value);
-    Object::generator(Selected { source, args, path: None, test: None, with_path, keep }, "generator")
+    Object::generator(
+        Selected {
+            source,
+            args,
+            path: None,
+            test: None,
+            with_path,
+            keep,
+        },
+        "generator",
+    )
 }
 
 /// `select(test, …)`.
-pub(super) fn select(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
-    Ok(selection(value, args, false, true))
+pub(super) fn select(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
+    Ok(selection(value.clone(), args, false, true))
 }
 
 /// `reject(test, …)`.
-pub(super) fn reject(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
-    Ok(selection(value, args, false, false))
+pub(super) fn reject(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
+    Ok(selection(value.clone(), args, false, false))
 }
 
 /// `selectattr(attribute, test, …)`.
-pub(super) fn selectattr(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
-    Ok(selection(value, args, true, true))
+pub(super) fn selectattr(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
+    Ok(selection(value.clone(), args, true, true))
 }
 
 /// `rejectattr(attribute, test, …)`.
-pub(super) fn rejectattr(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
-    Ok(selection(value, args, true, false))
+pub(super) fn rejectattr(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
+    Ok(selection(value.clone(), args, true, false))
 }
 
 #[derive(Debug)]
@@ -197,9 +222,18 @@ impl ValueIterator for Unique {
 }
 
 /// `unique(case_sensitive, attribute)`.
-pub(super) fn unique(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn unique(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [sensitive, attribute] = args.bind("unique", ["case_sensitive", "attribute"], 0)?;
     let sensitive = sensitive.map_or(Ok(false), |sensitive| sensitive.truth())?;
     let path = Path::new(attribute.as_ref(), None);
-    Ok(Object::generator(Unique { value, source: None, sensitive, path, seen: Dict::new() }, "generator"))
+    Ok(Object::generator(
+        Unique {
+            value: value.clone(),
+            source: None,
+            sensitive,
+            path,
+            seen: Dict::new(),
+        },
+        "generator",
+    ))
 }

@@ -16,28 +16,32 @@ fn truth(value: Option<Val>) -> Result<bool, Error> {
 }
 
 /// `default(default_value, boolean)`.
-pub(super) fn default(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn default(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [default, boolean] = args.bind("default", ["default_value", "boolean"], 0)?;
     let missing = value.is_undefined() || (truth(boolean)? && !value.truth()?);
-    Ok(if missing { default.unwrap_or_else(|| Val::str("")) } else { value })
+    Ok(if missing {
+        default.unwrap_or_else(|| Val::str(""))
+    } else {
+        value.clone()
+    })
 }
 
 /// `length`.
-pub(super) fn length(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn length(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("length")?;
     value.length().map(Val::from_usize)
 }
 
 /// `list`.
-pub(super) fn list(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn list(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("list")?;
-    Ok(Val::list(Iter::over(&value)?.collect(vm)?))
+    Ok(Val::list(Iter::over(value)?.collect(vm)?))
 }
 
 /// `first`.
-pub(super) fn first(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn first(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("first")?;
-    match Iter::over(&value)?.next(vm)? {
+    match Iter::over(value)?.next(vm)? {
         Some(item) => Ok(item),
         None => Ok(vm.undefined_message("There is no first item, the sequence is empty")),
     }
@@ -61,30 +65,33 @@ fn reversed(vm: &mut Vm<'_>, value: &Val) -> Result<Option<Vec<Val>>, Error> {
 }
 
 /// `last`.
-pub(super) fn last(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn last(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("last")?;
-    if let Val::List(items) | Val::Tuple(items) = &value {
-        if let Some(item) = items.len().checked_sub(1).and_then(|last| items.get(last)) {
-            return Ok(item);
-        }
+    if let Val::List(items) | Val::Tuple(items) = value
+        && let Some(item) = items.len().checked_sub(1).and_then(|last| items.get(last))
+    {
+        return Ok(item);
     }
-    match reversed(vm, &value)? {
+    match reversed(vm, value)? {
         Some(items) => match items.into_iter().next() {
             Some(item) => Ok(item),
             None => Ok(vm.undefined_message("There is no last item, the sequence is empty")),
         },
-        None => Err(Error::type_error(format!("A value of type `{}` cannot be reversed", value.type_name()))),
+        None => Err(Error::type_error(format!(
+            "A value of type `{}` cannot be reversed",
+            value.type_name()
+        ))),
     }
 }
 
 /// `reverse`.
-pub(super) fn reverse(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn reverse(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("reverse")?;
-    if let Val::Str(text) | Val::Markup(text) = &value {
-        return Ok(Val::text_like(&value, text.chars().rev().collect::<String>()));
+    if let Val::Str(text) | Val::Markup(text) = value {
+        return Ok(Val::text_like(value, text.chars().rev().collect::<String>()));
     }
-    if let Some(items) = reversed(vm, &value)? {
-        let label = match &value {
+    if let Some(items) = reversed(vm, value)? {
+        let label = match value {
             Val::List(_) => "list_reverseiterator",
             Val::Dict(_) => "dict_reversekeyiterator",
             Val::Object(_) => "range_iterator",
@@ -93,27 +100,30 @@ pub(super) fn reverse(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Er
         let source = RefCell::new(Iter::Owned(items.into_iter()));
         return Ok(Val::object(Object::Iterator { source, label }));
     }
-    let mut items = Iter::over(&value)?.collect(vm)?;
+    let mut items = Iter::over(value)?.collect(vm)?;
     items.reverse();
     Ok(Val::list(items))
 }
 
 /// `random`: any item; which one is as arbitrary here as it is in Python.
-pub(super) fn random(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn random(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("random")?;
     let length = value.length()?;
     if length == 0 {
         return Ok(vm.undefined_message("There is no random item, the sequence is empty"));
     }
     let index = (vm.next_random() % length as u64) as i64;
-    match vm.plain_item(&value, &Val::Int(index))? {
+    match Vm::plain_item(value, &Val::Int(index))? {
         Some(item) => Ok(item),
-        None => Err(Error::type_error(format!("A value of type `{}` has no order", value.type_name()))),
+        None => Err(Error::type_error(format!(
+            "A value of type `{}` has no order",
+            value.type_name()
+        ))),
     }
 }
 
 /// `items`: pairs of a mapping, and nothing for what is undefined.
-pub(super) fn items(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn items(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("items")?;
     #[derive(Debug)]
     struct Pairs(Val, Option<Iter>);
@@ -132,24 +142,28 @@ pub(super) fn items(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error
             self.1.as_mut().map_or(Ok(None), |iterator| iterator.next(vm))
         }
     }
-    Ok(Object::generator(Pairs(value, None), "generator"))
+    Ok(Object::generator(Pairs(value.clone(), None), "generator"))
 }
 
 /// Sorts items by keys; reverse order keeps equal items in their order too.
 fn sorted(items: Vec<(Val, Val)>, reverse: bool) -> Result<Vec<Val>, Error> {
     let sorted = sort_by(items, &mut |left, right| {
-        if reverse { less_than(&right.0, &left.0) } else { less_than(&left.0, &right.0) }
+        if reverse {
+            less_than(&right.0, &left.0)
+        } else {
+            less_than(&left.0, &right.0)
+        }
     })?;
     Ok(sorted.into_iter().map(|(_, item)| item).collect())
 }
 
 /// `sort(reverse, case_sensitive, attribute)`.
-pub(super) fn sort(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn sort(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [reverse, sensitive, attribute] = args.bind("sort", ["reverse", "case_sensitive", "attribute"], 0)?;
     let sensitive = truth(sensitive)?;
     let paths = Path::several(attribute.as_ref());
     let mut keyed = Vec::new();
-    for item in Iter::over(&value)?.collect(vm)? {
+    for item in Iter::over(value)?.collect(vm)? {
         let mut keys = Vec::with_capacity(paths.len());
         for path in &paths {
             let key = path.get(vm, &item)?;
@@ -163,7 +177,7 @@ pub(super) fn sort(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error
 }
 
 /// `dictsort(case_sensitive, by, reverse)`.
-pub(super) fn dictsort(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn dictsort(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [sensitive, by, reverse] = args.bind("dictsort", ["case_sensitive", "by", "reverse"], 0)?;
     let sensitive = truth(sensitive)?;
     let by_value = match by.as_ref().and_then(Val::as_text).map(|by| &**by) {
@@ -172,28 +186,37 @@ pub(super) fn dictsort(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, E
         Some("value") => true,
         _ => return Err(Error::value_error("`dictsort` sorts by `key` or by `value`")),
     };
-    let dict = match &value {
+    let dict = match value {
         Val::Dict(dict) => dict.clone(),
         Val::Undefined(undefined) => return Err(undefined.error()),
-        other => return Err(Error::type_error(format!("`{}` is not a mapping", other.type_name()))),
+        other => {
+            return Err(Error::type_error(format!(
+                "`{}` is not a mapping",
+                other.type_name()
+            )));
+        }
     };
     vm.spend(dict.len() as u64)?;
     let keyed = dict.entries().map(|(key, value)| {
         let sort_key = if by_value { value.clone() } else { key.clone() };
-        let sort_key = if sensitive { sort_key } else { ignore_case(sort_key) };
+        let sort_key = if sensitive {
+            sort_key
+        } else {
+            ignore_case(sort_key)
+        };
         (sort_key, Val::tuple(vec![key, value]))
     });
     sorted(keyed.collect(), truth(reverse)?).map(Val::list)
 }
 
 /// `min(case_sensitive, attribute)`.
-pub(super) fn min(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
-    extreme(vm, &value, args, "min", |best, key| less_than(key, best))
+pub(super) fn min(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
+    extreme(vm, value, args, "min", |best, key| less_than(key, best))
 }
 
 /// `max(case_sensitive, attribute)`.
-pub(super) fn max(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
-    extreme(vm, &value, args, "max", |best, key| less_than(best, key))
+pub(super) fn max(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
+    extreme(vm, value, args, "max", less_than)
 }
 
 fn extreme(
@@ -226,13 +249,13 @@ fn extreme(
 }
 
 /// `groupby(attribute, default, case_sensitive)`.
-pub(super) fn groupby(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn groupby(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let names = ["attribute", "default", "case_sensitive"];
     let [attribute, default, sensitive] = args.bind("groupby", names, 1)?;
     let sensitive = truth(sensitive)?;
     let path = Path::new(attribute.as_ref(), default);
     let mut keyed = Vec::new();
-    for item in Iter::over(&value)?.collect(vm)? {
+    for item in Iter::over(value)?.collect(vm)? {
         let key = path.get(vm, &item)?;
         keyed.push((if sensitive { key } else { ignore_case(key) }, item));
     }
@@ -255,14 +278,17 @@ pub(super) fn groupby(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Er
             Some(first) if !sensitive => path.get(vm, first)?,
             _ => key,
         };
-        let group = OwnList { items: RefCell::new(vec![key, Val::list(members)]), group: true };
+        let group = OwnList {
+            items: RefCell::new(vec![key, Val::list(members)]),
+            group: true,
+        };
         result.push(Val::Tuple(Items::Own(Rc::new(group))));
     }
     Ok(Val::list(result))
 }
 
 /// `batch(linecount, fill_with)`.
-pub(super) fn batch(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn batch(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     #[derive(Debug)]
     struct Batches {
         value: Val,
@@ -310,13 +336,20 @@ pub(super) fn batch(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error
     };
     let fill = fill.filter(|fill| !matches!(fill, Val::None));
     Ok(Object::generator(
-        Batches { value, source: None, size, fill, pending: Vec::new(), done: false },
+        Batches {
+            value: value.clone(),
+            source: None,
+            size,
+            fill,
+            pending: Vec::new(),
+            done: false,
+        },
         "generator",
     ))
 }
 
 /// `slice(slices, fill_with)`.
-pub(super) fn slice(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn slice(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     #[derive(Debug)]
     struct Slices {
         value: Val,
@@ -359,7 +392,15 @@ pub(super) fn slice(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error
     }
     let [count, fill] = args.bind("slice", ["slices", "fill_with"], 1)?;
     let fill = fill.filter(|fill| !matches!(fill, Val::None));
-    Ok(Object::generator(Slices { value, count: count.unwrap_or(Val::None), fill, made: None }, "generator"))
+    Ok(Object::generator(
+        Slices {
+            value: value.clone(),
+            count: count.unwrap_or(Val::None),
+            fill,
+            made: None,
+        },
+        "generator",
+    ))
 }
 
 /// The dictionary behind a value, where it is one.

@@ -28,22 +28,22 @@ fn mapped(name: &str, value: &Val, args: Args, function: fn(&str) -> String) -> 
 }
 
 /// `upper`.
-pub(super) fn upper(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
-    mapped("upper", &value, args, strings::upper)
+pub(super) fn upper(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
+    mapped("upper", value, args, strings::upper)
 }
 
 /// `lower`.
-pub(super) fn lower(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
-    mapped("lower", &value, args, strings::lower)
+pub(super) fn lower(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
+    mapped("lower", value, args, strings::lower)
 }
 
 /// `capitalize`.
-pub(super) fn capitalize(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
-    mapped("capitalize", &value, args, strings::capitalize)
+pub(super) fn capitalize(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
+    mapped("capitalize", value, args, strings::capitalize)
 }
 
 /// `title`: every word after a blank, a hyphen or an opening bracket starts with a capital.
-pub(super) fn title(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn title(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     fn words(text: &str) -> String {
         let is_break = |c: char| strings::is_space(c) || matches!(c, '-' | '(' | '{' | '[' | '<');
         let mut out = String::new();
@@ -59,31 +59,39 @@ pub(super) fn title(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error
         out
     }
     args.none("title")?;
-    Ok(Val::str(words(&str_of(&value)?)))
+    Ok(Val::str(words(&str_of(value)?)))
 }
 
 /// `string`.
-pub(super) fn string(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn string(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("string")?;
-    soft(&value)
+    soft(value)
 }
 
 /// `trim(chars)`.
-pub(super) fn trim(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn trim(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [characters] = args.bind("trim", ["chars"], 0)?;
-    let value = soft(&value)?;
-    vm.call_method(&value, "strip", Args::positional(characters.into_iter().collect()))
+    let value = soft(value)?;
+    vm.call_method(
+        &value,
+        "strip",
+        Args::positional(characters.into_iter().collect()),
+    )
 }
 
 /// `center(width)`.
-pub(super) fn center(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn center(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [width] = args.bind("center", ["width"], 0)?;
-    let value = soft(&value)?;
-    vm.call_method(&value, "center", Args::positional(vec![width.unwrap_or(Val::Int(80))]))
+    let value = soft(value)?;
+    vm.call_method(
+        &value,
+        "center",
+        Args::positional(vec![width.unwrap_or(Val::Int(80))]),
+    )
 }
 
 /// `replace(old, new, count)`.
-pub(super) fn replace(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn replace(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [old, new, count] = args.bind("replace", ["old", "new", "count"], 2)?;
     let (old, new) = (old.unwrap_or(Val::None), new.unwrap_or(Val::None));
     let count = match count {
@@ -92,24 +100,28 @@ pub(super) fn replace(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Er
     };
     if vm.autoescape {
         let safe = |value: &Val| matches!(value, Val::Markup(_));
-        let escape = safe(&old) || (safe(&new) && !safe(&value));
-        let value = if escape { super::html::escaped(&value)? } else { soft(&value)? };
+        let escape = safe(&old) || (safe(&new) && !safe(value));
+        let value = if escape {
+            super::html::escaped(value)?
+        } else {
+            soft(value)?
+        };
         let args = Args::positional(vec![soft(&old)?, soft(&new)?, Val::Int(count)]);
         return vm.call_method(&value, "replace", args);
     }
-    let (text, old, new) = (str_of(&value)?, str_of(&old)?, str_of(&new)?);
+    let (text, old, new) = (str_of(value)?, str_of(&old)?, str_of(&new)?);
     replaced(vm, &text, &old, &new, count).map(Val::str)
 }
 
 /// `join(d, attribute)`.
-pub(super) fn join(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn join(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [separator, attribute] = args.bind("join", ["d", "attribute"], 0)?;
     let separator = separator.unwrap_or_else(|| Val::str(""));
     let path = match attribute {
         None | Some(Val::None) => None,
         Some(attribute) => Some(Path::new(Some(&attribute), None)),
     };
-    let mut iterator = Iter::over(&value)?;
+    let mut iterator = Iter::over(value)?;
     let mut items = Vec::new();
     while let Some(item) = iterator.next(vm)? {
         items.push(match &path {
@@ -121,7 +133,11 @@ pub(super) fn join(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error
     if vm.autoescape && (is_markup(&separator) || items.iter().any(is_markup)) {
         let safe = |value: &Val| -> Result<String, Error> {
             let text = str_of(value)?;
-            Ok(if is_markup(value) { text.to_string() } else { escape_html(&text) })
+            Ok(if is_markup(value) {
+                text.to_string()
+            } else {
+                escape_html(&text)
+            })
         };
         let parts: Result<Vec<String>, Error> = items.iter().map(safe).collect();
         return Ok(Val::Markup(parts?.join(&safe(&separator)?).into()));
@@ -139,12 +155,14 @@ pub(super) fn join(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error
 }
 
 /// `format(*args)` or `format(**kwargs)` with `%`.
-pub(super) fn format(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn format(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let Args { positional, keywords } = args;
     if !positional.is_empty() && !keywords.is_empty() {
-        return Err(Error::type_error("`format` takes positional or keyword arguments, not both"));
+        return Err(Error::type_error(
+            "`format` takes positional or keyword arguments, not both",
+        ));
     }
-    let value = soft(&value)?;
+    let value = soft(value)?;
     if keywords.is_empty() {
         return percent(&value, &Val::tuple(positional));
     }
@@ -156,7 +174,7 @@ pub(super) fn format(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Erro
 }
 
 /// `indent(width, first, blank)`.
-pub(super) fn indent(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn indent(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [width, first, blank] = args.bind("indent", ["width", "first", "blank"], 0)?;
     let indentation: Arc<str> = match &width {
         None => "    ".into(),
@@ -168,7 +186,7 @@ pub(super) fn indent(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Err
     };
     let truth = |value: Option<Val>| value.map_or(Ok(false), |value| value.truth());
     let (first, blank) = (truth(first)?, truth(blank)?);
-    let text = format!("{}\n", text_of(&value)?);
+    let text = format!("{}\n", text_of(value)?);
     let lines = strings::splitlines(&text, false);
     Vm::check_size(lines.len().checked_mul(indentation.len()))?;
     vm.spend(lines.len() as u64)?;
@@ -177,17 +195,21 @@ pub(super) fn indent(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Err
         if index > 0 {
             out.push('\n');
         }
-        let indented = if index == 0 { first } else { blank || !line.is_empty() };
+        let indented = if index == 0 {
+            first
+        } else {
+            blank || !line.is_empty()
+        };
         if indented {
             out.push_str(&indentation);
         }
         out.push_str(line);
     }
-    Ok(Val::text_like(&value, out))
+    Ok(Val::text_like(value, out))
 }
 
 /// `truncate(length, killwords, end, leeway)`.
-pub(super) fn truncate(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn truncate(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let names = ["length", "killwords", "end", "leeway"];
     let [length, kill, end, leeway] = args.bind("truncate", names, 0)?;
     let length = length.map_or(Ok(255), |length| integer(&length))?;
@@ -202,22 +224,31 @@ pub(super) fn truncate(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Er
     };
     let end_length = end.chars().count() as i64;
     if length < end_length || leeway < 0 {
-        return Err(Error::value_error("`truncate` needs a length that holds the end, and no negative leeway"));
+        return Err(Error::value_error(
+            "`truncate` needs a length that holds the end, and no negative leeway",
+        ));
     }
     if (value.length()? as i64) <= length.saturating_add(leeway) {
-        return Ok(value);
+        return Ok(value.clone());
     }
-    let text = text_of(&value)?;
+    let text = text_of(value)?;
     let kept: String = text.chars().take((length - end_length) as usize).collect();
-    let kept = if kill { kept.as_str() } else { kept.rsplit_once(' ').map_or(kept.as_str(), |(head, _)| head) };
-    Ok(Val::text_like(&value, format!("{kept}{end}")))
+    let kept = if kill {
+        kept.as_str()
+    } else {
+        kept.rsplit_once(' ').map_or(kept.as_str(), |(head, _)| head)
+    };
+    Ok(Val::text_like(value, format!("{kept}{end}")))
 }
 
 /// `wordcount`.
-pub(super) fn wordcount(_: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn wordcount(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     args.none("wordcount")?;
-    let text = str_of(&value)?;
+    let text = str_of(value)?;
     let is_word = |c: char| c == '_' || strings::is_alnum(c);
-    let words = text.split(|c| !is_word(c)).filter(|word| !word.is_empty()).count();
+    let words = text
+        .split(|c| !is_word(c))
+        .filter(|word| !word.is_empty())
+        .count();
     Ok(Val::from_usize(words))
 }

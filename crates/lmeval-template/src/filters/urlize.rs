@@ -17,30 +17,34 @@ struct Links {
     schemes: Vec<String>,
 }
 
-fn address() -> &'static Option<Regex> {
+fn address() -> Option<&'static Regex> {
     static PATTERN: OnceLock<Option<Regex>> = OnceLock::new();
-    PATTERN.get_or_init(|| {
-        let pattern = concat!(
-            r"^(?:(?:https?://|www\.)(?:[\w%-]+\.)*(?:[a-z]{2,63}|xn--[\w%]{2,59})",
-            r"|(?:[\w%-]{2,63}\.)+(?:com|net|int|edu|gov|org|info|mil)",
-            r"|https?://(?:\d{1,3}(?:\.\d{1,3}){3}|\[(?:[\da-f]{0,4}:){2}(?:[\da-f]{0,4}:?){1,6}\]))",
-            r"(?::\d{1,5})?(?:[/?#]\S*)?$",
-        );
-        Regex::new(pattern, Flags::IGNORECASE).ok()
-    })
+    PATTERN
+        .get_or_init(|| {
+            let pattern = concat!(
+                r"^(?:(?:https?://|www\.)(?:[\w%-]+\.)*(?:[a-z]{2,63}|xn--[\w%]{2,59})",
+                r"|(?:[\w%-]{2,63}\.)+(?:com|net|int|edu|gov|org|info|mil)",
+                r"|https?://(?:\d{1,3}(?:\.\d{1,3}){3}|\[(?:[\da-f]{0,4}:){2}(?:[\da-f]{0,4}:?){1,6}\]))",
+                r"(?::\d{1,5})?(?:[/?#]\S*)?$",
+            );
+            Regex::new(pattern, Flags::IGNORECASE).ok()
+        })
+        .as_ref()
 }
 
-fn mail() -> &'static Option<Regex> {
+fn mail() -> Option<&'static Regex> {
     static PATTERN: OnceLock<Option<Regex>> = OnceLock::new();
-    PATTERN.get_or_init(|| Regex::new(r"^\S+@\w[\w.-]*\.\w+$", Flags::default()).ok())
+    PATTERN
+        .get_or_init(|| Regex::new(r"^\S+@\w[\w.-]*\.\w+$", Flags::default()).ok())
+        .as_ref()
 }
 
-fn is_match(pattern: &Option<Regex>, text: &str) -> bool {
-    pattern.as_ref().is_some_and(|pattern| pattern.match_start(text).is_ok_and(|found| found.is_some()))
+fn is_match(pattern: Option<&Regex>, text: &str) -> bool {
+    pattern.is_some_and(|pattern| pattern.match_start(text).is_ok_and(|found| found.is_some()))
 }
 
 /// `urlize(trim_url_limit, nofollow, target, rel, extra_schemes)`: addresses become links.
-pub(super) fn urlize(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn urlize(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let names = ["trim_url_limit", "nofollow", "target", "rel", "extra_schemes"];
     let [limit, nofollow, target, rel, schemes] = args.bind("urlize", names, 0)?;
     let given = |value: Option<Val>| value.filter(|value| !matches!(value, Val::None));
@@ -62,13 +66,19 @@ pub(super) fn urlize(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Err
         for scheme in Iter::over(&schemes)?.collect(vm)? {
             let scheme = text(&scheme)?.to_string();
             if !is_scheme(&scheme) {
-                return Err(Error::value_error(format!("`{scheme}` is not the start of an address")));
+                return Err(Error::value_error(format!(
+                    "`{scheme}` is not the start of an address"
+                )));
             }
             extra.push(scheme);
         }
     }
     let attribute = |name: &str, value: &str| {
-        if value.is_empty() { String::new() } else { format!(" {name}=\"{}\"", escape_html(value)) }
+        if value.is_empty() {
+            String::new()
+        } else {
+            format!(" {name}=\"{}\"", escape_html(value))
+        }
     };
     let links = Links {
         rel: attribute("rel", &relations.join(" ")),
@@ -76,7 +86,7 @@ pub(super) fn urlize(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Err
         limit,
         schemes: extra,
     };
-    let safe = super::html::escaped(&value)?;
+    let safe = super::html::escaped(value)?;
     let safe = str_of(&safe)?;
     let mut out = String::new();
     let mut rest = &*safe;
@@ -90,14 +100,22 @@ pub(super) fn urlize(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Err
         }
         rest = &rest[end..];
     }
-    Ok(if vm.autoescape { Val::Markup(out.into()) } else { Val::str(out) })
+    Ok(if vm.autoescape {
+        Val::Markup(out.into())
+    } else {
+        Val::str(out)
+    })
 }
 
 /// Two or more letters or `.+-`, a colon, and at most two slashes.
 fn is_scheme(scheme: &str) -> bool {
-    let Some((name, slashes)) = scheme.split_once(':') else { return false };
+    let Some((name, slashes)) = scheme.split_once(':') else {
+        return false;
+    };
     name.chars().count() >= 2
-        && name.chars().all(|c| c == '_' || strings::is_alnum(c) || matches!(c, '.' | '+' | '-'))
+        && name
+            .chars()
+            .all(|c| c == '_' || strings::is_alnum(c) || matches!(c, '.' | '+' | '-'))
         && matches!(slashes, "" | "/" | "//")
 }
 
@@ -105,7 +123,11 @@ fn is_scheme(scheme: &str) -> bool {
 fn strip_ends<'a>(mut text: &'a str, affixes: &[&str], front: bool) -> &'a str {
     loop {
         let stripped = affixes.iter().find_map(|affix| {
-            if front { text.strip_prefix(affix) } else { text.strip_suffix(affix) }
+            if front {
+                text.strip_prefix(affix)
+            } else {
+                text.strip_suffix(affix)
+            }
         });
         match stripped {
             Some(rest) => text = rest,
@@ -152,10 +174,10 @@ impl Links {
             let scheme = if has_scheme { "" } else { "https://" };
             return format!("<a href=\"{scheme}{middle}\"{rel}{target}>{shown}</a>");
         }
-        if let Some(name) = middle.strip_prefix("mailto:") {
-            if is_match(mail(), name) {
-                return format!("<a href=\"{middle}\">{name}</a>");
-            }
+        if let Some(name) = middle.strip_prefix("mailto:")
+            && is_match(mail(), name)
+        {
+            return format!("<a href=\"{middle}\">{name}</a>");
         }
         let plain_mail = middle.contains('@')
             && !middle.starts_with("www.")

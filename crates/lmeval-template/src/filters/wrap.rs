@@ -8,7 +8,7 @@ use crate::eval::Vm;
 use crate::value::Val;
 
 /// `wordwrap(width, break_long_words, wrapstring, break_on_hyphens)`.
-pub(super) fn wordwrap(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, Error> {
+pub(super) fn wordwrap(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let names = ["width", "break_long_words", "wrapstring", "break_on_hyphens"];
     let [width, break_long, wrap, hyphens] = args.bind("wordwrap", names, 0)?;
     let width = width.map_or(Ok(79), |width| integer(&width))?;
@@ -18,7 +18,7 @@ pub(super) fn wordwrap(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, E
         None | Some(Val::None) => "\n".into(),
         Some(wrap) => text(&wrap)?.clone(),
     };
-    let source = text(&value)?;
+    let source = text(value)?;
     vm.spend(source.len() as u64)?;
     let mut paragraphs = Vec::new();
     for line in strings::splitlines(source, false) {
@@ -27,10 +27,14 @@ pub(super) fn wordwrap(vm: &mut Vm<'_>, value: Val, args: Args) -> Result<Val, E
             .filter(|width| *width > 0)
             .ok_or_else(|| Error::value_error("The width of lines must be positive"))?;
         let characters: Vec<char> = line.chars().collect();
-        let chunks = if hyphens { chunks(&characters) } else { words(&characters) };
+        let chunks = if hyphens {
+            chunks(&characters)
+        } else {
+            words(&characters)
+        };
         paragraphs.push(fill(chunks, width, break_long, hyphens).join(&wrap));
     }
-    Ok(Val::text_like(&value, paragraphs.join(&wrap)))
+    Ok(Val::text_like(value, paragraphs.join(&wrap)))
 }
 
 fn is_blank(character: char) -> bool {
@@ -51,13 +55,18 @@ fn is_word_or_mark(character: Option<&char>) -> bool {
 
 /// Runs of blanks and runs of everything else.
 fn words(text: &[char]) -> Vec<Vec<char>> {
-    text.chunk_by(|left, right| is_blank(*left) == is_blank(*right)).map(<[char]>::to_vec).collect()
+    text.chunk_by(|left, right| is_blank(*left) == is_blank(*right))
+        .map(<[char]>::to_vec)
+        .collect()
 }
 
 /// The length of dashes at a place that part two words.
 fn dashes(text: &[char], at: usize) -> Option<usize> {
     let before = at.checked_sub(1).and_then(|before| text.get(before));
-    let count = text[at..].iter().take_while(|character| **character == '-').count();
+    let count = text[at..]
+        .iter()
+        .take_while(|character| **character == '-')
+        .count();
     let after = text.get(at + count).is_some_and(|character| is_word(*character));
     (count >= 2 && is_word_or_mark(before) && after).then_some(count)
 }
@@ -68,7 +77,11 @@ fn chunks(text: &[char]) -> Vec<Vec<char>> {
     let mut start = 0;
     while start < text.len() {
         let end = if is_blank(text[start]) {
-            start + text[start..].iter().take_while(|character| is_blank(**character)).count()
+            start
+                + text[start..]
+                    .iter()
+                    .take_while(|character| is_blank(**character))
+                    .count()
         } else if let Some(count) = dashes(text, start) {
             start + count
         } else {
@@ -152,10 +165,10 @@ fn split_long(
         let mut end = room;
         if hyphens && chunk.len() > room {
             let hyphen = chunk[..room].iter().rposition(|character| *character == '-');
-            if let Some(hyphen) = hyphen.filter(|hyphen| *hyphen > 0) {
-                if chunk[..hyphen].iter().any(|character| *character != '-') {
-                    end = hyphen + 1;
-                }
+            if let Some(hyphen) = hyphen.filter(|hyphen| *hyphen > 0)
+                && chunk[..hyphen].iter().any(|character| *character != '-')
+            {
+                end = hyphen + 1;
             }
         }
         let tail = chunk[end..].to_vec();

@@ -7,4 +7,3 @@ mod specification;
 
 pub(crate) use fields::format_fields;
 pub(crate) use percent::percent;
-pub(crate) use specification::format_value;

@@ -1,5 +1,7 @@
 //! Formatting with `%`.
 
+use std::fmt::Write as _;
+
 use num_bigint::{BigInt, Sign};
 use num_traits::FromPrimitive;
 
@@ -41,7 +43,11 @@ pub(crate) fn percent(format: &Val, arguments: &Val) -> Result<Val, Error> {
         other => (vec![other.clone()], false),
     };
     let is_mapping = matches!(arguments, Val::Dict(_));
-    let mut arguments_left = Arguments { values, next: 0, mapping: is_mapping.then_some(arguments) };
+    let mut arguments_left = Arguments {
+        values,
+        next: 0,
+        mapping: is_mapping.then_some(arguments),
+    };
     let mut out = String::new();
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
@@ -160,7 +166,10 @@ fn number(
     if digits.is_empty() {
         return Ok(None);
     }
-    digits.parse().map(Some).map_err(|_| Error::value_error("The width is too big"))
+    digits
+        .parse()
+        .map(Some)
+        .map_err(|_| Error::value_error("The width is too big"))
 }
 
 /// Sign and prefix, the rest, and whether zeros may stand between them.
@@ -195,7 +204,11 @@ fn convert(
         'c' => {
             let text = match value {
                 Val::Str(text) | Val::Markup(text) if text.chars().count() == 1 => text.to_string(),
-                _ => match value.as_int().and_then(|code| u32::try_from(code).ok()).and_then(char::from_u32) {
+                _ => match value
+                    .as_int()
+                    .and_then(|code| u32::try_from(code).ok())
+                    .and_then(char::from_u32)
+                {
                     Some(character) => character.to_string(),
                     None => return Err(Error::type_error("`%c` needs one character or its number")),
                 },
@@ -216,7 +229,11 @@ fn convert(
                 digits.insert_str(0, &"0".repeat(missing));
             }
             let prefix = if flags.alternate { prefix } else { "" };
-            Ok((format!("{}{prefix}", sign(number.sign() == Sign::Minus)), digits, true))
+            Ok((
+                format!("{}{prefix}", sign(number.sign() == Sign::Minus)),
+                digits,
+                true,
+            ))
         }
         'e' | 'E' | 'f' | 'F' | 'g' | 'G' => {
             let number = match value {
@@ -224,7 +241,10 @@ fn convert(
                 _ => to_float(value)?,
             };
             let number = number.ok_or_else(|| {
-                Error::type_error(format!("`%{conversion}` needs a number, not `{}`", value.type_name()))
+                Error::type_error(format!(
+                    "`%{conversion}` needs a number, not `{}`",
+                    value.type_name()
+                ))
             })?;
             let digits = float_digits(number.abs(), conversion, precision.unwrap_or(6), flags.alternate);
             let negative = number.is_sign_negative() && !number.is_nan();
@@ -240,7 +260,10 @@ fn whole(value: &Val, floats: bool, conversion: char) -> Result<BigInt, Error> {
         Val::Float(number) if floats => BigInt::from_f64(number.trunc())
             .ok_or_else(|| Error::value_error("The float has no integer value")),
         _ => value.as_bigint().ok_or_else(|| {
-            Error::type_error(format!("`%{conversion}` needs a number, not `{}`", value.type_name()))
+            Error::type_error(format!(
+                "`%{conversion}` needs a number, not `{}`",
+                value.type_name()
+            ))
         }),
     }
 }
@@ -252,9 +275,15 @@ pub(super) fn ascii(text: &str) -> String {
         let code = u32::from(character);
         match code {
             0..=0x7f => out.push(character),
-            0x80..=0xff => out.push_str(&format!("\\x{code:02x}")),
-            0x100..=0xffff => out.push_str(&format!("\\u{code:04x}")),
-            _ => out.push_str(&format!("\\U{code:08x}")),
+            0x80..=0xff => {
+                let _ = write!(out, "\\x{code:02x}");
+            }
+            0x100..=0xffff => {
+                let _ = write!(out, "\\u{code:04x}");
+            }
+            _ => {
+                let _ = write!(out, "\\U{code:08x}");
+            }
         }
     }
     out

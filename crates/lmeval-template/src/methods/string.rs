@@ -1,5 +1,6 @@
 //! Methods of text.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use lmeval_pycompat::strings;
@@ -12,15 +13,62 @@ use crate::format::format_fields;
 use crate::value::{Iter, Val, escape_html};
 
 pub(super) const NAMES: [&str; 46] = [
-    "capitalize", "casefold", "center", "count", "encode", "endswith", "expandtabs", "find", "format", "format_map",
-    "index", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric",
-    "isprintable", "isspace", "istitle", "isupper", "join", "ljust", "lower", "lstrip", "partition", "removeprefix",
-    "removesuffix", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split", "splitlines",
-    "startswith", "strip", "swapcase", "title", "translate", "upper", "zfill",
+    "capitalize",
+    "casefold",
+    "center",
+    "count",
+    "encode",
+    "endswith",
+    "expandtabs",
+    "find",
+    "format",
+    "format_map",
+    "index",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "isidentifier",
+    "islower",
+    "isnumeric",
+    "isprintable",
+    "isspace",
+    "istitle",
+    "isupper",
+    "join",
+    "ljust",
+    "lower",
+    "lstrip",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "rfind",
+    "rindex",
+    "rjust",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "splitlines",
+    "startswith",
+    "strip",
+    "swapcase",
+    "title",
+    "translate",
+    "upper",
+    "zfill",
 ];
 
 /// Calls a method of text; what it makes of markup is markup.
-pub(super) fn call(vm: &mut Vm<'_>, receiver: &Val, text: &Arc<str>, name: &str, args: Args) -> Result<Val, Error> {
+pub(super) fn call(
+    vm: &mut Vm<'_>,
+    receiver: &Val,
+    text: &Arc<str>,
+    name: &str,
+    args: Args,
+) -> Result<Val, Error> {
     vm.spend(text.len() as u64 / 64)?;
     let like = |result: String| Val::text_like(receiver, result);
     let plain = |args: Args, result: fn(&str) -> String| -> Result<Val, Error> {
@@ -50,9 +98,15 @@ pub(super) fn call(vm: &mut Vm<'_>, receiver: &Val, text: &Arc<str>, name: &str,
             } else {
                 strings::rpartition(text, separator)
             };
-            let (before, middle, after) = parts.ok_or_else(|| Error::value_error("The separator is empty"))?;
+            let (before, middle, after) =
+                parts.ok_or_else(|| Error::value_error("The separator is empty"))?;
             let parts = [before, middle, after];
-            Ok(Val::tuple(parts.into_iter().map(|part| Val::text_like(receiver, part)).collect()))
+            Ok(Val::tuple(
+                parts
+                    .into_iter()
+                    .map(|part| Val::text_like(receiver, part))
+                    .collect(),
+            ))
         }
         "replace" => replace(vm, receiver, text, args),
         "removeprefix" | "removesuffix" => {
@@ -69,7 +123,12 @@ pub(super) fn call(vm: &mut Vm<'_>, receiver: &Val, text: &Arc<str>, name: &str,
         "find" | "rfind" | "index" | "rindex" | "count" => search(text, name, args),
         "startswith" | "endswith" => affix(text, name, args),
         "join" => join(vm, receiver, text, args),
-        "format" => Ok(like(format_fields(vm, text, &args, matches!(receiver, Val::Markup(_)))?)),
+        "format" => Ok(like(format_fields(
+            vm,
+            text,
+            &args,
+            matches!(receiver, Val::Markup(_)),
+        )?)),
         "format_map" => {
             let [mapping] = args.bind_positional(name, 1)?;
             let mut args = Args::default();
@@ -80,7 +139,12 @@ pub(super) fn call(vm: &mut Vm<'_>, receiver: &Val, text: &Arc<str>, name: &str,
                     }
                 }
             }
-            Ok(like(format_fields(vm, text, &args, matches!(receiver, Val::Markup(_)))?))
+            Ok(like(format_fields(
+                vm,
+                text,
+                &args,
+                matches!(receiver, Val::Markup(_)),
+            )?))
         }
         "center" | "ljust" | "rjust" => justify(vm, receiver, text, name, args),
         "zfill" => {
@@ -98,7 +162,9 @@ pub(super) fn call(vm: &mut Vm<'_>, receiver: &Val, text: &Arc<str>, name: &str,
         "translate" => translate(receiver, text, args),
         _ => {
             args.none(name)?;
-            property_of(text, name).map(Val::Bool).ok_or_else(|| unknown(receiver, name))
+            property_of(text, name)
+                .map(Val::Bool)
+                .ok_or_else(|| unknown(receiver, name))
         }
     }
 }
@@ -126,15 +192,22 @@ fn property_of(text: &str, name: &str) -> Option<bool> {
 /// A text that becomes part of the receiver; plain text is escaped where that is markup.
 fn inserted(receiver: &Val, value: &Val) -> Result<Arc<str>, Error> {
     let text = text_of(value)?;
-    Ok(if matches!(receiver, Val::Markup(_)) && matches!(value, Val::Str(_)) {
-        escape_html(text).into()
-    } else {
-        text.clone()
-    })
+    Ok(
+        if matches!(receiver, Val::Markup(_)) && matches!(value, Val::Str(_)) {
+            escape_html(text).into()
+        } else {
+            text.clone()
+        },
+    )
 }
 
 fn pieces(receiver: &Val, parts: Vec<&str>) -> Val {
-    Val::list(parts.into_iter().map(|part| Val::text_like(receiver, part)).collect())
+    Val::list(
+        parts
+            .into_iter()
+            .map(|part| Val::text_like(receiver, part))
+            .collect(),
+    )
 }
 
 fn size(vm: &mut Vm<'_>, value: &Val) -> Result<usize, Error> {
@@ -198,10 +271,20 @@ fn replace(vm: &mut Vm<'_>, receiver: &Val, text: &str, args: Args) -> Result<Va
 }
 
 /// Python's `text.replace(old, new, count)`.
-pub(crate) fn replaced(vm: &mut Vm<'_>, text: &str, old: &str, new: &str, count: i64) -> Result<String, Error> {
+pub(crate) fn replaced(
+    vm: &mut Vm<'_>,
+    text: &str,
+    old: &str,
+    new: &str,
+    count: i64,
+) -> Result<String, Error> {
     let matches = text.matches(old).count();
     let matches = usize::try_from(count).map_or(matches, |count| matches.min(count));
-    let size = Vm::check_size(matches.checked_mul(new.len()).and_then(|size| size.checked_add(text.len())))?;
+    let size = Vm::check_size(
+        matches
+            .checked_mul(new.len())
+            .and_then(|size| size.checked_add(text.len())),
+    )?;
     vm.spend(size as u64 / 64)?;
     Ok(match usize::try_from(count) {
         Ok(count) => text.replacen(old, new, count),
@@ -217,14 +300,22 @@ fn between(text: &str, start: Option<&Val>, end: Option<&Val>) -> Result<Option<
             None | Some(Val::None) => return Ok(default),
             Some(value) => integer(value)?,
         };
-        Ok(if number < 0 { number.saturating_add(length).max(0) } else { number })
+        Ok(if number < 0 {
+            number.saturating_add(length).max(0)
+        } else {
+            number
+        })
     };
     let start = position(start, 0)?;
     let end = position(end, length)?.min(length);
     if start > end {
         return Ok(None);
     }
-    let part = text.chars().skip(start as usize).take((end - start) as usize).collect();
+    let part = text
+        .chars()
+        .skip(start as usize)
+        .take((end - start) as usize)
+        .collect();
     Ok(Some((part, start as usize)))
 }
 
@@ -234,10 +325,16 @@ fn search(text: &str, name: &str, args: Args) -> Result<Val, Error> {
     let needle = text_of(&needle)?;
     let part = between(text, start.as_ref(), end.as_ref())?;
     if name == "count" {
-        return Ok(Val::from_usize(part.map_or(0, |(part, _)| strings::count(&part, needle))));
+        return Ok(Val::from_usize(
+            part.map_or(0, |(part, _)| strings::count(&part, needle)),
+        ));
     }
     let found = part.and_then(|(part, offset)| {
-        let found = if name.starts_with('r') { strings::rfind(&part, needle) } else { strings::find(&part, needle) };
+        let found = if name.starts_with('r') {
+            strings::rfind(&part, needle)
+        } else {
+            strings::find(&part, needle)
+        };
         found.map(|position| position + offset)
     });
     match found {
@@ -250,8 +347,16 @@ fn search(text: &str, name: &str, args: Args) -> Result<Val, Error> {
 fn affix(text: &str, name: &str, args: Args) -> Result<Val, Error> {
     let [wanted, start, end] = args.bind_positional(name, 1)?;
     let wanted = wanted.unwrap_or(Val::None);
-    let Some((part, _)) = between(text, start.as_ref(), end.as_ref())? else { return Ok(Val::Bool(false)) };
-    let test = |affix: &str| if name == "startswith" { part.starts_with(affix) } else { part.ends_with(affix) };
+    let Some((part, _)) = between(text, start.as_ref(), end.as_ref())? else {
+        return Ok(Val::Bool(false));
+    };
+    let test = |affix: &str| {
+        if name == "startswith" {
+            part.starts_with(affix)
+        } else {
+            part.ends_with(affix)
+        }
+    };
     if let Val::Tuple(items) = &wanted {
         for item in items.iter() {
             if test(text_of(&item)?) {
@@ -319,7 +424,9 @@ fn encode(text: &str, args: Args) -> Result<Val, Error> {
         "utf-8" | "utf8" => Ok(Val::Bytes(text.as_bytes().into())),
         "ascii" if text.is_ascii() => Ok(Val::Bytes(text.as_bytes().into())),
         "ascii" if ignore => Ok(Val::Bytes(text.bytes().filter(u8::is_ascii).collect())),
-        other => Err(Error::value_error(format!("The text cannot be encoded as `{other}`"))),
+        other => Err(Error::value_error(format!(
+            "The text cannot be encoded as `{other}`"
+        ))),
     }
 }
 
@@ -348,7 +455,11 @@ fn translate(receiver: &Val, text: &str, args: Args) -> Result<Val, Error> {
 pub(super) fn call_bytes(bytes: &[u8], name: &str, args: Args) -> Result<Val, Error> {
     if name == "hex" {
         args.none(name)?;
-        return Ok(Val::str(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()));
+        let mut out = String::new();
+        for byte in bytes {
+            let _ = write!(out, "{byte:02x}");
+        }
+        return Ok(Val::str(out));
     }
     let [_, errors] = args.bind(name, ["encoding", "errors"], 0)?;
     if matches!(&errors, Some(Val::Str(errors)) if **errors == *"replace") {

@@ -4,15 +4,27 @@ use std::sync::Arc;
 
 use super::Parser;
 use crate::ast::{
-    Autoescape, Block, CallBlock, Expr, ExprKind, FilterBlock, For, If, Macro, Parameter, SetBlock,
-    Slot, Statement, Target, With,
+    Autoescape, Block, CallBlock, Expr, ExprKind, FilterBlock, For, If, Macro, Parameter, SetBlock, Slot,
+    Statement, Target, With,
 };
 use crate::error::{Error, ErrorKind, nearest};
 use crate::lexer::TokenKind;
 
 const TAGS: [&str; 14] = [
-    "autoescape", "block", "call", "extends", "filter", "for", "from", "if", "import", "include", "macro",
-    "print", "set", "with",
+    "autoescape",
+    "block",
+    "call",
+    "extends",
+    "filter",
+    "for",
+    "from",
+    "if",
+    "import",
+    "include",
+    "macro",
+    "print",
+    "set",
+    "with",
 ];
 
 impl Parser {
@@ -45,7 +57,11 @@ impl Parser {
                 if self.loops == 0 {
                     return self.syntax_at(start, format!("`{tag}` stands outside of a loop"));
                 }
-                if *tag == *"break" { Statement::Break } else { Statement::Continue }
+                if *tag == *"break" {
+                    Statement::Break
+                } else {
+                    Statement::Continue
+                }
             }
             "generation" if self.syntax.generation => {
                 let inner = self.parse_body(&["endgeneration"], start)?;
@@ -83,14 +99,21 @@ impl Parser {
         let target_end = self.position;
         self.expect_keyword("in")?;
         let iterable = self.parse_tuple(false, false)?;
-        let test = if self.skip_name("if") { Some(self.parse_expression()?) } else { None };
+        let test = if self.skip_name("if") {
+            Some(self.parse_expression()?)
+        } else {
+            None
+        };
         let recursive = self.skip_name("recursive");
         let span = self.span_from(start);
         // The test is a scope of its own, so its target is a tree of its own.
         let test_target = if test.is_some() {
             let after = std::mem::replace(&mut self.position, target_start);
             let copy = self.parse_target(false)?;
-            debug_assert_eq!(self.position, target_end, "parsing a target twice ends at the same place");
+            debug_assert_eq!(
+                self.position, target_end,
+                "parsing a target twice ends at the same place"
+            );
             self.position = after;
             Some(copy)
         } else {
@@ -132,8 +155,11 @@ impl Parser {
                 break;
             }
         }
-        let otherwise =
-            if self.skip_name("else") { self.parse_body(&["endif"], start)? } else { Vec::new() };
+        let otherwise = if self.skip_name("else") {
+            self.parse_body(&["endif"], start)?
+        } else {
+            Vec::new()
+        };
         self.skip_name("endif");
         Ok(Statement::If(Box::new(If { branches, otherwise })))
     }
@@ -143,13 +169,29 @@ impl Parser {
         if self.skip_operator("=") {
             let value = self.parse_tuple(true, false)?;
             let span = self.span_from(start);
-            return Ok(Statement::Set { target, value, exported: false, span });
+            return Ok(Statement::Set {
+                target,
+                value,
+                exported: false,
+                span,
+            });
         }
-        let filter = if self.skip_operator("|") { Some(self.parse_filter_chain()?) } else { None };
+        let filter = if self.skip_operator("|") {
+            Some(self.parse_filter_chain()?)
+        } else {
+            None
+        };
         let span = self.span_from(start);
         let body = self.parse_body(&["endset"], start)?;
         self.advance();
-        let block = SetBlock { target, filter, body, loads: Vec::new(), exported: false, span };
+        let block = SetBlock {
+            target,
+            filter,
+            body,
+            loads: Vec::new(),
+            exported: false,
+            span,
+        };
         Ok(Statement::SetBlock(Box::new(block)))
     }
 
@@ -182,15 +224,21 @@ impl Parser {
 
     fn parse_simple_target(&mut self, with_namespace: bool) -> Result<Target, Error> {
         let start = self.start();
-        if with_namespace {
-            if let (TokenKind::Name(name), TokenKind::Operator(".")) = (&self.current().kind, &self.look().kind) {
-                let name = name.clone();
-                self.advance();
-                self.advance();
-                let attribute = self.expect_name()?;
-                let span = self.span_from(start);
-                return Ok(Target::Attribute { name, slot: Slot::default(), attribute, span });
-            }
+        if with_namespace
+            && let (TokenKind::Name(name), TokenKind::Operator(".")) =
+                (&self.current().kind, &self.look().kind)
+        {
+            let name = name.clone();
+            self.advance();
+            self.advance();
+            let attribute = self.expect_name()?;
+            let span = self.span_from(start);
+            return Ok(Target::Attribute {
+                name,
+                slot: Slot::default(),
+                attribute,
+                span,
+            });
         }
         let expression = self.parse_primary()?;
         self.to_target(start, expression)
@@ -198,10 +246,15 @@ impl Parser {
 
     fn to_target(&self, start: usize, expression: Expr) -> Result<Target, Error> {
         match expression.kind {
-            ExprKind::Name { name, .. } => Ok(Target::Name { name, slot: Slot::default() }),
+            ExprKind::Name { name, .. } => Ok(Target::Name {
+                name,
+                slot: Slot::default(),
+            }),
             ExprKind::Tuple(items) => {
-                let items: Result<Vec<Target>, Error> =
-                    items.into_iter().map(|item| self.to_target(start, item)).collect();
+                let items: Result<Vec<Target>, Error> = items
+                    .into_iter()
+                    .map(|item| self.to_target(start, item))
+                    .collect();
                 Ok(Target::Tuple(items?))
             }
             _ => self.syntax_at(start, "This cannot be assigned to"),
@@ -230,13 +283,23 @@ impl Parser {
             } else {
                 None
             };
-            parameters.push(Parameter { name, slot: Slot::default(), default });
+            parameters.push(Parameter {
+                name,
+                slot: Slot::default(),
+                default,
+            });
         }
         self.expect_operator(")")?;
         Ok(parameters)
     }
 
-    fn make_macro(&self, name: &str, start: usize, parameters: Vec<Parameter>, body: Vec<Statement>) -> Macro {
+    fn make_macro(
+        &self,
+        name: &str,
+        start: usize,
+        parameters: Vec<Parameter>,
+        body: Vec<Statement>,
+    ) -> Macro {
         Macro {
             name: name.into(),
             parameters,
@@ -261,11 +324,19 @@ impl Parser {
         self.loops = loops;
         self.advance();
         let definition = Arc::new(self.make_macro(&name, start, parameters, body));
-        Ok(Statement::Macro { definition, slot: Slot::default(), exported: false })
+        Ok(Statement::Macro {
+            definition,
+            slot: Slot::default(),
+            exported: false,
+        })
     }
 
     fn parse_call_block(&mut self, start: usize) -> Result<Statement, Error> {
-        let parameters = if self.is_operator("(") { self.parse_signature()? } else { Vec::new() };
+        let parameters = if self.is_operator("(") {
+            self.parse_signature()?
+        } else {
+            Vec::new()
+        };
         let call = self.parse_expression()?;
         if !matches!(call.kind, ExprKind::Call { .. }) {
             return self.syntax_at(start, "Expected a call");
@@ -275,14 +346,21 @@ impl Parser {
         self.loops = loops;
         self.advance();
         let caller = Arc::new(self.make_macro("caller", start, parameters, body));
-        Ok(Statement::CallBlock(Box::new(CallBlock { call: Some(call), caller })))
+        Ok(Statement::CallBlock(Box::new(CallBlock {
+            call: Some(call),
+            caller,
+        })))
     }
 
     fn parse_filter_block(&mut self, start: usize) -> Result<Statement, Error> {
         let filter = self.parse_filter_chain()?;
         let body = self.parse_body(&["endfilter"], start)?;
         self.advance();
-        Ok(Statement::FilterBlock(Box::new(FilterBlock { filter, body, loads: Vec::new() })))
+        Ok(Statement::FilterBlock(Box::new(FilterBlock {
+            filter,
+            body,
+            loads: Vec::new(),
+        })))
     }
 
     fn parse_with(&mut self, start: usize) -> Result<Statement, Error> {
@@ -297,14 +375,22 @@ impl Parser {
         }
         let body = self.parse_body(&["endwith"], start)?;
         self.advance();
-        Ok(Statement::With(Box::new(With { bindings, body, loads: Vec::new() })))
+        Ok(Statement::With(Box::new(With {
+            bindings,
+            body,
+            loads: Vec::new(),
+        })))
     }
 
     fn parse_autoescape(&mut self, start: usize) -> Result<Statement, Error> {
         let enabled = self.parse_expression()?;
         let body = self.parse_body(&["endautoescape"], start)?;
         self.advance();
-        Ok(Statement::Autoescape(Box::new(Autoescape { enabled, body, loads: Vec::new() })))
+        Ok(Statement::Autoescape(Box::new(Autoescape {
+            enabled,
+            body,
+            loads: Vec::new(),
+        })))
     }
 
     fn parse_block(&mut self, start: usize) -> Result<Statement, Error> {
@@ -330,9 +416,7 @@ impl Parser {
         let body = self.parse_body(&["endblock"], start)?;
         self.loops = loops;
         self.advance();
-        let is_blank = |statement: &Statement| {
-            matches!(statement, Statement::Data(text) if text.chars().all(lmeval_pycompat::strings::is_space))
-        };
+        let is_blank = |statement: &Statement| matches!(statement, Statement::Data(text) if text.chars().all(lmeval_pycompat::strings::is_space));
         if required && !body.iter().all(is_blank) {
             return self.syntax_at(start, "Required blocks can only contain comments or whitespace");
         }
@@ -351,11 +435,11 @@ impl Parser {
     }
 
     fn parse_context_words(&mut self) {
-        if self.is_name("with") || self.is_name("without") {
-            if matches!(&self.look().kind, TokenKind::Name(next) if **next == *"context") {
-                self.advance();
-                self.advance();
-            }
+        if (self.is_name("with") || self.is_name("without"))
+            && matches!(&self.look().kind, TokenKind::Name(next) if **next == *"context")
+        {
+            self.advance();
+            self.advance();
         }
     }
 
@@ -395,4 +479,3 @@ impl Parser {
 fn is_constant(name: &str) -> bool {
     matches!(name, "true" | "false" | "none" | "True" | "False" | "None")
 }
-

@@ -5,12 +5,9 @@ use std::cmp::Ordering;
 use num_bigint::BigInt;
 use num_traits::{FromPrimitive, Signed};
 
-use super::{Iter, Object, Val, ViewKind};
+use super::{Iter, MAXIMUM_DEPTH, Object, Val, ViewKind};
 use crate::error::Error;
 use crate::eval::Vm;
-
-/// How deep containers may be nested where they are compared.
-const MAXIMUM_DEPTH: usize = 200;
 
 /// Python's `==`.
 pub(crate) fn equals(left: &Val, right: &Val) -> Result<bool, Error> {
@@ -56,16 +53,17 @@ fn equals_at(left: &Val, right: &Val, depth: usize) -> Result<bool, Error> {
         },
         (Val::Object(_) | Val::Undefined(_), _) | (_, Val::Object(_) | Val::Undefined(_)) => false,
         // Scalars, sets and dates compare as plain values; the containers above never get here in pairs.
-        (Val::List(_) | Val::Tuple(_) | Val::Dict(_), _) | (_, Val::List(_) | Val::Tuple(_) | Val::Dict(_)) => {
-            false
-        }
+        (Val::List(_) | Val::Tuple(_) | Val::Dict(_), _)
+        | (_, Val::List(_) | Val::Tuple(_) | Val::Dict(_)) => false,
         (Val::Int(left), Val::Int(right)) => left == right,
         (left, right) => left.to_value() == right.to_value(),
     })
 }
 
 fn range_parts(object: &Object) -> (usize, i64, i64) {
-    let Object::Range { start, stop, step } = object else { return (0, 0, 0) };
+    let Object::Range { start, stop, step } = object else {
+        return (0, 0, 0);
+    };
     match super::object::range_length(*start, *stop, *step) {
         0 => (0, 0, 0),
         1 => (1, *start, 0),
@@ -102,7 +100,9 @@ fn compare_at(left: &Val, right: &Val, depth: usize) -> Result<Option<Ordering>,
     match (left, right) {
         (Val::Undefined(undefined), _) | (_, Val::Undefined(undefined)) => Err(undefined.error()),
         (Val::Int(left), Val::Int(right)) => Ok(Some(left.cmp(right))),
-        (Val::Str(left) | Val::Markup(left), Val::Str(right) | Val::Markup(right)) => Ok(Some(left.cmp(right))),
+        (Val::Str(left) | Val::Markup(left), Val::Str(right) | Val::Markup(right)) => {
+            Ok(Some(left.cmp(right)))
+        }
         (Val::Bytes(left), Val::Bytes(right)) => Ok(Some(left.cmp(right))),
         (Val::Float(left), Val::Float(right)) => Ok(left.partial_cmp(right)),
         (Val::List(left), Val::List(right)) | (Val::Tuple(left), Val::Tuple(right)) => {
@@ -136,14 +136,22 @@ fn compare_with_float(integer: &Val, float: f64) -> Option<Ordering> {
     }
     let integer = integer.as_bigint()?;
     if float.is_infinite() {
-        return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
+        return Some(if float > 0.0 {
+            Ordering::Less
+        } else {
+            Ordering::Greater
+        });
     }
     let whole = BigInt::from_f64(float.trunc())?;
     let order = integer.cmp(&whole);
     if order != Ordering::Equal || float.fract() == 0.0 {
         return Some(order);
     }
-    Some(if float.is_sign_negative() || whole.is_negative() { Ordering::Greater } else { Ordering::Less })
+    Some(if float.is_sign_negative() || whole.is_negative() {
+        Ordering::Greater
+    } else {
+        Ordering::Less
+    })
 }
 
 /// Python's `<`.

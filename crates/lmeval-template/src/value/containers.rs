@@ -7,6 +7,7 @@ use std::sync::Arc;
 use lmeval_pycompat::{Dict, Value};
 
 use super::Val;
+use super::release::{Contents, release};
 
 /// The items of a list or tuple.
 #[derive(Clone, Debug)]
@@ -24,26 +25,17 @@ pub(crate) struct OwnList {
 }
 
 impl Drop for OwnList {
-    /// Takes nested lists apart without recursion: a template can nest them deeper than the stack is.
     fn drop(&mut self) {
-        let mut pending = std::mem::take(self.items.get_mut());
-        while let Some(item) = pending.pop() {
-            if let Val::List(Items::Own(list)) | Val::Tuple(Items::Own(list)) = item {
-                if let Ok(mut list) = Rc::try_unwrap(list) {
-                    pending.append(list.items.get_mut());
-                }
-            } else if let Val::Dict(DictRef::Own(dict)) = item {
-                if let Ok(dict) = Rc::try_unwrap(dict) {
-                    pending.append(&mut dict.into_inner().values);
-                }
-            }
-        }
+        release(Contents::Values(std::mem::take(self.items.get_mut())));
     }
 }
 
 impl Items {
     pub(crate) fn own(items: Vec<Val>) -> Self {
-        Self::Own(Rc::new(OwnList { items: RefCell::new(items), group: false }))
+        Self::Own(Rc::new(OwnList {
+            items: RefCell::new(items),
+            group: false,
+        }))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -77,11 +69,16 @@ impl Items {
         }
     }
 
-    pub(crate) fn to_values(&self) -> Option<Arc<Vec<Value>>> {
+    pub(super) fn to_values(&self, depth: usize) -> Option<Arc<Vec<Value>>> {
         match self {
             Self::Shared(items) => Some(items.clone()),
             Self::Own(list) => {
-                let items: Option<Vec<Value>> = list.items.borrow().iter().map(Val::to_value).collect();
+                let items: Option<Vec<Value>> = list
+                    .items
+                    .borrow()
+                    .iter()
+                    .map(|item| item.to_value_at(depth))
+                    .collect();
                 items.map(Arc::new)
             }
         }
@@ -110,9 +107,18 @@ pub(crate) struct OwnDict {
     pub(crate) values: Vec<Val>,
 }
 
+impl Drop for OwnDict {
+    fn drop(&mut self) {
+        release(Contents::Values(std::mem::take(&mut self.values)));
+    }
+}
+
 impl OwnDict {
     fn position(&self, key: &Value) -> Option<usize> {
-        self.index.get(key).and_then(Value::as_i64).and_then(|position| usize::try_from(position).ok())
+        self.index
+            .get(key)
+            .and_then(Value::as_i64)
+            .and_then(|position| usize::try_from(position).ok())
     }
 
     pub(crate) fn get(&self, key: &Value) -> Option<&Val> {
@@ -121,7 +127,9 @@ impl OwnDict {
 
     pub(crate) fn get_str(&self, key: &str) -> Option<&Val> {
         let position = self.index.get_str(key).and_then(Value::as_i64)?;
-        usize::try_from(position).ok().and_then(|position| self.values.get(position))
+        usize::try_from(position)
+            .ok()
+            .and_then(|position| self.values.get(position))
     }
 
     pub(crate) fn insert(&mut self, key: Value, value: Val) {
@@ -189,8 +197,13 @@ impl DictRef {
 
     pub(crate) fn entry(&self, index: usize) -> Option<(Val, Val)> {
         match self {
-            Self::Shared(dict) => dict.get_index(index).map(|(key, value)| (key.into(), value.into())),
-            Self::Own(dict) => dict.borrow().entry(index).map(|(key, value)| (Val::from(&key), value)),
+            Self::Shared(dict) => dict
+                .get_index(index)
+                .map(|(key, value)| (key.into(), value.into())),
+            Self::Own(dict) => dict
+                .borrow()
+                .entry(index)
+                .map(|(key, value)| (Val::from(&key), value)),
         }
     }
 
@@ -217,14 +230,14 @@ impl DictRef {
         }
     }
 
-    pub(crate) fn to_value(&self) -> Option<Value> {
+    pub(super) fn to_value(&self, depth: usize) -> Option<Value> {
         match self {
             Self::Shared(dict) => Some(Value::Dict(dict.clone())),
             Self::Own(dict) => {
                 let dict = dict.borrow();
                 let mut result = Dict::with_capacity(dict.len());
                 for (key, value) in dict.index.keys().zip(&dict.values) {
-                    result.insert(key.clone(), value.to_value()?);
+                    result.insert(key.clone(), value.to_value_at(depth)?);
                 }
                 Some(Value::from(result))
             }

@@ -20,12 +20,34 @@ pub(crate) trait ValueIterator: fmt::Debug {
 #[derive(Debug)]
 pub(crate) enum Iter {
     Empty,
-    Items { items: Items, index: usize },
-    Values { items: Arc<Vec<Value>>, index: usize },
-    Text { text: Arc<str>, position: usize },
-    Bytes { bytes: Arc<[u8]>, index: usize },
-    Dict { dict: DictRef, kind: ViewKind, index: usize, length: usize },
-    Range { start: i64, step: i64, index: usize, length: usize },
+    Items {
+        items: Items,
+        index: usize,
+    },
+    Values {
+        items: Arc<Vec<Value>>,
+        index: usize,
+    },
+    Text {
+        text: Arc<str>,
+        position: usize,
+    },
+    Bytes {
+        bytes: Arc<[u8]>,
+        index: usize,
+    },
+    Dict {
+        dict: DictRef,
+        kind: ViewKind,
+        index: usize,
+        length: usize,
+    },
+    Range {
+        start: i64,
+        step: i64,
+        index: usize,
+        length: usize,
+    },
     Owned(std::vec::IntoIter<Val>),
     /// The rest of another iterator object.
     Object(Rc<Object>),
@@ -38,10 +60,22 @@ impl Iter {
         Ok(match value {
             Val::Undefined(undefined) if undefined.strict => return Err(undefined.error()),
             Val::Undefined(_) => Self::Empty,
-            Val::List(items) | Val::Tuple(items) => Self::Items { items: items.clone(), index: 0 },
-            Val::Set(items) => Self::Values { items: items.clone(), index: 0 },
-            Val::Str(text) | Val::Markup(text) => Self::Text { text: text.clone(), position: 0 },
-            Val::Bytes(bytes) => Self::Bytes { bytes: bytes.clone(), index: 0 },
+            Val::List(items) | Val::Tuple(items) => Self::Items {
+                items: items.clone(),
+                index: 0,
+            },
+            Val::Set(items) => Self::Values {
+                items: items.clone(),
+                index: 0,
+            },
+            Val::Str(text) | Val::Markup(text) => Self::Text {
+                text: text.clone(),
+                position: 0,
+            },
+            Val::Bytes(bytes) => Self::Bytes {
+                bytes: bytes.clone(),
+                index: 0,
+            },
             Val::Dict(dict) => Self::dict(dict, ViewKind::Keys),
             Val::Object(object) => match &**object {
                 Object::Range { start, stop, step } => Self::Range {
@@ -59,7 +93,12 @@ impl Iter {
     }
 
     fn dict(dict: &DictRef, kind: ViewKind) -> Self {
-        Self::Dict { dict: dict.clone(), kind, index: 0, length: dict.len() }
+        Self::Dict {
+            dict: dict.clone(),
+            kind,
+            index: 0,
+            length: dict.len(),
+        }
     }
 
     pub(crate) fn next(&mut self, vm: &mut Vm<'_>) -> Result<Option<Val>, Error> {
@@ -88,9 +127,16 @@ impl Iter {
                 *index += 1;
                 item
             }
-            Self::Dict { dict, kind, index, length } => {
+            Self::Dict {
+                dict,
+                kind,
+                index,
+                length,
+            } => {
                 if dict.len() != *length {
-                    return Err(Error::value_error("The dictionary changed its size during iteration"));
+                    return Err(Error::value_error(
+                        "The dictionary changed its size during iteration",
+                    ));
                 }
                 let entry = dict.entry(*index);
                 *index += 1;
@@ -100,7 +146,12 @@ impl Iter {
                     ViewKind::Items => Val::tuple(vec![key, value]),
                 })
             }
-            Self::Range { start, step, index, length } => {
+            Self::Range {
+                start,
+                step,
+                index,
+                length,
+            } => {
                 if *index >= *length {
                     return Ok(None);
                 }
@@ -119,7 +170,7 @@ impl Iter {
                     .map(|item| Val::tuple(vec![item, Val::Object(object.clone())])),
                 _ => None,
             },
-            Self::Dynamic(iterator) => iterator.next(vm)?,
+            Self::Dynamic(iterator) => vm.nested(|vm| iterator.next(vm))?,
         })
     }
 
@@ -134,5 +185,8 @@ impl Iter {
 }
 
 fn not_iterable(value: &Val) -> Error {
-    Error::type_error(format!("A value of type `{}` cannot be iterated", value.type_name()))
+    Error::type_error(format!(
+        "A value of type `{}` cannot be iterated",
+        value.type_name()
+    ))
 }

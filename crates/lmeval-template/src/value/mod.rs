@@ -7,6 +7,7 @@ mod compare;
 mod containers;
 mod iterate;
 mod object;
+mod release;
 mod text;
 
 use std::rc::Rc;
@@ -21,8 +22,13 @@ use crate::error::{Error, ErrorKind};
 pub(crate) use compare::{compare, contains, equals, less_than, sort_by};
 pub(crate) use containers::{DictRef, Items, OwnDict, OwnList};
 pub(crate) use iterate::{Iter, ValueIterator};
-pub(crate) use object::{Cycler, Joiner, LoopState, MacroObject, Object, Undefined, UndefinedCause, ViewKind};
-pub(crate) use text::{escape_html, is_int_too_long, repr_of, str_of, write_repr, write_str};
+pub(crate) use object::{
+    Cycler, Joiner, LoopState, MacroObject, Object, Undefined, UndefinedCause, ViewKind,
+};
+pub(crate) use text::{escape_html, repr_of, str_of, write_repr, write_str};
+
+/// How deep containers may be nested where they are walked as a whole.
+const MAXIMUM_DEPTH: usize = 200;
 
 /// A value while a template runs.
 #[derive(Clone, Debug)]
@@ -102,6 +108,13 @@ impl Val {
 
     /// The plain value, or `None` where something in it exists only while a template runs.
     pub(crate) fn to_value(&self) -> Option<Value> {
+        self.to_value_at(0)
+    }
+
+    fn to_value_at(&self, depth: usize) -> Option<Value> {
+        if depth > MAXIMUM_DEPTH {
+            return None;
+        }
         Some(match self {
             Self::None => Value::None,
             Self::Bool(truth) => Value::Bool(*truth),
@@ -110,10 +123,10 @@ impl Val {
             Self::Float(number) => Value::Float(*number),
             Self::Str(text) | Self::Markup(text) => Value::Str(text.clone()),
             Self::Bytes(bytes) => Value::Bytes(bytes.clone()),
-            Self::List(items) => Value::List(items.to_values()?),
-            Self::Tuple(items) => Value::Tuple(items.to_values()?),
+            Self::List(items) => Value::List(items.to_values(depth + 1)?),
+            Self::Tuple(items) => Value::Tuple(items.to_values(depth + 1)?),
             Self::Set(items) => Value::Set(items.clone()),
-            Self::Dict(dict) => dict.to_value()?,
+            Self::Dict(dict) => dict.to_value(depth + 1)?,
             Self::Date(date) => Value::Date(*date),
             Self::DateTime(instant) => Value::DateTime(**instant),
             Self::Function(function) => Value::Function(function.clone()),
@@ -123,13 +136,22 @@ impl Val {
 
     /// The value as a dictionary key.
     pub(crate) fn to_key(&self) -> Result<Value, Error> {
+        self.to_key_at(0)
+    }
+
+    fn to_key_at(&self, depth: usize) -> Result<Value, Error> {
+        if depth > MAXIMUM_DEPTH {
+            return Err(Error::limit("The key is nested too deeply"));
+        }
         match self {
-            Self::List(_) | Self::Dict(_) | Self::Set(_) => {
-                Err(Error::type_error(format!("Unhashable type: `{}`", self.type_name())))
-            }
+            Self::List(_) | Self::Dict(_) | Self::Set(_) => Err(Error::type_error(format!(
+                "Unhashable type: `{}`",
+                self.type_name()
+            ))),
             Self::Undefined(undefined) if undefined.strict => Err(undefined.error()),
             Self::Tuple(items) => {
-                let keys: Result<Vec<Value>, Error> = items.iter().map(|item| item.to_key()).collect();
+                let keys: Result<Vec<Value>, Error> =
+                    items.iter().map(|item| item.to_key_at(depth + 1)).collect();
                 Ok(Value::tuple(keys?))
             }
             _ => self
@@ -227,14 +249,6 @@ impl Val {
 
     fn no_length(&self) -> Error {
         Error::type_error(format!("A value of type `{}` has no length", self.type_name()))
-    }
-
-    /// Fails where the value is undefined.
-    pub(crate) fn defined(self) -> Result<Self, Error> {
-        match &self {
-            Self::Undefined(undefined) => Err(undefined.error()),
-            _ => Ok(self),
-        }
     }
 }
 

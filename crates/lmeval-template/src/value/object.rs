@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::iterate::{Iter, ValueIterator};
+use super::release::{Contents, release};
 use super::{DictRef, OwnDict, Val};
 use crate::ast::{For, Macro};
 use crate::eval::Frame;
@@ -29,9 +30,16 @@ pub(crate) enum UndefinedCause {
 /// An object that is neither data nor text.
 #[derive(Debug)]
 pub(crate) enum Object {
-    Range { start: i64, stop: i64, step: i64 },
+    Range {
+        start: i64,
+        stop: i64,
+        step: i64,
+    },
     /// A generator or iterator, with the text that Python prints for it.
-    Iterator { source: RefCell<Iter>, label: &'static str },
+    Iterator {
+        source: RefCell<Iter>,
+        label: &'static str,
+    },
     View(ViewKind, DictRef),
     Macro(MacroObject),
     Loop(LoopState),
@@ -39,7 +47,10 @@ pub(crate) enum Object {
     Cycler(Cycler),
     Joiner(Joiner),
     /// A method of a value that has not been called yet.
-    Method { receiver: Val, name: Arc<str> },
+    Method {
+        receiver: Val,
+        name: Arc<str>,
+    },
     Global(Global),
     /// `self`, and one of its blocks.
     Template,
@@ -90,9 +101,26 @@ pub(crate) struct LoopState {
     pub(crate) recursive: Option<(Arc<For>, Rc<Frame>)>,
 }
 
+impl Drop for Object {
+    fn drop(&mut self) {
+        match self {
+            Self::Iterator { source, .. } => release(Contents::Iterator(source.replace(Iter::Empty))),
+            Self::Method { receiver, .. } => {
+                release(Contents::Values(vec![std::mem::replace(receiver, Val::None)]));
+            }
+            Self::Cycler(cycler) => release(Contents::Values(std::mem::take(&mut cycler.items))),
+            Self::Loop(state) => release(Contents::Iterator(state.iterator.replace(Iter::Empty))),
+            _ => {}
+        }
+    }
+}
+
 impl Object {
     pub(crate) fn generator(iterator: impl ValueIterator + 'static, label: &'static str) -> Val {
-        Val::object(Self::Iterator { source: RefCell::new(Iter::Dynamic(Box::new(iterator))), label })
+        Val::object(Self::Iterator {
+            source: RefCell::new(Iter::Dynamic(Box::new(iterator))),
+            label,
+        })
     }
 
     pub(crate) fn type_name(&self) -> &'static str {
@@ -134,7 +162,12 @@ impl Object {
     pub(crate) fn is_callable(&self) -> bool {
         matches!(
             self,
-            Self::Macro(_) | Self::Loop(_) | Self::Joiner(_) | Self::Method { .. } | Self::Global(_) | Self::Block(_)
+            Self::Macro(_)
+                | Self::Loop(_)
+                | Self::Joiner(_)
+                | Self::Method { .. }
+                | Self::Global(_)
+                | Self::Block(_)
         )
     }
 }

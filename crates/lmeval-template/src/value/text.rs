@@ -6,11 +6,8 @@ use std::sync::Arc;
 use lmeval_pycompat::{Value, repr};
 use num_bigint::BigInt;
 
-use super::{Items, Object, Val, ViewKind};
+use super::{Items, MAXIMUM_DEPTH, Object, Val, ViewKind};
 use crate::error::Error;
-
-/// How deep containers may be nested where they are printed.
-const MAXIMUM_DEPTH: usize = 200;
 
 /// Python's `str`.
 pub(crate) fn str_of(value: &Val) -> Result<Arc<str>, Error> {
@@ -64,7 +61,9 @@ pub(crate) fn write_repr(out: &mut String, value: &Val, depth: usize) -> Result<
         }
         Val::Big(number) => {
             if is_int_too_long(number) {
-                return Err(Error::value_error("The integer has more than 4300 digits, too many to be printed"));
+                return Err(Error::value_error(
+                    "The integer has more than 4300 digits, too many to be printed",
+                ));
             }
             let _ = write!(out, "{number}");
         }
@@ -152,7 +151,11 @@ fn write_object(out: &mut String, object: &Object, depth: usize) -> Result<(), E
         }
         Object::Loop(state) => {
             let index = state.index.get();
-            let _ = write!(out, "<LoopContext {index}/{}>", state.length.get().unwrap_or(index));
+            let _ = write!(
+                out,
+                "<LoopContext {index}/{}>",
+                state.length.get().unwrap_or(index)
+            );
         }
         Object::Namespace(entries) => {
             out.push_str("<Namespace ");
@@ -170,7 +173,7 @@ fn write_object(out: &mut String, object: &Object, depth: usize) -> Result<(), E
 }
 
 /// Whether Python refuses to print the integer: more than 4300 digits.
-pub(crate) fn is_int_too_long(number: &BigInt) -> bool {
+fn is_int_too_long(number: &BigInt) -> bool {
     // 4300 digits are 14,284.3 bits; below that no need to count.
     number.bits() > 14_284 && number.magnitude().to_string().len() > 4300
 }

@@ -1,5 +1,6 @@
 //! `lm-eval ls`: what there is.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Result;
@@ -31,12 +32,11 @@ pub(crate) fn run(arguments: &LsArgs, printer: &mut Printer) -> Result<Status> {
         index: &index,
         filter: arguments.search.as_deref().map(Filter::new),
     };
-    let text = if arguments.json {
-        rows.json(what)?
+    if arguments.json {
+        printer.result(&rows.json(what)?)?;
     } else {
-        rows.tables(what)
-    };
-    printer.result(&text)?;
+        rows.tables(what, printer.results())?;
+    }
     note_problems(&index, printer);
     Ok(Status::Success)
 }
@@ -95,16 +95,16 @@ impl<'a> Rows<'a> {
     }
 
     /// Groups, tags, subtasks: each table followed by two line ends, as scripts expect them.
-    fn tables(&self, what: Listing) -> String {
-        let mut text = String::from("\n");
+    fn tables(&self, what: Listing, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(b"\n")?;
         if matches!(what, Listing::Tasks | Listing::Groups) {
             let rows = self.of(&[Kind::Group]);
             let mut table = Table::new(["Group", "Config Location"]);
             for (name, entry) in &rows {
                 table.row([name, location(entry)]);
             }
-            table.write(&mut text);
-            text.push_str("\n\n");
+            table.write(out)?;
+            out.write_all(b"\n\n")?;
         }
         if matches!(what, Listing::Tasks | Listing::Tags) {
             let rows = self.of(&[Kind::Tag]);
@@ -112,8 +112,8 @@ impl<'a> Rows<'a> {
             for (name, _) in &rows {
                 table.row([name]);
             }
-            table.write(&mut text);
-            text.push_str("\n\n");
+            table.write(out)?;
+            out.write_all(b"\n\n")?;
         }
         if matches!(what, Listing::Tasks | Listing::Subtasks) {
             let rows = self.of(&[Kind::Task, Kind::PythonTask]);
@@ -125,11 +125,10 @@ impl<'a> Rows<'a> {
                     entry.output_type.as_deref().unwrap_or_default(),
                 ]);
             }
-            table.write(&mut text);
-            text.push_str("\n\n");
+            table.write(out)?;
+            out.write_all(b"\n\n")?;
         }
-        text.push('\n');
-        text
+        out.write_all(b"\n")
     }
 
     fn json(&self, what: Listing) -> Result<String> {

@@ -5,18 +5,20 @@
 //! the value that the enclosing scope has for it. All other names are looked up once, when the scope that
 //! mentions them is entered.
 
+mod symbols;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use crate::ast::{
-    Arguments, Block, Expr, ExprKind, For, If, Load, Loads, Macro, Slot, Statement, Target,
-};
+use crate::ast::{Arguments, Block, Expr, ExprKind, For, If, Load, Loads, Macro, Slot, Statement, Target};
 use crate::error::{Error, ErrorKind, nearest};
-use crate::names::{self, Visit};
+use crate::names;
 use crate::parser::Parsed;
 use crate::{filters, globals, predicates};
+
+use symbols::{Origin, Place, Symbols};
 
 /// A template with every name resolved.
 #[derive(Debug)]
@@ -50,7 +52,10 @@ pub(crate) fn resolve(parsed: Parsed, chat: bool) -> Result<Resolved, Error> {
         self_slot = Some(resolver.declare(&mut root, &"self".into()));
     }
     resolver.analyze_statements(&mut root, &body);
-    let context = Context { toplevel: true, soft: false };
+    let context = Context {
+        toplevel: true,
+        soft: false,
+    };
     resolver.statements(&mut body, &root, context)?;
     let self_slot = self_slot.map(|slot| resolver.address(slot));
     let loads = resolver.loads(&root);
@@ -69,46 +74,20 @@ pub(crate) fn resolve(parsed: Parsed, chat: bool) -> Result<Resolved, Error> {
         block.slots = resolver.functions[0];
         block.outer = resolver.outer.remove(&index).unwrap_or_default();
     }
-    let Resolver { undeclared, unresolved, .. } = resolver;
-    Ok(Resolved { body, blocks, loads, self_slot, slots, undeclared, unresolved })
-}
-
-/// A variable: the nesting of its function and its index there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place {
-    function: u16,
-    index: u16,
-}
-
-#[derive(Clone, Debug)]
-enum Origin {
-    Parameter,
-    Resolve(Arc<str>),
-    Alias(Place),
-    Undefined,
-}
-
-/// The names of one scope.
-#[derive(Clone)]
-struct Symbols<'p> {
-    parent: Option<&'p Symbols<'p>>,
-    identity: usize,
-    references: FxHashMap<Arc<str>, Place>,
-    origins: FxHashMap<Place, Origin>,
-    order: Vec<Place>,
-    stores: FxHashSet<Arc<str>>,
-}
-
-impl Symbols<'_> {
-    fn find(&self, name: &str) -> Option<Place> {
-        self.references.get(name).copied().or_else(|| self.parent.and_then(|parent| parent.find(name)))
-    }
-
-    fn set_origin(&mut self, place: Place, origin: Origin) {
-        if self.origins.insert(place, origin).is_none() {
-            self.order.push(place);
-        }
-    }
+    let Resolver {
+        undeclared,
+        unresolved,
+        ..
+    } = resolver;
+    Ok(Resolved {
+        body,
+        blocks,
+        loads,
+        self_slot,
+        slots,
+        undeclared,
+        unresolved,
+    })
 }
 
 #[derive(Clone, Copy, Default)]
@@ -132,167 +111,18 @@ struct Resolver {
 }
 
 impl Resolver {
-    fn symbols<'p>(&mut self, parent: Option<&'p Symbols<'p>>) -> Symbols<'p> {
-        self.scopes += 1;
-        Symbols {
-            parent,
-            identity: self.scopes,
-            references: FxHashMap::default(),
-            origins: FxHashMap::default(),
-            order: Vec::new(),
-            stores: FxHashSet::default(),
-        }
-    }
-
-    fn define(&mut self, symbols: &mut Symbols<'_>, name: &Arc<str>, origin: Origin) -> Place {
-        let function = self.functions.len() - 1;
-        let counter = &mut self.functions[function];
-        let place = *self.slots.entry((symbols.identity, name.clone())).or_insert_with(|| {
-            let index = *counter as u16;
-            *counter += 1;
-            Place { function: function as u16, index }
-        });
-        symbols.references.insert(name.clone(), place);
-        symbols.set_origin(place, origin);
-        place
-    }
-
-    fn declare(&mut self, symbols: &mut Symbols<'_>, name: &Arc<str>) -> Place {
-        symbols.stores.insert(name.clone());
-        self.define(symbols, name, Origin::Parameter)
-    }
-
-    fn load(&mut self, symbols: &mut Symbols<'_>, name: &Arc<str>) {
-        if symbols.find(name).is_none() {
-            self.define(symbols, name, Origin::Resolve(name.clone()));
-        }
-    }
-
-    fn store(&mut self, symbols: &mut Symbols<'_>, name: &Arc<str>) {
-        symbols.stores.insert(name.clone());
-        if symbols.references.contains_key(name) {
-            return;
-        }
-        let outer = symbols.parent.and_then(|parent| parent.find(name));
-        self.define(symbols, name, outer.map_or(Origin::Undefined, Origin::Alias));
-    }
-
-    /// Joins what the branches of a condition assign into the scope around them.
-    fn join_branches(symbols: &mut Symbols<'_>, branches: [Symbols<'_>; 3]) {
-        let mut counts: FxHashMap<Arc<str>, usize> = FxHashMap::default();
-        for branch in &branches {
-            for name in &branch.stores {
-                if !symbols.stores.contains(name) {
-                    *counts.entry(name.clone()).or_default() += 1;
-                }
-            }
-        }
-        for branch in branches {
-            symbols.references.extend(branch.references);
-            for place in branch.order {
-                if let Some(origin) = branch.origins.get(&place) {
-                    symbols.set_origin(place, origin.clone());
-                }
-            }
-            symbols.stores.extend(branch.stores);
-        }
-        for (name, count) in counts {
-            if count == 3 {
-                continue;
-            }
-            let Some(place) = symbols.find(&name) else { continue };
-            let outer = symbols.parent.and_then(|parent| parent.find(&name));
-            symbols.set_origin(place, outer.map_or_else(|| Origin::Resolve(name), Origin::Alias));
-        }
-    }
-
-    fn analyze_expression(&mut self, symbols: &mut Symbols<'_>, expression: &Expr) {
-        names::visit_expression(expression, &mut |visit| {
-            if let Visit::Load(name) = visit {
-                self.load(symbols, name);
-            }
-            true
-        });
-    }
-
-    fn analyze_target(&mut self, symbols: &mut Symbols<'_>, target: &Target, parameter: bool) {
-        match target {
-            Target::Name { name, .. } if parameter => {
-                self.declare(symbols, name);
-            }
-            Target::Name { name, .. } => self.store(symbols, name),
-            Target::Attribute { name, .. } => self.load(symbols, name),
-            Target::Tuple(items) => {
-                for item in items {
-                    self.analyze_target(symbols, item, parameter);
-                }
-            }
-        }
-    }
-
-    fn analyze_statements(&mut self, symbols: &mut Symbols<'_>, statements: &[Statement]) {
-        for statement in statements {
-            self.analyze_statement(symbols, statement);
-        }
-    }
-
-    fn analyze_statement(&mut self, symbols: &mut Symbols<'_>, statement: &Statement) {
-        match statement {
-            Statement::Output(expression) => self.analyze_expression(symbols, expression),
-            Statement::For(node) => self.analyze_expression(symbols, &node.iterable),
-            Statement::If(node) => self.analyze_if(symbols, &node.branches, &node.otherwise),
-            Statement::Set { target, value, .. } => {
-                self.analyze_expression(symbols, value);
-                self.analyze_target(symbols, target, false);
-            }
-            Statement::SetBlock(node) => self.analyze_target(symbols, &node.target, false),
-            Statement::Macro { definition, .. } => self.store(symbols, &definition.name),
-            Statement::CallBlock(node) => {
-                if let Some(call) = &node.call {
-                    self.analyze_expression(symbols, call);
-                }
-            }
-            Statement::FilterBlock(node) => self.analyze_expression(symbols, &node.filter),
-            Statement::With(node) => {
-                for (_, value) in &node.bindings {
-                    self.analyze_expression(symbols, value);
-                }
-            }
-            // The switch is evaluated in the scope around the block.
-            Statement::Autoescape(node) => self.analyze_expression(symbols, &node.enabled),
-            Statement::Data(_)
-            | Statement::Block { .. }
-            | Statement::Unsupported(..)
-            | Statement::Break
-            | Statement::Continue => {}
-        }
-    }
-
-    fn analyze_if(
-        &mut self,
-        symbols: &mut Symbols<'_>,
-        branches: &[(Expr, Vec<Statement>)],
-        otherwise: &[Statement],
-    ) {
-        let Some(((test, body), further)) = branches.split_first() else { return };
-        self.analyze_expression(symbols, test);
-        let mut then = symbols.clone();
-        self.analyze_statements(&mut then, body);
-        let mut alternatives = symbols.clone();
-        for branch in further {
-            self.analyze_if(&mut alternatives, std::slice::from_ref(branch), &[]);
-        }
-        let mut last = symbols.clone();
-        self.analyze_statements(&mut last, otherwise);
-        Self::join_branches(symbols, [then, alternatives, last]);
-    }
-
     fn address(&self, place: Place) -> Slot {
-        Slot { up: (self.functions.len() - 1) as u16 - place.function, index: place.index }
+        Slot {
+            up: (self.functions.len() - 1) as u16 - place.function,
+            index: place.index,
+        }
     }
 
     fn slot(&self, symbols: &Symbols<'_>, name: &str) -> Slot {
-        symbols.find(name).map(|place| self.address(place)).unwrap_or_default()
+        symbols
+            .find(name)
+            .map(|place| self.address(place))
+            .unwrap_or_default()
     }
 
     fn loads(&mut self, symbols: &Symbols<'_>) -> Loads {
@@ -337,10 +167,19 @@ impl Resolver {
         match statement {
             Statement::Output(expression) => self.expression(expression, symbols, context.soft)?,
             Statement::For(node) => {
-                self.for_loop(Arc::get_mut(node).expect("the tree is not shared yet"), symbols, context)?;
+                self.for_loop(
+                    Arc::get_mut(node).expect("the tree is not shared yet"),
+                    symbols,
+                    context,
+                )?;
             }
             Statement::If(node) => self.condition(node, symbols, context)?,
-            Statement::Set { target, value, exported, .. } => {
+            Statement::Set {
+                target,
+                value,
+                exported,
+                ..
+            } => {
                 self.expression(value, symbols, context.soft)?;
                 self.target(target, symbols);
                 *exported = export;
@@ -358,7 +197,11 @@ impl Resolver {
                 self.target(&mut node.target, symbols);
                 node.exported = export;
             }
-            Statement::Macro { definition, slot, exported } => {
+            Statement::Macro {
+                definition,
+                slot,
+                exported,
+            } => {
                 let definition = Arc::get_mut(definition).expect("the tree is not shared yet");
                 self.macro_body(definition, symbols)?;
                 *slot = self.slot(symbols, &definition.name);
@@ -423,7 +266,10 @@ impl Resolver {
     }
 
     fn condition(&mut self, node: &mut If, symbols: &Symbols<'_>, context: Context) -> Result<(), Error> {
-        let soft = Context { soft: true, ..context };
+        let soft = Context {
+            soft: true,
+            ..context
+        };
         for (test, body) in &mut node.branches {
             self.expression(test, symbols, true)?;
             self.statements(body, symbols, soft)?;
@@ -433,7 +279,9 @@ impl Resolver {
 
     fn for_loop(&mut self, node: &mut For, symbols: &Symbols<'_>, context: Context) -> Result<(), Error> {
         self.expression(&mut node.iterable, symbols, context.soft)?;
-        if names::stores_loop(&node.target) || names::assigns_loop(&node.body) || names::assigns_loop(&node.otherwise)
+        if names::stores_loop(&node.target)
+            || names::assigns_loop(&node.body)
+            || names::assigns_loop(&node.otherwise)
         {
             let error = Error::new(ErrorKind::Syntax, "`loop` cannot be assigned to inside of a loop");
             return Err(error.or_at(node.span.start as usize, node.span.end as usize));
@@ -486,7 +334,10 @@ impl Resolver {
         let is_parameter = |name: &str| node.parameters.iter().any(|parameter| *parameter.name == *name);
         let caller = self.special(&mut scope, node, "caller", &is_parameter);
         if is_parameter("caller") && names::finds(&node.body, "caller") {
-            let explicit = node.parameters.iter().find(|parameter| *parameter.name == *"caller");
+            let explicit = node
+                .parameters
+                .iter()
+                .find(|parameter| *parameter.name == *"caller");
             if explicit.is_some_and(|parameter| parameter.default.is_none()) {
                 let message = "The parameter `caller` must be omitted or given a default";
                 let error = Error::new(ErrorKind::Syntax, message);
@@ -520,7 +371,9 @@ impl Resolver {
         is_parameter: &dyn Fn(&str) -> bool,
     ) -> Option<Place> {
         if is_parameter(name) {
-            return scope.find(name).filter(|_| name == "caller" && names::finds(&node.body, name));
+            return scope
+                .find(name)
+                .filter(|_| name == "caller" && names::finds(&node.body, name));
         }
         names::finds(&node.body, name).then(|| self.declare(scope, &name.into()))
     }
@@ -554,7 +407,11 @@ impl Resolver {
                     self.expression(value, symbols, soft)?;
                 }
             }
-            ExprKind::Conditional { test, then, otherwise } => {
+            ExprKind::Conditional {
+                test,
+                then,
+                otherwise,
+            } => {
                 self.expression(test, symbols, true)?;
                 self.expression(then, symbols, true)?;
                 if let Some(otherwise) = otherwise {
@@ -594,7 +451,11 @@ impl Resolver {
                 call.function = filters::lookup(&call.name, self.chat);
                 if call.function.is_none() {
                     let error = unknown(ErrorKind::UnknownFilter, &call.name, self.chat);
-                    self.unknown(&call.name, error.or_at(call.span.start as usize, call.span.end as usize), soft)?;
+                    self.unknown(
+                        &call.name,
+                        error.or_at(call.span.start as usize, call.span.end as usize),
+                        soft,
+                    )?;
                 }
             }
             ExprKind::Test(call) => {
@@ -603,7 +464,11 @@ impl Resolver {
                 call.function = predicates::lookup(&call.name);
                 if call.function.is_none() {
                     let error = unknown(ErrorKind::UnknownTest, &call.name, self.chat);
-                    self.unknown(&call.name, error.or_at(span.start as usize, span.end as usize), soft)?;
+                    self.unknown(
+                        &call.name,
+                        error.or_at(span.start as usize, span.end as usize),
+                        soft,
+                    )?;
                 }
             }
         }
@@ -618,8 +483,18 @@ impl Resolver {
         Ok(())
     }
 
-    fn arguments(&mut self, arguments: &mut Arguments, symbols: &Symbols<'_>, soft: bool) -> Result<(), Error> {
-        let Arguments { positional, keywords, star, star_star } = arguments;
+    fn arguments(
+        &mut self,
+        arguments: &mut Arguments,
+        symbols: &Symbols<'_>,
+        soft: bool,
+    ) -> Result<(), Error> {
+        let Arguments {
+            positional,
+            keywords,
+            star,
+            star_star,
+        } = arguments;
         for expression in positional {
             self.expression(expression, symbols, soft)?;
         }

@@ -1,0 +1,178 @@
+//! Messages: what a prompt is made of.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lmeval_pycompat::Value;
+
+/// Who says a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Instructions.
+    System,
+    /// Questions.
+    User,
+    /// Answers.
+    Assistant,
+}
+
+impl Role {
+    /// The name in chat templates and requests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A message of a conversation, as chat templates and chat servers see it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ChatMessage {
+    /// Who says it.
+    pub role: Role,
+    /// What is said.
+    pub content: Arc<str>,
+}
+
+impl ChatMessage {
+    /// A message.
+    pub fn new(role: Role, content: impl Into<Arc<str>>) -> Self {
+        Self {
+            role,
+            content: content.into(),
+        }
+    }
+
+    /// The dictionary of role and content.
+    pub fn to_value(&self) -> Value {
+        Value::dict([
+            ("role", Value::str(self.role.name())),
+            ("content", Value::Str(Arc::clone(&self.content))),
+        ])
+    }
+}
+
+/// A message of a prompt: in plain text, its content is followed by its delimiter; in a chat, the delimiter is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Who says it.
+    pub role: Role,
+    /// What is said.
+    pub content: Arc<str>,
+    /// What follows in plain text.
+    pub delimiter: Arc<str>,
+}
+
+impl Message {
+    /// A message.
+    pub fn new(role: Role, content: impl Into<Arc<str>>, delimiter: impl Into<Arc<str>>) -> Self {
+        Self {
+            role,
+            content: content.into(),
+            delimiter: delimiter.into(),
+        }
+    }
+
+    /// The message without its delimiter.
+    pub fn to_chat(&self) -> ChatMessage {
+        ChatMessage {
+            role: self.role,
+            content: Arc::clone(&self.content),
+        }
+    }
+}
+
+/// Plain text of messages: contents and delimiters, one after the other.
+pub fn messages_to_text(messages: &[Message]) -> String {
+    let length = messages
+        .iter()
+        .map(|message| message.content.len() + message.delimiter.len())
+        .sum();
+    let mut text = String::with_capacity(length);
+    for message in messages {
+        text.push_str(&message.content);
+        text.push_str(&message.delimiter);
+    }
+    text
+}
+
+/// Every message on its own.
+pub fn messages_to_turns(messages: &[Message]) -> Vec<ChatMessage> {
+    messages.iter().map(Message::to_chat).collect()
+}
+
+/// Everything between system text and the start of the answer as one message of the user.
+///
+/// The last delimiter goes. A last message of the assistant, which the answer continues, stays on its own.
+pub fn messages_to_single_turn(messages: &[Message]) -> Vec<ChatMessage> {
+    let (system, rest) = match messages.split_first() {
+        Some((first, rest)) if first.role == Role::System => (Some(first), rest),
+        _ => (None, messages),
+    };
+    let (asked, started) = match rest.split_last() {
+        Some((last, before)) if last.role == Role::Assistant => (before, Some(last)),
+        _ => (rest, None),
+    };
+    let mut content = messages_to_text(asked);
+    if let Some(last) = asked.last() {
+        content.truncate(content.len() - last.delimiter.len());
+    }
+    let asked = ChatMessage::new(Role::User, content);
+    system
+        .map(Message::to_chat)
+        .into_iter()
+        .chain([asked])
+        .chain(started.map(Message::to_chat))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_of_a_prompt() {
+        let messages = [
+            Message::new(Role::System, "S", ""),
+            Message::new(Role::User, "Q3:", " "),
+            Message::new(Role::Assistant, "GP x", "\n\n"),
+            Message::new(Role::User, "Q0:", " "),
+            Message::new(Role::Assistant, "GP", ""),
+        ];
+        assert_eq!(messages_to_text(&messages), "SQ3: GP x\n\nQ0: GP");
+        let turns: Vec<String> = messages_to_turns(&messages)
+            .iter()
+            .map(|turn| format!("{} {}", turn.role, turn.content))
+            .collect();
+        assert_eq!(
+            turns,
+            [
+                "system S",
+                "user Q3:",
+                "assistant GP x",
+                "user Q0:",
+                "assistant GP"
+            ]
+        );
+        let single = |messages: &[Message]| -> Vec<String> {
+            let merged = messages_to_single_turn(messages);
+            merged
+                .iter()
+                .map(|turn| format!("{} {}", turn.role, turn.content))
+                .collect()
+        };
+        assert_eq!(
+            single(&messages),
+            ["system S", "user Q3: GP x\n\nQ0:", "assistant GP"]
+        );
+        assert_eq!(single(&messages[1..4]), ["user Q3: GP x\n\nQ0:"]);
+    }
+}

@@ -1,0 +1,360 @@
+//! A hub on loopback that can be told to fail.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use sha2::{Digest, Sha256};
+
+/// What goes wrong with the next request for a path.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// An error status with headers.
+    Status(u16, Vec<(&'static str, &'static str)>),
+    /// The connection ends after some bytes of the body.
+    Cut(usize),
+    /// The connection ends without an answer.
+    Close,
+    /// Another body, with its own length.
+    Body(&'static [u8]),
+    /// The whole body, whatever range was asked for.
+    IgnoreRange,
+}
+
+/// A repository: a commit for each revision, and files for each commit.
+#[derive(Default)]
+struct Repository {
+    revisions: HashMap<String, String>,
+    commits: HashMap<String, BTreeMap<String, Vec<u8>>>,
+}
+
+#[derive(Default)]
+struct State {
+    repositories: HashMap<String, Repository>,
+    faults: HashMap<String, VecDeque<Fault>>,
+    requests: Vec<Seen>,
+    required_token: Option<String>,
+}
+
+/// A request that came in.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) range: Option<String>,
+    pub(crate) token: Option<String>,
+}
+
+/// The stand-in.
+pub(crate) struct StandIn {
+    address: SocketAddr,
+    /// Where large files are kept: another origin.
+    state: Arc<Mutex<State>>,
+}
+
+/// Files above this size are kept elsewhere, as the hub does.
+const LARGE: usize = 1000;
+
+impl StandIn {
+    pub(crate) fn new() -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        let storage = listen(state.clone(), None);
+        Self {
+            address: listen(state.clone(), Some(storage)),
+            state,
+        }
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Adds files under a revision and returns the commit.
+    pub(crate) fn add(&self, id: &str, revision: &str, files: &[(&str, &[u8])]) -> String {
+        let mut state = self.state.lock().unwrap();
+        let repository = state.repositories.entry(id.into()).or_default();
+        let commit = hexadecimal(&Sha256::digest(format!("{revision}{files:?}")))[..40].to_owned();
+        let files = files
+            .iter()
+            .map(|(path, content)| ((*path).to_owned(), content.to_vec()))
+            .collect();
+        repository.revisions.insert(revision.into(), commit.clone());
+        repository.commits.insert(commit.clone(), files);
+        commit
+    }
+
+    /// Makes requests whose method and path contain a text fail, one after the other.
+    pub(crate) fn fail(&self, request: &str, faults: &[Fault]) {
+        self.state
+            .lock()
+            .unwrap()
+            .faults
+            .insert(request.into(), faults.iter().cloned().collect());
+    }
+
+    pub(crate) fn require_token(&self, token: &str) {
+        self.state.lock().unwrap().required_token = Some(format!("Bearer {token}"));
+    }
+
+    /// The requests whose method and path contain a text.
+    pub(crate) fn requests(&self, text: &str) -> Vec<Seen> {
+        let state = self.state.lock().unwrap();
+        state
+            .requests
+            .iter()
+            .filter(|seen| format!("{} {}", seen.method, seen.path).contains(text))
+            .cloned()
+            .collect()
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Serves on a free port; with a storage address the hub, without one the storage.
+fn listen(state: Arc<Mutex<State>>, storage: Option<SocketAddr>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            let state = state.clone();
+            std::thread::spawn(move || serve(&connection, &state, storage));
+        }
+    });
+    address
+}
+
+/// An answer before faults.
+struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            body: body.into(),
+        }
+    }
+
+    fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+}
+
+fn serve(connection: &TcpStream, state: &Mutex<State>, storage: Option<SocketAddr>) {
+    let mut reader = BufReader::new(connection);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 {
+            return;
+        }
+        let mut parts = line.split_whitespace();
+        let method = parts.next().unwrap_or_default().to_owned();
+        let path = parts.next().unwrap_or_default().to_owned();
+        let mut headers = HashMap::new();
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            let Some((name, value)) = line.trim().split_once(':') else {
+                break;
+            };
+            headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+        }
+        let seen = Seen {
+            method: method.clone(),
+            path: path.clone(),
+            range: headers.get("range").cloned(),
+            token: headers.get("authorization").cloned(),
+        };
+        let mut state = state.lock().unwrap();
+        state.requests.push(seen.clone());
+        let key = format!("{method} {path}");
+        let fault = state
+            .faults
+            .iter_mut()
+            .find(|(text, _)| key.contains(text.as_str()))
+            .and_then(|(_, list)| list.pop_front());
+        let mut answer = match storage {
+            Some(storage) => hub_answer(&state, &seen, storage),
+            None => storage_answer(&state, &path),
+        };
+        drop(state);
+        let mut cut = None;
+        match fault {
+            Some(Fault::Close) => return,
+            Some(Fault::Status(status, headers)) => {
+                answer = Answer::new(status, "error");
+                for (name, value) in headers {
+                    answer = answer.with(name, value);
+                }
+            }
+            Some(Fault::Body(body)) => answer.body = body.to_vec(),
+            Some(Fault::Cut(bytes)) => {
+                ranged(&mut answer, &seen);
+                cut = Some(bytes);
+            }
+            Some(Fault::IgnoreRange) => {}
+            None => ranged(&mut answer, &seen),
+        }
+        if send(connection, &answer, &method, cut).is_err() || cut.is_some() {
+            return;
+        }
+    }
+}
+
+/// Cuts the body to the range that was asked for.
+fn ranged(answer: &mut Answer, seen: &Seen) {
+    let start = seen.range.as_ref().and_then(|range| {
+        range
+            .strip_prefix("bytes=")?
+            .strip_suffix('-')?
+            .parse::<usize>()
+            .ok()
+    });
+    if let Some(start) = start.filter(|_| answer.status == 200) {
+        if start >= answer.body.len() {
+            *answer = Answer::new(416, "");
+            return;
+        }
+        let total = answer.body.len();
+        answer.status = 206;
+        answer.body.drain(..start);
+        answer.headers.push((
+            "Content-Range".into(),
+            format!("bytes {start}-{}/{total}", total - 1),
+        ));
+    }
+}
+
+fn send(
+    mut connection: &TcpStream,
+    answer: &Answer,
+    method: &str,
+    cut: Option<usize>,
+) -> std::io::Result<()> {
+    let mut head = format!("HTTP/1.1 {} X\r\n", answer.status);
+    for (name, value) in &answer.headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str(&format!("Content-Length: {}\r\n\r\n", answer.body.len()));
+    connection.write_all(head.as_bytes())?;
+    if method != "HEAD" {
+        connection.write_all(&answer.body[..cut.unwrap_or(usize::MAX).min(answer.body.len())])?;
+    }
+    connection.flush()
+}
+
+fn missing(code: &str) -> Answer {
+    Answer::new(404, "")
+        .with("X-Error-Code", code)
+        .with("X-Error-Message", "not there")
+}
+
+fn hub_answer(state: &State, seen: &Seen, storage: SocketAddr) -> Answer {
+    if state.required_token.is_some() && seen.token != state.required_token {
+        return Answer::new(401, "").with("X-Error-Message", "Invalid credentials");
+    }
+    let (path, query) = seen.path.split_once('?').unwrap_or((&seen.path, ""));
+    let decoded = path.replace("%2F", "/").replace("%20", " ");
+    for (id, repository) in &state.repositories {
+        if let Some(revision) = decoded.strip_prefix(&format!("/api/datasets/{id}/revision/")) {
+            return match repository
+                .revisions
+                .get(revision)
+                .or_else(|| repository.commits.contains_key(revision).then_some(&seen.path))
+            {
+                Some(commit) if commit == &seen.path => {
+                    Answer::new(200, format!("{{\"sha\": \"{revision}\"}}"))
+                }
+                Some(commit) => Answer::new(200, format!("{{\"sha\": \"{commit}\"}}")),
+                None => missing("RevisionNotFound"),
+            };
+        }
+        if let Some(commit) = decoded.strip_prefix(&format!("/api/datasets/{id}/tree/")) {
+            return tree(repository, commit, query, path);
+        }
+        if let Some(rest) = decoded.strip_prefix(&format!("/datasets/{id}/resolve/")) {
+            let (commit, file) = rest.split_once('/').unwrap_or((rest, ""));
+            let Some(content) = repository.commits.get(commit).and_then(|files| files.get(file)) else {
+                return missing("EntryNotFound");
+            };
+            let hash = hexadecimal(&Sha256::digest(content));
+            if content.len() > LARGE {
+                return Answer::new(302, "")
+                    .with("X-Linked-Etag", format!("\"{hash}\""))
+                    .with("X-Linked-Size", content.len().to_string())
+                    .with("ETag", "\"pointer\"")
+                    .with(
+                        "Location",
+                        format!("http://{storage}/storage/{hash}?signature=hidden"),
+                    );
+            }
+            return Answer::new(200, content.clone()).with("ETag", format!("\"{}\"", &hash[..40]));
+        }
+    }
+    missing("RepoNotFound")
+}
+
+/// Two entries a page.
+fn tree(repository: &Repository, commit: &str, query: &str, path: &str) -> Answer {
+    let Some(files) = repository.commits.get(commit) else {
+        return missing("RevisionNotFound");
+    };
+    let from: usize = query
+        .split("cursor=")
+        .nth(1)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
+    let entry = |(name, content): (&String, &Vec<u8>)| {
+        format!(
+            "{{\"type\": \"file\", \"path\": \"{name}\", \"size\": {}}}",
+            content.len()
+        )
+    };
+    let page: Vec<String> = files.iter().skip(from).take(2).map(entry).collect();
+    let answer = Answer::new(
+        200,
+        format!(
+            "[{{\"type\": \"directory\", \"path\": \"data\"}}{}{}]",
+            if page.is_empty() { "" } else { ", " },
+            page.join(", ")
+        ),
+    );
+    if from + 2 < files.len() {
+        answer.with(
+            "Link",
+            format!("<{path}?recursive=true&cursor={}>; rel=\"next\"", from + 2),
+        )
+    } else {
+        answer
+    }
+}
+
+fn storage_answer(state: &State, path: &str) -> Answer {
+    let hash = path
+        .trim_start_matches("/storage/")
+        .split('?')
+        .next()
+        .unwrap_or_default();
+    let contents = state
+        .repositories
+        .values()
+        .flat_map(|repository| repository.commits.values())
+        .flat_map(BTreeMap::values);
+    match contents
+        .into_iter()
+        .find(|content| hexadecimal(&Sha256::digest(content)) == hash)
+    {
+        Some(content) => Answer::new(200, content.clone()).with("ETag", "\"other\""),
+        None => Answer::new(404, ""),
+    }
+}

@@ -1,0 +1,56 @@
+//! Helpers of the tests.
+
+use std::path::Path;
+
+use lmeval_data::{DatasetDict, Error, Request, Settings, Split, load};
+use lmeval_pycompat::repr::repr;
+use lmeval_pycompat::{Dict, Value};
+
+/// Writes a file and the folders above it.
+pub(crate) fn write(folder: &Path, path: &str, content: impl AsRef<[u8]>) {
+    let path = folder.join(path);
+    fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+    fs_err::write(path, content).unwrap();
+}
+
+/// Settings that reach no hub.
+pub(crate) fn offline(folder: &Path) -> Settings {
+    let mut settings = Settings::isolated("http://127.0.0.1:9", &folder.join("cache"), folder);
+    settings.offline = true;
+    settings
+}
+
+/// A request with arguments.
+pub(crate) fn request(path: &str, splits: &[&str], kwargs: &[(&str, Value)]) -> Request {
+    Request {
+        path: path.into(),
+        splits: splits.iter().map(|split| (*split).to_owned()).collect(),
+        kwargs: kwargs
+            .iter()
+            .map(|(key, value)| (Value::str(*key), value.clone()))
+            .collect::<Dict>(),
+        ..Request::default()
+    }
+}
+
+/// Loads in a folder.
+pub(crate) fn load_in(folder: &Path, request: &Request) -> Result<DatasetDict, Error> {
+    load(request, &offline(folder))
+}
+
+/// All rows as Python prints them.
+pub(crate) fn printed(split: &Split) -> Result<String, Error> {
+    let rows = split
+        .iter()
+        .map(|row| row.map(Value::from))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(repr(&Value::from(rows)))
+}
+
+/// The message of an error with its causes.
+pub(crate) fn message(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", message(source)),
+        None => error.to_string(),
+    }
+}

@@ -121,7 +121,7 @@ pub(crate) fn of_splits(
     for (_, files) in splits {
         let mut found = of_files(files);
         if found.is_none()
-            && let Some(archive) = files.iter().find(|path| path.ends_with(".zip"))
+            && let Some(archive) = files.iter().find(|path| endings(path).last() == Some("zip"))
         {
             found = of_files(&peek(archive)?);
         }

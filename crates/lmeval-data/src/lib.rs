@@ -25,6 +25,7 @@ mod features;
 mod file;
 mod formats;
 mod glob;
+mod hash;
 mod hub;
 mod json;
 mod load;

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, ErrorKind};
 use crate::formats::{self, Format};
 use crate::glob;
+use crate::hash::hexadecimal;
 use crate::hub::{CONVERTED, Client, Repository, fetch_address};
 use crate::patterns;
 use crate::plan::{self, Locate, Plan, is_absolute};
@@ -81,7 +82,7 @@ impl Loader<'_> {
             }
             .into());
         }
-        if path.ends_with(".py") {
+        if Path::new(path).extension().is_some_and(|ending| ending == "py") {
             return Err(ErrorKind::Script {
                 dataset: path.into(),
                 script: path.into(),
@@ -251,8 +252,7 @@ impl Loader<'_> {
 
     /// A file at an address, kept beside the hub's cache under a hash of the address.
     fn address_file(&self, url: &str) -> Result<Vec<Location>, Error> {
-        let hash = Sha256::digest(url.as_bytes());
-        let name: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = hexadecimal(&Sha256::digest(url.as_bytes()));
         let home = self.settings.cache.parent().unwrap_or(&self.settings.cache);
         let target = home.join("datasets").join("downloads").join(name);
         if !target.is_file() && self.settings.offline {

@@ -27,6 +27,9 @@ pub(crate) fn select(files: &[String], pattern: &str) -> Vec<String> {
     files.iter().filter(|path| glob.matches(path)).cloned().collect()
 }
 
+/// The patterns that a keyword stands for.
+type PatternsOf<'p> = &'p dyn Fn(&str) -> Vec<String>;
+
 /// The patterns of a folder that says nothing about its splits: by the shards in `data`, by names of folders,
 /// by names of files, or all files as `train`.
 pub(crate) fn infer(files: &[String], place: &str) -> Result<Patterns, Error> {
@@ -48,7 +51,7 @@ pub(crate) fn infer(files: &[String], place: &str) -> Result<Patterns, Error> {
             format!("**/*[{BREAKS}]{word}[{BREAKS}]*"),
         ]
     };
-    let kinds: [&dyn Fn(&str) -> Vec<String>; 2] = [&in_folders, &in_names];
+    let kinds: [PatternsOf<'_>; 2] = [&in_folders, &in_names];
     for patterns_of in kinds {
         let mut found = Patterns::new();
         for (split, words) in KEYWORDS {

@@ -13,13 +13,16 @@ use crate::request::Kwargs;
 use crate::tree::{Location, Tree};
 use crate::types::Schema;
 
+/// Files by split.
+pub(crate) type Splits = Vec<(String, Vec<Location>)>;
+
 /// Files by split, and how to read them.
 pub(crate) struct Plan {
     /// The data set in messages.
     pub(crate) dataset: String,
     pub(crate) format: Format,
     pub(crate) options: Dict,
-    pub(crate) splits: Vec<(String, Vec<Location>)>,
+    pub(crate) splits: Splits,
     /// The column types that are declared.
     pub(crate) features: Option<Schema>,
 }
@@ -262,7 +265,7 @@ pub(crate) fn split_rank(split: &str) -> (usize, String) {
 /// Plans the branch with the hub's conversion: `configuration/split/0000.parquet`.
 pub(crate) fn of_converted(tree: &Arc<dyn Tree>, name: Option<&str>, kwargs: &Kwargs) -> Result<Plan, Error> {
     let place = tree.place().to_owned();
-    let mut configs: Vec<(String, Vec<(String, Vec<Location>)>)> = Vec::new();
+    let mut configs: Vec<(String, Splits)> = Vec::new();
     for path in tree.files().iter().filter(|path| path.ends_with(".parquet")) {
         let parts: Vec<&str> = path.split('/').collect();
         let [config, split, _] = parts[..] else { continue };

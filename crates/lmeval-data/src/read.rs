@@ -95,7 +95,7 @@ impl Reader {
             _ => {}
         }
         let open = |(place, file)| match self {
-            Self::Json { field } => json::open(file, field.as_deref(), first && place == 0),
+            Self::Json { field } => json::open(&file, field.as_deref(), first && place == 0),
             Self::Csv(options) => csv::open(file, options),
             Self::Text(options) => text::open(file, *options),
             Self::Parquet { .. } | Self::Arrow => unreachable_archive(),
@@ -150,7 +150,9 @@ pub(crate) fn read(plan: &Plan, request: &Request) -> Result<DatasetDict, Error>
         }
     }
     let mut target = target.unwrap_or_default();
-    later.iter().for_each(|schema| target.widen(schema));
+    for schema in later {
+        target.widen(&schema);
+    }
     if let Reader::Parquet {
         columns: Some(columns),
     } = &reader

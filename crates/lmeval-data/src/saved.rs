@@ -6,7 +6,7 @@ use lmeval_pycompat::{Dict, Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::formats::Format;
-use crate::plan::{Plan, split_rank};
+use crate::plan::{Plan, Splits, split_rank};
 use crate::tree::Location;
 
 const STATE: &str = "state.json";
@@ -50,8 +50,6 @@ pub(crate) fn plan(folder: &Path, name: Option<&str>) -> Result<Option<Plan>, Er
         .into()),
     }
 }
-
-type Splits = Vec<(String, Vec<Location>)>;
 
 fn finished(dataset: String, splits: Splits) -> Plan {
     Plan {

@@ -130,7 +130,7 @@ impl Split {
     }
 }
 
-impl<'s> IntoIterator for &'s Split {
+impl IntoIterator for &Split {
     type Item = Result<Dict, Error>;
     type IntoIter = Rows;
 

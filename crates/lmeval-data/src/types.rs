@@ -133,13 +133,11 @@ impl Type {
                 Value::DateTime(moment) => Ok(Value::Int(timestamp::seconds(*moment))),
                 _ => refused(&value),
             },
-            Self::Float => self
-                .float(&value)
+            Self::Float => Self::float(&value)
                 .map(Value::Float)
                 .ok_or(())
                 .or_else(|()| refused(&value)),
-            Self::Float32 => self
-                .float(&value)
+            Self::Float32 => Self::float(&value)
                 .map(|number| Value::Float(f64::from(number as f32)))
                 .ok_or(())
                 .or_else(|()| refused(&value)),
@@ -197,7 +195,7 @@ impl Type {
         }
     }
 
-    fn float(&self, value: &Value) -> Option<f64> {
+    fn float(value: &Value) -> Option<f64> {
         match value {
             Value::Str(text) => text.parse().ok(),
             _ => value.to_f64(),

@@ -116,26 +116,23 @@ impl Checker<'_> {
                 report.errors.into_iter().for_each(|diagnostic| add(Severity::Error, diagnostic));
                 report.warnings.into_iter().for_each(|diagnostic| add(Severity::Warning, diagnostic));
             }
-            for error in self.template_errors(task) {
-                add(Severity::Error, error.into_diagnostic());
+            for (severity, error) in self.template_problems(task) {
+                add(severity, error.into_diagnostic());
             }
         }
     }
 
-    fn template_errors(&self, task: &Task) -> Vec<Error> {
+    fn template_problems(&self, task: &Task) -> Vec<(Severity, Error)> {
         let mut errors = Vec::new();
         for (steps, field) in templated_fields(&task.config) {
             for (extra, source) in sources(field) {
                 let Some(problem) = self.templates.problem(source) else { continue };
                 let mut place: Vec<Step> = steps.iter().map(|step| Step::from(*step)).collect();
                 place.extend(extra.map(Step::from));
-                let path: Vec<&str> = steps.to_vec();
-                let error = Error::new(
-                    ErrorKind::Value,
-                    format!("The template of `{}` is wrong: {}", path.join("."), problem.message),
-                );
+                let message = format!("The template of `{}` is wrong: {}", steps.join("."), problem.message);
+                let error = Error::new(ErrorKind::Value, message).at(task.mapping().locate(&place));
                 let error = problem.hints.iter().fold(error, |error, hint| error.hint(hint.clone()));
-                errors.push(error.at(task.mapping().locate(&place)));
+                errors.push((problem.severity, error));
             }
         }
         errors
@@ -194,6 +191,7 @@ struct Templates {
 }
 
 struct TemplateProblem {
+    severity: Severity,
     message: String,
     hints: Vec<String>,
 }
@@ -206,14 +204,28 @@ impl Templates {
         if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(source) {
             return known.clone();
         }
-        let problem = self.environment.compile(source).err().map(|error| {
-            let message = match error.line() {
-                Some(line) if source.contains('\n') => format!("line {line} of the template: {}", error.message()),
-                _ => error.message().to_owned(),
-            };
-            Arc::new(TemplateProblem { message, hints: error.hints().to_vec() })
-        });
+        let problem = self.compile(source).map(Arc::new);
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(source), problem.clone());
         problem
+    }
+
+    fn compile(&self, source: &str) -> Option<TemplateProblem> {
+        match self.environment.compile(source) {
+            Err(error) => {
+                let message = match error.line() {
+                    Some(line) if source.contains('\n') => format!("line {line} of the template: {}", error.message()),
+                    _ => error.message().to_owned(),
+                };
+                Some(TemplateProblem { severity: Severity::Error, message, hints: error.hints().to_vec() })
+            }
+            Ok(template) => {
+                let missing: Vec<String> = template.unresolved_names().iter().map(|name| format!("`{name}`")).collect();
+                (!missing.is_empty()).then(|| TemplateProblem {
+                    severity: Severity::Warning,
+                    message: format!("there is no filter or test named {}", missing.join(", ")),
+                    hints: vec!["It stands inside a condition, so a run fails only when it gets there".to_owned()],
+                })
+            }
+        }
     }
 }

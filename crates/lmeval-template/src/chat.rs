@@ -181,13 +181,13 @@ fn cut_after(rendered: String, content: &str) -> Result<String, Error> {
             "The template does not print the last message as it is",
         ));
     };
-    // Where the template keeps the blanks around the message, so does the cut; where it strips them, they go.
-    let kept = content.trim_start_matches(lmeval_pycompat::strings::is_space);
-    let end = if rendered[position..].starts_with(kept) {
-        position + kept.len()
-    } else {
-        position + trimmed.len()
-    };
+    // Reference: blanks at the end of the message stay only where it has none at its start and the template keeps them.
+    let end = position
+        + if rendered[position..].starts_with(content) {
+            content.len()
+        } else {
+            trimmed.len()
+        };
     let mut rendered = rendered;
     rendered.truncate(end);
     Ok(rendered)

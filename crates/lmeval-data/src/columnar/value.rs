@@ -205,16 +205,23 @@ fn clock(number: i64, unit: TimeUnit) -> Result<Value, String> {
     let micros = micros(number, unit).filter(|micros| (0..86_400_000_000).contains(micros));
     let micros = micros.ok_or("the time of day is out of range")?;
     let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
-    let mut text = format!(
-        "{:02}:{:02}:{:02}",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    );
-    if rest != 0 {
-        text.push_str(&format!(".{rest:06}"));
-    }
+    let mut text = format!("{:0>8}", clock_text(seconds));
+    text += &fraction_text(rest);
     Ok(Value::from(text))
+}
+
+/// Hours, minutes and seconds.
+fn clock_text(seconds: i64) -> String {
+    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Microseconds after the dot, where there are any.
+fn fraction_text(micros: i64) -> String {
+    if micros == 0 {
+        String::new()
+    } else {
+        format!(".{micros:06}")
+    }
 }
 
 /// A duration as Python writes it.
@@ -225,19 +232,13 @@ fn duration(number: i64, unit: TimeUnit) -> Result<Value, String> {
         micros.rem_euclid(86_400_000_000),
     );
     let seconds = rest / 1_000_000;
-    let mut text = String::new();
-    if days != 0 {
-        text = format!("{days} day{}, ", if days.abs() == 1 { "" } else { "s" });
-    }
-    text.push_str(&format!(
-        "{}:{:02}:{:02}",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    ));
-    if rest % 1_000_000 != 0 {
-        text.push_str(&format!(".{:06}", rest % 1_000_000));
-    }
+    let mut text = match days {
+        0 => String::new(),
+        -1 | 1 => format!("{days} day, "),
+        _ => format!("{days} days, "),
+    };
+    text += &clock_text(seconds);
+    text += &fraction_text(rest % 1_000_000);
     Ok(Value::from(text))
 }
 

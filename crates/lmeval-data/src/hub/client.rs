@@ -10,12 +10,13 @@ use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::error::{Error, ErrorKind};
+use crate::hash::hexadecimal;
 use crate::settings::Settings;
 
 /// The longest wait that the hub may ask for.
-const LONGEST_WAIT: Duration = Duration::from_secs(120);
+const LONGEST_WAIT: Duration = Duration::from_mins(2);
 /// How long the hub may be silent.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_mins(1);
 /// Redirects within the hub that are followed by hand.
 const REDIRECTS: usize = 5;
 
@@ -140,12 +141,12 @@ impl Client {
                 Ok(answer) if is_passing(answer.status()) => {
                     (answer.status().to_string(), retry_after(answer.headers()))
                 }
-                Ok(_) => return self.checked(url, result, follow),
+                Ok(_) => return Self::checked(url, result, follow),
                 Err(failure) if failure.is_passing() => (failure.to_string(), None),
-                Err(_) => return self.checked(url, result, follow),
+                Err(_) => return Self::checked(url, result, follow),
             };
             if attempt >= self.settings.attempts {
-                return self.checked(url, result, follow);
+                return Self::checked(url, result, follow);
             }
             self.pause(attempt, asked, &public(url), &reason);
             attempt += 1;
@@ -161,7 +162,7 @@ impl Client {
     }
 
     /// Turns error statuses into errors.
-    fn checked(&self, url: &str, result: Result<Response, Failure>, follow: bool) -> Result<Response, Error> {
+    fn checked(url: &str, result: Result<Response, Failure>, follow: bool) -> Result<Response, Error> {
         let url_shown = public(url);
         let answer = result.map_err(|failure| ErrorKind::Connection {
             url: url_shown.clone(),
@@ -315,7 +316,8 @@ pub(super) fn encode(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            encoded.push('%');
+            encoded.push_str(&hexadecimal(&[byte]).to_uppercase());
         }
     }
     encoded

@@ -9,6 +9,7 @@ use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap, HeaderValu
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
+use crate::hash::hexadecimal;
 
 use super::cache::{RepositoryCache, is_safe, share};
 use super::client::{Client, encode, encode_path, public};
@@ -245,6 +246,6 @@ fn verify(file: &mut File, description: &Description) -> io::Result<Option<Strin
         }
         hash.update(&buffer[..count]);
     }
-    let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let found = hexadecimal(&hash.finalize());
     Ok((found != checksum.to_ascii_lowercase()).then(|| "its checksum is wrong".into()))
 }

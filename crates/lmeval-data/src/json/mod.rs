@@ -66,15 +66,15 @@ enum Wrap {
 
 /// Opens a JSON file. `first` says that it is the first file of the data set, and `field` names the key of the
 /// top-level object that holds the rows.
-pub(crate) fn open(file: DataFile, field: Option<&str>, first: bool) -> Result<Opened, Error> {
+pub(crate) fn open(file: &DataFile, field: Option<&str>, first: bool) -> Result<Opened, Error> {
     if let Some(field) = field {
         return open_field(file, field);
     }
-    let mut scanner = Scanner::new(&file)?;
+    let mut scanner = Scanner::new(file)?;
     scanner.blanks()?;
     let is_array = scanner.peek()? == Some(b'[');
     let mut pass = Pass::new(
-        &file,
+        file,
         if is_array {
             Floats::Rewritten
         } else {
@@ -95,9 +95,9 @@ pub(crate) fn open(file: DataFile, field: Option<&str>, first: bool) -> Result<O
     Ok(pass.finish(file.clone()))
 }
 
-fn open_field(file: DataFile, field: &str) -> Result<Opened, Error> {
-    let mut scanner = Scanner::new(&file)?;
-    let mut pass = Pass::new(&file, Floats::Decoded, Dates::ByName);
+fn open_field(file: &DataFile, field: &str) -> Result<Opened, Error> {
+    let mut scanner = Scanner::new(file)?;
+    let mut pass = Pass::new(file, Floats::Decoded, Dates::ByName);
     scanner.blanks()?;
     if scanner.peek()? != Some(b'{') {
         return Err(pass.syntax(

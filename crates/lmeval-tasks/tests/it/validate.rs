@@ -48,6 +48,15 @@ fn each_mistake_is_found_with_its_line() {
 }
 
 #[test]
+fn a_filter_that_may_never_be_reached_is_a_warning() {
+    let library = Library::new(&[("t.yaml", &task("t", "description: '{% if x %}{{ x|uper }}{% endif %}'\n"))]);
+    let found = findings(&library, "t");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].severity, Severity::Warning);
+    assert!(found[0].diagnostic.message.contains("`uper`"), "{found:?}");
+}
+
+#[test]
 fn functions_are_not_looked_up() {
     let library = Library::new(&[(
         "t.yaml",

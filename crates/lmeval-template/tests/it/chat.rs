@@ -16,7 +16,7 @@ fn messages(text: &str) -> Value {
 fn conversations() {
     let template = ChatTemplate::compile(SOURCE).expect("it compiles");
     let messages =
-        messages(r#"[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": " So "}]"#);
+        messages(r#"[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "So "}]"#);
     let extra = document(r#"{"bos_token": "<s>"}"#);
     let options = ChatOptions {
         add_generation_prompt: true,
@@ -26,7 +26,7 @@ fn conversations() {
         template
             .render_chat(&messages, options, &extra)
             .expect("it renders"),
-        "<s><|user|>\nHi<|end|>\n<|assistant|>\n So <|end|>\n<|assistant|>\n"
+        "<s><|user|>\nHi<|end|>\n<|assistant|>\nSo <|end|>\n<|assistant|>\n"
     );
     let options = ChatOptions {
         continue_final_message: true,
@@ -36,7 +36,7 @@ fn conversations() {
         template
             .render_chat(&messages, options, &extra)
             .expect("it renders"),
-        "<s><|user|>\nHi<|end|>\n<|assistant|>\n So "
+        "<s><|user|>\nHi<|end|>\n<|assistant|>\nSo "
     );
     let both = ChatOptions {
         add_generation_prompt: true,

@@ -42,3 +42,21 @@ fn the_command_line_page_is_fresh() {
         "docs/command-line.md is stale: UPDATE_DOCS=1 cargo test -p lmeval documentation"
     );
 }
+
+#[test]
+fn the_examples_of_the_task_file_page_are_valid() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/task-files.md");
+    let page = fs_err::read_to_string(path).unwrap();
+    let context = context();
+    let mut files = 0;
+    for (number, example) in page.split("```yaml\n").skip(1).enumerate() {
+        let text = example.split("```").next().unwrap();
+        if text.starts_with("task:") || text.starts_with("group:") {
+            context.write(format!("tasks/{number}.yaml"), text);
+            files += 1;
+        }
+    }
+    assert_eq!(files, 3);
+    let output = context.run(&["validate", "--strict", "--include_path", "tasks"]);
+    assert_eq!(output.status, 0, "{output}");
+}

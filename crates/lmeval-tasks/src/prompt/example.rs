@@ -1,0 +1,249 @@
+//! Examples: where they come from and how they are written.
+
+use std::sync::{Arc, OnceLock};
+
+use lmeval_core::{DocumentError, Documents, FunctionHost, NoSuchDocument, OutputType};
+use lmeval_pycompat::repr;
+use lmeval_pycompat::{Dict, Value};
+
+use super::coerce::{described, item_at};
+use super::error::{Place, PromptError, PromptErrorKind};
+use super::fields::{Inputs, TaskFields};
+use super::selection::{documents_of, split_documents};
+use crate::config::{FewshotSamples, TaskConfig};
+
+/// The parts of an example.
+#[derive(Clone, Debug)]
+pub(crate) struct Example {
+    pub(crate) question: Arc<str>,
+    /// `None` where the example shows no answer.
+    pub(crate) answer: Option<Arc<str>>,
+    /// The text before the answer, where it is made of the example.
+    pub(crate) prefix: Option<Arc<str>>,
+}
+
+/// The documents that examples are drawn from, each one written once at most.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    documents: Arc<dyn Documents>,
+    /// Positions that the pool is reduced to.
+    indices: Option<Vec<usize>>,
+    /// Documents that were compared with evaluated ones.
+    kept: Vec<OnceLock<Arc<Dict>>>,
+    examples: Vec<OnceLock<Result<Arc<Example>, PromptError>>>,
+}
+
+impl Pool {
+    /// The pool of a task.
+    pub(crate) fn new(
+        config: &TaskConfig,
+        split: Option<&str>,
+        use_indices: bool,
+        sources: &super::RequestSources,
+    ) -> Result<Self, PromptError> {
+        let documents = pool_documents(config, split, sources)?;
+        let indices = match config.fewshot_config.fewshot_indices.as_deref().filter(|_| use_indices) {
+            None | Some([]) => None,
+            Some(indices) => Some(positions(indices, documents.len())?),
+        };
+        let length = indices.as_ref().map_or(documents.len(), Vec::len);
+        Ok(Self {
+            documents,
+            indices,
+            kept: (0..length).map(|_| OnceLock::new()).collect(),
+            examples: (0..length).map(|_| OnceLock::new()).collect(),
+        })
+    }
+
+    fn read(&self, index: usize) -> Result<Arc<Dict>, DocumentError> {
+        let place = match &self.indices {
+            None => index,
+            Some(indices) => {
+                *indices.get(index).ok_or(NoSuchDocument { index, length: indices.len() })?
+            }
+        };
+        self.documents.get(place)
+    }
+
+    /// The example at a position.
+    pub(crate) fn example(&self, index: usize, fields: &TaskFields) -> Result<Arc<Example>, PromptError> {
+        let write = || {
+            let document = match self.kept.get(index).and_then(OnceLock::get) {
+                Some(kept) => Arc::clone(kept),
+                None => self.read(index).map_err(|source| {
+                    PromptError::new(PromptErrorKind::Documents, "Cannot read the document").caused_by(source)
+                })?,
+            };
+            Example::write(fields, &document).map(Arc::new)
+        };
+        let written = match self.examples.get(index) {
+            Some(cell) => cell.get_or_init(write).clone(),
+            // A sampler that names a position outside of the pool gets the error of reading it.
+            None => write(),
+        };
+        written.map_err(|error| error.at(Place::Example(index)))
+    }
+}
+
+impl Documents for Pool {
+    fn len(&self) -> usize {
+        self.examples.len()
+    }
+
+    fn columns(&self) -> &[String] {
+        self.documents.columns()
+    }
+
+    fn get(&self, index: usize) -> Result<Arc<Dict>, DocumentError> {
+        let Some(cell) = self.kept.get(index) else { return self.read(index) };
+        if let Some(kept) = cell.get() {
+            return Ok(Arc::clone(kept));
+        }
+        let document = self.read(index)?;
+        Ok(Arc::clone(cell.get_or_init(|| document)))
+    }
+}
+
+fn pool_documents(
+    config: &TaskConfig,
+    split: Option<&str>,
+    sources: &super::RequestSources,
+) -> Result<Arc<dyn Documents>, PromptError> {
+    let fewshot = &config.fewshot_config;
+    if let Some(split) = split {
+        return split_documents(split, fewshot.process_docs.as_deref(), sources);
+    }
+    match &fewshot.samples {
+        Some(FewshotSamples::Documents(documents)) => {
+            return Ok(Arc::new(lmeval_core::MemoryDocuments::new(documents.clone())));
+        }
+        Some(FewshotSamples::Function(function)) => {
+            let host: &dyn FunctionHost = &*sources.host;
+            return host
+                .documents(function)
+                .map_err(|error| PromptError::host(error).in_field("fewshot_config.samples"));
+        }
+        None => {}
+    }
+    if let Some(training) = documents_of(config, config.training_split.as_deref(), sources)?
+        && !training.is_empty()
+    {
+        return Ok(training);
+    }
+    if let Some(validation) = documents_of(config, config.validation_split.as_deref(), sources)? {
+        return Ok(validation);
+    }
+    let test = documents_of(config, config.test_split.as_deref(), sources)?;
+    Ok(test.unwrap_or_else(|| Arc::new(lmeval_core::MemoryDocuments::default())))
+}
+
+/// Positions from indices that count from the end where they are negative.
+fn positions(indices: &[i64], length: usize) -> Result<Vec<usize>, PromptError> {
+    let position = |&index: &i64| {
+        let place = if index < 0 { index + length as i64 } else { index };
+        usize::try_from(place).ok().filter(|place| *place < length).ok_or_else(|| {
+            let message = format!("The index {index} is out of range: the pool has {length} documents");
+            PromptError::new(PromptErrorKind::Examples, message).in_field("fewshot_config.fewshot_indices")
+        })
+    };
+    indices.iter().map(position).collect()
+}
+
+impl Example {
+    /// Writes a document as an example.
+    pub(crate) fn write(fields: &TaskFields, document: &Arc<Dict>) -> Result<Self, PromptError> {
+        let (own, task) = (&fields.example, &fields.evaluated);
+        let text_field = own.text.as_deref().or(task.text.as_deref());
+        let question = fields.text(text_field, document)?;
+        let options = fields.options(own.choice.as_deref().filter(|field| !field.is_empty()), document)?;
+        let target = own.target.as_deref().or(task.target.as_deref());
+        let answer = fields.example_answer(target, document)?;
+        let prefix =
+            if fields.dialect.example_prefix_of_example { fields.example_prefix(document)? } else { None };
+        let field = text_field.map_or("doc_to_text", |field| field.name());
+        let (question, answer) = match fields.shape.inputs {
+            Inputs::One => (question, answer_text(&answer, options.as_deref(), fields.output_type)?),
+            Inputs::Listed => {
+                let Value::List(questions) = question else {
+                    return Err(not_a("a list of inputs", &question).in_field(field));
+                };
+                let index = answer.as_i64().ok_or_else(|| not_a("an index", &answer).in_field("doc_to_target"))?;
+                let first = Value::Int(0);
+                let question = item_at(&questions, index)?.clone();
+                (question, answer_text(&first, options.as_deref(), fields.output_type)?)
+            }
+            Inputs::Options => {
+                let options = match options {
+                    Some(options) => options,
+                    None => fields.options(task.choice.as_deref(), document)?.ok_or_else(|| {
+                        PromptError::new(PromptErrorKind::Type, "There are no options").in_field("doc_to_choice")
+                    })?,
+                };
+                let index = question.as_i64().ok_or_else(|| not_a("an index", &question).in_field(field))?;
+                (item_at(&options, index)?.clone(), as_text(&answer))
+            }
+        };
+        match question {
+            Value::Str(question) => Ok(Self { question, answer, prefix }),
+            other => Err(not_a("text", &other).in_field(field)),
+        }
+    }
+}
+
+/// A value of the wrong type.
+pub(crate) fn not_a(expected: &str, found: &Value) -> PromptError {
+    PromptError::new(PromptErrorKind::Type, format!("Expected {expected}, found {}", described(found)))
+}
+
+/// The text of an answer that is written as it is.
+fn as_text(answer: &Value) -> Option<Arc<str>> {
+    match answer {
+        Value::None => None,
+        Value::Str(text) => Some(Arc::clone(text)).filter(|text| !text.is_empty()),
+        other => Some(repr::str(other).into()),
+    }
+}
+
+/// What an example shows as its answer: a text, the option at an index, or the first of several answers.
+fn answer_text(
+    answer: &Value,
+    options: Option<&Vec<Value>>,
+    output_type: OutputType,
+) -> Result<Option<Arc<str>>, PromptError> {
+    let shown = match answer {
+        Value::None => return Ok(None),
+        Value::Str(text) if text.is_empty() => return Ok(None),
+        Value::List(answers) => answers.first().ok_or_else(|| unexpected(answer))?,
+        other => other,
+    };
+    match (shown, options) {
+        (Value::Str(text), _) => Ok(Some(Arc::clone(text))),
+        (Value::Int(_) | Value::Bool(_), Some(options)) if !options.is_empty() => {
+            let index = shown.as_i64().unwrap_or_default();
+            match item_at(options, index)? {
+                Value::Str(text) => Ok(Some(Arc::clone(text))),
+                other => Err(not_a("text as an option", other).in_field("doc_to_choice")),
+            }
+        }
+        (Value::Int(_) | Value::BigInt(_) | Value::Float(_) | Value::Bool(_), _)
+            if output_type == OutputType::GenerateUntil =>
+        {
+            Ok(Some(repr::str(shown).into()))
+        }
+        _ => Err(unexpected(answer)),
+    }
+}
+
+fn unexpected(answer: &Value) -> PromptError {
+    PromptError::new(PromptErrorKind::Value, format!("{} cannot be shown as an answer", capitalised(answer)))
+        .in_field("doc_to_target")
+        .hint("The answer of an example is text, or an index where there are options")
+}
+
+fn capitalised(answer: &Value) -> String {
+    let mut text = described(answer);
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    text
+}

@@ -10,6 +10,7 @@ mod error;
 pub mod formats;
 pub mod index;
 mod manager;
+pub mod prompt;
 pub mod source;
 mod validate;
 

@@ -1,6 +1,11 @@
 //! Behaviour of the crate through its public functions.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod files;
 mod hub;
+mod large;
+mod saved;
 mod stand_in;
 mod support;
 mod vectors;

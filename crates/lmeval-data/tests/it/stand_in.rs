@@ -110,7 +110,9 @@ impl StandIn {
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// Serves on a free port; with a storage address the hub, without one the storage.
@@ -243,9 +245,9 @@ fn send(
 ) -> std::io::Result<()> {
     let mut head = format!("HTTP/1.1 {} X\r\n", answer.status);
     for (name, value) in &answer.headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
+        head += &format!("{name}: {value}\r\n");
     }
-    head.push_str(&format!("Content-Length: {}\r\n\r\n", answer.body.len()));
+    head += &format!("Content-Length: {}\r\n\r\n", answer.body.len());
     connection.write_all(head.as_bytes())?;
     if method != "HEAD" {
         connection.write_all(&answer.body[..cut.unwrap_or(usize::MAX).min(answer.body.len())])?;

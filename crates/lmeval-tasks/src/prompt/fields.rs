@@ -7,7 +7,8 @@ use lmeval_pycompat::literal::literal_eval;
 use lmeval_pycompat::{Dict, Value};
 
 use super::coerce::{
-    coerce_list, coerce_target, described, digits_literal, digits_to_int, is_digits, list_literal, resolve_index,
+    coerce_list, coerce_target, described, digits_literal, digits_to_int, is_digits, list_literal,
+    resolve_index,
 };
 use super::error::{PromptError, PromptErrorKind};
 use super::field::{PromptField, Resolution, Resolved};
@@ -73,11 +74,12 @@ impl TaskFields {
         host: &Arc<dyn FunctionHost>,
     ) -> Self {
         let make = |name: &'static str, field: &Option<Field>| {
-            field.as_ref().map(|field| Arc::new(PromptField::new(name, field, host)))
+            field
+                .as_ref()
+                .map(|field| Arc::new(PromptField::new(name, field, host)))
         };
-        let single = |name, field: &Option<Field>| {
-            field.as_ref().map(|field| PromptField::new(name, field, host))
-        };
+        let single =
+            |name, field: &Option<Field>| field.as_ref().map(|field| PromptField::new(name, field, host));
         let evaluated = QuestionFields {
             text: make("doc_to_text", &config.doc_to_text),
             choice: make("doc_to_choice", &config.doc_to_choice),
@@ -87,10 +89,19 @@ impl TaskFields {
         let fewshot = &config.fewshot_config;
         let own = |name, field: &Option<Field>, task: &Option<Field>, made: &Option<Arc<PromptField>>| {
             // Equal templates are compiled once.
-            if field == task { made.clone() } else { make(name, field) }
+            if field == task {
+                made.clone()
+            } else {
+                make(name, field)
+            }
         };
         let example = QuestionFields {
-            text: own("fewshot_config.doc_to_text", &fewshot.doc_to_text, &config.doc_to_text, &evaluated.text),
+            text: own(
+                "fewshot_config.doc_to_text",
+                &fewshot.doc_to_text,
+                &config.doc_to_text,
+                &evaluated.text,
+            ),
             choice: own(
                 "fewshot_config.doc_to_choice",
                 &fewshot.doc_to_choice,
@@ -103,18 +114,30 @@ impl TaskFields {
                 &config.doc_to_target,
                 &evaluated.target,
             ),
-            prefix: own("fewshot_config.gen_prefix", &fewshot.gen_prefix, &config.gen_prefix, &evaluated.prefix),
+            prefix: own(
+                "fewshot_config.gen_prefix",
+                &fewshot.gen_prefix,
+                &config.gen_prefix,
+                &evaluated.prefix,
+            ),
         };
-        let own_columns =
-            Resolution { columns: None, list_elements_are_templates: dialect.list_elements_are_templates };
+        let own_columns = Resolution {
+            columns: None,
+            list_elements_are_templates: dialect.list_elements_are_templates,
+        };
         let rules = Resolution {
-            columns: dialect.columns_of_evaluated_split.then(|| columns.iter().cloned().collect()),
+            columns: dialect
+                .columns_of_evaluated_split
+                .then(|| columns.iter().cloned().collect()),
             ..own_columns.clone()
         };
         Self {
             dialect,
             output_type: config.output_type,
-            shape: Shape { inputs: Inputs::One, multiple_targets: config.multiple_targets },
+            shape: Shape {
+                inputs: Inputs::One,
+                multiple_targets: config.multiple_targets,
+            },
             evaluated,
             example,
             description: single("description", &config.description),
@@ -133,7 +156,11 @@ impl TaskFields {
         if options && config.multiple_inputs {
             self.shape.inputs = Inputs::Listed;
         } else if options && self.evaluated.choice.is_some() {
-            let text = self.evaluated.text.as_ref().and_then(|field| field.resolve(first, &self.rules).ok());
+            let text = self
+                .evaluated
+                .text
+                .as_ref()
+                .and_then(|field| field.resolve(first, &self.rules).ok());
             let is_index = |text: Resolved| {
                 text.rendered().is_some_and(is_digits)
                     || matches!(text.value, Value::Int(_) | Value::BigInt(_) | Value::Bool(_))
@@ -142,8 +169,15 @@ impl TaskFields {
                 self.shape.inputs = Inputs::Options;
             }
         }
-        if matches!(self.output_type, OutputType::MultipleChoice | OutputType::GenerateUntil) {
-            let target = self.evaluated.target.as_ref().and_then(|field| field.resolve(first, &self.rules).ok());
+        if matches!(
+            self.output_type,
+            OutputType::MultipleChoice | OutputType::GenerateUntil
+        ) {
+            let target = self
+                .evaluated
+                .target
+                .as_ref()
+                .and_then(|field| field.resolve(first, &self.rules).ok());
             let is_list = |target: Resolved| match target.rendered() {
                 Some(text) => list_literal(text).is_some(),
                 None => matches!(target.value, Value::List(_)),
@@ -153,15 +187,25 @@ impl TaskFields {
     }
 
     /// The question of a document: text, or what stands in its place where there are several inputs.
-    pub(crate) fn text(&self, field: Option<&PromptField>, document: &Arc<Dict>) -> Result<Value, PromptError> {
-        let Some(field) = field else { return Ok(Value::None) };
+    pub(crate) fn text(
+        &self,
+        field: Option<&PromptField>,
+        document: &Arc<Dict>,
+    ) -> Result<Value, PromptError> {
+        let Some(field) = field else {
+            return Ok(Value::None);
+        };
         let resolved = field.resolve(document, &self.rules)?;
         match self.shape.inputs {
             Inputs::One => Ok(resolved.value),
             Inputs::Listed => Ok(coerce_list(resolved.value)),
             Inputs::Options => match resolved.rendered() {
                 Some(text) if is_digits(text) => {
-                    let number = if self.dialect.targets_as_written { digits_literal(text) } else { digits_to_int(text) };
+                    let number = if self.dialect.targets_as_written {
+                        digits_literal(text)
+                    } else {
+                        digits_to_int(text)
+                    };
                     number.map_err(|error| error.in_field(field.name()))
                 }
                 _ => Ok(resolved.value),
@@ -180,21 +224,32 @@ impl TaskFields {
         if self.dialect.options_of_any_kind {
             let iterable = match resolved.rendered() {
                 Some(text) => literal_eval(text).map_err(|error| {
-                    PromptError::new(PromptErrorKind::Value, "The rendered text is not a Python literal")
-                        .in_field(field.name())
-                        .caused_by(error)
+                    PromptError::new(
+                        PromptErrorKind::Value,
+                        "The rendered text is not a Python literal",
+                    )
+                    .in_field(field.name())
+                    .caused_by(error)
                 })?,
                 None => resolved.value,
             };
-            return iterate(iterable).map(Some).map_err(|error| error.in_field(field.name()));
+            return iterate(iterable)
+                .map(Some)
+                .map_err(|error| error.in_field(field.name()));
         }
         let value = match resolved.rendered() {
             Some(text) => literal_eval(text).unwrap_or_default(),
             None => coerce_list(resolved.value),
         };
-        let (Value::List(options) | Value::Tuple(options)) = value else { return Ok(None) };
+        let (Value::List(options) | Value::Tuple(options)) = value else {
+            return Ok(None);
+        };
         let scored = self.output_type == OutputType::MultipleChoice;
-        let usable = if scored { matches!(options.first(), Some(Value::Str(_))) } else { !options.is_empty() };
+        let usable = if scored {
+            matches!(options.first(), Some(Value::Str(_)))
+        } else {
+            !options.is_empty()
+        };
         Ok(usable.then_some(options))
     }
 
@@ -204,7 +259,9 @@ impl TaskFields {
         field: Option<&PromptField>,
         document: &Arc<Dict>,
     ) -> Result<Value, PromptError> {
-        let Some(field) = field else { return Ok(Value::None) };
+        let Some(field) = field else {
+            return Ok(Value::None);
+        };
         let resolved = field.resolve(document, &self.rules)?;
         let typed = if self.dialect.targets_as_written {
             self.type_as_written(resolved)
@@ -220,12 +277,23 @@ impl TaskFields {
             OutputType::MultipleChoice if self.shape.inputs == Inputs::Options => Ok(value),
             OutputType::MultipleChoice => coerce_target(value, multiple),
             OutputType::GenerateUntil if multiple => Ok(coerce_list(value)),
-            _ => Ok(value),
+            OutputType::GenerateUntil => Ok(value),
+            // Reference: the answer of these is text or nothing.
+            OutputType::Loglikelihood | OutputType::LoglikelihoodRolling => {
+                Ok(if matches!(value, Value::Str(_)) {
+                    value
+                } else {
+                    Value::None
+                })
+            }
         }
     }
 
     fn type_as_written(&self, resolved: Resolved) -> Result<Value, PromptError> {
-        let scored = matches!(self.output_type, OutputType::MultipleChoice | OutputType::GenerateUntil);
+        let scored = matches!(
+            self.output_type,
+            OutputType::MultipleChoice | OutputType::GenerateUntil
+        );
         match resolved.rendered().filter(|_| scored) {
             Some(text) if is_digits(text) && self.evaluated.choice.is_some() => digits_literal(text),
             Some(text) if text.len() >= 2 && text.starts_with('[') && text.ends_with(']') => {
@@ -281,7 +349,9 @@ impl TaskFields {
         document: &Arc<Dict>,
         rules: &Resolution,
     ) -> Result<Option<Arc<str>>, PromptError> {
-        let Some(field) = field.filter(|field| !field.is_empty()) else { return Ok(None) };
+        let Some(field) = field.filter(|field| !field.is_empty()) else {
+            return Ok(None);
+        };
         match field.resolve(document, rules)?.value {
             Value::None => Ok(None),
             Value::Str(text) => Ok(Some(text).filter(|text| !text.is_empty())),
@@ -298,20 +368,27 @@ impl TaskFields {
         field: Option<&PromptField>,
         document: &Arc<Dict>,
     ) -> Result<Option<Value>, PromptError> {
-        let Some(field) = field.filter(|field| !field.is_empty()) else { return Ok(None) };
+        let Some(field) = field.filter(|field| !field.is_empty()) else {
+            return Ok(None);
+        };
         let evaluate = |resolved: Resolved| match resolved.rendered() {
             None => Ok(resolved.value),
             Some(text) => literal_eval(text).map_err(|error| {
-                PromptError::new(PromptErrorKind::Value, "The rendered text is not a Python literal")
-                    .in_field(field.name())
-                    .hint("Name a column, or let the template print a list")
-                    .caused_by(error)
+                PromptError::new(
+                    PromptErrorKind::Value,
+                    "The rendered text is not a Python literal",
+                )
+                .in_field(field.name())
+                .hint("Name a column, or let the template print a list")
+                .caused_by(error)
             }),
         };
         let each = field.resolve_each(document, &self.rules)?;
         let values: Vec<Value> = each.into_iter().map(evaluate).collect::<Result<_, _>>()?;
         if field.is_list() {
-            return Ok(Some(Value::list(values.into_iter().filter(|value| !value.is_none()))));
+            return Ok(Some(Value::list(
+                values.into_iter().filter(|value| !value.is_none()),
+            )));
         }
         Ok(values.into_iter().next())
     }
@@ -322,7 +399,11 @@ fn iterate(value: Value) -> Result<Options, PromptError> {
     match value {
         Value::List(items) | Value::Tuple(items) | Value::Set(items) => Ok(items),
         Value::Dict(dict) => Ok(Arc::new(dict.keys().cloned().collect())),
-        Value::Str(text) => Ok(Arc::new(text.chars().map(|letter| Value::from(letter.to_string())).collect())),
+        Value::Str(text) => Ok(Arc::new(
+            text.chars()
+                .map(|letter| Value::from(letter.to_string()))
+                .collect(),
+        )),
         other => {
             let message = format!("Expected a list of options, found {}", described(&other));
             Err(PromptError::new(PromptErrorKind::Type, message))

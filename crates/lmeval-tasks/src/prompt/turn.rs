@@ -39,7 +39,10 @@ pub(crate) struct Delimiter {
 impl Delimiter {
     /// The delimiter of a field.
     pub(crate) fn new(field: &'static str, text: Option<&str>) -> Self {
-        Self { text: text.map(Arc::from), field }
+        Self {
+            text: text.map(Arc::from),
+            field,
+        }
     }
 
     /// The text.
@@ -64,8 +67,16 @@ pub(crate) fn push_turn(
         Some(prefix) => needs_delimiter(question, prefix),
         None => answer.is_some(),
     };
-    let delimiter = if delimited { Arc::clone(delimiters.target.get()?) } else { Arc::default() };
-    messages.push(Message { role: Role::User, content: Arc::clone(question), delimiter });
+    let delimiter = if delimited {
+        Arc::clone(delimiters.target.get()?)
+    } else {
+        Arc::default()
+    };
+    messages.push(Message {
+        role: Role::User,
+        content: Arc::clone(question),
+        delimiter,
+    });
     match (answer, prefix) {
         (Some(answer), prefix) => {
             let content = match prefix {
@@ -74,10 +85,18 @@ pub(crate) fn push_turn(
                 None => Arc::clone(answer),
             };
             let delimiter = Arc::clone(delimiters.fewshot.get()?);
-            messages.push(Message { role: Role::Assistant, content, delimiter });
+            messages.push(Message {
+                role: Role::Assistant,
+                content,
+                delimiter,
+            });
         }
         (None, Some(prefix)) => {
-            messages.push(Message { role: Role::Assistant, content: Arc::clone(prefix), delimiter: Arc::default() });
+            messages.push(Message {
+                role: Role::Assistant,
+                content: Arc::clone(prefix),
+                delimiter: Arc::default(),
+            });
         }
         (None, None) => {}
     }
@@ -109,8 +128,16 @@ mod tests {
         ];
         for (question, prefix, answer, text) in cases {
             let mut messages = Vec::new();
-            let (prefix, answer): (Option<Arc<str>>, Option<Arc<str>>) = (prefix.map(Into::into), answer.map(Into::into));
-            push_turn(&mut messages, &question.into(), answer.as_ref(), prefix.as_ref(), &delimiters).unwrap();
+            let (prefix, answer): (Option<Arc<str>>, Option<Arc<str>>) =
+                (prefix.map(Into::into), answer.map(Into::into));
+            push_turn(
+                &mut messages,
+                &question.into(),
+                answer.as_ref(),
+                prefix.as_ref(),
+                &delimiters,
+            )
+            .unwrap();
             assert_eq!(messages_to_text(&messages), text);
         }
     }

@@ -7,5 +7,7 @@ mod include;
 mod index;
 mod library;
 mod manager;
+mod prompt_golden;
+mod prompt_support;
 mod support;
 mod validate;

@@ -1,0 +1,265 @@
+//! The requests of a task, document by document.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use lmeval_core::sampler::{Draw, Sampler, SamplerError};
+use lmeval_core::{Dialect, DocId, Documents, Instance};
+use lmeval_pycompat::Dict;
+use lmeval_pycompat::random::Random;
+use rayon::prelude::*;
+
+use super::error::{Place, PromptError, PromptErrorKind};
+use super::options::{RequestOptions, RequestSources};
+use super::plan::Plan;
+use super::request::Skipped;
+use super::selection::{Selection, evaluated_documents};
+use crate::Task;
+use crate::config::Named;
+
+/// How many documents are rendered at a time: enough for all cores, little enough to hold.
+const CHUNK: usize = 256;
+
+/// The requests of one document.
+#[derive(Debug)]
+pub struct DocumentRequests {
+    /// The number of the document.
+    pub doc_id: DocId,
+    /// The document.
+    pub document: Arc<Dict>,
+    /// Its requests, in order; none where it is skipped.
+    pub instances: Vec<Instance>,
+    /// Why there are no requests.
+    pub skipped: Option<Skipped>,
+}
+
+/// Builds the requests of a task: an iterator over the evaluated documents, in order.
+///
+/// Examples are drawn one document after the other, as each draw depends on those before it. Rendering runs on all
+/// cores, a bounded number of documents ahead of what has been taken. A document that fails is an item, too; the ones
+/// behind it follow.
+///
+/// ```
+/// use std::sync::Arc;
+/// use lmeval_core::{MemoryDocuments, MemorySplits};
+/// use lmeval_pycompat::{Dict, Value};
+/// use lmeval_tasks::prompt::{RequestBuilder, RequestOptions, RequestSources};
+/// use lmeval_tasks::{Spec, TaskManager};
+///
+/// let manager = TaskManager::new(&[lmeval_tasks::BUILTIN_LIBRARY.into()]);
+/// let definition: Dict = [
+///     ("task", "sum"), ("test_split", "test"), ("doc_to_text", "{{a}} + {{b}} ="), ("doc_to_target", "{{a + b}}"),
+/// ].map(|(key, value)| (Value::str(key), Value::str(value))).into_iter().collect();
+/// let loaded = manager.load(&[Spec::Inline(definition)], Default::default()).unwrap();
+/// let document: Dict = [(Value::str("a"), Value::Int(1)), (Value::str("b"), Value::Int(2))].into_iter().collect();
+/// let splits = MemorySplits::new().with("test", MemoryDocuments::new(vec![document]));
+/// let sources = RequestSources::new(Arc::new(splits));
+/// let mut builder = RequestBuilder::new(&loaded.tasks["sum"], &sources, &RequestOptions::default()).unwrap();
+/// let requests = builder.next().unwrap().unwrap();
+/// assert_eq!(requests.instances[0].target, Value::str("3"));
+/// ```
+#[derive(Debug)]
+pub struct RequestBuilder {
+    plan: Plan,
+    documents: Arc<dyn Documents>,
+    selection: Selection,
+    drawing: Option<Drawing>,
+    ready: VecDeque<Result<DocumentRequests, PromptError>>,
+    /// Whether any document has had a request or an error so far.
+    found: bool,
+    finished: bool,
+}
+
+/// What draws examples.
+#[derive(Debug)]
+struct Drawing {
+    sampler: Box<dyn Sampler>,
+    random: Random,
+    count: usize,
+    /// Whether the evaluated document must not be its own example.
+    exclude: bool,
+}
+
+impl RequestBuilder {
+    /// Prepares the requests of a task.
+    pub fn new(task: &Task, sources: &RequestSources, options: &RequestOptions) -> Result<Self, PromptError> {
+        Self::prepare(task, sources, options)
+            .map_err(|error| error.of_task(&Arc::from(task.config.base_name())))
+    }
+
+    fn prepare(task: &Task, sources: &RequestSources, options: &RequestOptions) -> Result<Self, PromptError> {
+        let documents = evaluated_documents(&task.config, sources)?;
+        let selection = Selection::new(documents.len(), options)?;
+        let plan = Plan::new(task, &*documents, sources, options)?;
+        let count = task.config.fewshot_count();
+        let drawing = if count > 0 {
+            Some(Drawing::new(task, sources, options, count)?)
+        } else {
+            None
+        };
+        let ready = VecDeque::new();
+        Ok(Self {
+            plan,
+            documents,
+            selection,
+            drawing,
+            ready,
+            found: false,
+            finished: false,
+        })
+    }
+
+    /// How many documents are left, those included that will be skipped.
+    pub fn remaining(&self) -> usize {
+        self.ready.len() + self.selection.remaining()
+    }
+
+    /// The number of documents of the evaluated split.
+    pub fn document_count(&self) -> usize {
+        self.documents.len()
+    }
+
+    /// The rules of the run.
+    pub fn dialect(&self) -> &Dialect {
+        &self.plan.dialect
+    }
+
+    /// Whether the task's targets may be lists of acceptable answers, said by the task or by its first document.
+    pub fn has_multiple_targets(&self) -> bool {
+        self.plan.fields.shape.multiple_targets
+    }
+
+    /// All requests of all documents; the first failure ends it.
+    pub fn build_all(self) -> Result<Vec<DocumentRequests>, PromptError> {
+        self.collect()
+    }
+
+    /// Renders the next documents.
+    fn fill(&mut self) {
+        let chosen: Vec<(DocId, usize)> = self.selection.by_ref().take(CHUNK).collect();
+        let (plan, documents) = (&self.plan, &self.documents);
+        let read: Vec<(DocId, Result<Arc<Dict>, PromptError>)> = chosen
+            .into_par_iter()
+            .map(|(id, index)| {
+                let document = documents.get(index).map_err(|error| {
+                    PromptError::new(
+                        PromptErrorKind::Documents,
+                        format!("Cannot read the document: {error}"),
+                    )
+                    .caused_by(error)
+                });
+                (id, document)
+            })
+            .collect();
+        let drawing = &mut self.drawing;
+        let drawn: Vec<(DocId, Result<(Arc<Dict>, Vec<usize>), PromptError>)> = read
+            .into_iter()
+            .map(|(id, document)| {
+                let drawn = document.and_then(|document| match drawing {
+                    None => Ok((document, Vec::new())),
+                    Some(drawing) => drawing.draw(plan, &document).map(|examples| (document, examples)),
+                });
+                (id, drawn)
+            })
+            .collect();
+        let built: Vec<Result<DocumentRequests, PromptError>> = drawn
+            .into_par_iter()
+            .map(|(doc_id, drawn)| {
+                let build = |(document, examples): (Arc<Dict>, Vec<usize>)| {
+                    let built = plan.requests(doc_id, &document, &examples)?;
+                    let skipped = built.as_ref().err().copied();
+                    Ok(DocumentRequests {
+                        doc_id,
+                        document,
+                        instances: built.unwrap_or_default(),
+                        skipped,
+                    })
+                };
+                drawn
+                    .and_then(build)
+                    .map_err(|error: PromptError| error.at(Place::Document(doc_id)).of_task(&plan.name))
+            })
+            .collect();
+        self.found |= built
+            .iter()
+            .any(|built| built.as_ref().map_or(true, |built| !built.instances.is_empty()));
+        self.ready.extend(built);
+    }
+}
+
+impl Iterator for RequestBuilder {
+    type Item = Result<DocumentRequests, PromptError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ready.is_empty() {
+            self.fill();
+        }
+        if let Some(next) = self.ready.pop_front() {
+            return Some(next);
+        }
+        let first_end = !std::mem::replace(&mut self.finished, true);
+        (first_end && !self.found).then(|| {
+            let message = "No document has a request";
+            Err(PromptError::new(PromptErrorKind::Documents, message)
+                .of_task(&self.plan.name)
+                .hint("Options must be a list of texts, and a target must be there"))
+        })
+    }
+}
+
+impl Drawing {
+    fn new(
+        task: &Task,
+        sources: &RequestSources,
+        options: &RequestOptions,
+        count: usize,
+    ) -> Result<Self, PromptError> {
+        let field = "fewshot_config.sampler";
+        let sampler = match &task.config.fewshot_config.sampler {
+            Named::Name(name) => sources.samplers.make(name).map_err(|unknown| {
+                let mut error =
+                    PromptError::new(PromptErrorKind::UnknownName, unknown.to_string()).in_field(field);
+                if !unknown.nearest.is_empty() {
+                    error = error.hint(format!("Did you mean `{}`?", unknown.nearest.join("` or `")));
+                }
+                error.caused_by(unknown)
+            })?,
+            Named::Function(class) => sources
+                .host
+                .sampler(class)
+                .map_err(|error| PromptError::host(error).in_field(field))?,
+        };
+        let random = options
+            .fewshot_seed
+            .map_or_else(Random::from_entropy, Random::from_seed);
+        Ok(Self {
+            sampler,
+            random,
+            count,
+            exclude: Plan::excludes_evaluated(task, &options.dialect),
+        })
+    }
+
+    fn draw(&mut self, plan: &Plan, document: &Dict) -> Result<Vec<usize>, PromptError> {
+        let Some(pool) = &plan.pool else {
+            return Ok(Vec::new());
+        };
+        let draw = Draw {
+            pool,
+            count: self.count,
+            excluded: self.exclude.then_some(document),
+            random: &mut self.random,
+            dialect: &plan.dialect,
+        };
+        self.sampler.draw(draw).map_err(|error| {
+            let hint = match error {
+                SamplerError::TooFew { .. } | SamplerError::Empty => {
+                    Some("Lower `num_fewshot`, or name a larger split under `fewshot_split`")
+                }
+                _ => None,
+            };
+            let failure = PromptError::new(PromptErrorKind::Examples, error.to_string()).caused_by(error);
+            hint.into_iter().fold(failure, PromptError::hint)
+        })
+    }
+}

@@ -1,0 +1,349 @@
+//! From a document and its context to requests.
+
+use std::sync::Arc;
+
+use lmeval_core::{Arguments, Context, DocId, Instance, InstanceMetadata, OutputType, RequestType};
+use lmeval_pycompat::repr;
+use lmeval_pycompat::strings::is_space;
+use lmeval_pycompat::{Dict, Value};
+
+use super::coerce::resolve_index;
+use super::context::Contexts;
+use super::error::{PromptError, PromptErrorKind};
+use super::example::not_a;
+use super::fields::{Inputs, Options};
+use super::plan::Plan;
+
+/// Why a document has no requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Skipped {
+    /// It has no options.
+    NoOptions,
+    /// It has no target.
+    NoTarget,
+    /// The model takes conversations that options cannot be appended to.
+    ContextWithoutOptions,
+}
+
+/// The requests of a document, before they are numbered and named.
+pub(crate) type Built = Result<Vec<Instance>, Skipped>;
+
+/// What all requests of a document have in common.
+struct Common {
+    doc_id: DocId,
+    target: Value,
+    gold: Value,
+    additional_args: Option<Arc<Dict>>,
+}
+
+impl Plan {
+    /// The requests of a document.
+    pub(crate) fn requests(
+        &self,
+        doc_id: DocId,
+        document: &Arc<Dict>,
+        examples: &[usize],
+    ) -> Result<Built, PromptError> {
+        let target = self
+            .fields
+            .target(self.fields.evaluated.target.as_deref(), document)?;
+        let additional_args = self.media(document)?;
+        let common = |target: Value, gold: Value| Common {
+            doc_id,
+            target,
+            gold,
+            additional_args,
+        };
+        // Reference: the 0.5 line shows 0 where the target is what is scored.
+        let shown = |target: &Value| {
+            if self.dialect.targets_as_written {
+                target.clone()
+            } else {
+                Value::Int(0)
+            }
+        };
+        match self.fields.output_type {
+            OutputType::MultipleChoice => {
+                let options = self
+                    .fields
+                    .options(self.fields.evaluated.choice.as_deref(), document)?;
+                let Some(options) = options.filter(|options| !options.is_empty()) else {
+                    return Ok(Err(Skipped::NoOptions));
+                };
+                if target.is_none() && !self.dialect.targets_as_written {
+                    return Ok(Err(Skipped::NoTarget));
+                }
+                let contexts = self.contexts(document, examples, Some(&options))?;
+                self.score_options(document, contexts, &options, target, common)
+            }
+            OutputType::Loglikelihood => {
+                let context = self.single_context(document, examples)?;
+                if context.as_text().is_none() {
+                    let message = "A conversation cannot be the context of a log-likelihood";
+                    return Err(PromptError::new(PromptErrorKind::Type, message)
+                        .hint("Run without a chat template, or with one that gives text"));
+                }
+                let continuation = scored_text(&target)?;
+                let arguments = Arguments::Loglikelihood {
+                    context,
+                    continuation,
+                };
+                let common = common(shown(&target), target);
+                Ok(Ok(vec![self.instance(
+                    &common,
+                    RequestType::Loglikelihood,
+                    0,
+                    arguments,
+                )]))
+            }
+            OutputType::LoglikelihoodRolling => {
+                let question = self
+                    .fields
+                    .text(self.fields.evaluated.text.as_deref(), document)?;
+                if !matches!(question, Value::Str(_)) {
+                    return Err(not_a("text", &question)
+                        .in_field("doc_to_text")
+                        .hint("Write `doc_to_text: \"\"`: the text that is scored is `doc_to_target`"));
+                }
+                let arguments = Arguments::Rolling {
+                    text: scored_text(&target)?,
+                };
+                let common = common(shown(&target), target);
+                Ok(Ok(vec![self.instance(
+                    &common,
+                    RequestType::LoglikelihoodRolling,
+                    0,
+                    arguments,
+                )]))
+            }
+            OutputType::GenerateUntil => {
+                let context = self.single_context(document, examples)?;
+                let arguments = Arguments::Generate {
+                    context,
+                    kwargs: Arc::clone(&self.generation_kwargs),
+                };
+                let common = common(target.clone(), target);
+                let mut instance = self.instance(&common, RequestType::GenerateUntil, 0, arguments);
+                instance.metadata.metric_kwargs.clone_from(&self.metric_kwargs);
+                Ok(Ok(vec![instance]))
+            }
+        }
+    }
+
+    fn single_context(&self, document: &Arc<Dict>, examples: &[usize]) -> Result<Context, PromptError> {
+        match self.contexts(document, examples, None)? {
+            Contexts::One(context) => Ok(context),
+            Contexts::Several(_) => Err(PromptError::new(
+                PromptErrorKind::Type,
+                "Only options can be scored in several contexts",
+            )),
+        }
+    }
+
+    fn score_options(
+        &self,
+        document: &Arc<Dict>,
+        contexts: Contexts,
+        options: &Options,
+        target: Value,
+        common: impl FnOnce(Value, Value) -> Common,
+    ) -> Result<Built, PromptError> {
+        let delimiter = self.option_delimiter(document)?;
+        let delimiter = delimiter.as_ref();
+        let (pairs, gold) = match contexts {
+            Contexts::One(context) => {
+                if matches!(context, Context::Json(_)) && self.dialect.json_context_skips_options {
+                    return Ok(Err(Skipped::ContextWithoutOptions));
+                }
+                let pair = |option: &Value| {
+                    let option = self.option_text(option)?;
+                    Ok((context.clone(), self.continuation(&context, &option, delimiter)))
+                };
+                let pairs: Result<Vec<_>, PromptError> = options.iter().map(pair).collect();
+                (pairs?, resolve_index(&target, options))
+            }
+            Contexts::Several(contexts) => {
+                let gold = self.input_index(document, options, &target)?;
+                (self.input_pairs(contexts, options, &target, delimiter)?, gold)
+            }
+        };
+        let target = if self.dialect.targets_as_written {
+            target
+        } else {
+            gold.clone()
+        };
+        let common = common(target, gold);
+        let unconditional = self.unconditional(&pairs, options, delimiter)?;
+        let conditional = pairs.len();
+        let requests =
+            pairs
+                .into_iter()
+                .chain(unconditional)
+                .enumerate()
+                .map(|(idx, (context, continuation))| {
+                    let arguments = Arguments::Loglikelihood {
+                        context,
+                        continuation,
+                    };
+                    let mut instance = self.instance(&common, RequestType::Loglikelihood, idx, arguments);
+                    instance.metadata.unconditional = idx >= conditional;
+                    instance
+                });
+        Ok(Ok(requests.collect()))
+    }
+
+    /// The text of an option.
+    fn option_text(&self, option: &Value) -> Result<Arc<str>, PromptError> {
+        match option {
+            Value::Str(text) => Ok(Arc::clone(text)),
+            other if self.dialect.options_of_any_kind => Ok(repr::str(other).into()),
+            other => Err(not_a("text as an option", other).in_field("doc_to_choice")),
+        }
+    }
+
+    /// The pairs of several inputs: each with the same continuation.
+    fn input_pairs(
+        &self,
+        contexts: Vec<Context>,
+        options: &Options,
+        target: &Value,
+        delimiter: &str,
+    ) -> Result<Vec<(Context, Arc<str>)>, PromptError> {
+        let continuation: Arc<str> = match (self.fields.shape.inputs, options.as_slice()) {
+            (Inputs::Options, _) => repr::str(target).into(),
+            (_, [option]) => self.option_text(option)?,
+            (_, options) => {
+                let message = format!(
+                    "Several inputs have one continuation, and there are {}",
+                    options.len()
+                );
+                return Err(PromptError::new(PromptErrorKind::Type, message).in_field("doc_to_choice"));
+            }
+        };
+        let pair = |context: Context| match &context {
+            Context::Text(text) if continuation.is_empty() && !self.dialect.delimiter_always => {
+                Ok((Context::from(""), Arc::clone(text)))
+            }
+            Context::Text(_) => {
+                let continuation = self.continuation(&context, &continuation, delimiter);
+                Ok((context, continuation))
+            }
+            Context::Messages(_) | Context::Json(_) => Err(PromptError::new(
+                PromptErrorKind::Type,
+                "Several inputs cannot be conversations",
+            )
+            .hint("Run without a chat template, or with one that gives text")),
+        };
+        contexts.into_iter().map(pair).collect()
+    }
+
+    /// The index of the right input.
+    fn input_index(
+        &self,
+        document: &Arc<Dict>,
+        options: &Options,
+        target: &Value,
+    ) -> Result<Value, PromptError> {
+        let text = self
+            .fields
+            .text(self.fields.evaluated.text.as_deref(), document)?;
+        Ok(match (self.fields.shape.inputs, &text) {
+            (Inputs::Listed, Value::List(inputs)) => resolve_index(target, inputs),
+            _ => resolve_index(&text, options),
+        })
+    }
+
+    /// The same continuations without their contexts, where mutual information is asked for.
+    fn unconditional(
+        &self,
+        pairs: &[(Context, Arc<str>)],
+        options: &Options,
+        delimiter: &str,
+    ) -> Result<Vec<(Context, Arc<str>)>, PromptError> {
+        if !self.mutual_information {
+            return Ok(Vec::new());
+        }
+        if self.dialect.delimiter_always {
+            let pair = |option: &Value| {
+                let text = self.option_text(option)?;
+                Ok((Context::from(""), [delimiter, &text].concat().into()))
+            };
+            return options.iter().map(pair).collect();
+        }
+        let of_text = pairs.iter().filter(|(context, _)| context.as_text().is_some());
+        Ok(of_text
+            .map(|(_, continuation)| (Context::from(""), Arc::clone(continuation)))
+            .collect())
+    }
+
+    /// What stands between a context and an option.
+    fn option_delimiter(&self, document: &Arc<Dict>) -> Result<Arc<str>, PromptError> {
+        if self.chat_template.is_none() {
+            return self.delimiters.target.get().cloned();
+        }
+        // Reference: behind a chat template, the text of the configuration decides, not what it renders to.
+        let field = self.fields.evaluated.prefix.as_deref();
+        let open = match field.and_then(|field| field.text()) {
+            Some(text) => !text.is_empty() && !text.ends_with(is_space),
+            None => self
+                .fields
+                .prefix(field, document)?
+                .is_some_and(|prefix| !prefix.ends_with(is_space)),
+        };
+        if open {
+            self.delimiters.target.get().cloned()
+        } else {
+            Ok(Arc::default())
+        }
+    }
+
+    /// The images and sounds of a document.
+    fn media(&self, document: &Arc<Dict>) -> Result<Option<Arc<Dict>>, PromptError> {
+        if self.fields.image.is_none() && self.fields.audio.is_none() {
+            return Ok(None);
+        }
+        let mut media = Dict::new();
+        for (key, field) in [("visual", &self.fields.image), ("audio", &self.fields.audio)] {
+            match self.fields.media(field.as_ref(), document)? {
+                Some(Value::None) if self.dialect.omit_absent_media => {}
+                Some(value) => {
+                    media.insert(key, value);
+                }
+                None => {}
+            }
+        }
+        Ok((!media.is_empty()).then(|| Arc::new(media)))
+    }
+
+    fn instance(
+        &self,
+        common: &Common,
+        request_type: RequestType,
+        idx: usize,
+        arguments: Arguments,
+    ) -> Instance {
+        Instance {
+            request_type,
+            task_name: Arc::clone(&self.name),
+            doc_id: common.doc_id,
+            idx,
+            repeats: self.repeats,
+            arguments,
+            target: common.target.clone(),
+            gold: common.gold.clone(),
+            metadata: InstanceMetadata::default(),
+            additional_args: common.additional_args.clone(),
+        }
+    }
+}
+
+/// The text that a log-likelihood is of.
+fn scored_text(target: &Value) -> Result<Arc<str>, PromptError> {
+    match target {
+        Value::Str(text) => Ok(Arc::clone(text)),
+        other => Err(not_a("text to score", other)
+            .in_field("doc_to_target")
+            .hint("A template around the column makes it text: `doc_to_target: \"{{column}}\"`")),
+    }
+}

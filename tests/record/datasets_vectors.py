@@ -142,6 +142,15 @@ def json_cases():
         '{"ä":"é\u2028x"}\n',
         '{"a":{"x":1,"y":null}}\n{"a":{"y":"2020-01-01","x":2}}\n',
     ]
+    # Lists that begin with nulls, columns that the first row lacks, floats near the codec's limits.
+    lines += [
+        '{"b": 0.28073131691422337, "e": [null, "7"], "d": "2020-01-01"}\n{"b": 1.0, "e": []}\n',
+        '[{"b": [null, 1.0]}, {"b": [0.14022924047072816]}]',
+        '{"a": 13}\n{}\n{"d": {"p": 0.8624343490931806, "r": [null, null]}}\n',
+        '{"z": 1}\n{"y": 2, "x": {}}\n',
+        '{"z": 1}\n{"y": 2, "x": true}\n{"x": "t"}\n',
+        '{"m": "a"}\n{"m": 1e17}\n{"m": 0.3}\n{"m": [1e-11, 123456789012345.6, 1.0]}\n',
+    ]
     dates = ["2020-01-01 10:00", "2020-01-01T10", "2020-01-01T10:00:00+05:30", "2020-01-01T10:00:00.5", "2020-1-1"]
     dates += ["2020-02-30", "2020-01-01 10:00:60", "9999-12-31", "2020-01-01Z", "2020-01-01T10:00:00-0530"]
     lines += [json.dumps({"a": date}) + "\n" for date in dates]
@@ -157,6 +166,7 @@ def json_cases():
         "[]",
         '[{"a":{"b":1}},{"a":{"c":2}}]',
         '[{"a":0.12345678901234567}]',
+        '[{"a":1.0},{"a":null},{}]',
         "[[1,2],[3,4]]",
         '"s"',
     ]
@@ -209,6 +219,7 @@ def csv_cases():
         "a\nnone\nNone\nx\n", "a\nTrue\nNA\n", "a\nTrue\nx\n", "a\n2020-01-01\n", 'a,b\n"NA",1\nx,2\n', 'a,b\n "q",1\n',
         'a,b\nx"y"z,1\n', 'a,b\n"x"y,1\n', "a\n\n\n", "a,b\n,\n,\n", 'a,b\n1,"x\n', "a,b\n1,2\n   \n3,4\n",
         "a\n.5\n5.\n-.5\n", "a\n1e\n", "a\n--1\n", "a\ninf\nINF\n+inf\ninfinity\n", "a\ntRue\n", "a\n True\n", "é\nü\n",
+        "a\n99999999999999999999\n1.5\n", "a\n1.5\n99999999999999999999\n", "a\n-99999999999999999999\n1.5\n",
     ]  # fmt: skip
     yield from (one("csv", "x.csv", text) for text in texts)
     yield one("csv", "x.csv", "a;b\n1;2\n", sep=";")

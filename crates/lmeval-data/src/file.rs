@@ -2,15 +2,21 @@
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
 use crate::error::Error;
 
 /// Files up to this size are held in memory.
-const IN_MEMORY: u64 = 8 << 20;
+const IN_MEMORY: u64 = 1 << 20;
+
+/// Handles that are held at most; a data set may have more files than a process may open.
+const HANDLES: usize = 256;
+
+static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// A file that can be read at any place by any thread.
 #[derive(Clone, Debug)]
@@ -23,14 +29,49 @@ pub(crate) struct DataFile {
 #[derive(Clone, Debug)]
 enum Content {
     Memory(Bytes),
-    Disk(Arc<File>),
+    Disk(Arc<DiskFile>),
+}
+
+/// A file on disk, which is opened for every read where too many are open.
+#[derive(Debug)]
+enum DiskFile {
+    Open(File),
+    Closed(PathBuf),
+}
+
+impl DiskFile {
+    /// Holds the file open while that is possible. A file without a path is always held.
+    fn new(file: File, path: Option<PathBuf>) -> Self {
+        match path {
+            Some(path) if OPEN.load(Ordering::Relaxed) >= HANDLES => Self::Closed(path),
+            _ => {
+                OPEN.fetch_add(1, Ordering::Relaxed);
+                Self::Open(file)
+            }
+        }
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        match self {
+            Self::Open(file) => read_exact_at(file, buffer, offset),
+            Self::Closed(path) => read_exact_at(&File::open(path)?, buffer, offset),
+        }
+    }
+}
+
+impl Drop for DiskFile {
+    fn drop(&mut self) {
+        if matches!(self, Self::Open(_)) {
+            OPEN.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl DataFile {
     /// Opens a file on disk; its path is its name in messages.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|source| Error::io(path, source))?;
-        Self::from_disk(path.display().to_string().into(), file)
+        Self::from_disk(path.display().to_string().into(), file, Some(path.into()))
     }
 
     /// A file whose content is at hand.
@@ -43,14 +84,15 @@ impl DataFile {
         }
     }
 
-    fn from_disk(name: Arc<str>, mut file: File) -> Result<Self, Error> {
+    fn from_disk(name: Arc<str>, mut file: File, path: Option<PathBuf>) -> Result<Self, Error> {
         let fail = |source| Error::io(&*name, source);
         let length = file.seek(SeekFrom::End(0)).map_err(fail)?;
         if length > IN_MEMORY {
+            let content = Content::Disk(Arc::new(DiskFile::new(file, path)));
             return Ok(Self {
                 name,
                 length,
-                content: Content::Disk(Arc::new(file)),
+                content,
             });
         }
         file.rewind().map_err(fail)?;
@@ -78,7 +120,8 @@ impl DataFile {
             }
             Content::Disk(file) => {
                 let mut buffer = vec![0; available];
-                read_exact_at(file, &mut buffer, offset).map_err(|source| Error::io(self.name(), source))?;
+                file.read_exact_at(&mut buffer, offset)
+                    .map_err(|source| Error::io(self.name(), source))?;
                 Ok(buffer.into())
             }
         }
@@ -148,13 +191,10 @@ impl DataFile {
         }
     }
 
-    /// The file itself where it lies on disk.
+    /// Whether the content is read from disk.
     #[cfg(test)]
-    fn disk(&self) -> Option<&File> {
-        match &self.content {
-            Content::Disk(file) => Some(file),
-            Content::Memory(_) => None,
-        }
+    fn is_on_disk(&self) -> bool {
+        matches!(self.content, Content::Disk(_))
     }
 }
 
@@ -174,7 +214,7 @@ fn spool(name: Arc<str>, mut stream: impl Read) -> Result<DataFile, Error> {
     file.write_all(&start).map_err(fail)?;
     drop(start);
     io::copy(&mut stream, &mut file).map_err(fail)?;
-    DataFile::from_disk(name, file)
+    DataFile::from_disk(name, file, None)
 }
 
 #[cfg(unix)]
@@ -275,11 +315,18 @@ mod tests {
         }
         file.write_all(b"\nend").unwrap();
         let data = DataFile::open(file.path()).unwrap();
-        assert!(data.disk().is_some());
+        assert!(data.is_on_disk());
         assert_eq!(&data.read_at(9 << 20, 100).unwrap()[..], b"\nend");
         assert_eq!(data.line_of(data.len()).unwrap(), 2);
         let mut text = Vec::new();
         data.reader().read_to_end(&mut text).unwrap();
         assert_eq!(text.len() as u64, data.len());
+        let many: Vec<DataFile> = (0..HANDLES + 10)
+            .map(|_| DataFile::open(file.path()).unwrap())
+            .collect();
+        assert!(
+            many.iter()
+                .all(|file| file.read_at(9 << 20, 4).unwrap() == b"\nend"[..])
+        );
     }
 }

@@ -20,6 +20,7 @@
 mod card;
 mod columnar;
 mod csv;
+mod documents;
 mod error;
 mod features;
 mod file;

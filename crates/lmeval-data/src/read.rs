@@ -7,6 +7,7 @@ use lmeval_pycompat::{Dict, Value};
 use crate::columnar;
 use crate::csv::{self, CsvOptions};
 use crate::error::{Error, ErrorKind};
+use crate::file::DataFile;
 use crate::formats::Format;
 use crate::json;
 use crate::plan::Plan;
@@ -89,27 +90,18 @@ impl Reader {
     /// Opens a file, or all files of an archive.
     fn open(&self, location: &Location, first: bool) -> Result<Vec<Opened>, Error> {
         let file = location.open()?;
+        let unpacked = |file: DataFile| Ok::<_, Error>(file.decompress()?.into_iter());
         match self {
-            Self::Parquet { .. } => return Ok(vec![columnar::open_parquet(file)?]),
-            Self::Arrow => return Ok(vec![columnar::open_arrow(file)?]),
-            _ => {}
+            Self::Parquet { .. } => Ok(vec![columnar::open_parquet(file)?]),
+            Self::Arrow => Ok(vec![columnar::open_arrow(file)?]),
+            Self::Json { field } => unpacked(file)?
+                .enumerate()
+                .map(|(place, file)| json::open(&file, field.as_deref(), first && place == 0))
+                .collect(),
+            Self::Csv(options) => unpacked(file)?.map(|file| csv::open(file, options)).collect(),
+            Self::Text(options) => unpacked(file)?.map(|file| text::open(file, *options)).collect(),
         }
-        let open = |(place, file)| match self {
-            Self::Json { field } => json::open(&file, field.as_deref(), first && place == 0),
-            Self::Csv(options) => csv::open(file, options),
-            Self::Text(options) => text::open(file, *options),
-            Self::Parquet { .. } | Self::Arrow => unreachable_archive(),
-        };
-        file.decompress()?.into_iter().enumerate().map(open).collect()
     }
-}
-
-/// Columnar files have been opened before archives are looked at.
-fn unreachable_archive() -> Result<Opened, Error> {
-    Err(ErrorKind::Unsupported {
-        what: "An archive of Parquet or Arrow files".into(),
-    }
-    .into())
 }
 
 /// Opens the files that a request needs.

@@ -17,7 +17,7 @@ use crate::printer::Color;
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 100,
-    after_help = "Examples:\n  lm-eval ls tasks                    every task, group and tag\n  lm-eval ls tasks arc                those whose name contains `arc`\n  lm-eval show arc_easy               what a task really is, and where each value comes from\n  lm-eval validate --tasks 'arc_*'    check tasks before a run\n  lm-eval tasks pull                  install the public task library\n\nEach command explains itself: lm-eval COMMAND --help"
+    after_help = "Examples:\n  lm-eval ls tasks                    every task, group and tag\n  lm-eval ls tasks arc                those whose name contains `arc`\n  lm-eval show arc_easy               what a task really is, and where each value comes from\n  lm-eval validate --tasks 'arc_*'    check tasks before a run\n  lm-eval preview arc_easy            what would be sent to a model\n  lm-eval tasks pull                  install the public task library\n\nEach command explains itself: lm-eval COMMAND --help"
 )]
 pub(crate) struct Cli {
     /// What to do.
@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     /// Show what a task, group or tag resolves to, and where each value comes from.
     Show(ShowArgs),
+    /// Print the prompts and requests that a task sends to a model.
+    Preview(PreviewArgs),
     /// Install, list and remove task libraries.
     Tasks(TasksArgs),
     /// Print a completion script for a shell.
@@ -138,6 +140,71 @@ pub(crate) struct ShowArgs {
     /// YAML that can be used as a task file of its own.
     #[arg(long)]
     pub yaml: bool,
+
+    /// Where to look.
+    #[command(flatten)]
+    pub library: LibraryArgs,
+}
+
+/// Arguments of `preview`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  lm-eval preview demo_capitals\n  lm-eval preview demo_arithmetic -n 3 --num_fewshot 2\n  lm-eval preview demo_facts@generate --apply_chat_template --tokenizer path/to/model\n  lm-eval preview demo_all --json > requests.jsonl"
+)]
+pub(crate) struct PreviewArgs {
+    /// Tasks, groups, tags, patterns, `task@format`, `group::task` or YAML files.
+    #[arg(required = true, value_name = "TASK")]
+    pub names: Vec<String>,
+
+    /// How many documents of each task; below 1, which share of them. [default: 1, with --json all]
+    #[arg(short = 'n', long, short_alias = 'L', value_name = "N")]
+    pub limit: Option<f64>,
+
+    /// How many examples to show before the question.
+    #[arg(
+        short = 'f',
+        long = "num_fewshot",
+        alias = "num-fewshot",
+        value_name = "N",
+        allow_negative_numbers = true
+    )]
+    pub num_fewshot: Option<i64>,
+
+    /// Which documents: JSON such as `{"arc_easy": [0, 5]}`, or the path of a JSON file.
+    #[arg(short = 'E', long, value_name = "JSON")]
+    pub samples: Option<String>,
+
+    /// Show conversations; with --tokenizer, as the text that its chat template makes of them.
+    #[arg(long = "apply_chat_template", alias = "apply-chat-template", value_name = "NAME", num_args = 0..=1)]
+    pub apply_chat_template: Option<Option<String>>,
+
+    /// A tokenizer's folder, or a file with a chat template in Jinja.
+    #[arg(long, value_name = "PATH")]
+    pub tokenizer: Option<PathBuf>,
+
+    /// Make each example a turn of the conversation; on by default with a chat template.
+    #[arg(long = "fewshot_as_multiturn", alias = "fewshot-as-multiturn", value_name = "BOOL", num_args = 0..=1)]
+    pub fewshot_as_multiturn: Option<Option<String>>,
+
+    /// Text before everything else.
+    #[arg(
+        long = "system_instruction",
+        alias = "system-instruction",
+        value_name = "TEXT"
+    )]
+    pub system_instruction: Option<String>,
+
+    /// The seed of the few-shot examples.
+    #[arg(long, value_name = "N", default_value_t = lmeval_tasks::prompt::DEFAULT_FEWSHOT_SEED)]
+    pub seed: i64,
+
+    /// Follow the rules of this line of the reference: `0.5` or `0.4`.
+    #[arg(long, value_name = "VERSION", default_value = "0.5")]
+    pub compat: String,
+
+    /// One JSON object a request.
+    #[arg(long)]
+    pub json: bool,
 
     /// Where to look.
     #[command(flatten)]

@@ -1,7 +1,9 @@
 //! The `lm-eval` command.
 
+mod chat_template;
 mod cli;
 mod commands;
+mod dataset;
 mod environment;
 mod json_line;
 mod legacy;

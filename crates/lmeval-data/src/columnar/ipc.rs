@@ -13,7 +13,7 @@ use crate::source::Opened;
 
 use super::{Blocks, ColumnarFile};
 
-/// The start of the file format; the messages follow after two bytes of padding.
+/// The start of the file format.
 const MAGIC: &[u8] = b"ARROW1";
 
 /// A message's place in the file.
@@ -34,11 +34,7 @@ struct IpcBlocks {
 
 /// Opens an Arrow file. Only the headers of its batches are read.
 pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
-    let mut offset = if file.read_at(0, MAGIC.len())? == MAGIC {
-        8
-    } else {
-        0
-    };
+    let mut offset = first_message(&file)?;
     let mut schema = None;
     let (mut dictionaries, mut batches, mut ends, mut end) = (Vec::new(), Vec::new(), Vec::new(), 0);
     while let Some(message) = next_message(&file, offset)? {
@@ -68,6 +64,15 @@ pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
     };
     let arrow = blocks.stream(&[])?.schema();
     Ok(ColumnarFile::opened(&name, Box::new(blocks), ends, &arrow))
+}
+
+/// The place of the first message: after the magic of the file format and the padding that follows it.
+fn first_message(file: &DataFile) -> Result<u64, Error> {
+    let head = file.read_at(0, 128)?;
+    let padding = head
+        .strip_prefix(MAGIC)
+        .map(|rest| rest.iter().take_while(|byte| **byte == 0).count());
+    Ok(padding.map_or(0, |padding| (MAGIC.len() + padding) as u64))
 }
 
 struct Message {
@@ -106,6 +111,14 @@ fn next_message(file: &DataFile, offset: u64) -> Result<Option<Message>, Error> 
     if header.len() < length as usize || offset + total as u64 > file.len() {
         return Err(cut());
     }
+    let dictionary = message
+        .header_as_dictionary_batch()
+        .and_then(|dictionary| dictionary.data());
+    if let Some(batch) = message.header_as_record_batch().or(dictionary)
+        && !fits(&batch, body as u64)
+    {
+        return Err(cut());
+    }
     let content = match message.header_type() {
         MessageHeader::Schema => Content::Schema,
         MessageHeader::DictionaryBatch => Content::Dictionary,
@@ -119,6 +132,26 @@ fn next_message(file: &DataFile, offset: u64) -> Result<Option<Message>, Error> 
         length: total,
         content,
     }))
+}
+
+/// Whether the buffers of a batch lie inside its body, which the decoder takes for granted.
+fn fits(batch: &arrow_ipc::RecordBatch<'_>, body: u64) -> bool {
+    let rows = batch.length();
+    let buffers = batch.buffers().is_none_or(|buffers| {
+        buffers.iter().all(|buffer| {
+            let end = u64::try_from(buffer.offset())
+                .ok()
+                .zip(u64::try_from(buffer.length()).ok());
+            end.and_then(|(offset, length)| offset.checked_add(length))
+                .is_some_and(|end| end <= body)
+        })
+    });
+    let nodes = batch.nodes().is_none_or(|nodes| {
+        nodes
+            .iter()
+            .all(|node| node.length() >= 0 && node.null_count() >= 0)
+    });
+    rows >= 0 && buffers && nodes
 }
 
 impl IpcBlocks {

@@ -1,11 +1,13 @@
 //! Parquet and Arrow files: blocks of rows are decoded when a row of them is asked for.
 
+mod cache;
 mod ipc;
 mod parquet;
 mod value;
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema as ArrowSchema};
@@ -15,11 +17,9 @@ use crate::error::{Error, ErrorKind};
 use crate::source::{Opened, Source};
 use crate::types::{Fields, Schema, Type};
 
+use cache::FileBlocks;
 pub(crate) use ipc::open as open_arrow;
 pub(crate) use parquet::open as open_parquet;
-
-/// Decoded blocks that a file keeps, in bytes.
-const CACHE: usize = 128 << 20;
 
 /// A file that can be decoded block by block.
 trait Blocks: Debug + Send + Sync {
@@ -36,21 +36,21 @@ struct ColumnarFile {
     ends: Vec<u64>,
     schema: Arc<Schema>,
     has_json: bool,
-    cache: Mutex<Vec<(usize, RecordBatch)>>,
+    kept: FileBlocks,
 }
 
 impl ColumnarFile {
     fn opened(file: &str, blocks: Box<dyn Blocks>, ends: Vec<u64>, arrow: &ArrowSchema) -> Opened {
         let schema = Arc::new(schema_of(arrow));
         let has_json = schema.columns.iter().any(|(_, kind)| keeps_json(kind));
-        let cache = Mutex::new(Vec::new());
+        let kept = FileBlocks::new();
         let source = Self {
             file: file.into(),
             blocks,
             ends,
             schema: schema.clone(),
             has_json,
-            cache,
+            kept,
         };
         Opened {
             source: Arc::new(source),
@@ -60,19 +60,20 @@ impl ColumnarFile {
 
     /// A decoded block, from the cache where it is there.
     fn block(&self, block: usize) -> Result<RecordBatch, Error> {
-        let cache = || self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, batch)) = cache().iter().find(|(known, _)| *known == block) {
-            return Ok(batch.clone());
+        if let Some(batch) = self.kept.get(block) {
+            return Ok(batch);
         }
-        let batch = self.blocks.load(block)?;
-        let mut cache = cache();
-        cache.push((block, batch.clone()));
-        let mut size: usize = cache.iter().map(|(_, batch)| batch.get_array_memory_size()).sum();
-        while size > CACHE && cache.len() > 1 {
-            size -= cache.remove(0).1.get_array_memory_size();
-        }
+        let batch = guarded(&self.file, || self.blocks.load(block))?;
+        self.kept.put(block, batch.clone());
         Ok(batch)
     }
+}
+
+/// Runs a decoder, which panics on some kinds of damage, and turns that into an error.
+fn guarded<T>(file: &str, decode: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    // Nothing of a decoder that has panicked is used again.
+    catch_unwind(AssertUnwindSafe(decode))
+        .unwrap_or_else(|_| Err(Error::columnar(file, "the file is damaged")))
 }
 
 impl Source for ColumnarFile {

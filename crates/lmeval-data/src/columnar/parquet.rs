@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::file::{DataFile, Reader};
 use crate::source::Opened;
 
-use super::{Blocks, ColumnarFile};
+use super::{Blocks, ColumnarFile, guarded};
 
 /// Row groups above this size are decoded in parts.
 const LARGE_GROUP: u64 = 32 << 20;
@@ -83,8 +83,10 @@ impl std::fmt::Debug for Cursor {
 
 /// Opens a Parquet file.
 pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
-    let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
-        .map_err(|error| Error::columnar(file.name(), error))?;
+    let metadata = guarded(file.name(), || {
+        ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
+            .map_err(|error| Error::columnar(file.name(), error))
+    })?;
     let mut parts = Vec::new();
     let mut ends = Vec::new();
     let mut end = 0;

@@ -240,10 +240,9 @@ impl Client {
                 _ => return Ok(answer.headers().clone()),
             }
         }
-        Err(ErrorKind::Status {
+        Err(ErrorKind::Connection {
             url: public(&url),
-            status: 310,
-            message: "too many redirects".into(),
+            source: "too many redirects".into(),
         }
         .into())
     }

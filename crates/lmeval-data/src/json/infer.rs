@@ -71,8 +71,11 @@ impl Inference {
 
     /// Whether the reference's fast reader stumbles over the rows. It does over lists that begin with nulls,
     /// and a plain one takes over, which does not look for dates and has the codec's float parser.
-    pub(super) fn needs_plain_reader(&self) -> bool {
-        self.root.fields.iter().any(|(_, node)| node.has_null_first())
+    pub(super) fn needs_plain_reader(&self, rules: Rules) -> bool {
+        self.root
+            .fields
+            .iter()
+            .any(|(_, node)| node.has_null_first(rules))
     }
 
     /// The schema of all rows seen.
@@ -170,13 +173,14 @@ impl Node {
         self.items.is_some() || self.object.is_some()
     }
 
-    fn has_null_first(&self) -> bool {
-        self.null_first
-            || self.items.as_ref().is_some_and(|node| node.has_null_first())
-            || self
-                .object
-                .as_ref()
-                .is_some_and(|object| object.fields.iter().any(|(_, node)| node.has_null_first()))
+    fn has_null_first(&self, rules: Rules) -> bool {
+        // What is kept as JSON text is no list to the reader.
+        if self.kind(rules, false) == Type::Json {
+            return false;
+        }
+        let in_items = self.items.as_ref().is_some_and(|node| node.has_null_first(rules));
+        let mut fields = self.object.iter().flat_map(|object| &object.fields);
+        self.null_first || in_items || fields.any(|(_, node)| node.has_null_first(rules))
     }
 
     fn kind(&self, rules: Rules, dates: bool) -> Type {

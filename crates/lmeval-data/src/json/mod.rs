@@ -305,7 +305,7 @@ impl<'f> Pass<'f> {
             keep_ragged_objects: self.keep_ragged_objects,
             dates: self.dates,
         };
-        let plain = self.dates == Dates::Everywhere && inference.needs_plain_reader();
+        let plain = self.dates == Dates::Everywhere && inference.needs_plain_reader(rules);
         if plain {
             rules.dates = Dates::Nowhere;
         }
@@ -318,7 +318,7 @@ impl<'f> Pass<'f> {
             (_, false, false) => Floats::Exact,
         };
         let empty_rows = std::mem::take(&mut self.empty_rows);
-        if floats == Floats::Loaded {
+        if plain && !has_json(&schema.columns) {
             // Reference: the plain reader loses rows without any column.
             for row in empty_rows.into_iter().rev() {
                 self.offsets.remove(row);

@@ -407,3 +407,16 @@ fn two_at_once_download_once() {
     });
     assert_eq!(hub.requests("GET /storage").len(), 1);
 }
+
+#[test]
+fn the_client_works_inside_a_runtime() {
+    let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
+    hub.add(ID, "main", &[("train.jsonl", LINES)]);
+    let settings = settings(&hub, folder.path());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .unwrap();
+    let count = runtime.block_on(async { rows(&request(ID, &["train"], &[]), &settings, "train").unwrap() });
+    assert_eq!(count, 2);
+}

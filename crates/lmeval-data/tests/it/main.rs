@@ -5,6 +5,7 @@
 mod files;
 mod hub;
 mod large;
+mod mutations;
 mod saved;
 mod stand_in;
 mod support;

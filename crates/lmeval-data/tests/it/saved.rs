@@ -17,7 +17,8 @@ fn batch(numbers: &[i64]) -> RecordBatch {
     .unwrap()
 }
 
-fn stream(batches: &[&[i64]]) -> Vec<u8> {
+/// Rows in the stream format.
+pub(crate) fn stream(batches: &[&[i64]]) -> Vec<u8> {
     let mut writer = StreamWriter::try_new(Vec::new(), &batch(&[]).schema()).unwrap();
     for numbers in batches {
         writer.write(&batch(numbers)).unwrap();

@@ -243,12 +243,13 @@ fn send(
     method: &str,
     cut: Option<usize>,
 ) -> std::io::Result<()> {
-    let mut head = format!("HTTP/1.1 {} X\r\n", answer.status);
+    let mut head = Vec::new();
+    write!(head, "HTTP/1.1 {} X\r\n", answer.status)?;
     for (name, value) in &answer.headers {
-        head += &format!("{name}: {value}\r\n");
+        write!(head, "{name}: {value}\r\n")?;
     }
-    head += &format!("Content-Length: {}\r\n\r\n", answer.body.len());
-    connection.write_all(head.as_bytes())?;
+    write!(head, "Content-Length: {}\r\n\r\n", answer.body.len())?;
+    connection.write_all(&head)?;
     if method != "HEAD" {
         connection.write_all(&answer.body[..cut.unwrap_or(usize::MAX).min(answer.body.len())])?;
     }

@@ -11,25 +11,25 @@ use lmeval_tasks::prompt::{PromptError, RequestBuilder, RequestOptions, RequestS
 use lmeval_tasks::{Spec, Task, TaskManager};
 
 /// The folder of recorded runs.
-pub fn golden(path: &str) -> PathBuf {
+pub(crate) fn golden(path: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden")).join(path)
 }
 
 /// A JSON file.
-pub fn read_json(path: &Path) -> Value {
+pub(crate) fn read_json(path: &Path) -> Value {
     json::loads(&fs_err::read_to_string(path).unwrap()).unwrap()
 }
 
 /// The splits of a task whose data are files of JSON lines.
 #[derive(Debug)]
-pub struct JsonLines {
+pub(crate) struct JsonLines {
     folder: PathBuf,
     files: Dict,
 }
 
 impl JsonLines {
     /// The files of a task below a folder.
-    pub fn of(task: &Task, folder: PathBuf) -> Self {
+    pub(crate) fn of(task: &Task, folder: PathBuf) -> Self {
         let kwargs = task.config.loader_kwargs();
         let files = kwargs.get_str("data_files").and_then(Value::as_dict).unwrap().clone();
         Self { folder, files }
@@ -46,14 +46,14 @@ impl Splits for JsonLines {
 }
 
 /// A document from a value.
-pub fn document(value: Value) -> Dict {
+pub(crate) fn document(value: Value) -> Dict {
     let Value::Dict(dict) = value else { panic!("not a document: {value:?}") };
     Dict::clone(&dict)
 }
 
 /// The template of recorded chats.
 #[derive(Debug)]
-pub struct Tags;
+pub(crate) struct Tags;
 
 impl ChatTemplate for Tags {
     fn apply(&self, messages: Vec<ChatMessage>, add_generation_prompt: bool) -> Result<Context, ChatError> {
@@ -69,7 +69,7 @@ impl ChatTemplate for Tags {
 }
 
 /// A task from YAML text.
-pub fn task(definition: &str) -> Task {
+pub(crate) fn task(definition: &str) -> Task {
     let definition = document(yaml::load(definition).unwrap().value);
     let manager = TaskManager::new(&[]);
     let loaded = manager.load(&[Spec::Inline(definition)], Default::default()).unwrap();
@@ -77,7 +77,7 @@ pub fn task(definition: &str) -> Task {
 }
 
 /// Splits from YAML text: a mapping of names to lists of documents.
-pub fn splits(text: &str) -> MemorySplits {
+pub(crate) fn splits(text: &str) -> MemorySplits {
     let named = document(yaml::load(text).unwrap().value);
     named.into_entries().fold(MemorySplits::new(), |splits, (name, documents)| {
         let documents = documents.as_list().unwrap().iter().cloned().map(document).collect();
@@ -86,7 +86,7 @@ pub fn splits(text: &str) -> MemorySplits {
 }
 
 /// The arguments of all requests, as JSON.
-pub fn build(
+pub(crate) fn build(
     task: &Task,
     splits: impl Splits + 'static,
     options: &RequestOptions,

@@ -2,6 +2,7 @@
 
 mod completions;
 mod ls;
+mod preview;
 mod run;
 mod show;
 mod tasks;
@@ -38,6 +39,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Ls(arguments) => ls::run(&arguments, printer)?,
         Command::Validate(arguments) => validate::run(&arguments, printer)?,
         Command::Show(arguments) => show::run(&arguments, printer)?,
+        Command::Preview(arguments) => preview::run(&arguments, printer)?,
         Command::Tasks(arguments) => tasks::run(arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer),

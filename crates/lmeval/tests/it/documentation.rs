@@ -5,11 +5,12 @@ use std::path::Path;
 
 use crate::context;
 
-const COMMANDS: [&[&str]; 10] = [
+const COMMANDS: [&[&str]; 11] = [
     &[],
     &["ls"],
     &["validate"],
     &["show"],
+    &["preview"],
     &["tasks"],
     &["tasks", "pull"],
     &["tasks", "list"],

@@ -3,6 +3,7 @@
 mod command_line;
 mod documentation;
 mod ls;
+mod preview;
 mod show;
 mod tasks_command;
 mod validate;

@@ -1,0 +1,91 @@
+//! Decoded blocks that were used last, over all open files.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use arrow_array::RecordBatch;
+
+/// The size of all kept blocks in bytes; the block that was used last stays whatever its size.
+const BUDGET: usize = 256 << 20;
+
+static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
+
+/// A file's share of the cache, which is emptied when the file is closed.
+#[derive(Debug)]
+pub(super) struct FileBlocks {
+    file: u64,
+}
+
+#[derive(Default)]
+struct Cache {
+    blocks: HashMap<(u64, usize), Kept>,
+    size: usize,
+    clock: u64,
+}
+
+struct Kept {
+    batch: RecordBatch,
+    size: usize,
+    used: u64,
+}
+
+fn cache() -> MutexGuard<'static, Cache> {
+    CACHE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FileBlocks {
+    pub(super) fn new() -> Self {
+        Self {
+            file: NEXT_FILE.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// A block that is kept.
+    pub(super) fn get(&self, block: usize) -> Option<RecordBatch> {
+        let mut cache = cache();
+        cache.clock += 1;
+        let clock = cache.clock;
+        let kept = cache.blocks.get_mut(&(self.file, block))?;
+        kept.used = clock;
+        Some(kept.batch.clone())
+    }
+
+    /// Keeps a block and lets go of those that were not used for longest.
+    pub(super) fn put(&self, block: usize, batch: RecordBatch) {
+        let mut cache = cache();
+        cache.clock += 1;
+        let (size, used) = (batch.get_array_memory_size(), cache.clock);
+        if let Some(old) = cache
+            .blocks
+            .insert((self.file, block), Kept { batch, size, used })
+        {
+            cache.size -= old.size;
+        }
+        cache.size += size;
+        while cache.size > BUDGET && cache.blocks.len() > 1 {
+            let oldest = cache
+                .blocks
+                .iter()
+                .min_by_key(|(_, kept)| kept.used)
+                .map(|(key, _)| *key);
+            if let Some(kept) = oldest.and_then(|key| cache.blocks.remove(&key)) {
+                cache.size -= kept.size;
+            }
+        }
+    }
+}
+
+impl Drop for FileBlocks {
+    fn drop(&mut self) {
+        let mut cache = cache();
+        let mut freed = 0;
+        cache.blocks.retain(|(file, _), kept| {
+            let stays = *file != self.file;
+            freed += if stays { 0 } else { kept.size };
+            stays
+        });
+        cache.size -= freed;
+    }
+}

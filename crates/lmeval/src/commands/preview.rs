@@ -1,0 +1,232 @@
+//! `lm-eval preview`: what would be sent to a model.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, bail};
+use lmeval_core::{Arguments, ChatTemplate, Context, Dialect, Instance, RemoteTemplate};
+use lmeval_pycompat::{Value, json, repr};
+use lmeval_tasks::prompt::{
+    DocumentRequests, PromptError, RequestBuilder, RequestOptions, RequestSources, Skipped,
+};
+use lmeval_tasks::{Overrides, Task, TaskManager};
+
+use crate::chat_template::TokenizerTemplate;
+use crate::cli::PreviewArgs;
+use crate::commands::Status;
+use crate::printer::Printer;
+use crate::{dataset, json_line, report, roots};
+
+/// Prints the requests of the tasks that were named.
+pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Status> {
+    let roots = roots::resolve(&arguments.library, printer)?;
+    let manager = TaskManager::new(&roots);
+    let specs = manager.select(&arguments.names)?;
+    let mut loaded = manager.load(&specs, Overrides::default())?;
+    for warning in &loaded.warnings {
+        printer.note(&report::render(report::Severity::Warning, warning));
+    }
+    let options = options(arguments)?;
+    let samples = samples(arguments)?;
+    let settings = dataset::settings();
+    for (name, task) in &mut loaded.tasks {
+        if let Some(count) = arguments.num_fewshot {
+            task.config.set_num_fewshot(count);
+        }
+        let mut options = options.clone();
+        options.samples = samples
+            .as_ref()
+            .and_then(|samples| document_numbers(samples, name));
+        preview(task, &settings, &options, arguments.json, printer)?;
+    }
+    Ok(Status::Success)
+}
+
+fn options(arguments: &PreviewArgs) -> Result<RequestOptions> {
+    let chat_template: Option<Arc<dyn ChatTemplate>> =
+        match (&arguments.apply_chat_template, &arguments.tokenizer) {
+            (None, None) => None,
+            (None, Some(_)) => bail!("`--tokenizer` is only used with `--apply_chat_template`"),
+            (Some(_), None) => Some(Arc::new(RemoteTemplate)),
+            (Some(name), Some(path)) => Some(Arc::new(TokenizerTemplate::read(path, name.as_deref())?)),
+        };
+    let multiturn = arguments
+        .fewshot_as_multiturn
+        .as_ref()
+        .map(|value| value.as_deref().is_none_or(is_true));
+    if multiturn == Some(true) && chat_template.is_none() {
+        bail!("`--fewshot_as_multiturn` needs `--apply_chat_template`");
+    }
+    if arguments.samples.is_some() && arguments.limit.is_some() {
+        bail!("`--samples` and `--limit` exclude each other");
+    }
+    let limit = match (arguments.limit, &arguments.samples) {
+        (None, None) if !arguments.json => Some(1.0),
+        (limit, _) => limit,
+    };
+    Ok(RequestOptions {
+        dialect: arguments
+            .compat
+            .parse::<Dialect>()
+            .map_err(|error| anyhow!("{error}"))?,
+        fewshot_seed: Some(arguments.seed),
+        system_instruction: arguments.system_instruction.clone(),
+        fewshot_as_multiturn: multiturn.unwrap_or(chat_template.is_some()),
+        chat_template,
+        limit,
+        ..RequestOptions::default()
+    })
+}
+
+/// Reference: everything but these three words is false.
+fn is_true(word: &str) -> bool {
+    matches!(word.to_lowercase().as_str(), "true" | "1" | "yes")
+}
+
+/// `--samples`: JSON, or the path of a JSON file, that gives each task the numbers of its documents.
+fn samples(arguments: &PreviewArgs) -> Result<Option<Value>> {
+    let Some(text) = &arguments.samples else {
+        return Ok(None);
+    };
+    let value = match json::loads(text) {
+        Ok(value) => value,
+        Err(_) if std::path::Path::new(text).is_file() => json::loads(&fs_err::read_to_string(text)?)
+            .map_err(|error| anyhow!("`{text}` is not JSON: {error}"))?,
+        Err(error) => bail!("`--samples` must be JSON or the path of a JSON file: {error}"),
+    };
+    if value.as_dict().is_none() {
+        bail!("`--samples` must give each task a list, as in {{\"arc_easy\": [0, 5]}}");
+    }
+    Ok(Some(value))
+}
+
+fn document_numbers(samples: &Value, name: &str) -> Option<Vec<i64>> {
+    let numbers = samples.as_dict()?.get_str(name)?.as_list()?;
+    Some(numbers.iter().filter_map(Value::as_i64).collect())
+}
+
+fn preview(
+    task: &Task,
+    settings: &lmeval_data::Settings,
+    options: &RequestOptions,
+    json: bool,
+    printer: &mut Printer,
+) -> Result<()> {
+    let sources = RequestSources::new(dataset::load(task, settings)?);
+    let builder = RequestBuilder::new(task, &sources, options).map_err(explained)?;
+    for requests in builder {
+        let requests = requests.map_err(explained)?;
+        let mut text = String::new();
+        if json {
+            for instance in &requests.instances {
+                json_request(&mut text, instance, &options.dialect)?;
+            }
+        } else {
+            describe(&mut text, task, &requests);
+        }
+        printer.result(&text)?;
+    }
+    Ok(())
+}
+
+/// The error with its advice.
+fn explained(error: PromptError) -> anyhow::Error {
+    let hints: String = error
+        .hints()
+        .iter()
+        .map(|hint| format!("\nhint: {hint}"))
+        .collect();
+    anyhow!("{error}{hints}")
+}
+
+/// One line for each time that the request is sent.
+fn json_request(text: &mut String, instance: &Instance, dialect: &Dialect) -> Result<()> {
+    let line = Value::dict([
+        ("task", Value::Str(instance.task_name.clone())),
+        ("doc_id", Value::Int(instance.doc_id.0 as i64)),
+        ("idx", Value::Int(instance.idx as i64)),
+        ("type", Value::from(instance.request_type.name())),
+        ("args", Value::from(instance.args(dialect))),
+        ("target", instance.target.clone()),
+    ]);
+    for _ in 0..instance.repeats {
+        json_line::write(text, &line)?;
+    }
+    Ok(())
+}
+
+/// The requests of a document for a reader: each context once, with what is asked after it.
+fn describe(text: &mut String, task: &Task, requests: &DocumentRequests) {
+    let _ = writeln!(text, "=== {}, document {}", task.name(), requests.doc_id);
+    if let Some(reason) = &requests.skipped {
+        let reason = match reason {
+            Skipped::NoOptions => "it has no options",
+            Skipped::NoTarget => "it has no target",
+            _ => "options cannot follow a conversation",
+        };
+        let _ = writeln!(text, "skipped, because {reason}\n");
+        return;
+    }
+    let mut shown: Option<&Context> = None;
+    for instance in &requests.instances {
+        let context = match &instance.arguments {
+            Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } => Some(context),
+            Arguments::Rolling { .. } => None,
+        };
+        if context.is_some() && context != shown {
+            shown = context;
+            context
+                .into_iter()
+                .for_each(|context| describe_context(text, context));
+        }
+        let kind = instance.request_type;
+        match &instance.arguments {
+            Arguments::Loglikelihood { continuation, .. } => {
+                let _ = writeln!(text, "--- {kind} {}: {}", instance.idx, quoted(continuation));
+            }
+            Arguments::Rolling { text: scored } => {
+                let _ = writeln!(text, "--- {kind}");
+                lines(text, scored);
+            }
+            Arguments::Generate { kwargs, .. } => {
+                let kwargs = repr::repr(&Value::Dict(Arc::clone(kwargs)));
+                let times = if instance.repeats > 1 {
+                    format!(" x {}", instance.repeats)
+                } else {
+                    String::new()
+                };
+                let _ = writeln!(text, "--- {kind}{times} {kwargs}");
+            }
+        }
+    }
+    if let Some(instance) = requests.instances.first() {
+        let _ = writeln!(text, "--- target {}", repr::repr(&instance.target));
+    }
+    text.push('\n');
+}
+
+fn describe_context(text: &mut String, context: &Context) {
+    match context {
+        Context::Text(context) | Context::Json(context) => {
+            let _ = writeln!(text, "--- context");
+            lines(text, context);
+        }
+        Context::Messages(messages) => {
+            for message in messages.iter() {
+                let _ = writeln!(text, "--- {}", message.role);
+                lines(text, &message.content);
+            }
+        }
+    }
+}
+
+/// The text line by line behind bars, so that blanks at the ends and the last line end can be seen.
+fn lines(text: &mut String, content: &str) {
+    for line in content.split('\n') {
+        let _ = writeln!(text, "|{line}|");
+    }
+}
+
+fn quoted(content: &str) -> String {
+    repr::repr(&Value::from(content))
+}

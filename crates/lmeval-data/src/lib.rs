@@ -39,6 +39,7 @@ mod settings;
 mod slice;
 mod source;
 mod split;
+mod task;
 mod text;
 mod timestamp;
 mod tree;

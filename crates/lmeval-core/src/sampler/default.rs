@@ -22,8 +22,8 @@ impl Sampler for DefaultSampler {
             return Ok(random.sample_indices(pool.len(), count)?);
         };
         // Reference: one more than needed is drawn always, whether or not the evaluated document is in the pool.
-        let mut kept = Vec::with_capacity(count);
-        for index in random.sample_indices(pool.len(), count + 1)? {
+        let mut kept = Vec::with_capacity(count.min(pool.len()));
+        for index in random.sample_indices(pool.len(), count.saturating_add(1))? {
             if kept.len() < count && *document(pool, index)? != *excluded {
                 kept.push(index);
             }

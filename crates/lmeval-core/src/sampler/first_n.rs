@@ -15,7 +15,7 @@ impl Sampler for FirstN {
             dialect,
             ..
         } = draw;
-        let mut kept = Vec::with_capacity(count);
+        let mut kept = Vec::with_capacity(count.min(pool.len()));
         let excluded = excluded.filter(|_| dialect.first_n_skips_evaluated);
         for index in 0..pool.len() {
             if kept.len() == count {

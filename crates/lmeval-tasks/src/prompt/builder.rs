@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lmeval_core::sampler::{Draw, Sampler, SamplerError};
 use lmeval_core::{Dialect, DocId, Documents, Instance};
-use lmeval_pycompat::Dict;
 use lmeval_pycompat::random::Random;
+use lmeval_pycompat::{Dict, Value};
 use rayon::prelude::*;
 
 use super::error::{Place, PromptError, PromptErrorKind};
@@ -20,6 +20,9 @@ use crate::config::Named;
 /// How many documents are rendered at a time: enough for all cores, little enough to hold.
 const CHUNK: usize = 256;
 
+/// A document and the positions of its examples in the pool.
+type Drawn = (Arc<Dict>, Vec<usize>);
+
 /// The requests of one document.
 #[derive(Debug)]
 pub struct DocumentRequests {
@@ -29,6 +32,8 @@ pub struct DocumentRequests {
     pub document: Arc<Dict>,
     /// Its requests, in order; none where it is skipped.
     pub instances: Vec<Instance>,
+    /// Its options, without the delimiter that stands before them in requests.
+    pub choices: Option<Arc<Vec<Value>>>,
     /// Why there are no requests.
     pub skipped: Option<Skipped>,
 }
@@ -152,7 +157,7 @@ impl RequestBuilder {
             })
             .collect();
         let drawing = &mut self.drawing;
-        let drawn: Vec<(DocId, Result<(Arc<Dict>, Vec<usize>), PromptError>)> = read
+        let drawn: Vec<(DocId, Result<Drawn, PromptError>)> = read
             .into_iter()
             .map(|(id, document)| {
                 let drawn = document.and_then(|document| match drawing {
@@ -165,13 +170,16 @@ impl RequestBuilder {
         let built: Vec<Result<DocumentRequests, PromptError>> = drawn
             .into_par_iter()
             .map(|(doc_id, drawn)| {
-                let build = |(document, examples): (Arc<Dict>, Vec<usize>)| {
-                    let built = plan.requests(doc_id, &document, &examples)?;
-                    let skipped = built.as_ref().err().copied();
+                let build = |(document, examples): Drawn| {
+                    let (instances, choices, skipped) = match plan.requests(doc_id, &document, &examples)? {
+                        Ok((instances, choices)) => (instances, choices, None),
+                        Err(skipped) => (Vec::new(), None, Some(skipped)),
+                    };
                     Ok(DocumentRequests {
                         doc_id,
                         document,
-                        instances: built.unwrap_or_default(),
+                        instances,
+                        choices,
                         skipped,
                     })
                 };

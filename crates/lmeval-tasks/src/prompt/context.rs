@@ -100,9 +100,10 @@ impl Plan {
         };
         let fields = &self.fields;
         // Reference: the prefix of examples is made of the evaluated document.
-        let prefix = match fields.dialect.example_prefix_of_example {
-            true => None,
-            false => fields.prefix(fields.example.prefix.as_deref(), document)?,
+        let prefix = if fields.dialect.example_prefix_of_example {
+            None
+        } else {
+            fields.prefix(fields.example.prefix.as_deref(), document)?
         };
         for &index in examples {
             let example = pool.example(index, fields)?;

@@ -174,12 +174,12 @@ impl fmt::Display for PromptError {
             Place::Example(index) => format!("example {index}"),
         }));
         parts.extend(inner.field.map(|field| format!("`{field}`")));
-        let mut where_ = parts.join(", ");
-        if let Some(first) = where_.get_mut(..1) {
+        let mut prefix = parts.join(", ");
+        if let Some(first) = prefix.get_mut(..1) {
             first.make_ascii_uppercase();
         }
-        if !where_.is_empty() {
-            write!(f, "{where_}: ")?;
+        if !prefix.is_empty() {
+            write!(f, "{prefix}: ")?;
         }
         f.write_str(&inner.message)?;
         if let Some(template) = &inner.template {

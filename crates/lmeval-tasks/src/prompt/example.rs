@@ -1,10 +1,11 @@
 //! Examples: where they come from and how they are written.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use lmeval_core::{DocumentError, Documents, FunctionHost, NoSuchDocument, OutputType};
 use lmeval_pycompat::repr;
 use lmeval_pycompat::{Dict, Value};
+use rustc_hash::FxHashMap;
 
 use super::coerce::{described, item_at};
 use super::error::{Place, PromptError, PromptErrorKind};
@@ -28,9 +29,41 @@ pub(crate) struct Pool {
     documents: Arc<dyn Documents>,
     /// Positions that the pool is reduced to.
     indices: Option<Vec<usize>>,
+    length: usize,
     /// Documents that were compared with evaluated ones.
-    kept: Vec<OnceLock<Arc<Dict>>>,
-    examples: Vec<OnceLock<Result<Arc<Example>, PromptError>>>,
+    kept: Kept<Arc<Dict>>,
+    examples: Kept<Arc<Example>>,
+}
+
+/// What was made for positions of a pool, up to a number that bounds the memory it takes.
+#[derive(Debug)]
+struct Kept<T>(RwLock<FxHashMap<usize, T>>);
+
+impl<T: Clone> Kept<T> {
+    /// More than this is drawn from large pools only, where few documents are drawn twice.
+    const MOST: usize = 16_384;
+
+    fn new() -> Self {
+        Self(RwLock::new(FxHashMap::default()))
+    }
+
+    fn get<E>(&self, index: usize, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let known = self
+            .0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&index)
+            .cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let made = make()?;
+        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < Self::MOST {
+            kept.insert(index, made.clone());
+        }
+        Ok(made)
+    }
 }
 
 impl Pool {
@@ -55,8 +88,9 @@ impl Pool {
         Ok(Self {
             documents,
             indices,
-            kept: (0..length).map(|_| OnceLock::new()).collect(),
-            examples: (0..length).map(|_| OnceLock::new()).collect(),
+            length,
+            kept: Kept::new(),
+            examples: Kept::new(),
         })
     }
 
@@ -74,26 +108,24 @@ impl Pool {
     /// The example at a position.
     pub(crate) fn example(&self, index: usize, fields: &TaskFields) -> Result<Arc<Example>, PromptError> {
         let write = || {
-            let document = match self.kept.get(index).and_then(OnceLock::get) {
-                Some(kept) => Arc::clone(kept),
-                None => self.read(index).map_err(|source| {
-                    PromptError::new(PromptErrorKind::Documents, "Cannot read the document").caused_by(source)
-                })?,
-            };
+            let document = self.read(index).map_err(|source| {
+                PromptError::new(
+                    PromptErrorKind::Documents,
+                    format!("Cannot read the document: {source}"),
+                )
+                .caused_by(source)
+            })?;
             Example::write(fields, &document).map(Arc::new)
         };
-        let written = match self.examples.get(index) {
-            Some(cell) => cell.get_or_init(write).clone(),
-            // A sampler that names a position outside of the pool gets the error of reading it.
-            None => write(),
-        };
-        written.map_err(|error| error.at(Place::Example(index)))
+        self.examples
+            .get(index, write)
+            .map_err(|error: PromptError| error.at(Place::Example(index)))
     }
 }
 
 impl Documents for Pool {
     fn len(&self) -> usize {
-        self.examples.len()
+        self.length
     }
 
     fn columns(&self) -> &[String] {
@@ -101,14 +133,7 @@ impl Documents for Pool {
     }
 
     fn get(&self, index: usize) -> Result<Arc<Dict>, DocumentError> {
-        let Some(cell) = self.kept.get(index) else {
-            return self.read(index);
-        };
-        if let Some(kept) = cell.get() {
-            return Ok(Arc::clone(kept));
-        }
-        let document = self.read(index)?;
-        Ok(Arc::clone(cell.get_or_init(|| document)))
+        self.kept.get(index, || self.read(index))
     }
 }
 

@@ -73,7 +73,8 @@ enum Element {
 /// A column name or template.
 #[derive(Debug)]
 struct Text {
-    text: Arc<str>,
+    /// As the task writes it.
+    written: Arc<str>,
     /// What the template renders to, where it has no expressions.
     plain: Option<Arc<str>>,
     template: OnceLock<Result<Template, Arc<lmeval_template::Error>>>,
@@ -110,7 +111,7 @@ impl PromptField {
     /// The column name or template.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Text(text) => Some(&text.text),
+            Kind::Text(text) => Some(&text.written),
             _ => None,
         }
     }
@@ -118,7 +119,7 @@ impl PromptField {
     /// Whether Python takes the field for false: an empty text or list.
     pub(crate) fn is_empty(&self) -> bool {
         match &self.kind {
-            Kind::Text(text) => text.text.is_empty(),
+            Kind::Text(text) => text.written.is_empty(),
             Kind::List { elements, .. } => elements.is_empty(),
             Kind::Constant(value) => !value.is_truthy(),
             Kind::Function(_) => false,
@@ -189,17 +190,17 @@ impl Text {
             }
         });
         Self {
-            text: Arc::clone(text),
+            written: Arc::clone(text),
             plain,
             template: OnceLock::new(),
         }
     }
 
     fn resolve(&self, document: &Dict, rules: &Resolution) -> Result<Resolved, PromptError> {
-        let column = document.get_str(&self.text);
+        let column = document.get_str(&self.written);
         let named = match &rules.columns {
             None => column.is_some(),
-            Some(columns) => columns.contains(&*self.text),
+            Some(columns) => columns.contains(&*self.written),
         };
         if !named {
             return Ok(Resolved {
@@ -213,7 +214,7 @@ impl Text {
                 .filter_map(|key| key.as_str())
                 .map(|key| format!("`{key}`"))
                 .collect();
-            let message = format!("The document has no column `{}`", self.text);
+            let message = format!("The document has no column `{}`", self.written);
             PromptError::new(PromptErrorKind::MissingColumn, message)
                 .hint(format!("There are the columns {}", columns.join(", ")))
         })
@@ -225,7 +226,7 @@ impl Text {
         }
         let template = self
             .template
-            .get_or_init(|| Environment::new().compile(&self.text).map_err(Arc::new));
+            .get_or_init(|| Environment::new().compile(&self.written).map_err(Arc::new));
         match template {
             Ok(template) => match template.render(document) {
                 Ok(text) => Ok(text.into()),
@@ -237,7 +238,7 @@ impl Text {
 
     fn failed(&self, error: &Arc<lmeval_template::Error>) -> PromptError {
         let mut failure = PromptError::new(PromptErrorKind::Template, error.message())
-            .with_template(&self.text)
+            .with_template(&self.written)
             .caused_by(Arc::clone(error));
         for hint in error.hints() {
             failure = failure.hint(hint.as_str());

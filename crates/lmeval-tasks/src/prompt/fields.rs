@@ -330,36 +330,17 @@ impl TaskFields {
         field: Option<&PromptField>,
         document: &Arc<Dict>,
     ) -> Result<Option<Arc<str>>, PromptError> {
-        self.optional_text(field, document, &self.rules)
+        optional_text(field, document, &self.rules)
     }
 
     /// The answer prefix of an example, made of the example.
     pub(crate) fn example_prefix(&self, document: &Arc<Dict>) -> Result<Option<Arc<str>>, PromptError> {
-        self.optional_text(self.example.prefix.as_deref(), document, &self.own_columns)
+        optional_text(self.example.prefix.as_deref(), document, &self.own_columns)
     }
 
     /// The text before everything else; `None` where it is empty.
     pub(crate) fn description(&self, document: &Arc<Dict>) -> Result<Option<Arc<str>>, PromptError> {
-        self.optional_text(self.description.as_ref(), document, &self.own_columns)
-    }
-
-    fn optional_text(
-        &self,
-        field: Option<&PromptField>,
-        document: &Arc<Dict>,
-        rules: &Resolution,
-    ) -> Result<Option<Arc<str>>, PromptError> {
-        let Some(field) = field.filter(|field| !field.is_empty()) else {
-            return Ok(None);
-        };
-        match field.resolve(document, rules)?.value {
-            Value::None => Ok(None),
-            Value::Str(text) => Ok(Some(text).filter(|text| !text.is_empty())),
-            other => {
-                let message = format!("Expected text, found {}", described(&other));
-                Err(PromptError::new(PromptErrorKind::Type, message).in_field(field.name()))
-            }
-        }
+        optional_text(self.description.as_ref(), document, &self.own_columns)
     }
 
     /// The images or sounds of a document.
@@ -391,6 +372,25 @@ impl TaskFields {
             )));
         }
         Ok(values.into_iter().next())
+    }
+}
+
+/// A text of a document; `None` where it is null or empty.
+fn optional_text(
+    field: Option<&PromptField>,
+    document: &Arc<Dict>,
+    rules: &Resolution,
+) -> Result<Option<Arc<str>>, PromptError> {
+    let Some(field) = field.filter(|field| !field.is_empty()) else {
+        return Ok(None);
+    };
+    match field.resolve(document, rules)?.value {
+        Value::None => Ok(None),
+        Value::Str(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+        other => {
+            let message = format!("Expected text, found {}", described(&other));
+            Err(PromptError::new(PromptErrorKind::Type, message).in_field(field.name()))
+        }
     }
 }
 

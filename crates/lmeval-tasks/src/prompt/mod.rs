@@ -16,6 +16,8 @@ mod options;
 mod plan;
 mod request;
 mod selection;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 pub use builder::{DocumentRequests, RequestBuilder};

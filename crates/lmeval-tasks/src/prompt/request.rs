@@ -7,7 +7,7 @@ use lmeval_pycompat::repr;
 use lmeval_pycompat::strings::is_space;
 use lmeval_pycompat::{Dict, Value};
 
-use super::coerce::resolve_index;
+use super::coerce::{item_at, resolve_index};
 use super::context::Contexts;
 use super::error::{PromptError, PromptErrorKind};
 use super::example::not_a;
@@ -26,8 +26,8 @@ pub enum Skipped {
     ContextWithoutOptions,
 }
 
-/// The requests of a document, before they are numbered and named.
-pub(crate) type Built = Result<Vec<Instance>, Skipped>;
+/// The requests of a document with its options, or why there are none.
+pub(crate) type Built = Result<(Vec<Instance>, Option<Options>), Skipped>;
 
 /// What all requests of a document have in common.
 struct Common {
@@ -90,12 +90,8 @@ impl Plan {
                     continuation,
                 };
                 let common = common(shown(&target), target);
-                Ok(Ok(vec![self.instance(
-                    &common,
-                    RequestType::Loglikelihood,
-                    0,
-                    arguments,
-                )]))
+                let instance = self.instance(&common, RequestType::Loglikelihood, 0, arguments);
+                Ok(Ok((vec![instance], None)))
             }
             OutputType::LoglikelihoodRolling => {
                 let question = self
@@ -110,12 +106,8 @@ impl Plan {
                     text: scored_text(&target)?,
                 };
                 let common = common(shown(&target), target);
-                Ok(Ok(vec![self.instance(
-                    &common,
-                    RequestType::LoglikelihoodRolling,
-                    0,
-                    arguments,
-                )]))
+                let instance = self.instance(&common, RequestType::LoglikelihoodRolling, 0, arguments);
+                Ok(Ok((vec![instance], None)))
             }
             OutputType::GenerateUntil => {
                 let context = self.single_context(document, examples)?;
@@ -123,12 +115,33 @@ impl Plan {
                     context,
                     kwargs: Arc::clone(&self.generation_kwargs),
                 };
-                let common = common(target.clone(), target);
+                let (gold, options) = self.generation_gold(document, &target)?;
+                let common = common(target, gold);
                 let mut instance = self.instance(&common, RequestType::GenerateUntil, 0, arguments);
                 instance.metadata.metric_kwargs.clone_from(&self.metric_kwargs);
-                Ok(Ok(vec![instance]))
+                Ok(Ok((vec![instance], options)))
             }
         }
+    }
+
+    /// What a generated answer is compared with, and the options it comes from.
+    fn generation_gold(
+        &self,
+        document: &Arc<Dict>,
+        target: &Value,
+    ) -> Result<(Value, Option<Options>), PromptError> {
+        if !self.dialect.targets_as_written {
+            return Ok((target.clone(), None));
+        }
+        // Reference: where a task that generates has options, its target is the index of one.
+        let options = self
+            .fields
+            .options(self.fields.evaluated.choice.as_deref(), document)?;
+        let gold = match (&options, target.as_i64()) {
+            (Some(options), Some(index)) => item_at(options, index).cloned().unwrap_or_default(),
+            _ => target.clone(),
+        };
+        Ok((gold, options))
     }
 
     fn single_context(&self, document: &Arc<Dict>, examples: &[usize]) -> Result<Context, PromptError> {
@@ -190,7 +203,7 @@ impl Plan {
                     instance.metadata.unconditional = idx >= conditional;
                     instance
                 });
-        Ok(Ok(requests.collect()))
+        Ok(Ok((requests.collect(), Some(Arc::clone(options)))))
     }
 
     /// The text of an option.

@@ -11,6 +11,7 @@ mod prompt_dialects;
 mod prompt_documents;
 mod prompt_golden;
 mod prompt_reference;
+mod prompt_rules;
 mod prompt_speed;
 mod prompt_support;
 mod support;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use lmeval_core::RequestType;
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::{Dict, Value, json};
 use lmeval_tasks::prompt::{RequestBuilder, RequestOptions, RequestSources};
-use lmeval_tasks::{Spec, Task, TaskManager};
+use lmeval_tasks::{Overrides, Spec, Task, TaskManager};
 
 use crate::prompt_support::{JsonLines, Tags, golden, read_json};
 
@@ -40,12 +40,20 @@ impl Run<'_> {
     }
 
     fn options(&self, task: &str) -> RequestOptions {
-        let samples = self.get("samples").and_then(Value::as_dict).and_then(|samples| samples.get_str(task));
+        let samples = self
+            .get("samples")
+            .and_then(Value::as_dict)
+            .and_then(|samples| samples.get_str(task));
         let defaults = RequestOptions::default();
         let on = |key: &str| self.get(key).is_some_and(Value::is_truthy);
         RequestOptions {
-            fewshot_seed: self.get("fewshot_random_seed").map_or(defaults.fewshot_seed, Value::as_i64),
-            system_instruction: self.get("system_instruction").and_then(Value::as_str).map(str::to_owned),
+            fewshot_seed: self
+                .get("fewshot_random_seed")
+                .map_or(defaults.fewshot_seed, Value::as_i64),
+            system_instruction: self
+                .get("system_instruction")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
             chat_template: on("apply_chat_template").then(|| Arc::new(Tags) as _),
             fewshot_as_multiturn: on("fewshot_as_multiturn"),
             limit: self.get("limit").and_then(Value::to_f64),
@@ -58,7 +66,9 @@ impl Run<'_> {
 /// Requests as recordings show them, and the target of each document by the task's key.
 fn requests(run: &Run<'_>) -> Result<(Vec<Dict>, Dict), String> {
     let manager = TaskManager::new(&[golden("e2e/tasks")]);
-    let loaded = manager.load(&run.specs(), Default::default()).map_err(|error| error.to_string())?;
+    let loaded = manager
+        .load(&run.specs(), Overrides::default())
+        .map_err(|error| error.to_string())?;
     let mut typed: Vec<(RequestType, Dict)> = Vec::new();
     let mut targets = Dict::new();
     for (key, mut task) in loaded.tasks {
@@ -70,7 +80,10 @@ fn requests(run: &Run<'_>) -> Result<(Vec<Dict>, Dict), String> {
         for document in builder {
             let document = document.map_err(|error| error.to_string())?;
             let first = &document.instances[0];
-            ids_and_targets.push(Value::list([Value::Int(first.doc_id.0 as i64), first.target.clone()]));
+            ids_and_targets.push(Value::list([
+                Value::Int(first.doc_id.0 as i64),
+                first.target.clone(),
+            ]));
             for instance in &document.instances {
                 let request = [
                     ("task", Value::str(&*instance.task_name)),
@@ -79,8 +92,10 @@ fn requests(run: &Run<'_>) -> Result<(Vec<Dict>, Dict), String> {
                     ("type", Value::str(instance.request_type.name())),
                     ("args", Value::from(instance.args(&options.dialect))),
                 ];
-                let request: Dict =
-                    request.into_iter().map(|(key, value)| (Value::str(key), value)).collect();
+                let request: Dict = request
+                    .into_iter()
+                    .map(|(key, value)| (Value::str(key), value))
+                    .collect();
                 for _ in 0..instance.repeats {
                     typed.push((instance.request_type, request.clone()));
                 }
@@ -97,9 +112,17 @@ fn requests(run: &Run<'_>) -> Result<(Vec<Dict>, Dict), String> {
     }
     let of_type = |kind: &RequestType| {
         let kind = *kind;
-        typed.iter().filter(move |(other, _)| *other == kind).map(|(_, request)| request.clone())
+        typed
+            .iter()
+            .filter(move |(other, _)| *other == kind)
+            .map(|(_, request)| request.clone())
     };
     Ok((types.iter().flat_map(of_type).collect(), targets))
+}
+
+/// The value as one line, in which types and the order of keys show.
+fn text(value: &Value) -> String {
+    json::dumps(value, &json::Options::default()).unwrap()
 }
 
 #[test]
@@ -119,7 +142,11 @@ fn recorded_runs_send_the_recorded_requests() {
         for (place, (ours, theirs)) in built.iter().zip(expected).enumerate() {
             let mut theirs = Dict::clone(theirs.as_dict().unwrap());
             theirs.remove_str("response");
-            assert_eq!(*ours, theirs, "{name}, request {place}");
+            assert_eq!(
+                text(&Value::from(ours.clone())),
+                text(&Value::from(theirs)),
+                "{name}, request {place}"
+            );
         }
         assert_eq!(built.len(), expected.len(), "{name}");
         compared += expected.len();
@@ -133,7 +160,11 @@ fn recorded_runs_send_the_recorded_requests() {
                     theirs.push(pair);
                 }
             }
-            assert_eq!(ours, theirs, "{name}, targets of {task:?}");
+            assert_eq!(
+                text(&Value::list(ours.to_vec())),
+                text(&Value::from(theirs)),
+                "{name}, targets of {task:?}"
+            );
         }
     }
     assert!(compared > 1_000, "only {compared} requests were compared");

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use lmeval_core::{Arguments, Dialect, MemoryDocuments, MemorySplits, OutputType};
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_tasks::config::TaskConfig;
-use lmeval_tasks::prompt::{DocumentRequests, PromptError, RequestBuilder, RequestOptions, RequestSources, Shard};
-use lmeval_tasks::{Spec, Task, TaskManager};
+use lmeval_tasks::prompt::{
+    DocumentRequests, PromptError, RequestBuilder, RequestOptions, RequestSources, Shard,
+};
+use lmeval_tasks::{Overrides, Spec, Task, TaskManager};
 use lmeval_testkit::{reference_library, test_environment};
 use rayon::prelude::*;
 
@@ -49,12 +51,18 @@ fn options(run: &Value) -> RequestOptions {
     RequestOptions {
         dialect: Dialect::V04,
         fewshot_seed: Some(number("seed", 1234)),
-        system_instruction: run.get_str("system_instruction").and_then(Value::as_str).map(str::to_owned),
+        system_instruction: run
+            .get_str("system_instruction")
+            .and_then(Value::as_str)
+            .map(str::to_owned),
         chat_template: on("chat").then(|| Arc::new(Tags) as _),
         fewshot_as_multiturn: on("multiturn"),
         limit: run.get_str("limit").and_then(Value::to_f64),
         samples: samples.map(|samples| samples.iter().filter_map(Value::as_i64).collect()),
-        shard: Shard { rank: number("rank", 0) as usize, world_size: number("world_size", 1) as usize },
+        shard: Shard {
+            rank: number("rank", 0) as usize,
+            world_size: number("world_size", 1) as usize,
+        },
     }
 }
 
@@ -63,27 +71,49 @@ impl Case {
         let config = &task.config;
         let fewshot = config.fewshot_config.split.as_ref();
         let mut splits: Vec<(String, Vec<Value>)> = Vec::new();
-        for (place, (name, count)) in
-            [(&config.test_split, 6), (&config.validation_split, 6), (&config.training_split, 9)]
-                .into_iter()
-                .chain([(&fewshot.cloned(), 9)])
-                .enumerate()
+        for (place, (name, count)) in [
+            (&config.test_split, 6),
+            (&config.validation_split, 6),
+            (&config.training_split, 9),
+        ]
+        .into_iter()
+        .chain([(&fewshot.cloned(), 9)])
+        .enumerate()
         {
-            let Some(name) = name.as_ref().filter(|name| splits.iter().all(|(known, _)| known != *name)) else {
+            let Some(name) = name
+                .as_ref()
+                .filter(|name| splits.iter().all(|(known, _)| known != *name))
+            else {
                 continue;
             };
-            splits.push((name.clone(), (0..count).map(|number| columns.document(20 * place + number)).collect()));
+            splits.push((
+                name.clone(),
+                (0..count)
+                    .map(|number| columns.document(20 * place + number))
+                    .collect(),
+            ));
         }
-        Self { task: task.clone(), splits }
+        Self {
+            task: task.clone(),
+            splits,
+        }
     }
 
     fn build(&self, run: &Value) -> Result<Vec<DocumentRequests>, PromptError> {
-        let splits = self.splits.iter().fold(MemorySplits::new(), |splits, (name, documents)| {
-            let documents = documents.iter().cloned().map(document).collect();
-            splits.with(name.as_str(), MemoryDocuments::new(documents))
-        });
+        let splits = self
+            .splits
+            .iter()
+            .fold(MemorySplits::new(), |splits, (name, documents)| {
+                let documents = documents.iter().cloned().map(document).collect();
+                splits.with(name.as_str(), MemoryDocuments::new(documents))
+            });
         let mut task = self.task.clone();
-        if let Some(count) = run.as_dict().unwrap().get_str("num_fewshot").and_then(Value::as_i64) {
+        if let Some(count) = run
+            .as_dict()
+            .unwrap()
+            .get_str("num_fewshot")
+            .and_then(Value::as_i64)
+        {
             task.config.set_num_fewshot(count);
         }
         RequestBuilder::new(&task, &RequestSources::new(Arc::new(splits)), &options(run))?.build_all()
@@ -93,23 +123,34 @@ impl Case {
     fn fits(&self, run: &Value) -> bool {
         let Ok(built) = self.build(run) else { return false };
         let delimiter = self.task.config.target_delimiter.as_deref().unwrap_or_default();
-        built.iter().flat_map(|document| &document.instances).all(|instance| {
-            let in_range = !(instance.gold.is_none() && instance.target.as_i64().is_some());
-            match &instance.arguments {
-                Arguments::Loglikelihood { continuation, .. } => in_range && continuation.len() > delimiter.len(),
-                // The reference cannot show a number as the answer of an example.
-                Arguments::Generate { .. } => !matches!(instance.target, Value::Int(_)),
-                Arguments::Rolling { .. } => true,
-            }
-        })
+        built
+            .iter()
+            .flat_map(|document| &document.instances)
+            .all(|instance| {
+                let in_range = !(instance.gold.is_none() && instance.target.as_i64().is_some());
+                match &instance.arguments {
+                    Arguments::Loglikelihood { continuation, .. } => {
+                        in_range && continuation.len() > delimiter.len()
+                    }
+                    // The reference cannot show a number as the answer of an example.
+                    Arguments::Generate { .. } => !matches!(instance.target, Value::Int(_)),
+                    Arguments::Rolling { .. } => true,
+                }
+            })
     }
 
     /// The case as the reference reads it.
     fn to_value(&self, runs: &[Value]) -> Value {
         let splits = self.splits.iter();
         Value::dict([
-            ("path", Value::from(self.task.source().unwrap().to_string_lossy().into_owned())),
-            ("splits", Value::dict(splits.map(|(name, documents)| (name.as_str(), Value::from(documents.clone()))))),
+            (
+                "path",
+                Value::from(self.task.source().unwrap().to_string_lossy().into_owned()),
+            ),
+            (
+                "splits",
+                Value::dict(splits.map(|(name, documents)| (name.as_str(), Value::from(documents.clone())))),
+            ),
             ("runs", Value::from(runs.to_vec())),
         ])
     }
@@ -154,14 +195,34 @@ fn is_function_free(config: &TaskConfig, mapping: &Dict) -> bool {
 fn choose(manager: &TaskManager, library: &Path) -> Vec<Task> {
     let mut chosen: BTreeMap<(String, OutputType), Vec<Task>> = BTreeMap::new();
     for name in manager.all_subtasks() {
-        let Some(path) = manager.index().get(name).and_then(|entry| entry.path.clone()) else { continue };
-        let Ok(below) = path.strip_prefix(library) else { continue };
-        let folder = below.components().next().unwrap().as_os_str().to_string_lossy().into_owned();
-        let known = manager.index().get(name).and_then(|entry| entry.output_type.as_deref()?.parse().ok());
-        if chosen.entry((folder.clone(), known.unwrap_or_default())).or_default().len() >= PER_FOLDER {
+        let Some(path) = manager.index().get(name).and_then(|entry| entry.path.clone()) else {
+            continue;
+        };
+        let Ok(below) = path.strip_prefix(library) else {
+            continue;
+        };
+        let folder = below
+            .components()
+            .next()
+            .unwrap()
+            .as_os_str()
+            .to_string_lossy()
+            .into_owned();
+        let known = manager
+            .index()
+            .get(name)
+            .and_then(|entry| entry.output_type.as_deref()?.parse().ok());
+        if chosen
+            .entry((folder.clone(), known.unwrap_or_default()))
+            .or_default()
+            .len()
+            >= PER_FOLDER
+        {
             continue;
         }
-        let Ok(loaded) = manager.load(&[Spec::from(name)], Default::default()) else { continue };
+        let Ok(loaded) = manager.load(&[Spec::from(name)], Overrides::default()) else {
+            continue;
+        };
         for task in loaded.tasks.into_values() {
             let kind = task.config.output_type;
             let alone = task.source().is_some() && !task.mapping().contains("task_list");
@@ -199,7 +260,9 @@ pub(crate) fn ask_reference(python: &Path, cases: &Value, fields: &[&str]) -> An
         if let Some(error) = found.get_str("error") {
             answers.insert(place, Err(error.as_str().unwrap().to_owned()));
         } else if let Ok(lines) = answers.entry(place).or_insert_with(|| Ok(Vec::new())) {
-            lines.push(line(&Value::list(fields.iter().map(|key| found.get_str(key).cloned().unwrap()))));
+            lines.push(line(&Value::list(
+                fields.iter().map(|key| found.get_str(key).cloned().unwrap()),
+            )));
         }
     }
     answers
@@ -207,7 +270,9 @@ pub(crate) fn ask_reference(python: &Path, cases: &Value, fields: &[&str]) -> An
 
 #[test]
 fn library_tasks_give_the_requests_of_the_reference() {
-    let (Some(python), Some(library)) = (test_environment(), reference_library()) else { return };
+    let (Some(python), Some(library)) = (test_environment(), reference_library()) else {
+        return;
+    };
     let manager = TaskManager::new(std::slice::from_ref(&library));
     let tasks = choose(&manager, &library);
     let runs = runs();
@@ -248,7 +313,9 @@ fn library_tasks_give_the_requests_of_the_reference() {
                 (ours, theirs) => {
                     let ours = ours.map(|lines| lines.len());
                     let theirs = theirs.as_ref().map(Vec::len);
-                    wrong.push(format!("{name}, run {run_number}: ours {ours:?}, theirs {theirs:?}"));
+                    wrong.push(format!(
+                        "{name}, run {run_number}: ours {ours:?}, theirs {theirs:?}"
+                    ));
                 }
             }
         }
@@ -258,7 +325,12 @@ fn library_tasks_give_the_requests_of_the_reference() {
         cases.len(),
         tasks.len()
     );
-    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong[..wrong.len().min(12)].join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} differ:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(12)].join("\n")
+    );
     assert!(cases.len() >= 300, "only {} tasks were compared", cases.len());
     assert_eq!(types.len(), OutputType::ALL.len());
 }

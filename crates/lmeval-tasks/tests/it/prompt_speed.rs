@@ -3,21 +3,30 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lmeval_core::{MemoryDocuments, MemorySplits};
+use lmeval_core::{Dialect, MemoryDocuments, MemorySplits};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_tasks::prompt::{RequestBuilder, RequestOptions, RequestSources};
 
 use crate::prompt_support::task;
 
 fn document(number: usize) -> Dict {
-    let choices = Value::list((0..4).map(|choice| Value::from(format!("choice {choice} of question {number}"))));
+    let choices =
+        Value::list((0..4).map(|choice| Value::from(format!("choice {choice} of question {number}"))));
     let entries = [
-        ("question", Value::from(format!(" Which of the following statements about case {number} is the best one? "))),
+        (
+            "question",
+            Value::from(format!(
+                " Which of the following statements about case {number} is the best one? "
+            )),
+        ),
         ("subject", Value::str("abstract_algebra")),
         ("choices", choices),
         ("answer", Value::Int((number % 4) as i64)),
     ];
-    entries.into_iter().map(|(key, value)| (Value::str(key), value)).collect()
+    entries
+        .into_iter()
+        .map(|(key, value)| (Value::str(key), value))
+        .collect()
 }
 
 #[test]
@@ -36,7 +45,10 @@ fn requests_of_57_tasks() {
                 let count = if number == 0 { 14_042 - 56 * 246 } else { 246 };
                 let splits = MemorySplits::new()
                     .with("test", MemoryDocuments::new((0..count).map(document).collect()))
-                    .with("dev", MemoryDocuments::new((1_000..1_040).map(document).collect()));
+                    .with(
+                        "dev",
+                        MemoryDocuments::new((1_000..1_040).map(document).collect()),
+                    );
                 RequestSources::new(Arc::new(splits))
             })
             .collect();
@@ -46,10 +58,17 @@ fn requests_of_57_tasks() {
             for built in RequestBuilder::new(&task, sources, &RequestOptions::default()).unwrap() {
                 let built = built.unwrap();
                 requests += built.instances.len();
-                bytes += built.instances.iter().map(|instance| instance.args(&Default::default()).len()).sum::<usize>();
+                bytes += built
+                    .instances
+                    .iter()
+                    .map(|instance| instance.args(&Dialect::V05).len())
+                    .sum::<usize>();
             }
         }
-        println!("{name}: {requests} requests in {:?} ({bytes} arguments)", started.elapsed());
+        println!(
+            "{name}: {requests} requests in {:?} ({bytes} arguments)",
+            started.elapsed()
+        );
         assert_eq!(requests, 4 * 14_042);
     }
 }

@@ -1,14 +1,16 @@
 //! Data and shorthand for tests of prompts.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lmeval_core::{
-    ChatError, ChatMessage, ChatTemplate, Context, DocumentError, Documents, MemoryDocuments, MemorySplits, Splits,
+    ChatError, ChatMessage, ChatTemplate, Context, DocumentError, Documents, MemoryDocuments, MemorySplits,
+    Splits,
 };
 use lmeval_pycompat::{Dict, Value, json, yaml};
 use lmeval_tasks::prompt::{PromptError, RequestBuilder, RequestOptions, RequestSources};
-use lmeval_tasks::{Spec, Task, TaskManager};
+use lmeval_tasks::{Overrides, Spec, Task, TaskManager};
 
 /// The folder of recorded runs.
 pub(crate) fn golden(path: &str) -> PathBuf {
@@ -31,23 +33,35 @@ impl JsonLines {
     /// The files of a task below a folder.
     pub(crate) fn of(task: &Task, folder: PathBuf) -> Self {
         let kwargs = task.config.loader_kwargs();
-        let files = kwargs.get_str("data_files").and_then(Value::as_dict).unwrap().clone();
+        let files = kwargs
+            .get_str("data_files")
+            .and_then(Value::as_dict)
+            .unwrap()
+            .clone();
         Self { folder, files }
     }
 }
 
 impl Splits for JsonLines {
     fn split(&self, name: &str) -> Result<Arc<dyn Documents>, DocumentError> {
-        let file = self.files.get_str(name).and_then(Value::as_str).ok_or(format!("no split {name}"))?;
+        let file = self
+            .files
+            .get_str(name)
+            .and_then(Value::as_str)
+            .ok_or(format!("no split {name}"))?;
         let text = fs_err::read_to_string(self.folder.join(file))?;
         let lines = text.lines().filter(|line| !line.is_empty());
-        Ok(Arc::new(MemoryDocuments::new(lines.map(|line| document(json::loads(line).unwrap())).collect())))
+        Ok(Arc::new(MemoryDocuments::new(
+            lines.map(|line| document(json::loads(line).unwrap())).collect(),
+        )))
     }
 }
 
 /// A document from a value.
 pub(crate) fn document(value: Value) -> Dict {
-    let Value::Dict(dict) = value else { panic!("not a document: {value:?}") };
+    let Value::Dict(dict) = value else {
+        panic!("not a document: {value:?}")
+    };
     Dict::clone(&dict)
 }
 
@@ -59,7 +73,7 @@ impl ChatTemplate for Tags {
     fn apply(&self, messages: Vec<ChatMessage>, add_generation_prompt: bool) -> Result<Context, ChatError> {
         let mut text = String::new();
         for ChatMessage { role, content } in messages {
-            text.push_str(&format!("<{role}>{content}</{role}>"));
+            write!(text, "<{role}>{content}</{role}>")?;
         }
         if add_generation_prompt {
             text.push_str("<assistant>");
@@ -70,19 +84,29 @@ impl ChatTemplate for Tags {
 
 /// A task from YAML text.
 pub(crate) fn task(definition: &str) -> Task {
-    let definition = document(yaml::load(definition).unwrap().value);
+    let definition = document(yaml::Loader::for_directory("").load(definition).unwrap().value);
     let manager = TaskManager::new(&[]);
-    let loaded = manager.load(&[Spec::Inline(definition)], Default::default()).unwrap();
+    let loaded = manager
+        .load(&[Spec::Inline(definition)], Overrides::default())
+        .unwrap();
     loaded.tasks.into_values().next().unwrap()
 }
 
 /// Splits from YAML text: a mapping of names to lists of documents.
 pub(crate) fn splits(text: &str) -> MemorySplits {
     let named = document(yaml::load(text).unwrap().value);
-    named.into_entries().fold(MemorySplits::new(), |splits, (name, documents)| {
-        let documents = documents.as_list().unwrap().iter().cloned().map(document).collect();
-        splits.with(name.as_str().unwrap(), MemoryDocuments::new(documents))
-    })
+    named
+        .into_entries()
+        .fold(MemorySplits::new(), |splits, (name, documents)| {
+            let documents = documents
+                .as_list()
+                .unwrap()
+                .iter()
+                .cloned()
+                .map(document)
+                .collect();
+            splits.with(name.as_str().unwrap(), MemoryDocuments::new(documents))
+        })
 }
 
 /// The arguments of all requests, as JSON.
@@ -94,7 +118,10 @@ pub(crate) fn build(
     let sources = RequestSources::new(Arc::new(splits));
     let built = RequestBuilder::new(task, &sources, options)?.build_all()?;
     let instances = built.into_iter().flat_map(|document| document.instances);
-    let one_line = json::Options { ensure_ascii: false, ..json::Options::default() };
+    let one_line = json::Options {
+        ensure_ascii: false,
+        ..json::Options::default()
+    };
     Ok(instances
         .map(|instance| json::dumps(&Value::from(instance.args(&options.dialect)), &one_line).unwrap())
         .collect())

@@ -2,6 +2,7 @@
 
 mod chat;
 mod errors;
+mod library;
 mod limits;
 mod recordings;
 

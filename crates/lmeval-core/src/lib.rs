@@ -28,8 +28,6 @@ pub use document::{
 };
 pub use host::{FunctionHost, HostError, HostFn, NoHost};
 pub use instance::{Arguments, Context, Instance, InstanceMetadata, RequestType};
-pub use message::{
-    ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns,
-};
+pub use message::{ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
 pub use near::nearest;
 pub use output_type::{OutputType, UnknownOutputType};

@@ -14,8 +14,12 @@ impl Request {
         if config.custom_dataset.is_some() {
             return None;
         }
-        let named =
-            [&config.training_split, &config.validation_split, &config.test_split, &config.fewshot_config.split];
+        let named = [
+            &config.training_split,
+            &config.validation_split,
+            &config.test_split,
+            &config.fewshot_config.split,
+        ];
         let mut splits: Vec<String> = Vec::new();
         for split in named.into_iter().flatten() {
             if !splits.contains(split) {

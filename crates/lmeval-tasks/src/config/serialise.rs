@@ -33,7 +33,11 @@ impl TaskConfig {
         const OF_A_RUN: [&str; 3] = ["formats", "_formats_selection", "_qualified_name"];
         let mut dict = Dict::new();
         for key in TASK_KEYS.into_iter().filter(|key| !OF_A_RUN.contains(key)) {
-            let value = self.value_of(key);
+            let value = match key {
+                // The format has been applied; its name would apply it again.
+                "task" if self.format.is_some() => Value::str(self.base_name()),
+                _ => self.value_of(key),
+            };
             if !value.is_none() && (key != "tag" || value.is_truthy()) {
                 dict.insert(key, value);
             }

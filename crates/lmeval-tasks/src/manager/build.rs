@@ -3,31 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use indexmap::IndexMap;
 use lmeval_core::nearest;
 use lmeval_pycompat::{Dict, Value};
-use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Group, Spec, Task, TaskManager};
+use super::{Group, Spec, Task, TaskManager, names};
 use crate::config::{GROUP_KEYS, GroupConfig, TaskConfig};
 use crate::error::{Diagnostic, Error, ErrorKind};
 use crate::index::{Entry, Kind};
 use crate::source::{Loader, Mapping, Origin, Step, beside};
 
-/// A task, or a group with its members by key.
+/// A task, or a group with its members.
 #[derive(Debug)]
 pub(super) enum Node {
     Task(Box<Task>),
-    Group(Box<Group>, IndexMap<String, Node>),
-}
-
-impl Node {
-    fn key(&self) -> &str {
-        match self {
-            Self::Task(task) => task.name(),
-            Self::Group(group, _) => group.name(),
-        }
-    }
+    Group(Box<Group>, Vec<Node>),
 }
 
 /// One piece of loading work.
@@ -154,20 +143,13 @@ impl<'a> Builder<'a> {
         };
         let mut reached = root.to_owned();
         for segment in segments {
-            let Node::Group(_, mut children) = node else { return Err(not_group(&reached)) };
+            let Node::Group(_, children) = node else { return Err(not_group(&reached)) };
             let parent = std::mem::take(&mut reached);
             reached = format!("{parent}::{segment}");
-            node = match children.swap_remove(&reached) {
-                Some(child) => child,
-                None => {
-                    let key = member_key(&children, &reached, segment).map_err(|problem| {
-                        let names: Vec<&str> = children.keys().map(String::as_str).collect();
-                        Error::new(ErrorKind::UnknownName, format!("`{name}` cannot be found: {problem}"))
-                            .hint(format!("The members of `{parent}` are {}", quoted(&names)))
-                    })?;
-                    children.swap_remove(&key).ok_or_else(|| not_group(&reached))?
-                }
-            };
+            node = names::member(children, &reached).map_err(|(problem, keys)| {
+                Error::new(ErrorKind::UnknownName, format!("`{name}` cannot be found: {problem}"))
+                    .hint(format!("The members of `{parent}` are {}", quoted(&keys)))
+            })?;
         }
         Ok(node)
     }
@@ -221,8 +203,10 @@ impl<'a> Builder<'a> {
         self.open_groups.push(name.to_owned());
         let members = self.members(name, &mapping, &child_overrides, source);
         self.open_groups.pop();
-        let group = Group { name: name.to_owned(), config, mapping, source: source.map(Path::to_owned) };
-        Ok(Node::Group(Box::new(group), keyed(members?)))
+        let selection = overrides.get("_formats_selection").and_then(Value::as_str).map(str::to_owned);
+        let source = source.map(Path::to_owned);
+        let group = Group { name: name.to_owned(), config, mapping, source, selection };
+        Ok(Node::Group(Box::new(group), names::without_repeats(members?)))
     }
 
     /// What a group sets in its members: its `include`, and over it what the caller sets, less the group's own fields.
@@ -384,6 +368,12 @@ impl<'a> Builder<'a> {
         mut mapping: Mapping,
         source: Option<&Path>,
     ) -> Result<Node, Error> {
+        if mapping.contains("class") {
+            let message = format!("`{name}`, written in the list of group `{group}`, cannot have a `class`");
+            return Err(Error::new(ErrorKind::Type, message)
+                .at(mapping.locate(&[Step::from("class")]))
+                .hint("Give it a file of its own, and name it in the list"));
+        }
         let has = |key: &str| mapping.get(key).is_some_and(|value| !value.is_none());
         if !has("dataset_path") && !has("custom_dataset") {
             let known = self.manager.index.iter().map(|(known, _)| known);
@@ -425,74 +415,15 @@ fn below(origin: Option<&Origin>, steps: &[Step]) -> Origin {
     }
 }
 
-/// Members by key; a repeated key replaces the earlier member in its place.
-fn keyed(nodes: Vec<Node>) -> IndexMap<String, Node> {
-    let mut tasks = Vec::new();
-    let mut shape = Vec::new();
-    for node in nodes {
-        match node {
-            Node::Task(task) => {
-                shape.push(None);
-                tasks.push(*task);
-            }
-            group @ Node::Group(..) => shape.push(Some(group)),
-        }
-    }
-    name_formats(&mut tasks);
-    let mut tasks = tasks.into_iter();
-    let mut children = IndexMap::new();
-    for place in shape {
-        let node = match place {
-            Some(group) => Some(group),
-            None => tasks.next().map(|task| Node::Task(Box::new(task))),
-        };
-        if let Some(node) = node {
-            children.insert(node.key().to_owned(), node);
-        }
-    }
-    children
-}
-
-/// Where several formats of one task stand together, each gets `@format` behind its name.
-pub(super) fn name_formats(tasks: &mut [Task]) {
-    let mut selections: FxHashMap<String, FxHashSet<Option<String>>> = FxHashMap::default();
-    for task in tasks.iter() {
-        selections.entry(task.name.clone()).or_default().insert(task.config.formats_selection.clone());
-    }
-    for task in tasks {
-        if selections.get(&task.name).is_some_and(|formats| formats.len() > 1)
-            && let Some(format) = &task.config.formats_selection
-        {
-            task.name = format!("{}@{format}", task.name);
-        }
-    }
-}
-
-/// The key of the one member whose name without its format is the segment.
-fn member_key(children: &IndexMap<String, Node>, wanted: &str, segment: &str) -> Result<String, String> {
-    let candidates: Vec<&String> = children
-        .keys()
-        .filter(|key| !segment.contains('@') && key.split('@').next() == Some(wanted))
-        .collect();
-    match candidates.as_slice() {
-        [one] => Ok((*one).clone()),
-        [] => Err(format!("there is no member `{segment}`")),
-        several => {
-            let names: Vec<&str> = several.iter().map(|key| key.as_str()).collect();
-            Err(format!("`{segment}` may be {}", quoted(&names)))
-        }
-    }
-}
-
 fn wrong_name(key: &str, found: &Value) -> Error {
     Error::new(ErrorKind::Type, format!("`{key}` must be a name, not {}", found.type_name()))
 }
 
-fn quoted(names: &[&str]) -> String {
+fn quoted(names: &[impl AsRef<str>]) -> String {
     if names.is_empty() {
         return "none".to_owned();
     }
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    names.iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
 /// `~` at the front is the home folder.

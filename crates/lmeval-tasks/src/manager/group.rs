@@ -13,6 +13,8 @@ pub struct Group {
     pub config: GroupConfig,
     pub(super) mapping: Mapping,
     pub(super) source: Option<PathBuf>,
+    /// The format that was selected for all members.
+    pub(super) selection: Option<String>,
 }
 
 impl Group {

@@ -2,6 +2,7 @@
 
 mod build;
 mod group;
+mod names;
 mod select;
 mod task;
 
@@ -194,29 +195,27 @@ impl TaskManager {
     }
 }
 
-/// Lays the trees out flat. Two formats of one task get a row each.
-fn flatten(nodes: Vec<Node>) -> TaskDict {
+/// Lays the trees out flat. Two formats of one task or group get a row each.
+fn flatten(mut nodes: Vec<Node>) -> TaskDict {
+    names::separate_formats(&mut nodes);
     let mut dict = TaskDict::default();
-    let mut leaves: Vec<Task> = Vec::new();
     for node in nodes {
-        collect(node, &mut dict, &mut leaves);
-    }
-    build::name_formats(&mut leaves);
-    for task in leaves {
-        dict.tasks.insert(task.name().to_owned(), task);
+        collect(node, &mut dict);
     }
     dict
 }
 
-fn collect(node: Node, dict: &mut TaskDict, leaves: &mut Vec<Task>) {
+fn collect(node: Node, dict: &mut TaskDict) {
     match node {
-        Node::Task(task) => leaves.push(*task),
+        Node::Task(task) => {
+            dict.tasks.insert(task.name().to_owned(), *task);
+        }
         Node::Group(group, children) => {
-            let keys: Vec<String> = children.keys().cloned().collect();
+            let keys: Vec<String> = children.iter().map(|child| names::key(child).to_owned()).collect();
             dict.group_map.insert(group.name().to_owned(), keys);
             dict.groups.insert(group.name().to_owned(), *group);
-            for child in children.into_values() {
-                collect(child, dict, leaves);
+            for child in children {
+                collect(child, dict);
             }
         }
     }

@@ -33,27 +33,38 @@ impl From<String> for Spec {
 }
 
 impl TaskManager {
-    /// Reads a command-line list: each word is split at commas; a lone folder stands for the YAML files in it, a word
+    /// Reads a command-line list: each word is split at commas; a lone folder that is no known name stands for the YAML
+    /// files in it, a word
     /// that ends in `.yaml` for the files that match it, and other words for the names that match.
     ///
-    /// Unknown names are kept, and fail when they are loaded.
+    /// Unknown names and files are kept, and fail when they are loaded.
     pub fn select<S: AsRef<str>>(&self, words: &[S]) -> Result<Vec<Spec>, Error> {
         let selectors: Vec<&str> =
             words.iter().flat_map(|word| word.as_ref().split(',')).map(strings::strip).collect();
         if let [folder] = selectors.as_slice()
             && !folder.is_empty()
+            && self.index.get(folder).is_none()
             && Path::new(folder).is_dir()
         {
             return yaml_files(Path::new(folder), "*.yaml");
         }
         let mut specs: Vec<Spec> = Vec::new();
         for selector in selectors.into_iter().filter(|selector| !selector.is_empty()) {
-            if Path::new(selector).extension().is_some_and(|extension| extension == "yaml") {
-                let path = std::path::absolute(selector).unwrap_or_else(|_| selector.into());
+            let path = Path::new(selector);
+            if path.extension().is_some_and(|extension| extension == "yaml") {
                 let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-                let found = yaml_files(path.parent().unwrap_or(Path::new("/")), &name)?;
+                let folder = path.parent().unwrap_or(Path::new(""));
+                if !Pattern::is_glob(&name) {
+                    specs.push(Spec::File(path.to_owned()));
+                    continue;
+                }
+                let found = if folder.as_os_str().is_empty() || folder.is_dir() {
+                    yaml_files(folder, &name)?
+                } else {
+                    Vec::new()
+                };
                 if found.is_empty() {
-                    return Err(Error::new(ErrorKind::Value, format!("There is no task file `{selector}`")));
+                    specs.push(Spec::from(selector));
                 }
                 specs.extend(found);
                 continue;
@@ -72,13 +83,13 @@ impl TaskManager {
 /// The files of a folder whose name matches, in ascending order.
 fn yaml_files(folder: &Path, pattern: &str) -> Result<Vec<Spec>, Error> {
     let pattern = Pattern::new(pattern);
-    let entries = fs_err::read_dir(folder).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("The folder `{}` cannot be read", folder.display())).caused_by(error)
-    })?;
+    let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let entries = fs_err::read_dir(listed)
+        .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).caused_by(error))?;
     let mut paths: Vec<PathBuf> = entries
         .flatten()
         .filter(|entry| pattern.matches(&entry.file_name().to_string_lossy()))
-        .map(|entry| entry.path())
+        .map(|entry| folder.join(entry.file_name()))
         .filter(|path| path.is_file())
         .collect();
     paths.sort_unstable();

@@ -12,7 +12,6 @@ mod prompt_documents;
 mod prompt_golden;
 mod prompt_reference;
 mod prompt_rules;
-mod prompt_speed;
 mod prompt_support;
 mod support;
 mod validate;

@@ -97,9 +97,41 @@ fn formats_are_selected_and_several_get_rows_of_their_own() {
     assert_eq!(keys(&loaded), ["g::m@cloze", "g::m@mcqa", "g::n"]);
     assert_eq!(loaded.group_map["g"], ["g::m@cloze", "g::m@mcqa", "g::n"]);
     assert_eq!(&*format(&library.load(&["n@mcqa"]).unwrap(), "n@cloze"), "mcqa");
+    assert_eq!(keys(&library.load(&["n", "n@mcqa"]).unwrap()), ["n@cloze", "n@mcqa"]);
+    assert_eq!(keys(&library.load(&["g::m@mcqa"]).unwrap()), ["g::m@mcqa"]);
     let error = library.load(&["m@nothing"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Value);
     assert_eq!(error.hints(), ["The formats are cloze, cot, generate, mcqa"]);
+}
+
+#[test]
+fn formats_of_groups_are_separate_too() {
+    let library = Library::new(&[
+        ("m.yaml", &task("m", "doc_to_choice: c\n")),
+        ("g.yaml", "group: g\ntask: [m]\n"),
+        ("p.yaml", "group: p\ntask: ['g@mcqa', 'g@cloze']\n"),
+    ]);
+    for names in [vec!["g@mcqa", "g@cloze"], vec!["p"]] {
+        let loaded = library.load(&names).unwrap();
+        assert_eq!(keys(&loaded), ["g::m@mcqa", "g::m@cloze"], "{names:?}");
+        assert_eq!(loaded.group_map["g@mcqa"], ["g::m@mcqa"]);
+        assert_eq!(loaded.group_map["g@cloze"], ["g::m@cloze"]);
+        for key in loaded.group_map.values().flatten() {
+            assert!(loaded.tasks.contains_key(key) || loaded.groups.contains_key(key), "{key}");
+        }
+    }
+    assert_eq!(keys(&library.load(&["g@mcqa"]).unwrap()), ["g::m"]);
+}
+
+#[test]
+fn a_class_needs_a_file_of_its_own() {
+    let library = Library::new(&[(
+        "g.yaml",
+        "group: g\ntask: [{task: n, dataset_path: json, class: !function a.B}]\n",
+    )]);
+    let error = library.load(&["g"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Type);
+    assert!(error.message().contains("`class`"), "{error}");
 }
 
 #[test]
@@ -199,7 +231,11 @@ fn files_are_loaded_by_path() {
     assert_eq!(specs.len(), 3);
     let loaded = library.manager().load(&specs, Overrides::default()).unwrap();
     assert_eq!(keys(&loaded), ["a", "b", "g1::a", "g1::b"]);
-    assert!(library.manager().select(&["/nowhere/x.yaml"]).is_err());
+    for missing in ["/nowhere/x.yaml", "/nowhere/*.yaml"] {
+        let specs = library.manager().select(&[missing]).unwrap();
+        let error = library.manager().load(&specs, Overrides::default()).unwrap_err();
+        assert!(error.to_string().contains(missing), "{error}");
+    }
 }
 
 #[test]

@@ -17,8 +17,13 @@ const DOCUMENTS: usize = 12;
 
 #[test]
 fn every_template_renders_as_in_jinja2() {
-    let environment = (lmeval_testkit::test_environment(), lmeval_testkit::reference_library());
-    let (Some(python), Some(library)) = environment else { return };
+    let environment = (
+        lmeval_testkit::test_environment(),
+        lmeval_testkit::reference_library(),
+    );
+    let (Some(python), Some(library)) = environment else {
+        return;
+    };
     let mut templates = BTreeSet::new();
     collect(&library, &mut templates);
     assert!(templates.len() > 1_500, "only {} templates", templates.len());
@@ -28,13 +33,23 @@ fn every_template_renders_as_in_jinja2() {
     let mut ours = Vec::new();
     for source in &templates {
         let template = environment.compile(source);
-        let names: Vec<String> =
-            template.as_ref().map(|template| template.undeclared_variables().into_iter().collect()).unwrap_or_default();
+        let names: Vec<String> = template
+            .as_ref()
+            .map(|template| template.undeclared_variables().into_iter().collect())
+            .unwrap_or_default();
         for _ in 0..DOCUMENTS {
-            let document: Dict = names.iter().map(|name| (Value::from(name.as_str()), value(&mut random, 2))).collect();
-            let rendered = template.as_ref().ok().and_then(|template| template.render(&document).ok());
-            let request =
-                Value::dict([("template", Value::from(source.as_str())), ("doc", Value::from(document))]);
+            let document: Dict = names
+                .iter()
+                .map(|name| (Value::from(name.as_str()), value(&mut random, 2)))
+                .collect();
+            let rendered = template
+                .as_ref()
+                .ok()
+                .and_then(|template| template.render(&document).ok());
+            let request = Value::dict([
+                ("template", Value::from(source.as_str())),
+                ("doc", Value::from(document)),
+            ]);
             requests.push_str(&dumps(&request, &Options::default()).unwrap());
             requests.push('\n');
             ours.push(rendered);
@@ -47,14 +62,22 @@ fn every_template_renders_as_in_jinja2() {
         assert_eq!(ours, theirs, "{request}");
         rendered += usize::from(ours.is_some());
     }
-    assert!(rendered * 2 > ours.len(), "only {rendered} of {} render at all", ours.len());
+    assert!(
+        rendered * 2 > ours.len(),
+        "only {rendered} of {} render at all",
+        ours.len()
+    );
 }
 
 /// What `tests/record/jinja_lines.py` answers: the text, or nothing where it fails.
 fn jinja2(python: &Path, requests: String) -> Vec<Option<String>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/record/jinja_lines.py");
-    let mut child =
-        Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Command::new(python)
+        .arg(script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut input = child.stdin.take().unwrap();
     let writer = std::thread::spawn(move || input.write_all(requests.as_bytes()));
     let output = child.wait_with_output().unwrap();
@@ -64,7 +87,12 @@ fn jinja2(python: &Path, requests: String) -> Vec<Option<String>> {
     text.lines()
         .map(|line| {
             let answer = loads(line).unwrap();
-            answer.as_dict().unwrap().get_str("out").and_then(Value::as_str).map(str::to_owned)
+            answer
+                .as_dict()
+                .unwrap()
+                .get_str("out")
+                .and_then(Value::as_str)
+                .map(str::to_owned)
         })
         .collect()
 }
@@ -97,8 +125,20 @@ fn strings(value: &Value, templates: &mut BTreeSet<String>) {
 
 /// A value of the kinds that columns have.
 fn value(random: &mut Random, depth: usize) -> Value {
-    const TEXTS: [&str; 12] =
-        ["A", "b", "", " yes ", "naïve 日本", "What's \"up\"?\n", "12", "3.5", "a|b", "option1", "[1, 2]", "True"];
+    const TEXTS: [&str; 12] = [
+        "A",
+        "b",
+        "",
+        " yes ",
+        "naïve 日本",
+        "What's \"up\"?\n",
+        "12",
+        "3.5",
+        "a|b",
+        "option1",
+        "[1, 2]",
+        "True",
+    ];
     let pick = |random: &mut Random, count: usize| random.choice_index(count).unwrap();
     let kinds = if depth == 0 { 6 } else { 9 };
     match pick(random, kinds) {

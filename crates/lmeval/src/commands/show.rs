@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use lmeval_pycompat::{Dict, Value, yaml};
 use lmeval_tasks::source::{Mapping, Origin, Step, identity};
-use lmeval_tasks::{Group, Overrides, Spec, Task, TaskDict, TaskManager};
+use lmeval_tasks::{Group, Overrides, Task, TaskDict, TaskManager};
 
 use crate::cli::ShowArgs;
 use crate::commands::Status;
@@ -17,11 +17,7 @@ use crate::{json_line, report, roots};
 pub(crate) fn run(arguments: &ShowArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
     let manager = TaskManager::new(&roots);
-    let specs: Vec<Spec> = arguments
-        .names
-        .iter()
-        .map(|name| Spec::from(name.as_str()))
-        .collect();
+    let specs = manager.select(&arguments.names)?;
     let loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {
         printer.note(&report::render(report::Severity::Warning, warning));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use lmeval_pycompat::{Value, repr};
 use lmeval_tasks::{Finding, Severity, Spec, TaskManager};
 
@@ -22,12 +22,15 @@ pub(crate) fn run(arguments: &ValidateArgs, printer: &mut Printer) -> Result<Sta
         .filter(|word| !word.is_empty())
         .collect();
     let mut findings = Vec::new();
-    let specs = if words.is_empty() {
+    let specs = if arguments.tasks.is_empty() {
         findings.extend(manager.unreadable());
         manager.all_tasks().into_iter().map(Spec::from).collect()
     } else {
         manager.select(&words)?
     };
+    if specs.is_empty() && findings.is_empty() {
+        bail!("There is nothing to check: no task was named or found");
+    }
     findings.extend(manager.validate(&specs));
     let missing = missing_words(&manager, &words);
     if arguments.json {
@@ -102,8 +105,15 @@ fn print_text(
 /// The diagnostic with the name of the task, where the message does not have it.
 fn named(finding: &Finding) -> lmeval_tasks::Diagnostic {
     let mut diagnostic = finding.diagnostic.clone();
+    let in_its_file = |name: &str| {
+        diagnostic
+            .location
+            .as_ref()
+            .is_some_and(|location| location.path() == Path::new(name))
+    };
     if let Some(name) = &finding.name
         && !diagnostic.message.contains(&format!("`{name}`"))
+        && !in_its_file(name)
     {
         diagnostic.message = format!("{name}: {}", diagnostic.message);
     }

@@ -68,6 +68,19 @@ fn yaml_can_be_used_as_a_task_file() {
 }
 
 #[test]
+fn patterns_and_folders_name_tasks() {
+    let context = context();
+    let output = context.run(&["show", "demo_a*", "--json"]);
+    assert!(output.stdout.lines().count() > 1, "{output}");
+    context.write("mine/t.yaml", "task: t\ndataset_path: json\n");
+    let output = context.run(&["show", "mine"]);
+    assert!(
+        output.stdout.contains("# task t\n# defined in mine/t.yaml\n"),
+        "{output}"
+    );
+}
+
+#[test]
 fn unknown_names_come_with_near_ones() {
     let output = context().run(&["show", "demo_capitols"]);
     assert_eq!(output.status, 1);

@@ -28,6 +28,33 @@ fn unknown_names_fail_and_are_listed() {
 }
 
 #[test]
+fn nothing_to_check_is_a_failure() {
+    let context = context();
+    context.write("empty/readme.txt", "");
+    for words in [
+        vec!["validate", "--tasks", ""],
+        vec!["validate", "--tasks", "empty"],
+        vec!["validate", "--library", "none", "--include_path", "nowhere"],
+    ] {
+        let output = context.run(&words);
+        assert_eq!(output.status, 1, "{words:?}: {output}");
+        assert!(output.stderr.contains("nothing to check"), "{output}");
+    }
+}
+
+#[test]
+fn one_missing_file_does_not_hide_the_others() {
+    let context = context();
+    context.write("bad.yaml", "task: t\ndoc_to_txt: q\n");
+    let output = context.run(&["validate", "--tasks", "missing.yaml,bad.yaml,demo_prose"]);
+    assert_eq!(output.status, 1);
+    assert!(
+        output.stderr.contains("missing.yaml") && output.stderr.contains("doc_to_txt"),
+        "{output}"
+    );
+}
+
+#[test]
 fn findings_show_the_line() {
     let context = context();
     context.write("t.yaml", "task: t\ndataset_path: json\ndoc_to_txt: q\n");

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::compose::{Content, Graph, Node, NodeId};
-use super::marks::{self, Below, Marks};
+use super::marks::{self, Below, KeyName, Marks};
 use super::number::{float, integer, shortened};
 use super::resolve::Tag;
 use super::timestamp::Timestamp;
 use super::{Error, ErrorKind, Loader, base64};
 use crate::dict::Dict;
+use crate::repr::repr;
 use crate::value::{Function, Value};
 
 pub(super) struct Constructor<'a, 'o> {
@@ -35,9 +36,10 @@ impl<'a, 'o> Constructor<'a, 'o> {
 
     fn into_marks(self, root: NodeId) -> Marks {
         let values = self.values;
-        let string = |id: NodeId| match &values[id as usize] {
-            Some(Value::Str(text)) => Some(text.clone()),
-            _ => None,
+        let name = |id: NodeId| match &values[id as usize] {
+            Some(Value::Str(text)) => Some(KeyName::Text(text.clone())),
+            Some(Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Set(_)) | None => None,
+            Some(other) => Some(KeyName::Other(repr(other).into())),
         };
         let nodes = self.nodes.into_iter().map(|node| {
             let below = match node.content {
@@ -46,7 +48,7 @@ impl<'a, 'o> Constructor<'a, 'o> {
                 Content::Mapping(entries) => Below::Entries(
                     entries
                         .into_iter()
-                        .filter_map(|(key, value)| Some((string(key)?, key, value)))
+                        .filter_map(|(key, value)| Some((name(key)?, key, value)))
                         .collect(),
                 ),
             };

@@ -55,7 +55,7 @@ pub struct Mark {
 /// One step of a path into a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Segment<'a> {
-    /// The value of a string key.
+    /// The value of a string key; where there is no such string, of the scalar that Python writes this way.
     Key(&'a str),
     /// An item of a list, from 0.
     Index(usize),
@@ -96,8 +96,17 @@ pub struct Marks {
 pub(super) enum Below {
     Nothing,
     Items(Vec<u32>),
-    /// Keys that are strings, in order of appearance, with the nodes of key and value. Later ones win.
-    Entries(Vec<(Arc<str>, u32, u32)>),
+    /// Keys that are scalars, in order of appearance, with the nodes of key and value. Later ones win.
+    Entries(Vec<(KeyName, u32, u32)>),
+}
+
+/// How a key is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum KeyName {
+    /// A string.
+    Text(Arc<str>),
+    /// Another scalar, as Python writes it.
+    Other(Arc<str>),
 }
 
 #[derive(Clone, Debug)]
@@ -122,7 +131,10 @@ impl Marks {
             (key, node) = match (segment, &self.node(node)?.below) {
                 (Segment::Index(index), Below::Items(items)) => (None, *items.get(*index)?),
                 (Segment::Key(name), Below::Entries(entries)) => {
-                    let (_, key, value) = entries.iter().rev().find(|(key, ..)| **key == **name)?;
+                    let text = |entry: &&(KeyName, u32, u32)| matches!(&entry.0, KeyName::Text(key) if **key == **name);
+                    let other = |entry: &&(KeyName, u32, u32)| matches!(&entry.0, KeyName::Other(key) if **key == **name);
+                    let entries = || entries.iter().rev();
+                    let (_, key, value) = entries().find(text).or_else(|| entries().find(other))?;
                     (Some(*key), *value)
                 }
                 _ => return None,

@@ -35,6 +35,7 @@ mod timestamp;
 pub use self::emit::{emit, emit_behind};
 pub use self::error::{Error, ErrorKind};
 pub use self::marks::{Mark, Marks, Position, Segment, Span};
+pub use self::read::{decode, decode_lossy};
 
 use self::compose::Composer;
 use self::construct::{Constructor, typed_scalar};

@@ -4,6 +4,7 @@ use num_bigint::BigInt;
 use num_traits::Num;
 use unicode_general_category::{GeneralCategory, get_general_category};
 
+use crate::repr::repr;
 use crate::value::Value;
 
 /// CPython refuses to read a decimal number of more digits than this.
@@ -140,9 +141,13 @@ fn parse_float(text: &str) -> Result<f64, String> {
 
 /// The text in backticks for a message: on one line, cut where it is long.
 pub(super) fn shortened(text: &str) -> String {
+    let plain = |text: &str| {
+        let quoted = repr(&Value::str(text));
+        quoted[1..quoted.len() - 1].to_owned()
+    };
     match text.char_indices().nth(40) {
-        Some((end, _)) => format!("`{}…`", text[..end].escape_debug()),
-        None => format!("`{}`", text.escape_debug()),
+        Some((end, _)) => format!("`{}…`", plain(&text[..end])),
+        None => format!("`{}`", plain(text)),
     }
 }
 

@@ -4,37 +4,61 @@ use std::borrow::Cow;
 
 use super::{Error, ErrorKind, Position};
 
-/// Decodes by the byte order mark, UTF-8 where there is none. The mark itself stays in the text.
-pub(super) fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
-    let units = |read: fn([u8; 2]) -> u16| {
-        let pairs = bytes.chunks_exact(2);
-        let whole = pairs.remainder().is_empty();
-        let text: Result<String, _> =
-            char::decode_utf16(pairs.map(|pair| read([pair[0], pair[1]]))).collect();
-        match text {
-            Ok(text) if whole => Ok(Cow::Owned(text)),
-            _ => Err(Error::new(
-                ErrorKind::Reader,
-                "invalid UTF-16",
-                Position::default(),
-            )),
-        }
+/// The text of a file's bytes: decoded by the byte order mark, as UTF-8 where there is none. The mark itself stays
+/// in the text.
+///
+/// ```
+/// use lmeval_pycompat::yaml;
+///
+/// assert_eq!(yaml::decode(b"\xff\xfea\0")?, "\u{feff}a");
+/// assert_eq!(yaml::decode(b"ab\xff").unwrap_err().position().column, 2);
+/// # Ok::<(), yaml::Error>(())
+/// ```
+pub fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
+    let refusal = |message: &'static str, valid: &str| {
+        Error::new(ErrorKind::Reader, message, position_at_end(valid))
     };
-    match bytes {
-        [0xFF, 0xFE, ..] => units(u16::from_le_bytes),
-        [0xFE, 0xFF, ..] => units(u16::from_be_bytes),
-        _ => match std::str::from_utf8(bytes) {
-            Ok(text) => Ok(Cow::Borrowed(text)),
-            Err(error) => {
-                let valid = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
-                Err(Error::new(
-                    ErrorKind::Reader,
-                    "invalid UTF-8",
-                    position_at_end(valid),
-                ))
+    match code_units(bytes) {
+        Some((units, is_whole)) => {
+            let mut text = String::with_capacity(bytes.len());
+            for unit in char::decode_utf16(units) {
+                text.push(unit.map_err(|_| refusal("invalid UTF-16", &text))?);
             }
-        },
+            if is_whole {
+                Ok(Cow::Owned(text))
+            } else {
+                Err(refusal("invalid UTF-16", &text))
+            }
+        }
+        None => std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|error| {
+            let valid = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
+            refusal("invalid UTF-8", valid)
+        }),
     }
+}
+
+/// As [`decode`], with a replacement character for everything that is not text. Positions up to the first of them
+/// are those of [`decode`].
+pub fn decode_lossy(bytes: &[u8]) -> Cow<'_, str> {
+    match code_units(bytes) {
+        Some((units, _)) => char::decode_utf16(units)
+            .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+            .collect::<String>()
+            .into(),
+        None => String::from_utf8_lossy(bytes),
+    }
+}
+
+/// The code units of UTF-16, and whether the last one is whole; `None` for what is no UTF-16.
+fn code_units(bytes: &[u8]) -> Option<(impl Iterator<Item = u16>, bool)> {
+    let read: fn([u8; 2]) -> u16 = match bytes {
+        [0xFF, 0xFE, ..] => u16::from_le_bytes,
+        [0xFE, 0xFF, ..] => u16::from_be_bytes,
+        _ => return None,
+    };
+    let pairs = bytes.chunks_exact(2);
+    let is_whole = pairs.remainder().is_empty();
+    Some((pairs.map(move |pair| read([pair[0], pair[1]])), is_whole))
 }
 
 /// Refuses control characters and what else a YAML stream cannot hold.
@@ -53,10 +77,7 @@ pub(super) fn check(text: &str) -> Result<(), Error> {
             _ => true,
         };
         if !allowed {
-            let message = format!(
-                "character that YAML does not allow: `{}`",
-                character.escape_unicode()
-            );
+            let message = format!("character that YAML does not allow: U+{:04X}", u32::from(character));
             return Err(Error::new(
                 ErrorKind::Reader,
                 message,

@@ -169,6 +169,18 @@ fn encodings() {
     assert_eq!(error.kind(), ErrorKind::Reader);
     assert_eq!(error.to_string(), "line 2, column 5: invalid UTF-8");
     assert!(yaml::load_bytes(b"\xff\xfea\0b").is_err());
+    let error = yaml::load_bytes(b"\xff\xfea\0\n\0b\0\0\xd8c\0").unwrap_err();
+    assert_eq!(error.to_string(), "line 2, column 2: invalid UTF-16");
+    assert_eq!(yaml::decode_lossy(b"\xff\xfea\0\n\0b\0\0\xd8c\0"), "\u{feff}a\nb\u{fffd}c");
+}
+
+#[test]
+fn keys_of_every_scalar_type_have_a_place() {
+    let loaded = yaml::load("a: 1\n3: x\nnull: y\n'3': z\n").unwrap();
+    let line = |key: &str| loaded.marks.find(&[key.into()]).unwrap().key.unwrap().start.line;
+    assert_eq!([line("a"), line("None"), line("3")], [0, 2, 3]);
+    let loaded = yaml::load("a: 1\n3: x\n").unwrap();
+    assert_eq!(loaded.marks.find(&["3".into()]).unwrap().key.unwrap().start.line, 1);
 }
 
 #[test]
@@ -177,7 +189,17 @@ fn errors_say_where() {
         (
             "a: \u{7}",
             ErrorKind::Reader,
-            "line 1, column 4: character that YAML does not allow: `\\u{7}`",
+            "line 1, column 4: character that YAML does not allow: U+0007",
+        ),
+        (
+            "a:\n\tb: 1\n",
+            ErrorKind::Scanner,
+            "line 2, column 1: a tab cannot indent; use blanks",
+        ),
+        (
+            "a: x\n\tb: 1\n",
+            ErrorKind::Scanner,
+            "line 2, column 3: a tab cannot indent; use blanks",
         ),
         (
             "a: 1\nb\nc: 2\n",

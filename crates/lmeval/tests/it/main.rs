@@ -2,6 +2,7 @@
 
 mod command_line;
 mod documentation;
+mod documents;
 mod ls;
 mod preview;
 mod show;

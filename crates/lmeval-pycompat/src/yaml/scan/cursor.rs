@@ -51,6 +51,13 @@ impl<'a> Cursor<'a> {
         &self.text[start..end]
     }
 
+    /// Whether the first character of this line that is no blank is a tab.
+    pub(super) fn line_begins_with_tab(&self) -> bool {
+        let read = &self.text[..self.position.offset];
+        let start = read.rfind(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).map_or(0, |at| at + 1);
+        read.as_bytes()[start..].iter().find(|byte| **byte != b' ') == Some(&b'\t')
+    }
+
     /// The bytes that have not been read.
     pub(super) fn rest(&self) -> &'a [u8] {
         &self.text.as_bytes()[self.position.offset..]

@@ -162,7 +162,8 @@ impl<'a> Scanner<'a> {
                 self.simple_key_allowed = false;
                 self.scan_quoted_scalar(byte)
             }
-            b'|' | b'>' | b'#' | b'%' | b'@' | b'`' | b'\t' => {
+            b'\t' => Err(Error::new(ErrorKind::Scanner, TAB_INDENT, self.cursor.position())),
+            b'|' | b'>' | b'#' | b'%' | b'@' | b'`' => {
                 let message = "no value can begin with this character; quote it";
                 Err(Error::new(ErrorKind::Scanner, message, self.cursor.position()))
             }
@@ -379,10 +380,13 @@ impl<'a> Scanner<'a> {
             self.current_key().possible = false;
             self.simple_key_allowed = false;
         } else {
-            self.open_block(
-                TokenKind::BlockMappingStart,
-                "a second `:` cannot follow here; quote the text",
-            )?;
+            // Behind a tab the line goes on with the text of the line before.
+            let refusal = if self.cursor.line_begins_with_tab() {
+                TAB_INDENT
+            } else {
+                "a second `:` cannot follow here; quote the text"
+            };
+            self.open_block(TokenKind::BlockMappingStart, refusal)?;
             self.simple_key_allowed = !self.in_flow();
         }
         self.push_indicator(TokenKind::Value, 1);

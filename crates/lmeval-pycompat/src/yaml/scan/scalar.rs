@@ -140,8 +140,7 @@ impl<'a> Scanner<'a> {
             }
             deepest = deepest.max(self.cursor.column());
             if inside(self.cursor.column()) && self.cursor.byte(0) == b'\t' {
-                let message = "a tab cannot indent";
-                return self.error("in a block scalar", start, message);
+                return self.error("in a block scalar", start, TAB_INDENT);
             }
             if !self.cursor.is_break() {
                 break;
@@ -324,8 +323,7 @@ impl<'a> Scanner<'a> {
             loop {
                 if self.cursor.is_blank() {
                     if new_line && self.cursor.column() < indent && self.cursor.byte(0) == b'\t' {
-                        let message = "a tab cannot indent";
-                        return self.error(CONTEXT, start, message);
+                        return self.error(CONTEXT, start, TAB_INDENT);
                     }
                     self.cursor.skip_ascii(1);
                 } else if self.cursor.is_break() {

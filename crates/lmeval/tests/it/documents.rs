@@ -1,0 +1,102 @@
+//! Odd documents on their way to requests.
+
+use serde_json::Value;
+
+use crate::context;
+
+/// Previews a task over JSON lines; answers status, requests and messages.
+fn preview(data: &str, definition: &str, words: &[&str]) -> (i32, Vec<Value>, String) {
+    let context = context();
+    context.write("d.jsonl", data);
+    context.write("train.jsonl", "{\"q\": \"Q1\", \"a\": \"A1\"}\n{\"q\": \"Q2\", \"a\": \"A2\"}\n");
+    let files = "dataset_kwargs: {data_files: {test: d.jsonl, train: train.jsonl}}";
+    context.write("t.yaml", format!("task: t\ndataset_path: json\n{files}\ntest_split: test\n{definition}"));
+    let output = context.run(&[&["preview", "t.yaml", "--json"], words].concat());
+    let requests = output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (output.status, requests, output.stderr)
+}
+
+/// The context of the first request.
+fn first(data: &str, text: &str) -> String {
+    let (status, requests, messages) = preview(data, &format!("doc_to_text: \"{text}\"\ndoc_to_target: a\n"), &[]);
+    assert_eq!(status, 0, "{messages}");
+    requests[0]["args"][0].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn unicode_is_kept() {
+    let data = "{\"q\": \"naïve 日本 \\ud83d\\ude00 e\\u0301\", \"a\": \"ß\"}\n";
+    assert_eq!(first(data, "{{q}} {{q|length}} {{q|upper}}"), "naïve 日本 😀 e\u{301} 13 NAÏVE 日本 😀 E\u{301}");
+}
+
+#[test]
+fn empty_columns_print_as_python_prints_them() {
+    let data = "{\"q\": null, \"e\": \"\", \"l\": [], \"a\": \"x\"}\n";
+    assert_eq!(first(data, "{{q}}|{{e}}|{{l}}|"), "None||[]|");
+}
+
+#[test]
+fn nested_columns_are_python_values() {
+    let data = "{\"d\": {\"k\": [1, {\"x\": null}], \"s\": \"it's\"}, \"a\": \"x\"}\n";
+    assert_eq!(first(data, "{{d}} {{d.k[0]}} {{d['s']}}"), "{'k': [1, {'x': None}], 's': \"it's\"} 1 it's");
+}
+
+#[test]
+fn dates_and_large_numbers() {
+    let data = "{\"day\": \"2024-02-29\", \"big\": 9007199254740993, \"a\": \"x\"}\n";
+    assert_eq!(first(data, "{{day}} {{big}}"), "2024-02-29 00:00:00 9007199254740993");
+}
+
+#[test]
+fn a_document_of_ten_megabytes() {
+    let data = format!("{{\"q\": \"{}\", \"a\": \"x\"}}\n", "word ".repeat(2_000_000));
+    assert_eq!(first(&data, "{{q}}").len(), 10_000_000);
+}
+
+#[test]
+fn a_missing_column_names_what_there_is() {
+    let data = "{\"question\": \"Q\", \"a\": \"x\"}\n";
+    let (status, _, messages) = preview(data, "doc_to_text: \"{{questoin}}\"\ndoc_to_target: a\n", &[]);
+    assert_eq!(status, 1);
+    for word in ["`t`", "document 0", "doc_to_text", "questoin", "question"] {
+        assert!(messages.contains(word), "{word} is not in {messages}");
+    }
+}
+
+#[test]
+fn no_documents_are_an_error() {
+    let (status, requests, messages) = preview("", "doc_to_text: q\ndoc_to_target: a\n", &[]);
+    assert_eq!((status, requests.len()), (1, 0));
+    assert!(messages.contains("`t`") && messages.contains("test"), "{messages}");
+    let data = "{\"q\": \"Q\", \"a\": \"A\"}\n";
+    let (status, _, messages) = preview(data, "doc_to_text: q\ndoc_to_target: a\n", &["--limit", "0"]);
+    assert_eq!(status, 1);
+    assert!(messages.contains("document"), "{messages}");
+}
+
+#[test]
+fn more_examples_than_there_are_is_an_error() {
+    let data = "{\"q\": \"Q\", \"a\": \"A\"}\n";
+    let definition = "doc_to_text: q\ndoc_to_target: a\nfewshot_split: train\n";
+    let (status, requests, _) = preview(data, definition, &["--num_fewshot", "2"]);
+    assert_eq!(status, 0);
+    let context = requests[0]["args"][0].as_str().unwrap();
+    assert!(context.contains("Q1 A1\n\n") && context.contains("Q2 A2\n\n"), "{context}");
+    let (status, _, messages) = preview(data, definition, &["--num_fewshot", "5"]);
+    assert_eq!(status, 1);
+    assert!(messages.contains('5') && messages.contains('2'), "{messages}");
+}
+
+#[test]
+fn the_order_does_not_depend_on_the_number_of_threads() {
+    let context = context();
+    let outputs: Vec<String> = ["1", "2", "7"]
+        .into_iter()
+        .map(|threads| {
+            let command = context.command(&["preview", "demo_all", "--json", "--num_fewshot", "3"]);
+            command.env("RAYON_NUM_THREADS", threads).run().stdout
+        })
+        .collect();
+    assert!(outputs[0].lines().count() > 400);
+    assert!(outputs[0] == outputs[1] && outputs[1] == outputs[2]);
+}

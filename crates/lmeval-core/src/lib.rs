@@ -13,13 +13,17 @@
 mod chat;
 mod dialect;
 mod document;
+pub mod filters;
+pub mod groups;
 mod host;
 mod instance;
 mod message;
 mod near;
 mod output_type;
 pub mod registry;
+pub mod results;
 pub mod sampler;
+pub mod scorers;
 
 pub use chat::{ChatError, ChatTemplate, RemoteTemplate};
 pub use dialect::{Dialect, UnknownDialect};

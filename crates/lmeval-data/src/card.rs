@@ -45,20 +45,13 @@ impl Card {
     /// Reads a README and the stand-alone YAML that may be beside it, whose keys win.
     pub(crate) fn new(readme: Option<&str>, standalone: Option<&str>, place: &str) -> Result<Self, Error> {
         let bad = |file: &str, message: String| -> Error {
-            ErrorKind::Metadata {
-                file: format!("{place}/{file}"),
-                message,
-            }
-            .into()
+            ErrorKind::Metadata { file: format!("{place}/{file}"), message }.into()
         };
         let mut data = Dict::new();
         let front = readme.and_then(front_matter);
         for (file, text) in [("README.md", front.as_deref()), (".huggingface.yaml", standalone)] {
             let Some(text) = text else { continue };
-            match yaml::load(text)
-                .map_err(|error| bad(file, error.to_string()))?
-                .value
-            {
+            match yaml::load(text).map_err(|error| bad(file, error.to_string()))?.value {
                 Value::Dict(dict) => data.update(&dict),
                 Value::None => {}
                 _ => return Err(bad(file, "expected a mapping".into())),
@@ -67,9 +60,8 @@ impl Card {
         let configs = match data.get_str("configs") {
             None | Some(Value::None) => Vec::new(),
             Some(Value::List(items)) => {
-                let configs = items
-                    .iter()
-                    .map(|item| Config::new(item).map_err(|message| bad("README.md", message)));
+                let configs =
+                    items.iter().map(|item| Config::new(item).map_err(|message| bad("README.md", message)));
                 configs.collect::<Result<_, _>>()?
             }
             Some(_) => return Err(bad("README.md", "expected `configs` to be a list".into())),
@@ -86,18 +78,14 @@ impl Card {
     pub(crate) fn choose(&self, name: Option<&str>, dataset: &str) -> Result<&Config, Error> {
         let available = || self.configs.iter().map(|config| config.name.clone()).collect();
         if let Some(name) = name {
-            return self
-                .configs
-                .iter()
-                .find(|config| config.name == name)
-                .ok_or_else(|| {
-                    ErrorKind::UnknownConfig {
-                        dataset: dataset.into(),
-                        name: name.into(),
-                        available: available(),
-                    }
-                    .into()
-                });
+            return self.configs.iter().find(|config| config.name == name).ok_or_else(|| {
+                ErrorKind::UnknownConfig {
+                    dataset: dataset.into(),
+                    name: name.into(),
+                    available: available(),
+                }
+                .into()
+            });
         }
         let is_default =
             |config: &&Config| self.configs.len() == 1 || config.name == "default" || config.is_default;
@@ -106,17 +94,10 @@ impl Card {
             (Some(config), None) => Ok(config),
             (Some(first), Some(second)) => Err(ErrorKind::Metadata {
                 file: format!("{dataset}/README.md"),
-                message: format!(
-                    "several default configurations: `{}` and `{}`",
-                    first.name, second.name
-                ),
+                message: format!("several default configurations: `{}` and `{}`", first.name, second.name),
             }
             .into()),
-            _ => Err(ErrorKind::MissingConfig {
-                dataset: dataset.into(),
-                available: available(),
-            }
-            .into()),
+            _ => Err(ErrorKind::MissingConfig { dataset: dataset.into(), available: available() }.into()),
         }
     }
 
@@ -125,19 +106,14 @@ impl Card {
         match &self.infos[..] {
             // A description without a name is that of the only configuration.
             [(name, features)] if name == config || self.configs.len() < 2 => features.clone(),
-            infos => infos
-                .iter()
-                .find(|(name, _)| name == config)
-                .and_then(|(_, features)| features.clone()),
+            infos => infos.iter().find(|(name, _)| name == config).and_then(|(_, features)| features.clone()),
         }
     }
 }
 
 fn info(value: &Value) -> Option<(String, Option<Schema>)> {
     let dict = value.as_dict()?;
-    let name = dict
-        .get_str("config_name")
-        .map_or_else(|| "default".into(), repr::str);
+    let name = dict.get_str("config_name").map_or_else(|| "default".into(), repr::str);
     Some((name, dict.get_str("features").and_then(features::schema)))
 }
 
@@ -176,42 +152,18 @@ mod tests {
                       data_files:\n  - split: test\n    path: b/*\n  sep: ';'\ndataset_info:\n- config_name: b\n  features:\n  \
                       - name: x\n    dtype: string\n---\n# Title\n";
         let card = Card::new(Some(readme), None, "p").unwrap();
-        assert_eq!(
-            card.choose(Some("b"), "p").unwrap().options.get_str("sep"),
-            Some(&Value::str(";"))
-        );
+        assert_eq!(card.choose(Some("b"), "p").unwrap().options.get_str("sep"), Some(&Value::str(";")));
         assert!(card.features("b").is_some() && card.features("a").is_none());
         let missing = card.choose(None, "p").unwrap_err();
-        assert_eq!(
-            missing.to_string(),
-            "Configuration name of `p` is missing. Pick one of `a`, `b`"
-        );
+        assert_eq!(missing.to_string(), "Configuration name of `p` is missing. Pick one of `a`, `b`");
         let unknown = card.choose(Some("c"), "p").unwrap_err();
-        assert_eq!(
-            unknown.to_string(),
-            "Configuration `c` of `p` not found. Available: `a`, `b`"
-        );
+        assert_eq!(unknown.to_string(), "Configuration `c` of `p` not found. Available: `a`, `b`");
         let marked = "---\nconfigs:\n- config_name: a\n- config_name: b\n  default: true\n---\n";
-        assert_eq!(
-            Card::new(Some(marked), None, "p")
-                .unwrap()
-                .choose(None, "p")
-                .unwrap()
-                .name,
-            "b"
-        );
-        assert!(
-            Card::new(Some("no front matter"), None, "p")
-                .unwrap()
-                .configs
-                .is_empty()
-        );
+        assert_eq!(Card::new(Some(marked), None, "p").unwrap().choose(None, "p").unwrap().name, "b");
+        assert!(Card::new(Some("no front matter"), None, "p").unwrap().configs.is_empty());
         assert!(Card::new(Some("---\nconfigs: 1\n---\n"), None, "p").is_err());
         assert!(
-            Card::new(Some("---\na: [\n---\n"), None, "p")
-                .unwrap_err()
-                .to_string()
-                .contains("p/README.md")
+            Card::new(Some("---\na: [\n---\n"), None, "p").unwrap_err().to_string().contains("p/README.md")
         );
     }
 }

@@ -19,11 +19,7 @@ impl Documents for Split {
     fn get(&self, index: usize) -> Result<Arc<Dict>, DocumentError> {
         match self.get(index as u64) {
             Some(row) => Ok(Arc::new(row?)),
-            None => Err(NoSuchDocument {
-                index,
-                length: Documents::len(self),
-            }
-            .into()),
+            None => Err(NoSuchDocument { index, length: Documents::len(self) }.into()),
         }
     }
 }
@@ -34,11 +30,7 @@ impl Splits for DatasetDict {
             Some(split) => Ok(Arc::new(split.clone())),
             None => {
                 let available = self.names().map(str::to_owned).collect();
-                Err(NoSuchSplit {
-                    name: name.to_owned(),
-                    available,
-                }
-                .into())
+                Err(NoSuchSplit { name: name.to_owned(), available }.into())
             }
         }
     }

@@ -85,10 +85,7 @@ pub enum ErrorKind {
         message: String,
     },
     /// A configuration that the data set does not have.
-    #[error(
-        "Configuration `{name}` of `{dataset}` not found. Available: {}",
-        quoted(available)
-    )]
+    #[error("Configuration `{name}` of `{dataset}` not found. Available: {}", quoted(available))]
     UnknownConfig {
         /// The data set.
         dataset: String,
@@ -98,10 +95,7 @@ pub enum ErrorKind {
         available: Vec<String>,
     },
     /// Several configurations, none of them the default, and no name given.
-    #[error(
-        "Configuration name of `{dataset}` is missing. Pick one of {}",
-        quoted(available)
-    )]
+    #[error("Configuration name of `{dataset}` is missing. Pick one of {}", quoted(available))]
     MissingConfig {
         /// The data set.
         dataset: String,
@@ -196,11 +190,7 @@ fn quoted(names: &[String]) -> String {
 }
 
 fn prefixed(message: &str) -> String {
-    if message.is_empty() {
-        String::new()
-    } else {
-        format!(": {message}")
-    }
+    if message.is_empty() { String::new() } else { format!(": {message}") }
 }
 
 impl Error {
@@ -215,33 +205,19 @@ impl Error {
     }
 
     pub(crate) fn io(path: impl AsRef<Path>, source: io::Error) -> Self {
-        Self::new(ErrorKind::Io {
-            path: path.as_ref().display().to_string(),
-            source,
-        })
+        Self::new(ErrorKind::Io { path: path.as_ref().display().to_string(), source })
     }
 
     pub(crate) fn syntax(file: &str, line: u64, message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Syntax {
-            file: file.into(),
-            line,
-            message: message.into(),
-        })
+        Self::new(ErrorKind::Syntax { file: file.into(), line, message: message.into() })
     }
 
     pub(crate) fn option(builder: &str, name: &str, message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Option {
-            builder: builder.into(),
-            name: name.into(),
-            message: message.into(),
-        })
+        Self::new(ErrorKind::Option { builder: builder.into(), name: name.into(), message: message.into() })
     }
 
     pub(crate) fn columnar(file: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::new(ErrorKind::Columnar {
-            file: file.into(),
-            source: source.into(),
-        })
+        Self::new(ErrorKind::Columnar { file: file.into(), source: source.into() })
     }
 
     /// Advice that helps with this error, one sentence each.
@@ -260,9 +236,7 @@ impl Error {
                 "Relative paths are looked up in the working directory first, then next to the task's YAML"
                     .into(),
             ],
-            ErrorKind::Status {
-                status: 401 | 403, ..
-            } => {
+            ErrorKind::Status { status: 401 | 403, .. } => {
                 vec![
                     "Set `HF_TOKEN` to a token that may read this data set, and accept its terms on the hub"
                         .into(),

@@ -41,9 +41,7 @@ fn kind(feature: &Value) -> Option<Type> {
     // Reference: a sequence of records is a record of lists.
     match item(inner)? {
         Type::Struct(fields) => {
-            let lists = fields
-                .into_iter()
-                .map(|(name, kind)| (name, Type::List(Box::new(kind))));
+            let lists = fields.into_iter().map(|(name, kind)| (name, Type::List(Box::new(kind))));
             Some(Type::Struct(lists.collect()))
         }
         item => Some(Type::List(Box::new(item))),
@@ -125,18 +123,11 @@ mod tests {
         let list = |kind| Type::List(Box::new(kind));
         assert_eq!(
             kinds[..3],
-            [
-                Type::Int,
-                list(Type::Str),
-                Type::Struct(vec![("d".into(), list(Type::Float32))])
-            ]
+            [Type::Int, list(Type::Str), Type::Struct(vec![("d".into(), list(Type::Float32))])]
         );
         assert_eq!(kinds[3], Type::ClassLabel(["neg".into(), "pos".into()].into()));
         assert_eq!(kinds[3].convert(Value::str("pos")), Ok(Value::Int(1)));
         assert_eq!(kinds[4], Type::Struct(vec![("g".into(), list(Type::Timestamp))]));
-        assert_eq!(
-            kinds[5..],
-            [Type::Any, list(Type::Struct(vec![("j".into(), Type::Bool)]))]
-        );
+        assert_eq!(kinds[5..], [Type::Any, list(Type::Struct(vec![("j".into(), Type::Bool)]))]);
     }
 }

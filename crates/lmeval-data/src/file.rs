@@ -77,11 +77,7 @@ impl DataFile {
     /// A file whose content is at hand.
     pub(crate) fn from_memory(name: impl Into<Arc<str>>, content: impl Into<Bytes>) -> Self {
         let content = content.into();
-        Self {
-            name: name.into(),
-            length: content.len() as u64,
-            content: Content::Memory(content),
-        }
+        Self { name: name.into(), length: content.len() as u64, content: Content::Memory(content) }
     }
 
     fn from_disk(name: Arc<str>, mut file: File, path: Option<PathBuf>) -> Result<Self, Error> {
@@ -89,11 +85,7 @@ impl DataFile {
         let length = file.seek(SeekFrom::End(0)).map_err(fail)?;
         if length > IN_MEMORY {
             let content = Content::Disk(Arc::new(DiskFile::new(file, path)));
-            return Ok(Self {
-                name,
-                length,
-                content,
-            });
+            return Ok(Self { name, length, content });
         }
         file.rewind().map_err(fail)?;
         let mut content = Vec::with_capacity(length as usize);
@@ -120,8 +112,7 @@ impl DataFile {
             }
             Content::Disk(file) => {
                 let mut buffer = vec![0; available];
-                file.read_exact_at(&mut buffer, offset)
-                    .map_err(|source| Error::io(self.name(), source))?;
+                file.read_exact_at(&mut buffer, offset).map_err(|source| Error::io(self.name(), source))?;
                 Ok(buffer.into())
             }
         }
@@ -168,10 +159,7 @@ impl DataFile {
             .map(|name| name.map(std::borrow::Cow::into_owned))
             .collect::<Result<_, _>>()
             .map_err(fail)?;
-        let hidden = |name: &str| {
-            name.split('/')
-                .any(|part| part.starts_with('.') || part.starts_with("__"))
-        };
+        let hidden = |name: &str| name.split('/').any(|part| part.starts_with('.') || part.starts_with("__"));
         names.retain(|name| !name.ends_with('/') && !hidden(name));
         names.sort_unstable();
         let mut files = Vec::with_capacity(names.len());
@@ -184,11 +172,7 @@ impl DataFile {
 
     /// A reader from the start.
     pub(crate) fn reader(&self) -> Reader {
-        Reader {
-            file: self.clone(),
-            at: 0,
-            block: Bytes::new(),
-        }
+        Reader { file: self.clone(), at: 0, block: Bytes::new() }
     }
 
     /// Whether the content is read from disk.
@@ -202,11 +186,7 @@ impl DataFile {
 fn spool(name: Arc<str>, mut stream: impl Read) -> Result<DataFile, Error> {
     let fail = |source| Error::io(&*name, source);
     let mut start = Vec::new();
-    stream
-        .by_ref()
-        .take(IN_MEMORY + 1)
-        .read_to_end(&mut start)
-        .map_err(fail)?;
+    stream.by_ref().take(IN_MEMORY + 1).read_to_end(&mut start).map_err(fail)?;
     if start.len() as u64 <= IN_MEMORY {
         return Ok(DataFile::from_memory(name, start));
     }
@@ -285,8 +265,7 @@ mod tests {
         xz.write_all(&text).unwrap();
         let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
         for name in ["b.txt", "a.txt", "__MACOSX/a.txt", ".hidden"] {
-            zip.start_file(name, zip::write::SimpleFileOptions::default())
-                .unwrap();
+            zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
             zip.write_all(&text).unwrap();
         }
         let packed = [
@@ -321,12 +300,7 @@ mod tests {
         let mut text = Vec::new();
         data.reader().read_to_end(&mut text).unwrap();
         assert_eq!(text.len() as u64, data.len());
-        let many: Vec<DataFile> = (0..HANDLES + 10)
-            .map(|_| DataFile::open(file.path()).unwrap())
-            .collect();
-        assert!(
-            many.iter()
-                .all(|file| file.read_at(9 << 20, 4).unwrap() == b"\nend"[..])
-        );
+        let many: Vec<DataFile> = (0..HANDLES + 10).map(|_| DataFile::open(file.path()).unwrap()).collect();
+        assert!(many.iter().all(|file| file.read_at(9 << 20, 4).unwrap() == b"\nend"[..]));
     }
 }

@@ -133,10 +133,9 @@ pub(crate) fn of_splits(
     }
     match common {
         Some((Some(format), options)) => Ok((format, options)),
-        Some((None, _)) => Err(ErrorKind::Unsupported {
-            what: format!("The kind of files in `{place}`"),
+        Some((None, _)) => {
+            Err(ErrorKind::Unsupported { what: format!("The kind of files in `{place}`") }.into())
         }
-        .into()),
         None => Err(ErrorKind::NoDataFiles {
             place: place.into(),
             message: "there are no JSON, CSV, Parquet, Arrow or text files".into(),
@@ -147,20 +146,11 @@ pub(crate) fn of_splits(
 
 fn differ(splits: &[(String, Vec<String>)], place: &str) -> Error {
     let kinds = splits.iter().map(|(split, files)| {
-        let format = of_files(files)
-            .and_then(|(format, _)| format)
-            .map_or("none", Format::name);
+        let format = of_files(files).and_then(|(format, _)| format).map_or("none", Format::name);
         format!("{split}: {format}")
     });
-    let message = format!(
-        "splits have different formats ({})",
-        kinds.collect::<Vec<_>>().join(", ")
-    );
-    ErrorKind::NoDataFiles {
-        place: place.into(),
-        message,
-    }
-    .into()
+    let message = format!("splits have different formats ({})", kinds.collect::<Vec<_>>().join(", "));
+    ErrorKind::NoDataFiles { place: place.into(), message }.into()
 }
 
 #[cfg(test)]

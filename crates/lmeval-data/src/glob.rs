@@ -35,17 +35,12 @@ pub(crate) struct Glob {
 
 impl Glob {
     pub(crate) fn new(pattern: &str) -> Self {
-        let segments = pattern
-            .split('/')
-            .filter(|part| !part.is_empty() && *part != ".")
-            .map(|part| match part {
+        let segments =
+            pattern.split('/').filter(|part| !part.is_empty() && *part != ".").map(|part| match part {
                 "**" => Segment::Any,
                 part => Segment::Name(fnmatch::Pattern::new(part)),
             });
-        Self {
-            text: pattern.into(),
-            segments: segments.collect(),
-        }
+        Self { text: pattern.into(), segments: segments.collect() }
     }
 
     /// Whether a relative path is a data file that matches. Hidden files, folders that start with two
@@ -68,11 +63,7 @@ impl Glob {
 
     /// The depth below which nothing can match.
     fn depth(&self) -> usize {
-        if self
-            .segments
-            .iter()
-            .any(|segment| matches!(segment, Segment::Any))
-        {
+        if self.segments.iter().any(|segment| matches!(segment, Segment::Any)) {
             usize::MAX
         } else {
             self.segments.len()
@@ -103,11 +94,7 @@ pub(crate) fn local(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, Error>
         return Ok(if path.is_file() { vec![path] } else { Vec::new() });
     }
     // Only what comes after the last folder without wildcards needs to be looked through.
-    let first = pattern
-        .split('/')
-        .take_while(|part| !is_pattern(part))
-        .map(|part| part.len() + 1)
-        .sum();
+    let first = pattern.split('/').take_while(|part| !is_pattern(part)).map(|part| part.len() + 1).sum();
     let (fixed, rest) = pattern.split_at(first);
     let root = folder.join(fixed);
     let glob = Glob::new(rest);
@@ -138,11 +125,7 @@ fn list(root: &Path, below: &str, depth: usize, files: &mut Vec<String>) -> Resu
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        let path = if below.is_empty() {
-            name
-        } else {
-            format!("{below}/{name}")
-        };
+        let path = if below.is_empty() { name } else { format!("{below}/{name}") };
         let kind = entry.file_type().map_err(|error| Error::io(&folder, error))?;
         // Reference: links to files count, links to folders are not followed.
         if kind.is_dir() {

@@ -42,11 +42,7 @@ const OTHER_LOADERS: [&str; 14] = [
 /// Files are looked through once, for the places of rows and the types of columns; rows are made when they
 /// are asked for. Data sets on the hub are downloaded into the cache that Python processes share.
 pub fn load(request: &Request, settings: &Settings) -> Result<DatasetDict, Error> {
-    let loader = Loader {
-        request,
-        settings,
-        client: OnceLock::new(),
-    };
+    let loader = Loader { request, settings, client: OnceLock::new() };
     let plan = loader.plan()?;
     read::read(&plan, request)
 }
@@ -62,13 +58,9 @@ impl Loader<'_> {
         let request = self.request;
         let name = request.name.as_deref();
         let kwargs = Kwargs::new(&request.kwargs, &request.path)?;
-        let replaced = request
-            .dataset_dir
-            .as_ref()
-            .map(|folder| self.settings.working_directory.join(folder));
-        let replaced = replaced
-            .map(|folder| folder.join(&request.path))
-            .filter(|folder| folder.is_dir());
+        let replaced =
+            request.dataset_dir.as_ref().map(|folder| self.settings.working_directory.join(folder));
+        let replaced = replaced.map(|folder| folder.join(&request.path)).filter(|folder| folder.is_dir());
         if let Some(folder) = replaced {
             return self.folder(&folder, name, &kwargs);
         }
@@ -77,17 +69,10 @@ impl Loader<'_> {
             return plan::of_loader(format, path, &kwargs, self);
         }
         if OTHER_LOADERS.contains(&path) {
-            return Err(ErrorKind::Unsupported {
-                what: format!("The loader `{path}`"),
-            }
-            .into());
+            return Err(ErrorKind::Unsupported { what: format!("The loader `{path}`") }.into());
         }
         if Path::new(path).extension().is_some_and(|ending| ending == "py") {
-            return Err(ErrorKind::Script {
-                dataset: path.into(),
-                script: path.into(),
-            }
-            .into());
+            return Err(ErrorKind::Script { dataset: path.into(), script: path.into() }.into());
         }
         if let Some(id) = path.strip_prefix("hf://datasets/") {
             return self.hub(id, name, &kwargs);
@@ -107,11 +92,7 @@ impl Loader<'_> {
         if is_id {
             return self.hub(path, name, &kwargs);
         }
-        Err(ErrorKind::NotFound {
-            path: path.into(),
-            tried: self.places(path),
-        }
-        .into())
+        Err(ErrorKind::NotFound { path: path.into(), tried: self.places(path) }.into())
     }
 
     /// The places where a relative path may be, in order.
@@ -131,15 +112,9 @@ impl Loader<'_> {
         {
             return Ok(plan);
         }
-        let script = folder
-            .file_name()
-            .map(|name| format!("{}.py", name.to_string_lossy()));
+        let script = folder.file_name().map(|name| format!("{}.py", name.to_string_lossy()));
         if let Some(script) = script.filter(|script| folder.join(script).is_file()) {
-            return Err(ErrorKind::Script {
-                dataset: folder.display().to_string(),
-                script,
-            }
-            .into());
+            return Err(ErrorKind::Script { dataset: folder.display().to_string(), script }.into());
         }
         let tree: Arc<dyn Tree> = Arc::new(Folder::new(folder)?);
         plan::of_tree(&tree, name, kwargs, self)
@@ -155,13 +130,7 @@ impl Loader<'_> {
         let (format, mut options) = formats::of_splits(&names, path, &|_| Ok(Vec::new()))?;
         options.update(&kwargs.options);
         let splits = vec![("train".into(), files)];
-        Ok(Some(Plan {
-            dataset: path.into(),
-            format,
-            options,
-            splits,
-            features: None,
-        }))
+        Ok(Some(Plan { dataset: path.into(), format, options, splits, features: None }))
     }
 
     fn client(&self) -> Result<Arc<Client>, Error> {
@@ -174,14 +143,9 @@ impl Loader<'_> {
 
     fn hub(&self, id: &str, name: Option<&str>, kwargs: &Kwargs) -> Result<Plan, Error> {
         let client = self.client()?;
-        let (id, revision) = id
-            .split_once('@')
-            .map_or((id, None), |(id, revision)| (id, Some(revision.to_owned())));
-        let revision = kwargs
-            .revision
-            .clone()
-            .or(revision)
-            .unwrap_or_else(|| "main".into());
+        let (id, revision) =
+            id.split_once('@').map_or((id, None), |(id, revision)| (id, Some(revision.to_owned())));
+        let revision = kwargs.revision.clone().or(revision).unwrap_or_else(|| "main".into());
         let open = |revision: &str| -> Result<Arc<dyn Tree>, Error> {
             Ok(Arc::new(Repository::open(&client, id, revision)?))
         };
@@ -191,11 +155,7 @@ impl Loader<'_> {
         let tree = open(&revision)?;
         let script = format!("{}.py", id.rsplit('/').next().unwrap_or(id));
         let problem = if tree.files().contains(&script) && kwargs.data_files.is_none() {
-            ErrorKind::Script {
-                dataset: id.into(),
-                script,
-            }
-            .into()
+            ErrorKind::Script { dataset: id.into(), script }.into()
         } else {
             match plan::of_tree(&tree, name, kwargs, self) {
                 Err(error) if matches!(error.kind(), ErrorKind::NoDataFiles { .. }) => error,
@@ -222,32 +182,20 @@ impl Loader<'_> {
 
     /// Files in a repository: `org/name@revision/path`.
     fn repository_files(&self, address: &str) -> Result<Vec<Location>, Error> {
-        let unreadable = || ErrorKind::NotFound {
-            path: format!("hf://datasets/{address}"),
-            tried: Vec::new(),
-        };
+        let unreadable =
+            || ErrorKind::NotFound { path: format!("hf://datasets/{address}"), tried: Vec::new() };
         let (organisation, rest) = address.split_once('/').ok_or_else(unreadable)?;
         let (name, pattern) = rest.split_once('/').ok_or_else(unreadable)?;
         let (name, revision) = name.split_once('@').unwrap_or((name, "main"));
         let id = format!("{organisation}/{name}");
-        let tree: Arc<dyn Tree> = Arc::new(Repository::open(
-            &self.client()?,
-            &id,
-            &revision.replace("%2F", "/"),
-        )?);
+        let tree: Arc<dyn Tree> =
+            Arc::new(Repository::open(&self.client()?, &id, &revision.replace("%2F", "/"))?);
         let found = patterns::select(tree.files(), pattern);
         if found.is_empty() {
             let tried = vec![PathBuf::from(format!("hf://datasets/{address}"))];
-            return Err(ErrorKind::NotFound {
-                path: pattern.into(),
-                tried,
-            }
-            .into());
+            return Err(ErrorKind::NotFound { path: pattern.into(), tried }.into());
         }
-        Ok(found
-            .into_iter()
-            .map(|path| Location::Tree(tree.clone(), path))
-            .collect())
+        Ok(found.into_iter().map(|path| Location::Tree(tree.clone(), path)).collect())
     }
 
     /// A file at an address, kept beside the hub's cache under a hash of the address.
@@ -256,10 +204,7 @@ impl Loader<'_> {
         let home = self.settings.cache.parent().unwrap_or(&self.settings.cache);
         let target = home.join("datasets").join("downloads").join(name);
         if !target.is_file() && self.settings.offline {
-            return Err(ErrorKind::Offline {
-                what: url.split('?').next().unwrap_or(url).into(),
-            }
-            .into());
+            return Err(ErrorKind::Offline { what: url.split('?').next().unwrap_or(url).into() }.into());
         }
         fetch_address(self.client()?.as_ref(), url, &target)?;
         Ok(vec![Location::Disk(target)])
@@ -280,17 +225,11 @@ impl Locate for Loader<'_> {
             return Some(self.address_file(pattern));
         }
         let mut tried = Vec::new();
-        let bases = [
-            Some(self.settings.working_directory.clone()),
-            self.request.base.clone(),
-        ];
+        let bases = [Some(self.settings.working_directory.clone()), self.request.base.clone()];
         for base in bases.into_iter().flatten() {
             let in_program = |path: &Path| path.to_string_lossy().starts_with("builtin:");
-            let path = if pattern.starts_with("builtin:") {
-                PathBuf::from(pattern)
-            } else {
-                base.join(pattern)
-            };
+            let path =
+                if pattern.starts_with("builtin:") { PathBuf::from(pattern) } else { base.join(pattern) };
             if in_program(&path) {
                 if let Some(file) = self.program_file(&path) {
                     return Some(Ok(vec![file]));
@@ -306,10 +245,6 @@ impl Locate for Loader<'_> {
                 tried.push(path);
             }
         }
-        Some(Err(ErrorKind::NotFound {
-            path: pattern.into(),
-            tried,
-        }
-        .into()))
+        Some(Err(ErrorKind::NotFound { path: pattern.into(), tried }.into()))
     }
 }

@@ -45,12 +45,8 @@ pub(crate) fn infer(files: &[String], place: &str) -> Result<Patterns, Error> {
             format!("**/*[{BREAKS}]{word}[{BREAKS}]*/**"),
         ]
     };
-    let in_names = |word: &str| {
-        vec![
-            format!("**/{word}[{BREAKS}]*"),
-            format!("**/*[{BREAKS}]{word}[{BREAKS}]*"),
-        ]
-    };
+    let in_names =
+        |word: &str| vec![format!("**/{word}[{BREAKS}]*"), format!("**/*[{BREAKS}]{word}[{BREAKS}]*")];
     let kinds: [PatternsOf<'_>; 2] = [&in_folders, &in_names];
     for patterns_of in kinds {
         let mut found = Patterns::new();
@@ -65,11 +61,7 @@ pub(crate) fn infer(files: &[String], place: &str) -> Result<Patterns, Error> {
         }
     }
     if select(files, "**").is_empty() {
-        return Err(ErrorKind::NoDataFiles {
-            place: place.into(),
-            message: "it has no files".into(),
-        }
-        .into());
+        return Err(ErrorKind::NoDataFiles { place: place.into(), message: "it has no files".into() }.into());
     }
     Ok(vec![("train".into(), vec!["**".into()])])
 }
@@ -78,33 +70,18 @@ fn sharded(shards: &[String], place: &str) -> Result<Patterns, Error> {
     let mut splits: Vec<String> = Vec::new();
     for path in shards {
         let name = path.rsplit('/').next().unwrap_or(path);
-        let split = name
-            .rfind("-of-")
-            .and_then(|at| name.get(..at.checked_sub(6)?))
-            .unwrap_or(name);
+        let split = name.rfind("-of-").and_then(|at| name.get(..at.checked_sub(6)?)).unwrap_or(name);
         if !is_split_name(split) {
             let message = format!("`{name}` does not start with the name of a split");
-            return Err(ErrorKind::NoDataFiles {
-                place: place.into(),
-                message,
-            }
-            .into());
+            return Err(ErrorKind::NoDataFiles { place: place.into(), message }.into());
         }
         if !splits.iter().any(|known| known == split) {
             splits.push(split.into());
         }
     }
-    let rank = |split: &str| {
-        KEYWORDS
-            .iter()
-            .position(|(name, _)| *name == split)
-            .unwrap_or(KEYWORDS.len())
-    };
+    let rank = |split: &str| KEYWORDS.iter().position(|(name, _)| *name == split).unwrap_or(KEYWORDS.len());
     splits.sort_by(|left, right| (rank(left), left).cmp(&(rank(right), right)));
-    Ok(splits
-        .into_iter()
-        .map(|split| (split.clone(), vec![format!("data/{split}{SHARD}")]))
-        .collect())
+    Ok(splits.into_iter().map(|split| (split.clone(), vec![format!("data/{split}{SHARD}")])).collect())
 }
 
 /// Patterns from `data_files`: a path, a list of paths, a map from split to paths, or a list of
@@ -118,17 +95,15 @@ pub(crate) fn declared(data_files: &Value) -> Result<Patterns, String> {
     };
     let paths = |value: &Value| match value {
         Value::Str(path) => Ok(vec![path.to_string()]),
-        Value::List(items) => items
-            .iter()
-            .map(|item| item.as_str().map(str::to_owned).ok_or_else(|| bad(value)))
-            .collect(),
+        Value::List(items) => {
+            items.iter().map(|item| item.as_str().map(str::to_owned).ok_or_else(|| bad(value))).collect()
+        }
         _ => Err(bad(value)),
     };
     match data_files {
-        Value::Dict(dict) => dict
-            .iter()
-            .map(|(split, value)| Ok((repr::str(split), paths(value)?)))
-            .collect(),
+        Value::Dict(dict) => {
+            dict.iter().map(|(split, value)| Ok((repr::str(split), paths(value)?))).collect()
+        }
         Value::List(items) if items.iter().any(|item| item.as_dict().is_some()) => {
             let mut patterns = Patterns::new();
             for item in items.iter() {
@@ -163,11 +138,7 @@ pub(crate) fn resolve(
             found.retain(|path| keep(path));
             if found.is_empty() && !is_pattern(pattern) {
                 let message = format!("`{pattern}` of split `{split}` is not there");
-                return Err(ErrorKind::NoDataFiles {
-                    place: place.into(),
-                    message,
-                }
-                .into());
+                return Err(ErrorKind::NoDataFiles { place: place.into(), message }.into());
             }
             chosen.extend(found);
         }
@@ -184,32 +155,21 @@ mod tests {
         let files: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let patterns = infer(&files, "x").unwrap();
         let resolved = resolve(&files, &patterns, "x", |_| true).unwrap();
-        resolved
-            .into_iter()
-            .map(|(split, files)| (split, files.len()))
-            .collect()
+        resolved.into_iter().map(|(split, files)| (split, files.len())).collect()
     }
 
     #[test]
     fn splits_are_inferred_from_names() {
         let is = |names: &[&str], expected: &[(&str, usize)]| {
-            let expected: Vec<_> = expected
-                .iter()
-                .map(|(split, count)| ((*split).to_owned(), *count))
-                .collect();
+            let expected: Vec<_> =
+                expected.iter().map(|(split, count)| ((*split).to_owned(), *count)).collect();
             assert_eq!(splits(names), expected, "{names:?}");
         };
         is(&["a.csv", "b.csv"], &[("train", 2)]);
-        is(
-            &["dev.jsonl", "test.jsonl", "other.jsonl"],
-            &[("validation", 1), ("test", 1)],
-        );
+        is(&["dev.jsonl", "test.jsonl", "other.jsonl"], &[("validation", 1), ("test", 1)]);
         is(&["mytrain.jsonl"], &[("train", 1)]);
         is(&["my_train.jsonl", "x.jsonl"], &[("train", 1)]);
-        is(
-            &["train/a.csv", "train/b.csv", "test/a.csv", "dev.csv"],
-            &[("train", 2), ("test", 1)],
-        );
+        is(&["train/a.csv", "train/b.csv", "test/a.csv", "dev.csv"], &[("train", 2), ("test", 1)]);
         is(
             &[
                 "data/test-00000-of-00001.parquet",
@@ -229,14 +189,8 @@ mod tests {
             text(Value::list([Value::str("a"), Value::str("b")])).unwrap(),
             r#"[("train", ["a", "b"])]"#
         );
-        assert_eq!(
-            text(Value::dict([("test", Value::str("a"))])).unwrap(),
-            r#"[("test", ["a"])]"#
-        );
-        let entry = Value::dict([
-            ("split", Value::str("x")),
-            ("path", Value::list([Value::str("a")])),
-        ]);
+        assert_eq!(text(Value::dict([("test", Value::str("a"))])).unwrap(), r#"[("test", ["a"])]"#);
+        let entry = Value::dict([("split", Value::str("x")), ("path", Value::list([Value::str("a")]))]);
         assert_eq!(text(Value::list([entry.clone()])).unwrap(), r#"[("x", ["a"])]"#);
         assert!(text(Value::list([entry.clone(), entry])).is_err());
         assert!(text(Value::Int(1)).is_err());

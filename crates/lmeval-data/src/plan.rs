@@ -50,15 +50,9 @@ pub(crate) fn of_tree(
         if !tree.files().iter().any(|known| known == path) {
             return Ok(None);
         }
-        Ok(Some(
-            String::from_utf8_lossy(&tree.open(path)?.read_all()?).into_owned(),
-        ))
+        Ok(Some(String::from_utf8_lossy(&tree.open(path)?.read_all()?).into_owned()))
     };
-    let card = Card::new(
-        read("README.md")?.as_deref(),
-        read(".huggingface.yaml")?.as_deref(),
-        &place,
-    )?;
+    let card = Card::new(read("README.md")?.as_deref(), read(".huggingface.yaml")?.as_deref(), &place)?;
     let config = choose(&card, name, kwargs, &place)?;
     let folder = kwargs.data_dir.clone().or_else(|| config.data_dir.clone());
     let (base, files) = below(tree.files(), folder.as_deref());
@@ -69,21 +63,12 @@ pub(crate) fn of_tree(
     };
     let declared = match data_files {
         Some(data_files) => {
-            let bad = |message| {
-                Error::from(ErrorKind::Metadata {
-                    file: place.clone(),
-                    message,
-                })
-            };
+            let bad = |message| Error::from(ErrorKind::Metadata { file: place.clone(), message });
             patterns::declared(data_files).map_err(bad)?
         }
         None => patterns::infer(&files, &place)?,
     };
-    if declared
-        .iter()
-        .flat_map(|(_, patterns)| patterns)
-        .any(|pattern| is_absolute(pattern))
-    {
+    if declared.iter().flat_map(|(_, patterns)| patterns).any(|pattern| is_absolute(pattern)) {
         return of_locations(&place, &declared, kwargs, locate);
     }
     let mut splits = patterns::resolve(&files, &declared, &place, formats::is_data)?;
@@ -97,34 +82,18 @@ pub(crate) fn of_tree(
     }
     options.update(&config.options);
     options.update(&kwargs.options);
-    let locations = |files: Vec<String>| {
-        files
-            .iter()
-            .map(|path| Location::Tree(tree.clone(), full(path)))
-            .collect()
-    };
-    let splits = splits
-        .into_iter()
-        .map(|(split, files)| (split, locations(files)))
-        .collect();
+    let locations =
+        |files: Vec<String>| files.iter().map(|path| Location::Tree(tree.clone(), full(path))).collect();
+    let splits = splits.into_iter().map(|(split, files)| (split, locations(files))).collect();
     let features = config.features.clone().or_else(|| card.features(&config.name));
-    Ok(Plan {
-        dataset: place,
-        format,
-        options,
-        splits,
-        features,
-    })
+    Ok(Plan { dataset: place, format, options, splits, features })
 }
 
 /// The configuration that is meant; one without content where the README has none.
 fn choose(card: &Card, name: Option<&str>, kwargs: &Kwargs, place: &str) -> Result<Config, Error> {
     if card.configs.is_empty() {
         return match name {
-            None | Some("default") => Ok(Config {
-                name: "default".into(),
-                ..Config::default()
-            }),
+            None | Some("default") => Ok(Config { name: "default".into(), ..Config::default() }),
             Some(name) => Err(ErrorKind::UnknownConfig {
                 dataset: place.into(),
                 name: name.into(),
@@ -137,10 +106,7 @@ fn choose(card: &Card, name: Option<&str>, kwargs: &Kwargs, place: &str) -> Resu
         Ok(config) => Ok(config.clone()),
         // Files that are named do not need a configuration.
         Err(_) if name.is_none() && (kwargs.data_files.is_some() || kwargs.data_dir.is_some()) => {
-            Ok(Config {
-                name: "default".into(),
-                ..Config::default()
-            })
+            Ok(Config { name: "default".into(), ..Config::default() })
         }
         Err(error) => Err(error),
     }
@@ -148,29 +114,17 @@ fn choose(card: &Card, name: Option<&str>, kwargs: &Kwargs, place: &str) -> Resu
 
 /// The files below a folder, relative to it, and the folder with a slash.
 fn below(files: &[String], folder: Option<&str>) -> (String, Vec<String>) {
-    let folder = folder
-        .unwrap_or_default()
-        .trim_start_matches("./")
-        .trim_matches('/');
+    let folder = folder.unwrap_or_default().trim_start_matches("./").trim_matches('/');
     if folder.is_empty() || folder == "." {
         return (String::new(), files.to_vec());
     }
     let base = format!("{folder}/");
-    let inside = files
-        .iter()
-        .filter_map(|path| path.strip_prefix(&base))
-        .map(str::to_owned)
-        .collect();
+    let inside = files.iter().filter_map(|path| path.strip_prefix(&base)).map(str::to_owned).collect();
     (base, inside)
 }
 
 fn members(archive: &crate::file::DataFile) -> Result<Vec<String>, Error> {
-    Ok(archive
-        .clone()
-        .decompress()?
-        .iter()
-        .map(|file| file.name().to_owned())
-        .collect())
+    Ok(archive.clone().decompress()?.iter().map(|file| file.name().to_owned()).collect())
 }
 
 /// Plans files that are named one by one, in a format that their names tell.
@@ -184,13 +138,7 @@ fn of_locations(
     let (format, mut options) = formats::of_splits(&names, place, &|_| Ok(Vec::new()))?;
     options.update(&kwargs.options);
     let splits = located(declared, locate)?;
-    Ok(Plan {
-        dataset: place.into(),
-        format,
-        options,
-        splits,
-        features: None,
-    })
+    Ok(Plan { dataset: place.into(), format, options, splits, features: None })
 }
 
 /// The files of patterns that belong to no folder.
@@ -228,11 +176,7 @@ pub(crate) fn of_loader(
     }
     options.update(&kwargs.options);
     let Some(data_files) = &kwargs.data_files else {
-        return Err(Error::option(
-            loader,
-            "data_files",
-            "at least one data file must be named",
-        ));
+        return Err(Error::option(loader, "data_files", "at least one data file must be named"));
     };
     let mut declared =
         patterns::declared(data_files).map_err(|message| Error::option(loader, "data_files", message))?;
@@ -244,21 +188,12 @@ pub(crate) fn of_loader(
         }
     }
     let splits = located(&declared, locate)?;
-    Ok(Plan {
-        dataset: loader.into(),
-        format,
-        options,
-        splits,
-        features: None,
-    })
+    Ok(Plan { dataset: loader.into(), format, options, splits, features: None })
 }
 
 /// The place of a split among others: training, validation and test data first, then by name.
 pub(crate) fn split_rank(split: &str) -> (usize, String) {
-    let rank = ["train", "validation", "test"]
-        .iter()
-        .position(|known| *known == split)
-        .unwrap_or(3);
+    let rank = ["train", "validation", "test"].iter().position(|known| *known == split).unwrap_or(3);
     (rank, split.to_owned())
 }
 
@@ -285,22 +220,13 @@ pub(crate) fn of_converted(tree: &Arc<dyn Tree>, name: Option<&str>, kwargs: &Kw
                 return Err(ErrorKind::NoDataFiles { place, message }.into());
             }
             _ => {
-                return Err(ErrorKind::MissingConfig {
-                    dataset: place,
-                    available: available(),
-                }
-                .into());
+                return Err(ErrorKind::MissingConfig { dataset: place, available: available() }.into());
             }
         },
     };
     let Some((_, splits)) = configs.iter().find(|(config, _)| config == wanted) else {
         let name = wanted.to_owned();
-        return Err(ErrorKind::UnknownConfig {
-            dataset: place,
-            name,
-            available: available(),
-        }
-        .into());
+        return Err(ErrorKind::UnknownConfig { dataset: place, name, available: available() }.into());
     };
     let mut splits = splits.clone();
     splits.sort_by_key(|(split, _)| split_rank(split));
@@ -315,12 +241,9 @@ pub(crate) fn of_converted(tree: &Arc<dyn Tree>, name: Option<&str>, kwargs: &Kw
 
 /// The value of a key in a list of pairs, which is added where it is not there.
 fn entry<'m, T: Default>(pairs: &'m mut Vec<(String, T)>, key: &str) -> &'m mut T {
-    let place = pairs
-        .iter()
-        .position(|(known, _)| known == key)
-        .unwrap_or_else(|| {
-            pairs.push((key.to_owned(), T::default()));
-            pairs.len() - 1
-        });
+    let place = pairs.iter().position(|(known, _)| known == key).unwrap_or_else(|| {
+        pairs.push((key.to_owned(), T::default()));
+        pairs.len() - 1
+    });
     &mut pairs[place].1
 }

@@ -59,10 +59,7 @@ impl Reader {
         }
         Ok(match format {
             Format::Json => {
-                let encoding = options
-                    .get_str("encoding")
-                    .and_then(Value::as_str)
-                    .unwrap_or("utf-8");
+                let encoding = options.get_str("encoding").and_then(Value::as_str).unwrap_or("utf-8");
                 if !csv::is_utf8(encoding) {
                     return Err(Error::option(
                         "json",
@@ -70,9 +67,7 @@ impl Reader {
                         "only UTF-8 is supported; convert the file",
                     ));
                 }
-                Self::Json {
-                    field: options.get_str("field").map(lmeval_pycompat::repr::str),
-                }
+                Self::Json { field: options.get_str("field").map(lmeval_pycompat::repr::str) }
             }
             Format::Csv => Self::Csv(Arc::new(CsvOptions::new(options)?)),
             Format::Parquet => {
@@ -112,20 +107,14 @@ pub(crate) fn read(plan: &Plan, request: &Request) -> Result<DatasetDict, Error>
     let mut opened: Vec<(&str, Vec<Arc<dyn Source>>)> = Vec::new();
     let mut later: Vec<Arc<Schema>> = Vec::new();
     for (place, (split, files)) in plan.splits.iter().enumerate() {
-        let is_wanted = wanted
-            .iter()
-            .any(|(_, parts)| parts.iter().any(|part| part.split == *split));
+        let is_wanted = wanted.iter().any(|(_, parts)| parts.iter().any(|part| part.split == *split));
         // Reference: the first file of the first split decides on the types of all, wanted or not.
         let decides = place == 0 && target.is_none() && matches!(plan.format, Format::Json | Format::Csv);
         if !is_wanted && !decides {
             continue;
         }
         let mut sources = Vec::new();
-        for location in if is_wanted {
-            &files[..]
-        } else {
-            &files[..files.len().min(1)]
-        } {
+        for location in if is_wanted { &files[..] } else { &files[..files.len().min(1)] } {
             for file in reader.open(location, target.is_none())? {
                 for schema in file.schemas {
                     if target.is_none() && !schema.columns.is_empty() {
@@ -145,19 +134,12 @@ pub(crate) fn read(plan: &Plan, request: &Request) -> Result<DatasetDict, Error>
     for schema in later {
         target.widen(&schema);
     }
-    if let Reader::Parquet {
-        columns: Some(columns),
-    } = &reader
-    {
-        target
-            .columns
-            .retain(|(name, _)| columns.iter().any(|column| **column == **name));
+    if let Reader::Parquet { columns: Some(columns) } = &reader {
+        target.columns.retain(|(name, _)| columns.iter().any(|column| **column == **name));
     }
     let target = Arc::new(target);
-    let splits: Vec<(&str, Split)> = opened
-        .into_iter()
-        .map(|(split, sources)| (split, Split::new(target.clone(), sources)))
-        .collect();
+    let splits: Vec<(&str, Split)> =
+        opened.into_iter().map(|(split, sources)| (split, Split::new(target.clone(), sources))).collect();
     let mut result = Vec::with_capacity(wanted.len());
     for (spec, parts) in wanted {
         let mut slices = Vec::with_capacity(parts.len());
@@ -171,11 +153,7 @@ pub(crate) fn read(plan: &Plan, request: &Request) -> Result<DatasetDict, Error>
         match Split::concatenate(&slices) {
             Some(split) if !split.is_empty() => result.push((spec, split)),
             _ => {
-                return Err(ErrorKind::NoRows {
-                    split: spec,
-                    dataset: plan.dataset.clone(),
-                }
-                .into());
+                return Err(ErrorKind::NoRows { split: spec, dataset: plan.dataset.clone() }.into());
             }
         }
     }
@@ -201,11 +179,7 @@ fn wanted(plan: &Plan, request: &Request) -> Result<Vec<(String, Vec<Part>)>, Er
         for part in &parts {
             if !plan.splits.iter().any(|(split, _)| *split == part.split) {
                 let available = plan.splits.iter().map(|(split, _)| split.clone()).collect();
-                return Err(ErrorKind::UnknownSplit {
-                    split: part.split.clone(),
-                    available,
-                }
-                .into());
+                return Err(ErrorKind::UnknownSplit { split: part.split.clone(), available }.into());
             }
         }
         wanted.push((spec.clone(), parts));

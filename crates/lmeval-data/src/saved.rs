@@ -23,12 +23,9 @@ pub(crate) fn plan(folder: &Path, name: Option<&str>) -> Result<Option<Plan>, Er
     if let Some(splits) = splits(folder)? {
         return match name {
             None | Some("default") => Ok(Some(finished(dataset, splits))),
-            Some(name) => Err(ErrorKind::UnknownConfig {
-                dataset,
-                name: name.into(),
-                available: Vec::new(),
+            Some(name) => {
+                Err(ErrorKind::UnknownConfig { dataset, name: name.into(), available: Vec::new() }.into())
             }
-            .into()),
         };
     }
     let mut configs = Vec::new();
@@ -42,30 +39,16 @@ pub(crate) fn plan(folder: &Path, name: Option<&str>) -> Result<Option<Plan>, Er
         (_, []) => Ok(None),
         (None, [(_, splits)]) => Ok(Some(finished(dataset, std::mem::take(splits)))),
         (None, _) => Err(ErrorKind::MissingConfig { dataset, available }.into()),
-        (Some(name), _) => Err(ErrorKind::UnknownConfig {
-            dataset,
-            name: name.into(),
-            available,
-        }
-        .into()),
+        (Some(name), _) => Err(ErrorKind::UnknownConfig { dataset, name: name.into(), available }.into()),
     }
 }
 
 fn finished(dataset: String, splits: Splits) -> Plan {
-    Plan {
-        dataset,
-        format: Format::Arrow,
-        options: Dict::new(),
-        splits,
-        features: None,
-    }
+    Plan { dataset, format: Format::Arrow, options: Dict::new(), splits, features: None }
 }
 
 fn file_name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The folders in a folder, in name order.
@@ -89,21 +72,14 @@ fn splits(folder: &Path) -> Result<Option<Splits>, Error> {
     }
     if folder.join(STATE).is_file() {
         let state = read(&folder.join(STATE))?;
-        let split = state
-            .as_dict()
-            .and_then(|state| state.get_str("_split")?.as_str())
-            .unwrap_or("train");
+        let split = state.as_dict().and_then(|state| state.get_str("_split")?.as_str()).unwrap_or("train");
         return Ok(Some(vec![(split.to_owned(), files(folder, &state)?)]));
     }
     let listed = folder.join("dataset_dict.json");
     let names: Vec<String> = if listed.is_file() {
         let dict = read(&listed)?;
         let names = dict.as_dict().and_then(|dict| dict.get_str("splits")?.as_list());
-        names
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|name| name.as_str().map(str::to_owned))
-            .collect()
+        names.unwrap_or_default().iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
     } else {
         let mut names: Vec<String> = folders(folder)?
             .iter()
@@ -121,11 +97,7 @@ fn splits(folder: &Path) -> Result<Option<Splits>, Error> {
         let state = read(&folder.join(STATE))?;
         Ok((name, files(&folder, &state)?))
     };
-    names
-        .into_iter()
-        .map(split)
-        .collect::<Result<Splits, Error>>()
-        .map(Some)
+    names.into_iter().map(split).collect::<Result<Splits, Error>>().map(Some)
 }
 
 fn read(path: &Path) -> Result<Value, Error> {
@@ -136,28 +108,19 @@ fn read(path: &Path) -> Result<Value, Error> {
 
 fn files(folder: &Path, state: &Value) -> Result<Vec<Location>, Error> {
     let bad = |message: &str| -> Error {
-        ErrorKind::Metadata {
-            file: folder.join(STATE).display().to_string(),
-            message: message.into(),
-        }
-        .into()
+        ErrorKind::Metadata { file: folder.join(STATE).display().to_string(), message: message.into() }.into()
     };
     let state = state.as_dict().ok_or_else(|| bad("expected an object"))?;
     if state.get_str("_indices_data_files").is_some_and(Value::is_truthy) {
-        return Err(bad(
-            "the split has a list of row numbers; save it again with a newer `datasets`",
-        ));
+        return Err(bad("the split has a list of row numbers; save it again with a newer `datasets`"));
     }
     let names = state
         .get_str("_data_files")
         .and_then(Value::as_list)
         .ok_or_else(|| bad("`_data_files` is missing"))?;
     let name = |entry: &Value| {
-        let name = entry
-            .as_dict()
-            .and_then(|entry| entry.get_str("filename")?.as_str());
-        name.map(|name| Location::Disk(folder.join(name)))
-            .ok_or_else(|| bad("an entry has no `filename`"))
+        let name = entry.as_dict().and_then(|entry| entry.get_str("filename")?.as_str());
+        name.map(|name| Location::Disk(folder.join(name))).ok_or_else(|| bad("an entry has no `filename`"))
     };
     names.iter().map(name).collect()
 }

@@ -66,35 +66,24 @@ impl Settings {
             set(name)
                 .is_some_and(|value| matches!(value.to_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE"))
         };
-        let user = set("HOME")
-            .or_else(|| set("USERPROFILE"))
-            .map_or_else(|| PathBuf::from("."), PathBuf::from);
+        let user =
+            set("HOME").or_else(|| set("USERPROFILE")).map_or_else(|| PathBuf::from("."), PathBuf::from);
         let path = |value: String| match value.strip_prefix("~/") {
             Some(below) => user.join(below),
             None => PathBuf::from(value),
         };
         let home = set("HF_HOME").map_or_else(
-            || {
-                set("XDG_CACHE_HOME")
-                    .map_or_else(|| user.join(".cache"), &path)
-                    .join("huggingface")
-            },
+            || set("XDG_CACHE_HOME").map_or_else(|| user.join(".cache"), &path).join("huggingface"),
             &path,
         );
         let cache = set("HF_HUB_CACHE").or_else(|| set("HUGGINGFACE_HUB_CACHE"));
         let token_file = set("HF_TOKEN_PATH").map_or_else(|| home.join("token"), &path);
         let stored = || {
             let implicit = !is_true("HF_HUB_DISABLE_IMPLICIT_TOKEN");
-            implicit
-                .then(|| fs_err::read_to_string(&token_file).ok())
-                .flatten()
+            implicit.then(|| fs_err::read_to_string(&token_file).ok()).flatten()
         };
-        let token = set("HF_TOKEN")
-            .or_else(|| set("HUGGING_FACE_HUB_TOKEN"))
-            .or_else(stored);
-        let token = token
-            .map(|token| token.trim().to_owned())
-            .filter(|token| !token.is_empty());
+        let token = set("HF_TOKEN").or_else(|| set("HUGGING_FACE_HUB_TOKEN")).or_else(stored);
+        let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
         Self {
             endpoint: set("HF_ENDPOINT").map_or_else(
                 || "https://huggingface.co".into(),

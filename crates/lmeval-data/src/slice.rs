@@ -13,23 +13,13 @@ pub(crate) struct Part {
 }
 
 fn bad(spec: &str, message: impl Into<String>) -> Error {
-    ErrorKind::BadSplit {
-        spec: spec.into(),
-        message: message.into(),
-    }
-    .into()
+    ErrorKind::BadSplit { spec: spec.into(), message: message.into() }.into()
 }
 
 /// Reads a split instruction: one part per summand.
 pub(crate) fn parse(spec: &str) -> Result<Vec<Part>, Error> {
-    let parts = spec
-        .split('+')
-        .map(|part| parse_part(part.trim(), spec))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut roundings = parts
-        .iter()
-        .filter(|part| part.percent)
-        .map(|part| part.drop_remainder);
+    let parts = spec.split('+').map(|part| parse_part(part.trim(), spec)).collect::<Result<Vec<_>, _>>()?;
+    let mut roundings = parts.iter().filter(|part| part.percent).map(|part| part.drop_remainder);
     if let Some(first) = roundings.next()
         && roundings.any(|other| other != first)
     {
@@ -40,8 +30,7 @@ pub(crate) fn parse(spec: &str) -> Result<Vec<Part>, Error> {
 
 /// Whether a name may stand for a split: words joined by dots.
 pub(crate) fn is_split_name(name: &str) -> bool {
-    name.split('.')
-        .all(|word| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || c == '_'))
+    name.split('.').all(|word| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || c == '_'))
 }
 
 fn parse_part(part: &str, spec: &str) -> Result<Part, Error> {
@@ -60,10 +49,7 @@ fn parse_part(part: &str, spec: &str) -> Result<Part, Error> {
     let (from, to) = match range {
         Some(range) => {
             let (from, to) = range.split_once(':').ok_or_else(unreadable)?;
-            (
-                boundary(from).ok_or_else(unreadable)?,
-                boundary(to).ok_or_else(unreadable)?,
-            )
+            (boundary(from).ok_or_else(unreadable)?, boundary(to).ok_or_else(unreadable)?)
         }
         None => (None, None),
     };
@@ -80,13 +66,7 @@ fn parse_part(part: &str, spec: &str) -> Result<Part, Error> {
     if percent && [from, to].into_iter().flatten().any(|number| number.abs() > 100) {
         return Err(bad(spec, "percent boundaries must lie between -100 and 100"));
     }
-    Ok(Part {
-        split: name.into(),
-        from,
-        to,
-        percent,
-        drop_remainder,
-    })
+    Ok(Part { split: name.into(), from, to, percent, drop_remainder })
 }
 
 /// A boundary: nothing, a number, or a number with `%`. The outer `None` is a text that is neither.
@@ -107,23 +87,13 @@ fn boundary(text: &str) -> Option<Option<(i64, bool)>> {
     if !fits {
         return None;
     }
-    number
-        .replace('_', "")
-        .parse()
-        .ok()
-        .map(|number| Some((number, percent)))
+    number.replace('_', "").parse().ok().map(|number| Some((number, percent)))
 }
 
 impl Part {
     /// The whole of a split.
     pub(crate) fn whole(split: &str) -> Self {
-        Self {
-            split: split.into(),
-            from: None,
-            to: None,
-            percent: false,
-            drop_remainder: false,
-        }
+        Self { split: split.into(), from: None, to: None, percent: false, drop_remainder: false }
     }
 
     /// Keeps at most the first `rows` rows of a part that has no slice of its own.
@@ -138,10 +108,7 @@ impl Part {
     pub(crate) fn resolve(&self, length: u64) -> Result<(u64, u64), Error> {
         let length = i64::try_from(length).unwrap_or(i64::MAX);
         if self.drop_remainder && length < 100 {
-            return Err(bad(
-                &self.split,
-                "`pct1_dropremainder` needs a split with at least 100 rows",
-            ));
+            return Err(bad(&self.split, "`pct1_dropremainder` needs a split with at least 100 rows"));
         }
         let absolute = |boundary: i64| match (self.percent, self.drop_remainder) {
             (false, _) => boundary,
@@ -150,11 +117,7 @@ impl Part {
         };
         let place = |boundary: Option<i64>, absent: i64| {
             let boundary = boundary.map_or(absent, absolute);
-            let boundary = if boundary < 0 {
-                (length + boundary).max(0)
-            } else {
-                boundary
-            };
+            let boundary = if boundary < 0 { (length + boundary).max(0) } else { boundary };
             boundary.min(length)
         };
         let from = place(self.from, 0);
@@ -190,22 +153,10 @@ mod tests {
     fn sums_and_errors() {
         let parts = parse("train[:2] + test").unwrap();
         assert_eq!((parts.len(), parts[1].split.as_str()), (2, "test"));
-        for spec in [
-            "",
-            "train[",
-            "train[1]",
-            "train[:x]",
-            "train[:101%]",
-            "tr ain",
-            "train[:1](closest)",
-        ] {
+        for spec in ["", "train[", "train[1]", "train[:x]", "train[:101%]", "tr ain", "train[:1](closest)"] {
             assert!(parse(spec).is_err(), "{spec}");
         }
         assert!(parse("a[:1%]+b[:1%](pct1_dropremainder)").is_err());
-        assert!(
-            parse("a[:1%](pct1_dropremainder)").unwrap()[0]
-                .resolve(99)
-                .is_err()
-        );
+        assert!(parse("a[:1%](pct1_dropremainder)").unwrap()[0].resolve(99).is_err());
     }
 }

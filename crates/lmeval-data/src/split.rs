@@ -34,11 +34,7 @@ struct Part {
 
 impl Split {
     pub(crate) fn new(schema: Arc<Schema>, sources: Vec<Arc<dyn Source>>) -> Self {
-        let part = |source: Arc<dyn Source>| Part {
-            start: 0,
-            length: source.len(),
-            source,
-        };
+        let part = |source: Arc<dyn Source>| Part { start: 0, length: source.len(), source };
         Self::from_parts(schema, sources.into_iter().map(part).collect())
     }
 
@@ -50,14 +46,7 @@ impl Split {
         });
         let ends = ends.collect();
         let columns = schema.columns.iter().map(|(name, _)| name.to_string()).collect();
-        Self {
-            shared: Arc::new(Shared {
-                schema,
-                columns,
-                parts,
-                ends,
-            }),
-        }
+        Self { shared: Arc::new(Shared { schema, columns, parts, ends }) }
     }
 
     /// The number of rows.
@@ -77,9 +66,7 @@ impl Split {
 
     /// The row at an index below [`Split::len`]; beyond it, `None`.
     pub fn get(&self, index: u64) -> Option<Result<Dict, Error>> {
-        let Shared {
-            schema, parts, ends, ..
-        } = &*self.shared;
+        let Shared { schema, parts, ends, .. } = &*self.shared;
         let place = ends.partition_point(|end| *end <= index);
         let part = parts.get(place)?;
         let before = ends[place] - part.length;
@@ -93,11 +80,7 @@ impl Split {
 
     /// Some of the rows in order.
     pub fn range(&self, range: Range<u64>) -> Rows {
-        Rows {
-            split: self.clone(),
-            next: range.start,
-            end: range.end.min(self.len()),
-        }
+        Rows { split: self.clone(), next: range.start, end: range.end.min(self.len()) }
     }
 
     /// A split of some of the rows.
@@ -108,11 +91,7 @@ impl Split {
             let from = range.start.clamp(before, before + part.length) - before;
             let to = range.end.clamp(before, before + part.length) - before;
             if from < to {
-                parts.push(Part {
-                    source: part.source.clone(),
-                    start: part.start + from,
-                    length: to - from,
-                });
+                parts.push(Part { source: part.source.clone(), start: part.start + from, length: to - from });
             }
             before += part.length;
         }
@@ -122,10 +101,7 @@ impl Split {
     /// The rows of several splits of one data set, one after the other.
     pub(crate) fn concatenate(splits: &[Self]) -> Option<Self> {
         let schema = splits.first()?.shared.schema.clone();
-        let parts = splits
-            .iter()
-            .flat_map(|split| split.shared.parts.iter().cloned())
-            .collect();
+        let parts = splits.iter().flat_map(|split| split.shared.parts.iter().cloned()).collect();
         Some(Self::from_parts(schema, parts))
     }
 }
@@ -180,10 +156,7 @@ impl DatasetDict {
 
     /// The split of a name, spelled as it was asked for.
     pub fn get(&self, name: &str) -> Option<&Split> {
-        self.splits
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, split)| split)
+        self.splits.iter().find(|(known, _)| known == name).map(|(_, split)| split)
     }
 
     /// The names in order.

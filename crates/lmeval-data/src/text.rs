@@ -35,11 +35,7 @@ impl TextOptions {
             Some(Some("paragraph")) => SampleBy::Paragraph,
             Some(Some("document")) => SampleBy::Document,
             Some(_) => {
-                return Err(Error::option(
-                    "text",
-                    "sample_by",
-                    "expected `line`, `paragraph` or `document`",
-                ));
+                return Err(Error::option("text", "sample_by", "expected `line`, `paragraph` or `document`"));
             }
         };
         let keep_line_breaks = kwargs.get_str("keep_linebreaks").is_some_and(Value::is_truthy);
@@ -47,17 +43,10 @@ impl TextOptions {
             None => {}
             Some(Some(name)) if crate::csv::is_utf8(name) => {}
             Some(_) => {
-                return Err(Error::option(
-                    "text",
-                    "encoding",
-                    "only UTF-8 is supported; convert the file",
-                ));
+                return Err(Error::option("text", "encoding", "only UTF-8 is supported; convert the file"));
             }
         }
-        Ok(Self {
-            sample_by,
-            keep_line_breaks,
-        })
+        Ok(Self { sample_by, keep_line_breaks })
     }
 }
 
@@ -71,12 +60,7 @@ struct TextFile {
 /// Opens a text file.
 pub(crate) fn open(file: DataFile, options: TextOptions) -> Result<Opened, Error> {
     let mut spans = Vec::new();
-    let mut lines = Lines {
-        file: &file,
-        block: Vec::new(),
-        start: 0,
-        at: 0,
-    };
+    let mut lines = Lines { file: &file, block: Vec::new(), start: 0, at: 0 };
     let mut paragraph: Option<(u64, u64)> = None;
     while let Some(line) = lines.next()? {
         check_text(&file, line.offset, &lines.block[line.from..line.to])?;
@@ -109,29 +93,18 @@ pub(crate) fn open(file: DataFile, options: TextOptions) -> Result<Opened, Error
     }
     let short = |(from, to): (u64, u64)| match u32::try_from(to - from) {
         Ok(length) => Ok((from, length)),
-        Err(_) => Err(Error::syntax(
-            file.name(),
-            file.line_of(from)?,
-            "the row is too long",
-        )),
+        Err(_) => Err(Error::syntax(file.name(), file.line_of(from)?, "the row is too long")),
     };
     let spans = spans.into_iter().map(short).collect::<Result<Vec<_>, _>>()?;
     let schema = Schema::new(vec![("text".into(), Type::Str)]);
     let source = Arc::new(TextFile { file, spans, options });
-    Ok(Opened {
-        schemas: vec![Arc::new(schema)],
-        source,
-    })
+    Ok(Opened { schemas: vec![Arc::new(schema)], source })
 }
 
 fn check_text(file: &DataFile, offset: u64, bytes: &[u8]) -> Result<(), Error> {
     match std::str::from_utf8(bytes) {
         Ok(_) => Ok(()),
-        Err(_) => Err(Error::syntax(
-            file.name(),
-            file.line_of(offset)?,
-            "the text is not UTF-8",
-        )),
+        Err(_) => Err(Error::syntax(file.name(), file.line_of(offset)?, "the text is not UTF-8")),
     }
 }
 
@@ -188,11 +161,7 @@ impl Lines<'_> {
             _ => 0,
         };
         self.at = to + ending;
-        Ok(Some(Line {
-            offset: self.start + from as u64,
-            from,
-            to,
-        }))
+        Ok(Some(Line { offset: self.start + from as u64, from, to }))
     }
 }
 
@@ -215,8 +184,6 @@ impl Source for TextFile {
         }
         let row = [(Value::str("text"), Value::from(text))].into_iter().collect();
         let plain = Schema::new(vec![("text".into(), Type::Str)]);
-        target
-            .convert(row, &plain)
-            .map_err(|(_, message)| Error::syntax(self.file.name(), 0, message))
+        target.convert(row, &plain).map_err(|(_, message)| Error::syntax(self.file.name(), 0, message))
     }
 }

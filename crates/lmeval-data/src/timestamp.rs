@@ -24,11 +24,7 @@ pub(crate) fn parse(text: &str) -> Option<DateTime> {
         _ => return None,
     };
     let moment = DateTime::new(date, (hour, minute, second), 0, None)?;
-    if offset == 0 {
-        Some(moment)
-    } else {
-        from_micros((seconds(moment) - offset).checked_mul(1_000_000)?)
-    }
+    if offset == 0 { Some(moment) } else { from_micros((seconds(moment) - offset).checked_mul(1_000_000)?) }
 }
 
 fn two(bytes: &[u8]) -> Option<u32> {
@@ -44,11 +40,7 @@ fn parse_date(bytes: &[u8]) -> Option<Date> {
     if bytes[4] != b'-' || bytes[7] != b'-' {
         return None;
     }
-    Date::new(
-        two(bytes)? * 100 + two(&bytes[2..])?,
-        two(&bytes[5..])?,
-        two(&bytes[8..])?,
-    )
+    Date::new(two(bytes)? * 100 + two(&bytes[2..])?, two(&bytes[5..])?, two(&bytes[8..])?)
 }
 
 /// The clock part and the zone in seconds east of UTC.
@@ -92,17 +84,9 @@ pub(crate) fn date_from_days(days: i64) -> Option<Date> {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
-    Date::new(
-        u32::try_from(year).ok()?,
-        u32::try_from(month).ok()?,
-        u32::try_from(day).ok()?,
-    )
+    Date::new(u32::try_from(year).ok()?, u32::try_from(month).ok()?, u32::try_from(day).ok()?)
 }
 
 /// The moment that lies a number of microseconds after 1970-01-01 00:00:00.
@@ -116,12 +100,7 @@ pub(crate) fn with_offset(micros: i64, offset: Option<i32>) -> Option<DateTime> 
     let date = date_from_days(local.div_euclid(86_400_000_000))?;
     let rest = local.rem_euclid(86_400_000_000);
     let second = (rest / 1_000_000) as u32;
-    DateTime::new(
-        date,
-        (second / 3600, second / 60 % 60, second % 60),
-        (rest % 1_000_000) as u32,
-        offset,
-    )
+    DateTime::new(date, (second / 3600, second / 60 % 60, second % 60), (rest % 1_000_000) as u32, offset)
 }
 
 #[cfg(test)]
@@ -151,11 +130,7 @@ mod tests {
             ("20200101", None),
             ("é020-01-01", None),
         ] {
-            assert_eq!(
-                parse(text).map(|moment| moment.to_string()).as_deref(),
-                expected,
-                "{text}"
-            );
+            assert_eq!(parse(text).map(|moment| moment.to_string()).as_deref(), expected, "{text}");
         }
     }
 
@@ -168,9 +143,6 @@ mod tests {
         assert!(date_from_days(-719_163).is_none());
         assert!(date_from_days(2_932_897).is_none());
         assert_eq!(from_micros(-1).unwrap().to_string(), "1969-12-31 23:59:59.999999");
-        assert_eq!(
-            with_offset(0, Some(-3600)).unwrap().to_string(),
-            "1969-12-31 23:00:00-01:00"
-        );
+        assert_eq!(with_offset(0, Some(-3600)).unwrap().to_string(), "1969-12-31 23:00:00-01:00");
     }
 }

@@ -28,11 +28,7 @@ pub(crate) struct Folder {
 
 impl Folder {
     pub(crate) fn new(root: &Path) -> Result<Self, Error> {
-        Ok(Self {
-            root: root.into(),
-            place: root.display().to_string(),
-            files: glob::list_folder(root)?,
-        })
+        Ok(Self { root: root.into(), place: root.display().to_string(), files: glob::list_folder(root)? })
     }
 }
 
@@ -66,10 +62,9 @@ impl Location {
         match self {
             Self::Tree(tree, path) => tree.open(path),
             Self::Disk(path) => DataFile::open(path),
-            Self::Program(name, content) => Ok(DataFile::from_memory(
-                name.as_str(),
-                bytes::Bytes::from_static(content),
-            )),
+            Self::Program(name, content) => {
+                Ok(DataFile::from_memory(name.as_str(), bytes::Bytes::from_static(content)))
+            }
         }
     }
 }

@@ -48,11 +48,7 @@ impl Schema {
     pub(crate) fn column(&self, name: &str, position: usize) -> Option<&Type> {
         match self.columns.get(position) {
             Some((known, kind)) if **known == *name => Some(kind),
-            _ => self
-                .columns
-                .iter()
-                .find(|(known, _)| **known == *name)
-                .map(|(_, kind)| kind),
+            _ => self.columns.iter().find(|(known, _)| **known == *name).map(|(_, kind)| kind),
         }
     }
 
@@ -68,9 +64,7 @@ impl Schema {
         let mut shaped = Dict::with_capacity(self.columns.len());
         for (position, (name, kind)) in self.columns.iter().enumerate() {
             let value = row.get_str_mut(name).map(std::mem::take).unwrap_or_default();
-            let first = source
-                .column(name, position)
-                .filter(|first| *first != kind && *kind != Type::Json);
+            let first = source.column(name, position).filter(|first| *first != kind && *kind != Type::Json);
             let value = match first {
                 Some(first) => first.convert(value).and_then(|value| kind.convert(value)),
                 None => kind.convert(value),
@@ -133,10 +127,7 @@ impl Type {
                 Value::DateTime(moment) => Ok(Value::Int(timestamp::seconds(*moment))),
                 _ => refused(&value),
             },
-            Self::Float => Self::float(&value)
-                .map(Value::Float)
-                .ok_or(())
-                .or_else(|()| refused(&value)),
+            Self::Float => Self::float(&value).map(Value::Float).ok_or(()).or_else(|()| refused(&value)),
             Self::Float32 => Self::float(&value)
                 .map(|number| Value::Float(f64::from(number as f32)))
                 .ok_or(())
@@ -152,18 +143,16 @@ impl Type {
                     Ok(text) => Ok(Value::str(text)),
                     Err(_) => refused(&value),
                 },
-                Value::Dict(_) => compact_json(&value)
-                    .map(Value::from)
-                    .ok_or(())
-                    .or_else(|()| refused(&value)),
+                Value::Dict(_) => {
+                    compact_json(&value).map(Value::from).ok_or(()).or_else(|()| refused(&value))
+                }
                 _ => refused(&value),
             },
             Self::Timestamp => match &value {
                 Value::DateTime(_) => Ok(value),
-                Value::Str(text) => timestamp::parse(text)
-                    .map(Value::DateTime)
-                    .ok_or(())
-                    .or_else(|()| refused(&value)),
+                Value::Str(text) => {
+                    timestamp::parse(text).map(Value::DateTime).ok_or(()).or_else(|()| refused(&value))
+                }
                 Value::Int(seconds) => seconds
                     .checked_mul(1_000_000)
                     .and_then(timestamp::from_micros)
@@ -218,14 +207,8 @@ impl Type {
 }
 
 fn struct_value(dict: &Dict, fields: &Fields) -> Result<Value, String> {
-    if let Some(extra) = dict
-        .keys()
-        .find(|key| !fields.iter().any(|(name, _)| key.as_str() == Some(name)))
-    {
-        return Err(format!(
-            "the object has a key {} that no earlier row has",
-            repr::repr(extra)
-        ));
+    if let Some(extra) = dict.keys().find(|key| !fields.iter().any(|(name, _)| key.as_str() == Some(name))) {
+        return Err(format!("the object has a key {} that no earlier row has", repr::repr(extra)));
     }
     let mut shaped = Dict::with_capacity(fields.len());
     for (name, kind) in fields {
@@ -238,11 +221,7 @@ fn struct_value(dict: &Dict, fields: &Fields) -> Result<Value, String> {
 fn describe(value: &Value) -> String {
     let text = repr::repr(value);
     let short: String = text.chars().take(60).collect();
-    format!(
-        "`{short}{}` ({})",
-        if short.len() < text.len() { "…" } else { "" },
-        value.type_name()
-    )
+    format!("`{short}{}` ({})", if short.len() < text.len() { "…" } else { "" }, value.type_name())
 }
 
 /// A float as the reference's cast writes it: shortest digits, no trailing `.0`, exponents from 1e+10 on.
@@ -268,9 +247,6 @@ fn float_text(number: f64) -> String {
 }
 
 fn compact_json(value: &Value) -> Option<String> {
-    let options = json::Options {
-        separators: Some((",", ":")),
-        ..json::Options::default()
-    };
+    let options = json::Options { separators: Some((",", ":")), ..json::Options::default() };
     json::dumps(value, &options).ok()
 }

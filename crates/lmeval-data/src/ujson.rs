@@ -18,13 +18,10 @@ const DEPTH: usize = 900;
 
 /// What one pass through the writer and an exact parser makes of a value.
 pub(crate) fn reencode(value: Value) -> Value {
-    map_floats(
-        value,
-        &|number| match write_float(read_float(&float_repr(number))) {
-            Some(text) => text.parse().map_or(Value::None, Value::Float),
-            None => Value::None,
-        },
-    )
+    map_floats(value, &|number| match write_float(read_float(&float_repr(number))) {
+        Some(text) => text.parse().map_or(Value::None, Value::Float),
+        None => Value::None,
+    })
 }
 
 /// What the codec's parser makes of a value.
@@ -44,13 +41,10 @@ pub(crate) fn decoded_leaf(value: Value) -> Value {
 
 /// What one pass through the writer and the codec's own parser makes of a value.
 pub(crate) fn decoded(value: Value) -> Value {
-    map_floats(
-        value,
-        &|number| match write_float(read_float(&float_repr(number))) {
-            Some(text) => Value::Float(read_float(&text)),
-            None => Value::None,
-        },
-    )
+    map_floats(value, &|number| match write_float(read_float(&float_repr(number))) {
+        Some(text) => Value::Float(read_float(&text)),
+        None => Value::None,
+    })
 }
 
 fn map_floats(value: Value, change: &dyn Fn(f64) -> Value) -> Value {
@@ -58,9 +52,7 @@ fn map_floats(value: Value, change: &dyn Fn(f64) -> Value) -> Value {
         Value::Float(number) => change(number),
         Value::List(items) => Value::list(items.iter().map(|item| map_floats(item.clone(), change))),
         Value::Dict(dict) => Value::from(
-            dict.iter()
-                .map(|(key, item)| (key.clone(), map_floats(item.clone(), change)))
-                .collect::<Dict>(),
+            dict.iter().map(|(key, item)| (key.clone(), map_floats(item.clone(), change))).collect::<Dict>(),
         ),
         other => other,
     }
@@ -90,10 +82,7 @@ fn write_float(number: f64) -> Option<String> {
     let digits = format!("{fraction:010}");
     let digits = digits.trim_end_matches('0');
     let sign = if number < 0.0 { "-" } else { "" };
-    Some(format!(
-        "{sign}{whole}.{}",
-        if digits.is_empty() { "0" } else { digits }
-    ))
+    Some(format!("{sign}{whole}.{}", if digits.is_empty() { "0" } else { digits }))
 }
 
 /// `%.10g` for numbers that need an exponent.
@@ -108,11 +97,7 @@ fn general_format(number: f64) -> String {
 
 /// The float parser on a text that is known to be a number.
 fn read_float(text: &str) -> f64 {
-    let mut reader = Reader {
-        bytes: text.as_bytes(),
-        at: 0,
-        depth: 0,
-    };
+    let mut reader = Reader { bytes: text.as_bytes(), at: 0, depth: 0 };
     match reader.number() {
         Some(Value::Float(number)) => number,
         Some(value) => value.to_f64().unwrap_or(f64::NAN),
@@ -123,11 +108,7 @@ fn read_float(text: &str) -> f64 {
 
 /// Parses a whole text, or `None` where it is not JSON in the codec's eyes.
 fn decode(text: &str) -> Option<Value> {
-    let mut reader = Reader {
-        bytes: text.as_bytes(),
-        at: 0,
-        depth: 0,
-    };
+    let mut reader = Reader { bytes: text.as_bytes(), at: 0, depth: 0 };
     let value = reader.value()?;
     reader.blanks();
     (reader.at == reader.bytes.len()).then_some(value)
@@ -248,18 +229,9 @@ impl Reader<'_> {
             // The codec takes raw control characters; the exact parser does not.
             let escaped: String = text
                 .chars()
-                .map(|c| {
-                    if c.is_ascii_control() {
-                        format!("\\u{:04x}", c as u32)
-                    } else {
-                        c.to_string()
-                    }
-                })
+                .map(|c| if c.is_ascii_control() { format!("\\u{:04x}", c as u32) } else { c.to_string() })
                 .collect();
-            return lmeval_pycompat::json::loads(&escaped)
-                .ok()?
-                .as_str()
-                .map(Arc::from);
+            return lmeval_pycompat::json::loads(&escaped).ok()?.as_str().map(Arc::from);
         }
         lmeval_pycompat::json::loads(text).ok()?.as_str().map(Arc::from)
     }
@@ -368,20 +340,9 @@ mod tests {
         ] {
             assert_eq!(repr(&decode(text).unwrap()), expected, "{text}");
         }
-        for text in [
-            "",
-            "x",
-            "+7",
-            ".5",
-            "True",
-            "7 8",
-            "[1,]",
-            "'x'",
-            "18446744073709551616",
-            "nul",
-            "\"",
-            "0x1",
-        ] {
+        for text in
+            ["", "x", "+7", ".5", "True", "7 8", "[1,]", "'x'", "18446744073709551616", "nul", "\"", "0x1"]
+        {
             assert!(decode(text).is_none(), "{text}");
         }
     }

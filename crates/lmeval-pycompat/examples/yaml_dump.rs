@@ -13,10 +13,7 @@ use std::io::{self, BufRead, Read, Write};
 use lmeval_pycompat::yaml::Loader;
 
 fn main() -> io::Result<()> {
-    let loader = Loader {
-        functions: true,
-        ..Loader::default()
-    };
+    let loader = Loader { functions: true, ..Loader::default() };
     let mut out = io::BufWriter::new(io::stdout().lock());
     for path in io::stdin().lock().lines() {
         let path = path?;

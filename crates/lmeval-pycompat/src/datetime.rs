@@ -144,11 +144,7 @@ impl PartialEq for DateTime {
 impl fmt::Display for DateTime {
     /// `str(datetime)`: ISO with a blank between date and time.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {:02}:{:02}:{:02}",
-            self.date, self.hour, self.minute, self.second
-        )?;
+        write!(f, "{} {:02}:{:02}:{:02}", self.date, self.hour, self.minute, self.second)?;
         if self.microsecond != 0 {
             write!(f, ".{:06}", self.microsecond)?;
         }

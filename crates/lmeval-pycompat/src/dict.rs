@@ -81,9 +81,7 @@ impl Dict {
 
     /// An empty dictionary with room for `capacity` entries.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self {
-            entries: IndexMap::with_capacity_and_hasher(capacity, FxBuildHasher),
-        }
+        Self { entries: IndexMap::with_capacity_and_hasher(capacity, FxBuildHasher) }
     }
 
     /// The number of entries.

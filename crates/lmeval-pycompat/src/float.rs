@@ -38,11 +38,7 @@ fn to_plain_ascii(text: &str) -> Option<String> {
             _ => char::from_digit(decimal_value(character)?, 10)?,
         });
     }
-    Some(
-        plain
-            .trim_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r'])
-            .to_owned(),
-    )
+    Some(plain.trim_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']).to_owned())
 }
 
 fn split_sign(text: &str) -> (bool, &str) {
@@ -53,10 +49,7 @@ fn split_sign(text: &str) -> (bool, &str) {
 }
 
 fn parse_magnitude(text: &str) -> Option<f64> {
-    if ["inf", "infinity"]
-        .iter()
-        .any(|name| text.eq_ignore_ascii_case(name))
-    {
+    if ["inf", "infinity"].iter().any(|name| text.eq_ignore_ascii_case(name)) {
         return Some(f64::INFINITY);
     }
     if text.eq_ignore_ascii_case("nan") {
@@ -112,11 +105,7 @@ pub fn parse_int(text: &str, base: u32) -> Option<Value> {
         _ => (unsigned, base, false),
     };
     let has_prefix = digits.len() != unsigned.len();
-    let digits = if has_prefix {
-        digits.strip_prefix('_').unwrap_or(digits)
-    } else {
-        digits
-    };
+    let digits = if has_prefix { digits.strip_prefix('_').unwrap_or(digits) } else { digits };
     let number = parse_digits(digits, radix)?;
     if only_zero && number.is_truthy() {
         return None;
@@ -197,11 +186,7 @@ pub fn fsum(numbers: impl IntoIterator<Item = f64>) -> Result<f64, SumError> {
         let mut kept = 0;
         for index in 0..parts.len() {
             let part = parts[index];
-            let (large, small) = if carried.abs() < part.abs() {
-                (part, carried)
-            } else {
-                (carried, part)
-            };
+            let (large, small) = if carried.abs() < part.abs() { (part, carried) } else { (carried, part) };
             let total = large + small;
             let lost = small - (total - large);
             if lost != 0.0 {
@@ -228,11 +213,7 @@ pub fn fsum(numbers: impl IntoIterator<Item = f64>) -> Result<f64, SumError> {
         parts.clear();
     }
     if special != 0.0 {
-        return if infinities.is_nan() {
-            Err(SumError::Infinities)
-        } else {
-            Ok(special)
-        };
+        return if infinities.is_nan() { Err(SumError::Infinities) } else { Ok(special) };
     }
     Ok(round_parts(&parts))
 }

@@ -9,10 +9,7 @@ enum Part {
     /// A character that stands for itself.
     Literal(char),
     /// `[abc]`, `[a-z]`, `[!abc]`.
-    Set {
-        negated: bool,
-        ranges: Vec<(char, char)>,
-    },
+    Set { negated: bool, ranges: Vec<(char, char)> },
 }
 
 impl Part {
@@ -21,10 +18,7 @@ impl Part {
             Self::Star | Self::Any => true,
             Self::Literal(expected) => *expected == character,
             Self::Set { negated, ranges } => {
-                ranges
-                    .iter()
-                    .any(|(low, high)| (*low..=*high).contains(&character))
-                    != *negated
+                ranges.iter().any(|(low, high)| (*low..=*high).contains(&character)) != *negated
             }
         }
     }
@@ -166,11 +160,7 @@ mod tests {
             ("**a", "bba", true),
             ("*ab", "aab", true),
         ] {
-            assert_eq!(
-                Pattern::new(pattern).matches(name),
-                expected,
-                "{pattern:?} on {name:?}"
-            );
+            assert_eq!(Pattern::new(pattern).matches(name), expected, "{pattern:?} on {name:?}");
         }
     }
 

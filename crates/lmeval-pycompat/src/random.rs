@@ -98,14 +98,9 @@ impl Random {
 
     /// Seeds with an integer in 32-bit words, lowest first; leading zeros are not part of the key.
     fn from_words(words: &[u32]) -> Self {
-        let length = words
-            .iter()
-            .rposition(|&word| word != 0)
-            .map_or(1, |last| last + 1);
+        let length = words.iter().rposition(|&word| word != 0).map_or(1, |last| last + 1);
         let key: Vec<u32> = words.iter().copied().chain([0]).take(length).collect();
-        Self {
-            twister: Mt::new_with_key(key),
-        }
+        Self { twister: Mt::new_with_key(key) }
     }
 
     /// `random()`: a float in `[0, 1)` with 53 bits.
@@ -173,11 +168,8 @@ impl Random {
 
     /// `randrange(start, stop, step)`.
     pub fn randrange(&mut self, start: i64, stop: i64, step: i64) -> Result<i64, RandomError> {
-        let (start, width, step) = (
-            i128::from(start),
-            i128::from(stop) - i128::from(start),
-            i128::from(step),
-        );
+        let (start, width, step) =
+            (i128::from(start), i128::from(stop) - i128::from(start), i128::from(step));
         let count = match step.signum() {
             0 => return Err(RandomError::ZeroStep),
             1 => (width + step - 1).div_euclid(step),
@@ -213,9 +205,7 @@ impl Random {
         if length == 0 && count > 0 {
             return Err(RandomError::Empty);
         }
-        Ok((0..count)
-            .map(|_| (self.random() * length as f64) as usize)
-            .collect())
+        Ok((0..count).map(|_| (self.random() * length as f64) as usize).collect())
     }
 
     /// The positions that `choices(…, weights, k=count)` takes.
@@ -254,10 +244,7 @@ impl Random {
     /// The positions that `sample(…, count)` takes from a sequence of `length`, without replacement.
     pub fn sample_indices(&mut self, length: usize, count: usize) -> Result<Vec<usize>, RandomError> {
         if count > length {
-            return Err(RandomError::SampleTooLarge {
-                wanted: count,
-                population: length,
-            });
+            return Err(RandomError::SampleTooLarge { wanted: count, population: length });
         }
         // A list of the population is moved about where it takes less room than a set of what was drawn.
         let mut set_size = 21;
@@ -335,18 +322,12 @@ mod tests {
         assert_eq!(random.choices_indices(0, 0), Ok(vec![]));
         assert_eq!(
             random.sample_indices(2, 3),
-            Err(RandomError::SampleTooLarge {
-                wanted: 3,
-                population: 2
-            })
+            Err(RandomError::SampleTooLarge { wanted: 3, population: 2 })
         );
         assert_eq!(random.randrange(0, 0, 1), Err(RandomError::Empty));
         assert_eq!(random.randrange(0, 5, 0), Err(RandomError::ZeroStep));
         assert_eq!(random.randint(1, 0), Err(RandomError::Empty));
-        assert_eq!(
-            random.weighted_indices(&[0.0, 0.0], 1),
-            Err(RandomError::WeightTotal)
-        );
+        assert_eq!(random.weighted_indices(&[0.0, 0.0], 1), Err(RandomError::WeightTotal));
         assert_eq!(random.weighted_indices(&[], 1), Err(RandomError::Empty));
         assert_eq!(random.getrandbits(0), 0);
         assert_eq!(random.randbelow(0), 0);
@@ -354,9 +335,6 @@ mod tests {
 
     #[test]
     fn entropy_differs() {
-        assert_ne!(
-            Random::from_entropy().random().to_bits(),
-            Random::from_entropy().random().to_bits()
-        );
+        assert_ne!(Random::from_entropy().random().to_bits(), Random::from_entropy().random().to_bits());
     }
 }

@@ -61,9 +61,7 @@ pub fn write_repr(out: &mut String, value: &Value) {
         Value::Date(date) => write_date(out, *date),
         Value::DateTime(moment) => write_datetime(out, *moment),
         Value::Function(function) => {
-            let name = function
-                .split()
-                .map_or(function.reference.as_str(), |(_, name)| name);
+            let name = function.split().map_or(function.reference.as_str(), |(_, name)| name);
             out.push_str("<function ");
             out.push_str(name);
             out.push('>');
@@ -132,11 +130,7 @@ pub fn write_float(out: &mut String, number: f64) {
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}");
     let leading = digits.len() - digits.trim_start_matches('0').len();
-    write_digits(
-        out,
-        digits.trim_matches('0'),
-        whole.len() as i32 + exponent - leading as i32,
-    );
+    write_digits(out, digits.trim_matches('0'), whole.len() as i32 + exponent - leading as i32);
 }
 
 /// Appends digits whose decimal point stands behind the first `point` of them (or as far in front).
@@ -201,17 +195,8 @@ fn even_tie(magnitude: f64, text: &str) -> Option<(String, i32)> {
         _ => return None,
     };
     let (below, above) = (doubled / 2, doubled / 2 + 1);
-    let (even, uneven) = if below % 2 == 0 {
-        (below, above)
-    } else {
-        (above, below)
-    };
-    let shown = text
-        .split('e')
-        .next()
-        .unwrap_or(text)
-        .bytes()
-        .filter(u8::is_ascii_digit);
+    let (even, uneven) = if below % 2 == 0 { (below, above) } else { (above, below) };
+    let shown = text.split('e').next().unwrap_or(text).bytes().filter(u8::is_ascii_digit);
     let uneven = uneven.to_string();
     // An odd number ends in no zero, so only the zeros that the notation adds are in the way.
     let shown: String = shown.map(char::from).collect();
@@ -224,11 +209,7 @@ fn even_tie(magnitude: f64, text: &str) -> Option<(String, i32)> {
 
 /// Appends `repr` of a string: in single quotes, unless it holds some and no double quotes.
 pub fn write_str_repr(out: &mut String, text: &str) {
-    let quote = if text.contains('\'') && !text.contains('"') {
-        '"'
-    } else {
-        '\''
-    };
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     out.reserve(text.len() + 2);
     out.push(quote);
     let mut written = 0;
@@ -262,11 +243,7 @@ pub fn write_str_repr(out: &mut String, text: &str) {
 
 /// Appends `repr` of a byte string.
 pub fn write_bytes_repr(out: &mut String, bytes: &[u8]) {
-    let quote = if bytes.contains(&b'\'') && !bytes.contains(&b'"') {
-        '"'
-    } else {
-        '\''
-    };
+    let quote = if bytes.contains(&b'\'') && !bytes.contains(&b'"') { '"' } else { '\'' };
     out.push('b');
     out.push(quote);
     for &byte in bytes {
@@ -294,10 +271,7 @@ fn write_date(out: &mut String, date: Date) {
 fn write_datetime(out: &mut String, moment: DateTime) {
     let (year, month, day) = (moment.date().year(), moment.date().month(), moment.date().day());
     let (hour, minute, second) = moment.time();
-    write_display(
-        out,
-        format_args!("datetime.datetime({year}, {month}, {day}, {hour}, {minute}"),
-    );
+    write_display(out, format_args!("datetime.datetime({year}, {month}, {day}, {hour}, {minute}"));
     let microsecond = moment.microsecond();
     if second != 0 || microsecond != 0 {
         write_display(out, format_args!(", {second}"));

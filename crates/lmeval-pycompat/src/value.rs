@@ -92,12 +92,7 @@ impl Value {
 
     /// A dictionary value with string keys.
     pub fn dict<K: Into<Arc<str>>>(entries: impl IntoIterator<Item = (K, Self)>) -> Self {
-        Self::from(
-            entries
-                .into_iter()
-                .map(|(key, value)| (Self::str(key), value))
-                .collect::<Dict>(),
-        )
+        Self::from(entries.into_iter().map(|(key, value)| (Self::str(key), value)).collect::<Dict>())
     }
 
     /// An integer of any size, in its smallest form.
@@ -330,10 +325,7 @@ mod tests {
         assert_eq!(Value::Int(i64::MIN), Value::Float(-9_223_372_036_854_775_808.0));
         let big = Value::from_bigint(BigInt::from(u128::MAX));
         assert_ne!(big, Value::Float(u128::MAX as f64));
-        assert_eq!(
-            Value::from_bigint(BigInt::from(1_u128 << 100)),
-            Value::Float((1_u128 << 100) as f64)
-        );
+        assert_eq!(Value::from_bigint(BigInt::from(1_u128 << 100)), Value::Float((1_u128 << 100) as f64));
     }
 
     #[test]
@@ -343,10 +335,7 @@ mod tests {
             Value::dict([("a", Value::Int(1)), ("b", Value::Int(2))]),
             Value::dict([("b", Value::Int(2)), ("a", Value::Int(1))])
         );
-        assert_eq!(
-            Value::set([Value::Int(1), Value::Bool(true)]),
-            Value::set([Value::Float(1.0)])
-        );
+        assert_eq!(Value::set([Value::Int(1), Value::Bool(true)]), Value::set([Value::Float(1.0)]));
     }
 
     #[test]

@@ -70,9 +70,7 @@ pub fn read(path: &Path) -> Option<&'static str> {
         }
     }
     let wanted = names.join("/");
-    let index = FILES
-        .binary_search_by(|(path, _)| path.cmp(&wanted.as_str()))
-        .ok()?;
+    let index = FILES.binary_search_by(|(path, _)| path.cmp(&wanted.as_str())).ok()?;
     Some(FILES[index].1)
 }
 
@@ -107,23 +105,13 @@ mod tests {
     }
 
     fn text<'a>(document: &'a Value, key: &str) -> &'a str {
-        document
-            .as_dict()
-            .unwrap()
-            .get_str(key)
-            .unwrap()
-            .as_str()
-            .unwrap()
+        document.as_dict().unwrap().get_str(key).unwrap().as_str().unwrap()
     }
 
     #[test]
     fn the_table_lists_the_whole_folder_in_order() {
         let mut there = Vec::new();
-        listed(
-            Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/library")),
-            "",
-            &mut there,
-        );
+        listed(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/library")), "", &mut there);
         there.sort();
         let table: Vec<&str> = files().iter().map(|(path, _)| *path).collect();
         assert_eq!(table, there);
@@ -135,10 +123,7 @@ mod tests {
         let found = |path: &str| read(Path::new(path)).is_some();
         assert!(found("builtin:/demo/demo.yaml"));
         assert!(found("builtin:/demo/./data/../_base_yaml"));
-        assert_eq!(
-            read(&Path::new(ROOT).join("demo/demo.yaml")),
-            read(Path::new("builtin:/demo/demo.yaml"))
-        );
+        assert_eq!(read(&Path::new(ROOT).join("demo/demo.yaml")), read(Path::new("builtin:/demo/demo.yaml")));
         for missing in [
             "builtin:",
             "builtin:/",
@@ -162,30 +147,15 @@ mod tests {
             let Some(arguments) = mapping.get_str("dataset_kwargs") else {
                 continue;
             };
-            let splits = arguments
-                .as_dict()
-                .unwrap()
-                .get_str("data_files")
-                .unwrap()
-                .as_dict()
-                .unwrap();
+            let splits = arguments.as_dict().unwrap().get_str("data_files").unwrap().as_dict().unwrap();
             for (split, file) in splits.iter() {
                 let file = file.as_str().unwrap();
-                assert!(
-                    file.ends_with(&format!("_{}.jsonl", split.as_str().unwrap())),
-                    "{path}: {file}"
-                );
-                assert!(
-                    read(&Path::new("builtin:/demo").join(file)).is_some(),
-                    "{path}: {file}"
-                );
+                assert!(file.ends_with(&format!("_{}.jsonl", split.as_str().unwrap())), "{path}: {file}");
+                assert!(read(&Path::new("builtin:/demo").join(file)).is_some(), "{path}: {file}");
                 used.insert(format!("demo/{file}"));
             }
         }
-        let data = files()
-            .iter()
-            .map(|(path, _)| (*path).to_owned())
-            .filter(|path| is_data(path));
+        let data = files().iter().map(|(path, _)| (*path).to_owned()).filter(|path| is_data(path));
         assert_eq!(used, data.collect());
     }
 
@@ -194,11 +164,7 @@ mod tests {
         for (path, content) in files().iter().filter(|(path, _)| is_data(path)) {
             let lines: BTreeSet<&str> = content.lines().collect();
             assert_eq!(lines.len(), content.lines().count(), "{path} repeats a document");
-            let wanted = if path.ends_with("_train.jsonl") {
-                12..=60
-            } else {
-                20..=60
-            };
+            let wanted = if path.ends_with("_train.jsonl") { 12..=60 } else { 20..=60 };
             assert!(wanted.contains(&lines.len()), "{path}: {}", lines.len());
             if let Some(test) = path.strip_suffix("_train.jsonl") {
                 let test = read(Path::new(&format!("builtin:/{test}_test.jsonl"))).unwrap();
@@ -220,10 +186,7 @@ mod tests {
                     unique.len() == choices.len() && (3..=5).contains(&choices.len()),
                     "{name}: {choices:?}"
                 );
-                assert!(
-                    usize::try_from(answer).unwrap() < choices.len(),
-                    "{name}: {choices:?}"
-                );
+                assert!(usize::try_from(answer).unwrap() < choices.len(), "{name}: {choices:?}");
                 seen.insert(answer);
             }
             assert!(seen.len() >= 4, "{name}: right answers stand in few places");
@@ -231,15 +194,7 @@ mod tests {
         for name in ["sentiment_test", "sentiment_train"] {
             let labels: Vec<i64> = documents(name)
                 .iter()
-                .map(|document| {
-                    document
-                        .as_dict()
-                        .unwrap()
-                        .get_str("label")
-                        .unwrap()
-                        .as_i64()
-                        .unwrap()
-                })
+                .map(|document| document.as_dict().unwrap().get_str("label").unwrap().as_i64().unwrap())
                 .collect();
             assert!(labels.iter().all(|label| [0, 1].contains(label)));
             assert_eq!(
@@ -252,15 +207,10 @@ mod tests {
 
     #[test]
     fn sums_in_solutions_are_right() {
-        for document in documents("arithmetic_test")
-            .iter()
-            .chain(&documents("arithmetic_train"))
-        {
+        for document in documents("arithmetic_test").iter().chain(&documents("arithmetic_train")) {
             let (solution, answer) = (text(document, "solution"), text(document, "answer"));
-            let words: Vec<&str> = solution
-                .split_whitespace()
-                .map(|word| word.trim_end_matches(['.', ',']))
-                .collect();
+            let words: Vec<&str> =
+                solution.split_whitespace().map(|word| word.trim_end_matches(['.', ','])).collect();
             let number = |word: &str| word.replace(',', "").parse::<i64>().unwrap();
             for window in words.windows(5).filter(|window| window[3] == "=") {
                 let (left, right) = (number(window[0]), number(window[2]));
@@ -273,18 +223,10 @@ mod tests {
                 };
                 assert_eq!(result, number(window[4]), "{solution}");
             }
-            let last = words
-                .iter()
-                .rev()
-                .find(|word| word.starts_with(|first: char| first.is_ascii_digit()));
-            let after_equals = words
-                .iter()
-                .rposition(|word| *word == "=")
-                .map(|position| words[position + 1]);
-            assert!(
-                after_equals == Some(answer) || last == Some(&answer),
-                "{solution} → {answer}"
-            );
+            let last = words.iter().rev().find(|word| word.starts_with(|first: char| first.is_ascii_digit()));
+            let after_equals =
+                words.iter().rposition(|word| *word == "=").map(|position| words[position + 1]);
+            assert!(after_equals == Some(answer) || last == Some(&answer), "{solution} → {answer}");
         }
     }
 

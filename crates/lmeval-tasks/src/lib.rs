@@ -11,6 +11,7 @@ pub mod formats;
 pub mod index;
 mod manager;
 pub mod prompt;
+pub mod scoring;
 pub mod source;
 mod validate;
 

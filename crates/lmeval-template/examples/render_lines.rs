@@ -11,16 +11,11 @@ use lmeval_template::chat::ChatTemplate;
 use lmeval_template::{Environment, Error};
 
 fn render(environment: &Environment, request: &Dict) -> Result<String, Error> {
-    let template = request
-        .get_str("template")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let template = request.get_str("template").and_then(Value::as_str).unwrap_or_default();
     let empty = Dict::new();
     let document = request.get_str("doc").and_then(Value::as_dict).unwrap_or(&empty);
     if request.get_str("chat").is_some_and(Value::is_truthy) {
-        return ChatTemplate::compile(template)?
-            .with_clock(str::to_owned)
-            .render(document);
+        return ChatTemplate::compile(template)?.with_clock(str::to_owned).render(document);
     }
     environment.compile(template)?.render(document)
 }

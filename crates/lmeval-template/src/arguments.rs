@@ -14,10 +14,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn positional(positional: Vec<Val>) -> Self {
-        Self {
-            positional,
-            keywords: Vec::new(),
-        }
+        Self { positional, keywords: Vec::new() }
     }
 
     /// Distributes the arguments over named parameters, of which the first `required` must be given.
@@ -39,22 +36,16 @@ impl Args {
         }
         for (name, value) in self.keywords {
             let Some(index) = names.iter().position(|known| **known == *name) else {
-                return Err(Error::type_error(format!(
-                    "`{function}` has no parameter `{name}`"
-                )));
+                return Err(Error::type_error(format!("`{function}` has no parameter `{name}`")));
             };
             if bound[index].is_some() {
-                return Err(Error::type_error(format!(
-                    "`{function}` got two values for `{name}`"
-                )));
+                return Err(Error::type_error(format!("`{function}` got two values for `{name}`")));
             }
             bound[index] = Some(value);
         }
         for (name, value) in names.iter().zip(&bound).take(required) {
             if value.is_none() {
-                return Err(Error::type_error(format!(
-                    "`{function}` needs a value for `{name}`"
-                )));
+                return Err(Error::type_error(format!("`{function}` needs a value for `{name}`")));
             }
         }
         Ok(bound)
@@ -67,14 +58,10 @@ impl Args {
         required: usize,
     ) -> Result<[Option<Val>; N], Error> {
         if let Some((name, _)) = self.keywords.first() {
-            return Err(Error::type_error(format!(
-                "`{function}` takes no keyword arguments, not `{name}`"
-            )));
+            return Err(Error::type_error(format!("`{function}` takes no keyword arguments, not `{name}`")));
         }
         if self.positional.len() < required {
-            return Err(Error::type_error(format!(
-                "`{function}` needs {required} arguments"
-            )));
+            return Err(Error::type_error(format!("`{function}` needs {required} arguments")));
         }
         self.bind(function, [""; N], 0)
     }

@@ -32,40 +32,21 @@ pub(crate) struct Expr {
 #[derive(Debug)]
 pub(crate) enum ExprKind {
     Const(Value),
-    Name {
-        name: Arc<str>,
-        slot: Slot,
-    },
+    Name { name: Arc<str>, slot: Slot },
     Tuple(Vec<Expr>),
     List(Vec<Expr>),
     Dict(Vec<(Expr, Expr)>),
-    Conditional {
-        test: Box<Expr>,
-        then: Box<Expr>,
-        otherwise: Option<Box<Expr>>,
-    },
+    Conditional { test: Box<Expr>, then: Box<Expr>, otherwise: Option<Box<Expr>> },
     Unary(UnaryOperator, Box<Expr>),
     Binary(BinaryOperator, Box<Expr>, Box<Expr>),
     And(Box<Expr>, Box<Expr>),
     Or(Box<Expr>, Box<Expr>),
     Concat(Vec<Expr>),
-    Compare {
-        first: Box<Expr>,
-        rest: Vec<(CompareOperator, Expr)>,
-    },
-    Attribute {
-        object: Box<Expr>,
-        name: Arc<str>,
-    },
-    Item {
-        object: Box<Expr>,
-        key: Box<Expr>,
-    },
+    Compare { first: Box<Expr>, rest: Vec<(CompareOperator, Expr)> },
+    Attribute { object: Box<Expr>, name: Arc<str> },
+    Item { object: Box<Expr>, key: Box<Expr> },
     Slice(Box<[Option<Expr>; 3]>),
-    Call {
-        callee: Box<Expr>,
-        arguments: Arguments,
-    },
+    Call { callee: Box<Expr>, arguments: Arguments },
     Filter(Box<FilterCall>),
     Test(Box<TestCall>),
 }

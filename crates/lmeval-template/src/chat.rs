@@ -40,31 +40,16 @@ pub struct ChatOptions {
 }
 
 fn settings() -> Settings {
-    Settings {
-        strict: false,
-        chat: true,
-        fuel: DEFAULT_FUEL,
-        clock: None,
-    }
+    Settings { strict: false, chat: true, fuel: DEFAULT_FUEL, clock: None }
 }
 
 impl ChatTemplate {
     /// Compiles a chat template, as `chat_template.jinja` holds it.
     pub fn compile(source: &str) -> Result<Self, Error> {
-        let whitespace = Whitespace {
-            trim_blocks: true,
-            lstrip_blocks: true,
-            keep_trailing_newline: false,
-        };
-        let syntax = Syntax {
-            whitespace,
-            loop_controls: true,
-            generation: true,
-        };
+        let whitespace = Whitespace { trim_blocks: true, lstrip_blocks: true, keep_trailing_newline: false };
+        let syntax = Syntax { whitespace, loop_controls: true, generation: true };
         let program = Program::compile(source, syntax, true)?;
-        Ok(Self {
-            template: Template::with_settings(program, settings()),
-        })
+        Ok(Self { template: Template::with_settings(program, settings()) })
     }
 
     /// Takes the template out of the text of `tokenizer_config.json`; `None` where it has none.
@@ -72,15 +57,9 @@ impl ChatTemplate {
     /// A tokenizer with several templates names them; `name` chooses, and `default` is meant without it.
     pub fn from_tokenizer_config(text: &str, name: Option<&str>) -> Result<Option<Self>, Error> {
         let config = json::loads(text).map_err(|error| {
-            Error::new(
-                ErrorKind::Value,
-                format!("The tokenizer's configuration is not JSON: {error}"),
-            )
+            Error::new(ErrorKind::Value, format!("The tokenizer's configuration is not JSON: {error}"))
         })?;
-        let Some(templates) = config
-            .as_dict()
-            .and_then(|config| config.get_str("chat_template"))
-        else {
+        let Some(templates) = config.as_dict().and_then(|config| config.get_str("chat_template")) else {
             return Ok(None);
         };
         if let Some(source) = templates.as_str() {
@@ -104,10 +83,8 @@ impl ChatTemplate {
         if known.is_empty() {
             return Ok(None);
         }
-        let error = Error::new(
-            ErrorKind::Value,
-            format!("The tokenizer has no chat template named `{wanted}`"),
-        );
+        let error =
+            Error::new(ErrorKind::Value, format!("The tokenizer has no chat template named `{wanted}`"));
         Err(error.with_hint(format!("There are {}", known.join(", "))))
     }
 
@@ -139,17 +116,10 @@ impl ChatTemplate {
         if !options.continue_final_message {
             return Ok(rendered);
         }
-        let last = messages
-            .as_list()
-            .and_then(<[Value]>::last)
-            .and_then(Value::as_dict);
-        let content = last
-            .and_then(|message| message.get_str("content"))
-            .and_then(final_text);
+        let last = messages.as_list().and_then(<[Value]>::last).and_then(Value::as_dict);
+        let content = last.and_then(|message| message.get_str("content")).and_then(final_text);
         let Some(content) = content else {
-            return Err(Error::value_error(
-                "The last message has no text that could be continued",
-            ));
+            return Err(Error::value_error("The last message has no text that could be continued"));
         };
         cut_after(rendered, content)
     }
@@ -177,17 +147,11 @@ fn final_text(content: &Value) -> Option<&str> {
 fn cut_after(rendered: String, content: &str) -> Result<String, Error> {
     let trimmed = lmeval_pycompat::strings::strip(content);
     let Some(position) = rendered.rfind(trimmed) else {
-        return Err(Error::value_error(
-            "The template does not print the last message as it is",
-        ));
+        return Err(Error::value_error("The template does not print the last message as it is"));
     };
     // Reference: blanks at the end of the message stay only where it has none at its start and the template keeps them.
-    let end = position
-        + if rendered[position..].starts_with(content) {
-            content.len()
-        } else {
-            trimmed.len()
-        };
+    let end =
+        position + if rendered[position..].starts_with(content) { content.len() } else { trimmed.len() };
     let mut rendered = rendered;
     rendered.truncate(end);
     Ok(rendered)

@@ -169,10 +169,6 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         .filter(|(distance, candidate)| *distance <= 2.min(candidate.len() / 2).max(1))
         .collect();
     near.sort_unstable();
-    let names: Vec<String> = near
-        .iter()
-        .take(3)
-        .map(|(_, candidate)| format!("`{candidate}`"))
-        .collect();
+    let names: Vec<String> = near.iter().take(3).map(|(_, candidate)| format!("`{candidate}`")).collect();
     (!names.is_empty()).then(|| format!("Did you mean {}?", names.join(" or ")))
 }

@@ -51,18 +51,12 @@ pub(crate) fn call(vm: &mut Vm<'_>, global: Global, args: Args) -> Result<Val, E
             if args.positional.is_empty() {
                 return Err(Error::value_error("`cycler` needs at least one item"));
             }
-            Ok(Val::object(Object::Cycler(Cycler {
-                items: args.positional,
-                position: Cell::new(0),
-            })))
+            Ok(Val::object(Object::Cycler(Cycler { items: args.positional, position: Cell::new(0) })))
         }
         Global::Joiner => {
             let [separator] = args.bind("joiner", ["sep"], 0)?;
             let separator = separator.unwrap_or_else(|| Val::str(", "));
-            Ok(Val::object(Object::Joiner(Joiner {
-                separator,
-                used: Cell::new(false),
-            })))
+            Ok(Val::object(Object::Joiner(Joiner { separator, used: Cell::new(false) })))
         }
         Global::Lipsum => lipsum(vm, args),
         Global::RaiseException => {
@@ -107,9 +101,7 @@ fn range(vm: &mut Vm<'_>, args: Args) -> Result<Val, Error> {
 fn entries(vm: &mut Vm<'_>, function: &str, args: Args) -> Result<OwnDict, Error> {
     let mut dict = OwnDict::default();
     if args.positional.len() > 1 {
-        return Err(Error::type_error(format!(
-            "`{function}` takes at most one positional argument"
-        )));
+        return Err(Error::type_error(format!("`{function}` takes at most one positional argument")));
     }
     if let Some(source) = args.positional.first() {
         merge(vm, &mut dict, source)?;
@@ -191,17 +183,9 @@ fn lipsum(vm: &mut Vm<'_>, args: Args) -> Result<Val, Error> {
             words.push(WORDS[(vm.next_random() % WORDS.len() as u64) as usize]);
         }
         let sentence = lmeval_pycompat::strings::capitalize(&words.join(" ")) + ".";
-        paragraphs.push(if html {
-            format!("<p>{sentence}</p>")
-        } else {
-            sentence
-        });
+        paragraphs.push(if html { format!("<p>{sentence}</p>") } else { sentence });
     }
-    Ok(if html {
-        Val::Markup(paragraphs.join("\n").into())
-    } else {
-        Val::str(paragraphs.join("\n\n"))
-    })
+    Ok(if html { Val::Markup(paragraphs.join("\n").into()) } else { Val::str(paragraphs.join("\n\n")) })
 }
 
 impl Vm<'_> {

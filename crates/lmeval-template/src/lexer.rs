@@ -58,13 +58,7 @@ pub(crate) fn normalize_newlines(source: &str, keep_trailing_newline: bool) -> S
 
 /// Splits a normalised template into tokens.
 pub(crate) fn tokenize(source: &str, whitespace: Whitespace) -> Result<Vec<Token>, Error> {
-    let mut lexer = Lexer {
-        source,
-        position: 0,
-        tokens: Vec::new(),
-        whitespace,
-        line_starting: true,
-    };
+    let mut lexer = Lexer { source, position: 0, tokens: Vec::new(), whitespace, line_starting: true };
     lexer.run()?;
     lexer.push(TokenKind::End, source.len(), source.len());
     Ok(lexer.tokens)
@@ -104,10 +98,7 @@ impl<'a> Lexer<'a> {
             };
             let tag = start + offset;
             let opener = &self.source[tag..tag + 2];
-            let sign = self.source[tag + 2..]
-                .chars()
-                .next()
-                .filter(|sign| matches!(sign, '-' | '+'));
+            let sign = self.source[tag + 2..].chars().next().filter(|sign| matches!(sign, '-' | '+'));
             let data_end = self.strip_before(start, tag, sign, opener != "{{");
             self.push_data(start, data_end);
             let after = tag + 2 + usize::from(sign.is_some());
@@ -159,17 +150,10 @@ impl<'a> Lexer<'a> {
 
     /// The length of a closing delimiter with the whitespace that belongs to it.
     fn closing(&self, text: &str, delimiter: &str) -> Option<usize> {
-        if let Some(rest) = text
-            .strip_prefix('-')
-            .and_then(|rest| rest.strip_prefix(delimiter))
-        {
+        if let Some(rest) = text.strip_prefix('-').and_then(|rest| rest.strip_prefix(delimiter)) {
             return Some(1 + delimiter.len() + skip_space(rest));
         }
-        if delimiter != "}}"
-            && text
-                .strip_prefix('+')
-                .is_some_and(|rest| rest.starts_with(delimiter))
-        {
+        if delimiter != "}}" && text.strip_prefix('+').is_some_and(|rest| rest.starts_with(delimiter)) {
             return Some(1 + delimiter.len());
         }
         let rest = text.strip_prefix(delimiter)?;
@@ -237,11 +221,7 @@ impl<'a> Lexer<'a> {
             if open.is_empty()
                 && let Some(length) = self.closing(rest, delimiter)
             {
-                let kind = if block {
-                    TokenKind::BlockEnd
-                } else {
-                    TokenKind::VariableEnd
-                };
+                let kind = if block { TokenKind::BlockEnd } else { TokenKind::VariableEnd };
                 self.push(kind, start, start + length);
                 self.finish(start + length);
                 return Ok(());
@@ -403,9 +383,8 @@ fn integer_length(text: &str) -> (u32, usize, usize) {
         ('o', 8, |c| matches!(c, '0'..='7')),
         ('x', 16, |c| c.is_ascii_hexdigit()),
     ] {
-        if let Some(rest) = text
-            .strip_prefix('0')
-            .and_then(|rest| rest.strip_prefix([prefix, prefix.to_ascii_uppercase()]))
+        if let Some(rest) =
+            text.strip_prefix('0').and_then(|rest| rest.strip_prefix([prefix, prefix.to_ascii_uppercase()]))
         {
             let skip = usize::from(rest.starts_with('_'));
             let length = digits_length(&rest[skip..], digit);
@@ -414,11 +393,7 @@ fn integer_length(text: &str) -> (u32, usize, usize) {
             }
         }
     }
-    let digit: fn(char) -> bool = if text.starts_with('0') {
-        |c| c == '0'
-    } else {
-        is_decimal
-    };
+    let digit: fn(char) -> bool = if text.starts_with('0') { |c| c == '0' } else { is_decimal };
     (10, 0, digits_length(text, digit).max(1))
 }
 

@@ -23,16 +23,10 @@ pub(crate) fn visit_expression(expression: &Expr, visitor: &mut Visitor<'_>) -> 
         ExprKind::Dict(items) => items
             .iter()
             .all(|(key, value)| visit_expression(key, visitor) && visit_expression(value, visitor)),
-        ExprKind::Conditional {
-            test,
-            then,
-            otherwise,
-        } => {
+        ExprKind::Conditional { test, then, otherwise } => {
             visit_expression(test, visitor)
                 && visit_expression(then, visitor)
-                && otherwise
-                    .as_ref()
-                    .is_none_or(|otherwise| visit_expression(otherwise, visitor))
+                && otherwise.as_ref().is_none_or(|otherwise| visit_expression(otherwise, visitor))
         }
         ExprKind::Unary(_, operand) => visit_expression(operand, visitor),
         ExprKind::Binary(_, left, right) | ExprKind::And(left, right) | ExprKind::Or(left, right) => {
@@ -49,9 +43,7 @@ pub(crate) fn visit_expression(expression: &Expr, visitor: &mut Visitor<'_>) -> 
             visit_expression(callee, visitor) && visit_arguments(arguments, visitor)
         }
         ExprKind::Filter(call) => {
-            call.input
-                .as_ref()
-                .is_none_or(|input| visit_expression(input, visitor))
+            call.input.as_ref().is_none_or(|input| visit_expression(input, visitor))
                 && visit_arguments(&call.arguments, visitor)
         }
         ExprKind::Test(call) => {
@@ -61,22 +53,10 @@ pub(crate) fn visit_expression(expression: &Expr, visitor: &mut Visitor<'_>) -> 
 }
 
 fn visit_arguments(arguments: &Arguments, visitor: &mut Visitor<'_>) -> bool {
-    arguments
-        .positional
-        .iter()
-        .all(|item| visit_expression(item, visitor))
-        && arguments
-            .keywords
-            .iter()
-            .all(|(_, item)| visit_expression(item, visitor))
-        && arguments
-            .star
-            .as_ref()
-            .is_none_or(|item| visit_expression(item, visitor))
-        && arguments
-            .star_star
-            .as_ref()
-            .is_none_or(|item| visit_expression(item, visitor))
+    arguments.positional.iter().all(|item| visit_expression(item, visitor))
+        && arguments.keywords.iter().all(|(_, item)| visit_expression(item, visitor))
+        && arguments.star.as_ref().is_none_or(|item| visit_expression(item, visitor))
+        && arguments.star_star.as_ref().is_none_or(|item| visit_expression(item, visitor))
 }
 
 fn visit_target(target: &Target, visitor: &mut Visitor<'_>) -> bool {
@@ -89,9 +69,7 @@ fn visit_target(target: &Target, visitor: &mut Visitor<'_>) -> bool {
 
 /// Calls the visitor for the names of statements at any depth, but not inside of blocks.
 fn visit_statements(statements: &[Statement], visitor: &mut Visitor<'_>) -> bool {
-    statements
-        .iter()
-        .all(|statement| visit_statement(statement, visitor))
+    statements.iter().all(|statement| visit_statement(statement, visitor))
 }
 
 fn visit_statement(statement: &Statement, visitor: &mut Visitor<'_>) -> bool {
@@ -102,10 +80,7 @@ fn visit_statement(statement: &Statement, visitor: &mut Visitor<'_>) -> bool {
                 && visit_expression(&node.iterable, visitor)
                 && visit_statements(&node.body, visitor)
                 && visit_statements(&node.otherwise, visitor)
-                && node
-                    .test
-                    .as_ref()
-                    .is_none_or(|test| visit_expression(test, visitor))
+                && node.test.as_ref().is_none_or(|test| visit_expression(test, visitor))
         }
         Statement::If(node) => {
             node.branches
@@ -118,30 +93,20 @@ fn visit_statement(statement: &Statement, visitor: &mut Visitor<'_>) -> bool {
         }
         Statement::SetBlock(node) => {
             visit_target(&node.target, visitor)
-                && node
-                    .filter
-                    .as_ref()
-                    .is_none_or(|filter| visit_expression(filter, visitor))
+                && node.filter.as_ref().is_none_or(|filter| visit_expression(filter, visitor))
                 && visit_statements(&node.body, visitor)
         }
         Statement::Macro { definition, .. } => visit_macro(definition, visitor),
         Statement::CallBlock(node) => {
-            node.call
-                .as_ref()
-                .is_none_or(|call| visit_expression(call, visitor))
+            node.call.as_ref().is_none_or(|call| visit_expression(call, visitor))
                 && visit_macro(&node.caller, visitor)
         }
         Statement::FilterBlock(node) => {
             visit_statements(&node.body, visitor) && visit_expression(&node.filter, visitor)
         }
         Statement::With(node) => {
-            node.bindings
-                .iter()
-                .all(|(target, _)| visit_target(target, visitor))
-                && node
-                    .bindings
-                    .iter()
-                    .all(|(_, value)| visit_expression(value, visitor))
+            node.bindings.iter().all(|(target, _)| visit_target(target, visitor))
+                && node.bindings.iter().all(|(_, value)| visit_expression(value, visitor))
                 && visit_statements(&node.body, visitor)
         }
         Statement::Autoescape(node) => {
@@ -156,9 +121,7 @@ fn visit_statement(statement: &Statement, visitor: &mut Visitor<'_>) -> bool {
 }
 
 fn visit_macro(node: &crate::ast::Macro, visitor: &mut Visitor<'_>) -> bool {
-    node.parameters
-        .iter()
-        .all(|parameter| visitor(Visit::Store(&parameter.name)))
+    node.parameters.iter().all(|parameter| visitor(Visit::Store(&parameter.name)))
         && node
             .parameters
             .iter()
@@ -183,18 +146,12 @@ pub(crate) fn finds(statements: &[Statement], wanted: &str) -> bool {
 
 /// Whether statements assign to `loop` at any depth.
 pub(crate) fn assigns_loop(statements: &[Statement]) -> bool {
-    !visit_statements(
-        statements,
-        &mut |visit| !matches!(visit, Visit::Store(name) if **name == *"loop"),
-    )
+    !visit_statements(statements, &mut |visit| !matches!(visit, Visit::Store(name) if **name == *"loop"))
 }
 
 /// Whether a target is or contains `loop`.
 pub(crate) fn stores_loop(target: &Target) -> bool {
-    !visit_target(
-        target,
-        &mut |visit| !matches!(visit, Visit::Store(name) if **name == *"loop"),
-    )
+    !visit_target(target, &mut |visit| !matches!(visit, Visit::Store(name) if **name == *"loop"))
 }
 
 /// Whether there is a block at any depth.

@@ -37,10 +37,7 @@ pub(crate) fn unary(operator: UnaryOperator, value: &Val) -> Result<Val, Error> 
         Val::Float(number) => Ok(Val::Float(if negative { -number } else { *number })),
         _ => match value.as_bigint() {
             Some(number) => Ok(Val::from_bigint(if negative { -number } else { number })),
-            None => Err(Error::type_error(format!(
-                "A value of type `{}` has no sign",
-                value.type_name()
-            ))),
+            None => Err(Error::type_error(format!("A value of type `{}` has no sign", value.type_name()))),
         },
     }
 }
@@ -126,11 +123,7 @@ fn sequences(
         | (BinaryOperator::Add, Val::Str(_), Val::Markup(_)) => {
             let safe = |value: &Val| -> Result<String, Error> {
                 let text = str_of(value)?;
-                Ok(if matches!(value, Val::Markup(_)) {
-                    text.to_string()
-                } else {
-                    escape_html(&text)
-                })
+                Ok(if matches!(value, Val::Markup(_)) { text.to_string() } else { escape_html(&text) })
             };
             Ok(Some(Val::Markup((safe(left)? + &safe(right)?).into())))
         }
@@ -185,11 +178,7 @@ fn repeated(vm: &mut Vm<'_>, sequence: &Val, count: &Val) -> Result<Val, Error> 
             for _ in 0..count.min(size) {
                 all.extend(once.iter().cloned());
             }
-            Ok(if matches!(sequence, Val::List(_)) {
-                Val::list(all)
-            } else {
-                Val::tuple(all)
-            })
+            Ok(if matches!(sequence, Val::List(_)) { Val::list(all) } else { Val::tuple(all) })
         }
         _ => Err(Error::type_error("Only text and lists can be repeated")),
     }
@@ -270,15 +259,9 @@ fn divide(left: &BigInt, right: &BigInt) -> Result<f64, Error> {
         left_over -= step;
     }
     if result.is_infinite() {
-        return Err(arithmetic(
-            "The quotient of the integers is too large for a float",
-        ));
+        return Err(arithmetic("The quotient of the integers is too large for a float"));
     }
-    Ok(if left.is_negative() == right.is_negative() {
-        result
-    } else {
-        -result
-    })
+    Ok(if left.is_negative() == right.is_negative() { result } else { -result })
 }
 
 fn floats(operator: BinaryOperator, left: f64, right: f64) -> Result<f64, Error> {

@@ -13,73 +13,41 @@ use crate::{filters, operators};
 pub(crate) type TestFunction = fn(&mut Vm<'_>, &Val, Args) -> Result<bool, Error>;
 
 const TESTS: [(&str, TestFunction); 39] = [
-    ("!=", |vm, value, args| {
-        compared(vm, CompareOperator::NotEqual, value, args)
-    }),
-    ("<", |vm, value, args| {
-        compared(vm, CompareOperator::Less, value, args)
-    }),
-    ("<=", |vm, value, args| {
-        compared(vm, CompareOperator::LessEqual, value, args)
-    }),
-    ("==", |vm, value, args| {
-        compared(vm, CompareOperator::Equal, value, args)
-    }),
-    (">", |vm, value, args| {
-        compared(vm, CompareOperator::Greater, value, args)
-    }),
-    (">=", |vm, value, args| {
-        compared(vm, CompareOperator::GreaterEqual, value, args)
-    }),
-    ("boolean", |_, value, args| {
-        plain(args, || matches!(value, Val::Bool(_)))
-    }),
+    ("!=", |vm, value, args| compared(vm, CompareOperator::NotEqual, value, args)),
+    ("<", |vm, value, args| compared(vm, CompareOperator::Less, value, args)),
+    ("<=", |vm, value, args| compared(vm, CompareOperator::LessEqual, value, args)),
+    ("==", |vm, value, args| compared(vm, CompareOperator::Equal, value, args)),
+    (">", |vm, value, args| compared(vm, CompareOperator::Greater, value, args)),
+    (">=", |vm, value, args| compared(vm, CompareOperator::GreaterEqual, value, args)),
+    ("boolean", |_, value, args| plain(args, || matches!(value, Val::Bool(_)))),
     ("callable", |_, value, args| plain(args, || is_callable(value))),
     ("defined", |_, value, args| plain(args, || !value.is_undefined())),
     ("divisibleby", |vm, value, args| {
         let [number] = args.bind("divisibleby", ["num"], 1)?;
         remainder_is(vm, value, &number.unwrap_or(Val::None), 0)
     }),
-    ("eq", |vm, value, args| {
-        compared(vm, CompareOperator::Equal, value, args)
-    }),
-    ("equalto", |vm, value, args| {
-        compared(vm, CompareOperator::Equal, value, args)
-    }),
-    ("escaped", |_, value, args| {
-        plain(args, || matches!(value, Val::Markup(_)))
-    }),
+    ("eq", |vm, value, args| compared(vm, CompareOperator::Equal, value, args)),
+    ("equalto", |vm, value, args| compared(vm, CompareOperator::Equal, value, args)),
+    ("escaped", |_, value, args| plain(args, || matches!(value, Val::Markup(_)))),
     ("even", |vm, value, args| {
         args.none("even")?;
         remainder_is(vm, value, &Val::Int(2), 0)
     }),
-    ("false", |_, value, args| {
-        plain(args, || matches!(value, Val::Bool(false)))
-    }),
+    ("false", |_, value, args| plain(args, || matches!(value, Val::Bool(false)))),
     ("filter", |vm, value, args| {
         args.none("filter")?;
         let chat = vm.settings.chat;
         known(value, |name| filters::lookup(name, chat).is_some())
     }),
-    ("float", |_, value, args| {
-        plain(args, || matches!(value, Val::Float(_)))
-    }),
-    ("ge", |vm, value, args| {
-        compared(vm, CompareOperator::GreaterEqual, value, args)
-    }),
-    ("greaterthan", |vm, value, args| {
-        compared(vm, CompareOperator::Greater, value, args)
-    }),
-    ("gt", |vm, value, args| {
-        compared(vm, CompareOperator::Greater, value, args)
-    }),
+    ("float", |_, value, args| plain(args, || matches!(value, Val::Float(_)))),
+    ("ge", |vm, value, args| compared(vm, CompareOperator::GreaterEqual, value, args)),
+    ("greaterthan", |vm, value, args| compared(vm, CompareOperator::Greater, value, args)),
+    ("gt", |vm, value, args| compared(vm, CompareOperator::Greater, value, args)),
     ("in", |vm, value, args| {
         let [container] = args.bind("in", ["seq"], 1)?;
         vm.compare_values(CompareOperator::In, value, &container.unwrap_or(Val::None))
     }),
-    ("integer", |_, value, args| {
-        plain(args, || matches!(value, Val::Int(_) | Val::Big(_)))
-    }),
+    ("integer", |_, value, args| plain(args, || matches!(value, Val::Int(_) | Val::Big(_)))),
     ("iterable", |_, value, args| {
         args.none("iterable")?;
         match Iter::over(value) {
@@ -88,32 +56,18 @@ const TESTS: [(&str, TestFunction); 39] = [
             Err(_) => Ok(false),
         }
     }),
-    ("le", |vm, value, args| {
-        compared(vm, CompareOperator::LessEqual, value, args)
-    }),
-    ("lessthan", |vm, value, args| {
-        compared(vm, CompareOperator::Less, value, args)
-    }),
+    ("le", |vm, value, args| compared(vm, CompareOperator::LessEqual, value, args)),
+    ("lessthan", |vm, value, args| compared(vm, CompareOperator::Less, value, args)),
     ("lower", |_, value, args| {
         args.none("lower")?;
         Ok(strings::is_lower_text(&str_of(value)?))
     }),
-    ("lt", |vm, value, args| {
-        compared(vm, CompareOperator::Less, value, args)
-    }),
-    ("mapping", |_, value, args| {
-        plain(args, || matches!(value, Val::Dict(_)))
-    }),
-    ("ne", |vm, value, args| {
-        compared(vm, CompareOperator::NotEqual, value, args)
-    }),
-    ("none", |_, value, args| {
-        plain(args, || matches!(value, Val::None))
-    }),
+    ("lt", |vm, value, args| compared(vm, CompareOperator::Less, value, args)),
+    ("mapping", |_, value, args| plain(args, || matches!(value, Val::Dict(_)))),
+    ("ne", |vm, value, args| compared(vm, CompareOperator::NotEqual, value, args)),
+    ("none", |_, value, args| plain(args, || matches!(value, Val::None))),
     ("number", |_, value, args| {
-        plain(args, || {
-            matches!(value, Val::Bool(_) | Val::Int(_) | Val::Big(_) | Val::Float(_))
-        })
+        plain(args, || matches!(value, Val::Bool(_) | Val::Int(_) | Val::Big(_) | Val::Float(_)))
     }),
     ("odd", |vm, value, args| {
         args.none("odd")?;
@@ -124,16 +78,12 @@ const TESTS: [(&str, TestFunction); 39] = [
         Ok(is_same(value, &other.unwrap_or(Val::None)))
     }),
     ("sequence", |_, value, args| plain(args, || is_sequence(value))),
-    ("string", |_, value, args| {
-        plain(args, || value.as_text().is_some())
-    }),
+    ("string", |_, value, args| plain(args, || value.as_text().is_some())),
     ("test", |_, value, args| {
         args.none("test")?;
         known(value, |name| lookup(name).is_some())
     }),
-    ("true", |_, value, args| {
-        plain(args, || matches!(value, Val::Bool(true)))
-    }),
+    ("true", |_, value, args| plain(args, || matches!(value, Val::Bool(true)))),
     ("undefined", |_, value, args| plain(args, || value.is_undefined())),
     ("upper", |_, value, args| {
         args.none("upper")?;
@@ -143,10 +93,7 @@ const TESTS: [(&str, TestFunction); 39] = [
 
 /// The test of a name.
 pub(crate) fn lookup(name: &str) -> Option<TestFunction> {
-    TESTS
-        .binary_search_by(|(known, _)| (*known).cmp(name))
-        .ok()
-        .map(|index| TESTS[index].1)
+    TESTS.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|index| TESTS[index].1)
 }
 
 /// All names.

@@ -49,11 +49,7 @@ impl Program {
         let parsed = parse(&source, syntax).map_err(|error| error.with_template(&source))?;
         let resolved = resolve(parsed, chat).map_err(|error| error.with_template(&source))?;
         let changes_values = !chat && mentions_mutator(&source);
-        Ok(Self {
-            source,
-            resolved,
-            changes_values,
-        })
+        Ok(Self { source, resolved, changes_values })
     }
 }
 
@@ -89,10 +85,7 @@ pub(crate) fn depth_of(kind: &ExprKind) -> u16 {
     let arguments = |arguments: &crate::ast::Arguments| {
         let positional = arguments.positional.iter().map(of);
         let keywords = arguments.keywords.iter().map(|(_, value)| value.depth);
-        let stars = [&arguments.star, &arguments.star_star]
-            .into_iter()
-            .flatten()
-            .map(|value| value.depth);
+        let stars = [&arguments.star, &arguments.star_star].into_iter().flatten().map(|value| value.depth);
         positional.chain(keywords).chain(stars).max().unwrap_or(0)
     };
     let inner = match kind {
@@ -100,41 +93,26 @@ pub(crate) fn depth_of(kind: &ExprKind) -> u16 {
         ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::Concat(items) => {
             items.iter().map(of).max().unwrap_or(0)
         }
-        ExprKind::Dict(items) => items
-            .iter()
-            .map(|(key, value)| key.depth.max(value.depth))
-            .max()
-            .unwrap_or(0),
-        ExprKind::Conditional {
-            test,
-            then,
-            otherwise,
-        } => test
-            .depth
-            .max(then.depth)
-            .max(otherwise.as_ref().map_or(0, |otherwise| otherwise.depth)),
+        ExprKind::Dict(items) => {
+            items.iter().map(|(key, value)| key.depth.max(value.depth)).max().unwrap_or(0)
+        }
+        ExprKind::Conditional { test, then, otherwise } => {
+            test.depth.max(then.depth).max(otherwise.as_ref().map_or(0, |otherwise| otherwise.depth))
+        }
         ExprKind::Unary(_, operand) => operand.depth,
         ExprKind::Binary(_, left, right) | ExprKind::And(left, right) | ExprKind::Or(left, right) => {
             left.depth.max(right.depth)
         }
-        ExprKind::Compare { first, rest } => rest
-            .iter()
-            .map(|(_, operand)| operand.depth)
-            .max()
-            .unwrap_or(0)
-            .max(first.depth),
+        ExprKind::Compare { first, rest } => {
+            rest.iter().map(|(_, operand)| operand.depth).max().unwrap_or(0).max(first.depth)
+        }
         ExprKind::Attribute { object, .. } => object.depth,
         ExprKind::Item { object, key } => object.depth.max(key.depth),
         ExprKind::Slice(parts) => parts.iter().flatten().map(of).max().unwrap_or(0),
-        ExprKind::Call {
-            callee,
-            arguments: given,
-        } => callee.depth.max(arguments(given)),
-        ExprKind::Filter(call) => call
-            .input
-            .as_ref()
-            .map_or(0, |input| input.depth)
-            .max(arguments(&call.arguments)),
+        ExprKind::Call { callee, arguments: given } => callee.depth.max(arguments(given)),
+        ExprKind::Filter(call) => {
+            call.input.as_ref().map_or(0, |input| input.depth).max(arguments(&call.arguments))
+        }
         ExprKind::Test(call) => call.input.depth.max(arguments(&call.arguments)),
     };
     inner.saturating_add(1)

@@ -40,14 +40,7 @@ impl Default for Environment {
 impl Environment {
     /// The environment of prompts.
     pub fn new() -> Self {
-        Self {
-            settings: Settings {
-                strict: true,
-                chat: false,
-                fuel: DEFAULT_FUEL,
-                clock: None,
-            },
-        }
+        Self { settings: Settings { strict: true, chat: false, fuel: DEFAULT_FUEL, clock: None } }
     }
 
     /// Limits the steps that one rendering may take.
@@ -61,19 +54,10 @@ impl Environment {
     /// Unknown filters and tests fail here, except inside of conditions, where they fail when they are reached;
     /// [`Template::unresolved_names`] tells them.
     pub fn compile(&self, source: &str) -> Result<Template, Error> {
-        let whitespace = Whitespace {
-            keep_trailing_newline: true,
-            ..Whitespace::default()
-        };
-        let syntax = Syntax {
-            whitespace,
-            ..Syntax::default()
-        };
+        let whitespace = Whitespace { keep_trailing_newline: true, ..Whitespace::default() };
+        let syntax = Syntax { whitespace, ..Syntax::default() };
         let program = Program::compile(source, syntax, false)?;
-        Ok(Template {
-            program: Arc::new(program),
-            settings: self.settings.clone(),
-        })
+        Ok(Template { program: Arc::new(program), settings: self.settings.clone() })
     }
 }
 
@@ -86,10 +70,7 @@ pub struct Template {
 
 impl Template {
     pub(crate) fn with_settings(program: Program, settings: Settings) -> Self {
-        Self {
-            program: Arc::new(program),
-            settings,
-        }
+        Self { program: Arc::new(program), settings }
     }
 
     pub(crate) fn set_clock(&mut self, clock: Clock) {
@@ -135,11 +116,7 @@ fn explain(error: Error, document: &Dict) -> Error {
         return error;
     }
     let near = nearest(&variable, columns.iter().copied());
-    let mut shown: Vec<String> = columns
-        .iter()
-        .take(SHOWN)
-        .map(|column| format!("`{column}`"))
-        .collect();
+    let mut shown: Vec<String> = columns.iter().take(SHOWN).map(|column| format!("`{column}`")).collect();
     if columns.len() > SHOWN {
         shown.push(format!("and {} more", columns.len() - SHOWN));
     }

@@ -29,11 +29,7 @@ impl TestContext {
         for name in ["work", "home"] {
             fs::create_dir_all(root.join(name)).expect("the folder is ours");
         }
-        Self {
-            binary: binary.into(),
-            folder,
-            root,
-        }
+        Self { binary: binary.into(), folder, root }
     }
 
     /// The folder that commands run in.
@@ -63,21 +59,13 @@ impl TestContext {
     /// A call of the command. Of the caller's environment, only `PATH` is there.
     pub fn command(&self, arguments: &[&str]) -> TestCommand {
         let mut command = Command::new(&self.binary);
-        command
-            .args(arguments)
-            .current_dir(self.work())
-            .stdin(Stdio::null())
-            .env_clear();
+        command.args(arguments).current_dir(self.work()).stdin(Stdio::null()).env_clear();
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
-        command
-            .env("HOME", self.root.join("home"))
-            .env("LM_EVAL_HOME", self.lm_eval_home());
+        command.env("HOME", self.root.join("home")).env("LM_EVAL_HOME", self.lm_eval_home());
         let filters = [self.root.as_path(), self.folder.path()];
-        let filters = filters
-            .map(|path| (path.display().to_string(), "[TEMP]".to_owned()))
-            .to_vec();
+        let filters = filters.map(|path| (path.display().to_string(), "[TEMP]".to_owned())).to_vec();
         TestCommand { command, filters }
     }
 
@@ -131,23 +119,13 @@ impl TestCommand {
     pub fn run(mut self) -> Output {
         let output = self.command.output().expect("the command can be started");
         let text = |bytes: &[u8]| {
-            self.filters
-                .iter()
-                .fold(String::from_utf8_lossy(bytes).into_owned(), |text, (old, new)| {
-                    if old.is_empty() {
-                        text
-                    } else {
-                        text.replace(old, new)
-                    }
-                })
+            self.filters.iter().fold(String::from_utf8_lossy(bytes).into_owned(), |text, (old, new)| {
+                if old.is_empty() { text } else { text.replace(old, new) }
+            })
         };
         // A signal has no exit status; no command of ours may end by one.
         let status = output.status.code().unwrap_or(-1);
-        Output {
-            status,
-            stdout: text(&output.stdout),
-            stderr: text(&output.stderr),
-        }
+        Output { status, stdout: text(&output.stdout), stderr: text(&output.stderr) }
     }
 }
 
@@ -164,11 +142,7 @@ pub struct Output {
 
 impl fmt::Display for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            status,
-            stdout,
-            stderr,
-        } = self;
+        let Self { status, stdout, stderr } = self;
         write!(f, "status: {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}")
     }
 }

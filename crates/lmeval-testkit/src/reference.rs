@@ -25,10 +25,6 @@ pub fn reference_library() -> Option<PathBuf> {
 
 fn named(variable: &str, is_there: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let path = PathBuf::from(std::env::var_os(variable).filter(|value| !value.is_empty())?);
-    assert!(
-        is_there(&path),
-        "`{variable}` names `{}`, which is not there",
-        path.display()
-    );
+    assert!(is_there(&path), "`{variable}` names `{}`, which is not there", path.display());
     Some(path)
 }

@@ -175,23 +175,19 @@ pub(crate) struct PreviewArgs {
     pub samples: Option<String>,
 
     /// Show conversations; with --tokenizer, as the text that its chat template makes of them.
-    #[arg(long = "apply_chat_template", alias = "apply-chat-template", value_name = "NAME", num_args = 0..=1)]
-    pub apply_chat_template: Option<Option<String>>,
+    #[arg(long = "apply_chat_template", alias = "apply-chat-template", value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
+    pub apply_chat_template: Option<String>,
 
     /// A tokenizer's folder, or a file with a chat template in Jinja.
     #[arg(long, value_name = "PATH")]
     pub tokenizer: Option<PathBuf>,
 
     /// Make each example a turn of the conversation; on by default with a chat template.
-    #[arg(long = "fewshot_as_multiturn", alias = "fewshot-as-multiturn", value_name = "BOOL", num_args = 0..=1)]
-    pub fewshot_as_multiturn: Option<Option<String>>,
+    #[arg(long = "fewshot_as_multiturn", alias = "fewshot-as-multiturn", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub fewshot_as_multiturn: Option<String>,
 
     /// Text before everything else.
-    #[arg(
-        long = "system_instruction",
-        alias = "system-instruction",
-        value_name = "TEXT"
-    )]
+    #[arg(long = "system_instruction", alias = "system-instruction", value_name = "TEXT")]
     pub system_instruction: Option<String>,
 
     /// The seed of the few-shot examples.

@@ -11,6 +11,7 @@ use lmeval_data::{Progress, Request, Settings};
 use lmeval_tasks::{Task, embedded};
 
 use crate::environment;
+use crate::report::with_hints;
 
 /// How data is found, as the environment says.
 pub(crate) fn settings() -> Settings {
@@ -25,22 +26,13 @@ struct Downloads;
 
 impl Progress for Downloads {
     fn start(&self, file: &str, done: u64, total: Option<u64>) {
-        let size = total
-            .map(|total| format!(", {:.1} MB", total as f64 / 1e6))
-            .unwrap_or_default();
-        let again = if done > 0 {
-            ", going on where it stopped"
-        } else {
-            ""
-        };
+        let size = total.map(|total| format!(", {:.1} MB", total as f64 / 1e6)).unwrap_or_default();
+        let again = if done > 0 { ", going on where it stopped" } else { "" };
         note(&format!("Downloading {file}{size}{again}"));
     }
 
     fn retry(&self, what: &str, reason: &str, wait: Duration) {
-        note(&format!(
-            "Trying {what} again in {:.0} s: {reason}",
-            wait.as_secs_f64()
-        ));
+        note(&format!("Trying {what} again in {:.0} s: {reason}", wait.as_secs_f64()));
     }
 }
 
@@ -59,20 +51,12 @@ pub(crate) fn load(task: &Task, settings: &Settings) -> Result<Arc<dyn Splits>> 
         ));
     }
     let Some(mut request) = Request::for_task(task) else {
-        return Err(anyhow!(
-            "The task `{}` names no data\nhint: Set `dataset_path`",
-            task.name()
-        ));
+        return Err(anyhow!("The task `{}` names no data\nhint: Set `dataset_path`", task.name()));
     };
     request.limit_rows = environment::limit_rows();
     request.dataset_dir = std::env::var_os(environment::LM_EVAL_DATASET_DIR).map(PathBuf::from);
     let data = lmeval_data::load(&request, settings).map_err(|error| {
-        let hints: String = error
-            .hints()
-            .iter()
-            .map(|hint| format!("\nhint: {hint}"))
-            .collect();
-        anyhow!("The data of `{}` cannot be loaded: {error}{hints}", task.name())
+        with_hints(format!("The data of `{}` cannot be loaded: {error}", task.name()), &error.hints())
     })?;
     Ok(Arc::new(data))
 }

@@ -15,8 +15,5 @@ const LMEVAL_LIMIT: &str = "LMEVAL_LIMIT";
 /// The value of `LMEVAL_LIMIT`, where it is a number.
 pub(crate) fn limit_rows() -> Option<u64> {
     let value = std::env::var(LMEVAL_LIMIT).ok()?;
-    value
-        .bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| value.parse().ok())?
+    value.bytes().all(|byte| byte.is_ascii_digit()).then(|| value.parse().ok())?
 }

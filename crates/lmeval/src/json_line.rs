@@ -5,10 +5,7 @@ use lmeval_pycompat::{Dict, Value, json, repr};
 
 /// Appends a value as one line of JSON; what JSON has no form for becomes its text.
 pub(crate) fn write(out: &mut String, value: &Value) -> Result<()> {
-    let options = json::Options {
-        ensure_ascii: false,
-        ..json::Options::default()
-    };
+    let options = json::Options { ensure_ascii: false, ..json::Options::default() };
     json::write(out, &plain(value), &options)?;
     out.push('\n');
     Ok(())

@@ -3,16 +3,7 @@
 use std::ffi::OsString;
 
 /// The words that may stand first; anything else in front of further words means `run`.
-const COMMANDS: [&str; 8] = [
-    "run",
-    "ls",
-    "validate",
-    "show",
-    "preview",
-    "tasks",
-    "completions",
-    "help",
-];
+const COMMANDS: [&str; 8] = ["run", "ls", "validate", "show", "preview", "tasks", "completions", "help"];
 
 /// Rewrites the argument vector before it is parsed: no words at all ask for help, a lone `run` for the help of
 /// `run`, and `lm-eval --model x --tasks y` means `lm-eval run --model x --tasks y`.

@@ -1,6 +1,6 @@
 //! How failures look: the message, the place in the file, the causes, and what to try.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use lmeval_tasks::{Diagnostic, Error};
@@ -29,6 +29,15 @@ pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
     printer.note(&text);
 }
 
+/// An error whose text ends with its advice, one `hint:` line each.
+pub(crate) fn with_hints(message: impl Display, hints: &[String]) -> anyhow::Error {
+    let mut text = message.to_string();
+    for hint in hints {
+        let _ = write!(text, "\nhint: {hint}");
+    }
+    anyhow::Error::msg(text)
+}
+
 /// A diagnostic as text: message, excerpt of the file, hints. Styled; the printer strips what cannot be shown.
 pub(crate) fn render(severity: Severity, diagnostic: &Diagnostic) -> String {
     let level = match severity {
@@ -36,10 +45,7 @@ pub(crate) fn render(severity: Severity, diagnostic: &Diagnostic) -> String {
         Severity::Warning => Level::WARNING,
     };
     let title = level.primary_title(&diagnostic.message);
-    let path = diagnostic
-        .location
-        .as_ref()
-        .map(|location| location.path().display().to_string());
+    let path = diagnostic.location.as_ref().map(|location| location.path().display().to_string());
     let mut group = match (&diagnostic.location, &path) {
         (Some(location), Some(path)) => title.element(
             Snippet::source(location.file.text())
@@ -61,9 +67,7 @@ fn clamp(text: &str, range: &std::ops::Range<usize>) -> std::ops::Range<usize> {
     while !text.is_char_boundary(start) {
         start -= 1;
     }
-    let line_end = text[start..]
-        .find('\n')
-        .map_or(text.len(), |length| start + length);
+    let line_end = text[start..].find('\n').map_or(text.len(), |length| start + length);
     let mut end = range.end.clamp(start, line_end);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -46,16 +46,9 @@ fn named_roots(library: &str) -> Result<Vec<PathBuf>> {
     if Path::new(library).is_dir() {
         return Ok(vec![PathBuf::from(library)]);
     }
-    let installed: Vec<String> = home
-        .installed()?
-        .into_iter()
-        .map(|one| format!("`{}`", one.version))
-        .collect();
-    let installed = if installed.is_empty() {
-        "none".to_owned()
-    } else {
-        installed.join(", ")
-    };
+    let installed: Vec<String> =
+        home.installed()?.into_iter().map(|one| format!("`{}`", one.version)).collect();
+    let installed = if installed.is_empty() { "none".to_owned() } else { installed.join(", ") };
     bail!(
         "`{library}` is neither an installed library nor a folder\n\
          hint: installed libraries: {installed}; `builtin` and `none` are always there"

@@ -16,10 +16,7 @@ pub(crate) struct Table<'a, const COLUMNS: usize> {
 impl<'a, const COLUMNS: usize> Table<'a, COLUMNS> {
     /// A table without rows.
     pub(crate) fn new(headers: [&'a str; COLUMNS]) -> Self {
-        Self {
-            headers,
-            rows: Vec::new(),
-        }
+        Self { headers, rows: Vec::new() }
     }
 
     /// Adds a row.

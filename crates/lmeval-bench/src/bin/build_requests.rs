@@ -44,9 +44,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let first = first.ok_or("there are no requests")?.as_secs_f64();
     let last = start.elapsed().as_secs_f64();
     let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
-        "{{\"first\": {first}, \"last\": {last}, \"requests\": {requests}, \"bytes\": {bytes}}}"
-    )?;
+    writeln!(out, "{{\"first\": {first}, \"last\": {last}, \"requests\": {requests}, \"bytes\": {bytes}}}")?;
     Ok(())
 }

@@ -132,11 +132,8 @@ enum Direction {
 }
 
 // Every metric is offered this one, whether it looks at it or not.
-const SEVERAL_TARGETS: &[OptionEntry] = &[OptionEntry::optional(
-    "multiple_targets",
-    OptionKind::Truth,
-    "False",
-)];
+const SEVERAL_TARGETS: &[OptionEntry] =
+    &[OptionEntry::optional("multiple_targets", OptionKind::Truth, "False")];
 
 const EXACT_MATCH: &[OptionEntry] = &[
     OptionEntry::optional("multiple_targets", OptionKind::Truth, "False"),
@@ -150,56 +147,23 @@ const CHOICE: &[OutputType] = &[MultipleChoice];
 const LIKELIHOOD: &[OutputType] = &[Loglikelihood, MultipleChoice];
 const ROLLING: &[OutputType] = &[LoglikelihoodRolling];
 const GENERATION: &[OutputType] = &[GenerateUntil];
+// Reference: a generation is scored by the pairs of target and answer, as 0.4 does.
+const CHOICE_OR_GENERATION: &[OutputType] = &[MultipleChoice, GenerateUntil];
 
 /// The built-in metrics.
 pub static METRICS: &[MetricEntry] = &[
     MetricEntry::number("acc", LIKELIHOOD, Up, "The most likely option is the gold one"),
     MetricEntry::number("acc_norm", CHOICE, Up, "Accuracy by log-likelihood per character"),
     MetricEntry::number("acc_bytes", CHOICE, Up, "Accuracy by log-likelihood per byte"),
-    MetricEntry::number(
-        "acc_mutual_info",
-        CHOICE,
-        Up,
-        "Accuracy by what the context adds to the option",
-    ),
-    MetricEntry::number(
-        "acc_all",
-        &[Loglikelihood],
-        Up,
-        "All answers to one question are right",
-    ),
-    MetricEntry::number(
-        "exact_match_mc",
-        CHOICE,
-        Up,
-        "The gold option is the greedy continuation",
-    ),
+    MetricEntry::number("acc_mutual_info", CHOICE, Up, "Accuracy by what the context adds to the option"),
+    MetricEntry::number("acc_all", &[Loglikelihood], Up, "All answers to one question are right"),
+    MetricEntry::number("exact_match_mc", CHOICE, Up, "The gold option is the greedy continuation"),
     MetricEntry::number("bpb", LIKELIHOOD, Down, "Bits per byte of the gold option"),
     MetricEntry::number("logprob", LIKELIHOOD, Up, "Log-likelihood of the gold option"),
-    MetricEntry::number(
-        "choice_logprob",
-        CHOICE,
-        Up,
-        "Log-probability of the gold option among all",
-    ),
-    MetricEntry::number(
-        "choice_prob_norm",
-        CHOICE,
-        Up,
-        "Probability of the gold option, per byte",
-    ),
-    MetricEntry::number(
-        "choice_logprob_norm",
-        CHOICE,
-        Up,
-        "Log-probability of the gold option, per byte",
-    ),
-    MetricEntry::number(
-        "brier_score",
-        CHOICE,
-        Down,
-        "Squared distance of the probabilities from the gold",
-    ),
+    MetricEntry::number("choice_logprob", CHOICE, Up, "Log-probability of the gold option among all"),
+    MetricEntry::number("choice_prob_norm", CHOICE, Up, "Probability of the gold option, per byte"),
+    MetricEntry::number("choice_logprob_norm", CHOICE, Up, "Log-probability of the gold option, per byte"),
+    MetricEntry::number("brier_score", CHOICE, Down, "Squared distance of the probabilities from the gold"),
     MetricEntry {
         name: Cow::Borrowed("bypass"),
         output_types: Cow::Borrowed(&[Loglikelihood, MultipleChoice, GenerateUntil]),
@@ -246,25 +210,11 @@ pub static METRICS: &[MetricEntry] = &[
         Pair,
         "Perplexity per byte of the text",
     ),
-    MetricEntry::corpus(
-        "bits_per_byte",
-        ROLLING,
-        Down,
-        "bits_per_byte",
-        Pair,
-        "Bits per byte of the text",
-    ),
-    MetricEntry::corpus(
-        "f1",
-        CHOICE,
-        Up,
-        "f1",
-        Pair,
-        "F1 score of the option with index 1",
-    ),
+    MetricEntry::corpus("bits_per_byte", ROLLING, Down, "bits_per_byte", Pair, "Bits per byte of the text"),
+    MetricEntry::corpus("f1", CHOICE_OR_GENERATION, Up, "f1", Pair, "F1 score of the option with index 1"),
     MetricEntry::corpus(
         "mcc",
-        CHOICE,
+        CHOICE_OR_GENERATION,
         Up,
         "matthews_corrcoef",
         Pair,
@@ -282,22 +232,8 @@ pub static METRICS: &[MetricEntry] = &[
         summary: Cow::Borrowed("Gold index and all log-likelihoods, for an aggregation of the task"),
     },
     MetricEntry::corpus("bleu", GENERATION, Up, "bleu", Pair, "Corpus BLEU"),
-    MetricEntry::corpus(
-        "chrf",
-        GENERATION,
-        Up,
-        "chrf",
-        Pair,
-        "Corpus chrF, characters only",
-    ),
-    MetricEntry::corpus(
-        "chrf++",
-        GENERATION,
-        Up,
-        "chrf++",
-        Pair,
-        "Corpus chrF with word order 2",
-    ),
+    MetricEntry::corpus("chrf", GENERATION, Up, "chrf", Pair, "Corpus chrF, characters only"),
+    MetricEntry::corpus("chrf++", GENERATION, Up, "chrf++", Pair, "Corpus chrF with word order 2"),
     MetricEntry::corpus("ter", GENERATION, Down, "ter", Pair, "Translation edit rate"),
 ];
 
@@ -371,9 +307,7 @@ const EVALUATE_METRICS: &[&str] = &[
 /// user published there.
 pub fn is_evaluate_metric(name: &str) -> bool {
     EVALUATE_METRICS.contains(&name)
-        || name
-            .split_once('/')
-            .is_some_and(|(user, metric)| !user.is_empty() && !metric.is_empty())
+        || name.split_once('/').is_some_and(|(user, metric)| !user.is_empty() && !metric.is_empty())
 }
 
 #[cfg(test)]
@@ -386,10 +320,7 @@ mod tests {
         let registries = Registries::default();
         for output_type in OutputType::ALL {
             for name in default_metrics(output_type) {
-                assert!(
-                    registries.metrics.get(name).unwrap().fits(output_type),
-                    "{name} {output_type}"
-                );
+                assert!(registries.metrics.get(name).unwrap().fits(output_type), "{name} {output_type}");
             }
         }
         for metric in METRICS {
@@ -406,12 +337,7 @@ mod tests {
             }
             for metric in scorer.default_metrics.iter() {
                 let entry = registries.metrics.get(&metric.metric).unwrap();
-                assert!(
-                    metric
-                        .switches
-                        .iter()
-                        .all(|option| entry.options.get(option).is_some())
-                );
+                assert!(metric.switches.iter().all(|option| entry.options.get(option).is_some()));
             }
         }
     }
@@ -427,6 +353,7 @@ mod tests {
         assert!(get("acc").fits(Loglikelihood));
         assert!(!get("acc_norm").fits(Loglikelihood));
         assert!(!get("bypass").fits(LoglikelihoodRolling));
+        assert!(get("f1").fits(GenerateUntil) && get("mcc").fits(GenerateUntil));
         assert_eq!(METRICS.len(), 25);
         assert!(is_evaluate_metric("wer") && is_evaluate_metric("me/my_metric"));
         assert!(!is_evaluate_metric("exat_match") && !is_evaluate_metric("/"));

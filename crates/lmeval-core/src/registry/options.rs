@@ -85,20 +85,12 @@ pub struct OptionEntry {
 impl OptionEntry {
     /// An option that may be left out.
     pub const fn optional(name: &'static str, kind: OptionKind, default: &'static str) -> Self {
-        Self {
-            name: Cow::Borrowed(name),
-            kind,
-            default: Some(Cow::Borrowed(default)),
-        }
+        Self { name: Cow::Borrowed(name), kind, default: Some(Cow::Borrowed(default)) }
     }
 
     /// An option that must be given.
     pub const fn required(name: &'static str, kind: OptionKind) -> Self {
-        Self {
-            name: Cow::Borrowed(name),
-            kind,
-            default: None,
-        }
+        Self { name: Cow::Borrowed(name), kind, default: None }
     }
 }
 
@@ -146,7 +138,7 @@ pub enum OptionProblem {
         name: String,
         /// What its value must be.
         expected: &'static str,
-        /// Python's name of the type of the value.
+        /// Python's name of the type of the value, or what else is wrong with it.
         found: &'static str,
         /// Whether it is an error, or only means something unexpected.
         fatal: bool,
@@ -172,31 +164,19 @@ impl OptionProblem {
 
 impl OptionTable {
     /// No options; given ones are dropped.
-    pub const NONE: Self = Self {
-        known: Cow::Borrowed(&[]),
-        unknown: UnknownOptions::Ignored,
-    };
+    pub const NONE: Self = Self { known: Cow::Borrowed(&[]), unknown: UnknownOptions::Ignored };
 
     /// No options; given ones are errors.
-    pub const NONE_ALLOWED: Self = Self {
-        known: Cow::Borrowed(&[]),
-        unknown: UnknownOptions::Rejected,
-    };
+    pub const NONE_ALLOWED: Self = Self { known: Cow::Borrowed(&[]), unknown: UnknownOptions::Rejected };
 
     /// These options and no others.
     pub const fn strict(known: &'static [OptionEntry]) -> Self {
-        Self {
-            known: Cow::Borrowed(known),
-            unknown: UnknownOptions::Rejected,
-        }
+        Self { known: Cow::Borrowed(known), unknown: UnknownOptions::Rejected }
     }
 
     /// These options; others are dropped.
     pub const fn lenient(known: &'static [OptionEntry]) -> Self {
-        Self {
-            known: Cow::Borrowed(known),
-            unknown: UnknownOptions::Ignored,
-        }
+        Self { known: Cow::Borrowed(known), unknown: UnknownOptions::Ignored }
     }
 
     /// The option of a name.
@@ -214,7 +194,10 @@ impl OptionTable {
                 Some(option) => problems.push(OptionProblem::WrongType {
                     name: name.to_owned(),
                     expected: option.kind.expected(),
-                    found: value.type_name(),
+                    found: match value {
+                        Value::BigInt(_) if option.kind == OptionKind::Integer => "one that is too large",
+                        _ => value.type_name(),
+                    },
                     fatal: option.kind.is_strict(value),
                 }),
                 None if self.unknown == UnknownOptions::PassedOn => {}
@@ -230,9 +213,7 @@ impl OptionTable {
         }
         for option in self.known.iter().filter(|option| option.default.is_none()) {
             if !given.contains_str(&option.name) {
-                problems.push(OptionProblem::Missing {
-                    name: option.name.clone().into_owned(),
-                });
+                problems.push(OptionProblem::Missing { name: option.name.clone().into_owned() });
             }
         }
         problems
@@ -242,6 +223,7 @@ impl OptionTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lmeval_pycompat::literal::literal_eval;
 
     const OPTIONS: &[OptionEntry] = &[
         OptionEntry::required("k", OptionKind::Integer),
@@ -250,10 +232,7 @@ mod tests {
     ];
 
     fn given(entries: &[(&str, Value)]) -> Dict {
-        entries
-            .iter()
-            .map(|(key, value)| (Value::str(*key), value.clone()))
-            .collect()
+        entries.iter().map(|(key, value)| (Value::str(*key), value.clone())).collect()
     }
 
     #[test]
@@ -268,12 +247,7 @@ mod tests {
                 fatal: true
             }]
         );
-        assert!(
-            OptionTable::lenient(OPTIONS)
-                .check(&options)
-                .iter()
-                .all(|problem| !problem.is_fatal())
-        );
+        assert!(OptionTable::lenient(OPTIONS).check(&options).iter().all(|problem| !problem.is_fatal()));
     }
 
     #[test]
@@ -288,5 +262,8 @@ mod tests {
         let fatal: Vec<bool> = problems.iter().map(OptionProblem::is_fatal).collect();
         assert_eq!(fatal, [true, false, false]);
         assert_eq!(problems[0].option(), "k");
+        let huge = literal_eval("123456789012345678901234567890").unwrap();
+        let problems = OptionTable::strict(OPTIONS).check(&given(&[("k", huge)]));
+        assert!(matches!(&problems[..], [OptionProblem::WrongType { found: "one that is too large", .. }]));
     }
 }

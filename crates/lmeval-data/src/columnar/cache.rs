@@ -37,9 +37,7 @@ fn cache() -> MutexGuard<'static, Cache> {
 
 impl FileBlocks {
     pub(super) fn new() -> Self {
-        Self {
-            file: NEXT_FILE.fetch_add(1, Ordering::Relaxed),
-        }
+        Self { file: NEXT_FILE.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// A block that is kept.
@@ -57,19 +55,12 @@ impl FileBlocks {
         let mut cache = cache();
         cache.clock += 1;
         let (size, used) = (batch.get_array_memory_size(), cache.clock);
-        if let Some(old) = cache
-            .blocks
-            .insert((self.file, block), Kept { batch, size, used })
-        {
+        if let Some(old) = cache.blocks.insert((self.file, block), Kept { batch, size, used }) {
             cache.size -= old.size;
         }
         cache.size += size;
         while cache.size > BUDGET && cache.blocks.len() > 1 {
-            let oldest = cache
-                .blocks
-                .iter()
-                .min_by_key(|(_, kept)| kept.used)
-                .map(|(key, _)| *key);
+            let oldest = cache.blocks.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key);
             if let Some(kept) = oldest.and_then(|key| cache.blocks.remove(&key)) {
                 cache.size -= kept.size;
             }

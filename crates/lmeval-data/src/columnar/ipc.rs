@@ -38,10 +38,7 @@ pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
     let mut schema = None;
     let (mut dictionaries, mut batches, mut ends, mut end) = (Vec::new(), Vec::new(), Vec::new(), 0);
     while let Some(message) = next_message(&file, offset)? {
-        let span = Span {
-            offset,
-            length: message.length,
-        };
+        let span = Span { offset, length: message.length };
         match message.content {
             Content::Schema => schema = Some(span),
             Content::Dictionary => dictionaries.push((batches.len(), span)),
@@ -56,12 +53,7 @@ pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
     }
     let schema = schema.ok_or_else(|| Error::columnar(file.name(), "the file has no schema"))?;
     let name = file.name().to_owned();
-    let blocks = IpcBlocks {
-        file,
-        schema,
-        dictionaries,
-        batches,
-    };
+    let blocks = IpcBlocks { file, schema, dictionaries, batches };
     let arrow = blocks.stream(&[])?.schema();
     Ok(ColumnarFile::opened(&name, Box::new(blocks), ends, &arrow))
 }
@@ -69,9 +61,7 @@ pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
 /// The place of the first message: after the magic of the file format and the padding that follows it.
 fn first_message(file: &DataFile) -> Result<u64, Error> {
     let head = file.read_at(0, 128)?;
-    let padding = head
-        .strip_prefix(MAGIC)
-        .map(|rest| rest.iter().take_while(|byte| **byte == 0).count());
+    let padding = head.strip_prefix(MAGIC).map(|rest| rest.iter().take_while(|byte| **byte == 0).count());
     Ok(padding.map_or(0, |padding| (MAGIC.len() + padding) as u64))
 }
 
@@ -111,9 +101,7 @@ fn next_message(file: &DataFile, offset: u64) -> Result<Option<Message>, Error> 
     if header.len() < length as usize || offset + total as u64 > file.len() {
         return Err(cut());
     }
-    let dictionary = message
-        .header_as_dictionary_batch()
-        .and_then(|dictionary| dictionary.data());
+    let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
     if let Some(batch) = message.header_as_record_batch().or(dictionary)
         && !fits(&batch, body as u64)
     {
@@ -128,10 +116,7 @@ fn next_message(file: &DataFile, offset: u64) -> Result<Option<Message>, Error> 
         }
         _ => Content::Other,
     };
-    Ok(Some(Message {
-        length: total,
-        content,
-    }))
+    Ok(Some(Message { length: total, content }))
 }
 
 /// Whether the buffers of a batch lie inside its body, which the decoder takes for granted.
@@ -139,18 +124,13 @@ fn fits(batch: &arrow_ipc::RecordBatch<'_>, body: u64) -> bool {
     let rows = batch.length();
     let buffers = batch.buffers().is_none_or(|buffers| {
         buffers.iter().all(|buffer| {
-            let end = u64::try_from(buffer.offset())
-                .ok()
-                .zip(u64::try_from(buffer.length()).ok());
-            end.and_then(|(offset, length)| offset.checked_add(length))
-                .is_some_and(|end| end <= body)
+            let end = u64::try_from(buffer.offset()).ok().zip(u64::try_from(buffer.length()).ok());
+            end.and_then(|(offset, length)| offset.checked_add(length)).is_some_and(|end| end <= body)
         })
     });
-    let nodes = batch.nodes().is_none_or(|nodes| {
-        nodes
-            .iter()
-            .all(|node| node.length() >= 0 && node.null_count() >= 0)
-    });
+    let nodes = batch
+        .nodes()
+        .is_none_or(|nodes| nodes.iter().all(|node| node.length() >= 0 && node.null_count() >= 0));
     rows >= 0 && buffers && nodes
 }
 
@@ -171,11 +151,7 @@ impl IpcBlocks {
 
 impl Blocks for IpcBlocks {
     fn load(&self, block: usize) -> Result<RecordBatch, Error> {
-        let before = self
-            .dictionaries
-            .iter()
-            .filter(|(batches, _)| *batches <= block)
-            .map(|(_, span)| *span);
+        let before = self.dictionaries.iter().filter(|(batches, _)| *batches <= block).map(|(_, span)| *span);
         let messages: Vec<Span> = before.chain([self.batches[block]]).collect();
         let batch = self.stream(&messages)?.next();
         batch

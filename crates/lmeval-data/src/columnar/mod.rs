@@ -44,18 +44,8 @@ impl ColumnarFile {
         let schema = Arc::new(schema_of(arrow));
         let has_json = schema.columns.iter().any(|(_, kind)| keeps_json(kind));
         let kept = FileBlocks::new();
-        let source = Self {
-            file: file.into(),
-            blocks,
-            ends,
-            schema: schema.clone(),
-            has_json,
-            kept,
-        };
-        Opened {
-            source: Arc::new(source),
-            schemas: vec![schema],
-        }
+        let source = Self { file: file.into(), blocks, ends, schema: schema.clone(), has_json, kept };
+        Opened { source: Arc::new(source), schemas: vec![schema] }
     }
 
     /// A decoded block, from the cache where it is there.
@@ -87,10 +77,7 @@ impl Source for ColumnarFile {
         let batch = self.block(block)?;
         let place = (index - start) as usize;
         if place >= batch.num_rows() {
-            return Err(Error::columnar(
-                &self.file,
-                "a block has fewer rows than the file says",
-            ));
+            return Err(Error::columnar(&self.file, "a block has fewer rows than the file says"));
         }
         let mut row = Dict::with_capacity(batch.num_columns());
         for ((name, _), column) in self.schema.columns.iter().zip(batch.columns()) {
@@ -102,44 +89,25 @@ impl Source for ColumnarFile {
             return Ok(row);
         }
         // What is stored is already of the stored type, so only the target counts.
-        target
-            .convert(row, target)
-            .map_err(|(name, message)| self.refused(index, &name, message))
+        target.convert(row, target).map_err(|(name, message)| self.refused(index, &name, message))
     }
 }
 
 impl ColumnarFile {
     fn refused(&self, row: u64, column: &str, message: String) -> Error {
-        ErrorKind::Value {
-            file: self.file.to_string(),
-            row,
-            column: column.into(),
-            message,
-        }
-        .into()
+        ErrorKind::Value { file: self.file.to_string(), row, column: column.into(), message }.into()
     }
 }
 
 /// The schema of a file, with the features that the `datasets` library wrote into its metadata.
 fn schema_of(arrow: &ArrowSchema) -> Schema {
-    let metadata = arrow
-        .metadata
-        .get("huggingface")
-        .and_then(|text| json::loads(text).ok());
-    let features = metadata.as_ref().and_then(|metadata| {
-        metadata
-            .as_dict()?
-            .get_str("info")?
-            .as_dict()?
-            .get_str("features")?
-            .as_dict()
-    });
+    let metadata = arrow.metadata.get("huggingface").and_then(|text| json::loads(text).ok());
+    let features = metadata
+        .as_ref()
+        .and_then(|metadata| metadata.as_dict()?.get_str("info")?.as_dict()?.get_str("features")?.as_dict());
     let columns = arrow.fields().iter().map(|field| {
         let feature = features.and_then(|features| features.get_str(field.name()));
-        (
-            Arc::from(field.name().as_str()),
-            kind_of(field.data_type(), feature),
-        )
+        (Arc::from(field.name().as_str()), kind_of(field.data_type(), feature))
     });
     Schema::new(columns.collect())
 }

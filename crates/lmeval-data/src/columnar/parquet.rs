@@ -35,16 +35,11 @@ impl ChunkReader for DataFile {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        let bytes = self
-            .read_at(start, length)
-            .map_err(|error| ParquetError::External(Box::new(error)))?;
+        let bytes = self.read_at(start, length).map_err(|error| ParquetError::External(Box::new(error)))?;
         if bytes.len() == length {
             Ok(bytes)
         } else {
-            Err(ParquetError::EOF(format!(
-                "expected {length} bytes at {start}, found {}",
-                bytes.len()
-            )))
+            Err(ParquetError::EOF(format!("expected {length} bytes at {start}, found {}", bytes.len())))
         }
     }
 }
@@ -75,9 +70,7 @@ struct Cursor {
 
 impl std::fmt::Debug for Cursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cursor")
-            .field("next", &self.next)
-            .finish_non_exhaustive()
+        f.debug_struct("Cursor").field("next", &self.next).finish_non_exhaustive()
     }
 }
 
@@ -95,12 +88,7 @@ pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
         let size = u64::try_from(columns.total_byte_size()).unwrap_or(0);
         let step = rows.div_ceil((size / LARGE_GROUP) as usize + 1).max(1);
         for offset in (0..rows).step_by(step) {
-            let part = Part {
-                group,
-                offset,
-                rows: step.min(rows - offset),
-                step,
-            };
+            let part = Part { group, offset, rows: step.min(rows - offset), step };
             end += part.rows as u64;
             parts.push(part);
             ends.push(end);
@@ -108,12 +96,7 @@ pub(crate) fn open(file: DataFile) -> Result<Opened, Error> {
     }
     let schema = metadata.schema().clone();
     let name = file.name().to_owned();
-    let blocks = ParquetBlocks {
-        file,
-        metadata,
-        parts,
-        cursor: Mutex::new(None),
-    };
+    let blocks = ParquetBlocks { file, metadata, parts, cursor: Mutex::new(None) };
     Ok(ColumnarFile::opened(&name, Box::new(blocks), ends, &schema))
 }
 
@@ -131,9 +114,8 @@ impl Blocks for ParquetBlocks {
                 .build()
                 .map_err(fail)?,
         };
-        let batch = reader
-            .next()
-            .ok_or_else(|| Error::columnar(self.file.name(), "a row group ends too early"))?;
+        let batch =
+            reader.next().ok_or_else(|| Error::columnar(self.file.name(), "a row group ends too early"))?;
         let batch = batch.map_err(|error| Error::columnar(self.file.name(), error))?;
         let next = block + 1;
         if self.parts.get(next).is_some_and(|next| next.group == part.group) {

@@ -20,9 +20,7 @@ pub(super) fn value_at(array: &dyn Array, index: usize) -> Result<Value, String>
     }
     macro_rules! integer {
         ($kind:ty) => {
-            Ok(Value::Int(i64::from(
-                array.as_primitive::<$kind>().value(index),
-            )))
+            Ok(Value::Int(i64::from(array.as_primitive::<$kind>().value(index))))
         };
     }
     match array.data_type() {
@@ -35,15 +33,9 @@ pub(super) fn value_at(array: &dyn Array, index: usize) -> Result<Value, String>
         DataType::UInt8 => integer!(UInt8Type),
         DataType::UInt16 => integer!(UInt16Type),
         DataType::UInt32 => integer!(UInt32Type),
-        DataType::UInt64 => Ok(Value::from_bigint(
-            array.as_primitive::<UInt64Type>().value(index).into(),
-        )),
-        DataType::Float16 => Ok(Value::Float(f64::from(
-            array.as_primitive::<Float16Type>().value(index),
-        ))),
-        DataType::Float32 => Ok(Value::Float(f64::from(
-            array.as_primitive::<Float32Type>().value(index),
-        ))),
+        DataType::UInt64 => Ok(Value::from_bigint(array.as_primitive::<UInt64Type>().value(index).into())),
+        DataType::Float16 => Ok(Value::Float(f64::from(array.as_primitive::<Float16Type>().value(index)))),
+        DataType::Float32 => Ok(Value::Float(f64::from(array.as_primitive::<Float32Type>().value(index)))),
         DataType::Float64 => Ok(Value::Float(array.as_primitive::<Float64Type>().value(index))),
         DataType::Utf8 => Ok(Value::str(array.as_string::<i32>().value(index))),
         DataType::LargeUtf8 => Ok(Value::str(array.as_string::<i64>().value(index))),
@@ -71,10 +63,7 @@ pub(super) fn value_at(array: &dyn Array, index: usize) -> Result<Value, String>
                 let key = value_at(entries.column(0).as_ref(), place)?;
                 Ok(Value::tuple([key, value_at(entries.column(1).as_ref(), place)?]))
             };
-            (0..entries.len())
-                .map(pair)
-                .collect::<Result<Vec<_>, String>>()
-                .map(Value::from)
+            (0..entries.len()).map(pair).collect::<Result<Vec<_>, String>>().map(Value::from)
         }
         DataType::Dictionary(key, _) => match **key {
             DataType::Int8 => dictionary::<Int8Type>(array, index),
@@ -88,27 +77,19 @@ pub(super) fn value_at(array: &dyn Array, index: usize) -> Result<Value, String>
             _ => Err("unknown kind of dictionary keys".into()),
         },
         DataType::Date32 => date(i64::from(array.as_primitive::<Date32Type>().value(index))),
-        DataType::Date64 => date(
-            array
-                .as_primitive::<Date64Type>()
-                .value(index)
-                .div_euclid(86_400_000),
-        ),
+        DataType::Date64 => date(array.as_primitive::<Date64Type>().value(index).div_euclid(86_400_000)),
         DataType::Timestamp(unit, zone) => moment(number(array, index)?, *unit, zone.as_deref()),
         DataType::Time32(unit) | DataType::Time64(unit) => clock(number(array, index)?, *unit),
         DataType::Duration(unit) => duration(number(array, index)?, *unit),
-        DataType::Decimal32(_, scale) => Ok(decimal(
-            &array.as_primitive::<Decimal32Type>().value(index).into(),
-            *scale,
-        )),
-        DataType::Decimal64(_, scale) => Ok(decimal(
-            &array.as_primitive::<Decimal64Type>().value(index).into(),
-            *scale,
-        )),
-        DataType::Decimal128(_, scale) => Ok(decimal(
-            &array.as_primitive::<Decimal128Type>().value(index).into(),
-            *scale,
-        )),
+        DataType::Decimal32(_, scale) => {
+            Ok(decimal(&array.as_primitive::<Decimal32Type>().value(index).into(), *scale))
+        }
+        DataType::Decimal64(_, scale) => {
+            Ok(decimal(&array.as_primitive::<Decimal64Type>().value(index).into(), *scale))
+        }
+        DataType::Decimal128(_, scale) => {
+            Ok(decimal(&array.as_primitive::<Decimal128Type>().value(index).into(), *scale))
+        }
         DataType::Decimal256(_, scale) => {
             let bytes = array.as_primitive::<Decimal256Type>().value(index).to_le_bytes();
             Ok(decimal(&BigInt::from_signed_bytes_le(&bytes), *scale))
@@ -171,17 +152,13 @@ fn micros(number: i64, unit: TimeUnit) -> Option<i64> {
 }
 
 fn date(days: i64) -> Result<Value, String> {
-    timestamp::date_from_days(days)
-        .map(Value::Date)
-        .ok_or_else(|| "the date is out of range".into())
+    timestamp::date_from_days(days).map(Value::Date).ok_or_else(|| "the date is out of range".into())
 }
 
 fn moment(number: i64, unit: TimeUnit, zone: Option<&str>) -> Result<Value, String> {
     let offset = zone.map(offset_of);
     let moment = micros(number, unit).and_then(|micros| timestamp::with_offset(micros, offset));
-    moment
-        .map(Value::DateTime)
-        .ok_or_else(|| "the date-time is out of range".into())
+    moment.map(Value::DateTime).ok_or_else(|| "the date-time is out of range".into())
 }
 
 /// Seconds east of UTC. Named zones other than UTC are shown in UTC: the same moment, another clock.
@@ -191,9 +168,7 @@ fn offset_of(zone: &str) -> i32 {
             Some(rest) => (-1, rest),
             None => (1, zone.strip_prefix('+')?),
         };
-        let (hours, minutes) = rest
-            .split_once(':')
-            .unwrap_or_else(|| rest.split_at(rest.len().min(2)));
+        let (hours, minutes) = rest.split_once(':').unwrap_or_else(|| rest.split_at(rest.len().min(2)));
         let minutes = if minutes.is_empty() { "0" } else { minutes };
         Some(sign * (hours.parse::<i32>().ok()? * 3600 + minutes.parse::<i32>().ok()? * 60))
     };
@@ -217,20 +192,13 @@ fn clock_text(seconds: i64) -> String {
 
 /// Microseconds after the dot, where there are any.
 fn fraction_text(micros: i64) -> String {
-    if micros == 0 {
-        String::new()
-    } else {
-        format!(".{micros:06}")
-    }
+    if micros == 0 { String::new() } else { format!(".{micros:06}") }
 }
 
 /// A duration as Python writes it.
 fn duration(number: i64, unit: TimeUnit) -> Result<Value, String> {
     let micros = micros(number, unit).ok_or("the duration is out of range")?;
-    let (days, rest) = (
-        micros.div_euclid(86_400_000_000),
-        micros.rem_euclid(86_400_000_000),
-    );
+    let (days, rest) = (micros.div_euclid(86_400_000_000), micros.rem_euclid(86_400_000_000));
     let seconds = rest / 1_000_000;
     let mut text = match days {
         0 => String::new(),
@@ -271,14 +239,8 @@ mod tests {
         assert_eq!(text(decimal(&(-5).into(), 3)), "-0.005");
         assert_eq!(text(decimal(&7.into(), 0)), "7");
         assert_eq!(text(duration(-1, TimeUnit::Second).unwrap()), "-1 day, 23:59:59");
-        assert_eq!(
-            text(duration(90_061_500, TimeUnit::Millisecond).unwrap()),
-            "1 day, 1:01:01.500000"
-        );
+        assert_eq!(text(duration(90_061_500, TimeUnit::Millisecond).unwrap()), "1 day, 1:01:01.500000");
         assert_eq!(text(clock(3_661, TimeUnit::Second).unwrap()), "01:01:01");
-        assert_eq!(
-            [offset_of("UTC"), offset_of("+05:30"), offset_of("-0100")],
-            [0, 19_800, -3600]
-        );
+        assert_eq!([offset_of("UTC"), offset_of("+05:30"), offset_of("-0100")], [0, 19_800, -3600]);
     }
 }

@@ -71,9 +71,7 @@ pub(crate) fn open(file: DataFile, options: &Arc<CsvOptions>) -> Result<Opened, 
     loop {
         let record = match pending.take() {
             Some(first) => Some(first),
-            None => records
-                .next()?
-                .map(|record| (record.offset, record.line, record.bytes.to_vec())),
+            None => records.next()?.map(|record| (record.offset, record.line, record.bytes.to_vec())),
         };
         let Some((offset, line, bytes)) = record else {
             break;
@@ -101,17 +99,7 @@ pub(crate) fn open(file: DataFile, options: &Arc<CsvOptions>) -> Result<Opened, 
     }
     let schemas = chunks.iter().map(|chunk| chunk.schema.clone()).collect();
     let options = options.clone();
-    Ok(Opened {
-        schemas,
-        source: Arc::new(CsvFile {
-            file,
-            options,
-            columns,
-            offsets,
-            lengths,
-            chunks,
-        }),
-    })
+    Ok(Opened { schemas, source: Arc::new(CsvFile { file, options, columns, offsets, lengths, chunks }) })
 }
 
 fn text_of<'b>(file: &DataFile, line: u64, bytes: &'b [u8]) -> Result<&'b str, Error> {
@@ -141,16 +129,8 @@ fn header(
         None => distinct_names(&cells),
     };
     let width = names.len();
-    let columns = names
-        .into_iter()
-        .enumerate()
-        .filter(|(place, name)| options.uses(*place, name));
-    let columns = columns
-        .map(|(place, name)| Column {
-            name: name.into(),
-            place,
-        })
-        .collect();
+    let columns = names.into_iter().enumerate().filter(|(place, name)| options.uses(*place, name));
+    let columns = columns.map(|(place, name)| Column { name: name.into(), place }).collect();
     let pending = options.header.is_none().then_some((offset, line, bytes));
     Ok((columns, width, pending))
 }
@@ -159,11 +139,7 @@ fn header(
 fn distinct_names(cells: &[std::borrow::Cow<'_, str>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(cells.len());
     for (place, cell) in cells.iter().enumerate() {
-        let name = if cell.is_empty() {
-            format!("Unnamed: {place}")
-        } else {
-            cell.to_string()
-        };
+        let name = if cell.is_empty() { format!("Unnamed: {place}") } else { cell.to_string() };
         let mut candidate = name.clone();
         let mut copy = 0;
         while names.contains(&candidate) || (copy > 0 && cells.iter().any(|other| **other == candidate)) {
@@ -259,11 +235,7 @@ impl Chunk {
             };
             (column.name.clone(), kind)
         });
-        Self {
-            end,
-            schema: Arc::new(Schema::new(fields.collect())),
-            kinds,
-        }
+        Self { end, schema: Arc::new(Schema::new(fields.collect())), kinds }
     }
 }
 
@@ -274,13 +246,8 @@ impl Source for CsvFile {
 
     fn row(&self, index: u64, target: &Schema) -> Result<Dict, Error> {
         let place = index as usize;
-        let bytes = self
-            .file
-            .read_at(self.offsets[place], self.lengths[place] as usize)?;
-        let cells = cells(
-            std::str::from_utf8(&bytes).unwrap_or_default(),
-            self.options.dialect,
-        );
+        let bytes = self.file.read_at(self.offsets[place], self.lengths[place] as usize)?;
+        let cells = cells(std::str::from_utf8(&bytes).unwrap_or_default(), self.options.dialect);
         let chunk = &self.chunks[self.chunks.partition_point(|chunk| chunk.end <= place)];
         let mut row = Dict::with_capacity(self.columns.len());
         for (column, kind) in self.columns.iter().zip(&chunk.kinds) {

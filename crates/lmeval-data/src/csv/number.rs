@@ -32,9 +32,7 @@ pub(super) fn float(cell: &str) -> Option<f64> {
     }
     let text = cell.trim_matches(is_blank);
     // Rust reads more words than the reference does.
-    let is_number = text
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     if is_number { text.parse().ok() } else { None }
 }
 

@@ -29,11 +29,7 @@ pub(crate) struct CsvOptions {
 impl Default for CsvOptions {
     fn default() -> Self {
         Self {
-            dialect: Dialect {
-                separator: b',',
-                quote: Some(b'"'),
-                skip_blank_lines: true,
-            },
+            dialect: Dialect { separator: b',', quote: Some(b'"'), skip_blank_lines: true },
             header: Some(0),
             names: None,
             skip_rows: 0,
@@ -85,10 +81,7 @@ impl CsvOptions {
         for name in ["names", "column_names"] {
             if let Some(value) = given(name) {
                 let names = value.as_list().and_then(|names| {
-                    names
-                        .iter()
-                        .map(|name| name.as_str().map(str::to_owned))
-                        .collect::<Option<Vec<_>>>()
+                    names.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
                 });
                 options.names = Some(names.ok_or_else(|| fail(name, "expected a list of strings"))?);
                 options.header = None;
@@ -106,18 +99,12 @@ impl CsvOptions {
             options.skip_rows = count.ok_or_else(|| fail("skiprows", "expected a number"))?;
         }
         if let Some(value) = given("usecols") {
-            options.columns = Some(
-                value
-                    .as_list()
-                    .ok_or_else(|| fail("usecols", "expected a list"))?
-                    .to_vec(),
-            );
+            options.columns =
+                Some(value.as_list().ok_or_else(|| fail("usecols", "expected a list"))?.to_vec());
         }
         let flag = |name: &str| match given(name) {
             None => Ok(true),
-            Some(value) => value
-                .as_bool()
-                .ok_or_else(|| fail(name, "expected true or false")),
+            Some(value) => value.as_bool().ok_or_else(|| fail(name, "expected true or false")),
         };
         options.dialect.skip_blank_lines = flag("skip_blank_lines")?;
         if !flag("keep_default_na")? {
@@ -129,9 +116,7 @@ impl CsvOptions {
                 options.missing.insert(word.to_string());
             }
             Some(Value::List(words)) => {
-                options
-                    .missing
-                    .extend(words.iter().map(lmeval_pycompat::repr::str));
+                options.missing.extend(words.iter().map(lmeval_pycompat::repr::str));
             }
             Some(_) => return Err(fail("na_values", "expected a string or a list")),
         }
@@ -162,10 +147,7 @@ impl CsvOptions {
 
 /// Whether a name of an encoding means UTF-8.
 pub(crate) fn is_utf8(name: &str) -> bool {
-    matches!(
-        name.to_ascii_lowercase().replace('_', "-").as_str(),
-        "utf-8" | "utf8" | "utf-8-sig" | "ascii"
-    )
+    matches!(name.to_ascii_lowercase().replace('_', "-").as_str(), "utf-8" | "utf8" | "utf-8-sig" | "ascii")
 }
 
 fn one_byte(value: &Value) -> Option<u8> {

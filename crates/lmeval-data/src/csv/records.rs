@@ -47,15 +47,7 @@ enum State {
 
 impl<'f> Records<'f> {
     pub(super) fn new(file: &'f DataFile, dialect: Dialect) -> Result<Self, Error> {
-        let mut records = Self {
-            file,
-            dialect,
-            buffer: Vec::new(),
-            start: 0,
-            at: 0,
-            ended: false,
-            line: 1,
-        };
+        let mut records = Self { file, dialect, buffer: Vec::new(), start: 0, at: 0, ended: false, line: 1 };
         records.more()?;
         if records.buffer.starts_with(b"\xef\xbb\xbf") {
             records.at = 3;
@@ -84,16 +76,11 @@ impl<'f> Records<'f> {
                 return Ok(None);
             };
             let bytes = &self.buffer[from..from + length];
-            let blank = bytes
-                .iter()
-                .all(|byte| matches!(byte, b' ' | b'\t') && *byte != self.dialect.separator);
+            let blank =
+                bytes.iter().all(|byte| matches!(byte, b' ' | b'\t') && *byte != self.dialect.separator);
             if !(blank && self.dialect.skip_blank_lines) {
                 let offset = self.start + from as u64;
-                return Ok(Some(Record {
-                    offset,
-                    line,
-                    bytes: &self.buffer[from..from + length],
-                }));
+                return Ok(Some(Record { offset, line, bytes: &self.buffer[from..from + length] }));
             }
         }
     }
@@ -111,11 +98,7 @@ impl<'f> Records<'f> {
         loop {
             if self.at + distance >= self.buffer.len() && !self.more()? {
                 if state == State::Quoted {
-                    return Err(Error::syntax(
-                        self.file.name(),
-                        self.line,
-                        "a quoted cell never ends",
-                    ));
+                    return Err(Error::syntax(self.file.name(), self.line, "a quoted cell never ends"));
                 }
                 let from = self.at;
                 self.at = self.buffer.len();

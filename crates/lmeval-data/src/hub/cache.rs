@@ -29,10 +29,7 @@ pub(super) fn is_safe(path: &str) -> bool {
 impl RepositoryCache {
     pub(super) fn new(cache: &Path, id: &str) -> Self {
         let name = format!("datasets--{}", id.replace('/', "--"));
-        Self {
-            folder: cache.join(&name),
-            locks: cache.join(".locks").join(name),
-        }
+        Self { folder: cache.join(&name), locks: cache.join(".locks").join(name) }
     }
 
     /// The commit that a revision stood for when it was last asked for.
@@ -76,11 +73,7 @@ impl RepositoryCache {
         let path = self.locks.join(format!("{etag}.lock"));
         let lock = || -> io::Result<File> {
             fs_err::create_dir_all(&self.locks)?;
-            let file = File::options()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(&path)?;
+            let file = File::options().create(true).truncate(false).write(true).open(&path)?;
             file.lock()?;
             Ok(file)
         };
@@ -153,10 +146,7 @@ mod tests {
         cache.link(&commit, "data/x.txt", "e").unwrap();
         let pointer = cache.snapshot(&commit).join("data/x.txt");
         assert_eq!(fs_err::read_to_string(&pointer).unwrap(), "text");
-        assert_eq!(
-            fs_err::read_link(&pointer).unwrap().to_str(),
-            Some("../../../blobs/e")
-        );
+        assert_eq!(fs_err::read_link(&pointer).unwrap().to_str(), Some("../../../blobs/e"));
         drop(cache.lock("e").unwrap());
         assert!(root.path().join(".locks/datasets--org--name/e.lock").is_file());
         assert!(is_safe("a/b.c") && !is_safe("../a") && !is_safe("/a") && !is_safe("") && !is_safe("a//b"));

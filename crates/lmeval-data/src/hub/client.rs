@@ -32,9 +32,7 @@ pub(crate) struct Client {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
+        f.debug_struct("Client").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
@@ -65,11 +63,7 @@ impl Client {
                 .build()
                 .map_err(|error| fail(&error))
         };
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("hub")
-            .enable_all()
-            .build();
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("hub").enable_all().build();
         Ok(Self {
             settings: settings.clone(),
             following: build(redirect::Policy::limited(10))?,
@@ -109,9 +103,7 @@ impl Client {
             request = request.header(AUTHORIZATION, token);
         }
         let answer = self.wait(async move { request.send().await });
-        answer
-            .ok_or(Failure::Stopped)?
-            .map_err(|error| Failure::NoAnswer(error.without_url()))
+        answer.ok_or(Failure::Stopped)?.map_err(|error| Failure::NoAnswer(error.without_url()))
     }
 
     /// The token, where the address is on the hub.
@@ -175,17 +167,9 @@ impl Client {
         if status.is_success() || (!follow && status.is_redirection()) {
             return Ok(answer);
         }
-        let message = answer
-            .headers()
-            .get("x-error-message")
-            .and_then(|text| text.to_str().ok());
+        let message = answer.headers().get("x-error-message").and_then(|text| text.to_str().ok());
         let message = message.unwrap_or_default().to_owned();
-        Err(ErrorKind::Status {
-            url: url_shown,
-            status: status.as_u16(),
-            message,
-        }
-        .into())
+        Err(ErrorKind::Status { url: url_shown, status: status.as_u16(), message }.into())
     }
 
     /// An answer in JSON, and the address of the next page.
@@ -193,10 +177,7 @@ impl Client {
         let mut attempt = 1;
         loop {
             let answer = self.send(&Method::GET, url, &HeaderMap::new(), true)?;
-            let next = answer
-                .headers()
-                .get(LINK)
-                .and_then(|link| next_page(link.to_str().ok()?, url));
+            let next = answer.headers().get(LINK).and_then(|link| next_page(link.to_str().ok()?, url));
             match self.wait(async move { answer.bytes().await }) {
                 Some(Ok(body)) => return Ok((super::parse(&public(url), &body)?, next)),
                 Some(Err(error)) if attempt < self.settings.attempts => {
@@ -205,11 +186,7 @@ impl Client {
                 }
                 Some(Err(error)) => {
                     let source = Box::new(error.without_url());
-                    return Err(ErrorKind::Connection {
-                        url: public(url),
-                        source,
-                    }
-                    .into());
+                    return Err(ErrorKind::Connection { url: public(url), source }.into());
                 }
                 None => {
                     return Err(ErrorKind::Connection {
@@ -228,10 +205,7 @@ impl Client {
         let mut url = url.to_owned();
         for _ in 0..REDIRECTS {
             let answer = self.send(&Method::HEAD, &url, &HeaderMap::new(), false)?;
-            let location = answer
-                .headers()
-                .get(LOCATION)
-                .and_then(|location| location.to_str().ok());
+            let location = answer.headers().get(LOCATION).and_then(|location| location.to_str().ok());
             match location {
                 Some(location) if answer.status().is_redirection() && location.starts_with('/') => {
                     let next = Url::parse(&url).and_then(|base| base.join(location));
@@ -240,11 +214,7 @@ impl Client {
                 _ => return Ok(answer.headers().clone()),
             }
         }
-        Err(ErrorKind::Connection {
-            url: public(&url),
-            source: "too many redirects".into(),
-        }
-        .into())
+        Err(ErrorKind::Connection { url: public(&url), source: "too many redirects".into() }.into())
     }
 }
 
@@ -271,14 +241,7 @@ fn is_passing(status: StatusCode) -> bool {
 
 /// The wait that the hub asks for, in seconds. The other form, a date, gets the usual wait.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    headers
-        .get(RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
-        .map(Duration::from_secs)
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// The address that a `Link` header names as the next page.
@@ -286,9 +249,7 @@ fn next_page(link: &str, current: &str) -> Option<String> {
     link.split(',').find_map(|part| {
         let (address, parameters) = part.split_once(';')?;
         let address = address.trim().strip_prefix('<')?.strip_suffix('>')?;
-        let is_next = parameters
-            .split(';')
-            .any(|parameter| parameter.trim().replace('"', "") == "rel=next");
+        let is_next = parameters.split(';').any(|parameter| parameter.trim().replace('"', "") == "rel=next");
         let joined = Url::parse(current).ok()?.join(address).ok()?;
         (is_next && joined.as_str() != current).then(|| joined.to_string())
     })
@@ -337,17 +298,8 @@ mod tests {
         assert_eq!(encode_path("data/é x.csv"), "data/%C3%A9%20x.csv");
         assert_eq!(public("https://user:pass@host/a?token=x"), "https://host/a");
         let link = "<https://hub/api?cursor=2>; rel=\"next\", <https://hub/api>; rel=\"first\"";
-        assert_eq!(
-            next_page(link, "https://hub/api").as_deref(),
-            Some("https://hub/api?cursor=2")
-        );
-        assert_eq!(
-            next_page("</p?c=3>;rel=next", "https://hub/x").as_deref(),
-            Some("https://hub/p?c=3")
-        );
-        assert_eq!(
-            next_page("<https://hub/api>; rel=\"prev\"", "https://hub/api"),
-            None
-        );
+        assert_eq!(next_page(link, "https://hub/api").as_deref(), Some("https://hub/api?cursor=2"));
+        assert_eq!(next_page("</p?c=3>;rel=next", "https://hub/x").as_deref(), Some("https://hub/p?c=3"));
+        assert_eq!(next_page("<https://hub/api>; rel=\"prev\"", "https://hub/api"), None);
     }
 }

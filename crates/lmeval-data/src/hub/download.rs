@@ -29,12 +29,8 @@ pub(super) fn fetch(
     path: &str,
 ) -> Result<(), Error> {
     let endpoint = &client.settings().endpoint;
-    let url = format!(
-        "{endpoint}/datasets/{}/resolve/{}/{}",
-        encode_path(id),
-        encode(commit),
-        encode_path(path)
-    );
+    let url =
+        format!("{endpoint}/datasets/{}/resolve/{}/{}", encode_path(id), encode(commit), encode_path(path));
     let description = Description::new(&client.describe(&url)?, &url)?;
     let lock = cache.lock(&description.etag)?;
     let blob = cache.blob(&description.etag);
@@ -51,27 +47,15 @@ pub(crate) fn fetch_address(client: &Client, url: &str, target: &Path) -> Result
     if target.is_file() {
         return Ok(());
     }
-    download(
-        client,
-        url,
-        &public(url),
-        &Description {
-            etag: String::new(),
-            length: None,
-        },
-        target,
-    )
+    download(client, url, &public(url), &Description { etag: String::new(), length: None }, target)
 }
 
 impl Description {
     fn new(headers: &HeaderMap, url: &str) -> Result<Self, Error> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let etag = text("x-linked-etag").or_else(|| text(ETAG.as_str())).map(|etag| {
-            etag.strip_prefix("W/")
-                .unwrap_or(etag)
-                .trim_matches('"')
-                .to_owned()
-        });
+        let etag = text("x-linked-etag")
+            .or_else(|| text(ETAG.as_str()))
+            .map(|etag| etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"').to_owned());
         let etag = etag.filter(|etag| is_safe(etag) && !etag.contains('/'));
         let length = text("x-linked-size").or_else(|| text(CONTENT_LENGTH.as_str()));
         Ok(Self {
@@ -103,13 +87,8 @@ fn download(
     let part = Path::new(&part);
     let fail = |error: io::Error| Error::io(part, error);
     fs_err::create_dir_all(part.parent().unwrap_or(part)).map_err(fail)?;
-    let mut file = File::options()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .open(part)
-        .map_err(fail)?;
+    let mut file =
+        File::options().create(true).truncate(false).read(true).write(true).open(part).map_err(fail)?;
     let settings = client.settings();
     let mut damaged = false;
     let mut attempt = 1;
@@ -125,11 +104,7 @@ fn download(
                     if damaged {
                         drop(file);
                         fs_err::remove_file(part).map_err(fail)?;
-                        return Err(ErrorKind::Damaged {
-                            file: name.into(),
-                            message,
-                        }
-                        .into());
+                        return Err(ErrorKind::Damaged { file: name.into(), message }.into());
                     }
                     damaged = true;
                     message
@@ -142,11 +117,7 @@ fn download(
             attempt = 1;
         } else if attempt >= settings.attempts {
             let source = problem.into();
-            return Err(ErrorKind::Connection {
-                url: public(url),
-                source,
-            }
-            .into());
+            return Err(ErrorKind::Connection { url: public(url), source }.into());
         }
         client.pause(attempt, None, name, &problem);
         attempt += 1;
@@ -195,9 +166,7 @@ fn receive(
         done = file.seek(SeekFrom::Start(0)).map_err(fail)?;
     }
     let progress = &client.settings().progress;
-    let expected = description
-        .length
-        .or_else(|| answer.content_length().map(|rest| done + rest));
+    let expected = description.length.or_else(|| answer.content_length().map(|rest| done + rest));
     progress.start(name, done, expected);
     loop {
         let (chunk, rest) = match client.wait(async move { (answer.chunk().await, answer) }) {
@@ -212,9 +181,9 @@ fn receive(
         progress.advance(name, chunk.len() as u64);
     }
     match expected {
-        Some(length) if done < length => Ok(Some(format!(
-            "the connection ended after {done} of {length} bytes"
-        ))),
+        Some(length) if done < length => {
+            Ok(Some(format!("the connection ended after {done} of {length} bytes")))
+        }
         _ => Ok(None),
     }
 }

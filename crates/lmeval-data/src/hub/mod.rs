@@ -44,14 +44,7 @@ impl Repository {
             };
             let files = glob::list_folder(&cache.snapshot(&commit))?;
             let cache = cache.clone();
-            Ok(Self {
-                client: client.clone(),
-                cache,
-                id: id.into(),
-                commit,
-                files,
-                offline: true,
-            })
+            Ok(Self { client: client.clone(), cache, id: id.into(), commit, files, offline: true })
         };
         if client.settings().offline {
             return open_cached(None);
@@ -65,14 +58,7 @@ impl Repository {
         };
         cache.remember(revision, &commit)?;
         let files = list(client, id, &commit)?;
-        Ok(Self {
-            client: client.clone(),
-            cache,
-            id: id.into(),
-            commit,
-            files,
-            offline: false,
-        })
+        Ok(Self { client: client.clone(), cache, id: id.into(), commit, files, offline: false })
     }
 }
 
@@ -81,18 +67,10 @@ fn api(settings: &Settings, id: &str) -> String {
 }
 
 fn commit_of(client: &Client, id: &str, revision: &str) -> Result<String, Error> {
-    let url = format!(
-        "{}/revision/{}",
-        api(client.settings(), id),
-        client::encode(revision)
-    );
+    let url = format!("{}/revision/{}", api(client.settings(), id), client::encode(revision));
     let (info, _) = client.json(&url)?;
-    let commit = info
-        .as_dict()
-        .and_then(|info| info.get_str("sha")?.as_str().map(str::to_owned));
-    commit
-        .filter(|commit| cache::is_commit(commit))
-        .ok_or_else(|| unreadable(&url, "it names no commit"))
+    let commit = info.as_dict().and_then(|info| info.get_str("sha")?.as_str().map(str::to_owned));
+    commit.filter(|commit| cache::is_commit(commit)).ok_or_else(|| unreadable(&url, "it names no commit"))
 }
 
 fn unreadable(url: &str, message: &str) -> Error {
@@ -106,10 +84,7 @@ fn unreadable(url: &str, message: &str) -> Error {
 
 /// The files of a commit, over as many pages as there are.
 fn list(client: &Client, id: &str, commit: &str) -> Result<Vec<String>, Error> {
-    let mut url = format!(
-        "{}/tree/{commit}?recursive=true&expand=false",
-        api(client.settings(), id)
-    );
+    let mut url = format!("{}/tree/{commit}?recursive=true&expand=false", api(client.settings(), id));
     let mut files = Vec::new();
     loop {
         let (page, next) = client.json(&url)?;
@@ -146,10 +121,7 @@ impl Tree for Repository {
         let kept = self.cache.snapshot(&self.commit).join(path);
         if !kept.is_file() {
             if self.offline {
-                return Err(ErrorKind::Offline {
-                    what: format!("{}/{path}", self.id),
-                }
-                .into());
+                return Err(ErrorKind::Offline { what: format!("{}/{path}", self.id) }.into());
             }
             download::fetch(&self.client, &self.cache, &self.id, &self.commit, path)?;
         }

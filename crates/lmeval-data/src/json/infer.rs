@@ -72,10 +72,7 @@ impl Inference {
     /// Whether the reference's fast reader stumbles over the rows. It does over lists that begin with nulls,
     /// and a plain one takes over, which does not look for dates and has the codec's float parser.
     pub(super) fn needs_plain_reader(&self, rules: Rules) -> bool {
-        self.root
-            .fields
-            .iter()
-            .any(|(_, node)| node.has_null_first(rules))
+        self.root.fields.iter().any(|(_, node)| node.has_null_first(rules))
     }
 
     /// The schema of all rows seen.
@@ -85,14 +82,7 @@ impl Inference {
             let kind = node.kind(rules, by_name || rules.dates == Dates::Everywhere);
             let whole = rules.dates == Dates::ByName && !node.fractions;
             // Reference: a column of whole floats is read as integers where a field is read.
-            (
-                name.clone(),
-                if whole && kind == Type::Float {
-                    Type::Int
-                } else {
-                    kind
-                },
-            )
+            (name.clone(), if whole && kind == Type::Float { Type::Int } else { kind })
         });
         let mut fields: Fields = fields.collect();
         if rules.dates != Dates::ByName {
@@ -186,13 +176,7 @@ impl Node {
     fn kind(&self, rules: Rules, dates: bool) -> Type {
         let numbers = self.integers || self.floats;
         let texts = self.dates || self.texts;
-        let kinds = [
-            self.booleans,
-            numbers,
-            texts,
-            self.items.is_some(),
-            self.object.is_some(),
-        ];
+        let kinds = [self.booleans, numbers, texts, self.items.is_some(), self.object.is_some()];
         if kinds.iter().filter(|seen| **seen).count() > 1 {
             return Type::Json;
         }
@@ -213,10 +197,7 @@ impl Node {
 
 impl Object {
     fn kinds(&self, rules: Rules, dates: bool) -> Fields {
-        self.fields
-            .iter()
-            .map(|(name, node)| (name.clone(), node.kind(rules, dates)))
-            .collect()
+        self.fields.iter().map(|(name, node)| (name.clone(), node.kind(rules, dates))).collect()
     }
 }
 

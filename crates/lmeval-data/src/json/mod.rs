@@ -73,15 +73,8 @@ pub(crate) fn open(file: &DataFile, field: Option<&str>, first: bool) -> Result<
     let mut scanner = Scanner::new(file)?;
     scanner.blanks()?;
     let is_array = scanner.peek()? == Some(b'[');
-    let mut pass = Pass::new(
-        file,
-        if is_array {
-            Floats::Rewritten
-        } else {
-            Floats::Exact
-        },
-        Dates::Everywhere,
-    );
+    let mut pass =
+        Pass::new(file, if is_array { Floats::Rewritten } else { Floats::Exact }, Dates::Everywhere);
     pass.keep_ragged_objects = first;
     if is_array {
         pass.array(&mut scanner)?;
@@ -100,18 +93,13 @@ fn open_field(file: &DataFile, field: &str) -> Result<Opened, Error> {
     let mut pass = Pass::new(file, Floats::Decoded, Dates::ByName);
     scanner.blanks()?;
     if scanner.peek()? != Some(b'{') {
-        return Err(pass.syntax(
-            scanner.offset(),
-            format!("expected an object with the key `{field}`"),
-        ));
+        return Err(pass.syntax(scanner.offset(), format!("expected an object with the key `{field}`")));
     }
     scanner.skip();
     loop {
         scanner.blanks()?;
         let (offset, key) = scanner.value()?;
-        let key = std::str::from_utf8(key)
-            .ok()
-            .and_then(|key| json::loads(key).ok());
+        let key = std::str::from_utf8(key).ok().and_then(|key| json::loads(key).ok());
         scanner.blanks()?;
         if scanner.peek()? != Some(b':') {
             return Err(pass.syntax(offset, format!("the object has no key `{field}`")));
@@ -143,10 +131,7 @@ fn open_field(file: &DataFile, field: &str) -> Result<Opened, Error> {
             pass.array(&mut Scanner::new(&turned)?)?;
             Ok(pass.finish(turned.clone()))
         }
-        _ => Err(pass.syntax(
-            scanner.offset(),
-            format!("expected an array under the key `{field}`"),
-        )),
+        _ => Err(pass.syntax(scanner.offset(), format!("expected an array under the key `{field}`"))),
     }
 }
 
@@ -164,11 +149,7 @@ fn transpose(columns: &Value) -> Option<String> {
             row.insert(name.clone(), cell.clone());
         }
     }
-    json::dumps(
-        &Value::list(rows.into_iter().map(Value::from)),
-        &json::Options::default(),
-    )
-    .ok()
+    json::dumps(&Value::list(rows.into_iter().map(Value::from)), &json::Options::default()).ok()
 }
 
 /// The first pass over a file.
@@ -273,10 +254,7 @@ impl<'f> Pass<'f> {
             }
         };
         self.decoder.decode(text).map_err(|error| {
-            let line = self
-                .file
-                .line_of(offset)
-                .map_or(0, |line| line + error.line as u64 - 1);
+            let line = self.file.line_of(offset).map_or(0, |line| line + error.line as u64 - 1);
             Error::syntax(
                 self.file.name(),
                 line,
@@ -301,10 +279,7 @@ impl<'f> Pass<'f> {
 
     fn end_batch(&mut self) {
         let inference = std::mem::take(&mut self.inference);
-        let mut rules = Rules {
-            keep_ragged_objects: self.keep_ragged_objects,
-            dates: self.dates,
-        };
+        let mut rules = Rules { keep_ragged_objects: self.keep_ragged_objects, dates: self.dates };
         let plain = self.dates == Dates::Everywhere && inference.needs_plain_reader(rules);
         if plain {
             rules.dates = Dates::Nowhere;
@@ -325,33 +300,14 @@ impl<'f> Pass<'f> {
                 self.lengths.remove(row);
             }
         }
-        self.batches.push(Batch {
-            end: self.offsets.len(),
-            schema: Arc::new(schema),
-            floats,
-        });
+        self.batches.push(Batch { end: self.offsets.len(), schema: Arc::new(schema), floats });
     }
 
     fn finish(mut self, file: DataFile) -> Opened {
         self.end_batch();
         let schemas = self.batches.iter().map(|batch| batch.schema.clone()).collect();
-        let Self {
-            offsets,
-            lengths,
-            batches,
-            wrap,
-            ..
-        } = self;
-        Opened {
-            schemas,
-            source: Arc::new(JsonFile {
-                file,
-                offsets,
-                lengths,
-                batches,
-                wrap,
-            }),
-        }
+        let Self { offsets, lengths, batches, wrap, .. } = self;
+        Opened { schemas, source: Arc::new(JsonFile { file, offsets, lengths, batches, wrap }) }
     }
 }
 
@@ -381,9 +337,7 @@ impl Source for JsonFile {
 
     fn row(&self, index: u64, target: &Schema) -> Result<Dict, Error> {
         let place = index as usize;
-        let bytes = self
-            .file
-            .read_at(self.offsets[place], self.lengths[place] as usize)?;
+        let bytes = self.file.read_at(self.offsets[place], self.lengths[place] as usize)?;
         let text = std::str::from_utf8(&bytes).unwrap_or_default();
         let changed = || {
             let line = self.file.line_of(self.offsets[place]).unwrap_or(0);
@@ -410,7 +364,5 @@ impl Source for JsonFile {
 }
 
 fn each(row: Dict, change: fn(Value) -> Value) -> Dict {
-    row.into_entries()
-        .map(|(key, value)| (key, change(value)))
-        .collect()
+    row.into_entries().map(|(key, value)| (key, change(value))).collect()
 }

@@ -26,13 +26,7 @@ pub(super) struct Gap {
 impl<'f> Scanner<'f> {
     /// A scanner at the start of the file, after a byte-order mark.
     pub(super) fn new(file: &'f DataFile) -> Result<Self, Error> {
-        let mut scanner = Self {
-            file,
-            buffer: Vec::new(),
-            start: 0,
-            at: 0,
-            ended: false,
-        };
+        let mut scanner = Self { file, buffer: Vec::new(), start: 0, at: 0, ended: false };
         scanner.more()?;
         if scanner.buffer.starts_with(b"\xef\xbb\xbf") {
             scanner.at = 3;
@@ -111,11 +105,7 @@ impl<'f> Scanner<'f> {
     /// The distance of the end of a string whose first character is at `distance`.
     fn string(&mut self, mut distance: usize) -> Result<usize, Error> {
         loop {
-            match memchr::memchr2(
-                b'"',
-                b'\\',
-                &self.buffer[(self.at + distance).min(self.buffer.len())..],
-            ) {
+            match memchr::memchr2(b'"', b'\\', &self.buffer[(self.at + distance).min(self.buffer.len())..]) {
                 Some(found) => {
                     distance += found + 1;
                     if self.buffer[self.at + distance - 1] == b'"' {

@@ -37,10 +37,7 @@ fn the_working_directory_comes_before_the_folder_of_the_task() {
     let error = load_in(folder.path(), &missing).unwrap_err();
     let text = error.to_string();
     let place = |path: &str| format!("`{}`", folder.path().join(path).display());
-    assert!(
-        text.contains(&place("nothing.jsonl")) && text.contains(&place("tasks/nothing.jsonl")),
-        "{text}"
-    );
+    assert!(text.contains(&place("nothing.jsonl")) && text.contains(&place("tasks/nothing.jsonl")), "{text}");
     assert_eq!(error.hints().len(), 1);
 }
 
@@ -52,20 +49,14 @@ fn files_of_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = offline(folder.path());
     settings.virtual_files = Some(virtual_file);
-    for (path, base) in [
-        ("builtin:demo/test.jsonl", None),
-        ("test.jsonl", Some("builtin:demo")),
-    ] {
+    for (path, base) in [("builtin:demo/test.jsonl", None), ("test.jsonl", Some("builtin:demo"))] {
         let mut request = request("json", &["test"], &data_files(path));
         request.base = base.map(Into::into);
         let data = load(&request, &settings).unwrap();
         assert_eq!(printed(data.get("test").unwrap()).unwrap(), "[{'a': 5}]");
     }
-    let error = load(
-        &request("json", &["test"], &data_files("builtin:demo/x.jsonl")),
-        &settings,
-    )
-    .unwrap_err();
+    let error =
+        load(&request("json", &["test"], &data_files("builtin:demo/x.jsonl")), &settings).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::NotFound { .. }), "{error}");
 }
 
@@ -78,26 +69,10 @@ fn broken_files_are_named_with_the_line() {
     };
     let x = folder.path().join("x").display().to_string();
     let cases: [(&str, &[u8], &str); 11] = [
-        (
-            "json",
-            b"{\"a\": 1}\n{\"a\": bad}\n",
-            ":2: Expecting value, at column 7 of the value",
-        ),
-        (
-            "json",
-            b"{\"a\": 1}\n\n{\"a\": 1\n",
-            ":4: Expecting ',' delimiter, at column 1 of the value",
-        ),
-        (
-            "json",
-            b"{\"a\": 1}\n7\n",
-            ":2: expected an object: each row is a JSON object",
-        ),
-        (
-            "json",
-            b"[{\"a\": 1}\n{\"a\": 2}]",
-            ":2: expected `,` or `]` in the array",
-        ),
+        ("json", b"{\"a\": 1}\n{\"a\": bad}\n", ":2: Expecting value, at column 7 of the value"),
+        ("json", b"{\"a\": 1}\n\n{\"a\": 1\n", ":4: Expecting ',' delimiter, at column 1 of the value"),
+        ("json", b"{\"a\": 1}\n7\n", ":2: expected an object: each row is a JSON object"),
+        ("json", b"[{\"a\": 1}\n{\"a\": 2}]", ":2: expected `,` or `]` in the array"),
         ("json", b"[{\"a\": 1}]\nx", ":2: unexpected text after the array"),
         ("json", b"{\"a\": \"\n\xff\"}", ":2: the text is not UTF-8"),
         ("csv", b"a,b\n1,2\n1,2,3\n", ":3: expected 2 cells, found 3"),
@@ -107,27 +82,16 @@ fn broken_files_are_named_with_the_line() {
         ("text", b"a\n\xff\n", ":2: the text is not UTF-8"),
     ];
     for (loader, content, expected) in cases {
-        assert_eq!(
-            failure(loader, content),
-            format!("{x}{expected}"),
-            "{loader} {content:?}"
-        );
+        assert_eq!(failure(loader, content), format!("{x}{expected}"), "{loader} {content:?}");
     }
     for loader in ["parquet", "arrow"] {
-        for content in [
-            &b""[..],
-            b"PAR1 and nothing else",
-            b"ARROW1\0\0\xff\xff\xff\xff\xff\xff\xff\x7f",
-        ] {
+        for content in [&b""[..], b"PAR1 and nothing else", b"ARROW1\0\0\xff\xff\xff\xff\xff\xff\xff\x7f"] {
             let text = failure(loader, content);
             assert!(text.starts_with(&format!("Cannot decode `{x}`: ")), "{text}");
         }
     }
     for content in [&b""[..], b"[]", b"\n\n", b"{}\n"] {
-        assert_eq!(
-            failure("json", content),
-            "Split `test` of `json` corresponds to no data"
-        );
+        assert_eq!(failure("json", content), "Split `test` of `json` corresponds to no data");
     }
     assert_eq!(
         failure("csv", b"a,b\n"),
@@ -141,18 +105,11 @@ fn values_that_do_not_fit_are_named_with_the_row() {
     write(folder.path(), "a.jsonl", "{\"x\": 1}\n");
     write(folder.path(), "b.jsonl", "{\"x\": \"7\"}\n{\"x\": \"seven\"}\n");
     let files = Value::dict([("train", "a.jsonl".into()), ("test", "b.jsonl".into())]);
-    let data = load_in(
-        folder.path(),
-        &request("json", &["test"], &[("data_files", files)]),
-    )
-    .unwrap();
+    let data = load_in(folder.path(), &request("json", &["test"], &[("data_files", files)])).unwrap();
     let split = data.get("test").unwrap();
     assert_eq!(split.get(0).unwrap().unwrap().get_str("x"), Some(&Value::Int(7)));
     let text = split.get(1).unwrap().unwrap_err().to_string();
-    assert!(
-        text.ends_with("row 1, column `x`: cannot turn `'seven'` (str) into an integer"),
-        "{text}"
-    );
+    assert!(text.ends_with("row 1, column `x`: cannot turn `'seven'` (str) into an integer"), "{text}");
     assert!(split.get(2).is_none());
 }
 
@@ -161,9 +118,7 @@ fn options_and_loaders_that_do_not_exist() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "x.csv", "a\n1\n");
     let failure = |path: &str, kwargs: &[(&str, Value)]| {
-        load_in(folder.path(), &request(path, &["train"], kwargs))
-            .unwrap_err()
-            .to_string()
+        load_in(folder.path(), &request(path, &["train"], kwargs)).unwrap_err().to_string()
     };
     let with = |key, value| [("data_files", Value::str("x.csv")), (key, value)];
     assert!(
@@ -172,18 +127,11 @@ fn options_and_loaders_that_do_not_exist() {
     );
     assert!(failure("csv", &with("sep", "::".into())).contains("single ASCII character"));
     assert!(failure("json", &[]).contains("at least one data file"));
-    assert_eq!(
-        failure("webdataset", &[]),
-        "The loader `webdataset` is not supported"
-    );
+    assert_eq!(failure("webdataset", &[]), "The loader `webdataset` is not supported");
     assert!(failure("./nothing", &[]).starts_with("Cannot find `./nothing`"));
     assert!(failure("org/name", &[]).contains("offline mode"));
     assert!(failure("script.py", &[]).contains("scripts are not run"));
-    let data = load_in(
-        folder.path(),
-        &request("csv", &[], &with("trust_remote_code", true.into())),
-    )
-    .unwrap();
+    let data = load_in(folder.path(), &request("csv", &[], &with("trust_remote_code", true.into()))).unwrap();
     assert_eq!(data.names().collect::<Vec<_>>(), ["train"]);
     let single = load_in(folder.path(), &request("x.csv", &["train"], &[])).unwrap();
     assert_eq!(single.get("train").unwrap().columns(), ["a"]);
@@ -195,26 +143,16 @@ fn rows_are_limited_and_sliced() {
     write(folder.path(), "a.txt", "0\n1\n2\n");
     write(folder.path(), "b.txt", "3\n4\n");
     let files = Value::list([Value::str("a.txt"), Value::str("b.txt")]);
-    let mut request = request(
-        "text",
-        &["train", "train[1:4]", "train[4:]+train[:1]"],
-        &[("data_files", files)],
-    );
+    let mut request =
+        request("text", &["train", "train[1:4]", "train[4:]+train[:1]"], &[("data_files", files)]);
     request.limit_rows = Some(4);
     let data = load_in(folder.path(), &request).unwrap();
     let texts = |split: &str| {
         let rows = data.get(split).unwrap().iter();
-        rows.map(|row| row.unwrap().get_str("text").unwrap().as_str().unwrap().to_owned())
-            .collect::<String>()
+        rows.map(|row| row.unwrap().get_str("text").unwrap().as_str().unwrap().to_owned()).collect::<String>()
     };
-    assert_eq!(
-        [texts("train"), texts("train[1:4]"), texts("train[4:]+train[:1]")],
-        ["0123", "123", "40"]
-    );
+    assert_eq!([texts("train"), texts("train[1:4]"), texts("train[4:]+train[:1]")], ["0123", "123", "40"]);
     let split = data.get("train[1:4]").unwrap();
     assert_eq!(split.range(1..9).len(), 2);
-    assert_eq!(
-        split.slice(2..3).get(0).unwrap().unwrap().get_str("text"),
-        Some(&Value::str("3"))
-    );
+    assert_eq!(split.slice(2..3).get(0).unwrap().unwrap().get_str("text"), Some(&Value::str("3")));
 }

@@ -22,9 +22,7 @@ fn settings(hub: &StandIn, folder: &Path) -> Settings {
 
 /// A file that is large enough to be kept elsewhere.
 fn large() -> Vec<u8> {
-    (0..2000)
-        .flat_map(|number| format!("{{\"a\": {number}}}\n").into_bytes())
-        .collect()
+    (0..2000).flat_map(|number| format!("{{\"a\": {number}}}\n").into_bytes()).collect()
 }
 
 fn rows(request: &Request, settings: &Settings, split: &str) -> Result<u64, lmeval_data::Error> {
@@ -37,15 +35,8 @@ fn rows(request: &Request, settings: &Settings, split: &str) -> Result<u64, lmev
 #[test]
 fn a_data_set_is_downloaded_once_and_then_found_in_the_cache() {
     let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
-    let commit = hub.add(
-        ID,
-        "main",
-        &[
-            ("train.jsonl", LINES),
-            ("sub/test.jsonl", &large()),
-            ("README.md", b"# x"),
-        ],
-    );
+    let commit =
+        hub.add(ID, "main", &[("train.jsonl", LINES), ("sub/test.jsonl", &large()), ("README.md", b"# x")]);
     let mut settings = settings(&hub, folder.path());
     let request = request(ID, &["test", "train[:1]"], &[]);
     let data = load(&request, &settings).unwrap();
@@ -56,18 +47,9 @@ fn a_data_set_is_downloaded_once_and_then_found_in_the_cache() {
     assert_eq!(fs_err::read_to_string(root.join("refs/main")).unwrap(), commit);
     let link = fs_err::read_link(root.join("snapshots").join(&commit).join("sub/test.jsonl")).unwrap();
     let etag = link.file_name().unwrap().to_str().unwrap();
-    assert_eq!(
-        (etag.len(), link.parent().unwrap().to_str()),
-        (64, Some("../../../blobs"))
-    );
+    assert_eq!((etag.len(), link.parent().unwrap().to_str()), (64, Some("../../../blobs")));
     assert_eq!(fs_err::read(root.join("blobs").join(etag)).unwrap(), large());
-    assert!(
-        folder
-            .path()
-            .join("hub/.locks/datasets--org--name")
-            .join(format!("{etag}.lock"))
-            .is_file()
-    );
+    assert!(folder.path().join("hub/.locks/datasets--org--name").join(format!("{etag}.lock")).is_file());
     assert!(hub.requests("tree").len() > 1, "the list of files has pages");
 
     let before = hub.requests("resolve").len();
@@ -96,22 +78,15 @@ fn the_cache_serves_where_the_hub_does_not() {
     assert!(!error.hints().is_empty());
     settings.offline = true;
     let error = load(&request, &settings).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "`org/name (main)` is not in the cache and offline mode is on"
-    );
+    assert_eq!(error.to_string(), "`org/name (main)` is not in the cache and offline mode is on");
 }
 
 #[test]
 fn configurations_revisions_and_addresses() {
     let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
     let readme = b"---\nconfigs:\n- config_name: a\n  data_files: x.jsonl\n- config_name: b\n  data_files:\n  - split: test\n    path: data/*.jsonl\n---\n";
-    let files: [(&str, &[u8]); 4] = [
-        ("README.md", readme),
-        ("x.jsonl", LINES),
-        ("data/1.jsonl", LINES),
-        ("data/2.jsonl", LINES),
-    ];
+    let files: [(&str, &[u8]); 4] =
+        [("README.md", readme), ("x.jsonl", LINES), ("data/1.jsonl", LINES), ("data/2.jsonl", LINES)];
     let commit = hub.add(ID, "main", &files);
     hub.add(ID, "v1", &[("x.jsonl", b"{\"old\": true}\n")]);
     let settings = settings(&hub, folder.path());
@@ -129,35 +104,16 @@ fn configurations_revisions_and_addresses() {
     let old = request(ID, &["train"], &[("revision", "v1".into())]);
     let data = load(&old, &settings).unwrap();
     assert_eq!(printed(data.get("train").unwrap()).unwrap(), "[{'old': True}]");
-    let by_commit = request(
-        ID,
-        &[],
-        &[
-            ("revision", commit.as_str().into()),
-            ("data_files", "x.jsonl".into()),
-        ],
-    );
+    let by_commit =
+        request(ID, &[], &[("revision", commit.as_str().into()), ("data_files", "x.jsonl".into())]);
     assert_eq!(rows(&by_commit, &settings, "train").unwrap(), 2);
     let files = Value::dict([("validation", "hf://datasets/org/name/data/*.jsonl".into())]);
     assert_eq!(
-        rows(
-            &request("json", &["validation"], &[("data_files", files)]),
-            &settings,
-            "validation"
-        )
-        .unwrap(),
+        rows(&request("json", &["validation"], &[("data_files", files)]), &settings, "validation").unwrap(),
         4
     );
     let files = Value::str("hf://datasets/org/name@v1/x.jsonl");
-    assert_eq!(
-        rows(
-            &request("json", &[], &[("data_files", files)]),
-            &settings,
-            "train"
-        )
-        .unwrap(),
-        1
-    );
+    assert_eq!(rows(&request("json", &[], &[("data_files", files)]), &settings, "train").unwrap(), 1);
     let address = format!("{}/datasets/org/name/resolve/{commit}/x.jsonl", hub.endpoint());
     let direct = request("json", &[], &[("data_files", address.into())]);
     assert_eq!(rows(&direct, &settings, "train").unwrap(), 2);
@@ -169,10 +125,8 @@ fn statuses_become_errors_with_advice() {
     hub.add(ID, "main", &[("train.jsonl", LINES)]);
     let mut settings = settings(&hub, folder.path());
     let status = |settings: &Settings, id: &str, revision: Option<&str>| {
-        let kwargs: Vec<_> = revision
-            .map(|revision| ("revision", Value::str(revision)))
-            .into_iter()
-            .collect();
+        let kwargs: Vec<_> =
+            revision.map(|revision| ("revision", Value::str(revision))).into_iter().collect();
         let error = load(&request(id, &["train"], &kwargs), settings).unwrap_err();
         match error.kind() {
             ErrorKind::Status { status, .. } => (*status, error.hints().len(), error.to_string()),
@@ -181,27 +135,14 @@ fn statuses_become_errors_with_advice() {
     };
     let missing = status(&settings, "org/other", None);
     assert_eq!((missing.0, missing.1), (404, 1));
-    assert!(
-        missing
-            .2
-            .ends_with("/api/datasets/org/other/revision/main: not there"),
-        "{}",
-        missing.2
-    );
+    assert!(missing.2.ends_with("/api/datasets/org/other/revision/main: not there"), "{}", missing.2);
     assert_eq!(status(&settings, ID, Some("v9")).0, 404);
     hub.fail(
         "revision",
-        &[
-            Fault::Status(500, vec![]),
-            Fault::Status(502, vec![]),
-            Fault::Status(503, vec![]),
-        ],
+        &[Fault::Status(500, vec![]), Fault::Status(502, vec![]), Fault::Status(503, vec![])],
     );
     assert_eq!(status(&settings, ID, None).0, 503);
-    hub.fail(
-        "revision",
-        &[Fault::Status(403, vec![("X-Error-Message", "Ask for access")])],
-    );
+    hub.fail("revision", &[Fault::Status(403, vec![("X-Error-Message", "Ask for access")])]);
     assert!(status(&settings, ID, None).2.ends_with("Ask for access"));
 
     hub.require_token("secret-token");
@@ -211,10 +152,7 @@ fn statuses_become_errors_with_advice() {
     assert_eq!((refused.0, refused.1), (401, 1));
     assert!(!refused.2.contains("wrong-token") && !format!("{settings:?}").contains("wrong-token"));
     settings.token = Some("secret-token".to_owned().into());
-    assert_eq!(
-        rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(),
-        2
-    );
+    assert_eq!(rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(), 2);
 }
 
 #[test]
@@ -227,14 +165,8 @@ fn the_token_does_not_leave_the_hub() {
     hub.fail("GET /storage", &[Fault::Status(403, vec![])]);
     let error = load(&request(ID, &["train"], &[]), &settings).unwrap_err();
     let shown = format!("{}{error:?}", message(&error));
-    assert!(
-        !shown.contains("secret-token") && !shown.contains("hidden"),
-        "{shown}"
-    );
-    assert_eq!(
-        rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(),
-        2000
-    );
+    assert!(!shown.contains("secret-token") && !shown.contains("hidden"), "{shown}");
+    assert_eq!(rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(), 2000);
     assert!(hub.requests("/storage").iter().all(|seen| seen.token.is_none()));
     assert!(hub.requests("/api").iter().all(|seen| seen.token.is_some()));
 }
@@ -244,10 +176,7 @@ struct Notes(Mutex<Vec<String>>);
 
 impl Progress for Notes {
     fn start(&self, file: &str, done: u64, total: Option<u64>) {
-        self.0
-            .lock()
-            .unwrap()
-            .push(format!("start {file} {done} of {total:?}"));
+        self.0.lock().unwrap().push(format!("start {file} {done} of {total:?}"));
     }
 
     fn finish(&self, file: &str) {
@@ -266,24 +195,14 @@ fn passing_failures_are_waited_out() {
     let mut settings = settings(&hub, folder.path());
     let notes = Arc::new(Notes::default());
     settings.progress = notes.clone();
-    hub.fail(
-        "revision",
-        &[Fault::Status(429, vec![("Retry-After", "0")]), Fault::Close],
-    );
+    hub.fail("revision", &[Fault::Status(429, vec![("Retry-After", "0")]), Fault::Close]);
     hub.fail("tree", &[Fault::Status(504, vec![]), Fault::Cut(3)]);
     hub.fail("HEAD", &[Fault::Status(503, vec![]), Fault::Close]);
     hub.fail("GET /datasets", &[Fault::Close, Fault::Status(500, vec![])]);
-    assert_eq!(
-        rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(),
-        2
-    );
+    assert_eq!(rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(), 2);
     let notes = notes.0.lock().unwrap();
     assert_eq!(notes[0], "retry 429 Too Many Requests 0ns");
-    assert_eq!(
-        notes.iter().filter(|note| note.starts_with("retry")).count(),
-        8,
-        "{notes:?}"
-    );
+    assert_eq!(notes.iter().filter(|note| note.starts_with("retry")).count(), 8, "{notes:?}");
     assert_eq!(notes.last().unwrap(), "finish train.jsonl");
 }
 
@@ -294,15 +213,8 @@ fn downloads_go_on_where_they_broke_off() {
     let settings = settings(&hub, folder.path());
     let faults = [Fault::Cut(500), Fault::Cut(300), Fault::Cut(0), Fault::Close];
     hub.fail("GET /storage", &faults);
-    assert_eq!(
-        rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(),
-        2000
-    );
-    let ranges: Vec<_> = hub
-        .requests("GET /storage")
-        .into_iter()
-        .map(|seen| seen.range)
-        .collect();
+    assert_eq!(rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(), 2000);
+    let ranges: Vec<_> = hub.requests("GET /storage").into_iter().map(|seen| seen.range).collect();
     let range = |start: u64| Some(format!("bytes={start}-"));
     assert_eq!(ranges, [None, range(500), range(800), range(800), range(800)]);
 
@@ -321,10 +233,7 @@ fn downloads_go_on_where_they_broke_off() {
         hub.fail("GET /storage", &fault.into_iter().collect::<Vec<_>>());
         let mut settings = settings.clone();
         settings.cache = again.path().join("hub");
-        assert_eq!(
-            rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(),
-            2000
-        );
+        assert_eq!(rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(), 2000);
         assert!(!part.exists());
     }
 }
@@ -354,9 +263,8 @@ fn damaged_downloads_are_not_kept() {
     hub.fail("GET /storage", &[Fault::Body(wrong)]);
     assert_eq!(rows(&train, &settings, "train").unwrap(), 2000);
     let blobs = folder.path().join("hub/datasets--org--name/blobs");
-    let left = fs_err::read_dir(blobs)
-        .unwrap()
-        .filter(|entry| entry.as_ref().unwrap().path().extension().is_some());
+    let left =
+        fs_err::read_dir(blobs).unwrap().filter(|entry| entry.as_ref().unwrap().path().extension().is_some());
     assert_eq!(left.count(), 0);
 }
 
@@ -366,10 +274,7 @@ fn scripts_are_not_run_but_the_converted_copy_is_read() {
     hub.add(ID, "main", &[("name.py", b"import os"), ("README.md", b"")]);
     let settings = settings(&hub, folder.path());
     let error = load(&request(ID, &["train"], &[]), &settings).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "Data set `org/name` needs the script `name.py`, and scripts are not run"
-    );
+    assert_eq!(error.to_string(), "Data set `org/name` needs the script `name.py`, and scripts are not run");
     assert!(error.hints()[0].contains("refs/convert/parquet") && error.hints()[1].contains("save_to_disk"));
 
     let parquet = include_bytes!("numbers.parquet");
@@ -384,10 +289,7 @@ fn scripts_are_not_run_but_the_converted_copy_is_read() {
     assert!(matches!(error.kind(), ErrorKind::MissingConfig { .. }), "{error}");
     request.name = Some("a".into());
     let data = load(&request, &settings).unwrap();
-    assert_eq!(
-        printed(data.get("test").unwrap()).unwrap(),
-        "[{'x': 1}, {'x': 2}]"
-    );
+    assert_eq!(printed(data.get("test").unwrap()).unwrap(), "[{'x': 1}, {'x': 2}]");
 }
 
 #[test]
@@ -398,10 +300,7 @@ fn two_at_once_download_once() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                assert_eq!(
-                    rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(),
-                    2000
-                );
+                assert_eq!(rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(), 2000);
             });
         }
     });
@@ -413,10 +312,7 @@ fn the_client_works_inside_a_runtime() {
     let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", LINES)]);
     let settings = settings(&hub, folder.path());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let count = runtime.block_on(async { rows(&request(ID, &["train"], &[]), &settings, "train").unwrap() });
     assert_eq!(count, 2);
 }

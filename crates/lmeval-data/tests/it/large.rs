@@ -23,16 +23,9 @@ fn rows_come_from_disk_and_not_from_memory() {
         // Other tests would count, so this one runs again in a process of its own.
         let test = "large::rows_come_from_disk_and_not_from_memory";
         let program = std::env::current_exe().unwrap();
-        let status = Command::new(program)
-            .args([test, "--exact", "--quiet"])
-            .env(ALONE, "1")
-            .output()
-            .unwrap();
-        assert!(
-            status.status.success(),
-            "{}",
-            String::from_utf8_lossy(&status.stdout)
-        );
+        let status =
+            Command::new(program).args([test, "--exact", "--quiet"]).env(ALONE, "1").output().unwrap();
+        assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stdout));
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -47,36 +40,23 @@ fn rows_come_from_disk_and_not_from_memory() {
     for (loader, content) in [("json", json), ("csv", csv), ("text", text)] {
         write(folder.path(), loader, content);
         let before = resident();
-        let data = load_in(
-            folder.path(),
-            &request(loader, &["train"], &[("data_files", loader.into())]),
-        )
-        .unwrap();
+        let data =
+            load_in(folder.path(), &request(loader, &["train"], &[("data_files", loader.into())])).unwrap();
         let split = data.get("train").unwrap();
         assert_eq!(split.len(), count);
         for index in [0, 1, 12_345, count - 1, 9_999, 10_000] {
             let row = split.get(index).unwrap().unwrap();
             match loader {
-                "text" => assert!(
-                    row.get_str("text")
-                        .unwrap()
-                        .as_str()
-                        .unwrap()
-                        .starts_with(&format!("{index} "))
-                ),
+                "text" => {
+                    let text = row.get_str("text").and_then(Value::as_str).unwrap();
+                    assert!(text.starts_with(&format!("{index} ")));
+                }
                 _ => assert_eq!(row.get_str("n"), Some(&Value::Int(index as i64))),
             }
         }
-        assert_eq!(
-            split.iter().map(|row| row.unwrap().len() as u64).sum::<u64>() % count,
-            0
-        );
+        assert_eq!(split.iter().map(|row| row.unwrap().len() as u64).sum::<u64>() % count, 0);
         if let (Some(before), Some(after)) = (before, resident()) {
-            assert!(
-                after.saturating_sub(before) < 20 << 20,
-                "{loader} took {} bytes",
-                after - before
-            );
+            assert!(after.saturating_sub(before) < 20 << 20, "{loader} took {} bytes", after - before);
         }
     }
 }
@@ -85,22 +65,11 @@ fn rows_come_from_disk_and_not_from_memory() {
 fn one_line_of_ten_megabytes() {
     let folder = tempfile::tempdir().unwrap();
     let filler = "é".repeat(5 << 20);
-    write(
-        folder.path(),
-        "x",
-        format!("{{\"a\": 1}}\n{{\"a\": 2, \"t\": \"{filler}\"}}\n{{\"a\": 3}}\n"),
-    );
-    let data = load_in(
-        folder.path(),
-        &request("json", &["train"], &[("data_files", "x".into())]),
-    )
-    .unwrap();
+    write(folder.path(), "x", format!("{{\"a\": 1}}\n{{\"a\": 2, \"t\": \"{filler}\"}}\n{{\"a\": 3}}\n"));
+    let data = load_in(folder.path(), &request("json", &["train"], &[("data_files", "x".into())])).unwrap();
     let split = data.get("train").unwrap();
     let row = split.get(1).unwrap().unwrap();
     assert_eq!(row.get_str("t").unwrap().as_str().unwrap().len(), 10 << 20);
     let last = split.get(2).unwrap().unwrap();
-    assert_eq!(
-        (last.get_str("a"), last.get_str("t")),
-        (Some(&Value::Int(3)), Some(&Value::None))
-    );
+    assert_eq!((last.get_str("a"), last.get_str("t")), (Some(&Value::Int(3)), Some(&Value::None)));
 }

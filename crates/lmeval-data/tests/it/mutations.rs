@@ -10,10 +10,7 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit.max(1)
     }
 }
@@ -65,8 +62,5 @@ fn damaged_files_do_not_panic() {
 
 /// More rounds than by default, for a longer search by hand.
 fn rounds() -> usize {
-    std::env::var("LMEVAL_DATA_ROUNDS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(1)
+    std::env::var("LMEVAL_DATA_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }

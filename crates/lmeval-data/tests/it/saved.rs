@@ -28,11 +28,7 @@ pub(crate) fn stream(batches: &[&[i64]]) -> Vec<u8> {
 }
 
 fn save(folder: &std::path::Path, path: &str, split: &str) {
-    write(
-        folder,
-        &format!("{path}/data-0.arrow"),
-        stream(&[&[1, 2], &[], &[3]]),
-    );
+    write(folder, &format!("{path}/data-0.arrow"), stream(&[&[1, 2], &[], &[3]]));
     let state = format!("{{\"_data_files\": [{{\"filename\": \"data-0.arrow\"}}], \"_split\": {split}}}");
     write(folder, &format!("{path}/state.json"), state);
     write(folder, &format!("{path}/dataset_info.json"), "{}");
@@ -48,11 +44,7 @@ fn saved_folders_in_all_shapes() {
     save(root, "nameless", "null");
     save(root, "dict/test", "\"test\"");
     save(root, "dict/train", "\"train\"");
-    write(
-        root,
-        "dict/dataset_dict.json",
-        "{\"splits\": [\"train\", \"test\"]}",
-    );
+    write(root, "dict/dataset_dict.json", "{\"splits\": [\"train\", \"test\"]}");
     save(root, "copies/org/set/config/validation", "\"validation\"");
     save(root, "copies/org/two/a/test", "\"test\"");
     save(root, "copies/org/two/b/test", "\"test\"");
@@ -70,25 +62,13 @@ fn saved_folders_in_all_shapes() {
     assert_eq!(rows("org/set", None, "validation", true).unwrap(), ROWS);
     assert_eq!(rows("org/two", Some("b"), "test", true).unwrap(), ROWS);
     let missing = rows("org/two", None, "test", true).unwrap_err();
-    assert!(
-        matches!(missing.kind(), ErrorKind::MissingConfig { .. }),
-        "{missing}"
-    );
+    assert!(matches!(missing.kind(), ErrorKind::MissingConfig { .. }), "{missing}");
     let unknown = rows("org/two", Some("c"), "test", true).unwrap_err();
-    assert!(
-        matches!(unknown.kind(), ErrorKind::UnknownConfig { .. }),
-        "{unknown}"
-    );
+    assert!(matches!(unknown.kind(), ErrorKind::UnknownConfig { .. }), "{unknown}");
     let split = rows("dict", None, "dev", false).unwrap_err();
+    assert_eq!(split.to_string(), "Unknown split `dev`. Should be one of `train`, `test`");
     assert_eq!(
-        split.to_string(),
-        "Unknown split `dev`. Should be one of `train`, `test`"
-    );
-    assert_eq!(
-        load_in(root, &request("dict", &[], &[]))
-            .unwrap()
-            .names()
-            .collect::<Vec<_>>(),
+        load_in(root, &request("dict", &[], &[])).unwrap().names().collect::<Vec<_>>(),
         ["train", "test"]
     );
 }

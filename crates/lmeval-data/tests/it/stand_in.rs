@@ -60,10 +60,7 @@ impl StandIn {
     pub(crate) fn new() -> Self {
         let state = Arc::new(Mutex::new(State::default()));
         let storage = listen(state.clone(), None);
-        Self {
-            address: listen(state.clone(), Some(storage)),
-            state,
-        }
+        Self { address: listen(state.clone(), Some(storage)), state }
     }
 
     pub(crate) fn endpoint(&self) -> String {
@@ -75,10 +72,7 @@ impl StandIn {
         let mut state = self.state.lock().unwrap();
         let repository = state.repositories.entry(id.into()).or_default();
         let commit = hexadecimal(&Sha256::digest(format!("{revision}{files:?}")))[..40].to_owned();
-        let files = files
-            .iter()
-            .map(|(path, content)| ((*path).to_owned(), content.to_vec()))
-            .collect();
+        let files = files.iter().map(|(path, content)| ((*path).to_owned(), content.to_vec())).collect();
         repository.revisions.insert(revision.into(), commit.clone());
         repository.commits.insert(commit.clone(), files);
         commit
@@ -86,11 +80,7 @@ impl StandIn {
 
     /// Makes requests whose method and path contain a text fail, one after the other.
     pub(crate) fn fail(&self, request: &str, faults: &[Fault]) {
-        self.state
-            .lock()
-            .unwrap()
-            .faults
-            .insert(request.into(), faults.iter().cloned().collect());
+        self.state.lock().unwrap().faults.insert(request.into(), faults.iter().cloned().collect());
     }
 
     pub(crate) fn require_token(&self, token: &str) {
@@ -110,9 +100,7 @@ impl StandIn {
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// Serves on a free port; with a storage address the hub, without one the storage.
@@ -137,11 +125,7 @@ struct Answer {
 
 impl Answer {
     fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self {
-            status,
-            headers: Vec::new(),
-            body: body.into(),
-        }
+        Self { status, headers: Vec::new(), body: body.into() }
     }
 
     fn with(mut self, name: &str, value: impl Into<String>) -> Self {
@@ -215,13 +199,10 @@ fn serve(connection: &TcpStream, state: &Mutex<State>, storage: Option<SocketAdd
 
 /// Cuts the body to the range that was asked for.
 fn ranged(answer: &mut Answer, seen: &Seen) {
-    let start = seen.range.as_ref().and_then(|range| {
-        range
-            .strip_prefix("bytes=")?
-            .strip_suffix('-')?
-            .parse::<usize>()
-            .ok()
-    });
+    let start = seen
+        .range
+        .as_ref()
+        .and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse::<usize>().ok());
     if let Some(start) = start.filter(|_| answer.status == 200) {
         if start >= answer.body.len() {
             *answer = Answer::new(416, "");
@@ -230,10 +211,7 @@ fn ranged(answer: &mut Answer, seen: &Seen) {
         let total = answer.body.len();
         answer.status = 206;
         answer.body.drain(..start);
-        answer.headers.push((
-            "Content-Range".into(),
-            format!("bytes {start}-{}/{total}", total - 1),
-        ));
+        answer.headers.push(("Content-Range".into(), format!("bytes {start}-{}/{total}", total - 1)));
     }
 }
 
@@ -257,9 +235,7 @@ fn send(
 }
 
 fn missing(code: &str) -> Answer {
-    Answer::new(404, "")
-        .with("X-Error-Code", code)
-        .with("X-Error-Message", "not there")
+    Answer::new(404, "").with("X-Error-Code", code).with("X-Error-Message", "not there")
 }
 
 fn hub_answer(state: &State, seen: &Seen, storage: SocketAddr) -> Answer {
@@ -296,10 +272,7 @@ fn hub_answer(state: &State, seen: &Seen, storage: SocketAddr) -> Answer {
                     .with("X-Linked-Etag", format!("\"{hash}\""))
                     .with("X-Linked-Size", content.len().to_string())
                     .with("ETag", "\"pointer\"")
-                    .with(
-                        "Location",
-                        format!("http://{storage}/storage/{hash}?signature=hidden"),
-                    );
+                    .with("Location", format!("http://{storage}/storage/{hash}?signature=hidden"));
             }
             return Answer::new(200, content.clone()).with("ETag", format!("\"{}\"", &hash[..40]));
         }
@@ -312,16 +285,9 @@ fn tree(repository: &Repository, commit: &str, query: &str, path: &str) -> Answe
     let Some(files) = repository.commits.get(commit) else {
         return missing("RevisionNotFound");
     };
-    let from: usize = query
-        .split("cursor=")
-        .nth(1)
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(0);
+    let from: usize = query.split("cursor=").nth(1).and_then(|text| text.parse().ok()).unwrap_or(0);
     let entry = |(name, content): (&String, &Vec<u8>)| {
-        format!(
-            "{{\"type\": \"file\", \"path\": \"{name}\", \"size\": {}}}",
-            content.len()
-        )
+        format!("{{\"type\": \"file\", \"path\": \"{name}\", \"size\": {}}}", content.len())
     };
     let page: Vec<String> = files.iter().skip(from).take(2).map(entry).collect();
     let answer = Answer::new(
@@ -333,30 +299,20 @@ fn tree(repository: &Repository, commit: &str, query: &str, path: &str) -> Answe
         ),
     );
     if from + 2 < files.len() {
-        answer.with(
-            "Link",
-            format!("<{path}?recursive=true&cursor={}>; rel=\"next\"", from + 2),
-        )
+        answer.with("Link", format!("<{path}?recursive=true&cursor={}>; rel=\"next\"", from + 2))
     } else {
         answer
     }
 }
 
 fn storage_answer(state: &State, path: &str) -> Answer {
-    let hash = path
-        .trim_start_matches("/storage/")
-        .split('?')
-        .next()
-        .unwrap_or_default();
+    let hash = path.trim_start_matches("/storage/").split('?').next().unwrap_or_default();
     let contents = state
         .repositories
         .values()
         .flat_map(|repository| repository.commits.values())
         .flat_map(BTreeMap::values);
-    match contents
-        .into_iter()
-        .find(|content| hexadecimal(&Sha256::digest(content)) == hash)
-    {
+    match contents.into_iter().find(|content| hexadecimal(&Sha256::digest(content)) == hash) {
         Some(content) => Answer::new(200, content.clone()).with("ETag", "\"other\""),
         None => Answer::new(404, ""),
     }

@@ -25,10 +25,7 @@ pub(crate) fn request(path: &str, splits: &[&str], kwargs: &[(&str, Value)]) -> 
     Request {
         path: path.into(),
         splits: splits.iter().map(|split| (*split).to_owned()).collect(),
-        kwargs: kwargs
-            .iter()
-            .map(|(key, value)| (Value::str(*key), value.clone()))
-            .collect::<Dict>(),
+        kwargs: kwargs.iter().map(|(key, value)| (Value::str(*key), value.clone())).collect::<Dict>(),
         ..Request::default()
     }
 }
@@ -40,10 +37,7 @@ pub(crate) fn load_in(folder: &Path, request: &Request) -> Result<DatasetDict, E
 
 /// All rows as Python prints them.
 pub(crate) fn printed(split: &Split) -> Result<String, Error> {
-    let rows = split
-        .iter()
-        .map(|row| row.map(Value::from))
-        .collect::<Result<Vec<_>, _>>()?;
+    let rows = split.iter().map(|row| row.map(Value::from)).collect::<Result<Vec<_>, _>>()?;
     Ok(repr(&Value::from(rows)))
 }
 

@@ -28,9 +28,7 @@ fn decode_base64(text: &str) -> Vec<u8> {
     };
     let mut bytes = Vec::new();
     for chunk in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let bits = chunk
-            .iter()
-            .fold(0_u32, |bits, byte| bits << 6 | u32::from(digit(*byte)))
+        let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 6 | u32::from(digit(*byte)))
             << (6 * (4 - chunk.len()));
         bytes.extend_from_slice(&bits.to_be_bytes()[1..chunk.len()]);
     }
@@ -52,28 +50,21 @@ fn check(case: &Value) -> Option<String> {
     let request = Request {
         path: text(field(case, "path").unwrap()),
         name: field(case, "config").map(text),
-        splits: field(case, "splits").map_or_else(Vec::new, |list| {
-            list.as_list().unwrap().iter().map(text).collect()
-        }),
+        splits: field(case, "splits")
+            .map_or_else(Vec::new, |list| list.as_list().unwrap().iter().map(text).collect()),
         kwargs: field(case, "kwargs")
             .map_or_else(Default::default, |kwargs| kwargs.as_dict().unwrap().clone()),
         ..Request::default()
     };
     let found = load_in(folder.path(), &request).and_then(|data| {
-        data.iter()
-            .map(|(name, split)| Ok((name.to_owned(), printed(split)?)))
-            .collect::<Result<Vec<_>, _>>()
+        data.iter().map(|(name, split)| Ok((name.to_owned(), printed(split)?))).collect::<Result<Vec<_>, _>>()
     });
     match (field(case, "expected"), found) {
         (None, _) => None,
         (Some(_), Err(error)) => Some(format!("failed: {}", message(&error))),
         (Some(expected), Ok(found)) => {
-            let expected: Vec<(String, String)> = expected
-                .as_dict()
-                .unwrap()
-                .iter()
-                .map(|(split, rows)| (text(split), text(rows)))
-                .collect();
+            let expected: Vec<(String, String)> =
+                expected.as_dict().unwrap().iter().map(|(split, rows)| (text(split), text(rows))).collect();
             (found != expected).then(|| format!("expected {expected:?}\n   found {found:?}"))
         }
     }

@@ -70,13 +70,7 @@ impl Decoder {
 
     /// `json.loads(text)`; see [`loads`].
     pub fn decode(&mut self, text: &str) -> Result<Value, DecodeError> {
-        let mut reader = Reader {
-            text,
-            bytes: text.as_bytes(),
-            at: 0,
-            depth: 0,
-            decoder: self,
-        };
+        let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, depth: 0, decoder: self };
         let result = reader.document();
         let at = reader.at;
         result.map_err(|failure| DecodeError::new(failure.message, text, failure.at.unwrap_or(at)))
@@ -111,10 +105,7 @@ fn fail<T>(message: &'static str) -> Result<T, Failure> {
 }
 
 fn fail_at<T>(message: &'static str, at: usize) -> Result<T, Failure> {
-    Err(Failure {
-        message,
-        at: Some(at),
-    })
+    Err(Failure { message, at: Some(at) })
 }
 
 struct Reader<'t, 'd> {
@@ -133,11 +124,7 @@ impl<'t> Reader<'t, '_> {
         self.blanks();
         let value = self.value()?;
         self.blanks();
-        if self.at < self.bytes.len() {
-            fail("Extra data")
-        } else {
-            Ok(value)
-        }
+        if self.at < self.bytes.len() { fail("Extra data") } else { Ok(value) }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -355,16 +342,11 @@ impl<'t> Reader<'t, '_> {
 
     fn unicode_escape(&mut self) -> Result<(), Failure> {
         // Python wants one more character after the digits, or it does not look at them.
-        let Some(high) = self
-            .hexadecimal(self.at)
-            .filter(|_| self.at + 6 < self.bytes.len())
-        else {
+        let Some(high) = self.hexadecimal(self.at).filter(|_| self.at + 6 < self.bytes.len()) else {
             return fail_at("Invalid \\uXXXX escape", self.at + 1);
         };
         self.at += 6;
-        let low = self
-            .hexadecimal(self.at)
-            .filter(|low| (0xdc00..0xe000).contains(low));
+        let low = self.hexadecimal(self.at).filter(|low| (0xdc00..0xe000).contains(low));
         let code = match (high, low) {
             (0xd800..0xdc00, Some(low)) if self.at + 6 < self.bytes.len() => {
                 self.at += 6;
@@ -372,18 +354,16 @@ impl<'t> Reader<'t, '_> {
             }
             _ => high,
         };
-        self.decoder
-            .scratch
-            .push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+        self.decoder.scratch.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
         Ok(())
     }
 
     /// The code of the escape `\uXXXX` at a position, if there is one.
     fn hexadecimal(&self, at: usize) -> Option<u32> {
         match self.bytes.get(at..at + 6)? {
-            [b'\\', b'u', digits @ ..] => digits.iter().try_fold(0, |code, &digit| {
-                Some(code * 16 + char::from(digit).to_digit(16)?)
-            }),
+            [b'\\', b'u', digits @ ..] => {
+                digits.iter().try_fold(0, |code, &digit| Some(code * 16 + char::from(digit).to_digit(16)?))
+            }
             _ => None,
         }
     }
@@ -411,10 +391,7 @@ fn run_end(bytes: &[u8], start: usize) -> usize {
         }
         at += 8;
     }
-    while bytes
-        .get(at)
-        .is_some_and(|byte| !matches!(byte, b'"' | b'\\' | 0..=0x1f))
-    {
+    while bytes.get(at).is_some_and(|byte| !matches!(byte, b'"' | b'\\' | 0..=0x1f)) {
         at += 1;
     }
     at

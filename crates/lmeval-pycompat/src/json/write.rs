@@ -80,20 +80,9 @@ pub fn dumps(value: &Value, options: &Options) -> Result<String, EncodeError> {
 
 /// Appends `json.dumps(value)`. After an error, what was written so far stays.
 pub fn write(out: &mut String, value: &Value, options: &Options) -> Result<(), EncodeError> {
-    let default = if options.indent.is_some() {
-        (",", ": ")
-    } else {
-        (", ", ": ")
-    };
+    let default = if options.indent.is_some() { (",", ": ") } else { (", ", ": ") };
     let (item_separator, key_separator) = options.separators.unwrap_or(default);
-    Writer {
-        out,
-        options,
-        item_separator,
-        key_separator,
-        depth: 0,
-    }
-    .value(value)
+    Writer { out, options, item_separator, key_separator, depth: 0 }.value(value)
 }
 
 struct Writer<'a, 'o> {
@@ -141,8 +130,7 @@ impl Writer<'_, '_> {
         } else if number.is_nan() {
             self.out.push_str("NaN");
         } else {
-            self.out
-                .push_str(if number > 0.0 { "Infinity" } else { "-Infinity" });
+            self.out.push_str(if number > 0.0 { "Infinity" } else { "-Infinity" });
         }
         Ok(())
     }
@@ -208,11 +196,7 @@ impl Writer<'_, '_> {
             Value::Int(_) | Value::BigInt(_) => Cow::Owned(crate::repr::repr(key)),
             Value::Float(number) => {
                 let mut text = String::new();
-                Writer {
-                    out: &mut text,
-                    ..*self
-                }
-                .float(*number)?;
+                Writer { out: &mut text, ..*self }.float(*number)?;
                 Cow::Owned(text)
             }
             _ if self.options.skip_keys => return Ok(()),
@@ -231,11 +215,7 @@ impl Writer<'_, '_> {
         self.out.reserve(text.len() + 2);
         self.out.push('"');
         if self.options.ensure_ascii {
-            write_escaped(
-                self.out,
-                text,
-                |byte| matches!(byte, b'"' | b'\\' | 0..=0x1f | 0x7f..),
-            );
+            write_escaped(self.out, text, |byte| matches!(byte, b'"' | b'\\' | 0..=0x1f | 0x7f..));
         } else {
             write_escaped(self.out, text, |byte| matches!(byte, b'"' | b'\\' | 0..=0x1f));
         }
@@ -294,10 +274,7 @@ fn sorted(dict: &Dict) -> Result<Vec<(&Value, &Value)>, EncodeError> {
 }
 
 fn is_number(key: &Value) -> bool {
-    matches!(
-        key,
-        Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_)
-    )
+    matches!(key, Value::Bool(_) | Value::Int(_) | Value::BigInt(_) | Value::Float(_))
 }
 
 /// The order of two strings, or of two numbers.
@@ -306,9 +283,9 @@ fn compare_keys(left: &Value, right: &Value) -> Ordering {
         // Python orders by code point, which is the order of UTF-8, too.
         (Value::Str(left), Value::Str(right)) => left.cmp(right),
         (Value::Int(left), Value::Int(right)) => left.cmp(right),
-        (Value::Float(left), Value::Float(right)) => left
-            .partial_cmp(right)
-            .unwrap_or_else(|| right.is_nan().cmp(&left.is_nan())),
+        (Value::Float(left), Value::Float(right)) => {
+            left.partial_cmp(right).unwrap_or_else(|| right.is_nan().cmp(&left.is_nan()))
+        }
         (Value::Float(float), integer) => compare_float(*float, &to_bigint(integer)),
         (integer, Value::Float(float)) => compare_float(*float, &to_bigint(integer)).reverse(),
         _ => to_bigint(left).cmp(&to_bigint(right)),

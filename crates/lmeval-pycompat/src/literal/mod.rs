@@ -62,9 +62,6 @@ struct Failure {
 
 impl Failure {
     fn new(message: impl Into<String>, at: usize) -> Self {
-        Self {
-            message: message.into(),
-            at,
-        }
+        Self { message: message.into(), at }
     }
 }

@@ -34,10 +34,7 @@ pub(super) fn read(source: &str, start: usize) -> Result<(Value, usize), Failure
         return Err(invalid());
     }
     if radix.is_none() && text.ends_with(['j', 'J']) {
-        return Err(Failure::new(
-            format!("Complex numbers are not supported: `{text}`"),
-            start,
-        ));
+        return Err(Failure::new(format!("Complex numbers are not supported: `{text}`"), start));
     }
     let value = match radix {
         Some(radix) => {

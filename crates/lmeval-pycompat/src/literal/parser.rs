@@ -12,12 +12,7 @@ pub(super) fn parse(source: &str) -> Result<Value, Failure> {
     if let Some(at) = source.find('\0') {
         return Err(Failure::new("Source code cannot contain null bytes", at));
     }
-    let mut parser = Parser {
-        source,
-        bytes: source.as_bytes(),
-        at: 0,
-        depth: 0,
-    };
+    let mut parser = Parser { source, bytes: source.as_bytes(), at: 0, depth: 0 };
     parser.line_start()?;
     let value = parser.sequence(None)?.into_value();
     if parser.peek() == Some(b'\n') {
@@ -117,10 +112,7 @@ impl Parser<'_> {
     /// Skips a backslash and the end of its line; something must follow.
     fn continuation(&mut self) -> Result<(), Failure> {
         if self.bytes.get(self.at + 1) != Some(&b'\n') {
-            return Err(Failure::new(
-                "Unexpected character after a line continuation",
-                self.at,
-            ));
+            return Err(Failure::new("Unexpected character after a line continuation", self.at));
         }
         self.at += 2;
         if self.peek().is_none() {
@@ -144,10 +136,7 @@ impl Parser<'_> {
 
     fn open(&mut self) -> Result<(), Failure> {
         if self.depth >= MAX_DEPTH {
-            return Err(Failure::new(
-                format!("More than {MAX_DEPTH} nested brackets"),
-                self.at,
-            ));
+            return Err(Failure::new(format!("More than {MAX_DEPTH} nested brackets"), self.at));
         }
         self.depth += 1;
         self.at += 1;
@@ -212,10 +201,7 @@ impl Parser<'_> {
             term = Term::Other(Value::Set(Arc::default()));
         }
         if let Some(b'(' | b'[' | b'.') = self.peek() {
-            return Err(Failure::new(
-                "Calls, subscripts and attributes are not literals",
-                self.at,
-            ));
+            return Err(Failure::new("Calls, subscripts and attributes are not literals", self.at));
         }
         Ok(term)
     }
@@ -265,11 +251,7 @@ impl Parser<'_> {
             return Ok(Term::Other(Value::from(Dict::new())));
         }
         let first = self.key()?;
-        let value = if self.peek() == Some(b':') {
-            self.dict_after(first)?
-        } else {
-            self.set_after(first)?
-        };
+        let value = if self.peek() == Some(b':') { self.dict_after(first)? } else { self.set_after(first)? };
         self.close(b'}')?;
         Ok(Term::Other(value))
     }

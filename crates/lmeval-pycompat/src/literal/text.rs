@@ -47,11 +47,7 @@ pub(super) struct Joined {
 
 impl Joined {
     pub(super) fn into_value(self) -> Value {
-        if self.is_bytes == Some(true) {
-            Value::Bytes(self.bytes.into())
-        } else {
-            Value::from(self.text)
-        }
+        if self.is_bytes == Some(true) { Value::Bytes(self.bytes.into()) } else { Value::from(self.text) }
     }
 
     /// Reads the string at a position and says where it ends.
@@ -92,8 +88,7 @@ impl Joined {
             match escape {
                 // Surrogates have no place in a Rust string.
                 Escape::Code(code) => {
-                    self.text
-                        .push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+                    self.text.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
                 }
                 Escape::Nothing => {}
                 Escape::Unknown => self.text.push('\\'),
@@ -165,13 +160,9 @@ fn escape(rest: &str, here: usize, unicode: bool) -> Result<(Escape, usize), Fai
         Some(b'v') => 0x0b,
         Some(b'x') => return Ok((Escape::Code(hexadecimal(rest, 2, here)?), 3)),
         Some(b'0'..=b'7') => {
-            let digits = rest
-                .bytes()
-                .take(3)
-                .take_while(|byte| matches!(byte, b'0'..=b'7'));
-            let (code, length) = digits.fold((0, 0), |(code, length), digit| {
-                (code * 8 + u32::from(digit - b'0'), length + 1)
-            });
+            let digits = rest.bytes().take(3).take_while(|byte| matches!(byte, b'0'..=b'7'));
+            let (code, length) =
+                digits.fold((0, 0), |(code, length), digit| (code * 8 + u32::from(digit - b'0'), length + 1));
             return Ok((Escape::Code(code), length));
         }
         Some(b'u') if unicode => return Ok((Escape::Code(hexadecimal(rest, 4, here)?), 5)),
@@ -195,9 +186,7 @@ fn hexadecimal(rest: &str, digits: usize, here: usize) -> Result<u32, Failure> {
     rest.as_bytes()
         .get(1..=digits)
         .and_then(|digits| {
-            digits.iter().try_fold(0_u32, |code, &digit| {
-                Some(code * 16 + char::from(digit).to_digit(16)?)
-            })
+            digits.iter().try_fold(0_u32, |code, &digit| Some(code * 16 + char::from(digit).to_digit(16)?))
         })
         .ok_or_else(|| Failure::new("Truncated escape in a string", here))
 }

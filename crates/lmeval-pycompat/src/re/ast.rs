@@ -168,11 +168,7 @@ impl Sequence {
     pub(super) fn is_single_character(&self) -> bool {
         match self.nodes.as_slice() {
             [Node::Literal(_) | Node::NotLiteral(_) | Node::Any | Node::Set { .. }] => true,
-            [
-                Node::Group {
-                    index: None, body, ..
-                },
-            ] => body.is_single_character(),
+            [Node::Group { index: None, body, .. }] => body.is_single_character(),
             _ => false,
         }
     }
@@ -217,16 +213,9 @@ impl Node {
             (Self::Any, Self::Any) => true,
             (Self::At(one), Self::At(two)) => one == two,
             (Self::Reference(one), Self::Reference(two)) => one == two,
-            (
-                Self::Set {
-                    negated: a,
-                    members: one,
-                },
-                Self::Set {
-                    negated: b,
-                    members: two,
-                },
-            ) => a == b && one == two,
+            (Self::Set { negated: a, members: one }, Self::Set { negated: b, members: two }) => {
+                a == b && one == two
+            }
             _ => false,
         }
     }

@@ -96,9 +96,7 @@ impl Matcher {
     pub(super) fn ascii_bits(&self) -> u128 {
         match self {
             Self::Class(class) => class.ascii,
-            other => (0..128)
-                .filter(|&code| other.matches(code))
-                .fold(0, |bits, code| bits | 1 << code),
+            other => (0..128).filter(|&code| other.matches(code)).fold(0, |bits, code| bits | 1 << code),
         }
     }
 
@@ -226,35 +224,27 @@ impl CharacterClass {
 
     fn finish(mut self) -> Self {
         self.ranges = merge(std::mem::take(&mut self.ranges));
-        self.ascii = (0..128)
-            .filter(|&code| self.contains(code))
-            .fold(0, |bits, code| bits | 1 << code);
+        self.ascii = (0..128).filter(|&code| self.contains(code)).fold(0, |bits, code| bits | 1 << code);
         self
     }
 
     #[inline]
     fn matches(&self, code: u32) -> bool {
-        if code < 128 {
-            self.ascii >> code & 1 == 1
-        } else {
-            self.contains(code)
-        }
+        if code < 128 { self.ascii >> code & 1 == 1 } else { self.contains(code) }
     }
 
     fn contains(&self, code: u32) -> bool {
         let code = self.fold.apply(code);
         let after = self.ranges.partition_point(|&(first, _)| first <= code);
-        let found = after
-            .checked_sub(1)
-            .and_then(|index| self.ranges.get(index))
-            .is_some_and(|r| code <= r.1)
-            || self
-                .categories
-                .iter()
-                .any(|&(category, negated)| category.contains(code, self.ascii_only) != negated)
-            || self.folded_ranges.iter().any(|&(first, last)| {
-                (first..=last).contains(&code) || (first..=last).contains(&upper(code))
-            });
+        let found =
+            after.checked_sub(1).and_then(|index| self.ranges.get(index)).is_some_and(|r| code <= r.1)
+                || self
+                    .categories
+                    .iter()
+                    .any(|&(category, negated)| category.contains(code, self.ascii_only) != negated)
+                || self.folded_ranges.iter().any(|&(first, last)| {
+                    (first..=last).contains(&code) || (first..=last).contains(&upper(code))
+                });
         found != self.negated
     }
 

@@ -40,12 +40,7 @@ impl Error {
         position: Option<usize>,
         source_text: &str,
     ) -> Self {
-        Self(Box::new(Details {
-            kind,
-            message: message.into(),
-            position,
-            source_text: source_text.into(),
-        }))
+        Self(Box::new(Details { kind, message: message.into(), position, source_text: source_text.into() }))
     }
 
     /// What kind of failure this is.
@@ -69,12 +64,7 @@ impl Error {
     }
 
     fn describe(&self) -> String {
-        let Details {
-            kind,
-            message,
-            position,
-            source_text,
-        } = &*self.0;
+        let Details { kind, message, position, source_text } = &*self.0;
         let subject = match kind {
             ErrorKind::Template | ErrorKind::UnknownGroup => "Invalid replacement template",
             ErrorKind::Limit => "Gave up matching the regular expression",

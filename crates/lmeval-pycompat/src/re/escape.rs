@@ -32,10 +32,7 @@ fn category(character: char) -> Option<Member> {
         'w' => Category::Word,
         _ => return None,
     };
-    Some(Member::Category {
-        category,
-        negated: character.is_ascii_uppercase(),
-    })
+    Some(Member::Category { category, negated: character.is_ascii_uppercase() })
 }
 
 fn anchor(character: char) -> Option<Anchor> {
@@ -78,10 +75,7 @@ pub(super) fn pattern_escape(parser: &mut Parser, token: Token) -> Result<Node, 
         return Ok(Node::At(anchor));
     }
     if let Some(member) = category(character) {
-        return Ok(Node::Set {
-            negated: false,
-            members: vec![member],
-        });
+        return Ok(Node::Set { negated: false, members: vec![member] });
     }
     if let Some(code) = simple_escape(character) {
         return Ok(Node::Literal(code));
@@ -105,9 +99,7 @@ pub(super) fn pattern_escape(parser: &mut Parser, token: Token) -> Result<Node, 
 
 fn octal_or_reference(parser: &mut Parser, mut text: String) -> Result<Node, Error> {
     let before = text.len();
-    parser
-        .source
-        .get_while(1, |character| character.is_ascii_digit(), &mut text)?;
+    parser.source.get_while(1, |character| character.is_ascii_digit(), &mut text)?;
     if text.len() > before && text.chars().skip(1).all(is_octal) {
         let before = text.len();
         parser.source.get_while(1, is_octal, &mut text)?;
@@ -117,9 +109,7 @@ fn octal_or_reference(parser: &mut Parser, mut text: String) -> Result<Node, Err
     }
     let group: usize = text.trim_start_matches('\\').parse().unwrap_or(usize::MAX);
     if group >= parser.group_count() {
-        return Err(parser
-            .source
-            .error(format!("invalid group reference {group}"), text.len() - 1));
+        return Err(parser.source.error(format!("invalid group reference {group}"), text.len() - 1));
     }
     parser.check_reference(group, text.len())?;
     Ok(Node::Reference(group))
@@ -150,21 +140,13 @@ fn named_escape(source: &mut Tokenizer) -> Result<Option<u32>, Error> {
     }
     let name = source.get_until('}', "character name")?;
     let message = format!("the escape \\N{{{name}}} is not supported, write the character or its \\u code");
-    Err(Error::new(
-        ErrorKind::NotSupported,
-        message,
-        Some(source.tell()),
-        source.source(),
-    ))
+    Err(Error::new(ErrorKind::NotSupported, message, Some(source.tell()), source.source()))
 }
 
 fn octal(source: &Tokenizer, text: &str) -> Result<u32, Error> {
     match u32::from_str_radix(text.trim_start_matches('\\'), 8) {
         Ok(code) if code <= 0o377 => Ok(code),
-        _ => Err(source.error(
-            format!("octal escape value {text} outside of range 0-0o377"),
-            text.len(),
-        )),
+        _ => Err(source.error(format!("octal escape value {text} outside of range 0-0o377"), text.len())),
     }
 }
 

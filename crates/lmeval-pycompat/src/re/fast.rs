@@ -40,11 +40,7 @@ struct Form {
 impl FastForms {
     /// The forms of a pattern.
     pub(super) fn new(parsed: Parsed) -> Self {
-        Self {
-            parsed,
-            ascii: OnceLock::new(),
-            any: OnceLock::new(),
-        }
+        Self { parsed, ascii: OnceLock::new(), any: OnceLock::new() }
     }
 
     /// The compiled form that is right for a text, or `None` where there is none.
@@ -62,14 +58,8 @@ impl FastForms {
     fn write(&self, ascii: bool) -> Option<Form> {
         let mut writer = Writer::new(ascii);
         writer.sequence(&self.parsed.body, self.parsed.flags)?;
-        let compiled = RegexBuilder::new(&writer.out)
-            .size_limit(SIZE_LIMIT)
-            .build()
-            .ok()?;
-        Some(Form {
-            compiled,
-            minds_final_line_feed: writer.has_final_line_end,
-        })
+        let compiled = RegexBuilder::new(&writer.out).size_limit(SIZE_LIMIT).build().ok()?;
+        Some(Form { compiled, minds_final_line_feed: writer.has_final_line_end })
     }
 }
 
@@ -81,11 +71,7 @@ struct Writer {
 
 impl Writer {
     fn new(ascii: bool) -> Self {
-        Self {
-            out: String::new(),
-            ascii,
-            has_final_line_end: false,
-        }
+        Self { out: String::new(), ascii, has_final_line_end: false }
     }
 
     fn sequence(&mut self, sequence: &Sequence, flags: Flags) -> Option<()> {
@@ -109,23 +95,13 @@ impl Writer {
                 self.out.push(')');
                 Some(())
             }
-            Node::Group {
-                index,
-                added,
-                removed,
-                body,
-            } => {
+            Node::Group { index, added, removed, body } => {
                 self.out.push_str(if index.is_some() { "(" } else { "(?:" });
                 self.sequence(body, flags.combine(*added, *removed))?;
                 self.out.push(')');
                 Some(())
             }
-            Node::Repeat {
-                min,
-                max,
-                greed,
-                body,
-            } => self.repeat((*min, *max), *greed, body, flags),
+            Node::Repeat { min, max, greed, body } => self.repeat((*min, *max), *greed, body, flags),
             _ => None,
         }
     }
@@ -175,11 +151,7 @@ impl Writer {
             write!(self.out, r"\x{{{:x}}}", u32::from(*character)).ok()?;
             return Some(());
         }
-        let ranges = if self.ascii {
-            ascii_ranges(matcher.ascii_bits())
-        } else {
-            matcher.ranges()?
-        };
+        let ranges = if self.ascii { ascii_ranges(matcher.ascii_bits()) } else { matcher.ranges()? };
         let before = self.out.len();
         self.out.push('[');
         for (first, last) in ranges {

@@ -56,11 +56,7 @@ impl Flags {
 
     /// The flags inside a group such as `(?a-i:…)`, given those around it.
     pub(super) fn combine(self, added: Self, removed: Self) -> Self {
-        let kept = if added.intersects(Self::TYPES) {
-            self.without(Self::TYPES)
-        } else {
-            self
-        };
+        let kept = if added.intersects(Self::TYPES) { self.without(Self::TYPES) } else { self };
         (kept | added).without(removed)
     }
 

@@ -14,13 +14,7 @@ pub(super) const MOST_GROUPS: u64 = (i32::MAX / 2) as u64;
 /// What the characters after an opening parenthesis announce.
 enum Opening {
     /// A group whose contents follow.
-    Group {
-        capture: bool,
-        name: Option<String>,
-        atomic: bool,
-        added: Flags,
-        removed: Flags,
-    },
+    Group { capture: bool, name: Option<String>, atomic: bool, added: Flags, removed: Flags },
     /// An item that is complete.
     Item(Node),
     /// A comment, or flags for the whole pattern.
@@ -29,13 +23,7 @@ enum Opening {
 
 impl Opening {
     fn group(capture: bool, name: Option<String>) -> Self {
-        Self::Group {
-            capture,
-            name,
-            atomic: false,
-            added: Flags::NONE,
-            removed: Flags::NONE,
-        }
+        Self::Group { capture, name, atomic: false, added: Flags::NONE, removed: Flags::NONE }
     }
 }
 
@@ -60,19 +48,11 @@ impl Parser<'_> {
                 nodes.push(node);
                 return Ok(());
             }
-            Opening::Group {
-                capture,
-                name,
-                atomic,
-                added,
-                removed,
-            } => (capture, name, atomic, added, removed),
+            Opening::Group { capture, name, atomic, added, removed } => {
+                (capture, name, atomic, added, removed)
+            }
         };
-        let index = if capture {
-            Some(self.open_group(name)?)
-        } else {
-            None
-        };
+        let index = if capture { Some(self.open_group(name)?) } else { None };
         let inner_verbose = (*verbose || added.contains(Flags::VERBOSE)) && !removed.contains(Flags::VERBOSE);
         let body = self.alternatives(inner_verbose, nesting + 1)?;
         self.expect_closing(start)?;
@@ -82,16 +62,7 @@ impl Parser<'_> {
                 *slot = Some(width);
             }
         }
-        nodes.push(if atomic {
-            Node::Atomic(body)
-        } else {
-            Node::Group {
-                index,
-                added,
-                removed,
-                body,
-            }
-        });
+        nodes.push(if atomic { Node::Atomic(body) } else { Node::Group { index, added, removed, body } });
         Ok(())
     }
 
@@ -114,9 +85,7 @@ impl Parser<'_> {
         if self.source.accept(')')? {
             return Ok(());
         }
-        Err(self
-            .source
-            .error("missing ), unterminated subpattern", self.source.tell() - start))
+        Err(self.source.error("missing ), unterminated subpattern", self.source.tell() - start))
     }
 
     fn extension(
@@ -128,9 +97,7 @@ impl Parser<'_> {
     ) -> Result<Opening, Error> {
         let token = self.extension_token()?;
         let unknown = |parser: &Self| {
-            parser
-                .source
-                .error(format!("unknown extension ?{}", token.text()), token.length() + 1)
+            parser.source.error(format!("unknown extension ?{}", token.text()), token.length() + 1)
         };
         let Some(character) = token.bare() else {
             return Err(unknown(self));
@@ -183,10 +150,7 @@ impl Parser<'_> {
             return Ok(Opening::Item(Node::Reference(group)));
         }
         let token = self.extension_token()?;
-        Err(self.source.error(
-            format!("unknown extension ?P{}", token.text()),
-            token.length() + 2,
-        ))
+        Err(self.source.error(format!("unknown extension ?P{}", token.text()), token.length() + 2))
     }
 
     fn check_name(&self, name: &str) -> Result<(), Error> {
@@ -238,11 +202,7 @@ impl Parser<'_> {
         let body = self.alternatives(verbose, nesting + 1)?;
         self.look_behind_groups = outer;
         self.expect_closing(start)?;
-        Ok(Opening::Item(Node::Look {
-            behind,
-            negated,
-            body,
-        }))
+        Ok(Opening::Item(Node::Look { behind, negated, body }))
     }
 
     fn conditional(&mut self, start: usize, verbose: bool, nesting: usize) -> Result<Opening, Error> {
@@ -256,14 +216,11 @@ impl Parser<'_> {
                 return Err(self.source.error("bad group number", offset));
             }
             if number >= MOST_GROUPS {
-                return Err(self
-                    .source
-                    .error(format!("invalid group reference {digits}"), offset));
+                return Err(self.source.error(format!("invalid group reference {digits}"), offset));
             }
             let group = number as usize;
             if self.conditional_groups.iter().all(|&(known, _)| known != group) {
-                self.conditional_groups
-                    .push((group, self.source.tell().saturating_sub(offset)));
+                self.conditional_groups.push((group, self.source.tell().saturating_sub(offset)));
             }
             group
         };
@@ -272,21 +229,14 @@ impl Parser<'_> {
             // Reference: whether an open group counts as matched depends on attempts that failed before.
             let message = "a conditional inside the group that it asks for";
             let position = self.source.tell().saturating_sub(offset);
-            return Err(Error::new(
-                ErrorKind::NotSupported,
-                message,
-                Some(position),
-                self.source.source(),
-            ));
+            return Err(Error::new(ErrorKind::NotSupported, message, Some(position), self.source.source()));
         }
         let yes = self.conditional_branch(verbose, nesting)?;
         let mut no = None;
         if self.source.accept('|')? {
             no = Some(self.conditional_branch(verbose, nesting)?);
             if self.source.next.is_some_and(|token| token.is('|')) {
-                return Err(self
-                    .source
-                    .error("conditional backref with more than two branches", 0));
+                return Err(self.source.error("conditional backref with more than two branches", 0));
             }
         }
         self.expect_closing(start)?;
@@ -308,20 +258,12 @@ impl Parser<'_> {
         let Some((added, removed)) = self.inline_flags(first)? else {
             if !at_start {
                 let offset = self.source.tell() - start;
-                return Err(self
-                    .source
-                    .error("global flags not at the start of the expression", offset));
+                return Err(self.source.error("global flags not at the start of the expression", offset));
             }
             *verbose = self.flags.contains(Flags::VERBOSE);
             return Ok(Opening::Nothing);
         };
-        Ok(Opening::Group {
-            capture: false,
-            name: None,
-            atomic: false,
-            added,
-            removed,
-        })
+        Ok(Opening::Group { capture: false, name: None, atomic: false, added, removed })
     }
 
     /// Reads inline flags: `None` for global ones, which are set at once, else those switched on and off.
@@ -348,9 +290,7 @@ impl Parser<'_> {
             return Ok(None);
         }
         if added.contains(Flags::TEMPLATE) {
-            return Err(self
-                .source
-                .error("bad inline flags: cannot turn on global flag", 1));
+            return Err(self.source.error("bad inline flags: cannot turn on global flag", 1));
         }
         if token.is('-') {
             token = self.flag_token("missing flag")?;
@@ -369,9 +309,7 @@ impl Parser<'_> {
             }
         }
         if removed.contains(Flags::TEMPLATE) {
-            return Err(self
-                .source
-                .error("bad inline flags: cannot turn off global flag", 1));
+            return Err(self.source.error("bad inline flags: cannot turn off global flag", 1));
         }
         if added.intersects(removed) {
             return Err(self.source.error("bad inline flags: flag turned on and off", 1));
@@ -380,10 +318,10 @@ impl Parser<'_> {
     }
 
     fn flag(&self, token: Token) -> Result<Flags, Error> {
-        token.bare().and_then(Flags::from_letter).ok_or_else(|| {
-            self.source
-                .error("bad inline flags: cannot use 'L' flag with a str pattern", 0)
-        })
+        token
+            .bare()
+            .and_then(Flags::from_letter)
+            .ok_or_else(|| self.source.error("bad inline flags: cannot use 'L' flag with a str pattern", 0))
     }
 
     fn flag_token(&mut self, missing: &str) -> Result<Token, Error> {

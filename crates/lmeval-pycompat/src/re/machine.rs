@@ -37,17 +37,9 @@ pub(super) enum Entry {
     /// Go on at an instruction.
     Choice { instruction: usize, position: usize },
     /// Give back one character of a greedy run.
-    GreedyRun {
-        instruction: usize,
-        least: usize,
-        position: usize,
-    },
+    GreedyRun { instruction: usize, least: usize, position: usize },
     /// Take one more character of a lazy run.
-    LazyRun {
-        instruction: usize,
-        position: usize,
-        count: u32,
-    },
+    LazyRun { instruction: usize, position: usize, count: u32 },
     /// Restore a position of a group.
     Slot { slot: usize, old: usize },
     /// Restore a register.
@@ -100,11 +92,7 @@ impl<'a> Machine<'a> {
                     None => return Ok(None),
                 }
             }
-            let forbidden_end = if demand.must_advance && start == from {
-                Some(start)
-            } else {
-                None
-            };
+            let forbidden_end = if demand.must_advance && start == from { Some(start) } else { None };
             if let Some(end) = self.attempt(start, forbidden_end, demand.to_the_end)? {
                 return Ok(Some((start, end)));
             }
@@ -134,11 +122,7 @@ impl<'a> Machine<'a> {
         };
         let rest = self.text.as_bytes().get(from..)?;
         let offset = rest.iter().position(|&byte| {
-            if byte < 128 {
-                set.ascii >> byte & 1 == 1
-            } else {
-                set.beyond_ascii && byte >= 0xc0
-            }
+            if byte < 128 { set.ascii >> byte & 1 == 1 } else { set.beyond_ascii && byte >= 0xc0 }
         })?;
         Some(from + offset)
     }
@@ -162,10 +146,7 @@ impl<'a> Machine<'a> {
 
     fn set_register(&mut self, register: usize, new: [usize; 2]) {
         if let Some(value) = self.registers.get_mut(register) {
-            self.stack.push(Entry::Register {
-                register,
-                old: *value,
-            });
+            self.stack.push(Entry::Register { register, old: *value });
             *value = new;
         }
     }
@@ -204,26 +185,15 @@ impl<'a> Machine<'a> {
     fn backtrack(&mut self) -> Result<Option<(usize, usize)>, Exhausted> {
         while let Some(entry) = self.stack.pop() {
             match entry {
-                Entry::Choice {
-                    instruction,
-                    position,
-                } => return Ok(Some((instruction, position))),
+                Entry::Choice { instruction, position } => return Ok(Some((instruction, position))),
                 Entry::Slot { slot, old } => self.slots[slot] = old,
                 Entry::Register { register, old } => self.registers[register] = old,
-                Entry::GreedyRun {
-                    instruction,
-                    least,
-                    position,
-                } => {
+                Entry::GreedyRun { instruction, least, position } => {
                     if let Some(position) = self.give_back(instruction, least, position)? {
                         return Ok(Some((instruction + 1, position)));
                     }
                 }
-                Entry::LazyRun {
-                    instruction,
-                    position,
-                    count,
-                } => {
+                Entry::LazyRun { instruction, position, count } => {
                     if let Some(position) = self.take_more(instruction, position, count)? {
                         return Ok(Some((instruction + 1, position)));
                     }
@@ -293,10 +263,7 @@ impl<'a> Machine<'a> {
                 Some((next, position))
             }
             Instruction::Split(other) => {
-                self.stack.push(Entry::Choice {
-                    instruction: other,
-                    position,
-                });
+                self.stack.push(Entry::Choice { instruction: other, position });
                 Some((next, position))
             }
             Instruction::Jump(target) => Some((target, position)),
@@ -304,24 +271,17 @@ impl<'a> Machine<'a> {
                 self.set_register(register, [0, UNSET]);
                 Some((next, position))
             }
-            Instruction::Loop {
-                register,
-                min,
-                max,
-                lazy,
-                body,
-            } => Some(self.loop_round(register, (min, max), lazy, body, current, position)),
+            Instruction::Loop { register, min, max, lazy, body } => {
+                Some(self.loop_round(register, (min, max), lazy, body, current, position))
+            }
             Instruction::LazyRound { register, body } => {
                 let [count, _] = self.register(register);
                 self.set_register(register, [count + 1, position]);
                 Some((body, position))
             }
-            Instruction::PossessiveLoop {
-                register,
-                min,
-                max,
-                exit,
-            } => Some(self.possessive_round(register, (min, max), next, exit, position)),
+            Instruction::PossessiveLoop { register, min, max, exit } => {
+                Some(self.possessive_round(register, (min, max), next, exit, position))
+            }
             Instruction::PossessiveRound { register, head } => {
                 self.commit(self.register(register + 1)[0]);
                 let [count, last] = self.register(register);
@@ -331,14 +291,9 @@ impl<'a> Machine<'a> {
             Instruction::Reference { group, fold } => {
                 self.reference(group, fold, position).map(|end| (next, end))
             }
-            Instruction::Conditional { group, otherwise } => Some((
-                if self.group(group).is_some() {
-                    next
-                } else {
-                    otherwise
-                },
-                position,
-            )),
+            Instruction::Conditional { group, otherwise } => {
+                Some((if self.group(group).is_some() { next } else { otherwise }, position))
+            }
             Instruction::AtomicStart(register) => {
                 self.set_register(register, [self.stack.len(), UNSET]);
                 Some((next, position))
@@ -347,13 +302,8 @@ impl<'a> Machine<'a> {
                 self.commit(self.register(register)[0]);
                 Some((next, position))
             }
-            Instruction::Behind {
-                text: ref wanted,
-                negated,
-            } => {
-                let found = text
-                    .get(..position)
-                    .is_some_and(|before| before.ends_with(&**wanted));
+            Instruction::Behind { text: ref wanted, negated } => {
+                let found = text.get(..position).is_some_and(|before| before.ends_with(&**wanted));
                 (found != negated).then_some((next, position))
             }
             Instruction::LookStart { register, back } => {
@@ -366,20 +316,13 @@ impl<'a> Machine<'a> {
                 self.commit(height);
                 Some((next, place))
             }
-            Instruction::NotLookStart {
-                register,
-                back,
-                after,
-            } => {
+            Instruction::NotLookStart { register, back, after } => {
                 self.spend(back / 8)?;
                 let Some(start) = go_back(text, position, back) else {
                     return Ok(Some((after, position)));
                 };
                 let height = self.stack.len();
-                self.stack.push(Entry::Choice {
-                    instruction: after,
-                    position,
-                });
+                self.stack.push(Entry::Choice { instruction: after, position });
                 self.set_register(register, [height, UNSET]);
                 Some((next, start))
             }
@@ -412,16 +355,10 @@ impl<'a> Machine<'a> {
             return (exit, position);
         }
         if lazy {
-            self.stack.push(Entry::Choice {
-                instruction: current + 1,
-                position,
-            });
+            self.stack.push(Entry::Choice { instruction: current + 1, position });
             return (exit, position);
         }
-        self.stack.push(Entry::Choice {
-            instruction: exit,
-            position,
-        });
+        self.stack.push(Entry::Choice { instruction: exit, position });
         self.set_register(register, [count + 1, position]);
         (body, position)
     }
@@ -443,10 +380,7 @@ impl<'a> Machine<'a> {
         if (max != UNBOUNDED && count >= max as usize) || last == position {
             return (exit, position);
         }
-        self.stack.push(Entry::Choice {
-            instruction: exit,
-            position,
-        });
+        self.stack.push(Entry::Choice { instruction: exit, position });
         self.set_register(register, [count, position]);
         self.set_register(register + 1, [height, UNSET]);
         (body, position)

@@ -71,25 +71,14 @@ impl<'r, 't: 'r> Scanner<'r, 't> {
         fast: Option<&'r regex::Regex>,
         steps: u64,
     ) -> Self {
-        Self {
-            shared,
-            text,
-            fast,
-            machine: None,
-            steps,
-            position: 0,
-            must_advance: false,
-        }
+        Self { shared, text, fast, machine: None, steps, position: 0, must_advance: false }
     }
 
     /// The next match, or `None` when there are no more.
     pub(super) fn next(&mut self) -> Result<Option<Match<'t>>, Error> {
         let found = match self.fast {
             Some(fast) if !self.must_advance => self.search_fast(fast),
-            _ => self.find(Demand {
-                must_advance: self.must_advance,
-                ..Demand::default()
-            })?,
+            _ => self.find(Demand { must_advance: self.must_advance, ..Demand::default() })?,
         };
         if let Some(found) = &found {
             self.position = found.end();
@@ -103,24 +92,15 @@ impl<'r, 't: 'r> Scanner<'r, 't> {
             vec![Some(fast.find_at(self.text, self.position)?.range())]
         } else {
             let captures = fast.captures_at(self.text, self.position)?;
-            captures
-                .iter()
-                .map(|group| group.map(|group| group.range()))
-                .collect()
+            captures.iter().map(|group| group.map(|group| group.range())).collect()
         };
-        Some(Match {
-            text: self.text,
-            spans,
-            shared: Arc::clone(self.shared),
-        })
+        Some(Match { text: self.text, spans, shared: Arc::clone(self.shared) })
     }
 
     /// The match that the machine finds from the current position on.
     pub(super) fn find(&mut self, demand: Demand) -> Result<Option<Match<'t>>, Error> {
         let (shared, text, steps) = (self.shared, self.text, self.steps);
-        let machine = self
-            .machine
-            .get_or_insert_with(|| Machine::new(&shared.program, text, steps));
+        let machine = self.machine.get_or_insert_with(|| Machine::new(&shared.program, text, steps));
         let found = machine.search(self.position, demand).map_err(|_| {
             let message = "the match takes too many steps";
             Error::new(ErrorKind::Limit, message, None, &shared.pattern)
@@ -131,11 +111,7 @@ impl<'r, 't: 'r> Scanner<'r, 't> {
                 _ => None,
             });
             let spans = std::iter::once(Some(start..end)).chain(groups).collect();
-            Match {
-                text,
-                spans,
-                shared: Arc::clone(shared),
-            }
+            Match { text, spans, shared: Arc::clone(shared) }
         }))
     }
 }

@@ -60,17 +60,10 @@ pub(super) fn parse(pattern: &str, flags: Flags) -> Result<Parsed, Error> {
     }
     for &(group, position) in &parser.conditional_groups {
         if group >= parser.widths.len() {
-            return Err(parser
-                .source
-                .error_at(format!("invalid group reference {group}"), position));
+            return Err(parser.source.error_at(format!("invalid group reference {group}"), position));
         }
     }
-    Ok(Parsed {
-        body,
-        flags: parser.flags,
-        widths: parser.widths,
-        names: parser.names,
-    })
+    Ok(Parsed { body, flags: parser.flags, widths: parser.widths, names: parser.names })
 }
 
 impl Parser<'_> {
@@ -113,12 +106,7 @@ impl Parser<'_> {
             return Ok(());
         }
         let message = format!("groups are nested more than {MOST_NESTED} deep");
-        Err(Error::new(
-            ErrorKind::NotSupported,
-            message,
-            Some(self.source.tell()),
-            self.source.source(),
-        ))
+        Err(Error::new(ErrorKind::NotSupported, message, Some(self.source.tell()), self.source.source()))
     }
 
     /// Reads alternatives up to a closing parenthesis or the end.
@@ -209,22 +197,14 @@ impl Parser<'_> {
             Greed::Greedy
         };
         let body = match nodes.pop() {
-            Some(Node::Group {
-                index: None,
-                added,
-                removed,
-                body,
-            }) if added.is_empty() && removed.is_empty() => body,
-            item => Sequence {
-                nodes: item.into_iter().collect(),
-            },
+            Some(Node::Group { index: None, added, removed, body })
+                if added.is_empty() && removed.is_empty() =>
+            {
+                body
+            }
+            item => Sequence { nodes: item.into_iter().collect() },
         };
-        nodes.push(Node::Repeat {
-            min,
-            max,
-            greed,
-            body,
-        });
+        nodes.push(Node::Repeat { min, max, greed, body });
         Ok(())
     }
 
@@ -262,12 +242,7 @@ impl Parser<'_> {
             Ok(number) if number < UNBOUNDED => Ok(Some(number)),
             _ => {
                 let message = "the repetition number is too large";
-                Err(Error::new(
-                    ErrorKind::Overflow,
-                    message,
-                    None,
-                    self.source.source(),
-                ))
+                Err(Error::new(ErrorKind::Overflow, message, None, self.source.source()))
             }
         }
     }
@@ -312,9 +287,7 @@ impl Parser<'_> {
     fn set_token(&mut self, here: usize) -> Result<Token, Error> {
         match self.source.get()? {
             Some(token) => Ok(token),
-            None => Err(self
-                .source
-                .error("unterminated character set", self.source.tell() - here)),
+            None => Err(self.source.error("unterminated character set", self.source.tell() - here)),
         }
     }
 
@@ -339,12 +312,7 @@ fn unpack(nodes: Vec<Node>) -> Vec<Node> {
     let mut unpacked = Vec::with_capacity(nodes.len());
     for node in nodes {
         match node {
-            Node::Group {
-                index: None,
-                added,
-                removed,
-                body,
-            } if added.is_empty() && removed.is_empty() => {
+            Node::Group { index: None, added, removed, body } if added.is_empty() && removed.is_empty() => {
                 unpacked.extend(body.nodes);
             }
             other => unpacked.push(other),
@@ -359,20 +327,15 @@ fn join_branches(mut branches: Vec<Sequence>) -> Sequence {
         return branches.pop().unwrap_or_default();
     }
     let shared = shared_start(&branches);
-    let mut nodes: Vec<Node> = branches
-        .first()
-        .map(|first| first.nodes[..shared].to_vec())
-        .unwrap_or_default();
+    let mut nodes: Vec<Node> =
+        branches.first().map(|first| first.nodes[..shared].to_vec()).unwrap_or_default();
     if shared > 0 {
         for branch in &mut branches {
             branch.nodes.drain(..shared);
         }
     }
     nodes.push(match as_set(&branches) {
-        Some(members) => Node::Set {
-            negated: false,
-            members,
-        },
+        Some(members) => Node::Set { negated: false, members },
         None => Node::Branch(branches),
     });
     Sequence { nodes }
@@ -387,12 +350,7 @@ fn shared_start(branches: &[Sequence]) -> usize {
         .iter()
         .enumerate()
         .take_while(|(index, node)| {
-            rest.iter().all(|branch| {
-                branch
-                    .nodes
-                    .get(*index)
-                    .is_some_and(|other| node.is_same_simple(other))
-            })
+            rest.iter().all(|branch| branch.nodes.get(*index).is_some_and(|other| node.is_same_simple(other)))
         })
         .count()
 }
@@ -402,12 +360,7 @@ fn as_set(branches: &[Sequence]) -> Option<Vec<Member>> {
     for branch in branches {
         match branch.nodes.as_slice() {
             [Node::Literal(code)] => add_member(&mut set, Member::Literal(*code)),
-            [
-                Node::Set {
-                    negated: false,
-                    members,
-                },
-            ] => {
+            [Node::Set { negated: false, members }] => {
                 for member in members {
                     add_member(&mut set, member.clone());
                 }

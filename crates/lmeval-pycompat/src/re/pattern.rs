@@ -62,10 +62,7 @@ impl Shared {
 
     /// The number of a named group.
     pub(super) fn group_by_name(&self, name: &str) -> Option<usize> {
-        self.names
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|&(_, index)| index)
+        self.names.iter().find(|(known, _)| known == name).map(|&(_, index)| index)
     }
 }
 
@@ -87,11 +84,7 @@ impl Regex {
             fast: FastForms::new(parsed),
             searched: AtomicUsize::new(0),
         };
-        Ok(Self {
-            shared: Arc::new(shared),
-            step_limit: STEP_LIMIT,
-            engine: Engine::Best,
-        })
+        Ok(Self { shared: Arc::new(shared), step_limit: STEP_LIMIT, engine: Engine::Best })
     }
 
     /// The same pattern with another limit of steps for the backtracking matcher.
@@ -118,16 +111,11 @@ impl Regex {
 
     /// The names of groups with their numbers, in the order of the pattern.
     pub fn group_names(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.shared
-            .names
-            .iter()
-            .map(|(name, index)| (name.as_str(), *index))
+        self.shared.names.iter().map(|(name, index)| (name.as_str(), *index))
     }
 
     fn scanner<'r, 't: 'r>(&'r self, text: &'t str, may_be_fast: bool) -> Scanner<'r, 't> {
-        let steps = self
-            .step_limit
-            .saturating_add(STEPS_PER_BYTE.saturating_mul(text.len() as u64));
+        let steps = self.step_limit.saturating_add(STEPS_PER_BYTE.saturating_mul(text.len() as u64));
         let fast = if may_be_fast && self.is_fast_worthwhile(text.len()) {
             self.shared.fast.for_text(text)
         } else {
@@ -156,19 +144,12 @@ impl Regex {
 
     /// The match at the start of the text: `re.match`.
     pub fn match_start<'t>(&self, text: &'t str) -> Result<Option<Match<'t>>, Error> {
-        self.scanner(text, false).find(Demand {
-            anchored: true,
-            ..Demand::default()
-        })
+        self.scanner(text, false).find(Demand { anchored: true, ..Demand::default() })
     }
 
     /// The match of the whole text: `re.fullmatch`.
     pub fn fullmatch<'t>(&self, text: &'t str) -> Result<Option<Match<'t>>, Error> {
-        self.scanner(text, false).find(Demand {
-            anchored: true,
-            to_the_end: true,
-            ..Demand::default()
-        })
+        self.scanner(text, false).find(Demand { anchored: true, to_the_end: true, ..Demand::default() })
     }
 
     /// All matches that do not overlap: `re.finditer`.

@@ -189,18 +189,10 @@ pub(super) struct StartSet {
 
 /// Compiles a parsed pattern.
 pub(super) fn compile(parsed: &Parsed, pattern: &str) -> Result<Program, Error> {
-    let mut compiler = Compiler {
-        instructions: Vec::new(),
-        registers: 0,
-        widths: &parsed.widths,
-        pattern,
-    };
+    let mut compiler = Compiler { instructions: Vec::new(), registers: 0, widths: &parsed.widths, pattern };
     compiler.sequence(&parsed.body, parsed.flags)?;
     compiler.instructions.push(Instruction::Match);
-    let mut set = StartSet {
-        ascii: 0,
-        beyond_ascii: false,
-    };
+    let mut set = StartSet { ascii: 0, beyond_ascii: false };
     let known = start_of_sequence(&parsed.body, parsed.flags, &mut set);
     Ok(Program {
         instructions: compiler.instructions,
@@ -263,24 +255,16 @@ impl Compiler<'_> {
 
     fn text(&mut self, text: &mut String) {
         if !text.is_empty() {
-            self.instructions
-                .push(Instruction::Text(std::mem::take(text).into_boxed_str()));
+            self.instructions.push(Instruction::Text(std::mem::take(text).into_boxed_str()));
         }
     }
 
     fn node(&mut self, node: &Node, flags: Flags) -> Result<(), Error> {
         match node {
             Node::Literal(_) | Node::NotLiteral(_) | Node::Any | Node::Set { .. } => {}
-            Node::At(anchor) => self
-                .instructions
-                .push(Instruction::At(Place::from_anchor(*anchor, flags))),
+            Node::At(anchor) => self.instructions.push(Instruction::At(Place::from_anchor(*anchor, flags))),
             Node::Branch(branches) => self.branches(branches, flags)?,
-            Node::Group {
-                index,
-                added,
-                removed,
-                body,
-            } => {
+            Node::Group { index, added, removed, body } => {
                 let inner = flags.combine(*added, *removed);
                 match index {
                     Some(index) => {
@@ -297,39 +281,22 @@ impl Compiler<'_> {
                 self.sequence(body, flags)?;
                 self.instructions.push(Instruction::AtomicEnd(register));
             }
-            Node::Repeat {
-                min,
-                max,
-                greed,
-                body,
-            } => self.repeat(*min, *max, *greed, body, flags)?,
+            Node::Repeat { min, max, greed, body } => self.repeat(*min, *max, *greed, body, flags)?,
             Node::Reference(group) => {
-                self.instructions.push(Instruction::Reference {
-                    group: *group,
-                    fold: Fold::from_flags(flags),
-                });
+                self.instructions
+                    .push(Instruction::Reference { group: *group, fold: Fold::from_flags(flags) });
             }
             Node::Conditional { group, yes, no } => {
                 let test = self.reserve();
                 self.sequence(yes, flags)?;
                 let jump = self.reserve();
-                self.fill(
-                    test,
-                    Instruction::Conditional {
-                        group: *group,
-                        otherwise: self.here(),
-                    },
-                );
+                self.fill(test, Instruction::Conditional { group: *group, otherwise: self.here() });
                 if let Some(no) = no {
                     self.sequence(no, flags)?;
                 }
                 self.fill(jump, Instruction::Jump(self.here()));
             }
-            Node::Look {
-                behind,
-                negated,
-                body,
-            } => self.look(*behind, *negated, body, flags)?,
+            Node::Look { behind, negated, body } => self.look(*behind, *negated, body, flags)?,
         }
         Ok(())
     }
@@ -368,12 +335,7 @@ impl Compiler<'_> {
             return Err(self.error(&format!("internal: unsupported template operator {operator}")));
         }
         if let Some(matcher) = single_matcher(body, flags) {
-            self.instructions.push(Instruction::Run {
-                matcher,
-                min,
-                max,
-                greed,
-            });
+            self.instructions.push(Instruction::Run { matcher, min, max, greed });
             return Ok(());
         }
         if greed == Greed::Possessive && body.captures() && !body.is_straight() {
@@ -387,35 +349,17 @@ impl Compiler<'_> {
             self.register();
             let head = self.reserve();
             self.sequence(body, flags)?;
-            self.instructions
-                .push(Instruction::PossessiveRound { register, head });
-            self.fill(
-                head,
-                Instruction::PossessiveLoop {
-                    register,
-                    min,
-                    max,
-                    exit: self.here(),
-                },
-            );
+            self.instructions.push(Instruction::PossessiveRound { register, head });
+            self.fill(head, Instruction::PossessiveLoop { register, min, max, exit: self.here() });
         } else {
             let jump = self.reserve();
             let first = self.here();
             self.sequence(body, flags)?;
             self.fill(jump, Instruction::Jump(self.here()));
             let lazy = greed == Greed::Lazy;
-            self.instructions.push(Instruction::Loop {
-                register,
-                min,
-                max,
-                lazy,
-                body: first,
-            });
+            self.instructions.push(Instruction::Loop { register, min, max, lazy, body: first });
             if lazy {
-                self.instructions.push(Instruction::LazyRound {
-                    register,
-                    body: first,
-                });
+                self.instructions.push(Instruction::LazyRound { register, body: first });
             }
         }
         Ok(())
@@ -442,14 +386,7 @@ impl Compiler<'_> {
         self.sequence(body, flags)?;
         if negated {
             self.instructions.push(Instruction::NotLookEnd(register));
-            self.fill(
-                start,
-                Instruction::NotLookStart {
-                    register,
-                    back,
-                    after: self.here(),
-                },
-            );
+            self.fill(start, Instruction::NotLookStart { register, back, after: self.here() });
         } else {
             self.instructions.push(Instruction::LookEnd(register));
             self.fill(start, Instruction::LookStart { register, back });
@@ -476,9 +413,7 @@ pub(super) fn single_matcher(sequence: &Sequence, flags: Flags) -> Option<Matche
         return None;
     }
     match sequence.nodes.first()? {
-        Node::Group {
-            added, removed, body, ..
-        } => single_matcher(body, flags.combine(*added, *removed)),
+        Node::Group { added, removed, body, .. } => single_matcher(body, flags.combine(*added, *removed)),
         node => Matcher::from_node(node, flags),
     }
 }
@@ -502,16 +437,13 @@ fn start_of_node(node: &Node, flags: Flags, set: &mut StartSet) -> bool {
             }
             all
         }
-        Node::Group {
-            added, removed, body, ..
-        } => start_of_sequence(body, flags.combine(*added, *removed), set),
+        Node::Group { added, removed, body, .. } => {
+            start_of_sequence(body, flags.combine(*added, *removed), set)
+        }
         Node::Atomic(body) => start_of_sequence(body, flags, set),
         Node::Repeat { min, body, .. } => start_of_sequence(body, flags, set) && *min > 0,
         Node::Reference(_) => {
-            *set = StartSet {
-                ascii: u128::MAX,
-                beyond_ascii: true,
-            };
+            *set = StartSet { ascii: u128::MAX, beyond_ascii: true };
             false
         }
         Node::Conditional { yes, no, .. } => {

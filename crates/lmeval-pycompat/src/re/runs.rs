@@ -31,11 +31,7 @@ impl Machine<'_> {
             if wanted.is_none() || wanted == text.as_bytes().get(end).copied() {
                 self.spend((position - end) / 8)?;
                 if end > least {
-                    self.stack.push(Entry::GreedyRun {
-                        instruction,
-                        least,
-                        position: end,
-                    });
+                    self.stack.push(Entry::GreedyRun { instruction, least, position: end });
                 }
                 return Ok(Some(end));
             }
@@ -71,11 +67,7 @@ impl Machine<'_> {
             count = count.saturating_add(1);
             if wanted.is_none() || wanted == self.text.as_bytes().get(end).copied() {
                 self.spend((end - position) / 8)?;
-                self.stack.push(Entry::LazyRun {
-                    instruction,
-                    position: end,
-                    count,
-                });
+                self.stack.push(Entry::LazyRun { instruction, position: end, count });
                 return Ok(Some(end));
             }
         }
@@ -118,12 +110,7 @@ impl Machine<'_> {
     /// Starts a run: the end of what it takes first.
     pub(super) fn run(&mut self, instruction: usize, position: usize) -> Result<Option<usize>, Exhausted> {
         let program = self.program;
-        let Some(Instruction::Run {
-            matcher,
-            min,
-            max,
-            greed,
-        }) = program.instructions.get(instruction)
+        let Some(Instruction::Run { matcher, min, max, greed }) = program.instructions.get(instruction)
         else {
             return Ok(None);
         };
@@ -132,11 +119,7 @@ impl Machine<'_> {
                 return Ok(None);
             };
             self.spend((end - position) / 8)?;
-            self.stack.push(Entry::LazyRun {
-                instruction,
-                position: end,
-                count: *min,
-            });
+            self.stack.push(Entry::LazyRun { instruction, position: end, count: *min });
             return Ok(Some(end));
         }
         let Some((least, end)) = self.run_ends(matcher, *min, *max, position) else {
@@ -144,11 +127,7 @@ impl Machine<'_> {
         };
         self.spend((end - position) / 8)?;
         if *greed == Greed::Greedy && end > least {
-            self.stack.push(Entry::GreedyRun {
-                instruction,
-                least,
-                position: end,
-            });
+            self.stack.push(Entry::GreedyRun { instruction, least, position: end });
         }
         Ok(Some(end))
     }

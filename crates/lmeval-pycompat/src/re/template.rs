@@ -22,13 +22,7 @@ pub(super) fn parse_template(
     names: &[(String, usize)],
 ) -> Result<Vec<Piece>, Error> {
     let source = Tokenizer::new(template, ErrorKind::Template)?;
-    let mut reader = Reader {
-        source,
-        groups,
-        names,
-        pieces: Vec::new(),
-        text: String::new(),
-    };
+    let mut reader = Reader { source, groups, names, pieces: Vec::new(), text: String::new() };
     while let Some(token) = reader.source.get()? {
         if token.escaped {
             reader.escape(token)?;
@@ -86,8 +80,7 @@ impl Reader<'_> {
 
     fn numeric_escape(&mut self, first: char) -> Result<(), Error> {
         let mut digits = String::from(first);
-        self.source
-            .get_while(1, |character| character.is_ascii_digit(), &mut digits)?;
+        self.source.get_while(1, |character| character.is_ascii_digit(), &mut digits)?;
         if digits.len() == 2 && digits.chars().all(is_octal) {
             self.source.get_while(1, is_octal, &mut digits)?;
             if digits.len() == 3 {
@@ -111,33 +104,22 @@ impl Reader<'_> {
         if is_identifier(&name) {
             let Some(&(_, group)) = self.names.iter().find(|(known, _)| *known == name) else {
                 let message = format!("unknown group name {}", quote(&name));
-                return Err(Error::new(
-                    ErrorKind::UnknownGroup,
-                    message,
-                    None,
-                    self.source.source(),
-                ));
+                return Err(Error::new(ErrorKind::UnknownGroup, message, None, self.source.source()));
             };
             return self.add_group(group as u64, "", offset);
         }
         let Some((number, digits)) = parse_group_number(&name) else {
-            return Err(self
-                .source
-                .error(format!("bad character in group name {}", quote(&name)), offset));
+            return Err(self.source.error(format!("bad character in group name {}", quote(&name)), offset));
         };
         if number >= MOST_GROUPS {
-            return Err(self
-                .source
-                .error(format!("invalid group reference {digits}"), offset));
+            return Err(self.source.error(format!("invalid group reference {digits}"), offset));
         }
         self.add_group(number, &digits, offset)
     }
 
     fn add_group(&mut self, number: u64, digits: &str, offset: usize) -> Result<(), Error> {
         if number > self.groups as u64 {
-            return Err(self
-                .source
-                .error(format!("invalid group reference {digits}"), offset));
+            return Err(self.source.error(format!("invalid group reference {digits}"), offset));
         }
         self.end_text();
         self.pieces.push(Piece::Group(number as usize));

@@ -30,11 +30,7 @@ impl Token {
 
     /// The token as written.
     pub(super) fn text(self) -> String {
-        if self.escaped {
-            format!("\\{}", self.character)
-        } else {
-            self.character.to_string()
-        }
+        if self.escaped { format!("\\{}", self.character) } else { self.character.to_string() }
     }
 }
 
@@ -51,13 +47,7 @@ pub(super) struct Tokenizer<'p> {
 impl<'p> Tokenizer<'p> {
     /// Starts reading; failures will be of the given kind.
     pub(super) fn new(source: &'p str, kind: ErrorKind) -> Result<Self, Error> {
-        let mut tokenizer = Self {
-            source,
-            characters: source.chars().collect(),
-            kind,
-            index: 0,
-            next: None,
-        };
+        let mut tokenizer = Self { source, characters: source.chars().collect(), kind, index: 0, next: None };
         tokenizer.advance()?;
         Ok(tokenizer)
     }
@@ -73,20 +63,14 @@ impl<'p> Tokenizer<'p> {
             self.next = None;
             return Ok(());
         };
-        let mut token = Token {
-            character: first,
-            escaped: false,
-        };
+        let mut token = Token { character: first, escaped: false };
         if first == '\\' {
             index += 1;
             let Some(&second) = self.characters.get(index) else {
                 let position = self.characters.len() - 1;
                 return Err(self.error_at("bad escape (end of pattern)", position));
             };
-            token = Token {
-                character: second,
-                escaped: true,
-            };
+            token = Token { character: second, escaped: true };
         }
         self.index = index + 1;
         self.next = Some(token);
@@ -117,11 +101,7 @@ impl<'p> Tokenizer<'p> {
         into: &mut String,
     ) -> Result<(), Error> {
         for _ in 0..limit {
-            let Some(character) = self
-                .next
-                .and_then(Token::bare)
-                .filter(|&character| test(character))
-            else {
+            let Some(character) = self.next.and_then(Token::bare).filter(|&character| test(character)) else {
                 break;
             };
             into.push(character);

@@ -5,9 +5,7 @@ use std::cmp::Ordering;
 use super::tables::{DIGIT, EXTRA_CASES, LOWER, NAME_CONTINUE, NAME_START, SPACE, WORD};
 
 fn in_table(table: &[(u32, u32)], code: u32) -> bool {
-    table
-        .binary_search_by(|&(first, last)| compare(first, last, code))
-        .is_ok()
+    table.binary_search_by(|&(first, last)| compare(first, last, code)).is_ok()
 }
 
 fn compare(first: u32, last: u32, code: u32) -> Ordering {
@@ -22,11 +20,7 @@ fn compare(first: u32, last: u32, code: u32) -> Ordering {
 
 /// Whether `\w` matches, without the ASCII flag.
 pub(super) fn is_word(code: u32) -> bool {
-    if code < 128 {
-        is_ascii_word(code)
-    } else {
-        in_table(WORD, code)
-    }
+    if code < 128 { is_ascii_word(code) } else { in_table(WORD, code) }
 }
 
 /// Whether `\w` matches under the ASCII flag.
@@ -36,9 +30,7 @@ pub(super) fn is_ascii_word(code: u32) -> bool {
 
 /// The value of a decimal digit of any script.
 pub(super) fn digit_value(code: u32) -> Option<u32> {
-    let index = DIGIT
-        .binary_search_by(|&(first, last)| compare(first, last, code))
-        .ok()?;
+    let index = DIGIT.binary_search_by(|&(first, last)| compare(first, last, code)).ok()?;
     DIGIT.get(index).map(|&(first, _)| (code - first) % 10)
 }
 
@@ -95,18 +87,12 @@ pub(super) fn lower(code: u32) -> u32 {
 
 /// The lower-case form of an ASCII letter; anything else stays.
 pub(super) fn lower_ascii(code: u32) -> u32 {
-    if (0x41..=0x5a).contains(&code) {
-        code + 32
-    } else {
-        code
-    }
+    if (0x41..=0x5a).contains(&code) { code + 32 } else { code }
 }
 
 /// The simple upper-case form of a character, for those of several characters the first of them.
 pub(super) fn upper(code: u32) -> u32 {
-    char::from_u32(code)
-        .and_then(|character| character.to_uppercase().next())
-        .map_or(code, u32::from)
+    char::from_u32(code).and_then(|character| character.to_uppercase().next()).map_or(code, u32::from)
 }
 
 /// The characters of a range that are not lower case, each with its lower-case form.
@@ -127,9 +113,7 @@ pub(super) fn extra_case_pairs(
     first: u32,
     last: u32,
 ) -> impl Iterator<Item = &'static (u32, &'static [u32])> {
-    EXTRA_CASES
-        .iter()
-        .filter(move |(code, _)| (first..=last).contains(code))
+    EXTRA_CASES.iter().filter(move |(code, _)| (first..=last).contains(code))
 }
 
 /// The other lower-case characters that match a lower-case character when case is ignored.
@@ -184,10 +168,7 @@ mod tests {
         assert_eq!(lower('ß'.into()), u32::from('ß'));
         assert_eq!(lower(0x101), 0x101);
         assert_eq!(upper(0x10428), 0x10400);
-        assert_eq!(
-            lower_pairs(0x40, 0x42).collect::<Vec<_>>(),
-            [(0x41, 0x61), (0x42, 0x62)]
-        );
+        assert_eq!(lower_pairs(0x40, 0x42).collect::<Vec<_>>(), [(0x41, 0x61), (0x42, 0x62)]);
     }
 
     #[test]

@@ -149,18 +149,12 @@ pub fn swapcase(text: &str) -> String {
 
 /// `str.isupper`: some upper case, no lower or title case.
 pub fn is_upper_text(text: &str) -> bool {
-    text.chars().any(is_upper)
-        && !text
-            .chars()
-            .any(|character| is_lower(character) || is_title(character))
+    text.chars().any(is_upper) && !text.chars().any(|character| is_lower(character) || is_title(character))
 }
 
 /// `str.islower`: some lower case, no upper or title case.
 pub fn is_lower_text(text: &str) -> bool {
-    text.chars().any(is_lower)
-        && !text
-            .chars()
-            .any(|character| is_upper(character) || is_title(character))
+    text.chars().any(is_lower) && !text.chars().any(|character| is_upper(character) || is_title(character))
 }
 
 /// `str.istitle`: upper case only after uncased characters, lower case only after cased ones, and some case.

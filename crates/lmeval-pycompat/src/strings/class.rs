@@ -71,9 +71,7 @@ pub fn decimal_value(character: char) -> Option<u32> {
 /// The value of a digit, as `unicodedata.digit`: decimal digits and others such as `²`.
 pub fn digit_value(character: char) -> Option<u32> {
     decimal_value(character).or_else(|| {
-        let index = tables::DIGITS
-            .binary_search_by_key(&character, |&(digit, _)| digit)
-            .ok()?;
+        let index = tables::DIGITS.binary_search_by_key(&character, |&(digit, _)| digit).ok()?;
         Some(u32::from(tables::DIGITS[index].1))
     })
 }

@@ -51,11 +51,7 @@ pub fn expandtabs(text: &str, tab_size: usize) -> String {
             }
             continue;
         }
-        column = if matches!(character, '\n' | '\r') {
-            0
-        } else {
-            column + 1
-        };
+        column = if matches!(character, '\n' | '\r') { 0 } else { column + 1 };
         out.push(character);
     }
     out

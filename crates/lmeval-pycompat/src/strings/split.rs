@@ -135,11 +135,7 @@ pub fn partition<'a>(text: &'a str, separator: &str) -> Option<(&'a str, &'a str
         return None;
     }
     Some(match text.find(separator) {
-        Some(at) => (
-            &text[..at],
-            &text[at..at + separator.len()],
-            &text[at + separator.len()..],
-        ),
+        Some(at) => (&text[..at], &text[at..at + separator.len()], &text[at + separator.len()..]),
         None => (text, "", ""),
     })
 }
@@ -151,11 +147,7 @@ pub fn rpartition<'a>(text: &'a str, separator: &str) -> Option<(&'a str, &'a st
         return None;
     }
     Some(match text.rfind(separator) {
-        Some(at) => (
-            &text[..at],
-            &text[at..at + separator.len()],
-            &text[at + separator.len()..],
-        ),
+        Some(at) => (&text[..at], &text[at..at + separator.len()], &text[at + separator.len()..]),
         None => ("", "", text),
     })
 }

@@ -55,10 +55,8 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let word = chunk
-            .iter()
-            .fold(0_u32, |word, byte| word << 8 | u32::from(*byte))
-            << (8 * (3 - chunk.len()));
+        let word =
+            chunk.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for position in 0..4 {
             if position <= chunk.len() {
                 text.push(char::from(ALPHABET[(word >> (18 - 6 * position)) as usize & 63]));

@@ -101,22 +101,14 @@ impl<'a, 'o> Composer<'a, 'o> {
                 }
                 EventKind::DocumentEnd => {}
                 EventKind::Alias(name) => self.alias(name, start, end)?,
-                EventKind::Scalar {
-                    properties,
-                    text,
-                    style,
-                    implicit,
-                } => {
+                EventKind::Scalar { properties, text, style, implicit } => {
                     let tag = match properties.tag.as_deref() {
                         None | Some("!") if implicit => resolve(&text),
                         None | Some("!") => Tag::Str,
                         Some(tag) => Tag::named(tag),
                     };
-                    let end = if style == Style::Block {
-                        self.trimmed(start, end.offset)
-                    } else {
-                        end.offset
-                    };
+                    let end =
+                        if style == Style::Block { self.trimmed(start, end.offset) } else { end.offset };
                     let id = self.add(tag, Content::Scalar(text), &properties, start)?;
                     self.finish(id, end)?;
                 }
@@ -141,11 +133,7 @@ impl<'a, 'o> Composer<'a, 'o> {
 
     /// The end of a span without blanks and line breaks at its end.
     fn trimmed(&self, start: Position, end: usize) -> usize {
-        start.offset
-            + self
-                .text
-                .get(start.offset..end)
-                .map_or(0, |text| text.trim_end().len())
+        start.offset + self.text.get(start.offset..end).map_or(0, |text| text.trim_end().len())
     }
 
     fn add(
@@ -166,18 +154,8 @@ impl<'a, 'o> Composer<'a, 'o> {
             let message = format!("anchor `{anchor}` is used twice, first");
             return Err(Error::new(ErrorKind::Composer, message, start).during("in a node", first));
         }
-        let span = Span {
-            start,
-            end: start.offset,
-        };
-        self.nodes.push(Node {
-            tag,
-            content,
-            span,
-            depth: 0,
-            size: 1,
-            open: true,
-        });
+        let span = Span { start, end: start.offset };
+        self.nodes.push(Node { tag, content, span, depth: 0, size: 1, open: true });
         Ok(id)
     }
 
@@ -198,22 +176,13 @@ impl<'a, 'o> Composer<'a, 'o> {
         };
         let node = self.add(tag, content, properties, start)?;
         self.nodes[node as usize].depth = 1;
-        self.stack.push(Frame {
-            node,
-            key: None,
-            flow,
-            end: start.offset,
-        });
+        self.stack.push(Frame { node, key: None, flow, end: start.offset });
         Ok(())
     }
 
     fn alias(&mut self, name: &str, start: Position, end: Position) -> Result<(), Error> {
         let Some(&id) = self.anchors.get(name) else {
-            return Err(Error::new(
-                ErrorKind::Composer,
-                format!("no anchor for alias `{name}`"),
-                start,
-            ));
+            return Err(Error::new(ErrorKind::Composer, format!("no anchor for alias `{name}`"), start));
         };
         if self.nodes[id as usize].open {
             let message = format!("alias `{name}` stands inside the value it names");

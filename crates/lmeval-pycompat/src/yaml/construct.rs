@@ -24,12 +24,7 @@ impl<'a, 'o> Constructor<'a, 'o> {
     /// The document's value, with the places of its parts.
     pub(super) fn construct(graph: Graph<'a>, loader: &'o Loader) -> Result<(Value, Marks), Error> {
         let values = vec![None; graph.nodes.len()];
-        let mut constructor = Self {
-            loader,
-            nodes: graph.nodes,
-            values,
-            merged: 0,
-        };
+        let mut constructor = Self { loader, nodes: graph.nodes, values, merged: 0 };
         let value = constructor.value(graph.root)?;
         Ok((value, constructor.into_marks(graph.root)))
     }
@@ -46,16 +41,10 @@ impl<'a, 'o> Constructor<'a, 'o> {
                 Content::Scalar(_) => Below::Nothing,
                 Content::Sequence(items) => Below::Items(items),
                 Content::Mapping(entries) => Below::Entries(
-                    entries
-                        .into_iter()
-                        .filter_map(|(key, value)| Some((name(key)?, key, value)))
-                        .collect(),
+                    entries.into_iter().filter_map(|(key, value)| Some((name(key)?, key, value))).collect(),
                 ),
             };
-            marks::Node {
-                span: node.span,
-                below,
-            }
+            marks::Node { span: node.span, below }
         });
         Marks::new(nodes.collect(), root)
     }
@@ -86,17 +75,12 @@ impl<'a, 'o> Constructor<'a, 'o> {
             Tag::Str => Value::str(self.scalar(id)?),
             Tag::Map => Value::from(self.mapping(id)?),
             Tag::Seq => Value::from(self.sequence(id)?),
-            Tag::Set => Value::Set(Arc::new(
-                self.mapping(id)?.into_entries().map(|(key, _)| key).collect(),
-            )),
+            Tag::Set => Value::Set(Arc::new(self.mapping(id)?.into_entries().map(|(key, _)| key).collect())),
             Tag::OrderedMap => self.pairs(id, "an ordered map")?,
             Tag::Pairs => self.pairs(id, "pairs")?,
             Tag::Function if self.loader.functions => {
                 let reference = self.scalar(id)?.to_owned();
-                Value::Function(Arc::new(Function {
-                    reference,
-                    directory: self.loader.directory.clone(),
-                }))
+                Value::Function(Arc::new(Function { reference, directory: self.loader.directory.clone() }))
             }
             Tag::Merge | Tag::Value | Tag::Function | Tag::Other(_) => {
                 let name = shortened(self.node(id).tag.name());
@@ -180,10 +164,7 @@ impl<'a, 'o> Constructor<'a, 'o> {
         let Content::Mapping(entries) = &self.node(id).content else {
             return Ok(());
         };
-        if !entries
-            .iter()
-            .any(|(key, _)| matches!(self.node(*key).tag, Tag::Merge | Tag::Value))
-        {
+        if !entries.iter().any(|(key, _)| matches!(self.node(*key).tag, Tag::Merge | Tag::Value)) {
             return Ok(());
         }
         let start = self.node(id).span.start;

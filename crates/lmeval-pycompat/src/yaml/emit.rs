@@ -177,9 +177,8 @@ fn text_scalar(out: &mut String, text: &str, indent: usize) {
 /// Whether the text can stand without quotes and stays this very text.
 fn is_plain(text: &str) -> bool {
     let mut characters = text.chars();
-    let first = characters
-        .next()
-        .is_some_and(|first| first.is_alphanumeric() || matches!(first, '_' | '/' | '.'));
+    let first =
+        characters.next().is_some_and(|first| first.is_alphanumeric() || matches!(first, '_' | '/' | '.'));
     first
         && characters.all(|other| {
             other.is_alphanumeric() || matches!(other, '_' | '/' | '.' | '-' | ' ' | '(' | ')' | '+')

@@ -50,12 +50,7 @@ struct Details {
 
 impl Error {
     pub(super) fn new(kind: ErrorKind, message: impl Into<String>, position: Position) -> Self {
-        Self(Box::new(Details {
-            kind,
-            message: message.into(),
-            position,
-            context: None,
-        }))
+        Self(Box::new(Details { kind, message: message.into(), position, context: None }))
     }
 
     /// Says what was being read, and where that began.

@@ -18,12 +18,7 @@ pub struct Position {
 impl fmt::Display for Position {
     /// `line 3, column 5`, both from 1.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "line {}, column {}",
-            u64::from(self.line) + 1,
-            u64::from(self.column) + 1
-        )
+        write!(f, "line {}, column {}", u64::from(self.line) + 1, u64::from(self.column) + 1)
     }
 }
 
@@ -117,10 +112,7 @@ pub(super) struct Node {
 
 impl Marks {
     pub(super) fn new(nodes: Vec<Node>, root: u32) -> Self {
-        Self {
-            nodes,
-            root: Some(root),
-        }
+        Self { nodes, root: Some(root) }
     }
 
     /// The place of what a path leads to; `None` where nothing is there. The empty path is the document.
@@ -144,10 +136,7 @@ impl Marks {
             Some(key) => Some(self.node(key)?.span),
             None => None,
         };
-        Some(Mark {
-            key,
-            value: self.node(node)?.span,
-        })
+        Some(Mark { key, value: self.node(node)?.span })
     }
 
     fn node(&self, id: u32) -> Option<&Node> {

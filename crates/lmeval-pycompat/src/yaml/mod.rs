@@ -80,23 +80,14 @@ pub struct Loader {
 impl Default for Loader {
     /// Plain safe loading: no functions, 256 levels, a million nodes.
     fn default() -> Self {
-        Self {
-            directory: String::new(),
-            functions: false,
-            max_depth: 256,
-            max_nodes: 1_000_000,
-        }
+        Self { directory: String::new(), functions: false, max_depth: 256, max_nodes: 1_000_000 }
     }
 }
 
 impl Loader {
     /// A loader for files of a directory, with functions allowed.
     pub fn for_directory(directory: impl Into<String>) -> Self {
-        Self {
-            directory: directory.into(),
-            functions: true,
-            ..Self::default()
-        }
+        Self { directory: directory.into(), functions: true, ..Self::default() }
     }
 
     /// Loads the only document of a text.
@@ -113,7 +104,7 @@ impl Loader {
 
     /// Loads the only document of a file's bytes: UTF-8, or UTF-16 with a byte order mark.
     pub fn load_bytes(&self, bytes: &[u8]) -> Result<Loaded, Error> {
-        self.load(&read::decode(bytes)?)
+        self.load(&decode(bytes)?)
     }
 }
 

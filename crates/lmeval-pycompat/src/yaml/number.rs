@@ -52,9 +52,7 @@ fn sexagesimal_integer(text: &str) -> Result<Value, String> {
     let mut sum = BigInt::ZERO;
     for (index, part) in text.split(':').enumerate() {
         if index >= SEXAGESIMAL_PARTS {
-            return Err(format!(
-                "sexagesimal number of more than {SEXAGESIMAL_PARTS} parts"
-            ));
+            return Err(format!("sexagesimal number of more than {SEXAGESIMAL_PARTS} parts"));
         }
         sum = sum * 60 + to_bigint(&parse_integer(part, 10)?);
     }
@@ -134,9 +132,7 @@ fn sexagesimal_float(text: &str) -> Result<f64, String> {
 fn parse_float(text: &str) -> Result<f64, String> {
     let plain = plain_digits(text);
     let trimmed = plain.trim_matches(' ');
-    trimmed
-        .parse()
-        .map_err(|_| format!("not a float: {}", shortened(text)))
+    trimmed.parse().map_err(|_| format!("not a float: {}", shortened(text)))
 }
 
 /// The text in backticks for a message: on one line, cut where it is long.
@@ -210,12 +206,9 @@ mod tests {
 
     #[test]
     fn floats_with_a_tag() {
-        for (text, number) in [
-            ("1e5", 1e5),
-            ("-.INF", f64::NEG_INFINITY),
-            ("1:30.5", 90.5),
-            ("infinity", f64::INFINITY),
-        ] {
+        for (text, number) in
+            [("1e5", 1e5), ("-.INF", f64::NEG_INFINITY), ("1:30.5", 90.5), ("infinity", f64::INFINITY)]
+        {
             assert_eq!(float(text), Ok(number), "{text}");
         }
         assert!(float("nan").is_ok_and(f64::is_nan));

@@ -125,11 +125,7 @@ impl<'a> Parser<'a> {
             }
             State::End => {
                 let position = self.scanner.peek()?.start;
-                Ok(Event {
-                    kind: EventKind::StreamEnd,
-                    start: position,
-                    end: position,
-                })
+                Ok(Event { kind: EventKind::StreamEnd, start: position, end: position })
             }
         }
     }
@@ -175,11 +171,7 @@ impl<'a> Parser<'a> {
             style: Style::Plain,
             implicit: true,
         };
-        Ok(Event {
-            kind,
-            start: position,
-            end: position,
-        })
+        Ok(Event { kind, start: position, end: position })
     }
 
     fn error<T>(&mut self, message: &'static str) -> Result<T, Error> {
@@ -204,11 +196,7 @@ impl<'a> Parser<'a> {
         match kind {
             TokenKind::StreamEnd => {
                 self.state = State::End;
-                return Ok(Event {
-                    kind: EventKind::StreamEnd,
-                    start,
-                    end,
-                });
+                return Ok(Event { kind: EventKind::StreamEnd, start, end });
             }
             TokenKind::VersionDirective { .. }
             | TokenKind::TagDirective { .. }
@@ -228,11 +216,7 @@ impl<'a> Parser<'a> {
             _ => return self.error("more text after the end of the document"),
         }
         self.states.push(State::DocumentEnd);
-        Ok(Event {
-            kind: EventKind::DocumentStart,
-            start,
-            end,
-        })
+        Ok(Event { kind: EventKind::DocumentStart, start, end })
     }
 
     fn directives(&mut self) -> Result<(), Error> {
@@ -260,9 +244,7 @@ impl<'a> Parser<'a> {
             self.scanner.skip();
         }
         for (handle, prefix) in [("!", "!"), ("!!", CORE_PREFIX)] {
-            self.tag_prefixes
-                .entry(handle.to_owned())
-                .or_insert_with(|| prefix.to_owned());
+            self.tag_prefixes.entry(handle.to_owned()).or_insert_with(|| prefix.to_owned());
         }
         Ok(())
     }
@@ -293,11 +275,7 @@ impl<'a> Parser<'a> {
         }
         self.tag_prefixes.clear();
         self.state = State::DocumentStart;
-        Ok(Event {
-            kind: EventKind::DocumentEnd,
-            start,
-            end,
-        })
+        Ok(Event { kind: EventKind::DocumentEnd, start, end })
     }
 
     /// Anchor and tag in either order, with the place where the tag is.
@@ -345,13 +323,9 @@ impl<'a> Parser<'a> {
         let token = self.scanner.peek()?;
         let token_end = token.end;
         let (kind, state) = match &mut token.kind {
-            TokenKind::BlockEntry if indentless => (
-                EventKind::SequenceStart {
-                    properties,
-                    flow: false,
-                },
-                State::IndentlessSequenceEntry,
-            ),
+            TokenKind::BlockEntry if indentless => {
+                (EventKind::SequenceStart { properties, flow: false }, State::IndentlessSequenceEntry)
+            }
             TokenKind::Scalar { text, style } => {
                 let implicit = match properties.tag.as_deref() {
                     None => *style == Style::Plain,
@@ -360,78 +334,35 @@ impl<'a> Parser<'a> {
                 let (text, style) = (std::mem::take(text), *style);
                 self.pop_state();
                 self.scanner.skip();
-                let kind = EventKind::Scalar {
-                    properties,
-                    text,
-                    style,
-                    implicit,
-                };
-                return Ok(Event {
-                    kind,
-                    start,
-                    end: token_end,
-                });
+                let kind = EventKind::Scalar { properties, text, style, implicit };
+                return Ok(Event { kind, start, end: token_end });
             }
-            TokenKind::FlowSequenceStart => (
-                EventKind::SequenceStart {
-                    properties,
-                    flow: true,
-                },
-                State::FlowSequenceFirst,
-            ),
-            TokenKind::FlowMappingStart => (
-                EventKind::MappingStart {
-                    properties,
-                    flow: true,
-                },
-                State::FlowMappingFirst,
-            ),
-            TokenKind::BlockSequenceStart if block => (
-                EventKind::SequenceStart {
-                    properties,
-                    flow: false,
-                },
-                State::BlockSequenceFirst,
-            ),
-            TokenKind::BlockMappingStart if block => (
-                EventKind::MappingStart {
-                    properties,
-                    flow: false,
-                },
-                State::BlockMappingFirst,
-            ),
+            TokenKind::FlowSequenceStart => {
+                (EventKind::SequenceStart { properties, flow: true }, State::FlowSequenceFirst)
+            }
+            TokenKind::FlowMappingStart => {
+                (EventKind::MappingStart { properties, flow: true }, State::FlowMappingFirst)
+            }
+            TokenKind::BlockSequenceStart if block => {
+                (EventKind::SequenceStart { properties, flow: false }, State::BlockSequenceFirst)
+            }
+            TokenKind::BlockMappingStart if block => {
+                (EventKind::MappingStart { properties, flow: false }, State::BlockMappingFirst)
+            }
             _ if properties.anchor.is_some() || properties.tag.is_some() => {
                 self.pop_state();
                 let implicit = properties.tag.is_none();
-                let kind = EventKind::Scalar {
-                    properties,
-                    text: Cow::Borrowed(""),
-                    style: Style::Plain,
-                    implicit,
-                };
-                return Ok(Event {
-                    kind,
-                    start,
-                    end: properties_end,
-                });
+                let kind =
+                    EventKind::Scalar { properties, text: Cow::Borrowed(""), style: Style::Plain, implicit };
+                return Ok(Event { kind, start, end: properties_end });
             }
             _ => {
-                let context = if block {
-                    "in a block"
-                } else {
-                    "in a flow collection"
-                };
-                return self
-                    .error("a value is missing")
-                    .map_err(|error| error.during(context, start));
+                let context = if block { "in a block" } else { "in a flow collection" };
+                return self.error("a value is missing").map_err(|error| error.during(context, start));
             }
         };
         self.state = state;
-        Ok(Event {
-            kind,
-            start,
-            end: token_end,
-        })
+        Ok(Event { kind, start, end: token_end })
     }
 
     /// A node, after which the parser goes on in a state.
@@ -459,19 +390,10 @@ impl<'a> Parser<'a> {
         let Token { start, end, .. } = *self.scanner.peek()?;
         if !self.next_is(&[TokenKind::BlockEntry])? {
             self.pop_state();
-            return Ok(Event {
-                kind: EventKind::SequenceEnd,
-                start,
-                end,
-            });
+            return Ok(Event { kind: EventKind::SequenceEnd, start, end });
         }
         self.scanner.skip();
-        let ends = [
-            TokenKind::BlockEntry,
-            TokenKind::Key,
-            TokenKind::Value,
-            TokenKind::BlockEnd,
-        ];
+        let ends = [TokenKind::BlockEntry, TokenKind::Key, TokenKind::Value, TokenKind::BlockEnd];
         if self.next_is(&ends)? {
             return self.empty_scalar(State::IndentlessSequenceEntry, end);
         }
@@ -517,10 +439,7 @@ impl<'a> Parser<'a> {
             TokenKind::FlowSequenceEnd => self.close(EventKind::SequenceEnd),
             TokenKind::Key => {
                 self.state = State::FlowPairKey;
-                self.take(EventKind::MappingStart {
-                    properties: Properties::default(),
-                    flow: true,
-                })
+                self.take(EventKind::MappingStart { properties: Properties::default(), flow: true })
             }
             _ => self.node_then(State::FlowSequenceEntry, false, false),
         }
@@ -550,11 +469,7 @@ impl<'a> Parser<'a> {
     fn flow_pair_end(&mut self) -> Parsed<'a> {
         let start = self.scanner.peek()?.start;
         self.state = State::FlowSequenceEntry;
-        Ok(Event {
-            kind: EventKind::MappingEnd,
-            start,
-            end: start,
-        })
+        Ok(Event { kind: EventKind::MappingEnd, start, end: start })
     }
 
     fn flow_mapping_key(&mut self, first: bool) -> Parsed<'a> {

@@ -15,20 +15,15 @@ use super::{Error, ErrorKind, Position};
 /// # Ok::<(), yaml::Error>(())
 /// ```
 pub fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
-    let refusal = |message: &'static str, valid: &str| {
-        Error::new(ErrorKind::Reader, message, position_at_end(valid))
-    };
+    let refusal =
+        |message: &'static str, valid: &str| Error::new(ErrorKind::Reader, message, position_at_end(valid));
     match code_units(bytes) {
         Some((units, is_whole)) => {
             let mut text = String::with_capacity(bytes.len());
             for unit in char::decode_utf16(units) {
                 text.push(unit.map_err(|_| refusal("invalid UTF-16", &text))?);
             }
-            if is_whole {
-                Ok(Cow::Owned(text))
-            } else {
-                Err(refusal("invalid UTF-16", &text))
-            }
+            if is_whole { Ok(Cow::Owned(text)) } else { Err(refusal("invalid UTF-16", &text)) }
         }
         None => std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|error| {
             let valid = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
@@ -78,11 +73,7 @@ pub(super) fn check(text: &str) -> Result<(), Error> {
         };
         if !allowed {
             let message = format!("character that YAML does not allow: U+{:04X}", u32::from(character));
-            return Err(Error::new(
-                ErrorKind::Reader,
-                message,
-                position_at_end(&text[..offset]),
-            ));
+            return Err(Error::new(ErrorKind::Reader, message, position_at_end(&text[..offset])));
         }
         offset += character.len_utf8();
     }
@@ -92,11 +83,7 @@ pub(super) fn check(text: &str) -> Result<(), Error> {
 /// The position behind a text.
 fn position_at_end(text: &str) -> Position {
     let body = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut position = Position {
-        line: 0,
-        column: 0,
-        offset: text.len(),
-    };
+    let mut position = Position { line: 0, column: 0, offset: text.len() };
     let mut characters = body.chars().peekable();
     while let Some(character) = characters.next() {
         let line_break = match character {

@@ -110,10 +110,7 @@ pub(super) fn resolve(text: &str) -> Tag {
 }
 
 fn unsigned(bytes: &[u8]) -> &[u8] {
-    bytes
-        .strip_prefix(b"-")
-        .or_else(|| bytes.strip_prefix(b"+"))
-        .unwrap_or(bytes)
+    bytes.strip_prefix(b"-").or_else(|| bytes.strip_prefix(b"+")).unwrap_or(bytes)
 }
 
 fn is_digit_or_underscore(byte: u8) -> bool {
@@ -121,12 +118,7 @@ fn is_digit_or_underscore(byte: u8) -> bool {
 }
 
 fn split_digits(bytes: &[u8]) -> (&[u8], &[u8]) {
-    bytes.split_at(
-        bytes
-            .iter()
-            .take_while(|byte| is_digit_or_underscore(**byte))
-            .count(),
-    )
+    bytes.split_at(bytes.iter().take_while(|byte| is_digit_or_underscore(**byte)).count())
 }
 
 /// `(:[0-5]?[0-9])+`
@@ -207,35 +199,11 @@ mod tests {
             (Tag::Bool, &["yes", "No", "ON", "off", "true", "FALSE"]),
             (
                 Tag::Int,
-                &[
-                    "0",
-                    "-0",
-                    "010",
-                    "0_7",
-                    "0_",
-                    "1_000",
-                    "+5",
-                    "0b_",
-                    "-0x1F",
-                    "1:30",
-                    "1_:0",
-                    "190:20:30",
-                ],
+                &["0", "-0", "010", "0_7", "0_", "1_000", "+5", "0b_", "-0x1F", "1:30", "1_:0", "190:20:30"],
             ),
             (
                 Tag::Float,
-                &[
-                    "1.",
-                    ".5",
-                    "1.e+5",
-                    "1.5E-3",
-                    "0:0.",
-                    "1:59._",
-                    "-.inf",
-                    ".NaN",
-                    "0_._",
-                    "685_230.15",
-                ],
+                &["1.", ".5", "1.e+5", "1.5E-3", "0:0.", "1:59._", "-.inf", ".NaN", "0_._", "685_230.15"],
             ),
             (Tag::Timestamp, &["2020-01-01", "2020-13-45", "2020-1-1 1:00:00"]),
             (Tag::Merge, &["<<"]),

@@ -31,22 +31,13 @@ impl Rest<'_> {
 
     /// A number of at least `least` and at most `most` digits.
     fn number(&mut self, least: usize, most: usize) -> Option<u32> {
-        let digits = self
-            .0
-            .iter()
-            .take(most)
-            .take_while(|byte| byte.is_ascii_digit())
-            .count();
+        let digits = self.0.iter().take(most).take_while(|byte| byte.is_ascii_digit()).count();
         if digits < least {
             return None;
         }
         let (number, rest) = self.0.split_at(digits);
         self.0 = rest;
-        Some(
-            number
-                .iter()
-                .fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0')),
-        )
+        Some(number.iter().fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0')))
     }
 
     fn blanks(&mut self) -> bool {
@@ -67,18 +58,8 @@ impl Timestamp {
         let month = rest.number(1, 2)?;
         rest.take(b'-')?;
         let day = rest.number(1, 2)?;
-        let time = if rest.0.is_empty() {
-            None
-        } else {
-            Some(Time::parse(&mut rest)?)
-        };
-        Some(Self {
-            year,
-            month,
-            day,
-            time,
-            length: text.len(),
-        })
+        let time = if rest.0.is_empty() { None } else { Some(Time::parse(&mut rest)?) };
+        Some(Self { year, month, day, time, length: text.len() })
     }
 
     /// Whether a plain scalar of this shape is a timestamp without a tag: a date alone needs all its digits.
@@ -120,13 +101,7 @@ impl Time {
             rest.blanks();
             offset = Some(Self::zone(rest)?);
         }
-        rest.0.is_empty().then_some(Self {
-            hour,
-            minute,
-            second,
-            microsecond,
-            offset,
-        })
+        rest.0.is_empty().then_some(Self { hour, minute, second, microsecond, offset })
     }
 
     /// Seconds east of UTC.
@@ -134,17 +109,9 @@ impl Time {
         if rest.take(b'Z').is_some() {
             return Some(0);
         }
-        let sign = if rest.take(b'-').is_some() {
-            -1
-        } else {
-            rest.take(b'+').map(|()| 1)?
-        };
+        let sign = if rest.take(b'-').is_some() { -1 } else { rest.take(b'+').map(|()| 1)? };
         let hours = rest.number(1, 2)?;
-        let minutes = if rest.take(b':').is_some() {
-            rest.number(2, 2)?
-        } else {
-            0
-        };
+        let minutes = if rest.take(b':').is_some() { rest.number(2, 2)? } else { 0 };
         Some(sign * (hours * 3600 + minutes * 60) as i32)
     }
 }
@@ -172,33 +139,18 @@ mod tests {
             shown("2001-12-14 \t1:59:43.1234569 Z").as_deref(),
             Some("2001-12-14 01:59:43.123456+00:00")
         );
-        assert_eq!(
-            shown("2001-12-14 1:59:43 +3").as_deref(),
-            Some("2001-12-14 01:59:43+03:00")
-        );
-        for wrong in [
-            "2001-12",
-            "2001-12-14 1:59",
-            "2001-12-14 1:59:43 ",
-            "2001-12-14 1:59:43 z",
-            "2001-12-14T",
-        ] {
+        assert_eq!(shown("2001-12-14 1:59:43 +3").as_deref(), Some("2001-12-14 01:59:43+03:00"));
+        for wrong in
+            ["2001-12", "2001-12-14 1:59", "2001-12-14 1:59:43 ", "2001-12-14 1:59:43 z", "2001-12-14T"]
+        {
             assert!(Timestamp::parse(wrong).is_none(), "{wrong}");
         }
     }
 
     #[test]
     fn the_calendar_decides() {
-        for wrong in [
-            "2001-02-29",
-            "0000-01-01",
-            "2001-01-01 24:00:00",
-            "2001-01-01 00:00:00 +24:00",
-        ] {
-            assert!(
-                Timestamp::parse(wrong).is_some_and(|found| found.value().is_none()),
-                "{wrong}"
-            );
+        for wrong in ["2001-02-29", "0000-01-01", "2001-01-01 24:00:00", "2001-01-01 00:00:00 +24:00"] {
+            assert!(Timestamp::parse(wrong).is_some_and(|found| found.value().is_none()), "{wrong}");
         }
     }
 

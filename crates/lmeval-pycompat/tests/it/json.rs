@@ -13,9 +13,7 @@ use crate::vectors::{get, items, python, text};
 fn texts_are_read_as_in_python() {
     let vectors = python("loads");
     for case in items(get(&vectors, "loads")) {
-        let [source, shown, message] = items(case) else {
-            panic!()
-        };
+        let [source, shown, message] = items(case) else { panic!() };
         match loads(text(source)) {
             Ok(value) => assert_eq!(Some(repr(&value).as_str()), shown.as_str(), "{source:?}"),
             Err(error) => assert_eq!(Some(error.to_string().as_str()), message.as_str(), "{source:?}"),
@@ -32,11 +30,7 @@ fn values_are_written_as_in_python() {
         for (options, expected) in items(get(&vectors, "options")).iter().zip(items(expected)) {
             let flag = |name| options.as_dict().unwrap().get_str(name).and_then(Value::as_bool);
             let separators = options.as_dict().unwrap().get_str("separators").map(items);
-            let indent = options
-                .as_dict()
-                .unwrap()
-                .get_str("indent")
-                .and_then(Value::as_i64);
+            let indent = options.as_dict().unwrap().get_str("indent").and_then(Value::as_i64);
             let options = Options {
                 ensure_ascii: flag("ensure_ascii").unwrap_or(true),
                 indent: indent.map(|indent| usize::try_from(indent).unwrap()),
@@ -46,11 +40,7 @@ fn values_are_written_as_in_python() {
                 skip_keys: flag("skipkeys").unwrap_or(false),
                 default: None,
             };
-            assert_eq!(
-                dumps(&value, &options).ok().as_deref(),
-                expected.as_str(),
-                "{source:?}"
-            );
+            assert_eq!(dumps(&value, &options).ok().as_deref(), expected.as_str(), "{source:?}");
         }
     }
 }
@@ -63,18 +53,12 @@ fn a_hook_replaces_what_json_does_not_know() {
         Value::Set(items) => Some(Value::List(items.clone())),
         _ => None,
     };
-    let options = Options {
-        default: Some(&default),
-        ..Options::default()
-    };
+    let options = Options { default: Some(&default), ..Options::default() };
     assert_eq!(dumps(&value, &options), Err(EncodeError::Type("bytes")));
     assert_eq!(dumps(&items(&value)[0], &options).unwrap(), "[1]");
     // A hook that never gets anywhere ends in an error.
     let same = |value: &Value| Some(value.clone());
-    let options = Options {
-        default: Some(&same),
-        ..Options::default()
-    };
+    let options = Options { default: Some(&same), ..Options::default() };
     assert_eq!(dumps(&value, &options), Err(EncodeError::Depth));
 }
 
@@ -97,9 +81,7 @@ fn a_decoder_shares_keys() {
     let keys: Vec<String> = (0..500).map(|index| format!("key {index}")).collect();
     for _ in 0..2 {
         for key in &keys {
-            let value = decoder
-                .decode(&format!("{{\"{key}\": \"{key}\", \"\\u0061\": 1}}"))
-                .unwrap();
+            let value = decoder.decode(&format!("{{\"{key}\": \"{key}\", \"\\u0061\": 1}}")).unwrap();
             assert_eq!(get(&value, key), &Value::str(key.as_str()));
             assert_eq!(get(&value, "a"), &Value::Int(1));
         }
@@ -120,21 +102,14 @@ pub(crate) fn values() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::Bool),
         any::<i64>().prop_map(Value::Int),
         any::<i128>().prop_map(|number| Value::from_bigint(BigInt::from(number))),
-        any::<f64>()
-            .prop_filter("not a number", |number| !number.is_nan())
-            .prop_map(Value::Float),
+        any::<f64>().prop_filter("not a number", |number| !number.is_nan()).prop_map(Value::Float),
         any::<String>().prop_map(Value::from),
     ];
     leaf.prop_recursive(4, 40, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
             prop::collection::vec((any::<String>(), inner), 0..6).prop_map(|entries| {
-                Value::from(
-                    entries
-                        .into_iter()
-                        .map(|(key, value)| (key.into(), value))
-                        .collect::<Dict>(),
-                )
+                Value::from(entries.into_iter().map(|(key, value)| (key.into(), value)).collect::<Dict>())
             }),
         ]
     })

@@ -20,17 +20,7 @@ fn literals_are_read_as_in_python() {
 
 #[test]
 fn what_has_no_value_is_refused() {
-    for source in [
-        "1j",
-        "1+2j",
-        "...",
-        r"'\N{DIGIT ONE}'",
-        "f''",
-        "1 + 1",
-        "x",
-        "f(1)",
-        "{*[1]}",
-    ] {
+    for source in ["1j", "1+2j", "...", r"'\N{DIGIT ONE}'", "f''", "1 + 1", "x", "f(1)", "{*[1]}"] {
         assert!(literal_eval(source).is_err(), "{source}");
     }
 }

@@ -7,11 +7,7 @@ use proptest::prelude::*;
 use crate::vectors::{get, items, load, python, size};
 
 fn indices(positions: &[usize]) -> Value {
-    Value::list(
-        positions
-            .iter()
-            .map(|&position| Value::Int(i64::try_from(position).unwrap())),
-    )
+    Value::list(positions.iter().map(|&position| Value::Int(i64::try_from(position).unwrap())))
 }
 
 fn integer(value: &Value) -> i64 {
@@ -64,22 +60,10 @@ fn one_generator_goes_through_everything() {
         random.shuffle(&mut shuffled);
         assert_eq!(&indices(&shuffled), get(case, "shuffle"));
         let population: Vec<usize> = (0..length).collect();
-        assert_eq!(
-            &indices(&random.sample(&population, count).unwrap()),
-            get(case, "sample")
-        );
-        assert_eq!(
-            &indices(&random.choices_indices(length, count).unwrap()),
-            get(case, "choices")
-        );
-        let weights: Vec<f64> = items(get(case, "weights"))
-            .iter()
-            .map(|w| w.to_f64().unwrap())
-            .collect();
-        assert_eq!(
-            &indices(&random.weighted_indices(&weights, count).unwrap()),
-            get(case, "weighted")
-        );
+        assert_eq!(&indices(&random.sample(&population, count).unwrap()), get(case, "sample"));
+        assert_eq!(&indices(&random.choices_indices(length, count).unwrap()), get(case, "choices"));
+        let weights: Vec<f64> = items(get(case, "weights")).iter().map(|w| w.to_f64().unwrap()).collect();
+        assert_eq!(&indices(&random.weighted_indices(&weights, count).unwrap()), get(case, "weighted"));
         assert_eq!(*random.choice(&population).unwrap(), size(get(case, "choice")));
         assert_eq!(&Value::Float(random.random()), get(case, "random"));
         assert_eq!(&Value::Float(random.uniform(-1.5, 7.25)), get(case, "uniform"));
@@ -89,21 +73,14 @@ fn one_generator_goes_through_everything() {
         }
         for draw in items(get(case, "randrange")) {
             let [arguments, drawn] = items(draw) else { panic!() };
-            let [start, stop, step] = items(arguments) else {
-                panic!()
-            };
-            let got = random
-                .randrange(integer(start), integer(stop), integer(step))
-                .unwrap();
+            let [start, stop, step] = items(arguments) else { panic!() };
+            let got = random.randrange(integer(start), integer(stop), integer(step)).unwrap();
             assert_eq!(got, integer(drawn));
         }
         for draw in items(get(case, "randint")) {
             let [arguments, drawn] = items(draw) else { panic!() };
             let [low, high] = items(arguments) else { panic!() };
-            assert_eq!(
-                random.randint(integer(low), integer(high)).unwrap(),
-                integer(drawn)
-            );
+            assert_eq!(random.randint(integer(low), integer(high)).unwrap(), integer(drawn));
         }
     }
 }

@@ -41,19 +41,13 @@ fn floats_are_read_as_in_python() {
 fn integers_are_read_as_in_python() {
     let vectors = python("int");
     for case in items(get(&vectors, "int")) {
-        let [source, base, hexadecimal] = items(case) else {
-            panic!()
-        };
+        let [source, base, hexadecimal] = items(case) else { panic!() };
         let base = u32::try_from(base.as_i64().unwrap()).unwrap();
         let number = parse_int(text(source), base).map(|number| match number {
             Value::BigInt(number) => format!("{:x}", *number),
             number => format!("{:x}", BigInt::from(number.as_i64().unwrap())),
         });
-        assert_eq!(
-            number.as_deref(),
-            hexadecimal.as_str(),
-            "{source:?} in base {base}"
-        );
+        assert_eq!(number.as_deref(), hexadecimal.as_str(), "{source:?} in base {base}");
     }
 }
 
@@ -61,18 +55,9 @@ fn integers_are_read_as_in_python() {
 fn sums_are_those_of_python() {
     let vectors = python("sums");
     for case in items(get(&vectors, "sums")) {
-        let [numbers, plain, exact] = items(case) else {
-            panic!()
-        };
-        let numbers: Vec<f64> = items(numbers)
-            .iter()
-            .map(|n| parse_float(text(n)).unwrap())
-            .collect();
-        assert_eq!(
-            float_repr(sum(numbers.iter().copied())),
-            text(plain),
-            "{numbers:?}"
-        );
+        let [numbers, plain, exact] = items(case) else { panic!() };
+        let numbers: Vec<f64> = items(numbers).iter().map(|n| parse_float(text(n)).unwrap()).collect();
+        assert_eq!(float_repr(sum(numbers.iter().copied())), text(plain), "{numbers:?}");
         let shown = match fsum(numbers.iter().copied()) {
             Ok(total) => float_repr(total),
             Err(SumError::Overflow) => "OverflowError".to_owned(),
@@ -94,23 +79,14 @@ fn containers_and_constants() {
         (Value::list([]), "[]"),
         (Value::set([]), "set()"),
         (Value::set([one(), Value::Int(2)]), "{1, 2}"),
-        (
-            Value::dict([("a", Value::list([Value::Float(1.0)]))]),
-            "{'a': [1.0]}",
-        ),
-        (
-            Value::from_bigint(BigInt::from(1_u128 << 100)),
-            "1267650600228229401496703205376",
-        ),
+        (Value::dict([("a", Value::list([Value::Float(1.0)]))]), "{'a': [1.0]}"),
+        (Value::from_bigint(BigInt::from(1_u128 << 100)), "1267650600228229401496703205376"),
         (Value::Bytes(b"a'\x00\xff\t"[..].into()), r#"b"a'\x00\xff\t""#),
     ] {
         assert_eq!(repr(&value), expected);
         assert_eq!(str(&value), expected);
     }
-    let function = Function {
-        reference: "utils.process_docs".to_owned(),
-        directory: String::new(),
-    };
+    let function = Function { reference: "utils.process_docs".to_owned(), directory: String::new() };
     assert_eq!(repr(&Value::Function(function.into())), "<function process_docs>");
 }
 
@@ -123,28 +99,18 @@ fn dates() {
         let value = Value::DateTime(DateTime::new(date, time, microsecond, offset).unwrap());
         (repr(&value), str(&value))
     };
-    let both = |shown: &str, plain: &str| {
-        (
-            format!("datetime.datetime(2020, 1, 31, {shown})"),
-            plain.to_owned(),
-        )
-    };
+    let both =
+        |shown: &str, plain: &str| (format!("datetime.datetime(2020, 1, 31, {shown})"), plain.to_owned());
     assert_eq!(shown((0, 0, 0), 0, None), both("0, 0", "2020-01-31 00:00:00"));
     assert_eq!(shown((1, 2, 3), 0, None), both("1, 2, 3", "2020-01-31 01:02:03"));
-    assert_eq!(
-        shown((1, 2, 0), 40, None),
-        both("1, 2, 0, 40", "2020-01-31 01:02:00.000040")
-    );
+    assert_eq!(shown((1, 2, 0), 40, None), both("1, 2, 0, 40", "2020-01-31 01:02:00.000040"));
     assert_eq!(
         shown((1, 2, 0), 0, Some(0)),
         both("1, 2, tzinfo=datetime.timezone.utc", "2020-01-31 01:02:00+00:00")
     );
     assert_eq!(
         shown((1, 2, 0), 0, Some(3600)),
-        both(
-            "1, 2, tzinfo=datetime.timezone(datetime.timedelta(seconds=3600))",
-            "2020-01-31 01:02:00+01:00"
-        )
+        both("1, 2, tzinfo=datetime.timezone(datetime.timedelta(seconds=3600))", "2020-01-31 01:02:00+01:00")
     );
     assert_eq!(
         shown((1, 2, 0), 0, Some(-18000)),

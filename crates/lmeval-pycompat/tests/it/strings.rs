@@ -17,15 +17,7 @@ type Class = Box<dyn Fn(char) -> bool>;
 type Mapping = fn(&str) -> String;
 
 /// The classes of single characters.
-const QUICK: [&str; 7] = [
-    "space",
-    "printable",
-    "alpha",
-    "decimal",
-    "digit",
-    "numeric",
-    "alnum",
-];
+const QUICK: [&str; 7] = ["space", "printable", "alpha", "decimal", "digit", "numeric", "alnum"];
 
 #[test]
 fn classes_hold_for_all_code_points() {
@@ -43,10 +35,7 @@ fn classes_hold_for_all_code_points() {
         ("lower", Box::new(single(strings::is_lower_text))),
         ("title", Box::new(single(strings::is_title_text))),
         ("identifier_start", Box::new(single(strings::is_identifier))),
-        (
-            "identifier_continue",
-            Box::new(|character| strings::is_identifier(&format!("a{character}"))),
-        ),
+        ("identifier_continue", Box::new(|character| strings::is_identifier(&format!("a{character}")))),
     ];
     for (name, holds) in classes {
         let mut flips = items(get(get(&vectors, "flips"), name)).iter().map(size);
@@ -59,12 +48,7 @@ fn classes_hold_for_all_code_points() {
                 expected = !expected;
                 next = flips.next().map(|distance| character as usize + distance);
             }
-            assert_eq!(
-                holds(character),
-                expected,
-                "`{name}` of U+{:04X}",
-                character as u32
-            );
+            assert_eq!(holds(character), expected, "`{name}` of U+{:04X}", character as u32);
         }
         assert_eq!(next, None, "`{name}`");
     }
@@ -82,21 +66,15 @@ fn digits_have_values() {
         digits.insert(text(code).parse().unwrap(), size(value) as u32);
     }
     for character in characters() {
-        assert_eq!(
-            strings::digit_value(character),
-            digits.get(&u32::from(character)).copied()
-        );
-        assert_eq!(
-            strings::decimal_value(character),
-            decimals.get(&u32::from(character)).copied()
-        );
+        assert_eq!(strings::digit_value(character), digits.get(&u32::from(character)).copied());
+        assert_eq!(strings::decimal_value(character), decimals.get(&u32::from(character)).copied());
     }
 }
 
 fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |state, &byte| {
-        (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |state, &byte| (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[test]
@@ -187,11 +165,7 @@ fn methods_do_as_in_python() {
         let count = Value::Int(i64::try_from(strings::count(source, other)).unwrap());
         check(
             "find",
-            vec![
-                position(strings::find(source, other)),
-                position(strings::rfind(source, other)),
-                count,
-            ],
+            vec![position(strings::find(source, other)), position(strings::rfind(source, other)), count],
         );
         check(
             "layout",
@@ -230,10 +204,7 @@ fn methods_do_as_in_python() {
             .to_vec(),
         );
         let bytes = Value::Bytes(source.as_bytes().into());
-        check(
-            "repr",
-            vec![repr(&Value::str(source)).into(), repr(&bytes).into()],
-        );
+        check("repr", vec![repr(&Value::str(source)).into(), repr(&bytes).into()]);
     }
 }
 
@@ -244,11 +215,7 @@ fn empty_separators_are_refused() {
     assert_eq!(strings::partition("a", ""), None);
     assert_eq!(strings::rpartition("a", ""), None);
     assert_eq!(
-        (
-            strings::find("ab", ""),
-            strings::rfind("ab", ""),
-            strings::count("éb", "")
-        ),
+        (strings::find("ab", ""), strings::rfind("ab", ""), strings::count("éb", "")),
         (Some(0), Some(2), 3)
     );
 }

@@ -6,9 +6,7 @@ use lmeval_pycompat::{Value, json};
 
 /// A file below the folder `tests` of the repository.
 pub(crate) fn load(name: &str) -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(name);
     let text = String::from_utf8(read(&path)).unwrap();
     json::loads(&text).unwrap()
 }
@@ -25,10 +23,7 @@ pub(crate) fn python(name: &str) -> Value {
 
 /// The entry of a dictionary.
 pub(crate) fn get<'a>(value: &'a Value, key: &str) -> &'a Value {
-    value
-        .as_dict()
-        .and_then(|dict| dict.get_str(key))
-        .unwrap_or_else(|| panic!("no `{key}`"))
+    value.as_dict().and_then(|dict| dict.get_str(key)).unwrap_or_else(|| panic!("no `{key}`"))
 }
 
 /// The items of a list.

@@ -13,10 +13,7 @@ use crate::yaml_typed::{typed, write_string};
 
 #[test]
 fn every_file_gives_the_values_of_pyyaml() {
-    let environment = (
-        lmeval_testkit::test_environment(),
-        lmeval_testkit::reference_library(),
-    );
+    let environment = (lmeval_testkit::test_environment(), lmeval_testkit::reference_library());
     let (Some(python), Some(library)) = environment else {
         return;
     };
@@ -25,10 +22,7 @@ fn every_file_gives_the_values_of_pyyaml() {
     files.sort();
     assert!(files.len() > 14_000, "only {} files", files.len());
     let theirs = pyyaml(&python, &files);
-    let loader = Loader {
-        functions: true,
-        ..Loader::default()
-    };
+    let loader = Loader { functions: true, ..Loader::default() };
     let mut count = 0;
     for (path, theirs) in files.iter().zip(theirs.lines()) {
         let mut ours = String::from(r#"{"path":"#);
@@ -46,12 +40,8 @@ fn every_file_gives_the_values_of_pyyaml() {
 /// What `tests/record/yaml_dump.py` prints for the files.
 fn pyyaml(python: &Path, files: &[PathBuf]) -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/record/yaml_dump.py");
-    let mut child = Command::new(python)
-        .arg(script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut list = String::new();
     for path in files {

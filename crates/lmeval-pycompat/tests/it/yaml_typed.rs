@@ -57,11 +57,7 @@ fn write_typed(value: &Value, out: &mut String) {
         }
         Value::Dict(dict) => {
             out.push_str(r#"{"dict":"#);
-            write_items(
-                dict.iter()
-                    .map(|(key, value)| format!("[{},{}]", typed(key), typed(value))),
-                out,
-            );
+            write_items(dict.iter().map(|(key, value)| format!("[{},{}]", typed(key), typed(value))), out);
             out.push('}');
         }
         Value::Date(date) => put(out, format_args!(r#"{{"date":"{date}"}}"#)),

@@ -115,9 +115,7 @@ impl FewshotConfig {
     /// All eleven keys, nulls included.
     pub fn to_value(&self) -> Value {
         let function = |function: &Option<Arc<Function>>| {
-            function
-                .as_ref()
-                .map_or(Value::None, |function| Value::Function(Arc::clone(function)))
+            function.as_ref().map_or(Value::None, |function| Value::Function(Arc::clone(function)))
         };
         let field = |field: &Option<Field>| field.as_ref().map_or(Value::None, Field::to_value);
         let samples = match &self.samples {
@@ -136,9 +134,7 @@ impl FewshotConfig {
             sampler,
             Value::from(self.split.clone()),
             function(&self.process_docs),
-            indices.map_or(Value::None, |indices| {
-                Value::list(indices.iter().copied().map(Value::Int))
-            }),
+            indices.map_or(Value::None, |indices| Value::list(indices.iter().copied().map(Value::Int))),
             samples,
             field(&self.doc_to_text),
             field(&self.doc_to_choice),
@@ -156,10 +152,7 @@ fn read_indices(reader: &Reader<'_>, path: &ConfigPath, value: &Value) -> Result
         Value::List(items) | Value::Tuple(items) => items,
         other => return Err(reader.wrong_type(path, "a list of ints", other)),
     };
-    let indices = items.iter().enumerate().map(|(position, item)| {
-        item.as_i64()
-            .ok_or_else(|| reader.wrong_type(&path.then(position), "an int", item))
-    });
+    let indices = items.iter().enumerate().map(|(position, item)| reader.int_of(&path.then(position), item));
     indices.collect::<Result<_, _>>().map(Some)
 }
 
@@ -180,9 +173,7 @@ fn read_samples(
                 Value::Dict(document) => Ok(Dict::clone(document)),
                 other => Err(wrong(&path.then(position), "a dict", other)),
             });
-            documents
-                .collect::<Result<_, _>>()
-                .map(|list| Some(FewshotSamples::Documents(list)))
+            documents.collect::<Result<_, _>>().map(|list| Some(FewshotSamples::Documents(list)))
         }
         other => Err(wrong(path, "a list of dicts or a function", other)),
     }

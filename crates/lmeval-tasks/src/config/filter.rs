@@ -42,29 +42,17 @@ impl FilterStep {
             });
         };
         let Some(written) = given.get_str("function") else {
-            return Err(reader.error(
-                ErrorKind::UnknownName,
-                path,
-                format!("`{path}` has no `function`"),
-            ));
+            return Err(reader.error(ErrorKind::UnknownName, path, format!("`{path}` has no `function`")));
         };
         let function = Named::from_value(written)
             .ok_or_else(|| reader.wrong_type(&path.then("function"), "a str or a function", written))?;
         let kwargs = collect_kwargs(reader, path, given, &["function"])?;
-        Ok(Self {
-            function,
-            kwargs,
-            path: path.clone(),
-            written: written.clone(),
-        })
+        Ok(Self { function, kwargs, path: path.clone(), written: written.clone() })
     }
 
     /// The step after normalisation.
     pub fn to_value(&self) -> Value {
-        Value::dict([
-            ("function", self.written.clone()),
-            ("kwargs", Value::from(self.kwargs.clone())),
-        ])
+        Value::dict([("function", self.written.clone()), ("kwargs", Value::from(self.kwargs.clone()))])
     }
 }
 
@@ -138,26 +126,15 @@ impl FilterPipeline {
             None => task_metrics.to_vec(),
             own => MetricConfig::read_list(reader, &path.then("metric_list"), own)?,
         };
-        Ok(Self {
-            name,
-            filter,
-            metric_list,
-            path: path.clone(),
-        })
+        Ok(Self { name, filter, metric_list, path: path.clone() })
     }
 
     /// The pipeline after normalisation.
     pub fn to_value(&self) -> Value {
         Value::dict([
             ("name", Value::str(self.name.as_str())),
-            (
-                "filter",
-                Value::list(self.filter.iter().map(FilterStep::to_value)),
-            ),
-            (
-                "metric_list",
-                Value::list(self.metric_list.iter().map(MetricConfig::to_value)),
-            ),
+            ("filter", Value::list(self.filter.iter().map(FilterStep::to_value))),
+            ("metric_list", Value::list(self.metric_list.iter().map(MetricConfig::to_value))),
         ])
     }
 }

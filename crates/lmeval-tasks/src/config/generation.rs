@@ -34,15 +34,10 @@ impl GenerationKwargs {
 
     /// The most tokens to generate, by whichever of its four names comes first and is not null.
     pub fn max_gen_toks(&self) -> Option<&Value> {
-        [
-            "max_gen_toks",
-            "max_new_tokens",
-            "max_tokens",
-            "max_completion_tokens",
-        ]
-        .into_iter()
-        .filter_map(|key| self.get(key))
-        .find(|value| !value.is_none())
+        ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"]
+            .into_iter()
+            .filter_map(|key| self.get(key))
+            .find(|value| !value.is_none())
     }
 
     /// Puts settings of the caller over these; nothing is normalised again.
@@ -69,12 +64,7 @@ impl GenerationKwargs {
                     ("max_gen_toks", Value::Int(256)),
                     ("until", delimiters()),
                 ];
-                return Ok(Self(
-                    defaults
-                        .into_iter()
-                        .map(|(key, value)| (Value::str(key), value))
-                        .collect(),
-                ));
+                return Ok(Self(defaults.into_iter().map(|(key, value)| (Value::str(key), value)).collect()));
             }
         };
         if output_type != OutputType::GenerateUntil {
@@ -89,10 +79,7 @@ impl GenerationKwargs {
                 reader.error(
                     ErrorKind::Type,
                     &path.then("temperature"),
-                    format!(
-                        "`{path}.temperature` must be a number, not {}",
-                        describe(temperature)
-                    ),
+                    format!("`{path}.temperature` must be a number, not {}", describe(temperature)),
                 )
             })?;
             settings.insert("temperature", number);

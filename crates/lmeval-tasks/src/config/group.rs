@@ -7,6 +7,7 @@ use lmeval_pycompat::{Dict, Function, Value};
 use super::keys::GROUP_KEYS;
 use super::path::ConfigPath;
 use super::read::{Reader, describe, value_text};
+use super::words::quoted;
 use crate::error::{Diagnostic, Error, ErrorKind};
 use crate::source::Mapping;
 
@@ -70,10 +71,8 @@ impl GroupConfig {
             Some(Value::List(members)) => members.to_vec(),
             None => Vec::new(),
             Some(other) => {
-                let message = format!(
-                    "`task` of the group `{group}` is {}, so it has no members",
-                    describe(other)
-                );
+                let message =
+                    format!("`task` of the group `{group}` is {}, so it has no members", describe(other));
                 reader.warn(&ConfigPath::key("task"), message);
                 if let Some(last) = reader.warnings.last_mut() {
                     last.hints.push("Write the members as a list".to_owned());
@@ -110,7 +109,10 @@ impl GroupConfig {
             dict.insert("include", self.include.clone());
         }
         if !self.aggregate_metric_list.is_empty() {
-            dict.insert("aggregate_metric_list", Value::list(self.aggregate_metric_list.iter().map(AggregateMetric::to_value)));
+            dict.insert(
+                "aggregate_metric_list",
+                Value::list(self.aggregate_metric_list.iter().map(AggregateMetric::to_value)),
+            );
         }
         let mut metadata = self.metadata.clone();
         metadata.remove_str("config_source");
@@ -120,9 +122,7 @@ impl GroupConfig {
 
     /// The version of the group as text, `N/A` where none is given.
     pub fn version(&self) -> String {
-        self.metadata
-            .get_str("version")
-            .map_or_else(|| "N/A".to_owned(), value_text)
+        self.metadata.get_str("version").map_or_else(|| "N/A".to_owned(), value_text)
     }
 }
 
@@ -131,24 +131,16 @@ fn warn_about_others(reader: &mut Reader<'_>, group: &str) {
     let others: Vec<String> = mapping
         .values()
         .keys()
-        .filter(|key| {
-            key.as_str()
-                .is_none_or(|key| !GROUP_KEYS.contains(&key) && !key.starts_with('_'))
-        })
+        .filter(|key| key.as_str().is_none_or(|key| !GROUP_KEYS.contains(&key) && !key.starts_with('_')))
         .map(value_text)
         .collect();
     let Some(first) = others.first() else { return };
-    let list: Vec<String> = others.iter().map(|key| format!("`{key}`")).collect();
     reader.warn(
         &ConfigPath::key(first),
-        format!(
-            "{} in the group `{group}` has no effect on its members",
-            list.join(", ")
-        ),
+        format!("{} in the group `{group}` has no effect on its members", quoted(&others)),
     );
     if let Some(last) = reader.warnings.last_mut() {
-        last.hints
-            .push("Settings for all members belong under `include`".to_owned());
+        last.hints.push("Settings for all members belong under `include`".to_owned());
     }
 }
 
@@ -163,17 +155,12 @@ fn read_aggregates(reader: &mut Reader<'_>, group: &str) -> Result<Vec<Aggregate
             return Ok(Vec::new());
         }
         Some(entry @ Value::Dict(_)) => vec![(path, entry.clone())],
-        Some(Value::List(entries)) => entries
-            .iter()
-            .enumerate()
-            .map(|(index, entry)| (path.then(index), entry.clone()))
-            .collect(),
+        Some(Value::List(entries)) => {
+            entries.iter().enumerate().map(|(index, entry)| (path.then(index), entry.clone())).collect()
+        }
         Some(other) => return Err(reader.wrong_type(&path, "a list of dicts", other)),
     };
-    entries
-        .iter()
-        .map(|(path, entry)| read_aggregate(reader, path, entry))
-        .collect()
+    entries.iter().map(|(path, entry)| read_aggregate(reader, path, entry)).collect()
 }
 
 fn read_aggregate(reader: &Reader<'_>, path: &ConfigPath, entry: &Value) -> Result<AggregateMetric, Error> {
@@ -185,10 +172,9 @@ fn read_aggregate(reader: &Reader<'_>, path: &ConfigPath, entry: &Value) -> Resu
     let metric = match entry.get_str("metric") {
         Some(Value::Str(metric)) => metric.as_ref().to_owned(),
         // The score of a function is reported under the function's own name.
-        Some(Value::Function(function)) => function
-            .split()
-            .map_or(function.reference.as_str(), |(_, name)| name)
-            .to_owned(),
+        Some(Value::Function(function)) => {
+            function.split().map_or(function.reference.as_str(), |(_, name)| name).to_owned()
+        }
         None => return Err(reader.error(ErrorKind::Type, path, format!("`{path}` has no `metric`"))),
         Some(other) => return Err(reader.wrong_type(&path.then("metric"), "a str or a function", other)),
     };

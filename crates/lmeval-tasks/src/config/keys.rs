@@ -5,6 +5,7 @@ use lmeval_pycompat::Dict;
 
 use super::path::ConfigPath;
 use super::read::{Reader, value_text};
+use super::words::{quoted, shortened};
 use crate::error::{Error, ErrorKind};
 
 /// The keys of a task, in the order in which results list them.
@@ -52,14 +53,11 @@ pub const TASK_KEYS: [&str; 40] = [
 ];
 
 /// The keys of a group.
-pub const GROUP_KEYS: [&str; 6] = [
-    "group",
-    "group_alias",
-    "task",
-    "include",
-    "aggregate_metric_list",
-    "metadata",
-];
+pub const GROUP_KEYS: [&str; 6] =
+    ["group", "group_alias", "task", "include", "aggregate_metric_list", "metadata"];
+
+/// The most unknown keys that get advice in one message.
+const MOST_ADVICE: usize = 5;
 
 /// What to write instead of a key that other programs or older releases know.
 fn advice(key: &str) -> Option<&'static str> {
@@ -133,19 +131,11 @@ impl Reader<'_> {
         let Some(first) = unknown.first() else {
             return Ok(());
         };
-        let list: Vec<String> = unknown.iter().map(|key| format!("`{key}`")).collect();
-        let noun = if unknown.len() == 1 {
-            "Unknown key"
-        } else {
-            "Unknown keys"
-        };
+        let noun = if unknown.len() == 1 { "Unknown key" } else { "Unknown keys" };
         let path = below.map_or_else(|| ConfigPath::key(first), |below| below.then(first.as_str()));
-        let mut error = self.error(
-            ErrorKind::Type,
-            &path,
-            format!("{noun} in {whole}: {}", list.join(", ")),
-        );
-        for key in &unknown {
+        let mut error =
+            self.error(ErrorKind::Type, &path, format!("{noun} in {whole}: {}", quoted(&unknown)));
+        for key in unknown.iter().take(MOST_ADVICE) {
             let special = if below.is_none() { advice(key) } else { None };
             error = match special {
                 Some(text) => error.hint(text),
@@ -153,7 +143,7 @@ impl Reader<'_> {
                     [] => error,
                     ref near => {
                         let near: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
-                        error.hint(format!("`{key}`: did you mean {}?", near.join(" or ")))
+                        error.hint(format!("`{}`: did you mean {}?", shortened(key), near.join(" or ")))
                     }
                 },
             };

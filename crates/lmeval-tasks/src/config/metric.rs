@@ -146,10 +146,7 @@ pub(super) fn collect_kwargs(
 ) -> Result<Dict, Error> {
     let mut kwargs: Dict = given
         .iter()
-        .filter(|(key, _)| {
-            key.as_str()
-                .is_none_or(|key| key != "kwargs" && !known.contains(&key))
-        })
+        .filter(|(key, _)| key.as_str().is_none_or(|key| key != "kwargs" && !known.contains(&key)))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     match given.get_str("kwargs") {

@@ -18,6 +18,7 @@ mod runtime;
 mod scorer;
 mod serialise;
 mod task;
+mod words;
 
 pub use fewshot::{FewshotConfig, FewshotSamples, Sampler};
 pub use field::Field;
@@ -31,6 +32,7 @@ pub use scorer::ScorerConfig;
 pub use task::TaskConfig;
 
 pub(crate) use read::value_text;
+pub(crate) use words::{listed, quoted, shortened};
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lmeval_pycompat::{Function, Value};
 
 use crate::error::Location;
+use crate::formats::locate;
 use crate::source::{Mapping, Origin, Step};
 
 /// The way from the root of a task or group to one of its values.
@@ -33,9 +34,9 @@ impl ConfigPath {
     /// Where the value stands; for a value that a format set, where the format was asked for.
     pub fn locate(&self, mapping: &Mapping) -> Option<Location> {
         if let Some(Step::Key(first)) = self.0.first()
-            && let Some(Origin::Format(_)) = mapping.origin(first)
+            && let Some(Origin::Format(format)) = mapping.origin(first)
         {
-            return mapping.locate(&["formats".into()]);
+            return locate(mapping, &["formats".into(), Step::Key(Arc::clone(format))]);
         }
         mapping.locate(&self.0)
     }

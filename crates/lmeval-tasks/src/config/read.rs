@@ -7,6 +7,7 @@ use lmeval_pycompat::{Dict, Function, Value};
 
 use super::field::Field;
 use super::path::ConfigPath;
+use super::words::shortened;
 use crate::error::{Diagnostic, Error, ErrorKind};
 use crate::source::Mapping;
 
@@ -47,10 +48,7 @@ impl Reader<'_> {
     /// Remembers a warning about a place.
     pub(super) fn warn(&mut self, path: &ConfigPath, message: impl Into<String>) {
         let location = path.locate(self.mapping);
-        self.warnings.push(Diagnostic {
-            location,
-            ..Diagnostic::new(message)
-        });
+        self.warnings.push(Diagnostic { location, ..Diagnostic::new(message) });
     }
 
     /// A value that is there and not null.
@@ -74,11 +72,7 @@ impl Reader<'_> {
 
     /// An optional text that falls back to a default only where the key is absent.
     pub(super) fn text_or(&self, key: &str, default: &str) -> Result<Option<String>, Error> {
-        if self.mapping.contains(key) {
-            self.text(key)
-        } else {
-            Ok(Some(default.to_owned()))
-        }
+        if self.mapping.contains(key) { self.text(key) } else { Ok(Some(default.to_owned())) }
     }
 
     /// An optional text for display, for which numbers are fine too.
@@ -93,10 +87,18 @@ impl Reader<'_> {
     pub(super) fn int(&self, key: &str) -> Result<Option<i64>, Error> {
         match self.present(key) {
             None => Ok(None),
-            Some(value) => match value.as_i64() {
-                Some(number) => Ok(Some(number)),
-                None => Err(self.wrong_type(&ConfigPath::key(key), "an int", value)),
-            },
+            Some(value) => self.int_of(&ConfigPath::key(key), value).map(Some),
+        }
+    }
+
+    /// A whole number below the top level.
+    pub(super) fn int_of(&self, path: &ConfigPath, value: &Value) -> Result<i64, Error> {
+        match value {
+            Value::BigInt(number) => {
+                let message = format!("`{path}` is too large: `{}`", shortened(&number.to_string()));
+                Err(self.error(ErrorKind::Value, path, message))
+            }
+            _ => value.as_i64().ok_or_else(|| self.wrong_type(path, "an int", value)),
         }
     }
 
@@ -172,7 +174,7 @@ impl Reader<'_> {
 pub(super) fn describe(value: &Value) -> String {
     const LONGEST: usize = 40;
     let text = match value {
-        Value::None => return "null".to_owned(),
+        Value::None => return "None".to_owned(),
         Value::Function(function) => function.reference.clone(),
         other => repr(other),
     };

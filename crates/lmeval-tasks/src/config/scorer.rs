@@ -47,11 +47,6 @@ impl ScorerConfig {
             Some(Value::Dict(kwargs)) => Dict::clone(kwargs),
             Some(other) => return Err(reader.wrong_type(&path.then("kwargs"), "a dict", other)),
         };
-        Ok(Some(Self {
-            kind,
-            kwargs,
-            path,
-            entry,
-        }))
+        Ok(Some(Self { kind, kwargs, path, entry }))
     }
 }

@@ -56,9 +56,7 @@ impl TaskConfig {
         let text = |text: &Option<String>| Value::from(text.clone());
         let field = |field: &Option<Field>| field.as_ref().map_or(Value::None, Field::to_value);
         let function = |function: &Option<Arc<Function>>| {
-            function
-                .as_ref()
-                .map_or(Value::None, |function| Value::Function(Arc::clone(function)))
+            function.as_ref().map_or(Value::None, |function| Value::Function(Arc::clone(function)))
         };
         match key {
             "task" => Value::str(self.task.as_str()),
@@ -113,9 +111,7 @@ fn without_functions(value: &Value) -> Value {
         Value::List(items) => Value::list(items.iter().map(without_functions)),
         Value::Tuple(items) => Value::tuple(items.iter().map(without_functions)),
         Value::Dict(dict) => Value::from(
-            dict.iter()
-                .map(|(key, value)| (key.clone(), without_functions(value)))
-                .collect::<Dict>(),
+            dict.iter().map(|(key, value)| (key.clone(), without_functions(value))).collect::<Dict>(),
         ),
         other => other.clone(),
     }

@@ -15,8 +15,9 @@ use super::metric::MetricConfig;
 use super::path::{ConfigPath, Named};
 use super::read::Reader;
 use super::scorer::ScorerConfig;
+use super::words::shortened;
 use crate::error::{Diagnostic, Error, ErrorKind};
-use crate::formats::{FormatRegistry, resolve};
+use crate::formats::{FormatRegistry, locate, resolve};
 use crate::source::{Mapping, Origin};
 
 /// Everything that a task says, after normalisation.
@@ -128,7 +129,11 @@ impl TaskConfig {
     }
 
     /// Types the mapping of a task of a Python class, whose own keys are kept in [`TaskConfig::extras`].
-    pub fn from_class_mapping(mapping: &Mapping, warnings: &mut Vec<Diagnostic>) -> Result<Self, Error> {
+    pub fn from_class_mapping(
+        mapping: &Mapping,
+        formats: &FormatRegistry,
+        warnings: &mut Vec<Diagnostic>,
+    ) -> Result<Self, Error> {
         let class = match mapping.get("class") {
             Some(Value::Function(class)) => Arc::clone(class),
             other => {
@@ -137,15 +142,12 @@ impl TaskConfig {
                 return Err(reader.wrong_type(&path, "a function", other.unwrap_or(&Value::None)));
             }
         };
-        let mut config = Self::build(mapping, &FormatRegistry::default(), warnings)?;
+        let mut config = Self::build(mapping, formats, warnings)?;
         config.class = Some(class);
         config.extras = mapping
             .values()
             .iter()
-            .filter(|(key, _)| {
-                key.as_str()
-                    .is_none_or(|key| key != "class" && !TASK_KEYS.contains(&key))
-            })
+            .filter(|(key, _)| key.as_str().is_none_or(|key| key != "class" && !TASK_KEYS.contains(&key)))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
         Ok(config)
@@ -157,10 +159,7 @@ impl TaskConfig {
         warnings: &mut Vec<Diagnostic>,
     ) -> Result<Self, Error> {
         let (formatted, format) = apply_format(mapping, formats, warnings)?;
-        let mut reader = Reader {
-            mapping: &formatted,
-            warnings,
-        };
+        let mut reader = Reader { mapping: &formatted, warnings };
         let reader = &mut reader;
         let Some(task) = reader.label("task")? else {
             return Err(Error::new(ErrorKind::Type, "A task needs a name under `task`"));
@@ -193,11 +192,8 @@ impl TaskConfig {
             target_delimiter: target_delimiter.clone(),
         };
         let fewshot_config = FewshotConfig::read(reader, inherited)?;
-        let metric_list = MetricConfig::read_list(
-            reader,
-            &ConfigPath::key("metric_list"),
-            formatted.get("metric_list"),
-        )?;
+        let metric_list =
+            MetricConfig::read_list(reader, &ConfigPath::key("metric_list"), formatted.get("metric_list"))?;
         let filter_list = FilterPipeline::read_list(reader, &metric_list)?;
         let kept = |key: &str| formatted.get(key).cloned().unwrap_or_default();
         Ok(Self {
@@ -258,10 +254,7 @@ impl TaskConfig {
 
     /// The version of the task, `Yaml` where none is given.
     pub fn version(&self) -> Value {
-        self.metadata
-            .get_str("version")
-            .cloned()
-            .unwrap_or_else(|| Value::str("Yaml"))
+        self.metadata.get_str("version").cloned().unwrap_or_else(|| Value::str("Yaml"))
     }
 
     /// The name without the format it may have been written with.
@@ -312,7 +305,10 @@ fn apply_format<'a>(
             &or("doc_to_target", "answer")?,
             reader.field("doc_to_choice")?.as_ref(),
         )
-        .map_err(|error| error.at(ConfigPath::key("formats").locate(mapping)))?;
+        .map_err(|error| {
+            let entry = ConfigPath::key("formats").then(&*selected.name);
+            error.at(locate(mapping, entry.steps()))
+        })?;
     let mut formatted = mapping.clone();
     if !formatted.contains("formats") || reader.present("formats").is_none() {
         formatted.insert("formats", formats, Origin::Format(Arc::clone(&selected.name)));
@@ -346,7 +342,7 @@ fn read_output_type(reader: &Reader<'_>) -> Result<OutputType, Error> {
     name.parse().map_err(|_| {
         let names = OutputType::ALL.map(OutputType::name);
         let error = reader
-            .error(ErrorKind::Value, &path, format!("`{name}` is not an output type"))
+            .error(ErrorKind::Value, &path, format!("`{}` is not an output type", shortened(name)))
             .did_you_mean(&nearest(name, names))
             .hint(format!("The output types are {}", names.join(", ")));
         match &**name {
@@ -362,16 +358,10 @@ fn reject_several(
     multiple_inputs: bool,
     multiple_targets: bool,
 ) -> Result<(), Error> {
-    if !matches!(
-        output_type,
-        OutputType::Loglikelihood | OutputType::LoglikelihoodRolling
-    ) {
+    if !matches!(output_type, OutputType::Loglikelihood | OutputType::LoglikelihoodRolling) {
         return Ok(());
     }
-    for (key, on) in [
-        ("multiple_inputs", multiple_inputs),
-        ("multiple_targets", multiple_targets),
-    ] {
+    for (key, on) in [("multiple_inputs", multiple_inputs), ("multiple_targets", multiple_targets)] {
         if on {
             let message = format!("`{key}` cannot be used with output type `{output_type}`");
             return Err(reader.error(ErrorKind::Value, &ConfigPath::key(key), message));
@@ -384,9 +374,7 @@ fn read_repeats(reader: &mut Reader<'_>, output_type: OutputType) -> Result<usiz
     let path = ConfigPath::key("repeats");
     let repeats = match reader.mapping.get("repeats") {
         None => 1,
-        Some(value) => value
-            .as_i64()
-            .ok_or_else(|| reader.wrong_type(&path, "an int", value))?,
+        Some(value) => reader.int_of(&path, value)?,
     };
     if output_type != OutputType::GenerateUntil {
         if repeats > 1 {
@@ -399,11 +387,9 @@ fn read_repeats(reader: &mut Reader<'_>, output_type: OutputType) -> Result<usiz
     }
     match usize::try_from(repeats) {
         Ok(repeats) if repeats > 0 => Ok(repeats),
-        _ => Err(reader.error(
-            ErrorKind::Value,
-            &path,
-            format!("`repeats` must be at least 1, not {repeats}"),
-        )),
+        _ => {
+            Err(reader.error(ErrorKind::Value, &path, format!("`repeats` must be at least 1, not {repeats}")))
+        }
     }
 }
 

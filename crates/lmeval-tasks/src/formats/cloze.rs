@@ -5,8 +5,5 @@ use super::mcqa;
 
 /// The format.
 pub(super) fn format() -> Format {
-    Format {
-        choice_labels: None,
-        ..mcqa::format()
-    }
+    Format { choice_labels: None, ..mcqa::format() }
 }

@@ -3,7 +3,7 @@
 use lmeval_core::{OutputType, nearest};
 use lmeval_pycompat::{Dict, Value};
 
-use crate::config::value_text;
+use crate::config::{quoted, shortened, value_text};
 use crate::error::{Error, ErrorKind};
 
 /// How the options of a question are labelled.
@@ -79,12 +79,8 @@ impl Format {
         if unknown.is_empty() {
             return Ok(format);
         }
-        let list: Vec<String> = unknown.iter().map(|name| format!("`{name}`")).collect();
-        let mut error = Error::new(
-            ErrorKind::Type,
-            format!("A format has no field {}", list.join(", ")),
-        );
-        for name in &unknown {
+        let mut error = Error::new(ErrorKind::Type, format!("A format has no field {}", quoted(&unknown)));
+        for name in unknown.iter().take(3) {
             error = error.did_you_mean(&nearest(name, Self::FIELDS));
         }
         Err(error.hint(format!("The fields are {}", Self::FIELDS.join(", "))))
@@ -119,20 +115,13 @@ fn text(name: &str, value: &Value) -> Result<String, Error> {
     value.as_str().map(str::to_owned).ok_or_else(|| {
         Error::new(
             ErrorKind::Type,
-            format!(
-                "The format field `{name}` must be a str, not {}",
-                value.type_name()
-            ),
+            format!("The format field `{name}` must be a str, not {}", value.type_name()),
         )
     })
 }
 
 fn optional_text(name: &str, value: &Value) -> Result<Option<String>, Error> {
-    if value.is_none() {
-        Ok(None)
-    } else {
-        text(name, value).map(Some)
-    }
+    if value.is_none() { Ok(None) } else { text(name, value).map(Some) }
 }
 
 fn labels(value: &Value) -> Result<Option<ChoiceLabels>, Error> {
@@ -144,8 +133,8 @@ fn labels(value: &Value) -> Result<Option<ChoiceLabels>, Error> {
         other => Err(Error::new(
             ErrorKind::Value,
             format!(
-                "The format field `choice_labels` must be `letters`, `numbers`, a list or null, not `{}`",
-                value_text(other)
+                "The format field `choice_labels` must be `letters`, `numbers`, a list or None, not `{}`",
+                shortened(&value_text(other))
             ),
         )),
     }

@@ -17,6 +17,7 @@ mod templates;
 
 pub use format::{ChoiceLabels, Format};
 pub use registry::FormatRegistry;
+pub(crate) use resolve::locate;
 pub use resolve::{SelectedFormat, resolve};
 pub use templates::FormatTemplates;
 

@@ -38,31 +38,18 @@ impl Reference {
     }
 
     fn new(text: &str) -> Self {
-        let output = if text.contains("{{") {
-            text.trim().to_owned()
-        } else {
-            format!("{{{{{text}}}}}")
-        };
-        Self {
-            output,
-            expression: expression(text),
-        }
+        let output = if text.contains("{{") { text.trim().to_owned() } else { format!("{{{{{text}}}}}") };
+        Self { output, expression: expression(text) }
     }
 
     fn literal(text: String) -> Self {
-        Self {
-            output: format!("{{{{{text}}}}}"),
-            expression: text,
-        }
+        Self { output: format!("{{{{{text}}}}}"), expression: text }
     }
 
     // Reference: a list becomes its literal text, so that templates in it lose their braces and are plain words.
     fn list(items: &[Value]) -> Self {
         let expression = expression(&repr(&Value::list(items.iter().cloned())));
-        Self {
-            output: format!("{{{{ {expression} }}}}"),
-            expression,
-        }
+        Self { output: format!("{{{{ {expression} }}}}"), expression }
     }
 }
 
@@ -72,18 +59,12 @@ fn expression(text: &str) -> String {
     }
     let bare = text.replace("{{", "").replace("}}", "");
     let bare = bare.trim();
-    if is_identifier(bare) {
-        bare.to_owned()
-    } else {
-        format!("({bare})")
-    }
+    if is_identifier(bare) { bare.to_owned() } else { format!("({bare})") }
 }
 
 fn is_identifier(text: &str) -> bool {
     let mut letters = text.chars();
-    letters
-        .next()
-        .is_some_and(|first| first == '_' || first.is_alphabetic())
+    letters.next().is_some_and(|first| first == '_' || first.is_alphabetic())
         && letters.all(|letter| letter == '_' || letter.is_alphanumeric())
 }
 
@@ -105,15 +86,9 @@ mod tests {
     #[test]
     fn words_are_expressions_and_templates_stay() {
         let plain = Reference::new("question");
-        assert_eq!(
-            (plain.output.as_str(), plain.expression.as_str()),
-            ("{{question}}", "question")
-        );
+        assert_eq!((plain.output.as_str(), plain.expression.as_str()), ("{{question}}", "question"));
         let braces = Reference::new(" {{ answer }}\n");
-        assert_eq!(
-            (braces.output.as_str(), braces.expression.as_str()),
-            ("{{ answer }}", "answer")
-        );
+        assert_eq!((braces.output.as_str(), braces.expression.as_str()), ("{{ answer }}", "answer"));
         let computed = Reference::new("{{choices.text}}");
         assert_eq!(computed.expression, "(choices.text)");
         assert_eq!(Reference::new("d['x']").output, "{{d['x']}}");
@@ -127,9 +102,6 @@ mod tests {
         assert_eq!(reference.expression, "(['a', 'b'])");
         assert_eq!(reference.output, "{{ (['a', 'b']) }}");
         let plain = Field::List(vec![Value::str("no"), Value::str("yes")].into());
-        assert_eq!(
-            Reference::to_options("doc_to_choice", &plain).unwrap().expression,
-            "['no', 'yes']"
-        );
+        assert_eq!(Reference::to_options("doc_to_choice", &plain).unwrap().expression, "['no', 'yes']");
     }
 }

@@ -7,6 +7,7 @@ use lmeval_core::registry::AlreadyRegistered;
 
 use super::format::Format;
 use super::{cloze, cot, generate, mcqa};
+use crate::config::{listed, shortened};
 use crate::error::{Error, ErrorKind};
 
 /// The formats that a task can select: the built-in ones and those that a program adds.
@@ -33,12 +34,7 @@ impl Default for FormatRegistry {
             ("generate", generate::format()),
             ("mcqa", mcqa::format()),
         ];
-        Self {
-            formats: formats
-                .into_iter()
-                .map(|(name, format)| (name.to_owned(), format))
-                .collect(),
-        }
+        Self { formats: formats.into_iter().map(|(name, format)| (name.to_owned(), format)).collect() }
     }
 }
 
@@ -65,9 +61,9 @@ impl FormatRegistry {
     pub fn find(&self, name: &str) -> Result<&Format, Error> {
         self.get(name).ok_or_else(|| {
             let names = self.names();
-            Error::new(ErrorKind::Value, format!("`{name}` is not a known format"))
+            Error::new(ErrorKind::Value, format!("`{}` is not a known format", shortened(name)))
                 .did_you_mean(&nearest(name, names.iter().copied()))
-                .hint(format!("The formats are {}", names.join(", ")))
+                .hint(format!("The formats are {}", listed(&names)))
         })
     }
 

@@ -7,8 +7,8 @@ use lmeval_pycompat::{Dict, Value};
 
 use super::format::Format;
 use super::registry::FormatRegistry;
-use crate::config::value_text;
-use crate::error::{Error, ErrorKind};
+use crate::config::{listed, shortened, value_text};
+use crate::error::{Error, ErrorKind, Location};
 use crate::source::{Mapping, Step};
 
 /// The format that a task is asked in.
@@ -41,15 +41,17 @@ pub fn resolve(
     };
     outcome.map_err(|error| {
         let path: Vec<Step> = std::iter::once(Step::from("formats")).chain(steps).collect();
-        error.at(mapping.locate(&path))
+        error.at(locate(mapping, &path))
     })
 }
 
+/// The place of a value below `formats`; of the task's name where that alone asks for a format.
+pub(crate) fn locate(mapping: &Mapping, path: &[Step]) -> Option<Location> {
+    mapping.locate(path).or_else(|| mapping.locate(&[Step::from("task")]))
+}
+
 fn by_name(name: &str, registry: &FormatRegistry) -> Result<SelectedFormat, Error> {
-    Ok(SelectedFormat {
-        name: name.into(),
-        format: registry.find(name)?.clone(),
-    })
+    Ok(SelectedFormat { name: name.into(), format: registry.find(name)?.clone() })
 }
 
 fn one(single: &Dict, selection: Option<&str>, registry: &FormatRegistry) -> Result<SelectedFormat, Error> {
@@ -84,10 +86,7 @@ fn from_table(
     };
     let Value::Str(key) = key else {
         let message = format!("The name of a format must be a str, not {}", key.type_name());
-        return (
-            vec![],
-            Err(Error::new(ErrorKind::Type, message).hint("Put the name in quotes")),
-        );
+        return (vec![], Err(Error::new(ErrorKind::Type, message).hint("Put the name in quotes")));
     };
     let outcome = match value {
         Value::Str(name) => by_name(name, registry).map(|found| found.format),
@@ -95,24 +94,17 @@ fn from_table(
         Value::Dict(overrides) if overrides.contains_str("type") => {
             one(overrides, None, registry).map(|found| found.format)
         }
-        Value::Dict(overrides) => registry
-            .find(key)
-            .and_then(|format| format.with_overrides(overrides)),
+        Value::Dict(overrides) => registry.find(key).and_then(|format| format.with_overrides(overrides)),
         other => Err(Error::new(
             ErrorKind::Type,
             format!(
-                "The format `{key}` must be a str, a dict or null, not {}",
+                "The format `{}` must be a str, a dict or None, not {}",
+                shortened(key),
                 other.type_name()
             ),
         )),
     };
-    (
-        vec![Step::Key(Arc::clone(key))],
-        outcome.map(|format| SelectedFormat {
-            name: Arc::clone(key),
-            format,
-        }),
-    )
+    (vec![Step::Key(Arc::clone(key))], outcome.map(|format| SelectedFormat { name: Arc::clone(key), format }))
 }
 
 fn no_entry(table: &Dict, selection: Option<&str>) -> Error {
@@ -121,7 +113,7 @@ fn no_entry(table: &Dict, selection: Option<&str>) -> Error {
             .hint("Name a format, or leave the key out");
     };
     let names: Vec<String> = table.keys().map(value_text).collect();
-    Error::new(ErrorKind::Value, format!("The task has no format `{name}`"))
+    Error::new(ErrorKind::Value, format!("The task has no format `{}`", shortened(name)))
         .did_you_mean(&nearest(name, names.iter().map(String::as_str)))
-        .hint(format!("The formats of the task are {}", names.join(", ")))
+        .hint(format!("The formats of the task are {}", listed(&names)))
 }

@@ -33,9 +33,7 @@ impl Format {
     ) -> Result<FormatTemplates, Error> {
         let question = Reference::to_text("doc_to_text", doc_to_text)?;
         let answer = Reference::to_text("doc_to_target", doc_to_target)?;
-        let options = doc_to_choice
-            .map(|field| Reference::to_options("doc_to_choice", field))
-            .transpose()?;
+        let options = doc_to_choice.map(|field| Reference::to_options("doc_to_choice", field)).transpose()?;
         Ok(FormatTemplates {
             doc_to_text: self.prompt(&question, options.as_ref()),
             doc_to_choice: options.as_ref().map(|options| match &self.choice_labels {
@@ -83,18 +81,15 @@ impl Format {
         let number = match (self.output_type, &self.choice_labels, options) {
             (OutputType::MultipleChoice, _, Some(options)) => {
                 let options = &options.expression;
-                return Ok(format!(
-                    "{{{{ {given} if {given} is number else {options}.index({given}) }}}}"
-                ));
+                return Ok(format!("{{{{ {given} if {given} is number else {options}.index({given}) }}}}"));
             }
             (OutputType::MultipleChoice, _, None) => {
-                return Err(
-                    Error::new(ErrorKind::Value, "A multiple-choice format needs `doc_to_choice`")
-                        .hint("Say where the options are, for example `doc_to_choice: choices`"),
-                );
+                return Err(Error::new(ErrorKind::Value, "A multiple-choice format needs `doc_to_choice`")
+                    .hint("Say where the options are, for example `doc_to_choice: choices`"));
             }
             (OutputType::GenerateUntil, Some(ChoiceLabels::Letters), _) => format!("{LETTERS}[{given}]"),
-            (OutputType::GenerateUntil, Some(ChoiceLabels::Numbers), _) => format!("{given} + 1"),
+            // Labels are whole numbers, even where a column of answers holds floats.
+            (OutputType::GenerateUntil, Some(ChoiceLabels::Numbers), _) => format!("({given}) | int + 1"),
             (OutputType::GenerateUntil, _, Some(options)) => format!("{}[{given}]", options.expression),
             _ => return Ok(answer.output.clone()),
         };
@@ -132,7 +127,5 @@ fn definitions(text: &str, labels: &ChoiceLabels, options: &str) -> String {
 }
 
 fn literal(labels: &[String]) -> String {
-    repr(&Value::list(
-        labels.iter().map(|label| Value::str(label.as_str())),
-    ))
+    repr(&Value::list(labels.iter().map(|label| Value::str(label.as_str()))))
 }

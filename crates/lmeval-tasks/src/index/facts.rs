@@ -40,7 +40,8 @@ impl Facts {
         let bytes = if file.regular { read_regular(&file.real).map(Cow::Owned) } else { read(&file.real) };
         let bytes = bytes.map_err(|error| unreadable(&file.path, error))?;
         let loader = yaml::Loader { functions: true, ..yaml::Loader::default() };
-        match loader.load_bytes(&bytes).map_err(|error| Error::new(ErrorKind::Yaml, error.to_string()))?.value {
+        match loader.load_bytes(&bytes).map_err(|error| Error::new(ErrorKind::Yaml, error.to_string()))?.value
+        {
             Value::Dict(values) => Ok(Self::of(&values)),
             other => {
                 let message = format!("The file holds {} instead of a mapping", other.type_name());
@@ -111,7 +112,13 @@ impl Known {
         self.merge(facts, real, &mut vec![real.to_owned()], 0)
     }
 
-    fn merge(&self, facts: &Facts, real: &Path, visited: &mut Vec<PathBuf>, depth: usize) -> Result<Facts, Error> {
+    fn merge(
+        &self,
+        facts: &Facts,
+        real: &Path,
+        visited: &mut Vec<PathBuf>,
+        depth: usize,
+    ) -> Result<Facts, Error> {
         if facts.group.is_some() || facts.include.is_none() {
             return Ok(facts.clone());
         }
@@ -126,7 +133,9 @@ impl Known {
             let included = match self.get(&path) {
                 Some(Ok(included)) => included,
                 Some(Err(error)) => return Err(Error::new(error.kind(), error.to_string())),
-                None => return Err(Error::new(ErrorKind::Io, format!("`{}` cannot be read", path.display()))),
+                None => {
+                    return Err(Error::new(ErrorKind::Io, format!("`{}` cannot be read", path.display())));
+                }
             };
             result.update(&self.merge(included, &path, visited, depth + 1)?);
         }

@@ -113,7 +113,7 @@ impl Index {
 
     fn of_root(root: &Path) -> Self {
         let found = walk::task_files(root);
-        let read: Vec<Arc<Result<Facts, Error>>> =
+        let read: Vec<Read> =
             found.par_iter().with_min_len(32).map(|file| Arc::new(Facts::read(file))).collect();
         let known = with_includes(&found, &read);
         let mut index = Self::default();
@@ -207,8 +207,11 @@ impl Index {
     }
 }
 
+/// What was read of a file.
+type Read = Arc<Result<Facts, Error>>;
+
 /// All files that were found and all that they include, directly or not.
-fn with_includes(found: &[Found], read: &[Arc<Result<Facts, Error>>]) -> Known {
+fn with_includes(found: &[Found], read: &[Read]) -> Known {
     let mut known = Known::default();
     let identities = Identities::default();
     for (file, facts) in found.iter().zip(read) {
@@ -217,13 +220,18 @@ fn with_includes(found: &[Found], read: &[Arc<Result<Facts, Error>>]) -> Known {
     }
     let mut fresh: Vec<Arc<Path>> = found.iter().map(|file| Arc::clone(&file.real)).collect();
     while !fresh.is_empty() {
-        let missing: Vec<Vec<PathBuf>> = fresh.par_iter().with_min_len(32).map(|path| known.missing(path)).collect();
+        let missing: Vec<Vec<PathBuf>> =
+            fresh.par_iter().with_min_len(32).map(|path| known.missing(path)).collect();
         let distinct: FxHashSet<PathBuf> = missing.into_iter().flatten().collect();
-        let read: Vec<(PathBuf, Arc<Path>, Arc<Result<Facts, Error>>)> = distinct
+        let read: Vec<(PathBuf, Arc<Path>, Read)> = distinct
             .into_par_iter()
             .map(|path| {
                 let real: Arc<Path> = identities.of(&path).into();
-                let facts = Arc::new(Facts::read(&Found { path: Arc::clone(&real), real: Arc::clone(&real), regular: false }));
+                let facts = Arc::new(Facts::read(&Found {
+                    path: Arc::clone(&real),
+                    real: Arc::clone(&real),
+                    regular: false,
+                }));
                 (path, real, facts)
             })
             .collect();
@@ -250,12 +258,17 @@ fn kind_and_name(facts: &Facts) -> Result<(Kind, Arc<str>), Error> {
     } else if facts.task.is_some() {
         (Kind::Task, "task", &facts.task)
     } else {
-        return Err(Error::new(ErrorKind::Value, "The file has none of the keys `task`, `group` and `class`"));
+        return Err(Error::new(
+            ErrorKind::Value,
+            "The file has none of the keys `task`, `group` and `class`",
+        ));
     };
     match value {
         Some(Value::Str(name)) if kind == Kind::Group => Ok((kind, Arc::clone(name))),
         Some(Value::Str(name)) => Ok((kind, name.split('@').next().unwrap_or(name).into())),
-        Some(other) => Err(Error::new(ErrorKind::Type, format!("`{key}` must be text, not {}", other.type_name()))),
+        Some(other) => {
+            Err(Error::new(ErrorKind::Type, format!("`{key}` must be text, not {}", other.type_name())))
+        }
         None => Err(Error::new(ErrorKind::Type, "A file with `class` must have a `task` name")),
     }
 }
@@ -263,7 +276,10 @@ fn kind_and_name(facts: &Facts) -> Result<(Kind, Arc<str>), Error> {
 /// The names in a `tag` value.
 fn tag_names(tag: Option<&Value>) -> Result<Vec<Arc<str>>, Error> {
     let wrong = |value: &Value| {
-        Error::new(ErrorKind::Type, format!("`tag` must be text or a list of texts, not {}", value.type_name()))
+        Error::new(
+            ErrorKind::Type,
+            format!("`tag` must be text or a list of texts, not {}", value.type_name()),
+        )
     };
     match tag {
         None | Some(Value::None) => Ok(Vec::new()),

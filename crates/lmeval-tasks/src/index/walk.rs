@@ -59,12 +59,7 @@ fn disk_files(root: &Path) -> Vec<Found> {
 }
 
 /// Reads one folder and has its subfolders read by whoever is free.
-fn visit<'scope>(
-    scope: &rayon::Scope<'scope>,
-    folder: &Path,
-    real: &Path,
-    found: &'scope Mutex<Vec<Found>>,
-) {
+fn visit<'scope>(scope: &rayon::Scope<'scope>, folder: &Path, real: &Path, found: &'scope Mutex<Vec<Found>>) {
     let Ok(entries) = fs_err::read_dir(folder) else { return };
     let mut files = Vec::new();
     for entry in entries.flatten() {

@@ -108,7 +108,12 @@ impl<'a> Builder<'a> {
     }
 
     /// Builds a mapping that no index entry stands for.
-    fn mapping(&mut self, mapping: Mapping, overrides: &Mapping, source: Option<&Path>) -> Result<Vec<Node>, Error> {
+    fn mapping(
+        &mut self,
+        mapping: Mapping,
+        overrides: &Mapping,
+        source: Option<&Path>,
+    ) -> Result<Vec<Node>, Error> {
         if !mapping.contains("class")
             && let Some(name) = mapping.get("group")
         {
@@ -120,10 +125,14 @@ impl<'a> Builder<'a> {
         if mapping.contains("task") || mapping.contains("class") {
             return self.task(mapping, overrides, source).map(|node| vec![node]);
         }
-        let keys: Vec<String> = mapping.values().keys().map(|key| format!("`{}`", lmeval_pycompat::repr::str(key))).collect();
+        let keys: Vec<String> =
+            mapping.values().keys().map(|key| format!("`{}`", lmeval_pycompat::repr::str(key))).collect();
         Err(Error::new(
             ErrorKind::Value,
-            format!("A task or group needs one of the keys `task`, `group` and `class`; there are only {}", keys.join(", ")),
+            format!(
+                "A task or group needs one of the keys `task`, `group` and `class`; there are only {}",
+                keys.join(", ")
+            ),
         ))
     }
 
@@ -155,13 +164,18 @@ impl<'a> Builder<'a> {
     }
 
     /// Builds a task from its mapping: overrides, then metadata, then typing.
-    pub(super) fn task(&mut self, mut mapping: Mapping, overrides: &Mapping, source: Option<&Path>) -> Result<Node, Error> {
+    pub(super) fn task(
+        &mut self,
+        mut mapping: Mapping,
+        overrides: &Mapping,
+        source: Option<&Path>,
+    ) -> Result<Node, Error> {
         mapping.update(overrides);
         self.merge_metadata(&mut mapping, source);
         mapping.remove("tag");
         mapping.remove("task_list");
         let config = if mapping.contains("class") {
-            TaskConfig::from_class_mapping(&mapping, &mut self.warnings)?
+            TaskConfig::from_class_mapping(&mapping, &self.manager.formats, &mut self.warnings)?
         } else {
             TaskConfig::from_mapping_with(&mapping, &self.manager.formats, &mut self.warnings)?
         };
@@ -194,7 +208,10 @@ impl<'a> Builder<'a> {
         if self.open_groups.iter().any(|open| open == name) {
             let mut chain: Vec<&str> = self.open_groups.iter().map(String::as_str).collect();
             chain.push(name);
-            return Err(Error::new(ErrorKind::Cycle, format!("A group contains itself: {}", chain.join(" → "))));
+            return Err(Error::new(
+                ErrorKind::Cycle,
+                format!("A group contains itself: {}", chain.join(" → ")),
+            ));
         }
         self.merge_metadata(&mut mapping, source);
         mapping.insert("group", name, mapping.origin("group").cloned().unwrap_or(Origin::Inline));
@@ -262,12 +279,16 @@ impl<'a> Builder<'a> {
             let built = match member {
                 Value::Str(name) => self.member(group, name, None, overrides, source),
                 Value::Dict(item) => {
-                    let item = Mapping::from_dict(item.as_ref().clone(), &below(mapping.origin("task"), &steps));
+                    let item =
+                        Mapping::from_dict(item.as_ref().clone(), &below(mapping.origin("task"), &steps));
                     self.member_mapping(group, item, overrides, source)
                 }
                 other => Err(Error::new(
                     ErrorKind::Type,
-                    format!("A member of group `{group}` must be a name or a mapping, not {}", other.type_name()),
+                    format!(
+                        "A member of group `{group}` must be a name or a mapping, not {}",
+                        other.type_name()
+                    ),
                 )),
             };
             nodes.extend(built.map_err(|error| error.at(here))?);
@@ -310,7 +331,10 @@ impl<'a> Builder<'a> {
                 let keys: Vec<&str> = item.values().keys().filter_map(Value::as_str).collect();
                 Err(Error::new(
                     ErrorKind::Value,
-                    format!("A member of group `{group}` has neither `task` nor `group`, only {}", quoted(&keys)),
+                    format!(
+                        "A member of group `{group}` has neither `task` nor `group`, only {}",
+                        quoted(&keys)
+                    ),
                 ))
             }
         }
@@ -327,7 +351,9 @@ impl<'a> Builder<'a> {
     ) -> Result<Vec<Node>, Error> {
         let manager = self.manager;
         let (base, selection) = match name.rsplit_once('@') {
-            Some((base, format)) if manager.index.get(name).is_none() && manager.index.get(base).is_some() => {
+            Some((base, format))
+                if manager.index.get(name).is_none() && manager.index.get(base).is_some() =>
+            {
                 (base, Some(format))
             }
             _ => (name, None),
@@ -406,10 +432,9 @@ fn qualified(group: &str, member: &str, settings: &Mapping) -> Mapping {
 /// The origin of a mapping that stands inside another.
 fn below(origin: Option<&Origin>, steps: &[Step]) -> Origin {
     match origin {
-        Some(Origin::File { file, prefix }) => Origin::File {
-            file: Arc::clone(file),
-            prefix: prefix.iter().chain(steps).cloned().collect(),
-        },
+        Some(Origin::File { file, prefix }) => {
+            Origin::File { file: Arc::clone(file), prefix: prefix.iter().chain(steps).cloned().collect() }
+        }
         Some(other) => other.clone(),
         None => Origin::Inline,
     }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use indexmap::IndexMap;
 use lmeval_core::nearest;
+use lmeval_core::registry::Registries;
 use lmeval_pycompat::Dict;
 use lmeval_pycompat::fnmatch::Pattern;
 use rustc_hash::FxHashMap;
@@ -37,6 +38,7 @@ pub struct TaskManager {
     index: Index,
     metadata: Dict,
     formats: FormatRegistry,
+    registries: Registries,
 }
 
 /// What [`TaskManager::load`] found.
@@ -58,7 +60,12 @@ pub type Overrides = FxHashMap<String, Dict>;
 impl TaskManager {
     /// Indexes the roots; names of later roots win.
     pub fn new(roots: &[PathBuf]) -> Self {
-        Self { index: Index::build(roots), metadata: Dict::new(), formats: FormatRegistry::default() }
+        Self {
+            index: Index::build(roots),
+            metadata: Dict::new(),
+            formats: FormatRegistry::default(),
+            registries: Registries::default(),
+        }
     }
 
     /// Adds metadata that goes into every task and group, over what their files say.
@@ -73,6 +80,12 @@ impl TaskManager {
         self
     }
 
+    /// Replaces the metrics, filters and the like that validation knows by name.
+    pub fn with_registries(mut self, registries: Registries) -> Self {
+        self.registries = registries;
+        self
+    }
+
     /// The index.
     pub fn index(&self) -> &Index {
         &self.index
@@ -81,6 +94,11 @@ impl TaskManager {
     /// The prompt formats that tasks may name.
     pub fn formats(&self) -> &FormatRegistry {
         &self.formats
+    }
+
+    /// The metrics, filters and the like that validation knows by name.
+    pub fn registries(&self) -> &Registries {
+        &self.registries
     }
 
     /// All names: tasks, groups and tags, in ascending order.
@@ -154,7 +172,10 @@ impl TaskManager {
         if !overrides.is_empty() {
             let mut unused: Vec<String> = overrides.into_keys().map(|name| format!("`{name}`")).collect();
             unused.sort_unstable();
-            warnings.push(Diagnostic::new(format!("Overrides for names that are not loaded: {}", unused.join(", "))));
+            warnings.push(Diagnostic::new(format!(
+                "Overrides for names that are not loaded: {}",
+                unused.join(", ")
+            )));
         }
         let mut loaded = flatten(nodes);
         loaded.warnings = warnings;
@@ -179,9 +200,12 @@ impl TaskManager {
             format!("`{name}` is not the name of a task, group or tag, nor the path of a YAML file"),
         )
         .did_you_mean(&nearest(base, known));
-        if let Some(problem) = self.index.problems().iter().find(|problem| {
-            problem.path.file_stem().is_some_and(|stem| stem == base)
-        }) {
+        if let Some(problem) = self
+            .index
+            .problems()
+            .iter()
+            .find(|problem| problem.path.file_stem().is_some_and(|stem| stem == base))
+        {
             error = error.hint(format!(
                 "The file `{}` was left out because it cannot be loaded: {}",
                 problem.path.display(),
@@ -189,7 +213,8 @@ impl TaskManager {
             ));
         }
         if self.index.is_empty() {
-            error = error.hint("No task definitions were found; `lm-eval tasks pull` installs the public library");
+            error = error
+                .hint("No task definitions were found; `lm-eval tasks pull` installs the public library");
         }
         error
     }

@@ -52,7 +52,8 @@ impl TaskManager {
         for selector in selectors.into_iter().filter(|selector| !selector.is_empty()) {
             let path = Path::new(selector);
             if path.extension().is_some_and(|extension| extension == "yaml") {
-                let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                let name =
+                    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
                 let folder = path.parent().unwrap_or(Path::new(""));
                 if !Pattern::is_glob(&name) {
                     specs.push(Spec::File(path.to_owned()));

@@ -97,21 +97,9 @@ impl RequestBuilder {
         let selection = Selection::new(documents.len(), options)?;
         let plan = Plan::new(task, &*documents, sources, options)?;
         let count = task.config.fewshot_count();
-        let drawing = if count > 0 {
-            Some(Drawing::new(task, sources, options, count)?)
-        } else {
-            None
-        };
+        let drawing = if count > 0 { Some(Drawing::new(task, sources, options, count)?) } else { None };
         let ready = VecDeque::new();
-        Ok(Self {
-            plan,
-            documents,
-            selection,
-            drawing,
-            ready,
-            found: false,
-            finished: false,
-        })
+        Ok(Self { plan, documents, selection, drawing, ready, found: false, finished: false })
     }
 
     /// How many documents are left, those included that will be skipped.
@@ -147,11 +135,8 @@ impl RequestBuilder {
             .into_par_iter()
             .map(|(id, index)| {
                 let document = documents.get(index).map_err(|error| {
-                    PromptError::new(
-                        PromptErrorKind::Documents,
-                        format!("Cannot read the document: {error}"),
-                    )
-                    .caused_by(error)
+                    PromptError::new(PromptErrorKind::Documents, format!("Cannot read the document: {error}"))
+                        .caused_by(error)
                 });
                 (id, document)
             })
@@ -175,22 +160,15 @@ impl RequestBuilder {
                         Ok((instances, choices)) => (instances, choices, None),
                         Err(skipped) => (Vec::new(), None, Some(skipped)),
                     };
-                    Ok(DocumentRequests {
-                        doc_id,
-                        document,
-                        instances,
-                        choices,
-                        skipped,
-                    })
+                    Ok(DocumentRequests { doc_id, document, instances, choices, skipped })
                 };
                 drawn
                     .and_then(build)
                     .map_err(|error: PromptError| error.at(Place::Document(doc_id)).of_task(&plan.name))
             })
             .collect();
-        self.found |= built
-            .iter()
-            .any(|built| built.as_ref().map_or(true, |built| !built.instances.is_empty()));
+        self.found |=
+            built.iter().any(|built| built.as_ref().map_or(true, |built| !built.instances.is_empty()));
         self.ready.extend(built);
     }
 }
@@ -232,20 +210,12 @@ impl Drawing {
                 }
                 error.caused_by(unknown)
             })?,
-            Named::Function(class) => sources
-                .host
-                .sampler(class)
-                .map_err(|error| PromptError::host(error).in_field(field))?,
+            Named::Function(class) => {
+                sources.host.sampler(class).map_err(|error| PromptError::host(error).in_field(field))?
+            }
         };
-        let random = options
-            .fewshot_seed
-            .map_or_else(Random::from_entropy, Random::from_seed);
-        Ok(Self {
-            sampler,
-            random,
-            count,
-            exclude: Plan::excludes_evaluated(task, &options.dialect),
-        })
+        let random = options.fewshot_seed.map_or_else(Random::from_entropy, Random::from_seed);
+        Ok(Self { sampler, random, count, exclude: Plan::excludes_evaluated(task, &options.dialect) })
     }
 
     fn draw(&mut self, plan: &Plan, document: &Dict) -> Result<Vec<usize>, PromptError> {

@@ -15,9 +15,7 @@ pub(crate) fn list_literal(text: &str) -> Option<Value> {
     if !(text.len() >= 2 && text.starts_with('[') && text.ends_with(']')) {
         return None;
     }
-    literal_eval(text)
-        .ok()
-        .filter(|value| matches!(value, Value::List(_)))
+    literal_eval(text).ok().filter(|value| matches!(value, Value::List(_)))
 }
 
 /// A text that is the literal of a list becomes the list; all else stays.
@@ -33,22 +31,16 @@ pub(crate) fn is_digits(text: &str) -> bool {
 /// The number that digits are.
 pub(crate) fn digits_to_int(text: &str) -> Result<Value, PromptError> {
     parse_int(text, 10).ok_or_else(|| {
-        PromptError::new(
-            PromptErrorKind::Value,
-            format!("The digits `{text}` are not a number"),
-        )
-        .hint("Only decimal digits make an index; other digits, such as `²`, do not")
+        PromptError::new(PromptErrorKind::Value, format!("The digits `{text}` are not a number"))
+            .hint("Only decimal digits make an index; other digits, such as `²`, do not")
     })
 }
 
 /// The number that digits are, where they are written as Python writes numbers.
 pub(crate) fn digits_literal(text: &str) -> Result<Value, PromptError> {
     literal_eval(text).map_err(|error| {
-        PromptError::new(
-            PromptErrorKind::Value,
-            format!("The digits `{text}` are not a number"),
-        )
-        .caused_by(error)
+        PromptError::new(PromptErrorKind::Value, format!("The digits `{text}` are not a number"))
+            .caused_by(error)
     })
 }
 
@@ -82,11 +74,7 @@ pub(crate) fn resolve_index(target: &Value, options: &[Value]) -> Value {
                 .map(|item| resolve_index(item, options))
                 .filter(|index| !index.is_none())
                 .collect();
-            if indices.is_empty() {
-                Value::None
-            } else {
-                Value::from(indices)
-            }
+            if indices.is_empty() { Value::None } else { Value::from(indices) }
         }
         _ => Value::None,
     }
@@ -94,21 +82,11 @@ pub(crate) fn resolve_index(target: &Value, options: &[Value]) -> Value {
 
 /// The item at an index that counts from the end where it is negative.
 pub(crate) fn item_at(items: &[Value], index: i64) -> Result<&Value, PromptError> {
-    let place = if index < 0 {
-        index + items.len() as i64
-    } else {
-        index
-    };
-    usize::try_from(place)
-        .ok()
-        .and_then(|place| items.get(place))
-        .ok_or_else(|| {
-            let message = format!(
-                "The index {index} is out of range: there are {} options",
-                items.len()
-            );
-            PromptError::new(PromptErrorKind::Value, message)
-        })
+    let place = if index < 0 { index + items.len() as i64 } else { index };
+    usize::try_from(place).ok().and_then(|place| items.get(place)).ok_or_else(|| {
+        let message = format!("The index {index} is out of range: there are {} options", items.len());
+        PromptError::new(PromptErrorKind::Value, message)
+    })
 }
 
 /// A value for a message: its type and, where it is short, itself.

@@ -55,10 +55,8 @@ impl Plan {
             Inputs::Options => options.cloned().unwrap_or_default(),
         };
         // Reference: before the prefix, inputs of this kind have no delimiter.
-        let delimiters = Delimiters {
-            target: Delimiter::new("target_delimiter", Some("")),
-            ..self.delimiters.clone()
-        };
+        let delimiters =
+            Delimiters { target: Delimiter::new("target_delimiter", Some("")), ..self.delimiters.clone() };
         let shared = messages.len();
         let contexts = inputs.iter().map(|input| {
             let Value::Str(input) = input else {
@@ -81,11 +79,7 @@ impl Plan {
                 join(instruction, &description, self.system_delimiter.get()?).into()
             }
         };
-        messages.push(Message {
-            role: Role::System,
-            content: text,
-            delimiter: Arc::default(),
-        });
+        messages.push(Message { role: Role::System, content: text, delimiter: Arc::default() });
         Ok(())
     }
 

@@ -79,11 +79,7 @@ impl PromptError {
     pub(crate) fn host(error: HostError) -> Self {
         let message = error.to_string();
         let needs_python = matches!(error, HostError::NeedsPython { .. });
-        let kind = if needs_python {
-            PromptErrorKind::NeedsPython
-        } else {
-            PromptErrorKind::Function
-        };
+        let kind = if needs_python { PromptErrorKind::NeedsPython } else { PromptErrorKind::Function };
         let failure = Self::new(kind, message).caused_by(error);
         if needs_python {
             failure.hint("Run with a Python that has the packages of the task")
@@ -200,9 +196,6 @@ pub(crate) fn shortened(text: &str) -> String {
 
 impl std::error::Error for PromptError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0
-            .source
-            .as_deref()
-            .map(|source| source as &(dyn std::error::Error + 'static))
+        self.0.source.as_deref().map(|source| source as &(dyn std::error::Error + 'static))
     }
 }

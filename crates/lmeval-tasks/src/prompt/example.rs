@@ -48,12 +48,7 @@ impl<T: Clone> Kept<T> {
     }
 
     fn get<E>(&self, index: usize, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let known = self
-            .0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&index)
-            .cloned();
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&index).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
@@ -75,32 +70,18 @@ impl Pool {
         sources: &super::RequestSources,
     ) -> Result<Self, PromptError> {
         let documents = pool_documents(config, split, sources)?;
-        let indices = match config
-            .fewshot_config
-            .fewshot_indices
-            .as_deref()
-            .filter(|_| use_indices)
-        {
+        let indices = match config.fewshot_config.fewshot_indices.as_deref().filter(|_| use_indices) {
             None | Some([]) => None,
             Some(indices) => Some(positions(indices, documents.len())?),
         };
         let length = indices.as_ref().map_or(documents.len(), Vec::len);
-        Ok(Self {
-            documents,
-            indices,
-            length,
-            kept: Kept::new(),
-            examples: Kept::new(),
-        })
+        Ok(Self { documents, indices, length, kept: Kept::new(), examples: Kept::new() })
     }
 
     fn read(&self, index: usize) -> Result<Arc<Dict>, DocumentError> {
         let place = match &self.indices {
             None => index,
-            Some(indices) => *indices.get(index).ok_or(NoSuchDocument {
-                index,
-                length: indices.len(),
-            })?,
+            Some(indices) => *indices.get(index).ok_or(NoSuchDocument { index, length: indices.len() })?,
         };
         self.documents.get(place)
     }
@@ -109,17 +90,12 @@ impl Pool {
     pub(crate) fn example(&self, index: usize, fields: &TaskFields) -> Result<Arc<Example>, PromptError> {
         let write = || {
             let document = self.read(index).map_err(|source| {
-                PromptError::new(
-                    PromptErrorKind::Documents,
-                    format!("Cannot read the document: {source}"),
-                )
-                .caused_by(source)
+                PromptError::new(PromptErrorKind::Documents, format!("Cannot read the document: {source}"))
+                    .caused_by(source)
             })?;
             Example::write(fields, &document).map(Arc::new)
         };
-        self.examples
-            .get(index, write)
-            .map_err(|error: PromptError| error.at(Place::Example(index)))
+        self.examples.get(index, write).map_err(|error: PromptError| error.at(Place::Example(index)))
     }
 }
 
@@ -174,14 +150,10 @@ fn pool_documents(
 fn positions(indices: &[i64], length: usize) -> Result<Vec<usize>, PromptError> {
     let position = |&index: &i64| {
         let place = if index < 0 { index + length as i64 } else { index };
-        usize::try_from(place)
-            .ok()
-            .filter(|place| *place < length)
-            .ok_or_else(|| {
-                let message = format!("The index {index} is out of range: the pool has {length} documents");
-                PromptError::new(PromptErrorKind::Examples, message)
-                    .in_field("fewshot_config.fewshot_indices")
-            })
+        usize::try_from(place).ok().filter(|place| *place < length).ok_or_else(|| {
+            let message = format!("The index {index} is out of range: the pool has {length} documents");
+            PromptError::new(PromptErrorKind::Examples, message).in_field("fewshot_config.fewshot_indices")
+        })
     };
     indices.iter().map(position).collect()
 }
@@ -195,30 +167,20 @@ impl Example {
         let options = fields.options(own.choice.as_deref().filter(|field| !field.is_empty()), document)?;
         let target = own.target.as_deref().or(task.target.as_deref());
         let answer = fields.example_answer(target, document)?;
-        let prefix = if fields.dialect.example_prefix_of_example {
-            fields.example_prefix(document)?
-        } else {
-            None
-        };
+        let prefix =
+            if fields.dialect.example_prefix_of_example { fields.example_prefix(document)? } else { None };
         let field = text_field.map_or("doc_to_text", |field| field.name());
         let (question, answer) = match fields.shape.inputs {
-            Inputs::One => (
-                question,
-                answer_text(&answer, options.as_deref(), fields.output_type)?,
-            ),
+            Inputs::One => (question, answer_text(&answer, options.as_deref(), fields.output_type)?),
             Inputs::Listed => {
                 let Value::List(questions) = question else {
                     return Err(not_a("a list of inputs", &question).in_field(field));
                 };
-                let index = answer
-                    .as_i64()
-                    .ok_or_else(|| not_a("an index", &answer).in_field("doc_to_target"))?;
+                let index =
+                    answer.as_i64().ok_or_else(|| not_a("an index", &answer).in_field("doc_to_target"))?;
                 let first = Value::Int(0);
                 let question = item_at(&questions, index)?.clone();
-                (
-                    question,
-                    answer_text(&first, options.as_deref(), fields.output_type)?,
-                )
+                (question, answer_text(&first, options.as_deref(), fields.output_type)?)
             }
             Inputs::Options => {
                 let options = match options {
@@ -228,18 +190,12 @@ impl Example {
                             .in_field("doc_to_choice")
                     })?,
                 };
-                let index = question
-                    .as_i64()
-                    .ok_or_else(|| not_a("an index", &question).in_field(field))?;
+                let index = question.as_i64().ok_or_else(|| not_a("an index", &question).in_field(field))?;
                 (item_at(&options, index)?.clone(), as_text(&answer))
             }
         };
         match question {
-            Value::Str(question) => Ok(Self {
-                question,
-                answer,
-                prefix,
-            }),
+            Value::Str(question) => Ok(Self { question, answer, prefix }),
             other => Err(not_a("text", &other).in_field(field)),
         }
     }
@@ -247,10 +203,7 @@ impl Example {
 
 /// A value of the wrong type.
 pub(crate) fn not_a(expected: &str, found: &Value) -> PromptError {
-    PromptError::new(
-        PromptErrorKind::Type,
-        format!("Expected {expected}, found {}", described(found)),
-    )
+    PromptError::new(PromptErrorKind::Type, format!("Expected {expected}, found {}", described(found)))
 }
 
 /// The text of an answer that is written as it is.
@@ -293,12 +246,9 @@ fn answer_text(
 }
 
 fn unexpected(answer: &Value) -> PromptError {
-    PromptError::new(
-        PromptErrorKind::Value,
-        format!("{} cannot be shown as an answer", capitalised(answer)),
-    )
-    .in_field("doc_to_target")
-    .hint("The answer of an example is text, or an index where there are options")
+    PromptError::new(PromptErrorKind::Value, format!("{} cannot be shown as an answer", capitalised(answer)))
+        .in_field("doc_to_target")
+        .hint("The answer of an example is text, or an index where there are options")
 }
 
 fn capitalised(answer: &Value) -> String {

@@ -28,10 +28,7 @@ pub(crate) struct Resolved {
 
 impl Resolved {
     fn given(value: Value) -> Self {
-        Self {
-            value,
-            origin: Origin::Given,
-        }
+        Self { value, origin: Origin::Given }
     }
 
     /// The text, where a template gave it.
@@ -130,10 +127,9 @@ impl PromptField {
     pub(crate) fn resolve(&self, document: &Arc<Dict>, rules: &Resolution) -> Result<Resolved, PromptError> {
         let resolved = match &self.kind {
             Kind::Text(text) => text.resolve(document, rules),
-            Kind::Function(function) => function
-                .call(document)
-                .map(Resolved::given)
-                .map_err(PromptError::host),
+            Kind::Function(function) => {
+                function.call(document).map(Resolved::given).map_err(PromptError::host)
+            }
             Kind::Constant(value) => Ok(Resolved::given(value.clone())),
             Kind::List { verbatim, .. } if !rules.list_elements_are_templates => {
                 Ok(Resolved::given(verbatim.clone()))
@@ -189,11 +185,7 @@ impl Text {
                 Arc::clone(text)
             }
         });
-        Self {
-            written: Arc::clone(text),
-            plain,
-            template: OnceLock::new(),
-        }
+        Self { written: Arc::clone(text), plain, template: OnceLock::new() }
     }
 
     fn resolve(&self, document: &Dict, rules: &Resolution) -> Result<Resolved, PromptError> {
@@ -203,17 +195,11 @@ impl Text {
             Some(columns) => columns.contains(&*self.written),
         };
         if !named {
-            return Ok(Resolved {
-                value: Value::Str(self.render(document)?),
-                origin: Origin::Rendered,
-            });
+            return Ok(Resolved { value: Value::Str(self.render(document)?), origin: Origin::Rendered });
         }
         column.cloned().map(Resolved::given).ok_or_else(|| {
-            let columns: Vec<String> = document
-                .keys()
-                .filter_map(|key| key.as_str())
-                .map(|key| format!("`{key}`"))
-                .collect();
+            let columns: Vec<String> =
+                document.keys().filter_map(|key| key.as_str()).map(|key| format!("`{key}`")).collect();
             let message = format!("The document has no column `{}`", self.written);
             PromptError::new(PromptErrorKind::MissingColumn, message)
                 .hint(format!("There are the columns {}", columns.join(", ")))
@@ -224,9 +210,8 @@ impl Text {
         if let Some(plain) = &self.plain {
             return Ok(Arc::clone(plain));
         }
-        let template = self
-            .template
-            .get_or_init(|| Environment::new().compile(&self.written).map_err(Arc::new));
+        let template =
+            self.template.get_or_init(|| Environment::new().compile(&self.written).map_err(Arc::new));
         match template {
             Ok(template) => match template.render(document) {
                 Ok(text) => Ok(text.into()),

@@ -74,9 +74,7 @@ impl TaskFields {
         host: &Arc<dyn FunctionHost>,
     ) -> Self {
         let make = |name: &'static str, field: &Option<Field>| {
-            field
-                .as_ref()
-                .map(|field| Arc::new(PromptField::new(name, field, host)))
+            field.as_ref().map(|field| Arc::new(PromptField::new(name, field, host)))
         };
         let single =
             |name, field: &Option<Field>| field.as_ref().map(|field| PromptField::new(name, field, host));
@@ -89,11 +87,7 @@ impl TaskFields {
         let fewshot = &config.fewshot_config;
         let own = |name, field: &Option<Field>, task: &Option<Field>, made: &Option<Arc<PromptField>>| {
             // Equal templates are compiled once.
-            if field == task {
-                made.clone()
-            } else {
-                make(name, field)
-            }
+            if field == task { made.clone() } else { make(name, field) }
         };
         let example = QuestionFields {
             text: own(
@@ -121,23 +115,16 @@ impl TaskFields {
                 &evaluated.prefix,
             ),
         };
-        let own_columns = Resolution {
-            columns: None,
-            list_elements_are_templates: dialect.list_elements_are_templates,
-        };
+        let own_columns =
+            Resolution { columns: None, list_elements_are_templates: dialect.list_elements_are_templates };
         let rules = Resolution {
-            columns: dialect
-                .columns_of_evaluated_split
-                .then(|| columns.iter().cloned().collect()),
+            columns: dialect.columns_of_evaluated_split.then(|| columns.iter().cloned().collect()),
             ..own_columns.clone()
         };
         Self {
             dialect,
             output_type: config.output_type,
-            shape: Shape {
-                inputs: Inputs::One,
-                multiple_targets: config.multiple_targets,
-            },
+            shape: Shape { inputs: Inputs::One, multiple_targets: config.multiple_targets },
             evaluated,
             example,
             description: single("description", &config.description),
@@ -156,11 +143,7 @@ impl TaskFields {
         if options && config.multiple_inputs {
             self.shape.inputs = Inputs::Listed;
         } else if options && self.evaluated.choice.is_some() {
-            let text = self
-                .evaluated
-                .text
-                .as_ref()
-                .and_then(|field| field.resolve(first, &self.rules).ok());
+            let text = self.evaluated.text.as_ref().and_then(|field| field.resolve(first, &self.rules).ok());
             let is_index = |text: Resolved| {
                 text.rendered().is_some_and(is_digits)
                     || matches!(text.value, Value::Int(_) | Value::BigInt(_) | Value::Bool(_))
@@ -169,15 +152,9 @@ impl TaskFields {
                 self.shape.inputs = Inputs::Options;
             }
         }
-        if matches!(
-            self.output_type,
-            OutputType::MultipleChoice | OutputType::GenerateUntil
-        ) {
-            let target = self
-                .evaluated
-                .target
-                .as_ref()
-                .and_then(|field| field.resolve(first, &self.rules).ok());
+        if matches!(self.output_type, OutputType::MultipleChoice | OutputType::GenerateUntil) {
+            let target =
+                self.evaluated.target.as_ref().and_then(|field| field.resolve(first, &self.rules).ok());
             let is_list = |target: Resolved| match target.rendered() {
                 Some(text) => list_literal(text).is_some(),
                 None => matches!(target.value, Value::List(_)),
@@ -224,18 +201,13 @@ impl TaskFields {
         if self.dialect.options_of_any_kind {
             let iterable = match resolved.rendered() {
                 Some(text) => literal_eval(text).map_err(|error| {
-                    PromptError::new(
-                        PromptErrorKind::Value,
-                        "The rendered text is not a Python literal",
-                    )
-                    .in_field(field.name())
-                    .caused_by(error)
+                    PromptError::new(PromptErrorKind::Value, "The rendered text is not a Python literal")
+                        .in_field(field.name())
+                        .caused_by(error)
                 })?,
                 None => resolved.value,
             };
-            return iterate(iterable)
-                .map(Some)
-                .map_err(|error| error.in_field(field.name()));
+            return iterate(iterable).map(Some).map_err(|error| error.in_field(field.name()));
         }
         let value = match resolved.rendered() {
             Some(text) => literal_eval(text).unwrap_or_default(),
@@ -245,11 +217,8 @@ impl TaskFields {
             return Ok(None);
         };
         let scored = self.output_type == OutputType::MultipleChoice;
-        let usable = if scored {
-            matches!(options.first(), Some(Value::Str(_)))
-        } else {
-            !options.is_empty()
-        };
+        let usable =
+            if scored { matches!(options.first(), Some(Value::Str(_))) } else { !options.is_empty() };
         Ok(usable.then_some(options))
     }
 
@@ -280,20 +249,13 @@ impl TaskFields {
             OutputType::GenerateUntil => Ok(value),
             // Reference: the answer of these is text or nothing.
             OutputType::Loglikelihood | OutputType::LoglikelihoodRolling => {
-                Ok(if matches!(value, Value::Str(_)) {
-                    value
-                } else {
-                    Value::None
-                })
+                Ok(if matches!(value, Value::Str(_)) { value } else { Value::None })
             }
         }
     }
 
     fn type_as_written(&self, resolved: Resolved) -> Result<Value, PromptError> {
-        let scored = matches!(
-            self.output_type,
-            OutputType::MultipleChoice | OutputType::GenerateUntil
-        );
+        let scored = matches!(self.output_type, OutputType::MultipleChoice | OutputType::GenerateUntil);
         match resolved.rendered().filter(|_| scored) {
             Some(text) if is_digits(text) && self.evaluated.choice.is_some() => digits_literal(text),
             Some(text) if text.len() >= 2 && text.starts_with('[') && text.ends_with(']') => {
@@ -355,21 +317,16 @@ impl TaskFields {
         let evaluate = |resolved: Resolved| match resolved.rendered() {
             None => Ok(resolved.value),
             Some(text) => literal_eval(text).map_err(|error| {
-                PromptError::new(
-                    PromptErrorKind::Value,
-                    "The rendered text is not a Python literal",
-                )
-                .in_field(field.name())
-                .hint("Name a column, or let the template print a list")
-                .caused_by(error)
+                PromptError::new(PromptErrorKind::Value, "The rendered text is not a Python literal")
+                    .in_field(field.name())
+                    .hint("Name a column, or let the template print a list")
+                    .caused_by(error)
             }),
         };
         let each = field.resolve_each(document, &self.rules)?;
         let values: Vec<Value> = each.into_iter().map(evaluate).collect::<Result<_, _>>()?;
         if field.is_list() {
-            return Ok(Some(Value::list(
-                values.into_iter().filter(|value| !value.is_none()),
-            )));
+            return Ok(Some(Value::list(values.into_iter().filter(|value| !value.is_none()))));
         }
         Ok(values.into_iter().next())
     }
@@ -399,11 +356,9 @@ fn iterate(value: Value) -> Result<Options, PromptError> {
     match value {
         Value::List(items) | Value::Tuple(items) | Value::Set(items) => Ok(items),
         Value::Dict(dict) => Ok(Arc::new(dict.keys().cloned().collect())),
-        Value::Str(text) => Ok(Arc::new(
-            text.chars()
-                .map(|letter| Value::from(letter.to_string()))
-                .collect(),
-        )),
+        Value::Str(text) => {
+            Ok(Arc::new(text.chars().map(|letter| Value::from(letter.to_string())).collect()))
+        }
         other => {
             let message = format!("Expected a list of options, found {}", described(&other));
             Err(PromptError::new(PromptErrorKind::Type, message))

@@ -55,10 +55,7 @@ pub struct Shard {
 
 impl Default for Shard {
     fn default() -> Self {
-        Self {
-            rank: 0,
-            world_size: 1,
-        }
+        Self { rank: 0, world_size: 1 }
     }
 }
 
@@ -76,11 +73,7 @@ pub struct RequestSources {
 impl RequestSources {
     /// A data set, no Python and the built-in samplers.
     pub fn new(splits: Arc<dyn Splits>) -> Self {
-        Self {
-            splits,
-            host: Arc::new(NoHost),
-            samplers: Samplers::default(),
-        }
+        Self { splits, host: Arc::new(NoHost), samplers: Samplers::default() }
     }
 
     /// Sets what runs functions.

@@ -62,11 +62,7 @@ impl Plan {
         };
         let fewshot = &config.fewshot_config;
         let metric_kwargs = fields.shape.multiple_targets.then(|| {
-            Arc::new(
-                [(Value::str("multiple_targets"), Value::Bool(true))]
-                    .into_iter()
-                    .collect::<Dict>(),
-            )
+            Arc::new([(Value::str("multiple_targets"), Value::Bool(true))].into_iter().collect::<Dict>())
         });
         Ok(Self {
             name: Arc::from(config.base_name()),
@@ -113,20 +109,14 @@ impl Plan {
             }
             _ => true,
         };
-        if delimited && !delimiter.is_empty() {
-            [delimiter, option].concat().into()
-        } else {
-            option.into()
-        }
+        if delimited && !delimiter.is_empty() { [delimiter, option].concat().into() } else { option.into() }
     }
 }
 
 /// The split that examples come from.
 fn example_split<'a>(config: &'a TaskConfig, mapping: &Mapping, dialect: &Dialect) -> Option<&'a str> {
-    let written = mapping
-        .get("fewshot_config")
-        .and_then(Value::as_dict)
-        .and_then(|given| given.get_str("split"));
+    let written =
+        mapping.get("fewshot_config").and_then(Value::as_dict).and_then(|given| given.get_str("split"));
     if dialect.null_split_counts && written.is_some_and(Value::is_none) {
         return None;
     }
@@ -157,10 +147,8 @@ fn repeats(config: &TaskConfig, mapping: &Mapping, dialect: &Dialect) -> usize {
     if !dialect.repeats_always || config.output_type == OutputType::GenerateUntil {
         return config.repeats;
     }
-    let written = mapping
-        .get("repeats")
-        .and_then(Value::as_i64)
-        .and_then(|count| usize::try_from(count).ok());
+    let written =
+        mapping.get("repeats").and_then(Value::as_i64).and_then(|count| usize::try_from(count).ok());
     written.unwrap_or(config.repeats)
 }
 
@@ -169,9 +157,5 @@ fn uses_mutual_information(config: &TaskConfig, dialect: &Dialect) -> bool {
     if dialect.targets_as_written {
         return config.metric_list.iter().any(is_named);
     }
-    config
-        .filter_list
-        .iter()
-        .flat_map(|pipeline| &pipeline.metric_list)
-        .any(is_named)
+    config.filter_list.iter().flat_map(|pipeline| &pipeline.metric_list).any(is_named)
 }

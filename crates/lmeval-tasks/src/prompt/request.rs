@@ -45,29 +45,16 @@ impl Plan {
         document: &Arc<Dict>,
         examples: &[usize],
     ) -> Result<Built, PromptError> {
-        let target = self
-            .fields
-            .target(self.fields.evaluated.target.as_deref(), document)?;
+        let target = self.fields.target(self.fields.evaluated.target.as_deref(), document)?;
         let additional_args = self.media(document)?;
-        let common = |target: Value, gold: Value| Common {
-            doc_id,
-            target,
-            gold,
-            additional_args,
-        };
+        let common = |target: Value, gold: Value| Common { doc_id, target, gold, additional_args };
         // Reference: the 0.5 line shows 0 where the target is what is scored.
         let shown = |target: &Value| {
-            if self.dialect.targets_as_written {
-                target.clone()
-            } else {
-                Value::Int(0)
-            }
+            if self.dialect.targets_as_written { target.clone() } else { Value::Int(0) }
         };
         match self.fields.output_type {
             OutputType::MultipleChoice => {
-                let options = self
-                    .fields
-                    .options(self.fields.evaluated.choice.as_deref(), document)?;
+                let options = self.fields.options(self.fields.evaluated.choice.as_deref(), document)?;
                 let Some(options) = options.filter(|options| !options.is_empty()) else {
                     return Ok(Err(Skipped::NoOptions));
                 };
@@ -85,36 +72,26 @@ impl Plan {
                         .hint("Run without a chat template, or with one that gives text"));
                 }
                 let continuation = scored_text(&target)?;
-                let arguments = Arguments::Loglikelihood {
-                    context,
-                    continuation,
-                };
+                let arguments = Arguments::Loglikelihood { context, continuation };
                 let common = common(shown(&target), target);
                 let instance = self.instance(&common, RequestType::Loglikelihood, 0, arguments);
                 Ok(Ok((vec![instance], None)))
             }
             OutputType::LoglikelihoodRolling => {
-                let question = self
-                    .fields
-                    .text(self.fields.evaluated.text.as_deref(), document)?;
+                let question = self.fields.text(self.fields.evaluated.text.as_deref(), document)?;
                 if !matches!(question, Value::Str(_)) {
                     return Err(not_a("text", &question)
                         .in_field("doc_to_text")
                         .hint("Write `doc_to_text: \"\"`: the text that is scored is `doc_to_target`"));
                 }
-                let arguments = Arguments::Rolling {
-                    text: scored_text(&target)?,
-                };
+                let arguments = Arguments::Rolling { text: scored_text(&target)? };
                 let common = common(shown(&target), target);
                 let instance = self.instance(&common, RequestType::LoglikelihoodRolling, 0, arguments);
                 Ok(Ok((vec![instance], None)))
             }
             OutputType::GenerateUntil => {
                 let context = self.single_context(document, examples)?;
-                let arguments = Arguments::Generate {
-                    context,
-                    kwargs: Arc::clone(&self.generation_kwargs),
-                };
+                let arguments = Arguments::Generate { context, kwargs: Arc::clone(&self.generation_kwargs) };
                 let (gold, options) = self.generation_gold(document, &target)?;
                 let common = common(target, gold);
                 let mut instance = self.instance(&common, RequestType::GenerateUntil, 0, arguments);
@@ -134,9 +111,7 @@ impl Plan {
             return Ok((target.clone(), None));
         }
         // Reference: where a task that generates has options, its target is the index of one.
-        let options = self
-            .fields
-            .options(self.fields.evaluated.choice.as_deref(), document)?;
+        let options = self.fields.options(self.fields.evaluated.choice.as_deref(), document)?;
         let gold = match (&options, target.as_i64()) {
             (Some(options), Some(index)) => item_at(options, index).cloned().unwrap_or_default(),
             _ => target.clone(),
@@ -147,10 +122,9 @@ impl Plan {
     fn single_context(&self, document: &Arc<Dict>, examples: &[usize]) -> Result<Context, PromptError> {
         match self.contexts(document, examples, None)? {
             Contexts::One(context) => Ok(context),
-            Contexts::Several(_) => Err(PromptError::new(
-                PromptErrorKind::Type,
-                "Only options can be scored in several contexts",
-            )),
+            Contexts::Several(_) => {
+                Err(PromptError::new(PromptErrorKind::Type, "Only options can be scored in several contexts"))
+            }
         }
     }
 
@@ -181,28 +155,17 @@ impl Plan {
                 (self.input_pairs(contexts, options, &target, delimiter)?, gold)
             }
         };
-        let target = if self.dialect.targets_as_written {
-            target
-        } else {
-            gold.clone()
-        };
+        let target = if self.dialect.targets_as_written { target } else { gold.clone() };
         let common = common(target, gold);
         let unconditional = self.unconditional(&pairs, options, delimiter)?;
         let conditional = pairs.len();
         let requests =
-            pairs
-                .into_iter()
-                .chain(unconditional)
-                .enumerate()
-                .map(|(idx, (context, continuation))| {
-                    let arguments = Arguments::Loglikelihood {
-                        context,
-                        continuation,
-                    };
-                    let mut instance = self.instance(&common, RequestType::Loglikelihood, idx, arguments);
-                    instance.metadata.unconditional = idx >= conditional;
-                    instance
-                });
+            pairs.into_iter().chain(unconditional).enumerate().map(|(idx, (context, continuation))| {
+                let arguments = Arguments::Loglikelihood { context, continuation };
+                let mut instance = self.instance(&common, RequestType::Loglikelihood, idx, arguments);
+                instance.metadata.unconditional = idx >= conditional;
+                instance
+            });
         Ok(Ok((requests.collect(), Some(Arc::clone(options)))))
     }
 
@@ -227,10 +190,8 @@ impl Plan {
             (Inputs::Options, _) => repr::str(target).into(),
             (_, [option]) => self.option_text(option)?,
             (_, options) => {
-                let message = format!(
-                    "Several inputs have one continuation, and there are {}",
-                    options.len()
-                );
+                let message =
+                    format!("Several inputs have one continuation, and there are {}", options.len());
                 return Err(PromptError::new(PromptErrorKind::Type, message).in_field("doc_to_choice"));
             }
         };
@@ -242,11 +203,10 @@ impl Plan {
                 let continuation = self.continuation(&context, &continuation, delimiter);
                 Ok((context, continuation))
             }
-            Context::Messages(_) | Context::Json(_) => Err(PromptError::new(
-                PromptErrorKind::Type,
-                "Several inputs cannot be conversations",
-            )
-            .hint("Run without a chat template, or with one that gives text")),
+            Context::Messages(_) | Context::Json(_) => {
+                Err(PromptError::new(PromptErrorKind::Type, "Several inputs cannot be conversations")
+                    .hint("Run without a chat template, or with one that gives text"))
+            }
         };
         contexts.into_iter().map(pair).collect()
     }
@@ -258,9 +218,7 @@ impl Plan {
         options: &Options,
         target: &Value,
     ) -> Result<Value, PromptError> {
-        let text = self
-            .fields
-            .text(self.fields.evaluated.text.as_deref(), document)?;
+        let text = self.fields.text(self.fields.evaluated.text.as_deref(), document)?;
         Ok(match (self.fields.shape.inputs, &text) {
             (Inputs::Listed, Value::List(inputs)) => resolve_index(target, inputs),
             _ => resolve_index(&text, options),
@@ -285,9 +243,7 @@ impl Plan {
             return options.iter().map(pair).collect();
         }
         let of_text = pairs.iter().filter(|(context, _)| context.as_text().is_some());
-        Ok(of_text
-            .map(|(_, continuation)| (Context::from(""), Arc::clone(continuation)))
-            .collect())
+        Ok(of_text.map(|(_, continuation)| (Context::from(""), Arc::clone(continuation))).collect())
     }
 
     /// What stands between a context and an option.
@@ -299,16 +255,9 @@ impl Plan {
         let field = self.fields.evaluated.prefix.as_deref();
         let open = match field.and_then(|field| field.text()) {
             Some(text) => !text.is_empty() && !text.ends_with(is_space),
-            None => self
-                .fields
-                .prefix(field, document)?
-                .is_some_and(|prefix| !prefix.ends_with(is_space)),
+            None => self.fields.prefix(field, document)?.is_some_and(|prefix| !prefix.ends_with(is_space)),
         };
-        if open {
-            self.delimiters.target.get().cloned()
-        } else {
-            Ok(Arc::default())
-        }
+        if open { self.delimiters.target.get().cloned() } else { Ok(Arc::default()) }
     }
 
     /// The images and sounds of a document.

@@ -35,9 +35,7 @@ pub(crate) fn documents_of(
     split: Option<&str>,
     sources: &RequestSources,
 ) -> Result<Option<Arc<dyn Documents>>, PromptError> {
-    split
-        .map(|split| split_documents(split, config.process_docs.as_deref(), sources))
-        .transpose()
+    split.map(|split| split_documents(split, config.process_docs.as_deref(), sources)).transpose()
 }
 
 /// The documents that are evaluated: those of the test split, else those of the validation split.
@@ -51,12 +49,10 @@ pub(crate) fn evaluated_documents(
         return Ok(test);
     }
     let validation = documents_of(config, config.validation_split.as_deref(), sources)?;
-    validation
-        .filter(|documents| !documents.is_empty())
-        .ok_or_else(|| {
-            PromptError::new(PromptErrorKind::Documents, "There are no documents to evaluate")
-                .hint("A task needs `test_split` or `validation_split`, and documents in that split")
-        })
+    validation.filter(|documents| !documents.is_empty()).ok_or_else(|| {
+        PromptError::new(PromptErrorKind::Documents, "There are no documents to evaluate")
+            .hint("A task needs `test_split` or `validation_split`, and documents in that split")
+    })
 }
 
 /// The chosen documents, in the order in which they are evaluated.
@@ -76,11 +72,7 @@ impl Selection {
         match options.samples.as_deref() {
             None | Some([]) => {
                 let end = options.limit.map_or(Ok(length), |limit| count(limit, length))?;
-                Ok(Self::Range {
-                    next: rank,
-                    end,
-                    step,
-                })
+                Ok(Self::Range { next: rank, end, step })
             }
             Some(_) if options.limit.is_some() => Err(PromptError::new(
                 PromptErrorKind::Selection,
@@ -90,13 +82,8 @@ impl Selection {
                 let keep_ids = options.dialect.chosen_documents_keep_ids;
                 let chosen = positions(samples, length)?;
                 let number = |(place, index)| (DocId(if keep_ids { index } else { place }), index);
-                let numbered: Vec<(DocId, usize)> = chosen
-                    .into_iter()
-                    .enumerate()
-                    .map(number)
-                    .skip(rank)
-                    .step_by(step)
-                    .collect();
+                let numbered: Vec<(DocId, usize)> =
+                    chosen.into_iter().enumerate().map(number).skip(rank).step_by(step).collect();
                 Ok(Self::Chosen(numbered.into_iter()))
             }
         }
@@ -130,38 +117,25 @@ impl Iterator for Selection {
 
 /// The number of documents that a limit stands for.
 fn count(limit: f64, length: usize) -> Result<usize, PromptError> {
-    let wanted = if limit < 1.0 {
-        (limit * length as f64).ceil()
-    } else {
-        limit.trunc()
-    };
+    let wanted = if limit < 1.0 { (limit * length as f64).ceil() } else { limit.trunc() };
     if wanted >= 1.0 {
         // A float beyond the range of integers becomes the largest one.
         return Ok((wanted as usize).min(length));
     }
-    Err(PromptError::new(
-        PromptErrorKind::Selection,
-        format!("The limit {limit} leaves no documents"),
-    )
-    .hint("A limit is a number of documents, or a share of them between 0 and 1"))
+    Err(PromptError::new(PromptErrorKind::Selection, format!("The limit {limit} leaves no documents"))
+        .hint("A limit is a number of documents, or a share of them between 0 and 1"))
 }
 
 /// The chosen positions, each once and in order.
 fn positions(samples: &[i64], length: usize) -> Result<Vec<usize>, PromptError> {
     if let Some(beyond) = samples.iter().find(|&&sample| sample >= length as i64) {
         let message = format!("There is no document {beyond}: there are {length}");
-        return Err(
-            PromptError::new(PromptErrorKind::Selection, message).hint(format!(
-                "Chosen documents are numbered from 0 to {}",
-                length.saturating_sub(1)
-            )),
-        );
+        return Err(PromptError::new(PromptErrorKind::Selection, message)
+            .hint(format!("Chosen documents are numbered from 0 to {}", length.saturating_sub(1))));
     }
     // Reference: negative numbers match nothing.
-    let distinct: BTreeSet<usize> = samples
-        .iter()
-        .filter_map(|&sample| usize::try_from(sample).ok())
-        .collect();
+    let distinct: BTreeSet<usize> =
+        samples.iter().filter_map(|&sample| usize::try_from(sample).ok()).collect();
     Ok(distinct.into_iter().collect())
 }
 
@@ -180,14 +154,7 @@ mod tests {
     }
 
     fn limited(length: usize, limit: f64) -> usize {
-        chosen(
-            length,
-            &RequestOptions {
-                limit: Some(limit),
-                ..RequestOptions::default()
-            },
-        )
-        .len()
+        chosen(length, &RequestOptions { limit: Some(limit), ..RequestOptions::default() }).len()
     }
 
     #[test]
@@ -198,10 +165,7 @@ mod tests {
         assert_eq!(limited(10, 0.001), 1);
         assert_eq!(limited(10, 1e30), 10);
         for limit in [0.0, -1.0, f64::NAN] {
-            let options = RequestOptions {
-                limit: Some(limit),
-                ..RequestOptions::default()
-            };
+            let options = RequestOptions { limit: Some(limit), ..RequestOptions::default() };
             assert!(Selection::new(10, &options).is_err(), "{limit}");
         }
     }
@@ -220,30 +184,16 @@ mod tests {
 
     #[test]
     fn samples() {
-        let options = |samples: &[i64]| RequestOptions {
-            samples: Some(samples.to_vec()),
-            ..RequestOptions::default()
-        };
+        let options =
+            |samples: &[i64]| RequestOptions { samples: Some(samples.to_vec()), ..RequestOptions::default() };
         assert_eq!(chosen(5, &options(&[3, 1, -2, 3])), [(1, 1), (3, 3)]);
         assert_eq!(chosen(2, &options(&[])), [(0, 0), (1, 1)]);
         assert!(Selection::new(5, &options(&[5])).is_err());
-        let old = RequestOptions {
-            dialect: Dialect::V04,
-            ..options(&[3, 1])
-        };
+        let old = RequestOptions { dialect: Dialect::V04, ..options(&[3, 1]) };
         assert_eq!(chosen(5, &old), [(0, 1), (1, 3)]);
-        let both = RequestOptions {
-            limit: Some(1.0),
-            ..options(&[1])
-        };
+        let both = RequestOptions { limit: Some(1.0), ..options(&[1]) };
         assert!(Selection::new(5, &both).is_err());
-        let second = RequestOptions {
-            shard: Shard {
-                rank: 1,
-                world_size: 2,
-            },
-            ..options(&[4, 2, 0])
-        };
+        let second = RequestOptions { shard: Shard { rank: 1, world_size: 2 }, ..options(&[4, 2, 0]) };
         assert_eq!(chosen(5, &second), [(2, 2)]);
     }
 }

@@ -17,27 +17,16 @@ fn resolve(spec: &Value, document: &Arc<Dict>) -> Result<Value, String> {
     let host: Arc<dyn FunctionHost> = Arc::new(NoHost);
     let field = Field::from_value(spec).ok_or("not a field")?;
     let field = PromptField::new("doc_to_text", &field, &host);
-    let rules = Resolution {
-        columns: None,
-        list_elements_are_templates: true,
-    };
-    field
-        .resolve(document, &rules)
-        .map(|resolved| resolved.value)
-        .map_err(|error| error.to_string())
+    let rules = Resolution { columns: None, list_elements_are_templates: true };
+    field.resolve(document, &rules).map(|resolved| resolved.value).map_err(|error| error.to_string())
 }
 
 #[test]
 fn fields_resolve_as_recorded() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../tests/golden/units/fields.json"
-    );
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/units/fields.json");
     let recorded = json::loads(&fs_err::read_to_string(path).unwrap()).unwrap();
     let get = |value: &Value, key: &str| value.as_dict().unwrap().get_str(key).cloned().unwrap_or_default();
-    let Value::Dict(document) = get(&recorded, "doc") else {
-        panic!("no document")
-    };
+    let Value::Dict(document) = get(&recorded, "doc") else { panic!("no document") };
     let cases = get(&recorded, "cases");
     for case in cases.as_list().unwrap() {
         let spec = get(case, "spec");
@@ -45,10 +34,7 @@ fn fields_resolve_as_recorded() {
         let forms = [
             ("resolved", resolved.clone()),
             ("as_choice", resolved.clone().map(coerce_list)),
-            (
-                "as_target",
-                resolved.clone().and_then(|value| typed(value, false)),
-            ),
+            ("as_target", resolved.clone().and_then(|value| typed(value, false))),
             ("as_target_list", resolved.and_then(|value| typed(value, true))),
         ];
         for (form, ours) in forms {
@@ -74,18 +60,7 @@ fn lists_are_coerced_only_without_blanks_around() {
         "['x', 'yz', -1, None, (1,), {'a': {2}}]"
     );
     assert_eq!(coerced("[\n1,\n2\n]"), "[1, 2]");
-    for text in [
-        "['x','y']\n",
-        " ['x']",
-        "[a]",
-        "[nan]",
-        "[1+2]",
-        "('x',)",
-        "[1], [2]",
-        "[",
-        "]",
-        "",
-    ] {
+    for text in ["['x','y']\n", " ['x']", "[a]", "[nan]", "[1+2]", "('x',)", "[1], [2]", "[", "]", ""] {
         assert_eq!(coerced(text), repr(&Value::str(text)));
     }
 }
@@ -117,10 +92,7 @@ fn targets_are_found_among_options() {
     assert_eq!(index(Value::str("2")), "1");
     assert_eq!(index(Value::str("4")), "None");
     assert_eq!(index(Value::None), "None");
-    assert_eq!(
-        index(Value::list([Value::str("3"), Value::Int(9), Value::Int(0)])),
-        "[2, 0]"
-    );
+    assert_eq!(index(Value::list([Value::str("3"), Value::Int(9), Value::Int(0)])), "[2, 0]");
     assert_eq!(index(Value::list([Value::Int(9)])), "None");
     // Digits are an index before they are an option.
     assert_eq!(index(typed(Value::str("2"), false).unwrap()), "2");

@@ -39,10 +39,7 @@ pub(crate) struct Delimiter {
 impl Delimiter {
     /// The delimiter of a field.
     pub(crate) fn new(field: &'static str, text: Option<&str>) -> Self {
-        Self {
-            text: text.map(Arc::from),
-            field,
-        }
+        Self { text: text.map(Arc::from), field }
     }
 
     /// The text.
@@ -67,16 +64,8 @@ pub(crate) fn push_turn(
         Some(prefix) => needs_delimiter(question, prefix),
         None => answer.is_some(),
     };
-    let delimiter = if delimited {
-        Arc::clone(delimiters.target.get()?)
-    } else {
-        Arc::default()
-    };
-    messages.push(Message {
-        role: Role::User,
-        content: Arc::clone(question),
-        delimiter,
-    });
+    let delimiter = if delimited { Arc::clone(delimiters.target.get()?) } else { Arc::default() };
+    messages.push(Message { role: Role::User, content: Arc::clone(question), delimiter });
     match (answer, prefix) {
         (Some(answer), prefix) => {
             let content = match prefix {
@@ -85,11 +74,7 @@ pub(crate) fn push_turn(
                 None => Arc::clone(answer),
             };
             let delimiter = Arc::clone(delimiters.fewshot.get()?);
-            messages.push(Message {
-                role: Role::Assistant,
-                content,
-                delimiter,
-            });
+            messages.push(Message { role: Role::Assistant, content, delimiter });
         }
         (None, Some(prefix)) => {
             messages.push(Message {
@@ -130,14 +115,8 @@ mod tests {
             let mut messages = Vec::new();
             let (prefix, answer): (Option<Arc<str>>, Option<Arc<str>>) =
                 (prefix.map(Into::into), answer.map(Into::into));
-            push_turn(
-                &mut messages,
-                &question.into(),
-                answer.as_ref(),
-                prefix.as_ref(),
-                &delimiters,
-            )
-            .unwrap();
+            push_turn(&mut messages, &question.into(), answer.as_ref(), prefix.as_ref(), &delimiters)
+                .unwrap();
             assert_eq!(messages_to_text(&messages), text);
         }
     }

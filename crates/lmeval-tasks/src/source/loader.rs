@@ -1,5 +1,6 @@
 //! Reading a task file with everything it includes.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -59,17 +60,10 @@ impl Loader {
     pub fn load(&self, path: &Path) -> Result<Mapping, Error> {
         let real = self.identities.of(path);
         let parsed = parse(path, &real)?;
-        self.merge_includes(&parsed, real)
+        self.merged(&parsed, &mut Visits::new(real))
     }
 
-    /// Merges the includes of a file that has been read.
-    fn merge_includes(&self, parsed: &Parsed, real: PathBuf) -> Result<Mapping, Error> {
-        let mut visited = vec![real];
-        self.merged(parsed, &mut visited, 0)
-    }
-
-    /// `visited` holds every file of this load, the first `depth + 1` of the current chain last seen in order.
-    fn merged(&self, parsed: &Parsed, visited: &mut Vec<PathBuf>, depth: usize) -> Result<Mapping, Error> {
+    fn merged(&self, parsed: &Parsed, visits: &mut Visits) -> Result<Mapping, Error> {
         let origin = Origin::File { file: Arc::clone(&parsed.file), prefix: Arc::from([]) };
         let mut own = Mapping::from_dict(parsed.values.clone(), &origin);
         // In a group file `include` has another meaning.
@@ -81,25 +75,30 @@ impl Loader {
         let mut merged = Mapping::new();
         for name in names {
             let path = self.identities.of(&beside(parsed.file.real_path(), &name));
-            if visited.contains(&path) {
-                return Err(cycle(visited, &path).at(here));
-            }
-            visited.push(path.clone());
-            if depth >= MAX_INCLUDE_DEPTH {
-                return Err(Error::new(ErrorKind::Cycle, "Files are included too deeply").at(here));
-            }
+            visits.enter(&path, here.as_ref()).map_err(|error| error.at(here.clone()))?;
             let included = self.included(&path);
-            let included = match included.as_ref() {
-                Ok(included) => included,
-                Err(failure) if failure.kind == ErrorKind::Io && failure.location.is_none() => {
-                    return Err(failure
-                        .error()
-                        .at(here)
-                        .hint(format!("`include` is read relative to the folder of this file: `{}`", path.display())));
-                }
-                Err(failure) => return Err(failure.error()),
+            let values = match included.as_ref() {
+                Ok(included) => self.merged(included, visits),
+                Err(failure) => Err(failure.error()),
             };
-            let mut values = self.merged(included, visited, depth + 1)?;
+            let mut values = values.map_err(|error| match &here {
+                Some(_) if error.location().is_none() && error.kind() == ErrorKind::Io => {
+                    let error = error.at(here.clone());
+                    if Path::new(&name).is_absolute() {
+                        error
+                    } else {
+                        error.hint(format!(
+                            "`include` is read relative to the folder of this file: `{}`",
+                            path.display()
+                        ))
+                    }
+                }
+                Some(here) if error.location().is_some_and(|place| place.path() != here.path()) => {
+                    error.hint(format!("Included from {here}"))
+                }
+                _ => error,
+            })?;
+            visits.leave();
             values.remove("task_list");
             merged.update(&values);
         }
@@ -147,34 +146,33 @@ pub(crate) fn unreadable(path: &Path, error: std::io::Error) -> Error {
 /// Types the bytes of a file.
 fn parse_bytes(path: &Path, real: &Path, bytes: &[u8]) -> Result<Parsed, Error> {
     let directory = real.parent().unwrap_or_else(|| Path::new("")).to_string_lossy();
-    let loaded = yaml::Loader::for_directory(directory).load_bytes(bytes).map_err(|error| {
-        let text: Arc<str> = String::from_utf8_lossy(bytes).into();
-        let offset = error.position().offset.min(text.len());
-        let line = error.position().line as usize + 1;
-        let file = Arc::new(SourceFile::new(path.to_owned(), real.to_owned(), text, yaml::Marks::default()));
-        let message = format!("Invalid YAML: {}", error.message());
-        Error::new(ErrorKind::Yaml, message)
-            .at(Some(Location { file, range: offset..offset, line }))
-            .caused_by(error)
-    })?;
-    let text: Arc<str> = String::from_utf8_lossy(bytes).into();
-    let file = Arc::new(SourceFile::new(path.to_owned(), real.to_owned(), text, loaded.marks));
+    let source = |text: &str, marks| Arc::new(SourceFile::new(path.to_owned(), real.to_owned(), text, marks));
+    let decoded = yaml::decode(bytes);
+    let text = match &decoded {
+        Ok(text) => Cow::Borrowed(&**text),
+        Err(_) => yaml::decode_lossy(bytes),
+    };
+    let loaded = decoded
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|text| yaml::Loader::for_directory(directory).load(text))
+        .map_err(|error| {
+            let offset = error.position().offset.min(text.len());
+            let line = error.position().line as usize + 1;
+            let file = source(&text, yaml::Marks::default());
+            let message = format!("Invalid YAML: {}", error.message());
+            Error::new(ErrorKind::Yaml, message)
+                .at(Some(Location { file, range: offset..offset, line }))
+                .caused_by(error)
+        })?;
+    let file = source(&text, loaded.marks);
     match loaded.value {
         Value::Dict(values) => Ok(Parsed { values: Arc::unwrap_or_clone(values), file }),
         other => Err(Error::new(
             ErrorKind::Type,
-            format!("A task file must hold a mapping of keys to values, not {}", described(&other)),
+            format!("A task file must hold a dict, not {}", other.type_name()),
         )
         .at(Some(Location { file, range: 0..0, line: 1 }))),
-    }
-}
-
-fn described(value: &Value) -> &'static str {
-    match value {
-        Value::None => "nothing",
-        Value::List(_) => "a list",
-        Value::Str(_) => "a text",
-        _ => "a single value",
     }
 }
 
@@ -191,27 +189,62 @@ fn io_reason(error: &std::io::Error) -> String {
 /// The files that an `include` value names.
 pub(crate) fn include_names(value: Option<&Value>) -> Result<Vec<String>, Error> {
     let wrong = |found: &Value| {
-        Error::new(ErrorKind::Type, format!("`include` must be a path or a list of paths, not {}", found.type_name()))
+        Error::new(
+            ErrorKind::Type,
+            format!("`include` must be a str or a list of strs, not {}", found.type_name()),
+        )
     };
     match value {
         Some(Value::Str(name)) => Ok(vec![name.to_string()]),
-        Some(Value::List(names)) => names
-            .iter()
-            .map(|name| name.as_str().map(str::to_owned).ok_or_else(|| wrong(name)))
-            .collect(),
+        Some(Value::List(names)) => {
+            names.iter().map(|name| name.as_str().map(str::to_owned).ok_or_else(|| wrong(name))).collect()
+        }
         Some(other) => Err(wrong(other)),
         None => Ok(Vec::new()),
     }
 }
 
-/// The error for a file that is reached twice in one load.
-fn cycle(visited: &[PathBuf], again: &Path) -> Error {
-    let chain: Vec<String> = visited
-        .iter()
-        .map(PathBuf::as_path)
-        .chain([again])
-        .map(|path| format!("`{}`", path.display()))
-        .collect();
-    Error::new(ErrorKind::Cycle, format!("Include cycle: {}", chain.join(" → ")))
-        .hint("A file may be included only once, directly or through others")
+/// The files of one load.
+struct Visits {
+    /// The file that is being merged, behind those that include it.
+    chain: Vec<PathBuf>,
+    /// Every included file with the place that includes it.
+    seen: Vec<(PathBuf, Option<Location>)>,
+}
+
+impl Visits {
+    fn new(first: PathBuf) -> Self {
+        Self { chain: vec![first], seen: Vec::new() }
+    }
+
+    /// Goes down into a file; a file may be reached only once in one load.
+    fn enter(&mut self, path: &Path, place: Option<&Location>) -> Result<(), Error> {
+        if let Some(start) = self.chain.iter().position(|open| open == path) {
+            let chain: Vec<String> = self.chain[start..]
+                .iter()
+                .map(PathBuf::as_path)
+                .chain([path])
+                .map(|path| format!("`{}`", path.display()))
+                .collect();
+            return Err(Error::new(ErrorKind::Cycle, format!("Include cycle: {}", chain.join(" → "))));
+        }
+        if let Some((_, first)) = self.seen.iter().find(|(seen, _)| seen == path) {
+            let error = Error::new(ErrorKind::Cycle, format!("`{}` is included twice", path.display()))
+                .hint("A file may be included only once, directly or through others");
+            return Err(match first {
+                Some(first) => error.hint(format!("It is included first from {first}")),
+                None => error,
+            });
+        }
+        if self.chain.len() > MAX_INCLUDE_DEPTH {
+            return Err(Error::new(ErrorKind::Cycle, "Files are included too deeply"));
+        }
+        self.seen.push((path.to_owned(), place.cloned()));
+        self.chain.push(path.to_owned());
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        self.chain.pop();
+    }
 }

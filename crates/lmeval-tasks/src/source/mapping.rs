@@ -1,9 +1,11 @@
 //! A mapping whose keys know where they came from.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::yaml::{Marks, Segment};
 use lmeval_pycompat::{Dict, Value};
 use rustc_hash::FxHashMap;
@@ -20,8 +22,8 @@ pub struct SourceFile {
 
 impl SourceFile {
     /// A file with the positions that its loader found; `real_path` is its path with links followed.
-    pub fn new(path: PathBuf, real_path: PathBuf, text: Arc<str>, marks: Marks) -> Self {
-        Self { path, real_path, text, marks }
+    pub fn new(path: PathBuf, real_path: PathBuf, text: &str, marks: Marks) -> Self {
+        Self { path, real_path, text: with_plain_line_ends(text).into(), marks }
     }
 
     /// Where the file is, as it was named.
@@ -34,10 +36,31 @@ impl SourceFile {
         &self.real_path
     }
 
-    /// What the file says.
+    /// What the file says. Every line ends with a line feed, at the offset where YAML sees the line end.
     pub fn text(&self) -> &str {
         &self.text
     }
+}
+
+/// The text with the line ends that only YAML knows written as line feeds. Offsets stay what they are: blanks fill
+/// up what a line feed is shorter.
+fn with_plain_line_ends(text: &str) -> Cow<'_, str> {
+    const OTHERS: [char; 4] = ['\r', '\u{85}', '\u{2028}', '\u{2029}'];
+    if !text.contains(OTHERS) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\r' if characters.peek() == Some(&'\n') => plain.push('\r'),
+            '\r' => plain.push('\n'),
+            '\u{85}' => plain.push_str(" \n"),
+            '\u{2028}' | '\u{2029}' => plain.push_str("  \n"),
+            other => plain.push(other),
+        }
+    }
+    Cow::Owned(plain)
 }
 
 impl fmt::Debug for SourceFile {
@@ -111,9 +134,10 @@ impl Mapping {
     pub fn from_dict(values: Dict, origin: &Origin) -> Self {
         let origins = values
             .keys()
-            .filter_map(|key| match key {
-                Value::Str(key) => Some((Arc::clone(key), origin.clone())),
-                _ => None,
+            .map(|key| match key {
+                Value::Str(key) => (Arc::clone(key), origin.clone()),
+                // No such key is known, but the message about it needs its place.
+                other => (repr(other).into(), origin.clone()),
             })
             .collect();
         Self { values, origins }

@@ -17,13 +17,16 @@ pub fn is_embedded(path: &Path) -> bool {
 /// What a file says, wherever it is.
 pub fn read(path: &Path) -> io::Result<Cow<'static, [u8]>> {
     if is_embedded(path) {
-        return embedded::read(path)
-            .map(|text| Cow::Borrowed(text.as_bytes()))
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("`{}` is not built in", path.display())));
+        return embedded::read(path).map(|text| Cow::Borrowed(text.as_bytes())).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, format!("`{}` is not built in", path.display()))
+        });
     }
     if !fs_err::metadata(path)?.is_file() {
         // Opening a pipe would wait for a writer.
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{}` is not a file", path.display())));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("`{}` is not a file", path.display()),
+        ));
     }
     read_regular(path).map(Cow::Owned)
 }
@@ -95,7 +98,8 @@ impl Identities {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return identity(path) };
         let known = self.folders.lock().unwrap_or_else(PoisonError::into_inner).get(parent).cloned();
         let parent = known.unwrap_or_else(|| {
-            let real = if parent.as_os_str().is_empty() { identity(Path::new(".")) } else { identity(parent) };
+            let real =
+                if parent.as_os_str().is_empty() { identity(Path::new(".")) } else { identity(parent) };
             let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
             folders.insert(parent.to_owned(), real.clone());
             real

@@ -1,7 +1,7 @@
 //! Includes: order, replacement, cycles.
 
-use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::Value;
+use lmeval_pycompat::repr::repr;
 use lmeval_tasks::ErrorKind;
 use lmeval_tasks::source::{Loader, Step};
 
@@ -59,22 +59,98 @@ fn each_value_knows_its_file_and_line() {
 }
 
 #[test]
-fn cycles_and_diamonds_show_the_chain() {
+fn cycles_show_the_chain() {
     let library = Library::new(&[
         ("a.yaml", "include: b\ntask: a\n"),
         ("b", "include: a.yaml\n"),
-        ("base", "x: 1\n"),
-        ("m1", "include: base\n"),
-        ("m2", "include: base\n"),
-        ("diamond.yaml", "include: [m1, m2]\ntask: d\n"),
         ("self.yaml", "include: self.yaml\ntask: s\n"),
+        ("outside.yaml", "include: a.yaml\ntask: o\n"),
     ]);
-    for name in ["a.yaml", "diamond.yaml", "self.yaml"] {
+    for (name, files) in [("a.yaml", 3), ("self.yaml", 2), ("outside.yaml", 3)] {
         let error = Loader::new().load(&library.path().join(name)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cycle, "{name}");
-        assert!(error.message().contains("→"), "{error}");
+        assert_eq!(error.message().split('→').count(), files, "{error}");
         assert!(error.location().is_some());
     }
+}
+
+#[test]
+fn a_file_that_is_included_twice_is_named() {
+    let library = Library::new(&[
+        ("base", "x: 1\n"),
+        ("m1", "include: base\n"),
+        ("m2", "# second\ninclude: base\n"),
+        ("diamond.yaml", "include: [m1, m2]\ntask: d\n"),
+    ]);
+    let folder = library.path();
+    let error = Loader::new().load(&folder.join("diamond.yaml")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cycle);
+    assert_eq!(error.message(), format!("`{}` is included twice", folder.join("base").display()));
+    assert_eq!(error.location().unwrap().to_string(), format!("{}:2", folder.join("m2").display()));
+    let first = format!("It is included first from {}:1", folder.join("m1").display());
+    let chain = format!("Included from {}:1", folder.join("diamond.yaml").display());
+    assert!(error.hints().contains(&first) && error.hints().contains(&chain), "{:?}", error.hints());
+}
+
+#[test]
+fn a_broken_included_file_names_the_files_that_include_it() {
+    let library = Library::new(&[
+        ("base", "x: [1\n"),
+        ("middle", "\ninclude: base\n"),
+        ("t.yaml", "task: t\n\ninclude: middle\n"),
+    ]);
+    let folder = library.path();
+    let error = Loader::new().load(&folder.join("t.yaml")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Yaml);
+    assert_eq!(error.location().unwrap().path(), folder.join("base"));
+    assert_eq!(
+        error.hints(),
+        [
+            format!("Included from {}:2", folder.join("middle").display()),
+            format!("Included from {}:3", folder.join("t.yaml").display()),
+        ]
+    );
+}
+
+#[test]
+fn an_absolute_include_is_not_called_relative() {
+    let library = Library::new(&[("t.yaml", "task: t\ninclude: /nonexistent/x\n")]);
+    let error = Loader::new().load(&library.path().join("t.yaml")).unwrap_err();
+    assert_eq!(error.location().unwrap().line, 2);
+    assert!(
+        error.message().contains("/nonexistent/x") && error.hints().is_empty(),
+        "{error} {:?}",
+        error.hints()
+    );
+}
+
+#[test]
+fn lines_are_those_of_the_text_that_is_shown() {
+    let library = Library::new(&[]);
+    let utf16: Vec<u8> =
+        "\u{feff}task: t\nnote: é\nnum_fewshot: 3\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    library.write("utf16.yaml", &utf16);
+    for (name, end) in
+        [("cr", "\r"), ("crlf", "\r\n"), ("nel", "\u{85}"), ("ls", "\u{2028}"), ("ps", "\u{2029}")]
+    {
+        let text = ["task: t", "note: é", "num_fewshot: 3", ""].join(end);
+        library.write(&format!("{name}.yaml"), text.as_bytes());
+    }
+    for name in ["utf16", "cr", "crlf", "nel", "ls", "ps"] {
+        let mapping = Loader::new().load(&library.path().join(format!("{name}.yaml"))).unwrap();
+        let place = mapping.locate(&[Step::from("num_fewshot")]).unwrap();
+        assert_eq!(place.line, 3, "{name}");
+        let text = place.file.text();
+        assert_eq!(text[..place.range.start].matches('\n').count(), 2, "{name}");
+        assert!(text[place.range.start..].starts_with("num_fewshot: 3"), "{name}: {text:?}");
+    }
+    let error = {
+        library.write("broken.yaml", b"task: t\ra: [1\rb: 2\r");
+        Loader::new().load(&library.path().join("broken.yaml")).unwrap_err()
+    };
+    let place = error.location().unwrap();
+    assert_eq!(place.line, 3);
+    assert_eq!(place.file.text()[..place.range.start].matches('\n').count(), 2);
 }
 
 #[test]

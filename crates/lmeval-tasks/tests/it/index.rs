@@ -87,7 +87,11 @@ fn linked_files_count_and_linked_folders_do_not() {
     let index = Index::build(&[root.join("tasks")]);
     assert_eq!(index.names(&[Kind::Task]), ["a", "own"]);
     let entry = index.get("a").unwrap();
-    assert_eq!(entry.output_type.as_deref(), Some("loglikelihood"), "includes are looked for where the file really is");
+    assert_eq!(
+        entry.output_type.as_deref(),
+        Some("loglikelihood"),
+        "includes are looked for where the file really is"
+    );
     assert!(entry.path.as_deref().unwrap().ends_with("tasks/linked.yaml"));
 }
 
@@ -99,13 +103,10 @@ fn patterns_match_whole_names() {
         ("c.yaml", &task("boolq", "")),
     ]);
     let manager = TaskManager::new(&[library.path()]);
-    assert_eq!(manager.match_tasks(&["arc_*", "zz*", "boolq@mcqa", "g::f"]), [
-        "arc_challenge",
-        "arc_easy",
-        "boolq@mcqa",
-        "g::f",
-        "zz*"
-    ]);
+    assert_eq!(
+        manager.match_tasks(&["arc_*", "zz*", "boolq@mcqa", "g::f"]),
+        ["arc_challenge", "arc_easy", "boolq@mcqa", "g::f", "zz*"]
+    );
     assert_eq!(manager.matching("arc_*@cloze"), ["arc_challenge@cloze", "arc_easy@cloze"]);
     assert!(manager.matching("ARC*").is_empty());
 }

@@ -13,5 +13,7 @@ mod prompt_golden;
 mod prompt_reference;
 mod prompt_rules;
 mod prompt_support;
+mod scoring_golden;
+mod scoring_support;
 mod support;
 mod validate;

@@ -88,7 +88,8 @@ fn formats_are_selected_and_several_get_rows_of_their_own() {
         ("g.yaml", "group: g\ntask: ['m@cloze', 'm@mcqa', n]\n"),
         ("n.yaml", &task("n@cloze", "doc_to_choice: c\n")),
     ]);
-    let format = |loaded: &lmeval_tasks::TaskDict, key: &str| loaded.tasks[key].config.format.clone().unwrap();
+    let format =
+        |loaded: &lmeval_tasks::TaskDict, key: &str| loaded.tasks[key].config.format.clone().unwrap();
     assert_eq!(&*format(&library.load(&["m"]).unwrap(), "m"), "mcqa");
     assert_eq!(&*format(&library.load(&["m@cloze"]).unwrap(), "m"), "cloze");
     let loaded = library.load(&["m@mcqa", "m@cloze"]).unwrap();

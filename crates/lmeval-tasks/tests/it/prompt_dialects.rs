@@ -379,11 +379,7 @@ const DIFFERENCES: &[Difference] = &[
 impl Difference {
     fn definition(&self) -> String {
         // Every task has a name and, unless it says otherwise, evaluates the split `test`.
-        let test = if self.task.contains("test_split") {
-            ""
-        } else {
-            "test_split: test, "
-        };
+        let test = if self.task.contains("test_split") { "" } else { "test_split: test, " };
         format!("{{task: t, {test}{}", &self.task[1..])
     }
 
@@ -392,10 +388,7 @@ impl Difference {
     }
 
     fn requests(&self, dialect: Dialect) -> Vec<String> {
-        let options = RequestOptions {
-            dialect,
-            ..RequestOptions::default()
-        };
+        let options = RequestOptions { dialect, ..RequestOptions::default() };
         build(&task(&self.definition()), self.splits(), &options)
             .unwrap_or_else(|error| panic!("{}, dialect {dialect}: {error}", self.name))
     }
@@ -431,20 +424,15 @@ fn the_old_dialect_is_that_of_the_reference() {
                 .requests(Dialect::V04)
                 .iter()
                 .map(|args| {
-                    json::dumps(
-                        &Value::list([json::loads(args).unwrap()]),
-                        &json::Options::default(),
-                    )
-                    .unwrap()
+                    json::dumps(&Value::list([json::loads(args).unwrap()]), &json::Options::default())
+                        .unwrap()
                 })
                 .collect();
             assert_eq!(found.as_ref(), Ok(&ours), "{}", difference.name);
         } else if let Ok(lines) = found {
             // Where the reference does not fail, it sends what is no text.
             assert!(
-                lines
-                    .iter()
-                    .any(|line| line.starts_with("[[[") || line.contains(", [")),
+                lines.iter().any(|line| line.starts_with("[[[") || line.contains(", [")),
                 "{}",
                 difference.name
             );

@@ -72,18 +72,14 @@ impl Columns {
         let mut names = BTreeSet::new();
         let (mut keys, mut literals) = (BTreeSet::new(), BTreeSet::new());
         let environment = Environment::new();
-        for (field, question) in questions
-            .iter()
-            .map(|field| (field, true))
-            .chain(others.iter().map(|field| (field, false)))
+        for (field, question) in
+            questions.iter().map(|field| (field, true)).chain(others.iter().map(|field| (field, false)))
         {
             let elements: Vec<String> = match field {
                 Some(Field::Text(text)) => vec![text.to_string()],
-                Some(Field::List(items)) => items
-                    .iter()
-                    .filter_map(Value::as_str)
-                    .map(str::to_owned)
-                    .collect(),
+                Some(Field::List(items)) => {
+                    items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+                }
                 _ => continue,
             };
             let named = question && matches!(field, Some(Field::Text(_)));
@@ -105,12 +101,7 @@ impl Columns {
         }
         let names: Vec<String> = names.into_iter().collect();
         let kinds = names.iter().map(|name| guess(name, config)).collect();
-        Self {
-            names,
-            kinds,
-            keys: keys.into_iter().collect(),
-            literals: literals.into_iter().collect(),
-        }
+        Self { names, kinds, keys: keys.into_iter().collect(), literals: literals.into_iter().collect() }
     }
 
     /// Other guesses, the nearest first.
@@ -125,9 +116,7 @@ impl Columns {
         }
         for first in 0..self.names.len() {
             for second in first + 1..self.names.len() {
-                for (one, other) in KINDS
-                    .iter()
-                    .flat_map(|one| KINDS.iter().map(move |other| (*one, *other)))
+                for (one, other) in KINDS.iter().flat_map(|one| KINDS.iter().map(move |other| (*one, *other)))
                 {
                     let mut kinds = self.kinds.clone();
                     (kinds[first], kinds[second]) = (one, other);
@@ -148,26 +137,14 @@ impl Columns {
     }
 
     fn value(&self, kind: Kind, name: &str, place: usize, number: usize) -> Value {
-        const ODD: [&str; 6] = [
-            "It's",
-            "naïve 日本",
-            "two\nlines",
-            "\"quoted\" ",
-            "plain",
-            "50% {x}",
-        ];
+        const ODD: [&str; 6] = ["It's", "naïve 日本", "two\nlines", "\"quoted\" ", "plain", "50% {x}"];
         let text = |more: usize| {
             let odd = ODD[(number + place + more) % ODD.len()];
             Value::from(format!("{name} {number} {more} {odd}"))
         };
         let index = |more: usize| Value::Int(((number + more) % 2) as i64);
         let map = |value: &dyn Fn(usize) -> Value| {
-            Value::dict(
-                self.keys
-                    .iter()
-                    .enumerate()
-                    .map(|(key, name)| (name.as_str(), value(key))),
-            )
+            Value::dict(self.keys.iter().enumerate().map(|(key, name)| (name.as_str(), value(key))))
         };
         match kind {
             Kind::Text => text(0),
@@ -182,11 +159,7 @@ impl Columns {
             Kind::MapOfLists => map(&|key| {
                 let letters = self.keys[key].contains("label");
                 let item = |item: usize| {
-                    if letters {
-                        Value::str(["A", "B", "C", "D"][item])
-                    } else {
-                        text(4 * key + item)
-                    }
+                    if letters { Value::str(["A", "B", "C", "D"][item]) } else { text(4 * key + item) }
                 };
                 Value::list((0..4).map(item))
             }),
@@ -202,14 +175,10 @@ fn guess(name: &str, config: &TaskConfig) -> Kind {
     let is_field = |field: &Option<Field>| matches!(field, Some(Field::Text(text)) if &**text == name);
     let lower = name.to_lowercase();
     if is_field(&config.doc_to_choice)
-        || ["choices", "options", "endings", "distractors"]
-            .iter()
-            .any(|word| lower.contains(word))
+        || ["choices", "options", "endings", "distractors"].iter().any(|word| lower.contains(word))
     {
         Kind::Texts
-    } else if ["label", "gold", "idx", "target_index"]
-        .iter()
-        .any(|word| lower.contains(word))
+    } else if ["label", "gold", "idx", "target_index"].iter().any(|word| lower.contains(word))
         || (is_field(&config.doc_to_target) && config.doc_to_choice.is_some())
     {
         Kind::Index
@@ -230,19 +199,11 @@ fn collect(template: &str, keys: &mut BTreeSet<String>, literals: &mut BTreeSet<
         }
     }
     for quote in ['\'', '"'] {
-        for text in template
-            .split(quote)
-            .skip(1)
-            .step_by(2)
-            .filter(|text| text.len() < 40)
-        {
+        for text in template.split(quote).skip(1).step_by(2).filter(|text| text.len() < 40) {
             if !text.contains('{') {
                 literals.insert(text.to_owned());
             }
-            let named = [
-                format!("[{quote}{text}{quote}]"),
-                format!("attribute={quote}{text}{quote}"),
-            ];
+            let named = [format!("[{quote}{text}{quote}]"), format!("attribute={quote}{text}{quote}")];
             if named.iter().any(|named| template.contains(named)) {
                 keys.insert(text.to_owned());
             }

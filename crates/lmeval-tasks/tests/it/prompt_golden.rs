@@ -40,20 +40,12 @@ impl Run<'_> {
     }
 
     fn options(&self, task: &str) -> RequestOptions {
-        let samples = self
-            .get("samples")
-            .and_then(Value::as_dict)
-            .and_then(|samples| samples.get_str(task));
+        let samples = self.get("samples").and_then(Value::as_dict).and_then(|samples| samples.get_str(task));
         let defaults = RequestOptions::default();
         let on = |key: &str| self.get(key).is_some_and(Value::is_truthy);
         RequestOptions {
-            fewshot_seed: self
-                .get("fewshot_random_seed")
-                .map_or(defaults.fewshot_seed, Value::as_i64),
-            system_instruction: self
-                .get("system_instruction")
-                .and_then(Value::as_str)
-                .map(str::to_owned),
+            fewshot_seed: self.get("fewshot_random_seed").map_or(defaults.fewshot_seed, Value::as_i64),
+            system_instruction: self.get("system_instruction").and_then(Value::as_str).map(str::to_owned),
             chat_template: on("apply_chat_template").then(|| Arc::new(Tags) as _),
             fewshot_as_multiturn: on("fewshot_as_multiturn"),
             limit: self.get("limit").and_then(Value::to_f64),
@@ -66,9 +58,7 @@ impl Run<'_> {
 /// Requests as recordings show them, and the target of each document by the task's key.
 fn requests(run: &Run<'_>) -> Result<(Vec<Dict>, Dict), String> {
     let manager = TaskManager::new(&[golden("e2e/tasks")]);
-    let loaded = manager
-        .load(&run.specs(), Overrides::default())
-        .map_err(|error| error.to_string())?;
+    let loaded = manager.load(&run.specs(), Overrides::default()).map_err(|error| error.to_string())?;
     let mut typed: Vec<(RequestType, Dict)> = Vec::new();
     let mut targets = Dict::new();
     for (key, mut task) in loaded.tasks {
@@ -80,10 +70,7 @@ fn requests(run: &Run<'_>) -> Result<(Vec<Dict>, Dict), String> {
         for document in builder {
             let document = document.map_err(|error| error.to_string())?;
             let first = &document.instances[0];
-            ids_and_targets.push(Value::list([
-                Value::Int(first.doc_id.0 as i64),
-                first.target.clone(),
-            ]));
+            ids_and_targets.push(Value::list([Value::Int(first.doc_id.0 as i64), first.target.clone()]));
             for instance in &document.instances {
                 let request = [
                     ("task", Value::str(&*instance.task_name)),
@@ -92,10 +79,8 @@ fn requests(run: &Run<'_>) -> Result<(Vec<Dict>, Dict), String> {
                     ("type", Value::str(instance.request_type.name())),
                     ("args", Value::from(instance.args(&options.dialect))),
                 ];
-                let request: Dict = request
-                    .into_iter()
-                    .map(|(key, value)| (Value::str(key), value))
-                    .collect();
+                let request: Dict =
+                    request.into_iter().map(|(key, value)| (Value::str(key), value)).collect();
                 for _ in 0..instance.repeats {
                     typed.push((instance.request_type, request.clone()));
                 }
@@ -112,10 +97,7 @@ fn requests(run: &Run<'_>) -> Result<(Vec<Dict>, Dict), String> {
     }
     let of_type = |kind: &RequestType| {
         let kind = *kind;
-        typed
-            .iter()
-            .filter(move |(other, _)| *other == kind)
-            .map(|(_, request)| request.clone())
+        typed.iter().filter(move |(other, _)| *other == kind).map(|(_, request)| request.clone())
     };
     Ok((types.iter().flat_map(of_type).collect(), targets))
 }

@@ -51,18 +51,12 @@ fn options(run: &Value) -> RequestOptions {
     RequestOptions {
         dialect: Dialect::V04,
         fewshot_seed: Some(number("seed", 1234)),
-        system_instruction: run
-            .get_str("system_instruction")
-            .and_then(Value::as_str)
-            .map(str::to_owned),
+        system_instruction: run.get_str("system_instruction").and_then(Value::as_str).map(str::to_owned),
         chat_template: on("chat").then(|| Arc::new(Tags) as _),
         fewshot_as_multiturn: on("multiturn"),
         limit: run.get_str("limit").and_then(Value::to_f64),
         samples: samples.map(|samples| samples.iter().filter_map(Value::as_i64).collect()),
-        shard: Shard {
-            rank: number("rank", 0) as usize,
-            world_size: number("world_size", 1) as usize,
-        },
+        shard: Shard { rank: number("rank", 0) as usize, world_size: number("world_size", 1) as usize },
     }
 }
 
@@ -71,49 +65,31 @@ impl Case {
         let config = &task.config;
         let fewshot = config.fewshot_config.split.as_ref();
         let mut splits: Vec<(String, Vec<Value>)> = Vec::new();
-        for (place, (name, count)) in [
-            (&config.test_split, 6),
-            (&config.validation_split, 6),
-            (&config.training_split, 9),
-        ]
-        .into_iter()
-        .chain([(&fewshot.cloned(), 9)])
-        .enumerate()
+        for (place, (name, count)) in
+            [(&config.test_split, 6), (&config.validation_split, 6), (&config.training_split, 9)]
+                .into_iter()
+                .chain([(&fewshot.cloned(), 9)])
+                .enumerate()
         {
-            let Some(name) = name
-                .as_ref()
-                .filter(|name| splits.iter().all(|(known, _)| known != *name))
+            let Some(name) = name.as_ref().filter(|name| splits.iter().all(|(known, _)| known != *name))
             else {
                 continue;
             };
             splits.push((
                 name.clone(),
-                (0..count)
-                    .map(|number| columns.document(20 * place + number))
-                    .collect(),
+                (0..count).map(|number| columns.document(20 * place + number)).collect(),
             ));
         }
-        Self {
-            task: task.clone(),
-            splits,
-        }
+        Self { task: task.clone(), splits }
     }
 
     fn build(&self, run: &Value) -> Result<Vec<DocumentRequests>, PromptError> {
-        let splits = self
-            .splits
-            .iter()
-            .fold(MemorySplits::new(), |splits, (name, documents)| {
-                let documents = documents.iter().cloned().map(document).collect();
-                splits.with(name.as_str(), MemoryDocuments::new(documents))
-            });
+        let splits = self.splits.iter().fold(MemorySplits::new(), |splits, (name, documents)| {
+            let documents = documents.iter().cloned().map(document).collect();
+            splits.with(name.as_str(), MemoryDocuments::new(documents))
+        });
         let mut task = self.task.clone();
-        if let Some(count) = run
-            .as_dict()
-            .unwrap()
-            .get_str("num_fewshot")
-            .and_then(Value::as_i64)
-        {
+        if let Some(count) = run.as_dict().unwrap().get_str("num_fewshot").and_then(Value::as_i64) {
             task.config.set_num_fewshot(count);
         }
         RequestBuilder::new(&task, &RequestSources::new(Arc::new(splits)), &options(run))?.build_all()
@@ -123,30 +99,24 @@ impl Case {
     fn fits(&self, run: &Value) -> bool {
         let Ok(built) = self.build(run) else { return false };
         let delimiter = self.task.config.target_delimiter.as_deref().unwrap_or_default();
-        built
-            .iter()
-            .flat_map(|document| &document.instances)
-            .all(|instance| {
-                let in_range = !(instance.gold.is_none() && instance.target.as_i64().is_some());
-                match &instance.arguments {
-                    Arguments::Loglikelihood { continuation, .. } => {
-                        in_range && continuation.len() > delimiter.len()
-                    }
-                    // The reference cannot show a number as the answer of an example.
-                    Arguments::Generate { .. } => !matches!(instance.target, Value::Int(_)),
-                    Arguments::Rolling { .. } => true,
+        built.iter().flat_map(|document| &document.instances).all(|instance| {
+            let in_range = !(instance.gold.is_none() && instance.target.as_i64().is_some());
+            match &instance.arguments {
+                Arguments::Loglikelihood { continuation, .. } => {
+                    in_range && continuation.len() > delimiter.len()
                 }
-            })
+                // The reference cannot show a number as the answer of an example.
+                Arguments::Generate { .. } => !matches!(instance.target, Value::Int(_)),
+                Arguments::Rolling { .. } => true,
+            }
+        })
     }
 
     /// The case as the reference reads it.
     fn to_value(&self, runs: &[Value]) -> Value {
         let splits = self.splits.iter();
         Value::dict([
-            (
-                "path",
-                Value::from(self.task.source().unwrap().to_string_lossy().into_owned()),
-            ),
+            ("path", Value::from(self.task.source().unwrap().to_string_lossy().into_owned())),
             (
                 "splits",
                 Value::dict(splits.map(|(name, documents)| (name.as_str(), Value::from(documents.clone())))),
@@ -201,23 +171,9 @@ fn choose(manager: &TaskManager, library: &Path) -> Vec<Task> {
         let Ok(below) = path.strip_prefix(library) else {
             continue;
         };
-        let folder = below
-            .components()
-            .next()
-            .unwrap()
-            .as_os_str()
-            .to_string_lossy()
-            .into_owned();
-        let known = manager
-            .index()
-            .get(name)
-            .and_then(|entry| entry.output_type.as_deref()?.parse().ok());
-        if chosen
-            .entry((folder.clone(), known.unwrap_or_default()))
-            .or_default()
-            .len()
-            >= PER_FOLDER
-        {
+        let folder = below.components().next().unwrap().as_os_str().to_string_lossy().into_owned();
+        let known = manager.index().get(name).and_then(|entry| entry.output_type.as_deref()?.parse().ok());
+        if chosen.entry((folder.clone(), known.unwrap_or_default())).or_default().len() >= PER_FOLDER {
             continue;
         }
         let Ok(loaded) = manager.load(&[Spec::from(name)], Overrides::default()) else {
@@ -260,9 +216,7 @@ pub(crate) fn ask_reference(python: &Path, cases: &Value, fields: &[&str]) -> An
         if let Some(error) = found.get_str("error") {
             answers.insert(place, Err(error.as_str().unwrap().to_owned()));
         } else if let Ok(lines) = answers.entry(place).or_insert_with(|| Ok(Vec::new())) {
-            lines.push(line(&Value::list(
-                fields.iter().map(|key| found.get_str(key).cloned().unwrap()),
-            )));
+            lines.push(line(&Value::list(fields.iter().map(|key| found.get_str(key).cloned().unwrap()))));
         }
     }
     answers
@@ -313,9 +267,7 @@ fn library_tasks_give_the_requests_of_the_reference() {
                 (ours, theirs) => {
                     let ours = ours.map(|lines| lines.len());
                     let theirs = theirs.as_ref().map(Vec::len);
-                    wrong.push(format!(
-                        "{name}, run {run_number}: ours {ours:?}, theirs {theirs:?}"
-                    ));
+                    wrong.push(format!("{name}, run {run_number}: ours {ours:?}, theirs {theirs:?}"));
                 }
             }
         }
@@ -325,12 +277,7 @@ fn library_tasks_give_the_requests_of_the_reference() {
         cases.len(),
         tasks.len()
     );
-    assert!(
-        wrong.is_empty(),
-        "{} differ:\n{}",
-        wrong.len(),
-        wrong[..wrong.len().min(12)].join("\n")
-    );
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong[..wrong.len().min(12)].join("\n"));
     assert!(cases.len() >= 300, "only {} tasks were compared", cases.len());
     assert_eq!(types.len(), OutputType::ALL.len());
 }

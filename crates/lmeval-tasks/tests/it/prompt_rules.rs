@@ -30,18 +30,11 @@ fn plain() -> RequestOptions {
 }
 
 fn chat(multiturn: bool) -> RequestOptions {
-    RequestOptions {
-        chat_template: Some(Arc::new(Tags)),
-        fewshot_as_multiturn: multiturn,
-        ..plain()
-    }
+    RequestOptions { chat_template: Some(Arc::new(Tags)), fewshot_as_multiturn: multiturn, ..plain() }
 }
 
 fn with_system(options: RequestOptions, text: &str) -> RequestOptions {
-    RequestOptions {
-        system_instruction: Some(text.to_owned()),
-        ..options
-    }
+    RequestOptions { system_instruction: Some(text.to_owned()), ..options }
 }
 
 /// The first context of a task.
@@ -54,10 +47,7 @@ fn context(more: &str, options: &RequestOptions) -> String {
 fn instances(definition: &str, data: &str, options: &RequestOptions) -> Result<Vec<Instance>, PromptError> {
     let sources = RequestSources::new(Arc::new(splits(data)));
     let built = RequestBuilder::new(&task(definition), &sources, options)?.build_all()?;
-    Ok(built
-        .into_iter()
-        .flat_map(|document| document.instances)
-        .collect())
+    Ok(built.into_iter().flat_map(|document| document.instances).collect())
 }
 
 fn failure(definition: &str, data: &str) -> PromptError {
@@ -84,14 +74,8 @@ fn contexts_in_all_forms() {
 fn system_text() {
     assert_eq!(context("description: Desc\n", &plain()), "DescQ0:");
     assert_eq!(context("", &with_system(plain(), "SYS")), "SYSQ0:");
-    assert_eq!(
-        context("description: Desc\n", &with_system(plain(), "SYS")),
-        "SYS\n\nDescQ0:"
-    );
-    assert_eq!(
-        context("description: Desc\n", &with_system(plain(), "SYS ")),
-        "SYS DescQ0:"
-    );
+    assert_eq!(context("description: Desc\n", &with_system(plain(), "SYS")), "SYS\n\nDescQ0:");
+    assert_eq!(context("description: Desc\n", &with_system(plain(), "SYS ")), "SYS DescQ0:");
     assert_eq!(context("description: q\n", &plain()), "Q0:Q0:");
     assert_eq!(context("description: null\n", &with_system(plain(), "")), "Q0:");
 }
@@ -105,10 +89,7 @@ fn examples_have_fields_of_their_own() {
         "{OPTIONS}doc_to_choice: opts\ndoc_to_target: l\nnum_fewshot: 1\nfewshot_split: train\n\
          fewshot_config: {{sampler: first_n, doc_to_choice: [one, two]}}\n"
     );
-    assert_eq!(
-        build(&task(&choice), splits(DATA), &plain()).unwrap()[0],
-        r#"["Q3: one\n\nQ0:", " x"]"#
-    );
+    assert_eq!(build(&task(&choice), splits(DATA), &plain()).unwrap()[0], r#"["Q3: one\n\nQ0:", " x"]"#);
     let null =
         "num_fewshot: 1\nfewshot_split: train\nfewshot_config: {sampler: first_n, doc_to_text: null}\n";
     assert_eq!(context(null, &plain()), "Q3: x\n\nQ0:");
@@ -116,9 +97,7 @@ fn examples_have_fields_of_their_own() {
 
 /// Documents whose questions are numbers.
 fn numbered(from: i64, to: i64) -> String {
-    let documents: Vec<String> = (from..to)
-        .map(|number| format!("{{q: '{number}', a: x}}"))
-        .collect();
+    let documents: Vec<String> = (from..to).map(|number| format!("{{q: '{number}', a: x}}")).collect();
     documents.join(", ")
 }
 
@@ -129,38 +108,21 @@ fn few_shots_are_drawn_as_one_stream() {
         let definition =
             format!("{QUESTION}num_fewshot: 3\nfewshot_delimiter: ' '\ntarget_delimiter: '='\n{more}");
         let args = build(&task(&definition), splits(&data), options).unwrap();
-        args.iter()
-            .map(|args| args.split("=x ").take(3).collect::<Vec<_>>().join(" "))
-            .collect()
+        args.iter().map(|args| args.split("=x ").take(3).collect::<Vec<_>>().join(" ")).collect()
     };
-    assert_eq!(
-        drawn("fewshot_split: train\n", &plain()),
-        ["[\"7 1 0", "[\"1 0 9", "[\"1 5 3"]
-    );
+    assert_eq!(drawn("fewshot_split: train\n", &plain()), ["[\"7 1 0", "[\"1 0 9", "[\"1 5 3"]);
     // Without `fewshot_split`, training documents are the pool.
     assert_eq!(drawn("training_split: train\n", &plain())[1], "[\"1 0 9");
-    let second = RequestOptions {
-        shard: Shard {
-            rank: 1,
-            world_size: 2,
-        },
-        ..plain()
-    };
+    let second = RequestOptions { shard: Shard { rank: 1, world_size: 2 }, ..plain() };
     assert_eq!(drawn("fewshot_split: train\n", &second), ["[\"7 1 0"]);
-    let chosen = RequestOptions {
-        samples: Some(vec![2]),
-        ..plain()
-    };
+    let chosen = RequestOptions { samples: Some(vec![2]), ..plain() };
     assert_eq!(drawn("fewshot_split: train\n", &chosen), ["[\"7 1 0"]);
 }
 
 #[test]
 fn no_split_and_no_test_split_are_the_same_split() {
     // Evaluating the validation split with examples from training draws one more, so the stream differs.
-    let data = format!(
-        "test: [{{q: a, a: x}}, {{q: b, a: x}}]\ntrain: [{}]",
-        numbered(0, 10)
-    );
+    let data = format!("test: [{{q: a, a: x}}, {{q: b, a: x}}]\ntrain: [{}]", numbered(0, 10));
     let definition = QUESTION.replace("test_split", "validation_split")
         + "num_fewshot: 3\ntraining_split: train\nfewshot_delimiter: ' '\ntarget_delimiter: '='\n";
     let args = build(&task(&definition), splits(&data), &plain()).unwrap();
@@ -174,20 +136,14 @@ fn several_inputs() {
     let definition = "task: t\ntest_split: test\noutput_type: multiple_choice\nmultiple_inputs: true\n\
                       doc_to_text: t\ndoc_to_choice: ['{{c}}']\ndoc_to_target: g\ngen_prefix: GP\n";
     let built = instances(definition, data, &plain()).unwrap();
-    let args: Vec<String> = built
-        .iter()
-        .map(|one| repr(&Value::from(one.args(&Dialect::V05))))
-        .collect();
+    let args: Vec<String> = built.iter().map(|one| repr(&Value::from(one.args(&Dialect::V05)))).collect();
     assert_eq!(args, ["['one Q0GP', ' cont']", "['two Q0GP', ' cont']"]);
     assert_eq!(built[0].target, Value::Int(1));
     let two = definition.replace("['{{c}}']", "[a, b]");
     assert_eq!(failure(&two, data).kind(), PromptErrorKind::Type);
     let empty = "test: [{t: [one, two], c: '', g: 1}]";
     let built = instances(&definition.replace("gen_prefix: GP\n", ""), empty, &plain()).unwrap();
-    let args: Vec<String> = built
-        .iter()
-        .map(|one| repr(&Value::from(one.args(&Dialect::V05))))
-        .collect();
+    let args: Vec<String> = built.iter().map(|one| repr(&Value::from(one.args(&Dialect::V05)))).collect();
     assert_eq!(args, ["['', 'one']", "['', 'two']"]);
 }
 
@@ -195,30 +151,14 @@ fn several_inputs() {
 fn targets_and_gold() {
     let gold = |fields: &str, data: &str| -> Vec<String> {
         let built = instances(&format!("{OPTIONS}{fields}"), data, &plain()).unwrap();
-        built
-            .iter()
-            .filter(|one| one.idx == 0)
-            .map(|one| repr(&one.gold))
-            .collect()
+        built.iter().filter(|one| one.idx == 0).map(|one| repr(&one.gold)).collect()
     };
     let data = "test: [{q: Q0, a: [y, z], t: y}, {q: Q1, a: [x], t: w}, {q: Q2, a: [w], t: '1'}]";
     let choice = "doc_to_choice: [x, y]\n";
-    assert_eq!(
-        gold(&format!("{choice}doc_to_target: t\n"), data),
-        ["1", "None", "1"]
-    );
-    assert_eq!(
-        gold(&format!("{choice}doc_to_target: a\n"), data),
-        ["[1]", "[0]", "None"]
-    );
-    assert_eq!(
-        gold(&format!("{choice}doc_to_target: '{{{{a}}}}'\n"), data),
-        ["[1]", "[0]", "None"]
-    );
-    assert_eq!(
-        gold(&format!("{choice}doc_to_target: -1\n"), data),
-        ["-1", "-1", "-1"]
-    );
+    assert_eq!(gold(&format!("{choice}doc_to_target: t\n"), data), ["1", "None", "1"]);
+    assert_eq!(gold(&format!("{choice}doc_to_target: a\n"), data), ["[1]", "[0]", "None"]);
+    assert_eq!(gold(&format!("{choice}doc_to_target: '{{{{a}}}}'\n"), data), ["[1]", "[0]", "None"]);
+    assert_eq!(gold(&format!("{choice}doc_to_target: -1\n"), data), ["-1", "-1", "-1"]);
     let generated = instances(
         "task: t\ntest_split: test\ndoc_to_text: q\ndoc_to_target: '{{t}}'\n",
         "test: [{q: Q, t: '17'}]",
@@ -227,12 +167,8 @@ fn targets_and_gold() {
     .unwrap();
     assert_eq!(repr(&generated[0].target), "'17'");
     assert_eq!(repr(&Value::from(generated[0].metadata.to_dict())), "{}");
-    let several = instances(
-        "task: t\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n",
-        data,
-        &plain(),
-    )
-    .unwrap();
+    let several =
+        instances("task: t\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n", data, &plain()).unwrap();
     assert_eq!(repr(&several[0].target), "['y', 'z']");
     assert_eq!(
         repr(&Value::from(several[0].metadata.to_dict())),
@@ -245,24 +181,15 @@ fn documents_without_options_or_target_are_skipped() {
     let data = "test: [{q: Q0, o: [], t: 0}, {q: Q1, o: [x], t: null}, {q: Q2, o: [1], t: 0}, {q: Q3, o: [x], t: 0}]";
     let definition = task(&format!("{OPTIONS}doc_to_choice: o\ndoc_to_target: t\n"));
     let sources = RequestSources::new(Arc::new(splits(data)));
-    let built = RequestBuilder::new(&definition, &sources, &plain())
-        .unwrap()
-        .build_all()
-        .unwrap();
+    let built = RequestBuilder::new(&definition, &sources, &plain()).unwrap().build_all().unwrap();
     let skipped: Vec<Option<Skipped>> = built.iter().map(|document| document.skipped).collect();
     let (no_options, no_target) = (Some(Skipped::NoOptions), Some(Skipped::NoTarget));
     assert_eq!(skipped, [no_options, no_target, no_options, None]);
     assert_eq!(built[3].instances.len(), 1);
     assert_eq!(built[3].choices.as_deref(), Some(&vec![Value::str("x")]));
-    let none = failure(
-        &format!("{OPTIONS}doc_to_choice: [0, 1]\ndoc_to_target: t\n"),
-        data,
-    );
+    let none = failure(&format!("{OPTIONS}doc_to_choice: [0, 1]\ndoc_to_target: t\n"), data);
     assert_eq!(none.to_string(), "Task `t`: No document has a request");
-    let later = failure(
-        &format!("{OPTIONS}doc_to_choice: [x, 1]\ndoc_to_target: t\n"),
-        data,
-    );
+    let later = failure(&format!("{OPTIONS}doc_to_choice: [x, 1]\ndoc_to_target: t\n"), data);
     assert_eq!(later.kind(), PromptErrorKind::Type);
 }
 
@@ -270,9 +197,7 @@ fn documents_without_options_or_target_are_skipped() {
 fn options_behind_a_chat_template() {
     let first = |more: &str, options: &RequestOptions| {
         let definition = format!("{OPTIONS}doc_to_choice: opts\ndoc_to_target: l\n{more}");
-        build(&task(&definition), splits(DATA), options)
-            .unwrap()
-            .swap_remove(0)
+        build(&task(&definition), splits(DATA), options).unwrap().swap_remove(0)
     };
     assert_eq!(first("", &chat(true)), r#"["<user>Q0:</user><assistant>", "x"]"#);
     assert_eq!(
@@ -288,10 +213,7 @@ fn options_behind_a_chat_template() {
         first("gen_prefix: a\n", &chat(true)),
         r#"["<user>Q0:</user><assistant>x</assistant>", " x"]"#
     );
-    let remote = RequestOptions {
-        chat_template: Some(Arc::new(RemoteTemplate)),
-        ..plain()
-    };
+    let remote = RequestOptions { chat_template: Some(Arc::new(RemoteTemplate)), ..plain() };
     let conversation =
         r#"[[{"role": "user", "content": "Q0:"}, {"role": "assistant", "content": "GP"}], " x"]"#;
     assert_eq!(first("gen_prefix: GP\n", &remote), conversation);
@@ -309,43 +231,27 @@ impl ChatTemplate for Json {
 
 #[test]
 fn json_conversations_have_no_options() {
-    let options = RequestOptions {
-        chat_template: Some(Arc::new(Json)),
-        ..plain()
-    };
+    let options = RequestOptions { chat_template: Some(Arc::new(Json)), ..plain() };
     let definition = format!("{OPTIONS}doc_to_choice: opts\ndoc_to_target: l\n");
     assert_eq!(
-        build(&task(&definition), splits(DATA), &options)
-            .unwrap_err()
-            .to_string(),
+        build(&task(&definition), splits(DATA), &options).unwrap_err().to_string(),
         "Task `t`: No document has a request"
     );
     let generated = instances(QUESTION, DATA, &options).unwrap();
-    let lmeval_core::Arguments::Generate { context, .. } = &generated[0].arguments else {
-        panic!()
-    };
+    let lmeval_core::Arguments::Generate { context, .. } = &generated[0].arguments else { panic!() };
     assert_eq!(context.hash_text(), "JsonChatStr(prompt='[1]')");
     let scored = QUESTION.to_owned() + "output_type: loglikelihood\n";
-    assert_eq!(
-        instances(&scored, DATA, &options).unwrap_err().kind(),
-        PromptErrorKind::Type
-    );
+    assert_eq!(instances(&scored, DATA, &options).unwrap_err().kind(), PromptErrorKind::Type);
 }
 
 #[test]
 fn repeats_are_carried() {
     let generation = format!("{QUESTION}repeats: 3\n");
     let options = format!("{OPTIONS}doc_to_choice: opts\ndoc_to_target: l\nrepeats: 3\n");
-    let old = RequestOptions {
-        dialect: Dialect::V04,
-        ..plain()
-    };
-    for (definition, options, repeats) in [
-        (&generation, plain(), 3),
-        (&options, plain(), 1),
-        (&generation, old.clone(), 3),
-        (&options, old, 3),
-    ] {
+    let old = RequestOptions { dialect: Dialect::V04, ..plain() };
+    for (definition, options, repeats) in
+        [(&generation, plain(), 3), (&options, plain(), 1), (&generation, old.clone(), 3), (&options, old, 3)]
+    {
         assert_eq!(instances(definition, DATA, &options).unwrap()[0].repeats, repeats);
     }
 }
@@ -382,12 +288,7 @@ impl FunctionHost for Functions {
 
     fn documents(&self, _: &Function) -> Result<Arc<dyn Documents>, HostError> {
         Ok(Arc::new(MemoryDocuments::new(vec![
-            [
-                (Value::str("q"), Value::str("S")),
-                (Value::str("a"), Value::str("s")),
-            ]
-            .into_iter()
-            .collect(),
+            [(Value::str("q"), Value::str("S")), (Value::str("a"), Value::str("s"))].into_iter().collect(),
         ])))
     }
 
@@ -405,18 +306,9 @@ fn functions_go_to_the_host() {
         let args = built[0].instances[0].args(&Dialect::V05);
         Ok::<String, PromptError>(args[0].as_str().unwrap().to_owned())
     };
-    assert_eq!(
-        with_host("gen_prefix: !function utils.letter\n").unwrap(),
-        "Q0: F"
-    );
-    assert_eq!(
-        with_host("description: !function utils.question\n").unwrap(),
-        "Q0:Q0:"
-    );
-    assert_eq!(
-        with_host("process_docs: !function utils.process\n").unwrap(),
-        "P0"
-    );
+    assert_eq!(with_host("gen_prefix: !function utils.letter\n").unwrap(), "Q0: F");
+    assert_eq!(with_host("description: !function utils.question\n").unwrap(), "Q0:Q0:");
+    assert_eq!(with_host("process_docs: !function utils.process\n").unwrap(), "P0");
     let samples = "num_fewshot: 1\nfewshot_config: {sampler: first_n, samples: !function utils.samples}\n";
     assert_eq!(with_host(samples).unwrap(), "S s\n\nQ0:");
     let error = with_host("description: !function utils.broken\n").unwrap_err();
@@ -430,14 +322,8 @@ fn functions_go_to_the_host() {
         alone.to_string(),
         "Task `t`, document 0, `description`: The function `utils.letter` needs Python"
     );
-    let processed = failure(
-        &format!("{QUESTION}process_docs: !function utils.process\n"),
-        DATA,
-    );
-    assert_eq!(
-        processed.to_string(),
-        "Task `t`, `process_docs`: The function `utils.process` needs Python"
-    );
+    let processed = failure(&format!("{QUESTION}process_docs: !function utils.process\n"), DATA);
+    assert_eq!(processed.to_string(), "Task `t`, `process_docs`: The function `utils.process` needs Python");
 }
 
 /// The last documents, in reverse.
@@ -457,19 +343,10 @@ fn programs_register_samplers() {
     let sources = RequestSources::new(Arc::new(splits(DATA))).with_samplers(samplers);
     let definition =
         format!("{QUESTION}num_fewshot: 2\nfewshot_split: train\nfewshot_config: {{sampler: backwards}}\n");
-    let built = RequestBuilder::new(&task(&definition), &sources, &plain())
-        .unwrap()
-        .build_all()
-        .unwrap();
-    assert_eq!(
-        built[0].instances[0].args(&Dialect::V05)[0],
-        Value::str("Q0: x\n\nQ3: x\n\nQ0:")
-    );
+    let built = RequestBuilder::new(&task(&definition), &sources, &plain()).unwrap().build_all().unwrap();
+    assert_eq!(built[0].instances[0].args(&Dialect::V05)[0], Value::str("Q0: x\n\nQ3: x\n\nQ0:"));
     let unknown = failure(&definition, DATA);
-    assert_eq!(
-        unknown.to_string(),
-        "Task `t`, `fewshot_config.sampler`: `backwards` is not a known sampler"
-    );
+    assert_eq!(unknown.to_string(), "Task `t`, `fewshot_config.sampler`: `backwards` is not a known sampler");
 }
 
 #[test]
@@ -480,24 +357,15 @@ fn errors_name_what_is_wrong() {
         "Task `t`, document 0, `doc_to_text`: `qq` is undefined (template `{{qq}}`)"
     );
     assert_eq!((error.task(), error.field()), (Some("t"), Some("doc_to_text")));
-    assert!(
-        error.hints().iter().any(|hint| hint.contains("`q`, `a`")),
-        "{:?}",
-        error.hints()
-    );
-    let example = failure(
-        &format!("{QUESTION}{TWO}").replace("first_n", "first_n, doc_to_text: '{{z}}'"),
-        DATA,
-    );
+    assert!(error.hints().iter().any(|hint| hint.contains("`q`, `a`")), "{:?}", error.hints());
+    let example =
+        failure(&format!("{QUESTION}{TWO}").replace("first_n", "first_n, doc_to_text: '{{z}}'"), DATA);
     assert_eq!(example.place(), Some(Place::Example(0)));
     assert_eq!(example.field(), Some("fewshot_config.doc_to_text"));
     let few = failure(&format!("{QUESTION}num_fewshot: 3\nfewshot_split: train\n"), DATA);
     let message = "Task `t`, document 0: 3 examples are wanted, and there are 2 documents to take them from";
     assert_eq!(few.to_string(), message);
-    let number = failure(
-        &format!("{QUESTION}output_type: loglikelihood\n").replace(": a", ": l"),
-        DATA,
-    );
+    let number = failure(&format!("{QUESTION}output_type: loglikelihood\n").replace(": a", ": l"), DATA);
     assert!(number.hints()[0].contains("doc_to_target"), "{number}");
     let split = failure(&QUESTION.replace("test_split: test", "test_split: tset"), DATA);
     assert_eq!(

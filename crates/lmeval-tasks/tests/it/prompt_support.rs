@@ -33,35 +33,23 @@ impl JsonLines {
     /// The files of a task below a folder.
     pub(crate) fn of(task: &Task, folder: PathBuf) -> Self {
         let kwargs = task.config.loader_kwargs();
-        let files = kwargs
-            .get_str("data_files")
-            .and_then(Value::as_dict)
-            .unwrap()
-            .clone();
+        let files = kwargs.get_str("data_files").and_then(Value::as_dict).unwrap().clone();
         Self { folder, files }
     }
 }
 
 impl Splits for JsonLines {
     fn split(&self, name: &str) -> Result<Arc<dyn Documents>, DocumentError> {
-        let file = self
-            .files
-            .get_str(name)
-            .and_then(Value::as_str)
-            .ok_or(format!("no split {name}"))?;
+        let file = self.files.get_str(name).and_then(Value::as_str).ok_or(format!("no split {name}"))?;
         let text = fs_err::read_to_string(self.folder.join(file))?;
         let lines = text.lines().filter(|line| !line.is_empty());
-        Ok(Arc::new(MemoryDocuments::new(
-            lines.map(|line| document(json::loads(line).unwrap())).collect(),
-        )))
+        Ok(Arc::new(MemoryDocuments::new(lines.map(|line| document(json::loads(line).unwrap())).collect())))
     }
 }
 
 /// A document from a value.
 pub(crate) fn document(value: Value) -> Dict {
-    let Value::Dict(dict) = value else {
-        panic!("not a document: {value:?}")
-    };
+    let Value::Dict(dict) = value else { panic!("not a document: {value:?}") };
     Dict::clone(&dict)
 }
 
@@ -86,27 +74,17 @@ impl ChatTemplate for Tags {
 pub(crate) fn task(definition: &str) -> Task {
     let definition = document(yaml::Loader::for_directory("").load(definition).unwrap().value);
     let manager = TaskManager::new(&[]);
-    let loaded = manager
-        .load(&[Spec::Inline(definition)], Overrides::default())
-        .unwrap();
+    let loaded = manager.load(&[Spec::Inline(definition)], Overrides::default()).unwrap();
     loaded.tasks.into_values().next().unwrap()
 }
 
 /// Splits from YAML text: a mapping of names to lists of documents.
 pub(crate) fn splits(text: &str) -> MemorySplits {
     let named = document(yaml::load(text).unwrap().value);
-    named
-        .into_entries()
-        .fold(MemorySplits::new(), |splits, (name, documents)| {
-            let documents = documents
-                .as_list()
-                .unwrap()
-                .iter()
-                .cloned()
-                .map(document)
-                .collect();
-            splits.with(name.as_str().unwrap(), MemoryDocuments::new(documents))
-        })
+    named.into_entries().fold(MemorySplits::new(), |splits, (name, documents)| {
+        let documents = documents.as_list().unwrap().iter().cloned().map(document).collect();
+        splits.with(name.as_str().unwrap(), MemoryDocuments::new(documents))
+    })
 }
 
 /// The arguments of all requests, as JSON.
@@ -118,10 +96,7 @@ pub(crate) fn build(
     let sources = RequestSources::new(Arc::new(splits));
     let built = RequestBuilder::new(task, &sources, options)?.build_all()?;
     let instances = built.into_iter().flat_map(|document| document.instances);
-    let one_line = json::Options {
-        ensure_ascii: false,
-        ..json::Options::default()
-    };
+    let one_line = json::Options { ensure_ascii: false, ..json::Options::default() };
     Ok(instances
         .map(|instance| json::dumps(&Value::from(instance.args(&options.dialect)), &one_line).unwrap())
         .collect())

@@ -21,7 +21,10 @@ fn only_error(more: &str) -> String {
 
 #[test]
 fn a_sound_task_has_no_findings() {
-    let library = Library::new(&[("t.yaml", &task("t", "generation_kwargs: {until: [x]}\nmetric_list: [{metric: exact_match}]\n"))]);
+    let library = Library::new(&[(
+        "t.yaml",
+        &task("t", "generation_kwargs: {until: [x]}\nmetric_list: [{metric: exact_match}]\n"),
+    )]);
     assert!(findings(&library, "t").is_empty(), "{:?}", findings(&library, "t"));
 }
 
@@ -40,6 +43,19 @@ fn each_mistake_is_found_with_its_line() {
         ("fewshot_config: {sampler: frist_n}\n", 6, "first_n"),
         ("num_fewshot: many\n", 6, "num_fewshot"),
         ("formats: mcq\n", 6, "mcqa"),
+        ("3: x\n", 6, "`3`"),
+        ("process_docs: !function nodot\n", 6, "module"),
+        ("output_type: multiple_choice\n", 6, "doc_to_choice"),
+        ("metric_list:\n  - metric: exact_match\n    regexes_to_ignore:\n      - '('\n", 9, "position 0"),
+        ("generation_kwargs:\n  until: [x]\n  max_gen_toks: many\n", 8, "max_gen_toks"),
+        ("doc_to_choice: c\nformats:\n  mcqa:\n  cloz: null\n", 9, "cloze"),
+        ("doc_to_choice: c\nformats:\n  mcqa:\n  x: {type: cloze, prefix: a}\n", 9, "prefix"),
+        ("doc_to_choice: c\nformats:\n  mcqa:\n  3: cloze\n", 9, "quotes"),
+        (
+            "doc_to_choice: c\nformats:\n  mcqa:\n  x: {type: generate, scorer: frist_token}\n",
+            9,
+            "first_token",
+        ),
     ] {
         let error = only_error(more);
         assert!(error.contains(words), "{more}: {error}");
@@ -49,7 +65,8 @@ fn each_mistake_is_found_with_its_line() {
 
 #[test]
 fn a_filter_that_may_never_be_reached_is_a_warning() {
-    let library = Library::new(&[("t.yaml", &task("t", "description: '{% if x %}{{ x|uper }}{% endif %}'\n"))]);
+    let library =
+        Library::new(&[("t.yaml", &task("t", "description: '{% if x %}{{ x|uper }}{% endif %}'\n"))]);
     let found = findings(&library, "t");
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].severity, Severity::Warning);
@@ -62,14 +79,15 @@ fn functions_are_not_looked_up() {
         "t.yaml",
         &task("t", "process_docs: !function nowhere.f\nmetric_list: [{metric: !function utils.m}]\n"),
     )]);
-    let errors = findings(&library, "t").into_iter().filter(|finding| finding.severity == Severity::Error).count();
+    let errors =
+        findings(&library, "t").into_iter().filter(|finding| finding.severity == Severity::Error).count();
     assert_eq!(errors, 0);
 }
 
 #[test]
 fn findings_that_tasks_share_are_reported_once() {
     let library = Library::new(&[
-        ("base_yaml", "description: '{{ x '\ndataset_path: json\n"),
+        ("base_yaml", "description: '{{ x '\ndataset_path: json\ntest_split: test\n"),
         ("a.yaml", "include: base_yaml\ntask: a\n"),
         ("b.yaml", "include: base_yaml\ntask: b\n"),
         ("g.yaml", "group: g\ntask: [a, b]\naggregate_metric_list: {metric: acc}\n"),
@@ -94,4 +112,79 @@ fn the_built_in_library_is_valid() {
     let findings = manager.validate(&specs);
     assert!(findings.is_empty(), "{findings:?}");
     assert!(manager.unreadable().is_empty());
+}
+
+#[test]
+fn what_a_task_lacks_is_said_at_its_name() {
+    let library = Library::new(&[
+        ("t.yaml", "doc_to_text: q\ntask: t\n"),
+        ("c.yaml", "task: c\nclass: !function u.C\n"),
+    ]);
+    let found = findings(&library, "t");
+    let lines: Vec<_> =
+        found.iter().map(|finding| finding.diagnostic.location.as_ref().unwrap().line).collect();
+    assert_eq!(lines, [2, 2], "{found:?}");
+    assert!(found[0].diagnostic.message.contains("`dataset_path`"));
+    assert!(found[1].diagnostic.message.contains("`test_split`"));
+    assert!(findings(&library, "c").is_empty());
+}
+
+#[test]
+fn a_broken_text_of_a_format_is_found_there() {
+    let formats =
+        "doc_to_choice: c\nformats:\n  mcqa:\n  gen2:\n    type: generate\n    instruction: '{{ x'\n";
+    let library = Library::new(&[
+        ("fx.yaml", &task("fx", formats)),
+        ("one.yaml", &task("one", "formats:\n  type: cot\n  answer_prompt: '{% if %}'\n")),
+        ("own.yaml", "task: own\nformats: cot\ndataset_path: json\ntest_split: test\ndoc_to_text: '{{ q'\n"),
+        ("at.yaml", "task: at@mcqa\ndataset_path: json\ntest_split: test\n"),
+    ]);
+    for (spec, name, line, place) in [
+        ("fx", "fx@gen2", 11, "`formats.gen2.instruction`"),
+        ("fx@gen2", "fx@gen2", 11, "`formats.gen2.instruction`"),
+        ("one", "one@cot", 8, "`formats.answer_prompt`"),
+        ("own", "own@cot", 5, "`doc_to_text`"),
+    ] {
+        let found = findings(&library, spec);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].name.as_deref(), Some(name), "{found:?}");
+        assert_eq!(found[0].diagnostic.location.as_ref().unwrap().line, line, "{found:?}");
+        assert!(found[0].diagnostic.message.contains(place), "{found:?}");
+    }
+    let found = findings(&library, "at@mcqa");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].diagnostic.location.as_ref().unwrap().line, 1, "{found:?}");
+}
+
+#[test]
+fn a_finding_is_reported_once_whatever_the_file_is_called() {
+    let library = Library::new(&[
+        ("base_yaml", "description: '{{ x '\ndataset_path: json\ntest_split: test\n"),
+        ("t.yaml", "include: base_yaml\ntask: t\n"),
+        ("broken_yaml", "x: [1\n"),
+        ("u.yaml", "include: broken_yaml\ntask: u\n"),
+        ("v.yaml", "include: broken_yaml\ntask: v\n"),
+    ]);
+    let folder = library.path();
+    let other_name = folder.join("..").join(folder.file_name().unwrap());
+    let files = |name: &str| [Spec::File(folder.join(name)), Spec::File(other_name.join(name))];
+    let manager = library.manager();
+    for name in ["t.yaml", "u.yaml", "base_yaml"] {
+        let found = manager.validate(&files(name));
+        assert!(!found.is_empty() && found.len() == manager.validate(&files(name)[..1]).len(), "{found:?}");
+    }
+    assert_eq!(manager.unreadable().len(), 1);
+    assert_eq!(manager.validate_all().len(), 2);
+}
+
+#[test]
+fn names_of_a_program_are_known() {
+    use lmeval_core::registry::{Registries, SamplerEntry};
+    let library = Library::new(&[("t.yaml", &task("t", "fewshot_config: {sampler: nearest}\n"))]);
+    assert_eq!(findings(&library, "t").len(), 1);
+    let mut registries = Registries::default();
+    registries.samplers.register(SamplerEntry::new("nearest", "The most similar documents")).unwrap();
+    let manager = library.manager().with_registries(registries);
+    assert!(manager.validate(&[Spec::from("t")]).is_empty());
+    assert!(manager.registries().samplers.get("nearest").is_some());
 }

@@ -49,12 +49,7 @@ impl Vm<'_> {
             && let Object::Template = &**inner
         {
             // `self` has its blocks as items.
-            let index = self
-                .program
-                .resolved
-                .blocks
-                .iter()
-                .position(|block| block.name == *name);
+            let index = self.program.resolved.blocks.iter().position(|block| block.name == *name);
             if let Some(index) = index {
                 return Ok(Val::object(Object::Block(index)));
             }
@@ -63,10 +58,7 @@ impl Vm<'_> {
     }
 
     fn missing(&self, object: &Val, name: &str) -> Val {
-        self.undefined(UndefinedCause::Attribute {
-            type_name: object.type_name(),
-            name: name.to_owned(),
-        })
+        self.undefined(UndefinedCause::Attribute { type_name: object.type_name(), name: name.to_owned() })
     }
 
     /// An attribute in Python's sense, without items.
@@ -75,10 +67,7 @@ impl Vm<'_> {
             return Ok(None);
         }
         if methods::exists(object, name) {
-            return Ok(Some(Val::object(Object::Method {
-                receiver: object.clone(),
-                name: name.clone(),
-            })));
+            return Ok(Some(Val::object(Object::Method { receiver: object.clone(), name: name.clone() })));
         }
         methods::property(self, object, name)
     }
@@ -195,25 +184,16 @@ impl Vm<'_> {
 }
 
 fn not_sliceable(object: &Val) -> Error {
-    Error::type_error(format!(
-        "A value of type `{}` cannot be sliced",
-        object.type_name()
-    ))
+    Error::type_error(format!("A value of type `{}` cannot be sliced", object.type_name()))
 }
 
 fn position(index: i64, length: usize) -> Option<usize> {
-    let index = if index < 0 {
-        index.checked_add(i64::try_from(length).ok()?)?
-    } else {
-        index
-    };
+    let index = if index < 0 { index.checked_add(i64::try_from(length).ok()?)? } else { index };
     usize::try_from(index).ok().filter(|index| *index < length)
 }
 
 fn sliced(items: &Items, bounds: (i64, i64, usize)) -> Vec<Val> {
-    SliceIndices::new(bounds)
-        .filter_map(|index| items.get(index))
-        .collect()
+    SliceIndices::new(bounds).filter_map(|index| items.get(index)).collect()
 }
 
 struct SliceIndices {
@@ -247,11 +227,9 @@ fn slice_indices(parts: &[Option<Val>; 3], length: usize) -> Result<(i64, i64, u
     let number = |part: &Option<Val>| -> Result<Option<i64>, Error> {
         match part {
             None | Some(Val::None) => Ok(None),
-            Some(Val::Big(number)) => Ok(Some(if number.sign() == num_bigint::Sign::Minus {
-                i64::MIN
-            } else {
-                i64::MAX
-            })),
+            Some(Val::Big(number)) => {
+                Ok(Some(if number.sign() == num_bigint::Sign::Minus { i64::MIN } else { i64::MAX }))
+            }
             Some(Val::Undefined(undefined)) => Err(undefined.error()),
             Some(value) => match value.as_int() {
                 Some(number) => Ok(Some(number)),
@@ -269,20 +247,12 @@ fn slice_indices(parts: &[Option<Val>; 3], length: usize) -> Result<(i64, i64, u
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };
     let clamp = |index: i64| {
-        if index < 0 {
-            index.saturating_add(length).max(low)
-        } else {
-            index.min(high)
-        }
+        if index < 0 { index.saturating_add(length).max(low) } else { index.min(high) }
     };
     let start = number(&parts[0])?.map_or(if step > 0 { low } else { high }, clamp);
     let stop = number(&parts[1])?.map_or(if step > 0 { high } else { low }, clamp);
     let count = if step > 0 {
-        if stop > start {
-            (stop - start - 1) / step + 1
-        } else {
-            0
-        }
+        if stop > start { (stop - start - 1) / step + 1 } else { 0 }
     } else if stop < start {
         (start - stop - 1) / step.saturating_neg() + 1
     } else {

@@ -68,11 +68,7 @@ impl Vm<'_> {
             Object::Loop(state) => self.call_loop(state, args),
             Object::Joiner(joiner) => {
                 args.none("joiner")?;
-                Ok(if joiner.used.replace(true) {
-                    joiner.separator.clone()
-                } else {
-                    Val::str("")
-                })
+                Ok(if joiner.used.replace(true) { joiner.separator.clone() } else { Val::str("") })
             }
             Object::Block(index) => {
                 args.none("block")?;
@@ -86,10 +82,7 @@ impl Vm<'_> {
     fn call_macro(&mut self, macro_object: &MacroObject, args: Args) -> Result<Val, Error> {
         let definition = &macro_object.definition;
         let frame = Frame::new(definition.slots, Some(macro_object.frame.clone()));
-        let Args {
-            mut positional,
-            mut keywords,
-        } = args;
+        let Args { mut positional, mut keywords } = args;
         let parameters = &definition.parameters;
         let extra = positional.split_off(positional.len().min(parameters.len()));
         for (parameter, value) in parameters.iter().zip(positional.iter()) {
@@ -122,10 +115,7 @@ impl Vm<'_> {
             }
             frame.set(slot, Some(Val::dict(rest)));
         } else if let Some((name, _)) = keywords.first() {
-            return Err(Error::type_error(format!(
-                "Macro `{}` has no parameter `{name}`",
-                definition.name
-            )));
+            return Err(Error::type_error(format!("Macro `{}` has no parameter `{name}`", definition.name)));
         }
         if let Some(slot) = definition.variadic {
             frame.set(slot, Some(Val::tuple(extra)));
@@ -170,8 +160,5 @@ impl Vm<'_> {
 }
 
 fn not_callable(value: &Val) -> Error {
-    Error::type_error(format!(
-        "A value of type `{}` cannot be called",
-        value.type_name()
-    ))
+    Error::type_error(format!("A value of type `{}` cannot be called", value.type_name()))
 }

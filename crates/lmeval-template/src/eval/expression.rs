@@ -61,11 +61,7 @@ impl Vm<'_> {
                 }
                 Ok(Val::dict(dict))
             }
-            ExprKind::Conditional {
-                test,
-                then,
-                otherwise,
-            } => {
+            ExprKind::Conditional { test, then, otherwise } => {
                 if self.eval_truth(test)? {
                     return self.eval(then);
                 }
@@ -92,19 +88,11 @@ impl Vm<'_> {
             }
             ExprKind::And(left, right) => {
                 let value = self.eval(left)?;
-                if value.truth()? {
-                    self.eval(right)
-                } else {
-                    Ok(value)
-                }
+                if value.truth()? { self.eval(right) } else { Ok(value) }
             }
             ExprKind::Or(left, right) => {
                 let value = self.eval(left)?;
-                if value.truth()? {
-                    Ok(value)
-                } else {
-                    self.eval(right)
-                }
+                if value.truth()? { Ok(value) } else { self.eval(right) }
             }
             ExprKind::Concat(parts) => self.concat(parts),
             ExprKind::Compare { first, rest } => self.comparison(first, rest),
@@ -132,10 +120,7 @@ impl Vm<'_> {
     }
 
     fn eval_all(&mut self, expressions: &[Expr]) -> Result<Vec<Val>, Error> {
-        expressions
-            .iter()
-            .map(|expression| self.eval(expression))
-            .collect()
+        expressions.iter().map(|expression| self.eval(expression)).collect()
     }
 
     fn eval_slice(&mut self, parts: &[Option<Expr>; 3]) -> Result<[Option<Val>; 3], Error> {

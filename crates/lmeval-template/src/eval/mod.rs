@@ -28,10 +28,7 @@ pub(crate) struct Frame {
 
 impl Frame {
     fn new(size: usize, parent: Option<Rc<Self>>) -> Rc<Self> {
-        Rc::new(Self {
-            slots: RefCell::new(vec![None; size]),
-            parent,
-        })
+        Rc::new(Self { slots: RefCell::new(vec![None; size]), parent })
     }
 
     fn with_function<T>(&self, up: u16, use_it: impl FnOnce(&Self) -> T) -> T {
@@ -47,12 +44,7 @@ impl Frame {
 
     fn get(&self, slot: Slot) -> Option<Val> {
         self.with_function(slot.up, |frame| {
-            frame
-                .slots
-                .borrow()
-                .get(usize::from(slot.index))
-                .cloned()
-                .flatten()
+            frame.slots.borrow().get(usize::from(slot.index)).cloned().flatten()
         })
     }
 
@@ -186,10 +178,7 @@ impl<'a> Vm<'a> {
         }
         if let Some(value) = self.document.get_str(name) {
             if self.program.changes_values {
-                let thawed = self
-                    .thawed
-                    .entry(name.clone())
-                    .or_insert_with(|| Val::thawed(value));
+                let thawed = self.thawed.entry(name.clone()).or_insert_with(|| Val::thawed(value));
                 return Some(thawed.clone());
             }
             return Some(Val::from(value));
@@ -198,10 +187,7 @@ impl<'a> Vm<'a> {
     }
 
     pub(crate) fn undefined(&self, cause: UndefinedCause) -> Val {
-        Val::Undefined(Rc::new(Undefined {
-            cause,
-            strict: self.settings.strict,
-        }))
+        Val::Undefined(Rc::new(Undefined { cause, strict: self.settings.strict }))
     }
 
     pub(crate) fn undefined_message(&self, message: &str) -> Val {
@@ -214,9 +200,6 @@ impl<'a> Vm<'a> {
 
     /// The statement named by a tag needs other templates.
     fn unsupported(tag: &str) -> Error {
-        Error::new(
-            ErrorKind::Unsupported,
-            format!("`{tag}` needs other templates, and there are none"),
-        )
+        Error::new(ErrorKind::Unsupported, format!("`{tag}` needs other templates, and there are none"))
     }
 }

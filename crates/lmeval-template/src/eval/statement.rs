@@ -38,8 +38,7 @@ impl Vm<'_> {
             }
             Statement::Output(expression) => {
                 let value = self.eval(expression)?;
-                self.output(out, &value)
-                    .map_err(|error| at(error, expression.span))?;
+                self.output(out, &value).map_err(|error| at(error, expression.span))?;
             }
             Statement::For(node) => self.for_loop(node, out)?,
             Statement::If(node) => {
@@ -51,22 +50,12 @@ impl Vm<'_> {
                 }
                 return self.statements(&node.otherwise, out);
             }
-            Statement::Set {
-                target,
-                value,
-                exported,
-                span,
-            } => {
+            Statement::Set { target, value, exported, span } => {
                 let value = self.eval(value)?;
-                self.assign(target, value, *exported)
-                    .map_err(|error| at(error, *span))?;
+                self.assign(target, value, *exported).map_err(|error| at(error, *span))?;
             }
             Statement::SetBlock(node) => self.set_block(node)?,
-            Statement::Macro {
-                definition,
-                slot,
-                exported,
-            } => {
+            Statement::Macro { definition, slot, exported } => {
                 let value = Val::object(Object::Macro(MacroObject {
                     definition: definition.clone(),
                     frame: self.frame.clone(),
@@ -87,8 +76,7 @@ impl Vm<'_> {
                 }
                 self.enter_scope(&node.loads);
                 for ((target, expression), value) in node.bindings.iter().zip(values) {
-                    self.assign(target, value, false)
-                        .map_err(|error| at(error, expression.span))?;
+                    self.assign(target, value, false).map_err(|error| at(error, expression.span))?;
                 }
                 return self.statements(&node.body, out);
             }
@@ -135,10 +123,7 @@ impl Vm<'_> {
                 Ok(())
             }
             Val::Undefined(undefined) => Err(undefined.error()),
-            other => Err(Error::type_error(format!(
-                "The block must make text, not `{}`",
-                other.type_name()
-            ))),
+            other => Err(Error::type_error(format!("The block must make text, not `{}`", other.type_name()))),
         }
     }
 
@@ -152,12 +137,7 @@ impl Vm<'_> {
                 self.frame.set(*slot, Some(value));
                 Ok(())
             }
-            Target::Attribute {
-                name,
-                slot,
-                attribute,
-                span,
-            } => {
+            Target::Attribute { name, slot, attribute, span } => {
                 let object = self.variable(name, *slot);
                 let Val::Object(object) = &object else {
                     return Err(at(not_a_namespace(name), *span));
@@ -165,9 +145,7 @@ impl Vm<'_> {
                 let Object::Namespace(entries) = &**object else {
                     return Err(at(not_a_namespace(name), *span));
                 };
-                entries
-                    .borrow_mut()
-                    .insert(attribute.clone().as_ref().into(), value);
+                entries.borrow_mut().insert(attribute.clone().as_ref().into(), value);
                 Ok(())
             }
             Target::Tuple(targets) => {
@@ -180,11 +158,8 @@ impl Vm<'_> {
                     }
                 }
                 if values.len() != targets.len() {
-                    let count = if values.len() > targets.len() {
-                        "more".into()
-                    } else {
-                        values.len().to_string()
-                    };
+                    let count =
+                        if values.len() > targets.len() { "more".into() } else { values.len().to_string() };
                     let message = format!("Expected {} values to unpack, there are {count}", targets.len());
                     return Err(Error::value_error(message));
                 }
@@ -204,17 +179,12 @@ impl Vm<'_> {
         if let Some(filter) = &node.filter {
             value = self.filter_chain(filter, value)?;
         }
-        self.assign(&node.target, value, node.exported)
-            .map_err(|error| at(error, node.span))
+        self.assign(&node.target, value, node.exported).map_err(|error| at(error, node.span))
     }
 
     /// Captured output: safe where escaping is on, as it has been escaped already.
     pub(super) fn captured(&self, text: String) -> Val {
-        if self.autoescape {
-            Val::Markup(text.into())
-        } else {
-            Val::Str(text.into())
-        }
+        if self.autoescape { Val::Markup(text.into()) } else { Val::Str(text.into()) }
     }
 
     fn call_block(&mut self, node: &CallBlock, out: &mut String) -> Result<(), Error> {
@@ -295,7 +265,5 @@ impl Vm<'_> {
 }
 
 fn not_a_namespace(name: &str) -> Error {
-    Error::type_error(format!(
-        "Attributes can only be assigned on a namespace, and `{name}` is none"
-    ))
+    Error::type_error(format!("Attributes can only be assigned on a namespace, and `{name}` is none"))
 }

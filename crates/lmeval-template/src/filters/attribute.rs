@@ -22,19 +22,15 @@ impl Path {
             Some(Val::Str(path) | Val::Markup(path)) => path.split('.').map(part).collect(),
             Some(other) => vec![other.clone()],
         };
-        Self {
-            parts,
-            default: default.filter(|default| !matches!(default, Val::None)),
-        }
+        Self { parts, default: default.filter(|default| !matches!(default, Val::None)) }
     }
 
     /// Reads several paths parted by commas.
     pub(super) fn several(attribute: Option<&Val>) -> Vec<Self> {
         match attribute {
-            Some(Val::Str(paths) | Val::Markup(paths)) => paths
-                .split(',')
-                .map(|path| Self::new(Some(&Val::str(path)), None))
-                .collect(),
+            Some(Val::Str(paths) | Val::Markup(paths)) => {
+                paths.split(',').map(|path| Self::new(Some(&Val::str(path)), None)).collect()
+            }
             other => vec![Self::new(other, None)],
         }
     }
@@ -54,9 +50,7 @@ impl Path {
 
 fn part(part: &str) -> Val {
     let is_number = !part.is_empty() && part.chars().all(strings::is_digit);
-    let number = is_number
-        .then(|| lmeval_pycompat::float::parse_int(part, 10))
-        .flatten();
+    let number = is_number.then(|| lmeval_pycompat::float::parse_int(part, 10)).flatten();
     number.map_or_else(|| Val::str(part), |number| Val::from(&number))
 }
 
@@ -78,9 +72,11 @@ pub(super) fn attr(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
     }
     match vm.plain_attribute(value, name)? {
         Some(found) => Ok(found),
-        None => Ok(vm.undefined(UndefinedCause::Attribute {
-            type_name: value.type_name(),
-            name: name.to_string(),
-        })),
+        None => {
+            Ok(vm.undefined(UndefinedCause::Attribute {
+                type_name: value.type_name(),
+                name: name.to_string(),
+            }))
+        }
     }
 }

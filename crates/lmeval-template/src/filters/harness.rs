@@ -77,15 +77,11 @@ pub(super) fn answer_key_to_index(vm: &mut Vm<'_>, value: &Val, args: Args) -> R
         let mut upper = upper.chars();
         return match (upper.next(), upper.next()) {
             (Some(upper), None) => Ok(Val::Int(i64::from(u32::from(upper)) - i64::from(u32::from('A')))),
-            _ => Err(Error::type_error(format!(
-                "`{key}` has no single upper case letter"
-            ))),
+            _ => Err(Error::type_error(format!("`{key}` has no single upper case letter"))),
         };
     }
     match parse_int(key, 10) {
         Some(number) => operators::binary(vm, BinaryOperator::Subtract, &Val::from(&number), &Val::Int(1)),
-        None => Err(Error::value_error(format!(
-            "`{key}` is neither a letter nor a number"
-        ))),
+        None => Err(Error::value_error(format!("`{key}` is neither a letter nor a number"))),
     }
 }

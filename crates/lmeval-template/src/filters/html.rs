@@ -45,11 +45,7 @@ pub(super) fn striptags(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, 
     let mut out = String::new();
     let mut rest = &*text;
     while let Some(start) = rest.find('<') {
-        let (skip, end) = if rest[start..].starts_with("<!--") {
-            (4, "-->")
-        } else {
-            (0, ">")
-        };
+        let (skip, end) = if rest[start..].starts_with("<!--") { (4, "-->") } else { (0, ">") };
         let Some(found) = rest[start + skip..].find(end) else {
             break;
         };
@@ -69,9 +65,7 @@ fn entities() -> &'static FxHashMap<&'static str, String> {
     TABLE.get_or_init(|| {
         let character = |code: &str| u32::from_str_radix(code, 16).ok().and_then(char::from_u32);
         let lines = ENTITIES.lines().filter_map(|line| line.split_once(' '));
-        lines
-            .map(|(name, codes)| (name, codes.split(' ').filter_map(character).collect()))
-            .collect()
+        lines.map(|(name, codes)| (name, codes.split(' ').filter_map(character).collect())).collect()
     })
 }
 
@@ -214,10 +208,7 @@ pub(super) fn xmlattr(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, E
         return Err(undefined.error());
     }
     let Some(dict) = as_dict(value) else {
-        return Err(Error::type_error(format!(
-            "`{}` is not a mapping",
-            value.type_name()
-        )));
+        return Err(Error::type_error(format!("`{}` is not a mapping", value.type_name())));
     };
     let mut parts = Vec::new();
     for (key, value) in dict.entries() {
@@ -226,9 +217,7 @@ pub(super) fn xmlattr(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, E
         }
         let key = crate::arguments::text(&key)?.clone();
         if key.contains([' ', '\t', '\n', '\r', '\x0b', '\x0c', '/', '>', '=']) {
-            return Err(Error::value_error(format!(
-                "`{key}` is not a name of an attribute"
-            )));
+            return Err(Error::value_error(format!("`{key}` is not a name of an attribute")));
         }
         let value = escaped(&value)?;
         parts.push(format!("{}=\"{}\"", escape_html(&key), str_of(&value)?));
@@ -237,9 +226,5 @@ pub(super) fn xmlattr(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, E
     if space && !out.is_empty() {
         out.insert(0, ' ');
     }
-    Ok(if vm.autoescape {
-        Val::Markup(out.into())
-    } else {
-        Val::str(out)
-    })
+    Ok(if vm.autoescape { Val::Markup(out.into()) } else { Val::str(out) })
 }

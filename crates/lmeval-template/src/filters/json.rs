@@ -9,19 +9,13 @@ use crate::value::{Iter, Val};
 
 /// `tojson(indent)`; in chat templates plain JSON with the keywords of `json.dumps`.
 pub(super) fn tojson(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
-    if vm.settings.chat {
-        plain(vm, value, args)
-    } else {
-        html_safe(value, args)
-    }
+    if vm.settings.chat { plain(vm, value, args) } else { html_safe(value, args) }
 }
 
 fn indentation(indent: Option<Val>) -> Result<Option<usize>, Error> {
     match indent {
         None | Some(Val::None) => Ok(None),
-        Some(indent) => Ok(Some(Vm::check_size(
-            usize::try_from(integer(&indent)?.max(0)).ok(),
-        )?)),
+        Some(indent) => Ok(Some(Vm::check_size(usize::try_from(integer(&indent)?.max(0)).ok())?)),
     }
 }
 
@@ -31,10 +25,7 @@ fn write(value: &Val, options: &Options<'_>) -> Result<String, Error> {
         other => other.to_value(),
     };
     let plain = plain.ok_or_else(|| {
-        Error::type_error(format!(
-            "A value of type `{}` cannot be written as JSON",
-            value.type_name()
-        ))
+        Error::type_error(format!("A value of type `{}` cannot be written as JSON", value.type_name()))
     })?;
     dumps(&plain, options).map_err(|error| Error::type_error(error.to_string()))
 }
@@ -42,11 +33,7 @@ fn write(value: &Val, options: &Options<'_>) -> Result<String, Error> {
 /// JSON with sorted keys that is safe inside of HTML.
 fn html_safe(value: &Val, args: Args) -> Result<Val, Error> {
     let [indent] = args.bind("tojson", ["indent"], 0)?;
-    let options = Options {
-        indent: indentation(indent)?,
-        sort_keys: true,
-        ..Options::default()
-    };
+    let options = Options { indent: indentation(indent)?, sort_keys: true, ..Options::default() };
     let text = write(value, &options)?;
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

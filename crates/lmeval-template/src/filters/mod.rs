@@ -91,16 +91,10 @@ pub(crate) fn lookup(name: &str, chat: bool) -> Option<FilterFunction> {
     if chat && HARNESS.contains(&name) {
         return None;
     }
-    FILTERS
-        .binary_search_by(|(known, _)| (*known).cmp(name))
-        .ok()
-        .map(|index| FILTERS[index].1)
+    FILTERS.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|index| FILTERS[index].1)
 }
 
 /// All names.
 pub(crate) fn names(chat: bool) -> impl Iterator<Item = &'static str> {
-    FILTERS
-        .iter()
-        .map(|(name, _)| *name)
-        .filter(move |name| !chat || !HARNESS.contains(name))
+    FILTERS.iter().map(|(name, _)| *name).filter(move |name| !chat || !HARNESS.contains(name))
 }

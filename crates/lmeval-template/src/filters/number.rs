@@ -25,9 +25,7 @@ pub(super) fn abs(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error>
 
 /// A float cut to an integer; `None` where it is not finite.
 fn truncated(number: f64) -> Option<Val> {
-    BigInt::from_f64(number.trunc())
-        .filter(|_| number.is_finite())
-        .map(Val::from_bigint)
+    BigInt::from_f64(number.trunc()).filter(|_| number.is_finite()).map(Val::from_bigint)
 }
 
 /// `int(default, base)`.
@@ -38,9 +36,7 @@ pub(super) fn int(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error>
         Val::Undefined(undefined) => Err(undefined.error()),
         Val::Str(text) | Val::Markup(text) => {
             let base = base.map_or(Ok(10), |base| integer(&base))?;
-            let base = u32::try_from(base)
-                .ok()
-                .filter(|base| *base == 0 || (2..=36).contains(base));
+            let base = u32::try_from(base).ok().filter(|base| *base == 0 || (2..=36).contains(base));
             if let Some(number) = base.and_then(|base| parse_int(text, base)) {
                 return Ok(Val::from(&number));
             }
@@ -72,9 +68,7 @@ pub(super) fn round(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Err
     let method = method.unwrap_or_else(|| Val::str("common"));
     let method = method.as_text().map_or("", |method| &**method);
     if !matches!(method, "common" | "ceil" | "floor") {
-        return Err(Error::value_error(
-            "`round` knows the methods `common`, `ceil` and `floor`",
-        ));
+        return Err(Error::value_error("`round` knows the methods `common`, `ceil` and `floor`"));
     }
     if let Val::Undefined(undefined) = value {
         return Err(undefined.error());
@@ -84,19 +78,12 @@ pub(super) fn round(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Err
         let scaled = operators::binary(vm, BinaryOperator::Multiply, value, &scale)?;
         let whole = match &scaled {
             Val::Float(number) => {
-                let rounded = if method == "ceil" {
-                    number.ceil()
-                } else {
-                    number.floor()
-                };
+                let rounded = if method == "ceil" { number.ceil() } else { number.floor() };
                 truncated(rounded)
                     .ok_or_else(|| Error::new(ErrorKind::Arithmetic, "The number cannot be rounded"))?
             }
             other => other.as_bigint().map(Val::from_bigint).ok_or_else(|| {
-                Error::type_error(format!(
-                    "A value of type `{}` cannot be rounded",
-                    other.type_name()
-                ))
+                Error::type_error(format!("A value of type `{}` cannot be rounded", other.type_name()))
             })?,
         };
         return operators::binary(vm, BinaryOperator::Divide, &whole, &scale);
@@ -107,10 +94,7 @@ pub(super) fn round(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Err
         Val::Float(number) => round_float(*number, integer(&precision)?),
         _ => {
             let number = value.as_bigint().ok_or_else(|| {
-                Error::type_error(format!(
-                    "A value of type `{}` cannot be rounded",
-                    value.type_name()
-                ))
+                Error::type_error(format!("A value of type `{}` cannot be rounded", value.type_name()))
             })?;
             if matches!(precision, Val::None) {
                 return Ok(Val::from_bigint(number));
@@ -138,20 +122,12 @@ fn round_float(number: f64, digits: i64) -> Result<Val, Error> {
     }
     // The fraction only matters where the whole part is exactly half way.
     let whole = BigInt::from_f64(number.trunc()).unwrap_or_default();
-    let doubled = whole * 2
-        + if number.fract() == 0.0 {
-            0
-        } else {
-            number.signum() as i64
-        };
+    let doubled = whole * 2 + if number.fract() == 0.0 { 0 } else { number.signum() as i64 };
     let unit = BigInt::from(10).pow(digits.unsigned_abs() as u32);
     let rounded = nearest_multiple(&doubled, &(unit.clone() * 2)) * unit;
     let rounded: f64 = rounded.to_string().parse().unwrap_or(f64::INFINITY);
     if rounded.is_infinite() {
-        return Err(Error::new(
-            ErrorKind::Arithmetic,
-            "The rounded value is too large for a float",
-        ));
+        return Err(Error::new(ErrorKind::Arithmetic, "The rounded value is too large for a float"));
     }
     Ok(Val::Float(rounded.abs().copysign(number)))
 }
@@ -160,11 +136,7 @@ fn round_float(number: f64, digits: i64) -> Result<Val, Error> {
 fn nearest_multiple(number: &BigInt, unit: &BigInt) -> BigInt {
     let (quotient, remainder) = number.div_mod_floor(unit);
     let twice: BigInt = remainder * 2;
-    if twice > *unit || (twice == *unit && quotient.is_odd()) {
-        quotient + 1
-    } else {
-        quotient
-    }
+    if twice > *unit || (twice == *unit && quotient.is_odd()) { quotient + 1 } else { quotient }
 }
 
 fn round_integer(number: BigInt, digits: i64) -> Result<Val, Error> {

@@ -137,13 +137,7 @@ fn format_items(
         if index > 0 {
             new_line(out, ",", indent + 1);
         }
-        format(
-            out,
-            &item,
-            indent + 1,
-            if index == last { allowance } else { 1 },
-            level + 1,
-        )?;
+        format(out, &item, indent + 1, if index == last { allowance } else { 1 }, level + 1)?;
     }
     Ok(())
 }
@@ -160,9 +154,7 @@ fn words(line: &str) -> Vec<&str> {
     let mut rest = line;
     while !rest.is_empty() {
         let word = rest.find(strings::is_space).unwrap_or(rest.len());
-        let blanks = rest[word..]
-            .find(|c| !strings::is_space(c))
-            .map_or(rest.len(), |offset| word + offset);
+        let blanks = rest[word..].find(|c| !strings::is_space(c)).map_or(rest.len(), |offset| word + offset);
         words.push(&rest[..blanks]);
         rest = &rest[blanks..];
     }
@@ -171,24 +163,14 @@ fn words(line: &str) -> Vec<&str> {
 
 /// Text over several lines, as adjacent literals.
 fn format_text(out: &mut String, text: &str, indent: usize, allowance: usize, level: usize) {
-    let (indent, allowance) = if level == 1 {
-        (indent + 1, allowance + 1)
-    } else {
-        (indent, allowance)
-    };
+    let (indent, allowance) = if level == 1 { (indent + 1, allowance + 1) } else { (indent, allowance) };
     let width = WIDTH.saturating_sub(indent);
     let lines = strings::splitlines(text, true);
     let mut chunks: Vec<String> = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         let last_line = index == lines.len() - 1;
         let whole = quoted(line);
-        if length(&whole)
-            <= if last_line {
-                width.saturating_sub(allowance)
-            } else {
-                width
-            }
-        {
+        if length(&whole) <= if last_line { width.saturating_sub(allowance) } else { width } {
             chunks.push(whole);
             continue;
         }
@@ -197,11 +179,7 @@ fn format_text(out: &mut String, text: &str, indent: usize, allowance: usize, le
         for (position, word) in words.iter().enumerate() {
             let candidate = format!("{current}{word}");
             let last = last_line && position == words.len() - 1;
-            let room = if last {
-                width.saturating_sub(allowance)
-            } else {
-                width
-            };
+            let room = if last { width.saturating_sub(allowance) } else { width };
             if length(&quoted(&candidate)) > room {
                 if !current.is_empty() {
                     chunks.push(quoted(&current));

@@ -29,11 +29,7 @@ impl Lazy {
         if self.source.is_some() {
             return Ok(false);
         }
-        self.source = Some(if self.value.truth()? {
-            Iter::over(&self.value)?
-        } else {
-            Iter::Empty
-        });
+        self.source = Some(if self.value.truth()? { Iter::over(&self.value)? } else { Iter::Empty });
         Ok(true)
     }
 
@@ -94,14 +90,7 @@ impl ValueIterator for Mapped {
 
 /// `map(filter, …)` or `map(attribute=…, default=…)`.
 pub(super) fn map(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
-    Ok(Object::generator(
-        Mapped {
-            source: Lazy::new(value.clone()),
-            args,
-            mapping: None,
-        },
-        "generator",
-    ))
+    Ok(Object::generator(Mapped { source: Lazy::new(value.clone()), args, mapping: None }, "generator"))
 }
 
 #[derive(Debug)]
@@ -161,17 +150,7 @@ impl ValueIterator for Selected {
 
 fn selection(value: Val, args: Args, with_path: bool, keep: bool) -> Val {
     let source = Lazy::new(value);
-    Object::generator(
-        Selected {
-            source,
-            args,
-            path: None,
-            test: None,
-            with_path,
-            keep,
-        },
-        "generator",
-    )
+    Object::generator(Selected { source, args, path: None, test: None, with_path, keep }, "generator")
 }
 
 /// `select(test, …)`.
@@ -227,13 +206,7 @@ pub(super) fn unique(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Err
     let sensitive = sensitive.map_or(Ok(false), |sensitive| sensitive.truth())?;
     let path = Path::new(attribute.as_ref(), None);
     Ok(Object::generator(
-        Unique {
-            value: value.clone(),
-            source: None,
-            sensitive,
-            path,
-            seen: Dict::new(),
-        },
+        Unique { value: value.clone(), source: None, sensitive, path, seen: Dict::new() },
         "generator",
     ))
 }

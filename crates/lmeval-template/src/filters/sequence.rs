@@ -19,11 +19,7 @@ fn truth(value: Option<Val>) -> Result<bool, Error> {
 pub(super) fn default(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [default, boolean] = args.bind("default", ["default_value", "boolean"], 0)?;
     let missing = value.is_undefined() || (truth(boolean)? && !value.truth()?);
-    Ok(if missing {
-        default.unwrap_or_else(|| Val::str(""))
-    } else {
-        value.clone()
-    })
+    Ok(if missing { default.unwrap_or_else(|| Val::str("")) } else { value.clone() })
 }
 
 /// `length`.
@@ -77,10 +73,7 @@ pub(super) fn last(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
             Some(item) => Ok(item),
             None => Ok(vm.undefined_message("There is no last item, the sequence is empty")),
         },
-        None => Err(Error::type_error(format!(
-            "A value of type `{}` cannot be reversed",
-            value.type_name()
-        ))),
+        None => Err(Error::type_error(format!("A value of type `{}` cannot be reversed", value.type_name()))),
     }
 }
 
@@ -115,10 +108,7 @@ pub(super) fn random(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Er
     let index = (vm.next_random() % length as u64) as i64;
     match Vm::plain_item(value, &Val::Int(index))? {
         Some(item) => Ok(item),
-        None => Err(Error::type_error(format!(
-            "A value of type `{}` has no order",
-            value.type_name()
-        ))),
+        None => Err(Error::type_error(format!("A value of type `{}` has no order", value.type_name()))),
     }
 }
 
@@ -148,11 +138,7 @@ pub(super) fn items(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
 /// Sorts items by keys; reverse order keeps equal items in their order too.
 fn sorted(items: Vec<(Val, Val)>, reverse: bool) -> Result<Vec<Val>, Error> {
     let sorted = sort_by(items, &mut |left, right| {
-        if reverse {
-            less_than(&right.0, &left.0)
-        } else {
-            less_than(&left.0, &right.0)
-        }
+        if reverse { less_than(&right.0, &left.0) } else { less_than(&left.0, &right.0) }
     })?;
     Ok(sorted.into_iter().map(|(_, item)| item).collect())
 }
@@ -190,20 +176,13 @@ pub(super) fn dictsort(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, 
         Val::Dict(dict) => dict.clone(),
         Val::Undefined(undefined) => return Err(undefined.error()),
         other => {
-            return Err(Error::type_error(format!(
-                "`{}` is not a mapping",
-                other.type_name()
-            )));
+            return Err(Error::type_error(format!("`{}` is not a mapping", other.type_name())));
         }
     };
     vm.spend(dict.len() as u64)?;
     let keyed = dict.entries().map(|(key, value)| {
         let sort_key = if by_value { value.clone() } else { key.clone() };
-        let sort_key = if sensitive {
-            sort_key
-        } else {
-            ignore_case(sort_key)
-        };
+        let sort_key = if sensitive { sort_key } else { ignore_case(sort_key) };
         (sort_key, Val::tuple(vec![key, value]))
     });
     sorted(keyed.collect(), truth(reverse)?).map(Val::list)
@@ -278,10 +257,7 @@ pub(super) fn groupby(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, E
             Some(first) if !sensitive => path.get(vm, first)?,
             _ => key,
         };
-        let group = OwnList {
-            items: RefCell::new(vec![key, Val::list(members)]),
-            group: true,
-        };
+        let group = OwnList { items: RefCell::new(vec![key, Val::list(members)]), group: true };
         result.push(Val::Tuple(Items::Own(Rc::new(group))));
     }
     Ok(Val::list(result))
@@ -336,14 +312,7 @@ pub(super) fn batch(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
     };
     let fill = fill.filter(|fill| !matches!(fill, Val::None));
     Ok(Object::generator(
-        Batches {
-            value: value.clone(),
-            source: None,
-            size,
-            fill,
-            pending: Vec::new(),
-            done: false,
-        },
+        Batches { value: value.clone(), source: None, size, fill, pending: Vec::new(), done: false },
         "generator",
     ))
 }
@@ -393,12 +362,7 @@ pub(super) fn slice(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
     let [count, fill] = args.bind("slice", ["slices", "fill_with"], 1)?;
     let fill = fill.filter(|fill| !matches!(fill, Val::None));
     Ok(Object::generator(
-        Slices {
-            value: value.clone(),
-            count: count.unwrap_or(Val::None),
-            fill,
-            made: None,
-        },
+        Slices { value: value.clone(), count: count.unwrap_or(Val::None), fill, made: None },
         "generator",
     ))
 }

@@ -72,22 +72,14 @@ pub(super) fn string(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Err
 pub(super) fn trim(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [characters] = args.bind("trim", ["chars"], 0)?;
     let value = soft(value)?;
-    vm.call_method(
-        &value,
-        "strip",
-        Args::positional(characters.into_iter().collect()),
-    )
+    vm.call_method(&value, "strip", Args::positional(characters.into_iter().collect()))
 }
 
 /// `center(width)`.
 pub(super) fn center(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [width] = args.bind("center", ["width"], 0)?;
     let value = soft(value)?;
-    vm.call_method(
-        &value,
-        "center",
-        Args::positional(vec![width.unwrap_or(Val::Int(80))]),
-    )
+    vm.call_method(&value, "center", Args::positional(vec![width.unwrap_or(Val::Int(80))]))
 }
 
 /// `replace(old, new, count)`.
@@ -101,11 +93,7 @@ pub(super) fn replace(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, E
     if vm.autoescape {
         let safe = |value: &Val| matches!(value, Val::Markup(_));
         let escape = safe(&old) || (safe(&new) && !safe(value));
-        let value = if escape {
-            super::html::escaped(value)?
-        } else {
-            soft(value)?
-        };
+        let value = if escape { super::html::escaped(value)? } else { soft(value)? };
         let args = Args::positional(vec![soft(&old)?, soft(&new)?, Val::Int(count)]);
         return vm.call_method(&value, "replace", args);
     }
@@ -133,11 +121,7 @@ pub(super) fn join(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
     if vm.autoescape && (is_markup(&separator) || items.iter().any(is_markup)) {
         let safe = |value: &Val| -> Result<String, Error> {
             let text = str_of(value)?;
-            Ok(if is_markup(value) {
-                text.to_string()
-            } else {
-                escape_html(&text)
-            })
+            Ok(if is_markup(value) { text.to_string() } else { escape_html(&text) })
         };
         let parts: Result<Vec<String>, Error> = items.iter().map(safe).collect();
         return Ok(Val::Markup(parts?.join(&safe(&separator)?).into()));
@@ -158,9 +142,7 @@ pub(super) fn join(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
 pub(super) fn format(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let Args { positional, keywords } = args;
     if !positional.is_empty() && !keywords.is_empty() {
-        return Err(Error::type_error(
-            "`format` takes positional or keyword arguments, not both",
-        ));
+        return Err(Error::type_error("`format` takes positional or keyword arguments, not both"));
     }
     let value = soft(value)?;
     if keywords.is_empty() {
@@ -195,11 +177,7 @@ pub(super) fn indent(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Er
         if index > 0 {
             out.push('\n');
         }
-        let indented = if index == 0 {
-            first
-        } else {
-            blank || !line.is_empty()
-        };
+        let indented = if index == 0 { first } else { blank || !line.is_empty() };
         if indented {
             out.push_str(&indentation);
         }
@@ -233,11 +211,8 @@ pub(super) fn truncate(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, E
     }
     let text = text_of(value)?;
     let kept: String = text.chars().take((length - end_length) as usize).collect();
-    let kept = if kill {
-        kept.as_str()
-    } else {
-        kept.rsplit_once(' ').map_or(kept.as_str(), |(head, _)| head)
-    };
+    let kept =
+        if kill { kept.as_str() } else { kept.rsplit_once(' ').map_or(kept.as_str(), |(head, _)| head) };
     Ok(Val::text_like(value, format!("{kept}{end}")))
 }
 
@@ -246,9 +221,6 @@ pub(super) fn wordcount(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, 
     args.none("wordcount")?;
     let text = str_of(value)?;
     let is_word = |c: char| c == '_' || strings::is_alnum(c);
-    let words = text
-        .split(|c| !is_word(c))
-        .filter(|word| !word.is_empty())
-        .count();
+    let words = text.split(|c| !is_word(c)).filter(|word| !word.is_empty()).count();
     Ok(Val::from_usize(words))
 }

@@ -34,9 +34,7 @@ fn address() -> Option<&'static Regex> {
 
 fn mail() -> Option<&'static Regex> {
     static PATTERN: OnceLock<Option<Regex>> = OnceLock::new();
-    PATTERN
-        .get_or_init(|| Regex::new(r"^\S+@\w[\w.-]*\.\w+$", Flags::default()).ok())
-        .as_ref()
+    PATTERN.get_or_init(|| Regex::new(r"^\S+@\w[\w.-]*\.\w+$", Flags::default()).ok()).as_ref()
 }
 
 fn is_match(pattern: Option<&Regex>, text: &str) -> bool {
@@ -66,19 +64,13 @@ pub(super) fn urlize(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Er
         for scheme in Iter::over(&schemes)?.collect(vm)? {
             let scheme = text(&scheme)?.to_string();
             if !is_scheme(&scheme) {
-                return Err(Error::value_error(format!(
-                    "`{scheme}` is not the start of an address"
-                )));
+                return Err(Error::value_error(format!("`{scheme}` is not the start of an address")));
             }
             extra.push(scheme);
         }
     }
     let attribute = |name: &str, value: &str| {
-        if value.is_empty() {
-            String::new()
-        } else {
-            format!(" {name}=\"{}\"", escape_html(value))
-        }
+        if value.is_empty() { String::new() } else { format!(" {name}=\"{}\"", escape_html(value)) }
     };
     let links = Links {
         rel: attribute("rel", &relations.join(" ")),
@@ -100,11 +92,7 @@ pub(super) fn urlize(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Er
         }
         rest = &rest[end..];
     }
-    Ok(if vm.autoescape {
-        Val::Markup(out.into())
-    } else {
-        Val::str(out)
-    })
+    Ok(if vm.autoescape { Val::Markup(out.into()) } else { Val::str(out) })
 }
 
 /// Two or more letters or `.+-`, a colon, and at most two slashes.
@@ -113,22 +101,16 @@ fn is_scheme(scheme: &str) -> bool {
         return false;
     };
     name.chars().count() >= 2
-        && name
-            .chars()
-            .all(|c| c == '_' || strings::is_alnum(c) || matches!(c, '.' | '+' | '-'))
+        && name.chars().all(|c| c == '_' || strings::is_alnum(c) || matches!(c, '.' | '+' | '-'))
         && matches!(slashes, "" | "/" | "//")
 }
 
 /// Takes one of the affixes from an end of a text, as long as there is one.
 fn strip_ends<'a>(mut text: &'a str, affixes: &[&str], front: bool) -> &'a str {
     loop {
-        let stripped = affixes.iter().find_map(|affix| {
-            if front {
-                text.strip_prefix(affix)
-            } else {
-                text.strip_suffix(affix)
-            }
-        });
+        let stripped = affixes
+            .iter()
+            .find_map(|affix| if front { text.strip_prefix(affix) } else { text.strip_suffix(affix) });
         match stripped {
             Some(rest) => text = rest,
             None => return text,

@@ -27,11 +27,7 @@ pub(super) fn wordwrap(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, 
             .filter(|width| *width > 0)
             .ok_or_else(|| Error::value_error("The width of lines must be positive"))?;
         let characters: Vec<char> = line.chars().collect();
-        let chunks = if hyphens {
-            chunks(&characters)
-        } else {
-            words(&characters)
-        };
+        let chunks = if hyphens { chunks(&characters) } else { words(&characters) };
         paragraphs.push(fill(chunks, width, break_long, hyphens).join(&wrap));
     }
     Ok(Val::text_like(value, paragraphs.join(&wrap)))
@@ -55,18 +51,13 @@ fn is_word_or_mark(character: Option<&char>) -> bool {
 
 /// Runs of blanks and runs of everything else.
 fn words(text: &[char]) -> Vec<Vec<char>> {
-    text.chunk_by(|left, right| is_blank(*left) == is_blank(*right))
-        .map(<[char]>::to_vec)
-        .collect()
+    text.chunk_by(|left, right| is_blank(*left) == is_blank(*right)).map(<[char]>::to_vec).collect()
 }
 
 /// The length of dashes at a place that part two words.
 fn dashes(text: &[char], at: usize) -> Option<usize> {
     let before = at.checked_sub(1).and_then(|before| text.get(before));
-    let count = text[at..]
-        .iter()
-        .take_while(|character| **character == '-')
-        .count();
+    let count = text[at..].iter().take_while(|character| **character == '-').count();
     let after = text.get(at + count).is_some_and(|character| is_word(*character));
     (count >= 2 && is_word_or_mark(before) && after).then_some(count)
 }
@@ -77,11 +68,7 @@ fn chunks(text: &[char]) -> Vec<Vec<char>> {
     let mut start = 0;
     while start < text.len() {
         let end = if is_blank(text[start]) {
-            start
-                + text[start..]
-                    .iter()
-                    .take_while(|character| is_blank(**character))
-                    .count()
+            start + text[start..].iter().take_while(|character| is_blank(**character)).count()
         } else if let Some(count) = dashes(text, start) {
             start + count
         } else {

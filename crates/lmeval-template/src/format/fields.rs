@@ -20,13 +20,7 @@ struct Formatter<'v, 'a> {
 
 /// Python's `text.format(*args, **kwargs)`.
 pub(crate) fn format_fields(vm: &mut Vm<'_>, text: &str, args: &Args, escape: bool) -> Result<String, Error> {
-    let mut formatter = Formatter {
-        vm,
-        args,
-        automatic: Some(0),
-        manual: false,
-        escape,
-    };
+    let mut formatter = Formatter { vm, args, automatic: Some(0), manual: false, escape };
     formatter.format(text, 2)
 }
 
@@ -75,11 +69,7 @@ impl Formatter<'_, '_> {
             Some(other) => return Err(Error::value_error(format!("Unknown conversion `{other}`"))),
         };
         let text = format_value(&value, &specification)?;
-        Ok(if self.escape && !matches!(value, Val::Markup(_)) {
-            escape_html(&text)
-        } else {
-            text
-        })
+        Ok(if self.escape && !matches!(value, Val::Markup(_)) { escape_html(&text) } else { text })
     }
 
     fn lookup(&mut self, name: &str) -> Result<Val, Error> {
@@ -95,9 +85,7 @@ impl Formatter<'_, '_> {
                     .ok_or_else(|| Error::value_error(format!("There is no attribute `{attribute}`")))?;
                 rest = &after[end..];
             } else if let Some(after) = rest.strip_prefix('[') {
-                let end = after
-                    .find(']')
-                    .ok_or_else(|| Error::value_error("Missing `]` in the format"))?;
+                let end = after.find(']').ok_or_else(|| Error::value_error("Missing `]` in the format"))?;
                 let key = &after[..end];
                 let key = key.parse().map_or_else(|_| Val::str(key), Val::Int);
                 let found = Vm::plain_item(&value, &key)?;
@@ -130,9 +118,7 @@ impl Formatter<'_, '_> {
             let found = self.args.keywords.iter().find(|(known, _)| **known == *name);
             return match found {
                 Some((_, value)) => Ok(value.clone()),
-                None => Err(Error::value_error(format!(
-                    "There is no argument `{name}` for the format"
-                ))),
+                None => Err(Error::value_error(format!("There is no argument `{name}` for the format"))),
             };
         };
         let value = self.args.positional.get(index).cloned();

@@ -4,11 +4,7 @@
 pub(super) fn float_digits(number: f64, style: char, precision: usize, alternate: bool) -> String {
     if number.is_nan() || number.is_infinite() {
         let text = if number.is_nan() { "nan" } else { "inf" };
-        return if style.is_ascii_uppercase() {
-            text.to_uppercase()
-        } else {
-            text.to_owned()
-        };
+        return if style.is_ascii_uppercase() { text.to_uppercase() } else { text.to_owned() };
     }
     match style.to_ascii_lowercase() {
         'e' => exponent_digits(number, precision, alternate, style.is_ascii_uppercase()),
@@ -31,18 +27,13 @@ fn exponent_digits(number: f64, precision: usize, alternate: bool, upper: bool) 
         None => ('+', exponent),
     };
     let dot = if alternate && precision == 0 { "." } else { "" };
-    format!(
-        "{mantissa}{dot}{}{sign}{digits:0>2}",
-        if upper { 'E' } else { 'e' }
-    )
+    format!("{mantissa}{dot}{}{sign}{digits:0>2}", if upper { 'E' } else { 'e' })
 }
 
 /// The decimal exponent that a float has when it is rounded to so many digits.
 pub(super) fn decimal_exponent(number: f64, digits: usize) -> i32 {
     let text = format!("{number:.*e}", digits.saturating_sub(1));
-    text.split_once('e')
-        .and_then(|(_, exponent)| exponent.parse().ok())
-        .unwrap_or(0)
+    text.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0)
 }
 
 fn general_digits(number: f64, precision: usize, alternate: bool, upper: bool) -> String {
@@ -51,11 +42,7 @@ fn general_digits(number: f64, precision: usize, alternate: bool, upper: bool) -
     if fixed {
         let decimals = usize::try_from(precision as i64 - 1 - i64::from(exponent)).unwrap_or_default();
         let text = format!("{number:.decimals$}");
-        return if alternate {
-            with_dot(text)
-        } else {
-            strip_zeros(&text).to_owned()
-        };
+        return if alternate { with_dot(text) } else { strip_zeros(&text).to_owned() };
     }
     let text = exponent_digits(number, precision - 1, alternate, upper);
     if alternate {
@@ -76,18 +63,12 @@ fn with_dot(mut text: String) -> String {
 }
 
 fn strip_zeros(text: &str) -> &str {
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        text
-    }
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
 
 /// Puts a separator between groups of digits of the whole part.
 pub(super) fn group(digits: &str, separator: char, size: usize) -> String {
-    let end = digits
-        .find(|c: char| !c.is_ascii_alphanumeric())
-        .unwrap_or(digits.len());
+    let end = digits.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(digits.len());
     // An exponent belongs to the rest, not to the whole part; `f` in hexadecimal digits does not occur with it.
     let (whole, rest) = digits.split_at(end);
     let mut out = String::new();

@@ -43,11 +43,7 @@ pub(crate) fn percent(format: &Val, arguments: &Val) -> Result<Val, Error> {
         other => (vec![other.clone()], false),
     };
     let is_mapping = matches!(arguments, Val::Dict(_));
-    let mut arguments_left = Arguments {
-        values,
-        next: 0,
-        mapping: is_mapping.then_some(arguments),
-    };
+    let mut arguments_left = Arguments { values, next: 0, mapping: is_mapping.then_some(arguments) };
     let mut out = String::new();
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
@@ -166,10 +162,7 @@ fn number(
     if digits.is_empty() {
         return Ok(None);
     }
-    digits
-        .parse()
-        .map(Some)
-        .map_err(|_| Error::value_error("The width is too big"))
+    digits.parse().map(Some).map_err(|_| Error::value_error("The width is too big"))
 }
 
 /// Sign and prefix, the rest, and whether zeros may stand between them.
@@ -204,14 +197,12 @@ fn convert(
         'c' => {
             let text = match value {
                 Val::Str(text) | Val::Markup(text) if text.chars().count() == 1 => text.to_string(),
-                _ => match value
-                    .as_int()
-                    .and_then(|code| u32::try_from(code).ok())
-                    .and_then(char::from_u32)
-                {
-                    Some(character) => character.to_string(),
-                    None => return Err(Error::type_error("`%c` needs one character or its number")),
-                },
+                _ => {
+                    match value.as_int().and_then(|code| u32::try_from(code).ok()).and_then(char::from_u32) {
+                        Some(character) => character.to_string(),
+                        None => return Err(Error::type_error("`%c` needs one character or its number")),
+                    }
+                }
             };
             Ok((String::new(), text, false))
         }
@@ -229,11 +220,7 @@ fn convert(
                 digits.insert_str(0, &"0".repeat(missing));
             }
             let prefix = if flags.alternate { prefix } else { "" };
-            Ok((
-                format!("{}{prefix}", sign(number.sign() == Sign::Minus)),
-                digits,
-                true,
-            ))
+            Ok((format!("{}{prefix}", sign(number.sign() == Sign::Minus)), digits, true))
         }
         'e' | 'E' | 'f' | 'F' | 'g' | 'G' => {
             let number = match value {
@@ -241,10 +228,7 @@ fn convert(
                 _ => to_float(value)?,
             };
             let number = number.ok_or_else(|| {
-                Error::type_error(format!(
-                    "`%{conversion}` needs a number, not `{}`",
-                    value.type_name()
-                ))
+                Error::type_error(format!("`%{conversion}` needs a number, not `{}`", value.type_name()))
             })?;
             let digits = float_digits(number.abs(), conversion, precision.unwrap_or(6), flags.alternate);
             let negative = number.is_sign_negative() && !number.is_nan();
@@ -260,10 +244,7 @@ fn whole(value: &Val, floats: bool, conversion: char) -> Result<BigInt, Error> {
         Val::Float(number) if floats => BigInt::from_f64(number.trunc())
             .ok_or_else(|| Error::value_error("The float has no integer value")),
         _ => value.as_bigint().ok_or_else(|| {
-            Error::type_error(format!(
-                "`%{conversion}` needs a number, not `{}`",
-                value.type_name()
-            ))
+            Error::type_error(format!("`%{conversion}` needs a number, not `{}`", value.type_name()))
         }),
     }
 }

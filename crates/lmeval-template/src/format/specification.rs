@@ -160,9 +160,7 @@ fn finish(negative: bool, prefix: &str, digits: &str, parsed: &Specification, gr
             }
             return head + &body;
         }
-        let missing = parsed
-            .width
-            .saturating_sub(head.chars().count() + body.chars().count());
+        let missing = parsed.width.saturating_sub(head.chars().count() + body.chars().count());
         let filling: String = std::iter::repeat_n(fill, missing).collect();
         return format!("{head}{filling}{body}");
     }
@@ -194,12 +192,7 @@ fn format_integer(
             let character = number.to_u32().and_then(char::from_u32);
             let character = character.ok_or_else(|| Error::value_error("There is no such character"))?;
             let align = parsed.align.unwrap_or('<');
-            return Ok(pad(
-                &character.to_string(),
-                parsed.width,
-                parsed.fill.unwrap_or(' '),
-                align,
-            ));
+            return Ok(pad(&character.to_string(), parsed.width, parsed.fill.unwrap_or(' '), align));
         }
         _ => return Err(invalid(specification)),
     };
@@ -207,13 +200,7 @@ fn format_integer(
         return Err(invalid(specification));
     }
     let prefix = if parsed.alternate { prefix } else { "" };
-    Ok(finish(
-        number.sign() == Sign::Minus,
-        prefix,
-        &digits,
-        parsed,
-        size,
-    ))
+    Ok(finish(number.sign() == Sign::Minus, prefix, &digits, parsed, size))
 }
 
 fn format_float(number: f64, parsed: &Specification, specification: &str) -> Result<String, Error> {

@@ -6,19 +6,8 @@ use crate::eval::Vm;
 use crate::globals::merge;
 use crate::value::{DictRef, Iter, Object, OwnDict, Val, ViewKind};
 
-pub(super) const NAMES: [&str; 11] = [
-    "clear",
-    "copy",
-    "fromkeys",
-    "get",
-    "items",
-    "keys",
-    "pop",
-    "popitem",
-    "setdefault",
-    "update",
-    "values",
-];
+pub(super) const NAMES: [&str; 11] =
+    ["clear", "copy", "fromkeys", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values"];
 
 /// Calls a method of a dictionary.
 pub(super) fn call(vm: &mut Vm<'_>, dict: &DictRef, name: &str, args: Args) -> Result<Val, Error> {
@@ -64,9 +53,7 @@ pub(super) fn call(vm: &mut Vm<'_>, dict: &DictRef, name: &str, args: Args) -> R
             let [key, default] = args.bind_positional(name, 1)?;
             let key = key.unwrap_or(Val::None).to_key()?;
             let removed = own.borrow_mut().remove(&key);
-            return removed
-                .or(default)
-                .ok_or_else(|| Error::value_error("The key is not in the dictionary"));
+            return removed.or(default).ok_or_else(|| Error::value_error("The key is not in the dictionary"));
         }
         "popitem" => {
             args.none(name)?;
@@ -92,9 +79,7 @@ pub(super) fn call(vm: &mut Vm<'_>, dict: &DictRef, name: &str, args: Args) -> R
         _ => {
             let Args { positional, keywords } = args;
             if positional.len() > 1 {
-                return Err(Error::type_error(
-                    "`update` takes at most one positional argument",
-                ));
+                return Err(Error::type_error("`update` takes at most one positional argument"));
             }
             let mut more = OwnDict::default();
             if let Some(source) = positional.first() {

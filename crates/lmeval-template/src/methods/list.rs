@@ -10,9 +10,8 @@ use crate::error::Error;
 use crate::eval::Vm;
 use crate::value::{Items, Iter, OwnList, Val, equals, less_than, sort_by};
 
-pub(super) const LIST_NAMES: [&str; 11] = [
-    "append", "clear", "copy", "count", "extend", "index", "insert", "pop", "remove", "reverse", "sort",
-];
+pub(super) const LIST_NAMES: [&str; 11] =
+    ["append", "clear", "copy", "count", "extend", "index", "insert", "pop", "remove", "reverse", "sort"];
 pub(super) const TUPLE_NAMES: [&str; 2] = ["count", "index"];
 pub(super) const SET_NAMES: [&str; 8] = [
     "copy",
@@ -64,11 +63,7 @@ fn index(items: &Items, wanted: &Val, start: Option<&Val>, stop: Option<&Val>) -
     let length = items.len() as i64;
     let position = |value: Option<&Val>, default: i64| -> Result<i64, Error> {
         let number = value.map_or(Ok(default), integer)?;
-        Ok(if number < 0 {
-            number.saturating_add(length).max(0)
-        } else {
-            number
-        })
+        Ok(if number < 0 { number.saturating_add(length).max(0) } else { number })
     };
     let (start, stop) = (position(start, 0)?, position(stop, i64::MAX)?);
     for (position, item) in items.iter().enumerate() {
@@ -77,10 +72,7 @@ fn index(items: &Items, wanted: &Val, start: Option<&Val>, stop: Option<&Val>) -
             return Ok(Val::Int(position));
         }
     }
-    Err(Error::value_error(format!(
-        "{} is not in the list",
-        crate::value::repr_of(wanted)?
-    )))
+    Err(Error::value_error(format!("{} is not in the list", crate::value::repr_of(wanted)?)))
 }
 
 fn change(vm: &mut Vm<'_>, receiver: &Val, list: &Rc<OwnList>, name: &str, args: Args) -> Result<Val, Error> {
@@ -105,11 +97,8 @@ fn change(vm: &mut Vm<'_>, receiver: &Val, list: &Rc<OwnList>, name: &str, args:
             let position = integer(&position.unwrap_or(Val::None))?;
             let mut items = list.items.borrow_mut();
             let length = items.len() as i64;
-            let position = if position < 0 {
-                position.saturating_add(length).max(0)
-            } else {
-                position.min(length)
-            };
+            let position =
+                if position < 0 { position.saturating_add(length).max(0) } else { position.min(length) };
             items.insert(position as usize, item.unwrap_or(Val::None));
         }
         "pop" => {
@@ -117,11 +106,7 @@ fn change(vm: &mut Vm<'_>, receiver: &Val, list: &Rc<OwnList>, name: &str, args:
             let position = position.map_or(Ok(-1), |position| integer(&position))?;
             let mut items = list.items.borrow_mut();
             let length = items.len() as i64;
-            let position = if position < 0 {
-                position.saturating_add(length)
-            } else {
-                position
-            };
+            let position = if position < 0 { position.saturating_add(length) } else { position };
             if !(0..length).contains(&position) {
                 return Err(Error::value_error("There is no such item to pop from the list"));
             }
@@ -157,11 +142,7 @@ fn change(vm: &mut Vm<'_>, receiver: &Val, list: &Rc<OwnList>, name: &str, args:
                 keyed.push((sort_key, item));
             }
             let sorted = sort_by(keyed, &mut |left, right| {
-                if reverse {
-                    less_than(&right.0, &left.0)
-                } else {
-                    less_than(&left.0, &right.0)
-                }
+                if reverse { less_than(&right.0, &left.0) } else { less_than(&left.0, &right.0) }
             })?;
             *list.items.borrow_mut() = sorted.into_iter().map(|(_, item)| item).collect();
         }
@@ -183,20 +164,8 @@ pub(super) fn call_set(vm: &mut Vm<'_>, items: &[Value], name: &str, args: Args)
     let make = |items: Vec<Value>| Val::from(&Value::set(items));
     Ok(match name {
         "union" => make(items.iter().cloned().chain(other).collect()),
-        "intersection" => make(
-            items
-                .iter()
-                .filter(|item| other.contains(item))
-                .cloned()
-                .collect(),
-        ),
-        "difference" => make(
-            items
-                .iter()
-                .filter(|item| !other.contains(item))
-                .cloned()
-                .collect(),
-        ),
+        "intersection" => make(items.iter().filter(|item| other.contains(item)).cloned().collect()),
+        "difference" => make(items.iter().filter(|item| !other.contains(item)).cloned().collect()),
         "symmetric_difference" => {
             let left = items.iter().filter(|item| !other.contains(item));
             let right = other.iter().filter(|item| !items.contains(item));

@@ -70,8 +70,5 @@ pub(crate) fn call(vm: &mut Vm<'_>, value: &Val, name: &str, args: Args) -> Resu
 
 /// The failure of calling a method that does not exist.
 fn unknown(value: &Val, name: &str) -> Error {
-    Error::type_error(format!(
-        "A value of type `{}` has no method `{name}`",
-        value.type_name()
-    ))
+    Error::type_error(format!("A value of type `{}` has no method `{name}`", value.type_name()))
 }

@@ -80,11 +80,7 @@ fn call_date(date: Date, value: &Val, name: &str) -> Val {
         _ => {
             let plain = value.to_value().unwrap_or(Value::None);
             let text = repr::str(&plain);
-            Val::str(if matches!(value, Val::DateTime(_)) {
-                text.replacen(' ', "T", 1)
-            } else {
-                text
-            })
+            Val::str(if matches!(value, Val::DateTime(_)) { text.replacen(' ', "T", 1) } else { text })
         }
     }
 }
@@ -105,10 +101,7 @@ fn float(value: &Val, number: f64, name: &str) -> Result<Val, Error> {
                 denominator *= 2;
             }
             let numerator = BigInt::from_f64(numerator).unwrap_or_default();
-            Ok(Val::tuple(vec![
-                Val::from_bigint(numerator),
-                Val::from_bigint(denominator),
-            ]))
+            Ok(Val::tuple(vec![Val::from_bigint(numerator), Val::from_bigint(denominator)]))
         }
     }
 }

@@ -39,10 +39,8 @@ pub(super) fn property(vm: &mut Vm<'_>, object: &Object, name: &Arc<str>) -> Res
             match &**name {
                 "name" => Some(Val::Str(definition.name.clone())),
                 "arguments" => {
-                    let names = definition
-                        .parameters
-                        .iter()
-                        .map(|parameter| Val::Str(parameter.name.clone()));
+                    let names =
+                        definition.parameters.iter().map(|parameter| Val::Str(parameter.name.clone()));
                     Some(Val::tuple(names.collect()))
                 }
                 "catch_kwargs" => Some(Val::Bool(definition.keywords.is_some())),

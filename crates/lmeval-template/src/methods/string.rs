@@ -101,12 +101,7 @@ pub(super) fn call(
             let (before, middle, after) =
                 parts.ok_or_else(|| Error::value_error("The separator is empty"))?;
             let parts = [before, middle, after];
-            Ok(Val::tuple(
-                parts
-                    .into_iter()
-                    .map(|part| Val::text_like(receiver, part))
-                    .collect(),
-            ))
+            Ok(Val::tuple(parts.into_iter().map(|part| Val::text_like(receiver, part)).collect()))
         }
         "replace" => replace(vm, receiver, text, args),
         "removeprefix" | "removesuffix" => {
@@ -123,12 +118,7 @@ pub(super) fn call(
         "find" | "rfind" | "index" | "rindex" | "count" => search(text, name, args),
         "startswith" | "endswith" => affix(text, name, args),
         "join" => join(vm, receiver, text, args),
-        "format" => Ok(like(format_fields(
-            vm,
-            text,
-            &args,
-            matches!(receiver, Val::Markup(_)),
-        )?)),
+        "format" => Ok(like(format_fields(vm, text, &args, matches!(receiver, Val::Markup(_)))?)),
         "format_map" => {
             let [mapping] = args.bind_positional(name, 1)?;
             let mut args = Args::default();
@@ -139,12 +129,7 @@ pub(super) fn call(
                     }
                 }
             }
-            Ok(like(format_fields(
-                vm,
-                text,
-                &args,
-                matches!(receiver, Val::Markup(_)),
-            )?))
+            Ok(like(format_fields(vm, text, &args, matches!(receiver, Val::Markup(_)))?))
         }
         "center" | "ljust" | "rjust" => justify(vm, receiver, text, name, args),
         "zfill" => {
@@ -162,9 +147,7 @@ pub(super) fn call(
         "translate" => translate(receiver, text, args),
         _ => {
             args.none(name)?;
-            property_of(text, name)
-                .map(Val::Bool)
-                .ok_or_else(|| unknown(receiver, name))
+            property_of(text, name).map(Val::Bool).ok_or_else(|| unknown(receiver, name))
         }
     }
 }
@@ -192,22 +175,15 @@ fn property_of(text: &str, name: &str) -> Option<bool> {
 /// A text that becomes part of the receiver; plain text is escaped where that is markup.
 fn inserted(receiver: &Val, value: &Val) -> Result<Arc<str>, Error> {
     let text = text_of(value)?;
-    Ok(
-        if matches!(receiver, Val::Markup(_)) && matches!(value, Val::Str(_)) {
-            escape_html(text).into()
-        } else {
-            text.clone()
-        },
-    )
+    Ok(if matches!(receiver, Val::Markup(_)) && matches!(value, Val::Str(_)) {
+        escape_html(text).into()
+    } else {
+        text.clone()
+    })
 }
 
 fn pieces(receiver: &Val, parts: Vec<&str>) -> Val {
-    Val::list(
-        parts
-            .into_iter()
-            .map(|part| Val::text_like(receiver, part))
-            .collect(),
-    )
+    Val::list(parts.into_iter().map(|part| Val::text_like(receiver, part)).collect())
 }
 
 fn size(vm: &mut Vm<'_>, value: &Val) -> Result<usize, Error> {
@@ -280,11 +256,7 @@ pub(crate) fn replaced(
 ) -> Result<String, Error> {
     let matches = text.matches(old).count();
     let matches = usize::try_from(count).map_or(matches, |count| matches.min(count));
-    let size = Vm::check_size(
-        matches
-            .checked_mul(new.len())
-            .and_then(|size| size.checked_add(text.len())),
-    )?;
+    let size = Vm::check_size(matches.checked_mul(new.len()).and_then(|size| size.checked_add(text.len())))?;
     vm.spend(size as u64 / 64)?;
     Ok(match usize::try_from(count) {
         Ok(count) => text.replacen(old, new, count),
@@ -300,22 +272,14 @@ fn between(text: &str, start: Option<&Val>, end: Option<&Val>) -> Result<Option<
             None | Some(Val::None) => return Ok(default),
             Some(value) => integer(value)?,
         };
-        Ok(if number < 0 {
-            number.saturating_add(length).max(0)
-        } else {
-            number
-        })
+        Ok(if number < 0 { number.saturating_add(length).max(0) } else { number })
     };
     let start = position(start, 0)?;
     let end = position(end, length)?.min(length);
     if start > end {
         return Ok(None);
     }
-    let part = text
-        .chars()
-        .skip(start as usize)
-        .take((end - start) as usize)
-        .collect();
+    let part = text.chars().skip(start as usize).take((end - start) as usize).collect();
     Ok(Some((part, start as usize)))
 }
 
@@ -325,16 +289,11 @@ fn search(text: &str, name: &str, args: Args) -> Result<Val, Error> {
     let needle = text_of(&needle)?;
     let part = between(text, start.as_ref(), end.as_ref())?;
     if name == "count" {
-        return Ok(Val::from_usize(
-            part.map_or(0, |(part, _)| strings::count(&part, needle)),
-        ));
+        return Ok(Val::from_usize(part.map_or(0, |(part, _)| strings::count(&part, needle))));
     }
     let found = part.and_then(|(part, offset)| {
-        let found = if name.starts_with('r') {
-            strings::rfind(&part, needle)
-        } else {
-            strings::find(&part, needle)
-        };
+        let found =
+            if name.starts_with('r') { strings::rfind(&part, needle) } else { strings::find(&part, needle) };
         found.map(|position| position + offset)
     });
     match found {
@@ -351,11 +310,7 @@ fn affix(text: &str, name: &str, args: Args) -> Result<Val, Error> {
         return Ok(Val::Bool(false));
     };
     let test = |affix: &str| {
-        if name == "startswith" {
-            part.starts_with(affix)
-        } else {
-            part.ends_with(affix)
-        }
+        if name == "startswith" { part.starts_with(affix) } else { part.ends_with(affix) }
     };
     if let Val::Tuple(items) = &wanted {
         for item in items.iter() {
@@ -424,9 +379,7 @@ fn encode(text: &str, args: Args) -> Result<Val, Error> {
         "utf-8" | "utf8" => Ok(Val::Bytes(text.as_bytes().into())),
         "ascii" if text.is_ascii() => Ok(Val::Bytes(text.as_bytes().into())),
         "ascii" if ignore => Ok(Val::Bytes(text.bytes().filter(u8::is_ascii).collect())),
-        other => Err(Error::value_error(format!(
-            "The text cannot be encoded as `{other}`"
-        ))),
+        other => Err(Error::value_error(format!("The text cannot be encoded as `{other}`"))),
     }
 }
 

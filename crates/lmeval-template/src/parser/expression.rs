@@ -42,11 +42,7 @@ impl Parser {
             } else {
                 None
             };
-            let kind = ExprKind::Conditional {
-                test: Box::new(test),
-                then: Box::new(result),
-                otherwise,
-            };
+            let kind = ExprKind::Conditional { test: Box::new(test), then: Box::new(result), otherwise };
             result = self.make(start, kind)?;
         }
         Ok(result)
@@ -109,13 +105,7 @@ impl Parser {
         if rest.is_empty() {
             return Ok(first);
         }
-        self.make(
-            start,
-            ExprKind::Compare {
-                first: Box::new(first),
-                rest,
-            },
-        )
+        self.make(start, ExprKind::Compare { first: Box::new(first), rest })
     }
 
     fn parse_binary(
@@ -128,15 +118,9 @@ impl Parser {
         while let Some((_, operator)) = operators.iter().find(|(text, _)| self.is_operator(text)) {
             self.advance();
             let right = operand(self)?;
-            let negated = if *operator == BinaryOperator::Power {
-                negative_base(&mut left, &right)
-            } else {
-                false
-            };
-            left = self.make(
-                start,
-                ExprKind::Binary(*operator, Box::new(left), Box::new(right)),
-            )?;
+            let negated =
+                if *operator == BinaryOperator::Power { negative_base(&mut left, &right) } else { false };
+            left = self.make(start, ExprKind::Binary(*operator, Box::new(left), Box::new(right)))?;
             if negated {
                 left = self.make(start, ExprKind::Unary(UnaryOperator::Negative, Box::new(left)))?;
             }
@@ -145,10 +129,7 @@ impl Parser {
     }
 
     fn parse_sum(&mut self) -> Result<Expr, Error> {
-        self.parse_binary(
-            &[("+", BinaryOperator::Add), ("-", BinaryOperator::Subtract)],
-            Self::parse_concat,
-        )
+        self.parse_binary(&[("+", BinaryOperator::Add), ("-", BinaryOperator::Subtract)], Self::parse_concat)
     }
 
     fn parse_concat(&mut self) -> Result<Expr, Error> {
@@ -176,19 +157,14 @@ impl Parser {
 
     /// `**` groups to the left and binds less than a sign, other than in Python.
     fn parse_power(&mut self) -> Result<Expr, Error> {
-        self.parse_binary(&[("**", BinaryOperator::Power)], |parser| {
-            parser.parse_unary(true)
-        })
+        self.parse_binary(&[("**", BinaryOperator::Power)], |parser| parser.parse_unary(true))
     }
 
     fn parse_unary(&mut self, with_filter: bool) -> Result<Expr, Error> {
         let start = self.start();
         let node = if self.is_operator("-") || self.is_operator("+") {
-            let operator = if self.is_operator("-") {
-                UnaryOperator::Negative
-            } else {
-                UnaryOperator::Positive
-            };
+            let operator =
+                if self.is_operator("-") { UnaryOperator::Negative } else { UnaryOperator::Positive };
             self.advance();
             let operand = self.nested(|parser| parser.parse_unary(false))?;
             self.make(start, ExprKind::Unary(operator, Box::new(operand)))?
@@ -196,11 +172,7 @@ impl Parser {
             self.parse_primary()?
         };
         let node = self.parse_postfix(start, node)?;
-        if with_filter {
-            self.parse_filters(start, node)
-        } else {
-            Ok(node)
-        }
+        if with_filter { self.parse_filters(start, node) } else { Ok(node) }
     }
 
     pub(super) fn parse_primary(&mut self) -> Result<Expr, Error> {
@@ -212,10 +184,7 @@ impl Parser {
                     "true" | "True" => ExprKind::Const(Value::Bool(true)),
                     "false" | "False" => ExprKind::Const(Value::Bool(false)),
                     "none" | "None" => ExprKind::Const(Value::None),
-                    _ => ExprKind::Name {
-                        name,
-                        slot: crate::ast::Slot::default(),
-                    },
+                    _ => ExprKind::Name { name, slot: crate::ast::Slot::default() },
                 };
                 self.make(start, kind)
             }
@@ -307,10 +276,7 @@ impl Parser {
     }
 
     pub(super) fn is_tuple_end(&self) -> bool {
-        matches!(
-            self.current().kind,
-            TokenKind::VariableEnd | TokenKind::BlockEnd | TokenKind::Operator(")")
-        )
+        matches!(self.current().kind, TokenKind::VariableEnd | TokenKind::BlockEnd | TokenKind::Operator(")"))
     }
 
     fn parse_postfix(&mut self, start: usize, mut node: Expr) -> Result<Expr, Error> {
@@ -365,18 +331,8 @@ impl Parser {
             keys.push(self.parse_subscribed()?);
         }
         self.expect_operator("]")?;
-        let key = if keys.len() == 1 {
-            keys.remove(0)
-        } else {
-            self.make(key_start, ExprKind::Tuple(keys))?
-        };
-        self.make(
-            start,
-            ExprKind::Item {
-                object,
-                key: Box::new(key),
-            },
-        )
+        let key = if keys.len() == 1 { keys.remove(0) } else { self.make(key_start, ExprKind::Tuple(keys))? };
+        self.make(start, ExprKind::Item { object, key: Box::new(key) })
     }
 
     fn parse_subscribed(&mut self) -> Result<Expr, Error> {
@@ -405,13 +361,7 @@ impl Parser {
 
     pub(super) fn parse_call(&mut self, start: usize, callee: Expr) -> Result<Expr, Error> {
         let arguments = self.parse_arguments()?;
-        self.make(
-            start,
-            ExprKind::Call {
-                callee: Box::new(callee),
-                arguments,
-            },
-        )
+        self.make(start, ExprKind::Call { callee: Box::new(callee), arguments })
     }
 
     fn parse_arguments(&mut self) -> Result<Arguments, Error> {
@@ -482,18 +432,8 @@ impl Parser {
         let name_start = self.start();
         let name = self.dotted_name()?;
         let span = self.span_from(name_start);
-        let arguments = if self.is_operator("(") {
-            self.parse_arguments()?
-        } else {
-            Arguments::default()
-        };
-        let call = FilterCall {
-            input,
-            name,
-            arguments,
-            function: None,
-            span,
-        };
+        let arguments = if self.is_operator("(") { self.parse_arguments()? } else { Arguments::default() };
+        let call = FilterCall { input, name, arguments, function: None, span };
         self.make(start, ExprKind::Filter(Box::new(call)))
     }
 
@@ -528,17 +468,10 @@ impl Parser {
                 }
                 let argument_start = self.start();
                 let argument = self.parse_primary()?;
-                arguments
-                    .positional
-                    .push(self.parse_postfix(argument_start, argument)?);
+                arguments.positional.push(self.parse_postfix(argument_start, argument)?);
             }
         }
-        let call = TestCall {
-            input,
-            name,
-            arguments,
-            function: None,
-        };
+        let call = TestCall { input, name, arguments, function: None };
         let mut test = self.make(start, ExprKind::Test(Box::new(call)))?;
         // The range of a test is where a wrong name would be shown.
         test.span.end = test.span.end.max(name_end);

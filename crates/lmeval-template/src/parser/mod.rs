@@ -31,14 +31,7 @@ const MAXIMUM_DEPTH: usize = 60;
 /// Parses a template whose line ends are normalised.
 pub(crate) fn parse(source: &str, syntax: Syntax) -> Result<Parsed, Error> {
     let tokens = tokenize(source, syntax.whitespace)?;
-    let mut parser = Parser {
-        tokens,
-        position: 0,
-        syntax,
-        blocks: Vec::new(),
-        depth: 0,
-        loops: 0,
-    };
+    let mut parser = Parser { tokens, position: 0, syntax, blocks: Vec::new(), depth: 0, loops: 0 };
     let body = parser.subparse(&[])?;
     let blocks = std::mem::take(&mut parser.blocks);
     Ok(Parsed { body, blocks })
@@ -78,10 +71,7 @@ impl Parser {
     /// From `start` to the end of the last token taken.
     fn span_from(&self, start: usize) -> Span {
         let end = self.tokens[self.position.saturating_sub(1)].end.max(start);
-        Span {
-            start: start as u32,
-            end: end as u32,
-        }
+        Span { start: start as u32, end: end as u32 }
     }
 
     fn is_operator(&self, operator: &str) -> bool {
@@ -117,10 +107,7 @@ impl Parser {
         if self.current().kind == TokenKind::End {
             return self.fail(format!("Unexpected end of template, expected {expected}"));
         }
-        self.fail(format!(
-            "Unexpected {}, expected {expected}",
-            describe(&self.current().kind)
-        ))
+        self.fail(format!("Unexpected {}, expected {expected}", describe(&self.current().kind)))
     }
 
     fn expect_operator(&mut self, operator: &str) -> Result<(), Error> {

@@ -57,11 +57,7 @@ impl Parser {
                 if self.loops == 0 {
                     return self.syntax_at(start, format!("`{tag}` stands outside of a loop"));
                 }
-                if *tag == *"break" {
-                    Statement::Break
-                } else {
-                    Statement::Continue
-                }
+                if *tag == *"break" { Statement::Break } else { Statement::Continue }
             }
             "generation" if self.syntax.generation => {
                 let inner = self.parse_body(&["endgeneration"], start)?;
@@ -99,21 +95,14 @@ impl Parser {
         let target_end = self.position;
         self.expect_keyword("in")?;
         let iterable = self.parse_tuple(false, false)?;
-        let test = if self.skip_name("if") {
-            Some(self.parse_expression()?)
-        } else {
-            None
-        };
+        let test = if self.skip_name("if") { Some(self.parse_expression()?) } else { None };
         let recursive = self.skip_name("recursive");
         let span = self.span_from(start);
         // The test is a scope of its own, so its target is a tree of its own.
         let test_target = if test.is_some() {
             let after = std::mem::replace(&mut self.position, target_start);
             let copy = self.parse_target(false)?;
-            debug_assert_eq!(
-                self.position, target_end,
-                "parsing a target twice ends at the same place"
-            );
+            debug_assert_eq!(self.position, target_end, "parsing a target twice ends at the same place");
             self.position = after;
             Some(copy)
         } else {
@@ -122,11 +111,8 @@ impl Parser {
         self.loops += 1;
         let body = self.parse_body(&["endfor", "else"], start)?;
         self.loops -= 1;
-        let otherwise = if self.skip_name("else") {
-            self.parse_body(&["endfor"], start)?
-        } else {
-            Vec::new()
-        };
+        let otherwise =
+            if self.skip_name("else") { self.parse_body(&["endfor"], start)? } else { Vec::new() };
         self.skip_name("endfor");
         Ok(Statement::For(Arc::new(For {
             target,
@@ -155,11 +141,7 @@ impl Parser {
                 break;
             }
         }
-        let otherwise = if self.skip_name("else") {
-            self.parse_body(&["endif"], start)?
-        } else {
-            Vec::new()
-        };
+        let otherwise = if self.skip_name("else") { self.parse_body(&["endif"], start)? } else { Vec::new() };
         self.skip_name("endif");
         Ok(Statement::If(Box::new(If { branches, otherwise })))
     }
@@ -169,29 +151,13 @@ impl Parser {
         if self.skip_operator("=") {
             let value = self.parse_tuple(true, false)?;
             let span = self.span_from(start);
-            return Ok(Statement::Set {
-                target,
-                value,
-                exported: false,
-                span,
-            });
+            return Ok(Statement::Set { target, value, exported: false, span });
         }
-        let filter = if self.skip_operator("|") {
-            Some(self.parse_filter_chain()?)
-        } else {
-            None
-        };
+        let filter = if self.skip_operator("|") { Some(self.parse_filter_chain()?) } else { None };
         let span = self.span_from(start);
         let body = self.parse_body(&["endset"], start)?;
         self.advance();
-        let block = SetBlock {
-            target,
-            filter,
-            body,
-            loads: Vec::new(),
-            exported: false,
-            span,
-        };
+        let block = SetBlock { target, filter, body, loads: Vec::new(), exported: false, span };
         Ok(Statement::SetBlock(Box::new(block)))
     }
 
@@ -233,12 +199,7 @@ impl Parser {
             self.advance();
             let attribute = self.expect_name()?;
             let span = self.span_from(start);
-            return Ok(Target::Attribute {
-                name,
-                slot: Slot::default(),
-                attribute,
-                span,
-            });
+            return Ok(Target::Attribute { name, slot: Slot::default(), attribute, span });
         }
         let expression = self.parse_primary()?;
         self.to_target(start, expression)
@@ -246,15 +207,10 @@ impl Parser {
 
     fn to_target(&self, start: usize, expression: Expr) -> Result<Target, Error> {
         match expression.kind {
-            ExprKind::Name { name, .. } => Ok(Target::Name {
-                name,
-                slot: Slot::default(),
-            }),
+            ExprKind::Name { name, .. } => Ok(Target::Name { name, slot: Slot::default() }),
             ExprKind::Tuple(items) => {
-                let items: Result<Vec<Target>, Error> = items
-                    .into_iter()
-                    .map(|item| self.to_target(start, item))
-                    .collect();
+                let items: Result<Vec<Target>, Error> =
+                    items.into_iter().map(|item| self.to_target(start, item)).collect();
                 Ok(Target::Tuple(items?))
             }
             _ => self.syntax_at(start, "This cannot be assigned to"),
@@ -283,11 +239,7 @@ impl Parser {
             } else {
                 None
             };
-            parameters.push(Parameter {
-                name,
-                slot: Slot::default(),
-                default,
-            });
+            parameters.push(Parameter { name, slot: Slot::default(), default });
         }
         self.expect_operator(")")?;
         Ok(parameters)
@@ -324,19 +276,11 @@ impl Parser {
         self.loops = loops;
         self.advance();
         let definition = Arc::new(self.make_macro(&name, start, parameters, body));
-        Ok(Statement::Macro {
-            definition,
-            slot: Slot::default(),
-            exported: false,
-        })
+        Ok(Statement::Macro { definition, slot: Slot::default(), exported: false })
     }
 
     fn parse_call_block(&mut self, start: usize) -> Result<Statement, Error> {
-        let parameters = if self.is_operator("(") {
-            self.parse_signature()?
-        } else {
-            Vec::new()
-        };
+        let parameters = if self.is_operator("(") { self.parse_signature()? } else { Vec::new() };
         let call = self.parse_expression()?;
         if !matches!(call.kind, ExprKind::Call { .. }) {
             return self.syntax_at(start, "Expected a call");
@@ -346,21 +290,14 @@ impl Parser {
         self.loops = loops;
         self.advance();
         let caller = Arc::new(self.make_macro("caller", start, parameters, body));
-        Ok(Statement::CallBlock(Box::new(CallBlock {
-            call: Some(call),
-            caller,
-        })))
+        Ok(Statement::CallBlock(Box::new(CallBlock { call: Some(call), caller })))
     }
 
     fn parse_filter_block(&mut self, start: usize) -> Result<Statement, Error> {
         let filter = self.parse_filter_chain()?;
         let body = self.parse_body(&["endfilter"], start)?;
         self.advance();
-        Ok(Statement::FilterBlock(Box::new(FilterBlock {
-            filter,
-            body,
-            loads: Vec::new(),
-        })))
+        Ok(Statement::FilterBlock(Box::new(FilterBlock { filter, body, loads: Vec::new() })))
     }
 
     fn parse_with(&mut self, start: usize) -> Result<Statement, Error> {
@@ -375,22 +312,14 @@ impl Parser {
         }
         let body = self.parse_body(&["endwith"], start)?;
         self.advance();
-        Ok(Statement::With(Box::new(With {
-            bindings,
-            body,
-            loads: Vec::new(),
-        })))
+        Ok(Statement::With(Box::new(With { bindings, body, loads: Vec::new() })))
     }
 
     fn parse_autoescape(&mut self, start: usize) -> Result<Statement, Error> {
         let enabled = self.parse_expression()?;
         let body = self.parse_body(&["endautoescape"], start)?;
         self.advance();
-        Ok(Statement::Autoescape(Box::new(Autoescape {
-            enabled,
-            body,
-            loads: Vec::new(),
-        })))
+        Ok(Statement::Autoescape(Box::new(Autoescape { enabled, body, loads: Vec::new() })))
     }
 
     fn parse_block(&mut self, start: usize) -> Result<Statement, Error> {

@@ -52,10 +52,7 @@ pub(crate) fn resolve(parsed: Parsed, chat: bool) -> Result<Resolved, Error> {
         self_slot = Some(resolver.declare(&mut root, &"self".into()));
     }
     resolver.analyze_statements(&mut root, &body);
-    let context = Context {
-        toplevel: true,
-        soft: false,
-    };
+    let context = Context { toplevel: true, soft: false };
     resolver.statements(&mut body, &root, context)?;
     let self_slot = self_slot.map(|slot| resolver.address(slot));
     let loads = resolver.loads(&root);
@@ -74,20 +71,8 @@ pub(crate) fn resolve(parsed: Parsed, chat: bool) -> Result<Resolved, Error> {
         block.slots = resolver.functions[0];
         block.outer = resolver.outer.remove(&index).unwrap_or_default();
     }
-    let Resolver {
-        undeclared,
-        unresolved,
-        ..
-    } = resolver;
-    Ok(Resolved {
-        body,
-        blocks,
-        loads,
-        self_slot,
-        slots,
-        undeclared,
-        unresolved,
-    })
+    let Resolver { undeclared, unresolved, .. } = resolver;
+    Ok(Resolved { body, blocks, loads, self_slot, slots, undeclared, unresolved })
 }
 
 #[derive(Clone, Copy, Default)]
@@ -112,17 +97,11 @@ struct Resolver {
 
 impl Resolver {
     fn address(&self, place: Place) -> Slot {
-        Slot {
-            up: (self.functions.len() - 1) as u16 - place.function,
-            index: place.index,
-        }
+        Slot { up: (self.functions.len() - 1) as u16 - place.function, index: place.index }
     }
 
     fn slot(&self, symbols: &Symbols<'_>, name: &str) -> Slot {
-        symbols
-            .find(name)
-            .map(|place| self.address(place))
-            .unwrap_or_default()
+        symbols.find(name).map(|place| self.address(place)).unwrap_or_default()
     }
 
     fn loads(&mut self, symbols: &Symbols<'_>) -> Loads {
@@ -167,19 +146,10 @@ impl Resolver {
         match statement {
             Statement::Output(expression) => self.expression(expression, symbols, context.soft)?,
             Statement::For(node) => {
-                self.for_loop(
-                    Arc::get_mut(node).expect("the tree is not shared yet"),
-                    symbols,
-                    context,
-                )?;
+                self.for_loop(Arc::get_mut(node).expect("the tree is not shared yet"), symbols, context)?;
             }
             Statement::If(node) => self.condition(node, symbols, context)?,
-            Statement::Set {
-                target,
-                value,
-                exported,
-                ..
-            } => {
+            Statement::Set { target, value, exported, .. } => {
                 self.expression(value, symbols, context.soft)?;
                 self.target(target, symbols);
                 *exported = export;
@@ -197,11 +167,7 @@ impl Resolver {
                 self.target(&mut node.target, symbols);
                 node.exported = export;
             }
-            Statement::Macro {
-                definition,
-                slot,
-                exported,
-            } => {
+            Statement::Macro { definition, slot, exported } => {
                 let definition = Arc::get_mut(definition).expect("the tree is not shared yet");
                 self.macro_body(definition, symbols)?;
                 *slot = self.slot(symbols, &definition.name);
@@ -266,10 +232,7 @@ impl Resolver {
     }
 
     fn condition(&mut self, node: &mut If, symbols: &Symbols<'_>, context: Context) -> Result<(), Error> {
-        let soft = Context {
-            soft: true,
-            ..context
-        };
+        let soft = Context { soft: true, ..context };
         for (test, body) in &mut node.branches {
             self.expression(test, symbols, true)?;
             self.statements(body, symbols, soft)?;
@@ -334,10 +297,7 @@ impl Resolver {
         let is_parameter = |name: &str| node.parameters.iter().any(|parameter| *parameter.name == *name);
         let caller = self.special(&mut scope, node, "caller", &is_parameter);
         if is_parameter("caller") && names::finds(&node.body, "caller") {
-            let explicit = node
-                .parameters
-                .iter()
-                .find(|parameter| *parameter.name == *"caller");
+            let explicit = node.parameters.iter().find(|parameter| *parameter.name == *"caller");
             if explicit.is_some_and(|parameter| parameter.default.is_none()) {
                 let message = "The parameter `caller` must be omitted or given a default";
                 let error = Error::new(ErrorKind::Syntax, message);
@@ -371,9 +331,7 @@ impl Resolver {
         is_parameter: &dyn Fn(&str) -> bool,
     ) -> Option<Place> {
         if is_parameter(name) {
-            return scope
-                .find(name)
-                .filter(|_| name == "caller" && names::finds(&node.body, name));
+            return scope.find(name).filter(|_| name == "caller" && names::finds(&node.body, name));
         }
         names::finds(&node.body, name).then(|| self.declare(scope, &name.into()))
     }
@@ -407,11 +365,7 @@ impl Resolver {
                     self.expression(value, symbols, soft)?;
                 }
             }
-            ExprKind::Conditional {
-                test,
-                then,
-                otherwise,
-            } => {
+            ExprKind::Conditional { test, then, otherwise } => {
                 self.expression(test, symbols, true)?;
                 self.expression(then, symbols, true)?;
                 if let Some(otherwise) = otherwise {
@@ -464,11 +418,7 @@ impl Resolver {
                 call.function = predicates::lookup(&call.name);
                 if call.function.is_none() {
                     let error = unknown(ErrorKind::UnknownTest, &call.name, self.chat);
-                    self.unknown(
-                        &call.name,
-                        error.or_at(span.start as usize, span.end as usize),
-                        soft,
-                    )?;
+                    self.unknown(&call.name, error.or_at(span.start as usize, span.end as usize), soft)?;
                 }
             }
         }
@@ -489,12 +439,7 @@ impl Resolver {
         symbols: &Symbols<'_>,
         soft: bool,
     ) -> Result<(), Error> {
-        let Arguments {
-            positional,
-            keywords,
-            star,
-            star_star,
-        } = arguments;
+        let Arguments { positional, keywords, star, star_star } = arguments;
         for expression in positional {
             self.expression(expression, symbols, soft)?;
         }

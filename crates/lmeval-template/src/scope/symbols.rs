@@ -36,10 +36,7 @@ pub(super) struct Symbols<'p> {
 
 impl Symbols<'_> {
     pub(super) fn find(&self, name: &str) -> Option<Place> {
-        self.references
-            .get(name)
-            .copied()
-            .or_else(|| self.parent.and_then(|parent| parent.find(name)))
+        self.references.get(name).copied().or_else(|| self.parent.and_then(|parent| parent.find(name)))
     }
 
     pub(super) fn set_origin(&mut self, place: Place, origin: Origin) {
@@ -65,17 +62,11 @@ impl Resolver {
     pub(super) fn define(&mut self, symbols: &mut Symbols<'_>, name: &Arc<str>, origin: Origin) -> Place {
         let function = self.functions.len() - 1;
         let counter = &mut self.functions[function];
-        let place = *self
-            .slots
-            .entry((symbols.identity, name.clone()))
-            .or_insert_with(|| {
-                let index = *counter as u16;
-                *counter += 1;
-                Place {
-                    function: function as u16,
-                    index,
-                }
-            });
+        let place = *self.slots.entry((symbols.identity, name.clone())).or_insert_with(|| {
+            let index = *counter as u16;
+            *counter += 1;
+            Place { function: function as u16, index }
+        });
         symbols.references.insert(name.clone(), place);
         symbols.set_origin(place, origin);
         place

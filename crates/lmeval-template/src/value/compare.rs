@@ -136,22 +136,14 @@ fn compare_with_float(integer: &Val, float: f64) -> Option<Ordering> {
     }
     let integer = integer.as_bigint()?;
     if float.is_infinite() {
-        return Some(if float > 0.0 {
-            Ordering::Less
-        } else {
-            Ordering::Greater
-        });
+        return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
     }
     let whole = BigInt::from_f64(float.trunc())?;
     let order = integer.cmp(&whole);
     if order != Ordering::Equal || float.fract() == 0.0 {
         return Some(order);
     }
-    Some(if float.is_sign_negative() || whole.is_negative() {
-        Ordering::Greater
-    } else {
-        Ordering::Less
-    })
+    Some(if float.is_sign_negative() || whole.is_negative() { Ordering::Greater } else { Ordering::Less })
 }
 
 /// Python's `<`.

@@ -32,10 +32,7 @@ impl Drop for OwnList {
 
 impl Items {
     pub(crate) fn own(items: Vec<Val>) -> Self {
-        Self::Own(Rc::new(OwnList {
-            items: RefCell::new(items),
-            group: false,
-        }))
+        Self::Own(Rc::new(OwnList { items: RefCell::new(items), group: false }))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -73,12 +70,8 @@ impl Items {
         match self {
             Self::Shared(items) => Some(items.clone()),
             Self::Own(list) => {
-                let items: Option<Vec<Value>> = list
-                    .items
-                    .borrow()
-                    .iter()
-                    .map(|item| item.to_value_at(depth))
-                    .collect();
+                let items: Option<Vec<Value>> =
+                    list.items.borrow().iter().map(|item| item.to_value_at(depth)).collect();
                 items.map(Arc::new)
             }
         }
@@ -115,10 +108,7 @@ impl Drop for OwnDict {
 
 impl OwnDict {
     fn position(&self, key: &Value) -> Option<usize> {
-        self.index
-            .get(key)
-            .and_then(Value::as_i64)
-            .and_then(|position| usize::try_from(position).ok())
+        self.index.get(key).and_then(Value::as_i64).and_then(|position| usize::try_from(position).ok())
     }
 
     pub(crate) fn get(&self, key: &Value) -> Option<&Val> {
@@ -127,9 +117,7 @@ impl OwnDict {
 
     pub(crate) fn get_str(&self, key: &str) -> Option<&Val> {
         let position = self.index.get_str(key).and_then(Value::as_i64)?;
-        usize::try_from(position)
-            .ok()
-            .and_then(|position| self.values.get(position))
+        usize::try_from(position).ok().and_then(|position| self.values.get(position))
     }
 
     pub(crate) fn insert(&mut self, key: Value, value: Val) {
@@ -197,13 +185,8 @@ impl DictRef {
 
     pub(crate) fn entry(&self, index: usize) -> Option<(Val, Val)> {
         match self {
-            Self::Shared(dict) => dict
-                .get_index(index)
-                .map(|(key, value)| (key.into(), value.into())),
-            Self::Own(dict) => dict
-                .borrow()
-                .entry(index)
-                .map(|(key, value)| (Val::from(&key), value)),
+            Self::Shared(dict) => dict.get_index(index).map(|(key, value)| (key.into(), value.into())),
+            Self::Own(dict) => dict.borrow().entry(index).map(|(key, value)| (Val::from(&key), value)),
         }
     }
 

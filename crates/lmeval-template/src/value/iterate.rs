@@ -60,22 +60,10 @@ impl Iter {
         Ok(match value {
             Val::Undefined(undefined) if undefined.strict => return Err(undefined.error()),
             Val::Undefined(_) => Self::Empty,
-            Val::List(items) | Val::Tuple(items) => Self::Items {
-                items: items.clone(),
-                index: 0,
-            },
-            Val::Set(items) => Self::Values {
-                items: items.clone(),
-                index: 0,
-            },
-            Val::Str(text) | Val::Markup(text) => Self::Text {
-                text: text.clone(),
-                position: 0,
-            },
-            Val::Bytes(bytes) => Self::Bytes {
-                bytes: bytes.clone(),
-                index: 0,
-            },
+            Val::List(items) | Val::Tuple(items) => Self::Items { items: items.clone(), index: 0 },
+            Val::Set(items) => Self::Values { items: items.clone(), index: 0 },
+            Val::Str(text) | Val::Markup(text) => Self::Text { text: text.clone(), position: 0 },
+            Val::Bytes(bytes) => Self::Bytes { bytes: bytes.clone(), index: 0 },
             Val::Dict(dict) => Self::dict(dict, ViewKind::Keys),
             Val::Object(object) => match &**object {
                 Object::Range { start, stop, step } => Self::Range {
@@ -93,12 +81,7 @@ impl Iter {
     }
 
     fn dict(dict: &DictRef, kind: ViewKind) -> Self {
-        Self::Dict {
-            dict: dict.clone(),
-            kind,
-            index: 0,
-            length: dict.len(),
-        }
+        Self::Dict { dict: dict.clone(), kind, index: 0, length: dict.len() }
     }
 
     pub(crate) fn next(&mut self, vm: &mut Vm<'_>) -> Result<Option<Val>, Error> {
@@ -127,16 +110,9 @@ impl Iter {
                 *index += 1;
                 item
             }
-            Self::Dict {
-                dict,
-                kind,
-                index,
-                length,
-            } => {
+            Self::Dict { dict, kind, index, length } => {
                 if dict.len() != *length {
-                    return Err(Error::value_error(
-                        "The dictionary changed its size during iteration",
-                    ));
+                    return Err(Error::value_error("The dictionary changed its size during iteration"));
                 }
                 let entry = dict.entry(*index);
                 *index += 1;
@@ -146,12 +122,7 @@ impl Iter {
                     ViewKind::Items => Val::tuple(vec![key, value]),
                 })
             }
-            Self::Range {
-                start,
-                step,
-                index,
-                length,
-            } => {
+            Self::Range { start, step, index, length } => {
                 if *index >= *length {
                     return Ok(None);
                 }
@@ -165,9 +136,9 @@ impl Iter {
                     Ok(mut source) => source.next(vm)?,
                     Err(_) => return Err(Error::value_error("The generator is already executing")),
                 },
-                Object::Loop(state) => vm
-                    .advance_loop(state)?
-                    .map(|item| Val::tuple(vec![item, Val::Object(object.clone())])),
+                Object::Loop(state) => {
+                    vm.advance_loop(state)?.map(|item| Val::tuple(vec![item, Val::Object(object.clone())]))
+                }
                 _ => None,
             },
             Self::Dynamic(iterator) => vm.nested(|vm| iterator.next(vm))?,
@@ -185,8 +156,5 @@ impl Iter {
 }
 
 fn not_iterable(value: &Val) -> Error {
-    Error::type_error(format!(
-        "A value of type `{}` cannot be iterated",
-        value.type_name()
-    ))
+    Error::type_error(format!("A value of type `{}` cannot be iterated", value.type_name()))
 }

@@ -144,10 +144,9 @@ impl Val {
             return Err(Error::limit("The key is nested too deeply"));
         }
         match self {
-            Self::List(_) | Self::Dict(_) | Self::Set(_) => Err(Error::type_error(format!(
-                "Unhashable type: `{}`",
-                self.type_name()
-            ))),
+            Self::List(_) | Self::Dict(_) | Self::Set(_) => {
+                Err(Error::type_error(format!("Unhashable type: `{}`", self.type_name())))
+            }
             Self::Undefined(undefined) if undefined.strict => Err(undefined.error()),
             Self::Tuple(items) => {
                 let keys: Result<Vec<Value>, Error> =

@@ -117,10 +117,7 @@ impl Drop for Object {
 
 impl Object {
     pub(crate) fn generator(iterator: impl ValueIterator + 'static, label: &'static str) -> Val {
-        Val::object(Self::Iterator {
-            source: RefCell::new(Iter::Dynamic(Box::new(iterator))),
-            label,
-        })
+        Val::object(Self::Iterator { source: RefCell::new(Iter::Dynamic(Box::new(iterator))), label })
     }
 
     pub(crate) fn type_name(&self) -> &'static str {

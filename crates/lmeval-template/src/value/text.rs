@@ -151,11 +151,7 @@ fn write_object(out: &mut String, object: &Object, depth: usize) -> Result<(), E
         }
         Object::Loop(state) => {
             let index = state.index.get();
-            let _ = write!(
-                out,
-                "<LoopContext {index}/{}>",
-                state.length.get().unwrap_or(index)
-            );
+            let _ = write!(out, "<LoopContext {index}/{}>", state.length.get().unwrap_or(index));
         }
         Object::Namespace(entries) => {
             out.push_str("<Namespace ");

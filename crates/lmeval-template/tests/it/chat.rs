@@ -18,30 +18,17 @@ fn conversations() {
     let messages =
         messages(r#"[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "So "}]"#);
     let extra = document(r#"{"bos_token": "<s>"}"#);
-    let options = ChatOptions {
-        add_generation_prompt: true,
-        ..ChatOptions::default()
-    };
+    let options = ChatOptions { add_generation_prompt: true, ..ChatOptions::default() };
     assert_eq!(
-        template
-            .render_chat(&messages, options, &extra)
-            .expect("it renders"),
+        template.render_chat(&messages, options, &extra).expect("it renders"),
         "<s><|user|>\nHi<|end|>\n<|assistant|>\nSo <|end|>\n<|assistant|>\n"
     );
-    let options = ChatOptions {
-        continue_final_message: true,
-        ..ChatOptions::default()
-    };
+    let options = ChatOptions { continue_final_message: true, ..ChatOptions::default() };
     assert_eq!(
-        template
-            .render_chat(&messages, options, &extra)
-            .expect("it renders"),
+        template.render_chat(&messages, options, &extra).expect("it renders"),
         "<s><|user|>\nHi<|end|>\n<|assistant|>\nSo "
     );
-    let both = ChatOptions {
-        add_generation_prompt: true,
-        continue_final_message: true,
-    };
+    let both = ChatOptions { add_generation_prompt: true, continue_final_message: true };
     assert!(template.render_chat(&messages, both, &extra).is_err());
 }
 

@@ -17,27 +17,17 @@ fn undefined_variables_name_the_columns() {
     assert_eq!(error.line(), Some(2));
     let range = error.range().expect("the place is known");
     assert_eq!(error.template().map(|template| &template[range]), Some("qestion"));
-    assert_eq!(
-        error.hints(),
-        [
-            "Did you mean `question`?",
-            "There are the columns `question`, `choices`"
-        ]
-    );
+    assert_eq!(error.hints(), ["Did you mean `question`?", "There are the columns `question`, `choices`"]);
 }
 
 #[test]
 fn unknown_filters_fail_when_compiled() {
     let environment = Environment::new();
-    let error = environment
-        .compile("{{ x|uper }}")
-        .expect_err("there is no such filter");
+    let error = environment.compile("{{ x|uper }}").expect_err("there is no such filter");
     assert_eq!(error.kind(), ErrorKind::UnknownFilter);
     assert_eq!(error.hints(), ["Did you mean `upper`?"]);
     assert_eq!(error.range(), Some(5..9));
-    let error = environment
-        .compile("a\n{{ x is definde }}")
-        .expect_err("there is no such test");
+    let error = environment.compile("a\n{{ x is definde }}").expect_err("there is no such test");
     assert_eq!(error.kind(), ErrorKind::UnknownTest);
     assert_eq!(error.line(), Some(2));
     assert_eq!(error.hints(), ["Did you mean `defined`?"]);
@@ -45,23 +35,17 @@ fn unknown_filters_fail_when_compiled() {
 
 #[test]
 fn unknown_filters_in_conditions_fail_when_reached() {
-    let template = Environment::new()
-        .compile("{% if x %}{{ x|uper }}{% endif %}ok")
-        .expect("it may never be reached");
+    let template =
+        Environment::new().compile("{% if x %}{{ x|uper }}{% endif %}ok").expect("it may never be reached");
     assert_eq!(template.unresolved_names().iter().collect::<Vec<_>>(), ["uper"]);
-    assert_eq!(
-        template.render(&document(r#"{"x": ""}"#)).expect("not reached"),
-        "ok"
-    );
+    assert_eq!(template.render(&document(r#"{"x": ""}"#)).expect("not reached"), "ok");
     let error = template.render(&document(r#"{"x": "a"}"#)).expect_err("reached");
     assert_eq!(error.kind(), ErrorKind::UnknownFilter);
 }
 
 #[test]
 fn syntax_errors_have_a_place() {
-    let error = Environment::new()
-        .compile("a\r\n{% if x %}\r\nb")
-        .expect_err("the block is open");
+    let error = Environment::new().compile("a\r\n{% if x %}\r\nb").expect_err("the block is open");
     assert_eq!(error.kind(), ErrorKind::Syntax);
     assert_eq!(error.line(), Some(2));
     assert_eq!(error.template(), Some("a\n{% if x %}\nb"));
@@ -79,9 +63,7 @@ fn undeclared_variables_are_those_to_be_given() {
 fn templates_are_shared_between_threads() {
     fn check<T: Send + Sync + Clone>(_: &T) {}
     let environment = Environment::new();
-    let template = environment
-        .compile("{{ x }}{{ x.append(1) }}{{ x }}")
-        .expect("it compiles");
+    let template = environment.compile("{{ x }}{{ x.append(1) }}{{ x }}").expect("it compiles");
     check(&environment);
     check(&template);
     let document = document(r#"{"x": []}"#);

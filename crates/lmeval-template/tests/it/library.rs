@@ -17,10 +17,7 @@ const DOCUMENTS: usize = 12;
 
 #[test]
 fn every_template_renders_as_in_jinja2() {
-    let environment = (
-        lmeval_testkit::test_environment(),
-        lmeval_testkit::reference_library(),
-    );
+    let environment = (lmeval_testkit::test_environment(), lmeval_testkit::reference_library());
     let (Some(python), Some(library)) = environment else {
         return;
     };
@@ -38,18 +35,11 @@ fn every_template_renders_as_in_jinja2() {
             .map(|template| template.undeclared_variables().into_iter().collect())
             .unwrap_or_default();
         for _ in 0..DOCUMENTS {
-            let document: Dict = names
-                .iter()
-                .map(|name| (Value::from(name.as_str()), value(&mut random, 2)))
-                .collect();
-            let rendered = template
-                .as_ref()
-                .ok()
-                .and_then(|template| template.render(&document).ok());
-            let request = Value::dict([
-                ("template", Value::from(source.as_str())),
-                ("doc", Value::from(document)),
-            ]);
+            let document: Dict =
+                names.iter().map(|name| (Value::from(name.as_str()), value(&mut random, 2))).collect();
+            let rendered = template.as_ref().ok().and_then(|template| template.render(&document).ok());
+            let request =
+                Value::dict([("template", Value::from(source.as_str())), ("doc", Value::from(document))]);
             requests.push_str(&dumps(&request, &Options::default()).unwrap());
             requests.push('\n');
             ours.push(rendered);
@@ -62,22 +52,14 @@ fn every_template_renders_as_in_jinja2() {
         assert_eq!(ours, theirs, "{request}");
         rendered += usize::from(ours.is_some());
     }
-    assert!(
-        rendered * 2 > ours.len(),
-        "only {rendered} of {} render at all",
-        ours.len()
-    );
+    assert!(rendered * 2 > ours.len(), "only {rendered} of {} render at all", ours.len());
 }
 
 /// What `tests/record/jinja_lines.py` answers: the text, or nothing where it fails.
 fn jinja2(python: &Path, requests: String) -> Vec<Option<String>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/record/jinja_lines.py");
-    let mut child = Command::new(python)
-        .arg(script)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let writer = std::thread::spawn(move || input.write_all(requests.as_bytes()));
     let output = child.wait_with_output().unwrap();
@@ -87,12 +69,7 @@ fn jinja2(python: &Path, requests: String) -> Vec<Option<String>> {
     text.lines()
         .map(|line| {
             let answer = loads(line).unwrap();
-            answer
-                .as_dict()
-                .unwrap()
-                .get_str("out")
-                .and_then(Value::as_str)
-                .map(str::to_owned)
+            answer.as_dict().unwrap().get_str("out").and_then(Value::as_str).map(str::to_owned)
         })
         .collect()
 }

@@ -7,9 +7,7 @@ use crate::render;
 
 fn limited(template: &str) {
     let environment = Environment::new().with_fuel(200_000);
-    let result = environment
-        .compile(template)
-        .and_then(|template| template.render(&Dict::new()));
+    let result = environment.compile(template).and_then(|template| template.render(&Dict::new()));
     let error = result.expect_err("the template asks for too much");
     assert_eq!(error.kind(), ErrorKind::Limit, "{template:.60}: {error}");
 }
@@ -58,14 +56,8 @@ fn deep_values_do_no_harm() {
         "{% set n = namespace(x=[]) %}{% for i in range(50000) %}{% set n.x = [n.x] %}{% endfor %}";
     assert_eq!(render(template, &Dict::new()).expect("building is allowed"), "");
     limited(&format!("{}{{{{ n.x }}}}", template.replace("50000", "500")));
-    limited(&format!(
-        "{}{{{{ n.x == n.x[0] }}}}",
-        template.replace("50000", "5000")
-    ));
-    limited(&format!(
-        "{}{{{{ n.x|pprint }}}}",
-        template.replace("50000", "500")
-    ));
+    limited(&format!("{}{{{{ n.x == n.x[0] }}}}", template.replace("50000", "5000")));
+    limited(&format!("{}{{{{ n.x|pprint }}}}", template.replace("50000", "500")));
     let nested =
         "{% set n = namespace(x={}) %}{% for i in range(50000) %}{% set n.x = {'a': n.x} %}{% endfor %}";
     assert_eq!(render(nested, &Dict::new()).expect("building is allowed"), "");

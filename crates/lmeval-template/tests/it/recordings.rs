@@ -13,10 +13,7 @@ fn load(path: &str) -> Value {
 }
 
 fn field<'a>(value: &'a Value, key: &str) -> &'a Value {
-    value
-        .as_dict()
-        .and_then(|dict| dict.get_str(key))
-        .expect("the recording has the field")
+    value.as_dict().and_then(|dict| dict.get_str(key)).expect("the recording has the field")
 }
 
 /// The difference between an output and its recording, where there is one.
@@ -38,16 +35,11 @@ fn difference(
 #[test]
 fn golden_units() {
     let recording = load("golden/units/jinja.json");
-    let document = field(&recording, "doc")
-        .as_dict()
-        .expect("the document is an object");
+    let document = field(&recording, "doc").as_dict().expect("the document is an object");
     let mut differences = Vec::new();
     for case in field(&recording, "cases").as_list().expect("cases are a list") {
         let template = field(case, "template").as_str().expect("a template is text");
-        let expected = case
-            .as_dict()
-            .and_then(|case| case.get_str("out"))
-            .and_then(Value::as_str);
+        let expected = case.as_dict().and_then(|case| case.get_str("out")).and_then(Value::as_str);
         differences.extend(difference(template, expected, render(template, document)));
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
@@ -56,19 +48,11 @@ fn golden_units() {
 #[test]
 fn recorded_vectors() {
     let recording = load("vectors/jinja.json");
-    let document = field(&recording, "doc")
-        .as_dict()
-        .expect("the document is an object");
-    let chat_document = field(&recording, "chat_doc")
-        .as_dict()
-        .expect("the document is an object");
+    let document = field(&recording, "doc").as_dict().expect("the document is an object");
+    let chat_document = field(&recording, "chat_doc").as_dict().expect("the document is an object");
     let mut differences = Vec::new();
     let mut count = 0;
-    for (kind, cases) in field(&recording, "cases")
-        .as_dict()
-        .expect("cases are grouped")
-        .iter()
-    {
+    for (kind, cases) in field(&recording, "cases").as_dict().expect("cases are grouped").iter() {
         for case in cases.as_list().expect("cases are a list") {
             let case = case.as_list().expect("a case is a list");
             let template = case[0].as_str().expect("a template is text");
@@ -87,7 +71,5 @@ fn recorded_vectors() {
 }
 
 fn chat(template: &str, document: &Dict) -> Result<String, lmeval_template::Error> {
-    ChatTemplate::compile(template)?
-        .with_clock(str::to_owned)
-        .render(document)
+    ChatTemplate::compile(template)?.with_clock(str::to_owned).render(document)
 }

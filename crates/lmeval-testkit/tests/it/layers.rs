@@ -6,13 +6,7 @@ use std::process::Command;
 const LAYERS: &[&[&str]] = &[
     &["lmeval-pycompat", "lmeval-template", "lmeval-metrics"],
     &["lmeval-core", "lmeval-tasks"],
-    &[
-        "lmeval-data",
-        "lmeval-models",
-        "lmeval-candle",
-        "lmeval-journal",
-        "lmeval-host",
-    ],
+    &["lmeval-data", "lmeval-models", "lmeval-candle", "lmeval-journal", "lmeval-host"],
     &["lmeval-engine", "lmeval-report"],
     &["lmeval"],
 ];
@@ -28,12 +22,9 @@ const WITHIN: &[(&str, &str)] = &[
 const DEVELOPMENT: &[&str] = &["lmeval-testkit", "lmeval-bench"];
 
 fn layer(name: &str) -> usize {
-    LAYERS
-        .iter()
-        .position(|layer| layer.contains(&name))
-        .unwrap_or_else(|| {
-            panic!("`{name}` is in no layer; add it to the table in this test and in docs/style.md")
-        })
+    LAYERS.iter().position(|layer| layer.contains(&name)).unwrap_or_else(|| {
+        panic!("`{name}` is in no layer; add it to the table in this test and in docs/style.md")
+    })
 }
 
 #[test]
@@ -43,17 +34,10 @@ fn dependencies_point_down() {
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
-    let names: Vec<&str> = packages
-        .iter()
-        .map(|package| package["name"].as_str().unwrap())
-        .collect();
+    let names: Vec<&str> = packages.iter().map(|package| package["name"].as_str().unwrap()).collect();
     let mut checked = 0;
     for package in packages {
         let name = package["name"].as_str().unwrap();

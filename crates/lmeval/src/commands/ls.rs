@@ -20,18 +20,13 @@ pub(crate) fn run(arguments: &LsArgs, printer: &mut Printer) -> Result<Status> {
     let Some(what) = arguments.what else {
         let mut command = Cli::command();
         command.build();
-        let help = command
-            .find_subcommand_mut("ls")
-            .map(|ls| ls.render_long_help().to_string());
+        let help = command.find_subcommand_mut("ls").map(|ls| ls.render_long_help().to_string());
         printer.result(&help.unwrap_or_default())?;
         return Ok(Status::Success);
     };
     let roots = roots::resolve(&arguments.library, printer)?;
     let index = Index::build(&roots);
-    let rows = Rows {
-        index: &index,
-        filter: arguments.search.as_deref().map(Filter::new),
-    };
+    let rows = Rows { index: &index, filter: arguments.search.as_deref().map(Filter::new) };
     if arguments.json {
         printer.result(&rows.json(what)?)?;
     } else {
@@ -43,11 +38,7 @@ pub(crate) fn run(arguments: &LsArgs, printer: &mut Printer) -> Result<Status> {
 
 /// Says how many files are missing from the list.
 pub(crate) fn note_problems(index: &Index, printer: &mut Printer) {
-    let count = index
-        .problems()
-        .iter()
-        .filter(|problem| !problem.is_template())
-        .count();
+    let count = index.problems().iter().filter(|problem| !problem.is_template()).count();
     if count > 0 {
         let files = if count == 1 { "file is" } else { "files are" };
         printer.note(&format!(
@@ -119,11 +110,7 @@ impl<'a> Rows<'a> {
             let rows = self.of(&[Kind::Task, Kind::PythonTask]);
             let mut table = Table::new(["Task", "Config Location", "Output Type"]);
             for (name, entry) in &rows {
-                table.row([
-                    name,
-                    location(entry),
-                    entry.output_type.as_deref().unwrap_or_default(),
-                ]);
+                table.row([name, location(entry), entry.output_type.as_deref().unwrap_or_default()]);
             }
             table.write(out)?;
             out.write_all(b"\n\n")?;
@@ -140,24 +127,11 @@ impl<'a> Rows<'a> {
         };
         let mut text = String::new();
         for (name, entry) in self.of(kinds) {
-            let names = |key| {
-                (
-                    key,
-                    Value::list(entry.tags.iter().map(|tag| Value::Str(tag.clone()))),
-                )
-            };
-            let mut fields = vec![
-                ("name", Value::from(name)),
-                ("kind", Value::from(entry.kind.name())),
-            ];
+            let names = |key| (key, Value::list(entry.tags.iter().map(|tag| Value::Str(tag.clone()))));
+            let mut fields = vec![("name", Value::from(name)), ("kind", Value::from(entry.kind.name()))];
             fields.push((
                 "path",
-                Value::from(
-                    entry
-                        .path
-                        .as_deref()
-                        .map(|path| path.to_string_lossy().into_owned()),
-                ),
+                Value::from(entry.path.as_deref().map(|path| path.to_string_lossy().into_owned())),
             ));
             match entry.kind {
                 Kind::Tag => fields.push(names("tasks")),

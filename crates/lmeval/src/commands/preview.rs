@@ -15,6 +15,7 @@ use crate::chat_template::TokenizerTemplate;
 use crate::cli::PreviewArgs;
 use crate::commands::Status;
 use crate::printer::Printer;
+use crate::report::with_hints;
 use crate::{dataset, json_line, report, roots};
 
 /// Prints the requests of the tasks that were named.
@@ -34,9 +35,7 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
             task.config.set_num_fewshot(count);
         }
         let mut options = options.clone();
-        options.samples = samples
-            .as_ref()
-            .and_then(|samples| document_numbers(samples, name));
+        options.samples = samples.as_ref().and_then(|samples| document_numbers(samples, name));
         preview(task, &settings, &options, arguments.json, printer)?;
     }
     Ok(Status::Success)
@@ -48,12 +47,12 @@ fn options(arguments: &PreviewArgs) -> Result<RequestOptions> {
             (None, None) => None,
             (None, Some(_)) => bail!("`--tokenizer` is only used with `--apply_chat_template`"),
             (Some(_), None) => Some(Arc::new(RemoteTemplate)),
-            (Some(name), Some(path)) => Some(Arc::new(TokenizerTemplate::read(path, name.as_deref())?)),
+            (Some(name), Some(path)) => {
+                let name = Some(name.as_str()).filter(|name| !name.is_empty());
+                Some(Arc::new(TokenizerTemplate::read(path, name)?))
+            }
         };
-    let multiturn = arguments
-        .fewshot_as_multiturn
-        .as_ref()
-        .map(|value| value.as_deref().is_none_or(is_true));
+    let multiturn = arguments.fewshot_as_multiturn.as_deref().map(is_true);
     if multiturn == Some(true) && chat_template.is_none() {
         bail!("`--fewshot_as_multiturn` needs `--apply_chat_template`");
     }
@@ -65,10 +64,7 @@ fn options(arguments: &PreviewArgs) -> Result<RequestOptions> {
         (limit, _) => limit,
     };
     Ok(RequestOptions {
-        dialect: arguments
-            .compat
-            .parse::<Dialect>()
-            .map_err(|error| anyhow!("{error}"))?,
+        dialect: arguments.compat.parse::<Dialect>().map_err(|error| anyhow!("{error}"))?,
         fewshot_seed: Some(arguments.seed),
         system_instruction: arguments.system_instruction.clone(),
         fewshot_as_multiturn: multiturn.unwrap_or(chat_template.is_some()),
@@ -113,9 +109,9 @@ fn preview(
     printer: &mut Printer,
 ) -> Result<()> {
     let sources = RequestSources::new(dataset::load(task, settings)?);
-    let builder = RequestBuilder::new(task, &sources, options).map_err(explained)?;
+    let builder = RequestBuilder::new(task, &sources, options).map_err(|error| explained(&error))?;
     for requests in builder {
-        let requests = requests.map_err(explained)?;
+        let requests = requests.map_err(|error| explained(&error))?;
         let mut text = String::new();
         if json {
             for instance in &requests.instances {
@@ -130,13 +126,8 @@ fn preview(
 }
 
 /// The error with its advice.
-fn explained(error: PromptError) -> anyhow::Error {
-    let hints: String = error
-        .hints()
-        .iter()
-        .map(|hint| format!("\nhint: {hint}"))
-        .collect();
-    anyhow!("{error}{hints}")
+fn explained(error: &PromptError) -> anyhow::Error {
+    with_hints(error, error.hints())
 }
 
 /// One line for each time that the request is sent.
@@ -173,11 +164,11 @@ fn describe(text: &mut String, task: &Task, requests: &DocumentRequests) {
             Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } => Some(context),
             Arguments::Rolling { .. } => None,
         };
-        if context.is_some() && context != shown {
-            shown = context;
-            context
-                .into_iter()
-                .for_each(|context| describe_context(text, context));
+        if let Some(context) = context
+            && shown != Some(context)
+        {
+            shown = Some(context);
+            describe_context(text, context);
         }
         let kind = instance.request_type;
         match &instance.arguments {
@@ -190,11 +181,8 @@ fn describe(text: &mut String, task: &Task, requests: &DocumentRequests) {
             }
             Arguments::Generate { kwargs, .. } => {
                 let kwargs = repr::repr(&Value::Dict(Arc::clone(kwargs)));
-                let times = if instance.repeats > 1 {
-                    format!(" x {}", instance.repeats)
-                } else {
-                    String::new()
-                };
+                let times =
+                    if instance.repeats > 1 { format!(" x {}", instance.repeats) } else { String::new() };
                 let _ = writeln!(text, "--- {kind}{times} {kwargs}");
             }
         }

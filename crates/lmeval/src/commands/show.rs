@@ -42,17 +42,11 @@ struct Origins<'a> {
 
 impl<'a> Origins<'a> {
     fn of_group(group: &'a Group) -> Self {
-        Self {
-            mapping: group.mapping(),
-            format: None,
-        }
+        Self { mapping: group.mapping(), format: None }
     }
 
     fn of_task(task: &'a Task) -> Self {
-        Self {
-            mapping: task.mapping(),
-            format: task.config.format.as_deref(),
-        }
+        Self { mapping: task.mapping(), format: task.config.format.as_deref() }
     }
 
     /// The file and line of a value, or who set it.
@@ -106,10 +100,7 @@ fn as_json(loaded: &TaskDict) -> Result<String> {
             ("name", Value::from(name.as_str())),
             ("kind", Value::from("group")),
             ("source", source(group.source())),
-            (
-                "members",
-                Value::list(loaded.group_map[name].iter().map(|key| Value::from(key.as_str()))),
-            ),
+            ("members", Value::list(loaded.group_map[name].iter().map(|key| Value::from(key.as_str())))),
             ("config", config.clone()),
             ("origins", Origins::of_group(group).all(&config)),
         ])?;
@@ -118,14 +109,7 @@ fn as_json(loaded: &TaskDict) -> Result<String> {
         let config = task.config.to_definition();
         line(vec![
             ("name", Value::from(name.as_str())),
-            (
-                "kind",
-                Value::from(if task.config.class.is_some() {
-                    "python task"
-                } else {
-                    "task"
-                }),
-            ),
+            ("kind", Value::from(if task.config.class.is_some() { "python task" } else { "task" })),
             ("source", source(task.source())),
             ("config", config.clone()),
             ("origins", Origins::of_task(task).all(&config)),
@@ -168,28 +152,14 @@ fn as_text(loaded: &TaskDict) -> String {
 fn describe_group(text: &mut String, name: &str, group: &Group, members: &[String]) {
     heading(text, "group", name, group.source());
     let _ = writeln!(text, "# {} members: {}", members.len(), members.join(", "));
-    annotated(
-        text,
-        &group.config.to_definition(),
-        &Origins::of_group(group),
-        group.source(),
-    );
+    annotated(text, &group.config.to_definition(), &Origins::of_group(group), group.source());
     text.push('\n');
 }
 
 fn describe_task(text: &mut String, name: &str, task: &Task) {
-    let kind = if task.config.class.is_some() {
-        "python task"
-    } else {
-        "task"
-    };
+    let kind = if task.config.class.is_some() { "python task" } else { "task" };
     heading(text, kind, name, task.source());
-    annotated(
-        text,
-        &task.config.to_definition(),
-        &Origins::of_task(task),
-        task.source(),
-    );
+    annotated(text, &task.config.to_definition(), &Origins::of_task(task), task.source());
     text.push('\n');
 }
 
@@ -214,11 +184,8 @@ fn annotated(text: &mut String, config: &Value, origins: &Origins<'_>, source: O
     for (key, value) in config.iter() {
         let Some(key) = key.as_str() else { continue };
         let from = origins.of(key, value);
-        let from = folders
-            .iter()
-            .find_map(|folder| from.strip_prefix(folder.as_str()))
-            .unwrap_or(&from)
-            .to_owned();
+        let from =
+            folders.iter().find_map(|folder| from.strip_prefix(folder.as_str())).unwrap_or(&from).to_owned();
         if last.as_ref() != Some(&from) {
             let _ = writeln!(text, "# {from}");
         }

@@ -18,41 +18,22 @@ pub(crate) fn run(arguments: TasksArgs, printer: &mut Printer) -> Result<Status>
         TasksAction::Remove { version } => remove(&home, &version, printer)?,
         TasksAction::Use { version } => {
             let library = home.require(&version)?;
-            let library = home
-                .change(&mut |text| printer.note(text))?
-                .set_default(&library.version)?;
-            printer.result(&format!(
-                "Default is now {}: {}\n",
-                library.version,
-                library.path.display()
-            ))?;
+            let library = home.change(&mut |text| printer.note(text))?.set_default(&library.version)?;
+            printer.result(&format!("Default is now {}: {}\n", library.version, library.path.display()))?;
         }
     }
     Ok(Status::Success)
 }
 
 fn pull(home: &Home, arguments: PullArgs, printer: &mut Printer) -> Result<()> {
-    let PullArgs {
-        version,
-        from,
-        python,
-        force,
-    } = arguments;
+    let PullArgs { version, from, python, force } = arguments;
     let pull = Pull::new(version.as_deref(), from, python, force)?;
     let line = match pull.run(home, &mut |text| printer.note(text))? {
         Outcome::New { library, files } => {
-            format!(
-                "Installed lm_eval {}: {files} files in {}\n",
-                library.version,
-                library.path.display()
-            )
+            format!("Installed lm_eval {}: {files} files in {}\n", library.version, library.path.display())
         }
         Outcome::AlreadyThere(library) => {
-            format!(
-                "lm_eval {} is installed already: {}\n",
-                library.version,
-                library.path.display()
-            )
+            format!("lm_eval {} is installed already: {}\n", library.version, library.path.display())
         }
     };
     Ok(printer.result(&line)?)
@@ -63,21 +44,13 @@ fn list(home: &Home, json: bool, printer: &mut Printer) -> Result<()> {
     if installed.is_empty() {
         printer.note("No library is installed; the small built-in one is always there\nhint: `lm-eval tasks pull` installs the public one");
     }
-    let width = installed
-        .iter()
-        .map(|library| library.version.as_str().len())
-        .max()
-        .unwrap_or(0);
+    let width = installed.iter().map(|library| library.version.as_str().len()).max().unwrap_or(0);
     for library in installed {
         let line = if json {
             as_json(&library)?
         } else {
             let mark = if library.default { '*' } else { ' ' };
-            format!(
-                "{mark} {:width$}  {}",
-                library.version.as_str(),
-                library.path.display()
-            )
+            format!("{mark} {:width$}  {}", library.version.as_str(), library.path.display())
         };
         printer.result(&format!("{line}\n"))?;
     }
@@ -98,11 +71,7 @@ fn remove(home: &Home, version: &str, printer: &mut Printer) -> Result<()> {
     let default = home.change(&mut |text| printer.note(text))?.remove(&library)?;
     printer.result(&format!("Removed {}\n", library.version))?;
     if let Some(default) = default {
-        printer.result(&format!(
-            "Default is now {}: {}\n",
-            default.version,
-            default.path.display()
-        ))?;
+        printer.result(&format!("Default is now {}: {}\n", default.version, default.path.display()))?;
     }
     Ok(())
 }

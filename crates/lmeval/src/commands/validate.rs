@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use lmeval_pycompat::{Value, repr};
-use lmeval_tasks::{Finding, Severity, Spec, TaskManager};
+use lmeval_tasks::{Finding, Severity, TaskManager};
 
 use crate::cli::ValidateArgs;
 use crate::commands::Status;
@@ -15,35 +15,25 @@ use crate::{json_line, report, roots};
 pub(crate) fn run(arguments: &ValidateArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
     let manager = TaskManager::new(&roots);
-    let words: Vec<&str> = arguments
-        .tasks
-        .iter()
-        .map(|word| word.trim())
-        .filter(|word| !word.is_empty())
-        .collect();
-    let mut findings = Vec::new();
-    let specs = if arguments.tasks.is_empty() {
-        findings.extend(manager.unreadable());
-        manager.all_tasks().into_iter().map(Spec::from).collect()
+    let words: Vec<&str> =
+        arguments.tasks.iter().map(|word| word.trim()).filter(|word| !word.is_empty()).collect();
+    let (count, findings) = if arguments.tasks.is_empty() {
+        (manager.index().len(), manager.validate_all())
     } else {
-        manager.select(&words)?
+        let specs = manager.select(&words)?;
+        (specs.len(), manager.validate(&specs))
     };
-    if specs.is_empty() && findings.is_empty() {
+    if count == 0 && findings.is_empty() {
         bail!("There is nothing to check: no task was named or found");
     }
-    findings.extend(manager.validate(&specs));
     let missing = missing_words(&manager, &words);
     if arguments.json {
         print_json(&findings, printer)?;
     } else {
-        print_text(&words, &specs, &findings, &missing, arguments.strict, printer)?;
+        print_text(&words, count, &findings, &missing, arguments.strict, printer)?;
     }
     let failed = |finding: &Finding| arguments.strict || finding.severity == Severity::Error;
-    Ok(if findings.iter().any(failed) {
-        Status::Failure
-    } else {
-        Status::Success
-    })
+    Ok(if findings.iter().any(failed) { Status::Failure } else { Status::Success })
 }
 
 /// The words that name nothing.
@@ -54,9 +44,7 @@ fn missing_words<'a>(manager: &TaskManager, words: &[&'a str]) -> Vec<&'a str> {
         .filter(|word| {
             manager.matching(word).is_empty()
                 && !word.contains("::")
-                && Path::new(word)
-                    .extension()
-                    .is_none_or(|extension| extension != "yaml")
+                && Path::new(word).extension().is_none_or(|extension| extension != "yaml")
         })
         .filter(|word| !Path::new(word).exists())
         .collect()
@@ -64,17 +52,14 @@ fn missing_words<'a>(manager: &TaskManager, words: &[&'a str]) -> Vec<&'a str> {
 
 fn print_text(
     words: &[&str],
-    specs: &[Spec],
+    count: usize,
     findings: &[Finding],
     missing: &[&str],
     strict: bool,
     printer: &mut Printer,
 ) -> Result<()> {
     if words.is_empty() {
-        printer.result(&format!(
-            "Validating all {} tasks, groups and tags\n",
-            specs.len()
-        ))?;
+        printer.result(&format!("Validating all {} tasks, groups and tags\n", count))?;
     } else {
         let list = Value::list(words.iter().map(|word| Value::from(*word)));
         printer.result(&format!("Validating tasks: {}\n", repr::repr(&list)))?;
@@ -87,10 +72,7 @@ fn print_text(
         printer.note(&report::render(severity, &named(finding)));
         printer.note("");
     }
-    let errors = findings
-        .iter()
-        .filter(|finding| finding.severity == Severity::Error)
-        .count();
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
     let warnings = findings.len() - errors;
     if !missing.is_empty() {
         printer.result(&format!("Tasks not found: {}\n", missing.join(", ")))?;
@@ -105,12 +87,8 @@ fn print_text(
 /// The diagnostic with the name of the task, where the message does not have it.
 fn named(finding: &Finding) -> lmeval_tasks::Diagnostic {
     let mut diagnostic = finding.diagnostic.clone();
-    let in_its_file = |name: &str| {
-        diagnostic
-            .location
-            .as_ref()
-            .is_some_and(|location| location.path() == Path::new(name))
-    };
+    let in_its_file =
+        |name: &str| diagnostic.location.as_ref().is_some_and(|location| location.path() == Path::new(name));
     if let Some(name) = &finding.name
         && !diagnostic.message.contains(&format!("`{name}`"))
         && !in_its_file(name)
@@ -136,21 +114,9 @@ fn print_json(findings: &[Finding], printer: &mut Printer) -> Result<()> {
             ("name", Value::from(finding.name.as_deref())),
             ("severity", Value::from(severity)),
             ("message", Value::from(finding.diagnostic.message.as_str())),
-            (
-                "path",
-                Value::from(location.map(|place| place.path().to_string_lossy().into_owned())),
-            ),
+            ("path", Value::from(location.map(|place| place.path().to_string_lossy().into_owned()))),
             ("line", Value::from(location.map(|place| place.line as i64))),
-            (
-                "hints",
-                Value::list(
-                    finding
-                        .diagnostic
-                        .hints
-                        .iter()
-                        .map(|hint| Value::from(hint.as_str())),
-                ),
-            ),
+            ("hints", Value::list(finding.diagnostic.hints.iter().map(|hint| Value::from(hint.as_str())))),
         ]);
         let mut text = String::new();
         json_line::write(&mut text, &line)?;

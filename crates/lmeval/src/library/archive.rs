@@ -49,11 +49,8 @@ impl Contents {
     fn note_prefix(&mut self, prefix: String) -> Result<()> {
         self.prefixes.insert(prefix);
         if self.prefixes.len() > 1 {
-            let folders: Vec<String> = self
-                .prefixes
-                .iter()
-                .map(|prefix| format!("`{}`", join(prefix)))
-                .collect();
+            let folders: Vec<String> =
+                self.prefixes.iter().map(|prefix| format!("`{}`", join(prefix))).collect();
             bail!("The archive holds several task folders: {}", folders.join(", "));
         }
         Ok(())
@@ -77,11 +74,7 @@ impl Contents {
 }
 
 fn join(prefix: &str) -> String {
-    if prefix.is_empty() {
-        TASKS_FOLDER.to_owned()
-    } else {
-        format!("{prefix}/{TASKS_FOLDER}")
-    }
+    if prefix.is_empty() { TASKS_FOLDER.to_owned() } else { format!("{prefix}/{TASKS_FOLDER}") }
 }
 
 /// Unpacks the task folder of an archive.
@@ -130,10 +123,7 @@ fn unpack_zip(reader: impl Read + Seek, target: &mut Target) -> Result<Contents>
         match place {
             Place::Task { prefix, path } if !folder => {
                 if !regular {
-                    bail!(
-                        "The archive holds `{}`, which is a link or a device",
-                        path.display()
-                    );
+                    bail!("The archive holds `{}`, which is a link or a device", path.display());
                 }
                 contents.note_prefix(prefix)?;
                 target.write(&path, archive.by_index(index).with_context(open)?)?;
@@ -193,24 +183,16 @@ fn unpack_tar(reader: impl Read, target: &mut Target) -> Result<Contents> {
             EntryType::XGlobalHeader | EntryType::GNULongLink => continue,
             _ => {}
         }
-        let name = long_name
-            .take()
-            .unwrap_or_else(|| entry.path_bytes().into_owned());
+        let name = long_name.take().unwrap_or_else(|| entry.path_bytes().into_owned());
         match place(&name)? {
             Place::Task { .. } | Place::Metadata if kind.is_dir() => {}
             Place::Task { path, .. } if !kind.is_file() => {
-                bail!(
-                    "The archive holds `{}`, which is a link or a device",
-                    path.display()
-                );
+                bail!("The archive holds `{}`, which is a link or a device", path.display());
             }
             Place::Task { prefix, path } => {
                 contents.note_prefix(prefix)?;
                 let size = entry.size();
-                let mut counted = Counted {
-                    inner: entry,
-                    bytes: 0,
-                };
+                let mut counted = Counted { inner: entry, bytes: 0 };
                 target.write(&path, &mut counted)?;
                 if counted.bytes != size {
                     bail!("The tar archive is damaged: `{}` is cut off", path.display());
@@ -226,10 +208,7 @@ fn unpack_tar(reader: impl Read, target: &mut Target) -> Result<Contents> {
 /// The text of an auxiliary entry, which is small in every honest archive.
 fn short_text(entry: &mut impl Read) -> Result<Vec<u8>> {
     let mut text = Vec::new();
-    entry
-        .take(LONGEST_TEXT + 1)
-        .read_to_end(&mut text)
-        .context("The tar archive is damaged")?;
+    entry.take(LONGEST_TEXT + 1).read_to_end(&mut text).context("The tar archive is damaged")?;
     if text.len() as u64 > LONGEST_TEXT {
         bail!("The archive holds a name that is longer than {LONGEST_TEXT} bytes");
     }
@@ -276,11 +255,7 @@ struct Watched<R> {
 
 impl<R> Watched<R> {
     fn new(inner: R, limit: u64) -> Self {
-        Self {
-            inner,
-            left: limit,
-            zeros: 0,
-        }
+        Self { inner, left: limit, zeros: 0 }
     }
 }
 
@@ -288,17 +263,10 @@ impl<R: Read> Read for Watched<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::FileTooLarge,
-                "The archive unpacks to more than is allowed",
-            )
+            io::Error::new(io::ErrorKind::FileTooLarge, "The archive unpacks to more than is allowed")
         })?;
         let zeros = buffer[..read].iter().rev().take_while(|byte| **byte == 0).count();
-        self.zeros = if zeros == read {
-            self.zeros.saturating_add(zeros)
-        } else {
-            zeros
-        };
+        self.zeros = if zeros == read { self.zeros.saturating_add(zeros) } else { zeros };
         Ok(read)
     }
 }

@@ -30,10 +30,7 @@ pub(super) enum Place {
 /// it, is fine.
 pub(super) fn place(raw: &[u8]) -> Result<Place> {
     let Ok(name) = std::str::from_utf8(raw) else {
-        bail!(
-            "The archive holds a name that is not UTF-8: `{}`",
-            raw.escape_ascii()
-        );
+        bail!("The archive holds a name that is not UTF-8: `{}`", raw.escape_ascii());
     };
     let simple = name.strip_prefix("./").unwrap_or(name);
     let simple = simple.strip_suffix('/').unwrap_or(simple);
@@ -42,21 +39,16 @@ pub(super) fn place(raw: &[u8]) -> Result<Place> {
         return Ok(Place::Elsewhere);
     }
     if let Some(reason) = simple.split('/').find_map(fault).or_else(|| whole_fault(simple)) {
-        bail!(
-            "The archive holds an unsafe name, `{}`: {reason}",
-            name.escape_debug()
-        );
+        bail!("The archive holds an unsafe name, `{}`: {reason}", name.escape_debug());
     }
     let parts: Vec<&str> = simple.split('/').collect();
     Ok(match parts.as_slice() {
-        ["lm_eval", "tasks", rest @ ..] if !rest.is_empty() => Place::Task {
-            prefix: String::new(),
-            path: rest.iter().collect(),
-        },
-        [prefix, "lm_eval", "tasks", rest @ ..] if !rest.is_empty() => Place::Task {
-            prefix: (*prefix).to_owned(),
-            path: rest.iter().collect(),
-        },
+        ["lm_eval", "tasks", rest @ ..] if !rest.is_empty() => {
+            Place::Task { prefix: String::new(), path: rest.iter().collect() }
+        }
+        [prefix, "lm_eval", "tasks", rest @ ..] if !rest.is_empty() => {
+            Place::Task { prefix: (*prefix).to_owned(), path: rest.iter().collect() }
+        }
         [folder, "METADATA"] if folder.starts_with("lm_eval-") && folder.ends_with(".dist-info") => {
             Place::Metadata
         }
@@ -102,40 +94,20 @@ mod tests {
     use super::*;
 
     fn task(prefix: &str, path: &str) -> Place {
-        Place::Task {
-            prefix: prefix.to_owned(),
-            path: path.into(),
-        }
+        Place::Task { prefix: prefix.to_owned(), path: path.into() }
     }
 
     #[test]
     fn finds_task_files_in_wheels_and_source_archives() {
-        assert_eq!(
-            place(b"lm_eval/tasks/arc/arc.yaml").unwrap(),
-            task("", "arc/arc.yaml")
-        );
+        assert_eq!(place(b"lm_eval/tasks/arc/arc.yaml").unwrap(), task("", "arc/arc.yaml"));
         assert_eq!(place(b"./lm_eval/tasks/a.yaml").unwrap(), task("", "a.yaml"));
-        assert_eq!(
-            place(b"lm_eval-0.4.13/lm_eval/tasks/a.py").unwrap(),
-            task("lm_eval-0.4.13", "a.py")
-        );
-        assert_eq!(
-            place("lm_eval/tasks/ü/日本.yaml".as_bytes()).unwrap(),
-            task("", "ü/日本.yaml")
-        );
-        assert_eq!(
-            place(b"lm_eval-0.4.13.dist-info/METADATA").unwrap(),
-            Place::Metadata
-        );
+        assert_eq!(place(b"lm_eval-0.4.13/lm_eval/tasks/a.py").unwrap(), task("lm_eval-0.4.13", "a.py"));
+        assert_eq!(place("lm_eval/tasks/ü/日本.yaml".as_bytes()).unwrap(), task("", "ü/日本.yaml"));
+        assert_eq!(place(b"lm_eval-0.4.13.dist-info/METADATA").unwrap(), Place::Metadata);
         assert_eq!(place(b"lm_eval-0.4.13/PKG-INFO").unwrap(), Place::Metadata);
-        for other in [
-            "lm_eval/tasks/",
-            "lm_eval/tasks",
-            "lm_eval/api.py",
-            "a/b/lm_eval/tasks/x",
-            "./",
-            "tasks/a.yaml",
-        ] {
+        for other in
+            ["lm_eval/tasks/", "lm_eval/tasks", "lm_eval/api.py", "a/b/lm_eval/tasks/x", "./", "tasks/a.yaml"]
+        {
             assert_eq!(place(other.as_bytes()).unwrap(), Place::Elsewhere, "{other}");
         }
     }

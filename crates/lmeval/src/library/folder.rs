@@ -49,10 +49,7 @@ pub(super) fn version(tasks: &Path) -> Result<Version> {
 fn installed_version(packages: &Path) -> Option<Version> {
     let mut versions = fs::read_dir(packages).ok()?.flatten().filter_map(|entry| {
         let name = entry.file_name();
-        let version = name
-            .to_str()?
-            .strip_prefix("lm_eval-")?
-            .strip_suffix(".dist-info")?;
+        let version = name.to_str()?.strip_prefix("lm_eval-")?.strip_suffix(".dist-info")?;
         Version::parse(version).ok()
     });
     let version = versions.next()?;
@@ -62,13 +59,7 @@ fn installed_version(packages: &Path) -> Option<Version> {
 /// Copies a task folder; answers how many links were left out because they lead elsewhere.
 pub(super) fn copy(tasks: &Path, target: &mut Target) -> Result<usize> {
     let root = fs::canonicalize(tasks)?;
-    let mut walk = Walk {
-        root: &root,
-        target,
-        entries: 0,
-        left_out: 0,
-        has_yaml: false,
-    };
+    let mut walk = Walk { root: &root, target, entries: 0, left_out: 0, has_yaml: false };
     walk.copy(&root, Path::new(""), 0)?;
     if !walk.has_yaml {
         bail!(
@@ -98,11 +89,7 @@ impl Walk<'_> {
         for entry in entries {
             self.entries += 1;
             if self.entries > self.target.limits().entries {
-                bail!(
-                    "`{}` holds more than {} entries",
-                    self.root.display(),
-                    self.target.limits().entries
-                );
+                bail!("`{}` holds more than {} entries", self.root.display(), self.target.limits().entries);
             }
             let name = entry.file_name();
             let (path, relative) = (entry.path(), relative.join(&name));
@@ -162,11 +149,7 @@ mod tests {
         let own = find_tasks(&root.join("my own")).unwrap();
         assert_eq!(version(&own).unwrap().as_str(), "my-own");
         write(root.join("site/lm_eval-0.4.9.dist-info/METADATA"), "");
-        assert_eq!(
-            version(&tasks).unwrap().as_str(),
-            "site",
-            "two packages say nothing"
-        );
+        assert_eq!(version(&tasks).unwrap().as_str(), "site", "two packages say nothing");
     }
 
     #[cfg(unix)]
@@ -199,19 +182,11 @@ mod tests {
         let root = temporary.path();
         write(root.join("from/readme.txt"), "");
         let mut target = Target::create(root.join("to"), Limits::default()).unwrap();
-        assert!(
-            copy(&root.join("from"), &mut target)
-                .unwrap_err()
-                .to_string()
-                .contains("no task files")
-        );
+        assert!(copy(&root.join("from"), &mut target).unwrap_err().to_string().contains("no task files"));
         for number in 0..4 {
             write(root.join(format!("from/{number}.yaml")), "");
         }
-        let limits = Limits {
-            files: 3,
-            ..Limits::default()
-        };
+        let limits = Limits { files: 3, ..Limits::default() };
         let mut target = Target::create(root.join("limited"), limits).unwrap();
         assert!(copy(&root.join("from"), &mut target).is_err());
     }

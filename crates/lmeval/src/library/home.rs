@@ -62,9 +62,7 @@ impl Home {
     pub(crate) fn at(folder: &Path) -> Result<Self> {
         let folder = std::path::absolute(folder)
             .with_context(|| format!("`{}` is not a usable folder", folder.display()))?;
-        Ok(Self {
-            libraries: Some(folder.join("libraries")),
-        })
+        Ok(Self { libraries: Some(folder.join("libraries")) })
     }
 
     /// Everything that is installed, oldest version first.
@@ -79,9 +77,7 @@ impl Home {
         };
         let mut versions = Vec::new();
         for entry in entries {
-            let name = entry
-                .context("The installed libraries cannot be listed")?
-                .file_name();
+            let name = entry.context("The installed libraries cannot be listed")?.file_name();
             let version = name.to_str().and_then(|name| Version::parse(name).ok());
             if let Some(version) = version.filter(|version| tasks_of(libraries, version).is_dir()) {
                 versions.push(version);
@@ -101,29 +97,19 @@ impl Home {
 
     /// The task folder of the default library.
     pub(crate) fn default_root(&self) -> Result<Option<PathBuf>> {
-        Ok(self
-            .installed()?
-            .into_iter()
-            .find(|library| library.default)
-            .map(|library| library.path))
+        Ok(self.installed()?.into_iter().find(|library| library.default).map(|library| library.path))
     }
 
     /// The task folder of a version; `None` if it is not installed.
     pub(crate) fn root_of(&self, version: &str) -> Result<Option<PathBuf>> {
-        let library = self
-            .installed()?
-            .into_iter()
-            .find(|library| library.version.as_str() == version);
+        let library = self.installed()?.into_iter().find(|library| library.version.as_str() == version);
         Ok(library.map(|library| library.path))
     }
 
     /// An installed library by its version, or an error that lists those there are.
     pub(crate) fn require(&self, version: &str) -> Result<Installed> {
         let installed = self.installed()?;
-        if let Some(library) = installed
-            .iter()
-            .find(|library| library.version.as_str() == version)
-        {
+        if let Some(library) = installed.iter().find(|library| library.version.as_str() == version) {
             return Ok(library.clone());
         }
         let version = version.escape_debug();
@@ -132,14 +118,8 @@ impl Home {
                 "There is no library `{version}`: none is installed\nhint: `lm-eval tasks pull` installs one"
             );
         }
-        let names: Vec<String> = installed
-            .iter()
-            .map(|library| format!("`{}`", library.version))
-            .collect();
-        bail!(
-            "There is no library `{version}`\nhint: Installed: {}",
-            names.join(", ")
-        );
+        let names: Vec<String> = installed.iter().map(|library| format!("`{}`", library.version)).collect();
+        bail!("There is no library `{version}`\nhint: Installed: {}", names.join(", "));
     }
 
     /// Begins a change. Others wait, and `note` hears why; what an interrupted change has left is put right first.
@@ -148,28 +128,18 @@ impl Home {
             anyhow!("There is no home folder to install into\nhint: Set `{LM_EVAL_HOME}` to a folder of your choice")
         })?;
         fs::create_dir_all(&libraries).context("The folder for libraries cannot be made")?;
-        let lock = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(libraries.join(".lock"))?;
+        let lock =
+            fs::OpenOptions::new().create(true).truncate(false).write(true).open(libraries.join(".lock"))?;
         if lock.file().try_lock().is_err() {
             note("Waiting for another change of the libraries to end");
-            lock.file()
-                .lock()
-                .context("The folder for libraries cannot be locked")?;
+            lock.file().lock().context("The folder for libraries cannot be locked")?;
         }
         tidy(&libraries)?;
         let work = tempfile::Builder::new()
             .prefix(WORK_PREFIX)
             .tempdir_in(&libraries)
             .context("The folder for libraries cannot be written to")?;
-        Ok(Change {
-            work,
-            _lock: lock,
-            home: self.clone(),
-            libraries,
-        })
+        Ok(Change { work, _lock: lock, home: self.clone(), libraries })
     }
 }
 
@@ -224,11 +194,8 @@ impl Change {
 
     /// Deletes a library; answers the new default if the old one is gone.
     pub(crate) fn remove(self, library: &Installed) -> Result<Option<Installed>> {
-        fs::rename(
-            self.libraries.join(library.version.as_str()),
-            self.work.path().join("removed"),
-        )
-        .context("The library cannot be removed")?;
+        fs::rename(self.libraries.join(library.version.as_str()), self.work.path().join("removed"))
+            .context("The library cannot be removed")?;
         if !library.default {
             return Ok(None);
         }
@@ -236,11 +203,7 @@ impl Change {
             Some(newest) => self.set_default(&newest.version).map(Some),
             None => {
                 fs::remove_file(self.libraries.join("default")).or_else(|error| {
-                    if error.kind() == io::ErrorKind::NotFound {
-                        Ok(())
-                    } else {
-                        Err(error)
-                    }
+                    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
                 })?;
                 Ok(None)
             }
@@ -304,9 +267,7 @@ mod tests {
 
     fn leftovers(home: &Home) -> usize {
         let entries = fs::read_dir(home.libraries.as_ref().unwrap()).unwrap().flatten();
-        entries
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with(WORK_PREFIX))
-            .count()
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(WORK_PREFIX)).count()
     }
 
     #[test]
@@ -319,12 +280,7 @@ mod tests {
         assert!(!folder.path().join("nowhere").exists());
         let none = Home { libraries: None };
         assert!(none.installed().unwrap().is_empty());
-        assert!(
-            none.change(&mut |_| {})
-                .unwrap_err()
-                .to_string()
-                .contains("LM_EVAL_HOME")
-        );
+        assert!(none.change(&mut |_| {}).unwrap_err().to_string().contains("LM_EVAL_HOME"));
     }
 
     #[test]
@@ -335,10 +291,7 @@ mod tests {
         assert!(first.default && first.path.ends_with("libraries/0.4.9/lm_eval/tasks"));
         install(&home, "0.4.13", "two");
         assert_eq!(names(&home), ["0.4.9", "*0.4.13"]);
-        home.change(&mut |_| {})
-            .unwrap()
-            .set_default(&version("0.4.9"))
-            .unwrap();
+        home.change(&mut |_| {}).unwrap().set_default(&version("0.4.9")).unwrap();
         assert_eq!(names(&home), ["*0.4.9", "0.4.13"]);
         assert_eq!(home.default_root().unwrap(), Some(first.path.clone()));
         install(&home, "0.4.9", "three");
@@ -369,19 +322,12 @@ mod tests {
         assert_eq!(names(&home), ["*0.4.9"]);
         // Killed between taking the old library away and putting the new one there.
         fs::create_dir_all(libraries.join(".work-late/replaced")).unwrap();
-        fs::rename(
-            libraries.join("0.4.9"),
-            libraries.join(".work-late/replaced/0.4.9"),
-        )
-        .unwrap();
+        fs::rename(libraries.join("0.4.9"), libraries.join(".work-late/replaced/0.4.9")).unwrap();
         assert!(names(&home).is_empty());
         drop(home.change(&mut |_| {}).unwrap());
         assert_eq!(names(&home), ["*0.4.9"]);
         assert_eq!(leftovers(&home), 0);
-        assert_eq!(
-            fs::read_to_string(libraries.join("0.4.9/lm_eval/tasks/a.yaml")).unwrap(),
-            "old"
-        );
+        assert_eq!(fs::read_to_string(libraries.join("0.4.9/lm_eval/tasks/a.yaml")).unwrap(), "old");
     }
 
     #[test]

@@ -30,11 +30,7 @@ pub(super) fn find_python(asked: Option<&Path>) -> Result<PathBuf> {
         return found.ok_or_else(|| anyhow!("There is no Python at `{}`", python.display()));
     }
     if let Some(environment) = std::env::var_os(VIRTUAL_ENV).filter(|value| !value.is_empty()) {
-        let inside = if cfg!(windows) {
-            "Scripts/python.exe"
-        } else {
-            "bin/python"
-        };
+        let inside = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
         let python = std::path::absolute(environment)?.join(inside);
         if python.is_file() {
             return Ok(python);
@@ -67,28 +63,18 @@ pub(super) fn download(python: &Path, version: Option<&Version>, folder: &Path) 
     command.args(["-m", "pip", "download", &requirement]);
     // What the package needs to run does not matter here, the version of Python included.
     command.args(["--no-deps", "--only-binary", ":all:", "--ignore-requires-python"]);
-    command
-        .args(["--disable-pip-version-check", "--quiet", "--dest"])
-        .arg(folder);
+    command.args(["--disable-pip-version-check", "--quiet", "--dest"]).arg(folder);
     // `python -m` looks for modules in the current folder first: a `pip.py` that lies about must not run.
     command.current_dir(folder);
-    let output = command
-        .output()
-        .with_context(|| format!("`{}` cannot be started", python.display()))?;
+    let output = command.output().with_context(|| format!("`{}` cannot be started", python.display()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!(
-            "{}",
-            explain(python, &requirement, said.trim(), &output.status.to_string())
-        );
+        bail!("{}", explain(python, &requirement, said.trim(), &output.status.to_string()));
     }
     let mut wheels: Vec<OsString> = Vec::new();
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
-        if Path::new(&name)
-            .extension()
-            .is_some_and(|extension| extension == "whl")
-        {
+        if Path::new(&name).extension().is_some_and(|extension| extension == "whl") {
             wheels.push(name);
         }
     }
@@ -129,19 +115,12 @@ fn explain(python: &Path, requirement: &str, said: &str, status: &str) -> String
     } else {
         String::new()
     };
-    let said = if said.is_empty() {
-        format!("  {status}")
-    } else {
-        indent(said)
-    };
+    let said = if said.is_empty() { format!("  {status}") } else { indent(said) };
     format!("`{python} -m pip` could not download `{requirement}`:\n{said}\n{hint}{FROM_HINT}")
 }
 
 fn indent(text: &str) -> String {
-    text.lines()
-        .map(|line| format!("  {line}"))
-        .collect::<Vec<_>>()
-        .join("\n")
+    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -150,28 +129,16 @@ mod tests {
 
     #[test]
     fn hints_fit_the_failure() {
-        let message = |said: &str| {
-            explain(
-                Path::new("/usr/bin/python3"),
-                "lm_eval==9",
-                said,
-                "exit status: 1",
-            )
-        };
+        let message =
+            |said: &str| explain(Path::new("/usr/bin/python3"), "lm_eval==9", said, "exit status: 1");
         let unknown = message("ERROR: No matching distribution found for lm_eval==9");
-        assert!(
-            unknown.contains("  ERROR: No matching") && unknown.contains("no such version"),
-            "{unknown}"
-        );
+        assert!(unknown.contains("  ERROR: No matching") && unknown.contains("no such version"), "{unknown}");
         let offline =
             message("WARNING: NewConnectionError\nERROR: No matching distribution found for lm_eval==9");
         assert!(offline.contains("could not be reached"), "{offline}");
         assert!(message("/usr/bin/python3: No module named pip").contains("has no `pip`"));
         let silent = message("");
-        assert!(
-            silent.contains("exit status: 1") && silent.contains("--from"),
-            "{silent}"
-        );
+        assert!(silent.contains("exit status: 1") && silent.contains("--from"), "{silent}");
     }
 
     #[test]

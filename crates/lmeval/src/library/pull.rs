@@ -42,20 +42,12 @@ impl Pull {
         force: bool,
     ) -> Result<Self> {
         let version = version.map(Version::parse).transpose()?;
-        if let Some(version) = version
-            .as_ref()
-            .filter(|version| from.is_none() && !version.is_release())
-        {
+        if let Some(version) = version.as_ref().filter(|version| from.is_none() && !version.is_release()) {
             bail!(
                 "`{version}` is not a version of the package\nhint: Without a version, the newest is taken"
             );
         }
-        Ok(Self {
-            version,
-            from,
-            python,
-            force,
-        })
+        Ok(Self { version, from, python, force })
     }
 
     /// Installs it and makes it the default; `note` hears what is going on.
@@ -71,9 +63,7 @@ impl Pull {
         let there =
             |version: &Version| installed(home, version).map(|library| library.filter(|_| !self.force));
         if let Some(library) = self.version.as_ref().map(there).transpose()?.flatten() {
-            return Ok(Outcome::AlreadyThere(
-                home.change(note)?.set_default(&library.version)?,
-            ));
+            return Ok(Outcome::AlreadyThere(home.change(note)?.set_default(&library.version)?));
         }
         let python = pip::find_python(self.python.as_deref())?;
         let change = home.change(note)?;
@@ -105,10 +95,7 @@ impl Pull {
             );
         };
         self.refuse_if_there(home, &version)?;
-        Ok(Outcome::New {
-            library: change.install(&version)?,
-            files: target.files(),
-        })
+        Ok(Outcome::New { library: change.install(&version)?, files: target.files() })
     }
 
     fn pull_folder(&self, home: &Home, path: &Path, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
@@ -118,22 +105,14 @@ impl Pull {
         let change = home.change(note)?;
         let mut target = Target::create(change.tasks(), Limits::default())?;
         if fs::canonicalize(change.tasks())?.starts_with(&tasks) {
-            bail!(
-                "`{}` contains the folder that libraries are installed in",
-                tasks.display()
-            );
+            bail!("`{}` contains the folder that libraries are installed in", tasks.display());
         }
         let left_out = folder::copy(&tasks, &mut target)
             .with_context(|| format!("`{}` cannot be installed", path.display()))?;
         if left_out > 0 {
-            note(&format!(
-                "Left out {left_out} links that lead out of the folder or to folders"
-            ));
+            note(&format!("Left out {left_out} links that lead out of the folder or to folders"));
         }
-        Ok(Outcome::New {
-            library: change.install(&version)?,
-            files: target.files(),
-        })
+        Ok(Outcome::New { library: change.install(&version)?, files: target.files() })
     }
 
     fn refuse_if_there(&self, home: &Home, version: &Version) -> Result<()> {
@@ -149,23 +128,16 @@ impl Pull {
 }
 
 fn installed(home: &Home, version: &Version) -> Result<Option<Installed>> {
-    Ok(home
-        .installed()?
-        .into_iter()
-        .find(|library| library.version == *version))
+    Ok(home.installed()?.into_iter().find(|library| library.version == *version))
 }
 
 /// The version in a name such as `lm_eval-0.4.13-py3-none-any.whl` or `lm_eval-0.4.13.tar.gz`.
 fn version_in_name(path: &Path) -> Option<Version> {
     let name = path.file_name()?.to_str()?;
-    let rest = name
-        .strip_prefix("lm_eval-")
-        .or_else(|| name.strip_prefix("lm-eval-"))?;
+    let rest = name.strip_prefix("lm_eval-").or_else(|| name.strip_prefix("lm-eval-"))?;
     let text = match rest.strip_suffix(".whl") {
         Some(wheel) => wheel.split('-').next()?,
-        None => [".tar.gz", ".tgz", ".tar", ".zip"]
-            .iter()
-            .find_map(|ending| rest.strip_suffix(ending))?,
+        None => [".tar.gz", ".tgz", ".tar", ".zip"].iter().find_map(|ending| rest.strip_suffix(ending))?,
     };
     Version::parse(text).ok().filter(Version::is_release)
 }
@@ -177,14 +149,8 @@ mod tests {
     #[test]
     fn reads_versions_from_names() {
         let version = |name: &str| version_in_name(Path::new(name)).map(|version| version.to_string());
-        assert_eq!(
-            version("/a/lm_eval-0.4.13-py3-none-any.whl").as_deref(),
-            Some("0.4.13")
-        );
-        assert_eq!(
-            version("lm_eval-0.4.9.post1.tar.gz").as_deref(),
-            Some("0.4.9.post1")
-        );
+        assert_eq!(version("/a/lm_eval-0.4.13-py3-none-any.whl").as_deref(), Some("0.4.13"));
+        assert_eq!(version("lm_eval-0.4.9.post1.tar.gz").as_deref(), Some("0.4.9.post1"));
         assert_eq!(version("lm-eval-0.4.0.zip").as_deref(), Some("0.4.0"));
         assert_eq!(version("lm_eval-main.zip"), None);
         assert_eq!(version("tasks.zip"), None);

@@ -21,12 +21,7 @@ pub(crate) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            files: 200_000,
-            entries: 1_000_000,
-            file_bytes: 256 << 20,
-            total_bytes: 2 << 30,
-        }
+        Self { files: 200_000, entries: 1_000_000, file_bytes: 256 << 20, total_bytes: 2 << 30 }
     }
 }
 
@@ -43,12 +38,7 @@ impl Target {
     /// Writes into a folder, which must be new, so that it holds no links that somebody else has put there.
     pub(super) fn create(folder: PathBuf, limits: Limits) -> Result<Self> {
         fs::create_dir_all(&folder)?;
-        Ok(Self {
-            folder,
-            limits,
-            files: 0,
-            bytes: 0,
-        })
+        Ok(Self { folder, limits, files: 0, bytes: 0 })
     }
 
     /// How much may be written.
@@ -85,17 +75,10 @@ impl Target {
         let written = io::copy(&mut content.take(allowed.saturating_add(1)), &mut file)
             .with_context(|| format!("`{}` cannot be unpacked", path.display()))?;
         if written > self.limits.file_bytes {
-            bail!(
-                "`{}` is larger than {} bytes",
-                path.display(),
-                self.limits.file_bytes
-            );
+            bail!("`{}` is larger than {} bytes", path.display(), self.limits.file_bytes);
         }
         if written > allowed {
-            bail!(
-                "The files are larger than {} bytes together",
-                self.limits.total_bytes
-            );
+            bail!("The files are larger than {} bytes together", self.limits.total_bytes);
         }
         file.flush()?;
         self.bytes += written;
@@ -121,12 +104,7 @@ mod tests {
     use super::*;
 
     fn target(folder: &Path) -> Target {
-        let limits = Limits {
-            files: 3,
-            entries: 10,
-            file_bytes: 8,
-            total_bytes: 12,
-        };
+        let limits = Limits { files: 3, entries: 10, file_bytes: 8, total_bytes: 12 };
         Target::create(folder.join("new"), limits).unwrap()
     }
 
@@ -135,20 +113,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut target = target(folder.path());
         target.write(Path::new("a/b.yaml"), &b"x: 1"[..]).unwrap();
-        assert_eq!(
-            fs::read_to_string(folder.path().join("new/a/b.yaml")).unwrap(),
-            "x: 1"
-        );
+        assert_eq!(fs::read_to_string(folder.path().join("new/a/b.yaml")).unwrap(), "x: 1");
         for evil in ["../x", "/tmp/x", "", ".", "a/../../x"] {
             assert!(target.write(Path::new(evil), &b"x"[..]).is_err(), "{evil:?}");
         }
-        assert!(
-            target
-                .write(Path::new("a/b.yaml"), &b"x"[..])
-                .unwrap_err()
-                .to_string()
-                .contains("twice")
-        );
+        assert!(target.write(Path::new("a/b.yaml"), &b"x"[..]).unwrap_err().to_string().contains("twice"));
         assert!(target.write(Path::new("a/b.yaml/c"), &b"x"[..]).is_err());
         assert_eq!(target.files(), 1);
     }
@@ -170,11 +139,7 @@ mod tests {
         target.write(Path::new("c"), &[0_u8; 4][..]).unwrap();
         target.write(Path::new("d"), io::empty()).unwrap();
         assert!(
-            target
-                .write(Path::new("e"), io::empty())
-                .unwrap_err()
-                .to_string()
-                .contains("more than 3 files")
+            target.write(Path::new("e"), io::empty()).unwrap_err().to_string().contains("more than 3 files")
         );
     }
 
@@ -185,10 +150,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut target = target(folder.path());
         target.write(Path::new("a"), &b"x"[..]).unwrap();
-        let mode = fs::metadata(folder.path().join("new/a"))
-            .unwrap()
-            .permissions()
-            .mode();
+        let mode = fs::metadata(folder.path().join("new/a")).unwrap().permissions().mode();
         assert_eq!(mode & 0o111, 0);
         std::os::unix::fs::symlink(folder.path().join("outside"), folder.path().join("new/link")).unwrap();
         assert!(target.write(Path::new("link"), &b"x"[..]).is_err());

@@ -80,12 +80,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-const SMALL: Limits = Limits {
-    files: 50,
-    entries: 100,
-    file_bytes: 1 << 20,
-    total_bytes: 4 << 20,
-};
+const SMALL: Limits = Limits { files: 50, entries: 100, file_bytes: 1 << 20, total_bytes: 4 << 20 };
 
 /// Unpacks an archive in a fresh folder; whatever happens, nothing may appear beside the target.
 fn unpack(bytes: &[u8]) -> (TempDir, Result<Contents>) {
@@ -95,10 +90,7 @@ fn unpack(bytes: &[u8]) -> (TempDir, Result<Contents>) {
     let mut target = Target::create(folder.path().join("a/b/c/target"), SMALL).unwrap();
     let result = archive::unpack(&archive, &mut target);
     let names = |path: &Path| -> Vec<_> {
-        let mut names: Vec<_> = fs::read_dir(path)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-            .collect();
+        let mut names: Vec<_> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         names
     };
@@ -120,55 +112,26 @@ fn unpacks_wheels_and_source_archives() {
         ("lm_eval/tasks/", 0o040_755, b""),
         ("lm_eval/tasks/arc/arc.yaml", 0o100_755, b"task: arc"),
         ("lm_eval/tasks/arc/words.txt", 0, "müßig".as_bytes()),
-        (
-            "lm_eval-0.4.13.dist-info/METADATA",
-            PLAIN,
-            b"Name: lm_eval\nVersion: 0.4.13\n\nVersion: 9\n",
-        ),
+        ("lm_eval-0.4.13.dist-info/METADATA", PLAIN, b"Name: lm_eval\nVersion: 0.4.13\n\nVersion: 9\n"),
     ]);
     let source = tar(&[
         ("lm_eval-0.4.12/", b'5', "", b""),
-        (
-            "lm_eval-0.4.12/PKG-INFO",
-            b'0',
-            "",
-            b"Metadata-Version: 2.1\nVersion: 0.4.12\n",
-        ),
+        ("lm_eval-0.4.12/PKG-INFO", b'0', "", b"Metadata-Version: 2.1\nVersion: 0.4.12\n"),
         ("lm_eval-0.4.12/link", b'2', "/etc", b""),
-        (
-            "lm_eval-0.4.12/lm_eval/tasks/arc/arc.yaml",
-            b'0',
-            "",
-            b"task: arc",
-        ),
-        (
-            "lm_eval-0.4.12/lm_eval/tasks/arc/words.txt",
-            0,
-            "",
-            "müßig".as_bytes(),
-        ),
+        ("lm_eval-0.4.12/lm_eval/tasks/arc/arc.yaml", b'0', "", b"task: arc"),
+        ("lm_eval-0.4.12/lm_eval/tasks/arc/words.txt", 0, "", "müßig".as_bytes()),
     ]);
     for (bytes, version) in [(wheel, "0.4.13"), (gzip(&source), "0.4.12"), (source, "0.4.12")] {
         let (folder, contents) = unpack(&bytes);
         assert_eq!(contents.unwrap().version.unwrap().as_str(), version);
         let target = folder.path().join("a/b/c/target");
-        assert_eq!(
-            fs::read_to_string(target.join("arc/arc.yaml")).unwrap(),
-            "task: arc"
-        );
+        assert_eq!(fs::read_to_string(target.join("arc/arc.yaml")).unwrap(), "task: arc");
         assert_eq!(fs::read_to_string(target.join("arc/words.txt")).unwrap(), "müßig");
         assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            assert_eq!(
-                fs::metadata(target.join("arc/arc.yaml"))
-                    .unwrap()
-                    .permissions()
-                    .mode()
-                    & 0o111,
-                0
-            );
+            assert_eq!(fs::metadata(target.join("arc/arc.yaml")).unwrap().permissions().mode() & 0o111, 0);
         }
     }
 }
@@ -187,16 +150,10 @@ fn refuses_names_that_lead_out() {
         "lm_eval/tasks/./evil",
     ] {
         let good: (&str, u32, &[u8]) = ("lm_eval/tasks/a.yaml", PLAIN, b"task: a");
-        assert!(
-            refusal(&zip(&[good, (name, PLAIN, b"evil")])).contains("unsafe name"),
-            "{name:?}"
-        );
+        assert!(refusal(&zip(&[good, (name, PLAIN, b"evil")])).contains("unsafe name"), "{name:?}");
         if !name.contains('\0') {
             let good: (&str, u8, &str, &[u8]) = ("lm_eval/tasks/a.yaml", b'0', "", b"task: a");
-            assert!(
-                refusal(&tar(&[good, (name, b'0', "", b"evil")])).contains("unsafe name"),
-                "{name:?}"
-            );
+            assert!(refusal(&tar(&[good, (name, b'0', "", b"evil")])).contains("unsafe name"), "{name:?}");
         }
     }
     assert!(!Path::new("/tmp/lm-eval-evil").exists());
@@ -204,10 +161,7 @@ fn refuses_names_that_lead_out() {
 
 #[test]
 fn refuses_links_and_devices() {
-    let through = zip(&[
-        ("lm_eval/tasks/out", LINK, b"/tmp"),
-        ("lm_eval/tasks/out/evil", PLAIN, b"evil"),
-    ]);
+    let through = zip(&[("lm_eval/tasks/out", LINK, b"/tmp"), ("lm_eval/tasks/out/evil", PLAIN, b"evil")]);
     assert!(refusal(&through).contains("link or a device"));
     assert!(refusal(&zip(&[("lm_eval/tasks/fifo", 0o010_644, b"")])).contains("link or a device"));
     for kind in *b"123467S" {
@@ -216,20 +170,13 @@ fn refuses_links_and_devices() {
             ("lm_eval/tasks/out/evil", b'0', "", b"evil"),
         ]);
         let message = refusal(&evil);
-        assert!(
-            message.contains("link or a device"),
-            "{}: {message}",
-            kind as char
-        );
+        assert!(message.contains("link or a device"), "{}: {message}", kind as char);
     }
 }
 
 #[test]
 fn a_file_that_is_also_a_folder_is_refused() {
-    let both = tar(&[
-        ("lm_eval/tasks/a", b'0', "", b"x"),
-        ("lm_eval/tasks/a/b", b'0', "", b"x"),
-    ]);
+    let both = tar(&[("lm_eval/tasks/a", b'0', "", b"x"), ("lm_eval/tasks/a/b", b'0', "", b"x")]);
     assert!(unpack(&both).1.is_err());
 }
 
@@ -269,107 +216,63 @@ fn stops_at_bombs() {
     // Many files that are small enough each.
     let block = vec![0; 1 << 20];
     let names: Vec<String> = (0..8).map(|number| format!("lm_eval/tasks/{number}")).collect();
-    let entries: Vec<(&str, u8, &str, &[u8])> = names
-        .iter()
-        .map(|name| (name.as_str(), b'0', "", block.as_slice()))
-        .collect();
+    let entries: Vec<(&str, u8, &str, &[u8])> =
+        names.iter().map(|name| (name.as_str(), b'0', "", block.as_slice())).collect();
     assert!(unpack(&gzip(&tar(&entries))).1.is_err());
     // Large things elsewhere are not written, but must not be read for ever either.
-    let elsewhere = tar(&[
-        ("big", b'0', "", &vec![0; 8 << 20]),
-        ("lm_eval/tasks/a", b'0', "", b"x"),
-    ]);
+    let elsewhere = tar(&[("big", b'0', "", &vec![0; 8 << 20]), ("lm_eval/tasks/a", b'0', "", b"x")]);
     assert!(refusal(&gzip(&elsewhere)).contains("more than is allowed"));
     // A name without end.
-    let name = tar(&[
-        ("././@LongLink", b'L', "", &vec![b'a'; 2 << 20]),
-        ("a", b'0', "", b""),
-    ]);
+    let name = tar(&[("././@LongLink", b'L', "", &vec![b'a'; 2 << 20]), ("a", b'0', "", b"")]);
     assert!(refusal(&gzip(&name)).contains("longer than"));
 }
 
 #[test]
 fn stops_at_too_many_entries() {
     let names: Vec<String> = (0..60).map(|number| format!("lm_eval/tasks/{number}")).collect();
-    let entries: Vec<(&str, u32, &[u8])> = names
-        .iter()
-        .map(|name| (name.as_str(), PLAIN, &b""[..]))
-        .collect();
+    let entries: Vec<(&str, u32, &[u8])> =
+        names.iter().map(|name| (name.as_str(), PLAIN, &b""[..])).collect();
     assert!(refusal(&zip(&entries)).contains("more than 50 files"));
     let names: Vec<String> = (0..101).map(|number| format!("elsewhere/{number}")).collect();
-    let entries: Vec<(&str, u32, &[u8])> = names
-        .iter()
-        .map(|name| (name.as_str(), PLAIN, &b""[..]))
-        .collect();
+    let entries: Vec<(&str, u32, &[u8])> =
+        names.iter().map(|name| (name.as_str(), PLAIN, &b""[..])).collect();
     assert!(refusal(&zip(&entries)).contains("more than 100 entries"));
-    let entries: Vec<(&str, u8, &str, &[u8])> = names
-        .iter()
-        .map(|name| (name.as_str(), b'0', "", &b""[..]))
-        .collect();
+    let entries: Vec<(&str, u8, &str, &[u8])> =
+        names.iter().map(|name| (name.as_str(), b'0', "", &b""[..])).collect();
     assert!(refusal(&tar(&entries)).contains("more than 100 entries"));
 }
 
 #[test]
 fn long_names_are_checked_like_short_ones() {
     let long = format!("lm_eval/tasks/{}/x.yaml", "long".repeat(40));
-    let gnu = tar(&[
-        ("././@LongLink", b'L', "", format!("{long}\0").as_bytes()),
-        ("short", b'0', "", b"x"),
-    ]);
+    let gnu = tar(&[("././@LongLink", b'L', "", format!("{long}\0").as_bytes()), ("short", b'0', "", b"x")]);
     let record = |name: &str| {
         let body = format!(" path={name}\n");
         let length =
             (1..9).find(|digits| format!("{}{body}", body.len() + digits).len() == body.len() + digits);
         format!("{}{body}", body.len() + length.unwrap())
     };
-    let pax = tar(&[
-        ("pax", b'x', "", record(&long).as_bytes()),
-        ("short", b'0', "", b"x"),
-    ]);
+    let pax = tar(&[("pax", b'x', "", record(&long).as_bytes()), ("short", b'0', "", b"x")]);
     for archive in [gnu, pax] {
         let (folder, contents) = unpack(&archive);
         contents.unwrap();
-        assert!(
-            folder
-                .path()
-                .join("a/b/c/target")
-                .join("long".repeat(40))
-                .join("x.yaml")
-                .is_file()
-        );
+        assert!(folder.path().join("a/b/c/target").join("long".repeat(40)).join("x.yaml").is_file());
     }
-    let gnu = tar(&[
-        ("././@LongLink", b'L', "", b"lm_eval/tasks/../../evil\0"),
-        ("short", b'0', "", b"x"),
-    ]);
-    let pax = tar(&[
-        ("pax", b'x', "", record("/evil").as_bytes()),
-        ("short", b'0', "", b"x"),
-    ]);
-    let nul = tar(&[
-        ("././@LongLink", b'L', "", b"lm_eval/tasks/a\0b\0"),
-        ("short", b'0', "", b"x"),
-    ]);
+    let gnu = tar(&[("././@LongLink", b'L', "", b"lm_eval/tasks/../../evil\0"), ("short", b'0', "", b"x")]);
+    let pax = tar(&[("pax", b'x', "", record("/evil").as_bytes()), ("short", b'0', "", b"x")]);
+    let nul = tar(&[("././@LongLink", b'L', "", b"lm_eval/tasks/a\0b\0"), ("short", b'0', "", b"x")]);
     for archive in [gnu, pax, nul] {
         assert!(refusal(&archive).contains("unsafe name"));
     }
-    let sized = tar(&[
-        ("pax", b'x', "", b"10 size=9\n"),
-        ("lm_eval/tasks/a", b'0', "", b"x"),
-    ]);
+    let sized = tar(&[("pax", b'x', "", b"10 size=9\n"), ("lm_eval/tasks/a", b'0', "", b"x")]);
     assert!(refusal(&sized).contains("extended header"));
 }
 
 #[test]
 fn cut_and_garbled_archives_are_errors_and_never_panics() {
-    let wheel = zip(&[
-        ("lm_eval/tasks/a.yaml", PLAIN, b"task: a"),
-        ("lm_eval/tasks/b.yaml", PLAIN, b"task: b"),
-    ]);
-    let source = tar(&[
-        ("x/lm_eval/tasks/a.yaml", b'0', "", &[b'a'; 700]),
-        ("x/b", b'0', "", b"b"),
-    ]);
+    let wheel =
+        zip(&[("lm_eval/tasks/a.yaml", PLAIN, b"task: a"), ("lm_eval/tasks/b.yaml", PLAIN, b"task: b")]);
+    let source = tar(&[("x/lm_eval/tasks/a.yaml", b'0', "", &[b'a'; 700]), ("x/b", b'0', "", b"b")]);
     let packed = gzip(&source);
     for length in 0..wheel.len() {
         assert!(unpack(&wheel[..length]).1.is_err(), "zip cut at {length}");
@@ -396,10 +299,7 @@ fn cut_and_garbled_archives_are_errors_and_never_panics() {
 fn small_wheel(version: &str) -> Vec<u8> {
     let folder = format!("lm_eval-{version}.dist-info/METADATA");
     let metadata = format!("Name: lm_eval\nVersion: {version}\n");
-    zip(&[
-        ("lm_eval/tasks/a.yaml", PLAIN, b"task: a"),
-        (&folder, PLAIN, metadata.as_bytes()),
-    ])
+    zip(&[("lm_eval/tasks/a.yaml", PLAIN, b"task: a"), (&folder, PLAIN, metadata.as_bytes())])
 }
 
 fn pull(home: &Home, version: Option<&str>, from: &Path, force: bool) -> Result<Outcome> {
@@ -421,27 +321,16 @@ fn installs_from_an_archive() {
     let Outcome::New { library, files } = pull(&home, None, &wheel, false).unwrap() else {
         panic!("not new")
     };
-    assert_eq!(
-        (library.version.as_str(), library.default, files),
-        ("0.4.13", true, 1)
-    );
+    assert_eq!((library.version.as_str(), library.default, files), ("0.4.13", true, 1));
     let error = pull(&home, None, &wheel, false).unwrap_err().to_string();
-    assert!(
-        error.contains("installed already") && error.contains("--force"),
-        "{error}"
-    );
+    assert!(error.contains("installed already") && error.contains("--force"), "{error}");
     pull(&home, None, &wheel, true).unwrap();
     pull(&home, Some("mine"), &wheel, false).unwrap();
     assert_eq!(installed(&home), ["mine*", "0.4.13"]);
 
     let nameless = folder.path().join("nameless.zip");
     fs::write(&nameless, zip(&[("lm_eval/tasks/a.yaml", PLAIN, b"task: a")])).unwrap();
-    assert!(
-        pull(&home, None, &nameless, false)
-            .unwrap_err()
-            .to_string()
-            .contains("which version")
-    );
+    assert!(pull(&home, None, &nameless, false).unwrap_err().to_string().contains("which version"));
     let named = folder.path().join("lm_eval-0.4.2.zip");
     fs::copy(&nameless, &named).unwrap();
     pull(&home, None, &named, false).unwrap();
@@ -455,22 +344,14 @@ fn a_failed_pull_changes_nothing() {
     let home = Home::at(folder.path()).unwrap();
     let wheel = folder.path().join("lm_eval-0.4.13-py3-none-any.whl");
     fs::write(&wheel, small_wheel("0.4.13")).unwrap();
-    let Outcome::New { library, .. } = pull(&home, None, &wheel, false).unwrap() else {
-        panic!("not new")
-    };
+    let Outcome::New { library, .. } = pull(&home, None, &wheel, false).unwrap() else { panic!("not new") };
     let whole = small_wheel("0.4.13");
     fs::write(&wheel, &whole[..whole.len() - 30]).unwrap();
     assert!(pull(&home, None, &wheel, true).is_err());
-    let evil = zip(&[
-        ("lm_eval/tasks/b.yaml", PLAIN, b"task: b"),
-        ("../evil", PLAIN, b""),
-    ]);
+    let evil = zip(&[("lm_eval/tasks/b.yaml", PLAIN, b"task: b"), ("../evil", PLAIN, b"")]);
     fs::write(&wheel, evil).unwrap();
     assert!(pull(&home, None, &wheel, true).is_err());
-    assert_eq!(
-        fs::read_to_string(library.path.join("a.yaml")).unwrap(),
-        "task: a"
-    );
+    assert_eq!(fs::read_to_string(library.path.join("a.yaml")).unwrap(), "task: a");
     assert!(!library.path.join("b.yaml").exists());
     let mut names: Vec<String> = fs::read_dir(folder.path().join("libraries"))
         .unwrap()
@@ -494,12 +375,7 @@ fn installs_from_a_folder() {
     };
     assert_eq!((library.version.as_str(), files), ("my-tasks", 2));
     assert!(library.path.join("group/data.jsonl").is_file());
-    assert!(
-        pull(&home, None, folder.path(), false)
-            .unwrap_err()
-            .to_string()
-            .contains("contains the folder")
-    );
+    assert!(pull(&home, None, folder.path(), false).unwrap_err().to_string().contains("contains the folder"));
 }
 
 /// A stand-in for Python that keeps its arguments and acts as `pip download`.
@@ -530,9 +406,7 @@ fn fetches_through_pip() {
         let pull = Pull::new(version, None, Some(python.clone()), force)?;
         pull.run(&home, &mut |_| {})
     };
-    let Outcome::New { library, files } = pull(Some("0.4.13"), false).unwrap() else {
-        panic!("not new")
-    };
+    let Outcome::New { library, files } = pull(Some("0.4.13"), false).unwrap() else { panic!("not new") };
     assert_eq!((library.version.as_str(), files), ("0.4.13", 1));
     let arguments = fs::read_to_string(folder.path().join("arguments")).unwrap();
     let expected = "-m pip download lm_eval==0.4.13 --no-deps --only-binary :all: --ignore-requires-python \
@@ -542,10 +416,7 @@ fn fetches_through_pip() {
     assert!(place.contains("libraries/.work-"), "{place}");
 
     fs::remove_file(folder.path().join("arguments")).unwrap();
-    assert!(matches!(
-        pull(Some("0.4.13"), false).unwrap(),
-        Outcome::AlreadyThere(_)
-    ));
+    assert!(matches!(pull(Some("0.4.13"), false).unwrap(), Outcome::AlreadyThere(_)));
     assert!(!folder.path().join("arguments").exists(), "nothing to fetch");
     assert!(matches!(pull(None, false).unwrap(), Outcome::AlreadyThere(_)));
     assert!(
@@ -567,23 +438,11 @@ fn a_failing_pip_is_quoted() {
         format!("{:#}", pull.run(&home, &mut |_| {}).unwrap_err())
     };
     let text = message("echo 'ERROR: No matching distribution found for lm_eval==9.9' >&2; exit 1");
-    assert!(
-        text.contains("could not download `lm_eval==9.9`") && text.contains("no such version"),
-        "{text}"
-    );
-    assert!(
-        text.contains("  ERROR: No matching distribution found") && text.contains("hint: "),
-        "{text}"
-    );
+    assert!(text.contains("could not download `lm_eval==9.9`") && text.contains("no such version"), "{text}");
+    assert!(text.contains("  ERROR: No matching distribution found") && text.contains("hint: "), "{text}");
     assert!(message("echo 'python3: No module named pip' >&2; exit 1").contains("has no `pip`"));
     assert!(message("exit 0").contains("left 0 wheels"));
     assert!(message("kill -9 $$").contains("signal"));
     assert!(home.installed().unwrap().is_empty());
-    assert_eq!(
-        fs::read_dir(folder.path().join("home/libraries"))
-            .unwrap()
-            .count(),
-        1,
-        "only the lock stays"
-    );
+    assert_eq!(fs::read_dir(folder.path().join("home/libraries")).unwrap().count(), 1, "only the lock stays");
 }

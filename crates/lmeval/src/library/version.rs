@@ -70,18 +70,12 @@ impl Version {
         let mut rest = rest.as_bytes();
         while let Some(&first) = rest.first() {
             let alike = |byte: &&u8| {
-                if first.is_ascii_digit() {
-                    byte.is_ascii_digit()
-                } else {
-                    byte.is_ascii_alphabetic()
-                }
+                if first.is_ascii_digit() { byte.is_ascii_digit() } else { byte.is_ascii_alphabetic() }
             };
             let length = rest.iter().take_while(alike).count();
             if length > 0 {
                 // The bytes are ASCII, as `parse` makes sure.
-                parts.push(Part::new(
-                    std::str::from_utf8(&rest[..length]).unwrap_or_default(),
-                ));
+                parts.push(Part::new(std::str::from_utf8(&rest[..length]).unwrap_or_default()));
             }
             rest = &rest[length.max(1)..];
         }
@@ -156,14 +150,7 @@ mod tests {
 
     #[test]
     fn takes_versions_and_nothing_that_could_be_a_path() {
-        for good in [
-            "0.4.13",
-            "0.5.0.dev2",
-            "1!2.0",
-            "0.4.9.post1+local",
-            "my_tasks",
-            "v1",
-        ] {
+        for good in ["0.4.13", "0.5.0.dev2", "1!2.0", "0.4.9.post1+local", "my_tasks", "v1"] {
             assert_eq!(Version::parse(good).unwrap().as_str(), good);
         }
         for bad in [
@@ -177,10 +164,7 @@ mod tests {
 
     #[test]
     fn makes_names_from_folders() {
-        assert_eq!(
-            Version::from_name("my tasks (2)").unwrap().as_str(),
-            "my-tasks--2"
-        );
+        assert_eq!(Version::from_name("my tasks (2)").unwrap().as_str(), "my-tasks--2");
         assert_eq!(Version::from_name(".hidden").unwrap().as_str(), "hidden");
         assert_eq!(Version::from_name("Ünïts").unwrap().as_str(), "n-ts");
         assert!(Version::from_name("日本").is_err());

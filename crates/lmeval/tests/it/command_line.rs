@@ -19,26 +19,15 @@ fn no_words_and_a_lone_run_ask_for_help() {
 fn options_without_a_command_mean_run() {
     let output = context().run(&["--model", "dummy", "--tasks", "x"]);
     assert_eq!(output.status, 1);
-    assert!(
-        output.stderr.contains("`lm-eval run` is not in this version yet"),
-        "{output}"
-    );
+    assert!(output.stderr.contains("`lm-eval run` is not in this version yet"), "{output}");
 }
 
 #[test]
 fn wrong_calls_end_with_two() {
-    for words in [
-        vec!["bogus"],
-        vec!["ls", "bogus"],
-        vec!["ls", "tasks", "--nothing"],
-        vec!["--tasks=x"],
-    ] {
+    for words in [vec!["bogus"], vec!["ls", "bogus"], vec!["ls", "tasks", "--nothing"], vec!["--tasks=x"]] {
         let output = context().run(&words);
         assert_eq!(output.status, 2, "{words:?}: {output}");
-        assert!(
-            output.stderr.contains("Usage") || output.stderr.contains("--help"),
-            "{output}"
-        );
+        assert!(output.stderr.contains("Usage") || output.stderr.contains("--help"), "{output}");
     }
 }
 

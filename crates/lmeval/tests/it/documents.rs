@@ -18,7 +18,8 @@ fn preview(data: &str, definition: &str, words: &[&str]) -> (i32, Vec<Value>, St
 
 /// The context of the first request.
 fn first(data: &str, text: &str) -> String {
-    let (status, requests, messages) = preview(data, &format!("doc_to_text: \"{text}\"\ndoc_to_target: a\n"), &[]);
+    let (status, requests, messages) =
+        preview(data, &format!("doc_to_text: \"{text}\"\ndoc_to_target: a\n"), &[]);
     assert_eq!(status, 0, "{messages}");
     requests[0]["args"][0].as_str().unwrap().to_owned()
 }
@@ -26,7 +27,10 @@ fn first(data: &str, text: &str) -> String {
 #[test]
 fn unicode_is_kept() {
     let data = "{\"q\": \"naïve 日本 \\ud83d\\ude00 e\\u0301\", \"a\": \"ß\"}\n";
-    assert_eq!(first(data, "{{q}} {{q|length}} {{q|upper}}"), "naïve 日本 😀 e\u{301} 13 NAÏVE 日本 😀 E\u{301}");
+    assert_eq!(
+        first(data, "{{q}} {{q|length}} {{q|upper}}"),
+        "naïve 日本 😀 e\u{301} 13 NAÏVE 日本 😀 E\u{301}"
+    );
 }
 
 #[test]

@@ -5,10 +5,7 @@ use crate::context;
 #[test]
 fn tables_are_laid_out_as_scripts_expect() {
     let context = context();
-    context.write(
-        "tasks/mc.yaml",
-        "include: base_yaml\ntask: exp_mc\ntag: exp_tag\n",
-    );
+    context.write("tasks/mc.yaml", "include: base_yaml\ntask: exp_mc\ntag: exp_tag\n");
     context.write("tasks/base_yaml", "output_type: multiple_choice\n");
     context.write("tasks/grp.yaml", "group: exp_grp\ntask: [exp_mc]\n");
     let output = context.run(&["ls", "tasks", "--library", "none", "--include_path", "tasks"]);
@@ -32,16 +29,11 @@ fn tables_are_laid_out_as_scripts_expect() {
 
 ";
     assert_eq!(output.stdout, expected);
-    for (what, present, absent) in [
-        ("groups", "exp_grp", "exp_tag"),
-        ("tags", "exp_tag", "exp_mc"),
-        ("subtasks", "exp_mc", "exp_grp"),
-    ] {
+    for (what, present, absent) in
+        [("groups", "exp_grp", "exp_tag"), ("tags", "exp_tag", "exp_mc"), ("subtasks", "exp_mc", "exp_grp")]
+    {
         let output = context.run(&["ls", what, "--library", "none", "--include_path", "tasks"]);
-        assert!(
-            output.stdout.contains(present) && !output.stdout.contains(absent),
-            "{what}: {output}"
-        );
+        assert!(output.stdout.contains(present) && !output.stdout.contains(absent), "{what}: {output}");
     }
 }
 
@@ -63,11 +55,8 @@ fn words_and_patterns_narrow_the_list() {
 fn json_has_one_object_a_line() {
     let output = context().run(&["ls", "tasks", "--json"]);
     assert_eq!(output.status, 0);
-    let rows: Vec<serde_json::Value> = output
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let rows: Vec<serde_json::Value> =
+        output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let row = rows.iter().find(|row| row["name"] == "demo_capitals").unwrap();
     assert_eq!(row["kind"], "task");
     assert_eq!(row["output_type"], "multiple_choice");
@@ -80,22 +69,14 @@ fn broken_files_are_counted() {
     context.write("tasks/broken.yaml", "task: [\n");
     let output = context.run(&["ls", "tasks", "--include_path", "tasks"]);
     assert_eq!(output.status, 0);
-    assert!(
-        output.stderr.contains("1 file is not listed because of errors"),
-        "{output}"
-    );
+    assert!(output.stderr.contains("1 file is not listed because of errors"), "{output}");
 }
 
 #[test]
 fn a_missing_folder_is_mentioned() {
     let output = context().run(&["ls", "tags", "--include_path", "nowhere"]);
     assert_eq!(output.status, 0);
-    assert!(
-        output
-            .stderr
-            .contains("`nowhere` of --include_path does not exist"),
-        "{output}"
-    );
+    assert!(output.stderr.contains("`nowhere` of --include_path does not exist"), "{output}");
 }
 
 #[test]
@@ -107,10 +88,7 @@ fn an_unknown_library_lists_what_there_is() {
 
 #[test]
 fn the_whole_library_lists_as_the_reference_does() {
-    let environment = (
-        lmeval_testkit::test_environment(),
-        lmeval_testkit::reference_library(),
-    );
+    let environment = (lmeval_testkit::test_environment(), lmeval_testkit::reference_library());
     let (Some(python), Some(library)) = environment else {
         return;
     };
@@ -122,8 +100,5 @@ fn the_whole_library_lists_as_the_reference_does() {
         .unwrap();
     assert!(reference.status.success());
     let output = context().run(&["ls", "tasks", "--library", library.to_str().unwrap()]);
-    assert!(
-        output.stdout.as_bytes() == reference.stdout,
-        "the listings differ"
-    );
+    assert!(output.stdout.as_bytes() == reference.stdout, "the listings differ");
 }

@@ -65,11 +65,7 @@ fn requests_equal_the_recordings() {
             assert_eq!(output.status.code(), Some(1), "{name}");
             continue;
         }
-        assert!(
-            output.status.success(),
-            "{name}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         let ours: Vec<Value> = String::from_utf8(output.stdout)
             .unwrap()
             .lines()
@@ -116,24 +112,13 @@ fn conversations_are_shown_as_turns_or_as_the_template_writes_them() {
     let context = context();
     let output = context.run(&["preview", "demo_arithmetic", "-f", "1", "--apply_chat_template"]);
     assert_eq!(output.status, 0, "{output}");
-    assert!(
-        output.stdout.contains("--- user\n") && output.stdout.contains("--- assistant\n"),
-        "{output}"
-    );
+    assert!(output.stdout.contains("--- user\n") && output.stdout.contains("--- assistant\n"), "{output}");
     let config = serde_json::json!({
         "bos_token": {"content": "<s>"},
         "chat_template": "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}",
     });
     context.write("model/tokenizer_config.json", config.to_string());
-    let words = [
-        "preview",
-        "demo_arithmetic",
-        "-f",
-        "1",
-        "--tokenizer",
-        "model",
-        "--apply_chat_template",
-    ];
+    let words = ["preview", "demo_arithmetic", "-f", "1", "--tokenizer", "model", "--apply_chat_template"];
     let output = context.run(&words);
     assert!(output.stdout.contains("|<s>[user]Problem:"), "{output}");
 }
@@ -147,23 +132,14 @@ fn mistakes_are_explained() {
         "column.yaml",
         format!("task: t\n{data}doc_to_text: \"{{{{questio}}}}\"\ndoc_to_target: answer\n"),
     );
-    context.write(
-        "split.yaml",
-        format!("task: t\n{}", data.replace("test_split: test", "test_split: dev")),
-    );
-    context.write(
-        "file.yaml",
-        format!("task: t\n{}", data.replace("d.jsonl", "nothing.jsonl")),
-    );
+    context.write("split.yaml", format!("task: t\n{}", data.replace("test_split: test", "test_split: dev")));
+    context.write("file.yaml", format!("task: t\n{}", data.replace("d.jsonl", "nothing.jsonl")));
     context.write(
         "python.yaml",
         format!("task: t\n{data}process_docs: !function utils.f\ndoc_to_text: question\n"),
     );
     context.write("broken.jsonl", "{\"question\": \"Why?\"}\n{\"question\": }\n");
-    context.write(
-        "line.yaml",
-        format!("task: t\n{}", data.replace("d.jsonl", "broken.jsonl")),
-    );
+    context.write("line.yaml", format!("task: t\n{}", data.replace("d.jsonl", "broken.jsonl")));
     for (file, words) in [
         ("column.yaml", vec!["questio", "question", "answer", "document 0"]),
         ("split.yaml", vec!["dev", "test"]),
@@ -181,31 +157,16 @@ fn mistakes_are_explained() {
 
 #[test]
 fn choices_of_documents_exclude_each_other() {
-    let output = context().run(&[
-        "preview",
-        "demo_capitals",
-        "-n",
-        "2",
-        "--samples",
-        "{\"demo_capitals\": [1]}",
-    ]);
+    let output =
+        context().run(&["preview", "demo_capitals", "-n", "2", "--samples", "{\"demo_capitals\": [1]}"]);
     assert_eq!(output.status, 1);
     assert!(output.stderr.contains("exclude each other"), "{output}");
-    let output = context().run(&[
-        "preview",
-        "demo_capitals",
-        "--json",
-        "--samples",
-        "{\"demo_capitals\": [5, 3]}",
-    ]);
+    let output =
+        context().run(&["preview", "demo_capitals", "--json", "--samples", "{\"demo_capitals\": [5, 3]}"]);
     let ids: Vec<i64> = output
         .stdout
         .lines()
-        .map(|line| {
-            serde_json::from_str::<Value>(line).unwrap()["doc_id"]
-                .as_i64()
-                .unwrap()
-        })
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["doc_id"].as_i64().unwrap())
         .collect();
     assert!(ids.first() == Some(&3) && ids.last() == Some(&5), "{ids:?}");
 }

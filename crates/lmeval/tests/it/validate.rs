@@ -6,10 +6,7 @@ use crate::context;
 fn sound_tasks_pass() {
     let output = context().run(&["validate", "--tasks", "demo_capitals,demo_a*"]);
     assert_eq!(output.status, 0, "{output}");
-    assert_eq!(
-        output.stdout,
-        "Validating tasks: ['demo_capitals', 'demo_a*']\nAll tasks found and valid\n"
-    );
+    assert_eq!(output.stdout, "Validating tasks: ['demo_capitals', 'demo_a*']\nAll tasks found and valid\n");
     assert_eq!(output.stderr, "");
     let output = context().run(&["validate"]);
     assert_eq!(output.status, 0, "{output}");
@@ -21,10 +18,7 @@ fn sound_tasks_pass() {
 fn unknown_names_fail_and_are_listed() {
     let output = context().run(&["validate", "--tasks", "demo_capitals, no_such, zz*"]);
     assert_eq!(output.status, 1);
-    assert!(
-        output.stdout.ends_with("Tasks not found: no_such, zz*\n"),
-        "{output}"
-    );
+    assert!(output.stdout.ends_with("Tasks not found: no_such, zz*\n"), "{output}");
 }
 
 #[test]
@@ -48,10 +42,7 @@ fn one_missing_file_does_not_hide_the_others() {
     context.write("bad.yaml", "task: t\ndoc_to_txt: q\n");
     let output = context.run(&["validate", "--tasks", "missing.yaml,bad.yaml,demo_prose"]);
     assert_eq!(output.status, 1);
-    assert!(
-        output.stderr.contains("missing.yaml") && output.stderr.contains("doc_to_txt"),
-        "{output}"
-    );
+    assert!(output.stderr.contains("missing.yaml") && output.stderr.contains("doc_to_txt"), "{output}");
 }
 
 #[test]
@@ -60,10 +51,7 @@ fn findings_show_the_line() {
     context.write("t.yaml", "task: t\ndataset_path: json\ndoc_to_txt: q\n");
     let output = context.run(&["validate", "--tasks", "t.yaml"]);
     assert_eq!(output.status, 1);
-    assert!(
-        output.stdout.ends_with("Found 1 error and 0 warnings\n"),
-        "{output}"
-    );
+    assert!(output.stdout.ends_with("Found 1 error and 0 warnings\n"), "{output}");
     for line in ["t.yaml:3:1", "3 | doc_to_txt: q", "`doc_to_text`"] {
         assert!(output.stderr.contains(line), "{line} is not in\n{output}");
     }
@@ -74,10 +62,7 @@ fn warnings_fail_only_when_strict() {
     let context = context();
     context.write("g.yaml", "group: g\ntask: [demo_capitals]\n");
     assert_eq!(context.run(&["validate", "--tasks", "g.yaml"]).status, 0);
-    assert_eq!(
-        context.run(&["validate", "--tasks", "g.yaml", "--strict"]).status,
-        1
-    );
+    assert_eq!(context.run(&["validate", "--tasks", "g.yaml", "--strict"]).status, 1);
 }
 
 #[test]
@@ -86,39 +71,26 @@ fn json_gives_one_finding_a_line() {
     context.write("tasks/broken.yaml", "task: x\nkey: [1,\n");
     context.write(
         "tasks/wrong.yaml",
-        "task: wrong\nmetric_list: [{metric: exact_mtch}]\n",
+        "task: wrong\ndataset_path: json\ntest_split: test\nmetric_list: [{metric: exact_mtch}]\n",
     );
-    let output = context.run(&[
-        "validate",
-        "--library",
-        "none",
-        "--include_path",
-        "tasks",
-        "--json",
-    ]);
+    let output = context.run(&["validate", "--library", "none", "--include_path", "tasks", "--json"]);
     assert_eq!(output.status, 1);
-    let rows: Vec<serde_json::Value> = output
-        .stdout
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let rows: Vec<serde_json::Value> =
+        output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows.len(), 2, "{output}");
     assert_eq!(rows[0]["severity"], "error");
     assert!(rows[0]["path"].as_str().unwrap().ends_with("broken.yaml"));
     assert_eq!(rows[1]["name"], "wrong");
-    assert_eq!(rows[1]["line"], 2);
+    assert_eq!(rows[1]["line"], 4);
 }
 
 #[test]
 fn nothing_of_a_task_is_executed() {
     let context = context();
-    context.write(
-        "tasks/utils.py",
-        "open('ran', 'w').close()\ndef f(doc): return doc\n",
-    );
+    context.write("tasks/utils.py", "open('ran', 'w').close()\ndef f(doc): return doc\n");
     context.write(
         "tasks/t.yaml",
-        "task: t\ndataset_path: json\nprocess_docs: !function utils.f\n",
+        "task: t\ndataset_path: json\ntest_split: test\nprocess_docs: !function utils.f\n",
     );
     for command in ["ls tasks", "validate --tasks t", "show t"] {
         let mut words: Vec<&str> = command.split(' ').collect();

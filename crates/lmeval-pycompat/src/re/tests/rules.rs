@@ -19,11 +19,7 @@ fn findall(pattern: &str, text: &str) -> String {
         let found = regex.clone().with_engine(engine).findall(text).expect(pattern);
         repr(&Value::list(found))
     };
-    assert_eq!(
-        shown(Engine::Fast),
-        shown(Engine::Machine),
-        "{pattern:?} on {text:?}"
-    );
+    assert_eq!(shown(Engine::Fast), shown(Engine::Machine), "{pattern:?} on {text:?}");
     shown(Engine::Best)
 }
 
@@ -58,10 +54,7 @@ fn empty_matches_follow_non_empty_ones() {
 fn dollar_matches_before_a_final_line_feed() {
     assert_eq!(compile(r"\.$").sub("", "a.\n", 0).expect("sub"), "a\n");
     assert_eq!(compile("$").sub("X", "a\n", 0).expect("sub"), "aX\nX");
-    assert_eq!(
-        compile("(?m)$").sub("X", "a\r\nb\n", 0).expect("sub"),
-        "a\rX\nbX\nX"
-    );
+    assert_eq!(compile("(?m)$").sub("X", "a\r\nb\n", 0).expect("sub"), "a\rX\nbX\nX");
     assert!(!matches(r"a\Z\n", "a\n"));
     assert_eq!(findall(r"a\Z", "a\n"), "[]");
     assert_eq!(findall("a$", "a\n\n"), "[]");
@@ -122,14 +115,9 @@ fn sets_have_no_operators() {
 
 #[test]
 fn braces_are_literal_where_they_count_nothing() {
-    for (pattern, text) in [
-        ("a{", "a{"),
-        ("a{,}", "aaa"),
-        ("a{,2}", "aa"),
-        ("a{2", "a{2"),
-        ("a{}", "a{}"),
-        ("{a}", "{a}"),
-    ] {
+    for (pattern, text) in
+        [("a{", "a{"), ("a{,}", "aaa"), ("a{,2}", "aa"), ("a{2", "a{2"), ("a{}", "a{}"), ("{a}", "{a}")]
+    {
         assert!(matches(pattern, text), "{pattern}");
     }
     assert_eq!(compile_error("{1}").message(), "nothing to repeat");
@@ -148,14 +136,8 @@ fn repeats_are_greedy_lazy_or_possessive() {
 
 #[test]
 fn groups_in_loops_keep_the_last_round() {
-    let some = |texts: &[Option<&str>]| {
-        Some(
-            texts
-                .iter()
-                .map(|text| text.map(str::to_owned))
-                .collect::<Vec<_>>(),
-        )
-    };
+    let some =
+        |texts: &[Option<&str>]| Some(texts.iter().map(|text| text.map(str::to_owned)).collect::<Vec<_>>());
     assert_eq!(groups("(?:(a)|b)*", "ab"), some(&[Some("a")]));
     assert_eq!(groups("(?:(a)|(b))*", "aba"), some(&[Some("a"), Some("b")]));
     assert_eq!(groups("(?:a|())*", "aa"), some(&[Some("")]));
@@ -176,24 +158,12 @@ fn references_and_conditionals() {
 
 #[test]
 fn looks_around() {
-    assert_eq!(
-        findall("(?=(female|woman|man|male))", "a woman"),
-        "['woman', 'man']"
-    );
-    assert_eq!(
-        findall("(?<=The answer is )(.*)(?=.)", "The answer is 42."),
-        "['42']"
-    );
+    assert_eq!(findall("(?=(female|woman|man|male))", "a woman"), "['woman', 'man']");
+    assert_eq!(findall("(?<=The answer is )(.*)(?=.)", "The answer is 42."), "['42']");
     assert_eq!(findall(r"(?<!\d)\d(?!\d)", "1 22 3"), "['1', '3']");
     assert_eq!(findall("(?<=é字)b", "é字b"), "['b']");
-    assert_eq!(
-        compile_error("(?<=a+)b").message(),
-        "look-behind requires fixed-width pattern"
-    );
-    assert_eq!(
-        compile_error("(?<=a|bc)").message(),
-        "look-behind requires fixed-width pattern"
-    );
+    assert_eq!(compile_error("(?<=a+)b").message(), "look-behind requires fixed-width pattern");
+    assert_eq!(compile_error("(?<=a|bc)").message(), "look-behind requires fixed-width pattern");
 }
 
 #[test]
@@ -225,28 +195,16 @@ fn syntax_errors_are_those_of_python() {
         (r"(a\1)", "cannot refer to an open group", 2),
         ("a(?i)", "global flags not at the start of the expression", 1),
         ("(?P<1a>b)", "bad character in group name '1a'", 4),
-        (
-            "(?P<a>b)(?P<a>c)",
-            "redefinition of group name 'a' as group 2; was group 1",
-            12,
-        ),
+        ("(?P<a>b)(?P<a>c)", "redefinition of group name 'a' as group 2; was group 1", 12),
         ("(?P=a)", "unknown group name 'a'", 4),
         ("(?(2)a)(b)", "invalid group reference 2", 3),
         ("a{3,2}", "min repeat greater than max repeat", 2),
         ("(?z)", "unknown extension ?z", 1),
         ("(?i-i:a)", "bad inline flags: flag turned on and off", 5),
-        (
-            "(?L)",
-            "bad inline flags: cannot use 'L' flag with a str pattern",
-            3,
-        ),
+        ("(?L)", "bad inline flags: cannot use 'L' flag with a str pattern", 3),
     ] {
         let error = compile_error(pattern);
-        assert_eq!(
-            (error.message(), error.position()),
-            (message, Some(position)),
-            "{pattern}"
-        );
+        assert_eq!((error.message(), error.position()), (message, Some(position)), "{pattern}");
     }
     assert_eq!(compile_error("a{99999999999}").kind(), ErrorKind::Overflow);
     assert_eq!(
@@ -259,11 +217,7 @@ fn syntax_errors_are_those_of_python() {
 fn refused_patterns_say_so() {
     let deep = format!("{}{}", "(".repeat(300), ")".repeat(300));
     for pattern in [r"\N{DIGIT ONE}", "(?:(a)|b)*+", "((?(1)a|b))*", &deep] {
-        assert_eq!(
-            compile_error(pattern).kind(),
-            ErrorKind::NotSupported,
-            "{pattern}"
-        );
+        assert_eq!(compile_error(pattern).kind(), ErrorKind::NotSupported, "{pattern}");
     }
     let nested = format!("{}a{}", "(?:(?=".repeat(90), "))*".repeat(90));
     assert!(compile(&nested).search("ba").is_ok());
@@ -297,18 +251,10 @@ fn split_keeps_groups_and_splits_at_empty_matches() {
     let split = |pattern: &str, text: &str, limit: usize| -> Vec<Option<String>> {
         compile(pattern).split(text, limit).expect(pattern)
     };
-    let some = |parts: &[&str]| {
-        parts
-            .iter()
-            .map(|part| Some((*part).to_owned()))
-            .collect::<Vec<_>>()
-    };
+    let some = |parts: &[&str]| parts.iter().map(|part| Some((*part).to_owned())).collect::<Vec<_>>();
     assert_eq!(split(r"\s*", "a b", 0), some(&["", "a", "", "b", ""]));
     assert_eq!(split("(,)", "a,b,c", 1), some(&["a", ",", "b,c"]));
-    assert_eq!(
-        split("(x)|,", "a,b", 0),
-        vec![Some("a".into()), None, Some("b".into())]
-    );
+    assert_eq!(split("(x)|,", "a,b", 0), vec![Some("a".into()), None, Some("b".into())]);
 }
 
 #[test]

@@ -7,13 +7,7 @@ use crate::re::{Error, ErrorKind, Flags, Match, Regex};
 use crate::{Value, repr::repr};
 
 fn flags_from_bits(bits: u64) -> Flags {
-    let all = [
-        Flags::IGNORECASE,
-        Flags::MULTILINE,
-        Flags::DOTALL,
-        Flags::VERBOSE,
-        Flags::ASCII,
-    ];
+    let all = [Flags::IGNORECASE, Flags::MULTILINE, Flags::DOTALL, Flags::VERBOSE, Flags::ASCII];
     all.into_iter()
         .enumerate()
         .filter(|(index, _)| bits >> index & 1 == 1)
@@ -90,10 +84,7 @@ fn differences(case: &Json, engine: Engine) -> Vec<String> {
         (Ok(regex), None) => regex.with_engine(engine),
     };
     let mut found = Vec::new();
-    let names: Vec<_> = regex
-        .group_names()
-        .map(|(name, index)| json!([name, index]))
-        .collect();
+    let names: Vec<_> = regex.group_names().map(|(name, index)| json!([name, index])).collect();
     if json!(regex.groups()) != case["g"] || Json::Array(names) != case["n"] {
         found.push(format!("{pattern:?}: groups differ"));
     }
@@ -141,18 +132,13 @@ fn compare(path: &str) {
 fn fs_read(path: &str) -> String {
     use std::io::Read as _;
     let mut text = String::new();
-    std::fs::File::open(path)
-        .and_then(|mut file| file.read_to_string(&mut text))
-        .expect(path);
+    std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)).expect(path);
     text
 }
 
 #[test]
 fn recorded_vectors() {
-    compare(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../tests/vectors/re.json"
-    ));
+    compare(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/re.json"));
 }
 
 /// Compares with another recording, named by an environment variable.

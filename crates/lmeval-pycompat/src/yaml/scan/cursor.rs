@@ -13,20 +13,8 @@ pub(super) struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     /// Starts at the beginning, behind a byte order mark.
     pub(super) fn new(text: &'a str) -> Self {
-        let offset = if text.starts_with('\u{feff}') {
-            '\u{feff}'.len_utf8()
-        } else {
-            0
-        };
-        Self {
-            text,
-            position: Position {
-                line: 0,
-                column: 0,
-                offset,
-            },
-            index: 0,
-        }
+        let offset = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        Self { text, position: Position { line: 0, column: 0, offset }, index: 0 }
     }
 
     pub(super) fn position(&self) -> Position {
@@ -54,8 +42,8 @@ impl<'a> Cursor<'a> {
     /// Whether the first character of this line that is no blank is a tab.
     pub(super) fn line_begins_with_tab(&self) -> bool {
         let read = &self.text[..self.position.offset];
-        let start = read.rfind(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).map_or(0, |at| at + 1);
-        read.as_bytes()[start..].iter().find(|byte| **byte != b' ') == Some(&b'\t')
+        let line = read.rsplit(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).next();
+        line.is_some_and(|line| line.trim_start_matches(' ').starts_with('\t'))
     }
 
     /// The bytes that have not been read.
@@ -64,11 +52,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn byte(&self, ahead: usize) -> u8 {
-        self.text
-            .as_bytes()
-            .get(self.position.offset + ahead)
-            .copied()
-            .unwrap_or(0)
+        self.text.as_bytes().get(self.position.offset + ahead).copied().unwrap_or(0)
     }
 
     pub(super) fn is_end(&self) -> bool {

@@ -18,6 +18,9 @@ use super::{Error, ErrorKind, Position};
 /// A simple key may not be longer than this many characters.
 const SIMPLE_KEY_LENGTH: usize = 1024;
 
+/// The refusal of a tab in front of a key, an item or a line of text.
+const TAB_INDENT: &str = "a tab cannot indent";
+
 /// A place where a key may have begun.
 #[derive(Clone, Copy)]
 struct SimpleKey {
@@ -69,10 +72,7 @@ impl<'a> Scanner<'a> {
         while self.tokens.is_empty() || self.first_may_become_key()? {
             self.fetch()?;
         }
-        Ok(self
-            .tokens
-            .front_mut()
-            .expect("the loop ends with a token in the queue"))
+        Ok(self.tokens.front_mut().expect("the loop ends with a token in the queue"))
     }
 
     /// Drops the token that was peeked.
@@ -91,11 +91,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn push(&mut self, kind: TokenKind<'a>, start: Position) {
-        self.tokens.push_back(Token {
-            kind,
-            start,
-            end: self.cursor.position(),
-        });
+        self.tokens.push_back(Token { kind, start, end: self.cursor.position() });
     }
 
     /// Pushes a token for an indicator of `width` bytes, and skips it.
@@ -119,11 +115,7 @@ impl<'a> Scanner<'a> {
         }
         if matches!(byte, b'-' | b'.') && self.cursor.is_document_indicator() {
             self.end_blocks()?;
-            let kind = if byte == b'-' {
-                TokenKind::DocumentStart
-            } else {
-                TokenKind::DocumentEnd
-            };
+            let kind = if byte == b'-' { TokenKind::DocumentStart } else { TokenKind::DocumentEnd };
             self.push_indicator(kind, 3);
             return Ok(());
         }
@@ -229,9 +221,7 @@ impl<'a> Scanner<'a> {
     /// The key of the innermost context, which is about to change.
     fn current_key(&mut self) -> &mut SimpleKey {
         self.impossible = self.impossible.min(self.simple_keys.len() - 1);
-        self.simple_keys
-            .last_mut()
-            .expect("the block context is never popped")
+        self.simple_keys.last_mut().expect("the block context is never popped")
     }
 
     fn save_simple_key(&mut self) -> Result<(), Error> {
@@ -266,11 +256,7 @@ impl<'a> Scanner<'a> {
         }
         self.indents.push(self.indent);
         self.indent = column;
-        let token = Token {
-            kind,
-            start,
-            end: start,
-        };
+        let token = Token { kind, start, end: start };
         match at {
             Some(number) => self.tokens.insert(number - self.tokens_taken, token),
             None => self.tokens.push_back(token),
@@ -364,24 +350,16 @@ impl<'a> Scanner<'a> {
     fn fetch_value(&mut self) -> Result<(), Error> {
         let key = *self.current_key();
         if key.possible {
-            let token = Token {
-                kind: TokenKind::Key,
-                start: key.position,
-                end: key.position,
-            };
+            let token = Token { kind: TokenKind::Key, start: key.position, end: key.position };
             self.tokens.insert(key.token_number - self.tokens_taken, token);
             let column = i64::from(key.position.column);
-            self.roll_indent(
-                column,
-                Some(key.token_number),
-                TokenKind::BlockMappingStart,
-                key.position,
-            );
+            self.roll_indent(column, Some(key.token_number), TokenKind::BlockMappingStart, key.position);
             self.current_key().possible = false;
             self.simple_key_allowed = false;
         } else {
             // Behind a tab the line goes on with the text of the line before.
-            let refusal = if self.cursor.line_begins_with_tab() {
+            let refused = !self.in_flow() && !self.simple_key_allowed;
+            let refusal = if refused && self.cursor.line_begins_with_tab() {
                 TAB_INDENT
             } else {
                 "a second `:` cannot follow here; quote the text"

@@ -105,22 +105,12 @@ impl<'a> Scanner<'a> {
         self.cursor.skip_ascii(1);
         let name = self.take_word();
         let ends = self.cursor.is_space_or_end(0)
-            || matches!(
-                self.cursor.byte(0),
-                b'?' | b':' | b',' | b']' | b'}' | b'%' | b'@' | b'`'
-            );
+            || matches!(self.cursor.byte(0), b'?' | b':' | b',' | b']' | b'}' | b'%' | b'@' | b'`');
         if name.is_empty() || !ends {
             let context = if alias { "in an alias" } else { "in an anchor" };
             return self.error(context, start, "a name is made of letters, digits, `-` and `_`");
         }
-        self.push(
-            if alias {
-                TokenKind::Alias(name)
-            } else {
-                TokenKind::Anchor(name)
-            },
-            start,
-        );
+        self.push(if alias { TokenKind::Alias(name) } else { TokenKind::Anchor(name) }, start);
         Ok(())
     }
 
@@ -149,11 +139,7 @@ impl<'a> Scanner<'a> {
             } else {
                 let suffix = handle[1..].to_owned() + &self.scan_uri(false, CONTEXT, start)?;
                 // A lone `!` is a whole tag rather than a handle.
-                if suffix.is_empty() {
-                    (suffix, "!".to_owned())
-                } else {
-                    ("!".to_owned(), suffix)
-                }
+                if suffix.is_empty() { (suffix, "!".to_owned()) } else { ("!".to_owned(), suffix) }
             }
         };
         let ends = self.cursor.is_space_or_end(0) || (self.in_flow() && self.cursor.byte(0) == b',');

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Error, Position, Scanner, Style, TokenKind};
+use super::{Error, Position, Scanner, Style, TAB_INDENT, TokenKind};
 
 /// What a block scalar does with the line breaks at its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,11 +87,7 @@ impl<'a> Scanner<'a> {
             let offset = self.cursor.offset();
             self.cursor.skip_line_rest();
             text.push_str(self.cursor.slice(offset, self.cursor.offset()));
-            leading = if self.cursor.is_end() {
-                ""
-            } else {
-                self.cursor.take_break()
-            };
+            leading = if self.cursor.is_end() { "" } else { self.cursor.take_break() };
             (column, end) = self.scan_block_breaks(&mut indent, &mut trailing, start)?;
         }
         if chomping != Chomping::Strip {
@@ -218,11 +214,8 @@ impl<'a> Scanner<'a> {
         let rest = self.cursor.rest();
         let length = memchr::memchr(quote, rest)?;
         let body = &rest[..length];
-        let escaped = if quote == b'"' {
-            body.contains(&b'\\')
-        } else {
-            rest.get(length + 1) == Some(&quote)
-        };
+        let escaped =
+            if quote == b'"' { body.contains(&b'\\') } else { rest.get(length + 1) == Some(&quote) };
         let breaks = |(at, byte): (usize, &u8)| {
             matches!(byte, b'\n' | b'\r' | 0xC2 | 0xE2) && self.cursor.break_width(at) != 0
         };
@@ -338,11 +331,7 @@ impl<'a> Scanner<'a> {
             }
         }
         let last = self.cursor.slice(piece.0, piece.1);
-        let text = if text.is_empty() {
-            Cow::Borrowed(last)
-        } else {
-            text + last
-        };
+        let text = if text.is_empty() { Cow::Borrowed(last) } else { text + last };
         self.push_scalar(text, Style::Plain, start, end);
         if new_line {
             self.simple_key_allowed = true;

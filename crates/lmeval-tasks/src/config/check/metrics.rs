@@ -7,6 +7,7 @@ use lmeval_pycompat::Value;
 use super::Checker;
 use crate::config::metric::{Given, MetricConfig};
 use crate::config::path::Named;
+use crate::config::words::{listed, shortened};
 use crate::error::{Error, ErrorKind};
 
 impl Checker<'_> {
@@ -32,21 +33,17 @@ impl Checker<'_> {
                     self.options(&subject, &metric.path, &entry.options, &metric.kwargs);
                 }
             }
-            Err(_) if from_evaluate || is_evaluate_metric(name) => self.needs_evaluate(metric, name),
+            // Python's `evaluate` package computes it.
+            Err(_) if from_evaluate || is_evaluate_metric(name) => {}
             Err(unknown) => {
                 let near: Vec<&str> = unknown.nearest.iter().map(String::as_str).collect();
-                let message = format!("`{path}`: `{name}` is not a known metric");
+                let message = format!("`{path}`: `{}` is not a known metric", shortened(name));
                 let error = Error::new(ErrorKind::UnknownName, message)
                     .did_you_mean(&near)
                     .hint("A name of one's own needs `process_results`, which delivers its values");
                 self.error(&path, error);
             }
         }
-    }
-
-    fn needs_evaluate(&mut self, metric: &MetricConfig, name: &str) {
-        let message = format!("The metric `{name}` needs the Python package `evaluate`");
-        self.note(&metric.path.then("metric"), message);
     }
 
     fn output_type(&mut self, metric: &MetricConfig, entry: &MetricEntry, from_evaluate: bool) {
@@ -57,7 +54,7 @@ impl Checker<'_> {
             _ if entry.fits(output_type) => {}
             // Reference: 0.4.13 scores whether a gold option is the greedy continuation.
             OutputType::MultipleChoice if name == "exact_match" => {}
-            OutputType::GenerateUntil if from_evaluate => self.needs_evaluate(metric, name),
+            OutputType::GenerateUntil if from_evaluate => {}
             // Reference: 0.4.13 hands pairs of target and answer to the task's own aggregation.
             OutputType::GenerateUntil if aggregated_by_task => {}
             _ => {
@@ -75,7 +72,7 @@ impl Checker<'_> {
                     types.join(" and ")
                 );
                 let mut error = Error::new(ErrorKind::Value, message)
-                    .hint(format!("Metrics for {output_type}: {}", fitting.join(", ")));
+                    .hint(format!("Metrics for {output_type}: {}", listed(&fitting)));
                 if let Some(format) = &self.config.format {
                     error = error.hint(format!("The output type comes from the format `{format}`"));
                 }
@@ -86,29 +83,10 @@ impl Checker<'_> {
 
     fn aggregation(&mut self, metric: &MetricConfig) {
         let path = metric.path.then("aggregation");
-        match &metric.aggregation {
-            Given::Value(Named::Name(name)) => {
-                if let Err(unknown) = self.registries.aggregations.find(name) {
-                    self.unknown(ErrorKind::Value, &path, &unknown);
-                }
-            }
-            Given::Null => {
-                self.note(
-                    &path,
-                    format!("`{}` has no aggregation, so the mean is used", metric.metric),
-                );
-            }
-            Given::Absent => {
-                let own = metric
-                    .metric
-                    .name()
-                    .and_then(|name| self.registries.metrics.get(name));
-                if own.is_none() {
-                    let message = format!("`{}` has no aggregation, so the mean is used", metric.metric);
-                    self.note(&metric.path, message);
-                }
-            }
-            Given::Value(Named::Function(_)) => {}
+        if let Given::Value(Named::Name(name)) = &metric.aggregation
+            && let Err(unknown) = self.registries.aggregations.find(name)
+        {
+            self.unknown(ErrorKind::Value, &path, &unknown);
         }
     }
 

@@ -2,15 +2,23 @@
 //!
 //! What would make a run fail after hours of inference is found here before the first request.
 
+mod definition;
 mod filters;
 mod metrics;
 
-use lmeval_core::registry::{OptionProblem, OptionTable, Registries, UnknownName};
+pub use definition::functions;
+
+use std::sync::Arc;
+
+use lmeval_core::registry::{OptionKind, OptionProblem, OptionTable, Registries, UnknownName};
+use lmeval_pycompat::re::{self, Flags, Regex};
 use lmeval_pycompat::{Dict, Value};
 
 use super::path::{ConfigPath, Named};
 use super::task::TaskConfig;
+use super::words::{listed, shortened};
 use crate::error::{Diagnostic, Error, ErrorKind, Location};
+use crate::formats;
 use crate::source::{Mapping, Step};
 
 /// What a check found.
@@ -20,8 +28,6 @@ pub struct Report {
     pub errors: Vec<Diagnostic>,
     /// What works, but hardly as it was meant.
     pub warnings: Vec<Diagnostic>,
-    /// What is good to know: what the task needs beyond this program, and what has no effect.
-    pub notes: Vec<Diagnostic>,
 }
 
 /// Looks up every name of a task in the built-in registries and checks the arguments that go with it.
@@ -33,15 +39,30 @@ pub fn names(config: &TaskConfig, mapping: &Mapping, report: &mut Report) {
 
 /// Looks up every name of a task and checks the arguments that go with it.
 pub fn names_with(config: &TaskConfig, mapping: &Mapping, registries: &Registries, report: &mut Report) {
-    let mut checker = Checker {
-        config,
-        mapping,
-        registries,
-        report,
-    };
+    let mut checker = Checker { config, mapping, registries, report };
     checker.sampler();
     checker.scorer();
     checker.pipelines();
+}
+
+/// Checks everything that can be known about a task before it runs: its names, and that it says what it must.
+///
+/// A task of a Python class may do without most of it.
+pub fn task(config: &TaskConfig, mapping: &Mapping, registries: &Registries, report: &mut Report) {
+    functions(mapping, report);
+    if config.class.is_some() {
+        return;
+    }
+    let mut checker = Checker { config, mapping, registries, report };
+    checker.data();
+    checker.choices();
+    checker.generation();
+    names_with(config, mapping, registries, report);
+}
+
+/// Looks up the scorer of a task, as one of its prompt formats may set it.
+pub(crate) fn scorer(config: &TaskConfig, mapping: &Mapping, registries: &Registries, report: &mut Report) {
+    Checker { config, mapping, registries, report }.scorer();
 }
 
 struct Checker<'a> {
@@ -107,13 +128,10 @@ impl Checker<'_> {
 
     /// Where a value stands; what a format set stands where the format was asked for.
     fn locate(&self, path: &ConfigPath) -> Option<Location> {
-        let formats = || {
-            self.config
-                .format
-                .as_ref()
-                .and_then(|_| self.mapping.locate(&["formats".into()]))
-        };
-        path.locate(self.mapping).or_else(formats)
+        path.locate(self.mapping).or_else(|| {
+            let format = self.config.format.as_ref()?;
+            formats::locate(self.mapping, &["formats".into(), Step::Key(Arc::clone(format))])
+        })
     }
 
     fn error(&mut self, path: &ConfigPath, error: Error) {
@@ -123,64 +141,35 @@ impl Checker<'_> {
 
     fn warn(&mut self, path: &ConfigPath, message: impl Into<String>) {
         let location = self.locate(path);
-        self.report.warnings.push(Diagnostic {
-            location,
-            ..Diagnostic::new(message)
-        });
-    }
-
-    fn note(&mut self, path: &ConfigPath, message: impl Into<String>) {
-        let location = self.locate(path);
-        self.report.notes.push(Diagnostic {
-            location,
-            ..Diagnostic::new(message)
-        });
+        self.report.warnings.push(Diagnostic { location, ..Diagnostic::new(message) });
     }
 
     fn unknown(&mut self, kind: ErrorKind, path: &ConfigPath, unknown: &UnknownName) {
-        const MOST: usize = 40;
         let near: Vec<&str> = unknown.nearest.iter().map(String::as_str).collect();
-        let mut error = Error::new(
-            kind,
-            format!("`{path}`: `{}` is not a known {}", unknown.name, unknown.kind),
-        )
-        .did_you_mean(&near);
-        if unknown.known.len() <= MOST {
-            error = error.hint(format!("Known: {}", unknown.known.join(", ")));
-        }
+        let message = format!("`{path}`: `{}` is not a known {}", shortened(&unknown.name), unknown.kind);
+        let error =
+            Error::new(kind, message).did_you_mean(&near).hint(format!("Known: {}", listed(&unknown.known)));
         self.error(path, error);
     }
 
     /// Reports what is wrong with keyword arguments. They stand beside the name or under `kwargs`.
     fn options(&mut self, subject: &str, path: &ConfigPath, table: &OptionTable, given: &Dict) {
+        self.patterns(path, table, given);
         for problem in table.check(given) {
             let place = self.option_path(path, problem.option());
             let fatal = problem.is_fatal();
             let (kind, message, near) = match problem {
-                OptionProblem::Unknown {
-                    name,
-                    nearest,
-                    fatal: true,
-                } => (
-                    ErrorKind::Type,
-                    format!("{subject} has no option `{name}`"),
-                    nearest,
-                ),
+                OptionProblem::Unknown { name, nearest, fatal: true } => {
+                    (ErrorKind::Type, format!("{subject} has no option `{name}`"), nearest)
+                }
                 OptionProblem::Unknown { name, nearest, .. } => {
                     let message = format!("{subject} has no option `{name}`, so it has no effect");
                     (ErrorKind::Type, message, nearest)
                 }
-                OptionProblem::Missing { name } => (
-                    ErrorKind::Type,
-                    format!("{subject} needs the option `{name}`"),
-                    Vec::new(),
-                ),
-                OptionProblem::WrongType {
-                    name,
-                    expected,
-                    found,
-                    ..
-                } => {
+                OptionProblem::Missing { name } => {
+                    (ErrorKind::Type, format!("{subject} needs the option `{name}`"), Vec::new())
+                }
+                OptionProblem::WrongType { name, expected, found, .. } => {
                     let message = format!("{subject}: the option `{name}` must be {expected}, not {found}");
                     (ErrorKind::Type, message, Vec::new())
                 }
@@ -191,20 +180,52 @@ impl Checker<'_> {
                 let mut error = Error::new(kind, message).did_you_mean(&near);
                 if !table.known.is_empty() {
                     let names: Vec<&str> = table.known.iter().map(|option| &*option.name).collect();
-                    error = error.hint(format!("The options are {}", names.join(", ")));
+                    error = error.hint(format!("The options are {}", listed(&names)));
                 }
                 self.error(&place, error);
-            } else if near.is_empty() {
-                self.note(&place, message);
-            } else {
-                // What nearly is an option was surely meant to be one.
+            } else if !near.is_empty() {
+                // What nearly is an option was surely meant to be one. Others are common, and harmless.
                 self.warn(&place, message);
                 if let Some(last) = self.report.warnings.last_mut() {
-                    last.hints
-                        .push(format!("Did you mean `{}`?", near.join("` or `")));
+                    last.hints.push(format!("Did you mean `{}`?", near.join("` or `")));
                 }
             }
         }
+    }
+
+    /// Compiles the regular expressions among keyword arguments.
+    fn patterns(&mut self, path: &ConfigPath, table: &OptionTable, given: &Dict) {
+        for option in table.known.iter() {
+            let Some(value) = given.get_str(&option.name) else {
+                continue;
+            };
+            let path = || self.option_path(path, &option.name);
+            match (option.kind, value) {
+                (OptionKind::Pattern, Value::Str(pattern)) => self.pattern(&path(), pattern),
+                (OptionKind::Patterns, Value::List(patterns)) => {
+                    let path = path();
+                    for (index, pattern) in patterns.iter().enumerate() {
+                        if let Some(pattern) = pattern.as_str() {
+                            self.pattern(&path.then(index), pattern);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn pattern(&mut self, path: &ConfigPath, pattern: &str) {
+        let Err(problem) = Regex::new(pattern, Flags::default()) else {
+            return;
+        };
+        let what = match problem.kind() {
+            re::ErrorKind::NotSupported => "is a regular expression that is not supported",
+            _ => "is not a regular expression",
+        };
+        let place = problem.position().map(|position| format!(" at position {position}"));
+        let message = format!("`{path}` {what}: {}{}", problem.message(), place.unwrap_or_default());
+        self.error(path, Error::new(ErrorKind::Value, message));
     }
 
     fn option_path(&self, path: &ConfigPath, option: &str) -> ConfigPath {
@@ -219,10 +240,6 @@ impl Checker<'_> {
             list = value.and_then(Value::as_list);
         }
         let flat = around.is_some_and(|dict| dict.contains_str(option) || !dict.contains_str("kwargs"));
-        if flat {
-            path.then(option)
-        } else {
-            path.then("kwargs").then(option)
-        }
+        if flat { path.then(option) } else { path.then("kwargs").then(option) }
     }
 }

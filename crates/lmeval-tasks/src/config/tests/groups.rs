@@ -19,10 +19,7 @@ fn a_group_is_typed() {
     assert_eq!(config.members.len(), 2);
     assert_eq!(config.version(), "3");
     let aggregates = &config.aggregate_metric_list;
-    assert_eq!(
-        aggregates[0].filter_list.as_deref(),
-        Some(&["none".to_owned()][..])
-    );
+    assert_eq!(aggregates[0].filter_list.as_deref(), Some(&["none".to_owned()][..]));
     assert!(aggregates[0].weight_by_size && !aggregates[1].weight_by_size);
     let (config, _) = group("{group: g, task: [a], aggregate_metric_list: {metric: acc}}");
     assert_eq!(config.unwrap().aggregate_metric_list[0].filter_list, None);
@@ -48,16 +45,10 @@ fn what_has_no_effect_is_said() {
 #[test]
 fn aggregates_are_checked() {
     let fails = |text: &str, kind: ErrorKind, message: &str| {
-        let error = group(&format!("{{group: g, task: [a], aggregate_metric_list: {text}}}"))
-            .0
-            .unwrap_err();
+        let error = group(&format!("{{group: g, task: [a], aggregate_metric_list: {text}}}")).0.unwrap_err();
         assert_eq!((error.kind(), error.message()), (kind, message));
     };
-    fails(
-        "[{aggregation: mean}]",
-        ErrorKind::Type,
-        "`aggregate_metric_list[0]` has no `metric`",
-    );
+    fails("[{aggregation: mean}]", ErrorKind::Type, "`aggregate_metric_list[0]` has no `metric`");
     fails(
         "[{metric: acc, higher_is_better: true}]",
         ErrorKind::Type,
@@ -68,10 +59,6 @@ fn aggregates_are_checked() {
         ErrorKind::Value,
         "`aggregate_metric_list.aggregation` must be `mean` or a function, not str (`'median'`)",
     );
-    fails(
-        "3",
-        ErrorKind::Type,
-        "`aggregate_metric_list` must be a list of dicts, not int (`3`)",
-    );
+    fails("3", ErrorKind::Type, "`aggregate_metric_list` must be a list of dicts, not int (`3`)");
     assert!(group("{task: [a]}").0.is_err());
 }

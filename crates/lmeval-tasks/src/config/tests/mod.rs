@@ -15,13 +15,8 @@ use crate::source::{Mapping, Origin};
 
 /// A mapping from YAML text.
 fn mapping(text: &str) -> Mapping {
-    let value = Loader::for_directory("")
-        .load(text)
-        .expect("the YAML of a test is right")
-        .value;
-    let Value::Dict(dict) = value else {
-        panic!("{text} is not a mapping")
-    };
+    let value = Loader::for_directory("").load(text).expect("the YAML of a test is right").value;
+    let Value::Dict(dict) = value else { panic!("{text} is not a mapping") };
     Mapping::from_dict(Dict::clone(&dict), &Origin::Inline)
 }
 
@@ -48,8 +43,5 @@ fn failure(text: &str) -> Error {
 
 /// A value from YAML text.
 fn value(text: &str) -> Value {
-    Loader::for_directory("")
-        .load(text)
-        .expect("the YAML of a test is right")
-        .value
+    Loader::for_directory("").load(text).expect("the YAML of a test is right").value
 }

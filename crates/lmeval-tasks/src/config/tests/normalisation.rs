@@ -4,11 +4,10 @@ use lmeval_pycompat::repr::repr;
 
 use super::super::{FewshotSamples, Field, Given, Named, TASK_KEYS, TaskConfig};
 use super::{mapping, task, try_task, value};
+use crate::formats::FormatRegistry;
 
 fn shown(config: &TaskConfig, key: &str) -> String {
-    let Value::Dict(dict) = config.to_value() else {
-        panic!("not a dict")
-    };
+    let Value::Dict(dict) = config.to_value() else { panic!("not a dict") };
     dict.get_str(key).map_or_else(|| "absent".to_owned(), repr)
 }
 
@@ -37,14 +36,10 @@ fn keys_come_in_their_order() {
         "{metadata: {version: 2.0}, doc_to_target: !function u.target, dataset_path: json, task: t, \
           process_docs: !function u.docs, num_fewshot: 3, dataset_kwargs: null, test_split: test}",
     );
-    let Value::Dict(dict) = config.to_value() else {
-        panic!("not a dict")
-    };
+    let Value::Dict(dict) = config.to_value() else { panic!("not a dict") };
     let keys: Vec<&str> = dict.keys().filter_map(Value::as_str).collect();
-    let places: Vec<usize> = keys
-        .iter()
-        .filter_map(|key| TASK_KEYS.iter().position(|known| known == key))
-        .collect();
+    let places: Vec<usize> =
+        keys.iter().filter_map(|key| TASK_KEYS.iter().position(|known| known == key)).collect();
     assert!(places.is_sorted() && places.len() == keys.len(), "{keys:?}");
     assert!(!keys.contains(&"dataset_kwargs"));
     assert_eq!(shown(&config, "doc_to_target"), "'u.target'");
@@ -71,10 +66,7 @@ fn generation_defaults_follow_the_delimiter() {
     );
     assert_eq!(until("{task: t, output_type: multiple_choice}"), "{}");
     let (config, warnings) = try_task("{task: t, output_type: multiple_choice, generation_kwargs: {a: 1}}");
-    assert_eq!(
-        shown(&config.unwrap(), "generation_kwargs"),
-        "{'a': 1, 'until': ['\\n\\n']}"
-    );
+    assert_eq!(shown(&config.unwrap(), "generation_kwargs"), "{'a': 1, 'until': ['\\n\\n']}");
     assert_eq!(warnings.len(), 1);
 }
 
@@ -128,10 +120,7 @@ fn samples_are_documents_or_a_function() {
     };
     assert_eq!(documents.len(), 2);
     let config = task("{task: t, fewshot_config: {samples: !function u.samples}}");
-    assert!(matches!(
-        config.fewshot_config.samples,
-        Some(FewshotSamples::Function(_))
-    ));
+    assert!(matches!(config.fewshot_config.samples, Some(FewshotSamples::Function(_))));
     let (_, warnings) = try_task("{task: t, fewshot_split: train, fewshot_config: {samples: [{q: 1}]}}");
     assert_eq!(warnings.len(), 1);
 }
@@ -187,46 +176,20 @@ fn pipelines_inherit_metrics_by_key() {
     let names: Vec<Vec<String>> = config
         .filter_list
         .iter()
-        .map(|pipeline| {
-            pipeline
-                .metric_list
-                .iter()
-                .map(|metric| metric.metric.to_string())
-                .collect()
-        })
+        .map(|pipeline| pipeline.metric_list.iter().map(|metric| metric.metric.to_string()).collect())
         .collect();
-    assert_eq!(
-        names,
-        [
-            vec!["exact_match".to_owned()],
-            vec![],
-            vec![],
-            vec!["bleu".to_owned()]
-        ]
-    );
+    assert_eq!(names, [vec!["exact_match".to_owned()], vec![], vec![], vec!["bleu".to_owned()]]);
     assert_eq!(config.filter_list[3].name, "4");
     let config = task("{task: t, metric_list: [{metric: acc}], filter_list: null}");
     assert_eq!(config.filter_list.len(), 1);
-    assert_eq!(
-        (
-            config.filter_list[0].name.as_str(),
-            config.filter_list[0].metric_list.len()
-        ),
-        ("none", 1)
-    );
+    assert_eq!((config.filter_list[0].name.as_str(), config.filter_list[0].metric_list.len()), ("none", 1));
 }
 
 #[test]
 fn scorers_are_names_or_dicts() {
-    assert_eq!(
-        shown(&task("{task: t, scorer: regex}"), "scorer"),
-        "{'type': 'regex'}"
-    );
+    assert_eq!(shown(&task("{task: t, scorer: regex}"), "scorer"), "{'type': 'regex'}");
     let config = task("{task: t, scorer: {type: regex, kwargs: {x: 1}, note: y}}");
-    assert_eq!(
-        shown(&config, "scorer"),
-        "{'type': 'regex', 'kwargs': {'x': 1}, 'note': 'y'}"
-    );
+    assert_eq!(shown(&config, "scorer"), "{'type': 'regex', 'kwargs': {'x': 1}, 'note': 'y'}");
     assert_eq!(config.scorer.unwrap().kwargs.len(), 1);
 }
 
@@ -253,14 +216,9 @@ fn the_caller_changes_what_may_be_changed() {
     assert!(config.set_num_fewshot(-2));
     assert_eq!((config.num_fewshot, config.fewshot_count()), (Some(-2), 0));
     assert!(config.set_repeats(3));
-    let Value::Dict(settings) = value("{temperature: '0.5', a: 2}") else {
-        panic!("not a dict")
-    };
+    let Value::Dict(settings) = value("{temperature: '0.5', a: 2}") else { panic!("not a dict") };
     assert!(config.merge_generation_kwargs(&settings));
-    assert_eq!(
-        shown(&config, "generation_kwargs"),
-        "{'until': 'x', 'a': 2, 'temperature': '0.5'}"
-    );
+    assert_eq!(shown(&config, "generation_kwargs"), "{'until': 'x', 'a': 2, 'temperature': '0.5'}");
     let mut config = task("{task: t, output_type: multiple_choice}");
     assert!(!config.set_repeats(3) && !config.merge_generation_kwargs(&settings));
     assert_eq!(config.repeats, 1);
@@ -270,10 +228,21 @@ fn the_caller_changes_what_may_be_changed() {
 fn a_class_keeps_its_own_keys() {
     let mut warnings = Vec::new();
     let mapping = mapping("{task: t, class: !function task.Mine, recipe: r, dataset_name: d}");
-    let config = TaskConfig::from_class_mapping(&mapping, &mut warnings).unwrap();
+    let formats = FormatRegistry::default();
+    let config = TaskConfig::from_class_mapping(&mapping, &formats, &mut warnings).unwrap();
     assert_eq!(config.class.unwrap().reference, "task.Mine");
     assert_eq!(Value::from(config.extras), value("{recipe: r}"));
     assert_eq!(config.dataset_name.as_deref(), Some("d"));
+}
+
+#[test]
+fn a_class_may_use_formats_of_the_program() {
+    let mut formats = FormatRegistry::default();
+    let terse = formats.get("cloze").unwrap().clone();
+    formats.register("terse", terse).unwrap();
+    let mapping = mapping("{task: t, class: !function task.Mine, formats: terse, doc_to_choice: c}");
+    let config = TaskConfig::from_class_mapping(&mapping, &formats, &mut Vec::new()).unwrap();
+    assert_eq!(config.format.as_deref(), Some("terse"));
 }
 
 #[test]
@@ -287,15 +256,9 @@ fn a_format_comes_before_everything_else() {
     assert_eq!(config.output_type, OutputType::GenerateUntil);
     assert!(shown(&config, "generation_kwargs").ends_with("'until': ['|']}"));
     assert_eq!(config.fewshot_config.doc_to_text, config.doc_to_text);
-    assert_eq!(
-        config.fewshot_config.gen_prefix,
-        Some(Field::Text("The best answer is".into()))
-    );
+    assert_eq!(config.fewshot_config.gen_prefix, Some(Field::Text("The best answer is".into())));
     assert_eq!(shown(&config, "scorer"), "{'type': 'first_token'}");
-    assert_eq!(
-        shown(&config, "formats"),
-        "{'mcqa': None, 'generate': {'fewshot_delimiter': '|'}}"
-    );
+    assert_eq!(shown(&config, "formats"), "{'mcqa': None, 'generate': {'fewshot_delimiter': '|'}}");
     let config = task("{task: f@cloze, doc_to_choice: choices, _formats_selection: mcqa}");
     assert_eq!(config.format.as_deref(), Some("mcqa"));
     assert_eq!(shown(&config, "formats"), "'mcqa'");

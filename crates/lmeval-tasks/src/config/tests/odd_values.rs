@@ -34,11 +34,7 @@ const VALUES: [&str; 26] = [
 
 #[test]
 fn no_value_of_any_key_panics() {
-    let tasks = [
-        "{task: t}",
-        "{task: t, output_type: multiple_choice, doc_to_choice: c}",
-        "{task: 't@cot'}",
-    ];
+    let tasks = ["{task: t}", "{task: t, output_type: multiple_choice, doc_to_choice: c}", "{task: 't@cot'}"];
     for base in tasks {
         for key in TASK_KEYS {
             for odd in VALUES {

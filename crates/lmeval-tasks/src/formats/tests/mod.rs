@@ -22,29 +22,18 @@ fn built_in(name: &str) -> Format {
 
 fn templates(format: &Format) -> FormatTemplates {
     let text = |text: &str| Field::Text(text.into());
-    format
-        .templates(&text("question"), &text("answer"), Some(&text("choices")))
-        .unwrap()
+    format.templates(&text("question"), &text("answer"), Some(&text("choices"))).unwrap()
 }
 
 #[test]
 fn a_selection_decides() {
     assert_eq!(selected("mcqa", None), ("mcqa".into(), built_in("mcqa")));
-    assert_eq!(
-        selected("mcqa", Some("cloze")),
-        ("cloze".into(), built_in("cloze"))
-    );
+    assert_eq!(selected("mcqa", Some("cloze")), ("cloze".into(), built_in("cloze")));
     let (name, format) = selected("{type: mcqa, instruction: X}", None);
-    assert_eq!(
-        (name.as_str(), format.instruction.as_deref()),
-        ("mcqa", Some("X"))
-    );
+    assert_eq!((name.as_str(), format.instruction.as_deref()), ("mcqa", Some("X")));
     let (_, format) = selected("{type: mcqa, instruction: X}", Some("mcqa"));
     assert_eq!(format.instruction.as_deref(), Some("X"));
-    assert_eq!(
-        selected("{type: mcqa, instruction: X}", Some("cot")),
-        ("cot".into(), built_in("cot"))
-    );
+    assert_eq!(selected("{type: mcqa, instruction: X}", Some("cot")), ("cot".into(), built_in("cot")));
 }
 
 #[test]
@@ -54,10 +43,7 @@ fn a_table_has_names_of_its_own() {
     assert_eq!(selected(table, None).1.instruction.as_deref(), Some("X"));
     let (name, format) = selected(table, Some("short"));
     assert_eq!((name.as_str(), format.question_prefix), ("short", None));
-    assert_eq!(
-        selected(table, Some("plain")),
-        ("plain".into(), built_in("cloze"))
-    );
+    assert_eq!(selected(table, Some("plain")), ("plain".into(), built_in("cloze")));
     assert_eq!(selected(table, Some("cot")).1, built_in("cot"));
 }
 
@@ -104,31 +90,39 @@ fn templates_are_tidy() {
         mcqa.doc_to_choice.as_deref(),
         Some("{{ (\"ABCDEFGHIJKLMNOPQRSTUVWXYZ\" | list)[:choices | length] }}")
     );
-    assert_eq!(
-        mcqa.doc_to_target,
-        "{{ answer if answer is number else choices.index(answer) }}"
-    );
+    assert_eq!(mcqa.doc_to_target, "{{ answer if answer is number else choices.index(answer) }}");
     let cloze = templates(&built_in("cloze"));
     assert_eq!(cloze.doc_to_text, "Question: {{question}}\nAnswer:");
     assert_eq!(cloze.doc_to_choice.as_deref(), Some("{{choices}}"));
     let cot = templates(&built_in("cot"));
-    assert_eq!(
-        cot.doc_to_target,
-        "{{ choices[answer] if answer is number else answer }}"
-    );
+    assert_eq!(cot.doc_to_target, "{{ choices[answer] if answer is number else answer }}");
 }
 
 #[test]
 fn without_options_the_answer_is_printed() {
     let text = |text: &str| Field::Text(text.into());
-    let cot = built_in("cot")
-        .templates(&text("q"), &text("{{ a }}"), None)
-        .unwrap();
+    let cot = built_in("cot").templates(&text("q"), &text("{{ a }}"), None).unwrap();
     assert_eq!((cot.doc_to_choice, cot.doc_to_target.as_str()), (None, "{{ a }}"));
     assert!(built_in("mcqa").templates(&text("q"), &text("a"), None).is_err());
-    let number = built_in("cot")
-        .templates(&Field::Int(5), &Field::Bool(true), None)
-        .unwrap();
+    let number = built_in("cot").templates(&Field::Int(5), &Field::Bool(true), None).unwrap();
     assert!(number.doc_to_text.contains("Problem: {{5}}\n"));
     assert_eq!(number.doc_to_target, "{{True}}");
+}
+
+#[test]
+fn number_labels_are_whole_numbers() {
+    let text = |text: &str| Field::Text(text.into());
+    let (_, format) = selected("{type: generate, choice_labels: numbers}", None);
+    for (target, answer, label) in [
+        ("answer", Value::Float(1.0), "2"),
+        ("answer", Value::Int(1), "2"),
+        ("{{ answer - 1 }}", Value::Float(1.0), "1"),
+        ("{{ answer }}", Value::Float(0.0), "1"),
+        ("answer", Value::str("B"), "B"),
+    ] {
+        let made = format.templates(&text("question"), &text(target), Some(&text("choices"))).unwrap();
+        let document = Dict::from_iter([(Value::str("answer"), answer)]);
+        let template = lmeval_template::Environment::new().compile(&made.doc_to_target).unwrap();
+        assert_eq!(template.render(&document).unwrap(), label, "{target}");
+    }
 }

@@ -26,25 +26,14 @@ fn documents(name: &str) -> Vec<Dict> {
 }
 
 fn render(field: Option<&Field>, document: &Dict) -> String {
-    let Some(Field::Text(source)) = field else {
-        panic!("{field:?}")
-    };
-    Environment::new()
-        .compile(source)
-        .unwrap()
-        .render(document)
-        .unwrap()
+    let Some(Field::Text(source)) = field else { panic!("{field:?}") };
+    Environment::new().compile(source).unwrap().render(document).unwrap()
 }
 
 fn choices(config: &TaskConfig, document: &Dict) -> Vec<String> {
     let text = render(config.doc_to_choice.as_ref(), document);
-    let Value::List(items) = literal_eval(&text).unwrap() else {
-        panic!("{text}")
-    };
-    items
-        .iter()
-        .map(|item| item.as_str().unwrap().to_owned())
-        .collect()
+    let Value::List(items) = literal_eval(&text).unwrap() else { panic!("{text}") };
+    items.iter().map(|item| item.as_str().unwrap().to_owned()).collect()
 }
 
 /// The prompt of a document, with its answer where it is an example.
@@ -83,17 +72,11 @@ fn every_recorded_prompt_comes_out() {
     let runs: Vec<serde_json::Value> = serde_json::from_str(&golden("recorded.json")).unwrap();
     let mut compared = 0;
     for run in &runs {
-        let Some(name) = run["run"]["tasks"][0]
-            .as_str()
-            .filter(|name| name.starts_with("mc_formats"))
-        else {
+        let Some(name) = run["run"]["tasks"][0].as_str().filter(|name| name.starts_with("mc_formats")) else {
             continue;
         };
         let config = task(name.split_once('@').map(|(_, format)| format));
-        let examples: Vec<String> = training
-            .iter()
-            .map(|document| turn(&config, document, true))
-            .collect();
+        let examples: Vec<String> = training.iter().map(|document| turn(&config, document, true)).collect();
         for request in run["requests"].as_array().unwrap() {
             let document = &tests[request["doc_id"].as_u64().unwrap() as usize];
             let prompt = request["args"][0].as_str().unwrap();
@@ -114,9 +97,8 @@ fn every_recorded_prompt_comes_out() {
         for sample in run["samples"]["mc_formats"].as_array().unwrap() {
             let document = &tests[sample["doc_id"].as_u64().unwrap() as usize];
             let target = render(config.doc_to_target.as_ref(), document);
-            let recorded = sample["target"]
-                .as_str()
-                .map_or_else(|| sample["target"].to_string(), str::to_owned);
+            let recorded =
+                sample["target"].as_str().map_or_else(|| sample["target"].to_string(), str::to_owned);
             assert_eq!(target, recorded, "{name}");
         }
     }
@@ -139,43 +121,24 @@ fn rendered(format: &str, labels: Option<ChoiceLabels>, answer: &str) -> (String
     let text = |text: &str| Field::Text(text.into());
     let mut format = FormatRegistry::default().get(format).unwrap().clone();
     format.choice_labels = labels.or(format.choice_labels);
-    let made = format
-        .templates(&text("question"), &text(answer), Some(&text("choices")))
-        .unwrap();
+    let made = format.templates(&text("question"), &text(answer), Some(&text("choices"))).unwrap();
     let show = |source: &str| render(Some(&text(source)), &planets());
-    (
-        show(&made.doc_to_text),
-        show(&made.doc_to_choice.unwrap()),
-        show(&made.doc_to_target),
-    )
+    (show(&made.doc_to_text), show(&made.doc_to_choice.unwrap()), show(&made.doc_to_target))
 }
 
 #[test]
 fn labels_of_every_kind() {
     let is = |found: (String, String, String), text: &str, options: &str, target: &str| {
-        assert_eq!(
-            (found.0.as_str(), found.1.as_str(), found.2.as_str()),
-            (text, options, target)
-        );
+        assert_eq!((found.0.as_str(), found.1.as_str(), found.2.as_str()), (text, options, target));
     };
     let mcqa = "Question: Largest planet?\nA. Mars\nB. Jupiter\nC. Venus\nAnswer:";
     is(rendered("mcqa", None, "answer"), mcqa, "['A', 'B', 'C']", "1");
     is(rendered("mcqa", None, "{{ word }}"), mcqa, "['A', 'B', 'C']", "1");
     let numbers = "Question: Largest planet?\n1. Mars\n2. Jupiter\n3. Venus\nAnswer:";
-    is(
-        rendered("mcqa", Some(ChoiceLabels::Numbers), "answer"),
-        numbers,
-        "['1', '2', '3']",
-        "1",
-    );
+    is(rendered("mcqa", Some(ChoiceLabels::Numbers), "answer"), numbers, "['1', '2', '3']", "1");
     let own = ChoiceLabels::List(vec!["x".into(), "it's".into(), "{{".into()]);
     let listed = "Question: Largest planet?\nx. Mars\nit's. Jupiter\n{{. Venus\nAnswer:";
-    is(
-        rendered("mcqa", Some(own.clone()), "answer"),
-        listed,
-        "['x', \"it's\", '{{']",
-        "1",
-    );
+    is(rendered("mcqa", Some(own.clone()), "answer"), listed, "['x', \"it's\", '{{']", "1");
     is(
         rendered("cloze", None, "word"),
         "Question: Largest planet?\nAnswer:",

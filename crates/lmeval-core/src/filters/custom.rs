@@ -1,0 +1,159 @@
+//! `custom`.
+
+use std::sync::Arc;
+
+use lmeval_pycompat::{Function, Value};
+
+use super::{Arguments, Filter, FilterContext, FilterDocs, FilterError, FilterHost, Filtered, Responses};
+use crate::registry::OptionKind;
+
+/// Calls a Python function with the answers to all requests and their documents.
+///
+/// | argument | default | |
+/// |---|---|---|
+/// | `filter_fn` | required | a function, written as `!function module.name`, with the arguments `resps` and `docs` |
+///
+/// Other arguments are ignored. The function gives the new list of answers for each request, in the same order.
+#[derive(Clone, Debug)]
+pub struct Custom {
+    function: Arc<Function>,
+    host: Arc<dyn FilterHost>,
+    may_unwrap: bool,
+}
+
+impl Custom {
+    /// The filter with the arguments of a step.
+    pub fn from_arguments(arguments: &Arguments<'_>, context: &FilterContext) -> Result<Self, FilterError> {
+        let value = arguments.required("filter_fn", OptionKind::Function)?;
+        let Value::Function(function) = value else {
+            return Err(arguments.wrong("filter_fn", OptionKind::Function, value));
+        };
+        Ok(Self {
+            function: Arc::clone(function),
+            host: Arc::clone(&context.host),
+            may_unwrap: context.rules.take_first_unwraps,
+        })
+    }
+
+    fn call(&self, values: Vec<Value>, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
+        let given = values.len();
+        let returned = self
+            .host
+            .call_filter(&self.function, values, docs)
+            .map_err(|source| FilterError::Host { filter: "custom".to_owned(), source })?;
+        if returned.len() != given {
+            return Err(FilterError::Length { given, returned: returned.len() });
+        }
+        let is_list = |value: &Value| matches!(value, Value::List(_) | Value::Tuple(_));
+        if self.may_unwrap && !returned.iter().all(is_list) {
+            return Ok(Filtered::from_bare(returned));
+        }
+        let lists = returned.into_iter().enumerate().map(|(request, value)| match value {
+            Value::List(items) | Value::Tuple(items) => Ok(Arc::unwrap_or_clone(items)),
+            other => Err(FilterError::WrongResponse {
+                filter: "custom".to_owned(),
+                document: docs.id(request),
+                expected: "`filter_fn` to give a list for each request",
+                found: other.type_name(),
+            }),
+        });
+        Ok(lists.collect::<Result<Responses, _>>()?.into())
+    }
+}
+
+impl Filter for Custom {
+    fn apply(&self, responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
+        self.call(responses.into_iter().map(Value::from).collect(), docs)
+    }
+
+    fn apply_bare(&self, values: Vec<Value>, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
+        self.call(values, docs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::testing::{texts, with_documents};
+    use crate::filters::{FilterRules, FilterSpec, Filters};
+    use crate::host::HostError;
+    use lmeval_pycompat::Dict;
+
+    /// A host whose functions are written here.
+    #[derive(Debug)]
+    struct Functions;
+
+    impl FilterHost for Functions {
+        fn call_filter(
+            &self,
+            function: &Function,
+            responses: Vec<Value>,
+            docs: &FilterDocs<'_>,
+        ) -> Result<Vec<Value>, HostError> {
+            let failed = || HostError::Failed {
+                function: function.reference.clone(),
+                message: "no".into(),
+                traceback: None,
+            };
+            let prompt = |request| {
+                let document = docs.get(request).map_err(|_| failed())?;
+                Ok(document.get_str("prompt").and_then(Value::as_str).unwrap_or_default().to_owned())
+            };
+            let first = |value: &Value| match value {
+                Value::List(items) => items.first().cloned().unwrap_or_default(),
+                other => other.clone(),
+            };
+            match function.reference.as_str() {
+                "utils.prepend" => responses
+                    .iter()
+                    .enumerate()
+                    .map(|(request, value)| {
+                        let text = prompt(request)? + first(value).as_str().unwrap_or_default();
+                        Ok(Value::list([Value::str(text)]))
+                    })
+                    .collect(),
+                "utils.flat" => Ok(responses.iter().map(first).collect()),
+                "utils.short" => Ok(Vec::new()),
+                _ => Err(failed()),
+            }
+        }
+
+        fn filter_of_class(&self, class: &Function, _: &Dict) -> Result<Box<dyn Filter>, HostError> {
+            Err(HostError::needs_python(class))
+        }
+    }
+
+    fn run(reference: &str, rules: FilterRules) -> Result<Filtered, FilterError> {
+        let function = Function { reference: reference.into(), directory: String::new() };
+        let step = FilterSpec::named("custom").with("filter_fn", Value::Function(Arc::new(function)));
+        let context = FilterContext { rules, host: Arc::new(Functions) };
+        let filter = Filters::default().make(&step, &context)?;
+        let document: Dict = [(Value::str("prompt"), Value::str("def f():"))].into_iter().collect();
+        with_documents(vec![document], |docs| filter.apply(texts(&[&[" pass"]]), docs))
+    }
+
+    #[test]
+    fn a_function_gets_answers_and_documents() {
+        let filtered = run("utils.prepend", FilterRules::V05).unwrap();
+        assert_eq!(filtered, texts(&[&["def f(): pass"]]).into());
+    }
+
+    #[test]
+    fn results_must_be_lists() {
+        let error = run("utils.flat", FilterRules::V05).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "The filter `custom` needs `filter_fn` to give a list for each request, and an answer to document 0 is `str`"
+        );
+        assert_eq!(
+            run("utils.flat", FilterRules::V04).unwrap(),
+            Filtered::from_bare(vec![Value::str(" pass")])
+        );
+    }
+
+    #[test]
+    fn failures_are_passed_on() {
+        assert!(matches!(run("utils.short", FilterRules::V05), Err(FilterError::Length { .. })));
+        assert!(matches!(run("utils.other", FilterRules::V05), Err(FilterError::Host { .. })));
+    }
+}

@@ -1,0 +1,252 @@
+//! Chains of filters.
+
+use super::error::FilterError;
+use super::{Filter, FilterDocs, Filtered, Responses};
+
+/// A named chain of filters: each works on what the one before it made.
+#[derive(Debug)]
+pub struct FilterEnsemble {
+    name: String,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+struct Step {
+    name: String,
+    filter: Box<dyn Filter>,
+}
+
+/// What a chain made of answers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The new answers, in the order of the requests.
+    pub responses: Responses,
+    /// Every list of answers holds one that stands for itself, see [`Filtered::bare`].
+    pub bare: bool,
+    /// How often steps that look for something did not find it.
+    pub audits: Vec<StepAudit>,
+}
+
+/// How often a step did not find what it looks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepAudit {
+    /// The place of the step in its chain, from 0.
+    pub step: usize,
+    /// The filter.
+    pub filter: String,
+    /// For each request, how many of its answers were replaced by the fallback.
+    pub fallbacks: Vec<u32>,
+}
+
+impl StepAudit {
+    /// How many answers were replaced in all.
+    pub fn total(&self) -> u64 {
+        self.fallbacks.iter().map(|&count| u64::from(count)).sum()
+    }
+}
+
+/// A step that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("Step {} of the filter pipeline `{pipeline}`, `{filter}`, failed", step + 1)]
+pub struct EnsembleError {
+    /// The name of the chain.
+    pub pipeline: String,
+    /// The place of the step, from 0.
+    pub step: usize,
+    /// The filter.
+    pub filter: String,
+    /// The cause.
+    #[source]
+    pub source: Box<FilterError>,
+}
+
+impl FilterEnsemble {
+    /// A chain without steps, which keeps answers as they are.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), steps: Vec::new() }
+    }
+
+    /// Adds a step at the end.
+    pub fn push(&mut self, name: impl Into<String>, filter: Box<dyn Filter>) {
+        self.steps.push(Step { name: name.into(), filter });
+    }
+
+    /// The name of the chain, which is part of result keys.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of steps.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether there are no steps.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Applies all steps in order to the answers to all requests of a task.
+    pub fn apply(&self, responses: Responses, docs: &FilterDocs<'_>) -> Result<Outcome, EnsembleError> {
+        let given = responses.len();
+        let mut outcome = Outcome { responses, ..Outcome::default() };
+        if given == 0 {
+            return Ok(outcome);
+        }
+        for (index, step) in self.steps.iter().enumerate() {
+            let responses = std::mem::take(&mut outcome.responses);
+            let filtered = if docs.len() == given {
+                step.apply(responses, outcome.bare, docs)
+            } else {
+                Err(FilterError::Length { given: docs.len(), returned: given })
+            };
+            let filtered = filtered.map_err(|source| self.failure(index, &step.name, source))?;
+            if !filtered.fallbacks.is_empty() {
+                let filter = step.name.clone();
+                outcome.audits.push(StepAudit { step: index, filter, fallbacks: filtered.fallbacks });
+            }
+            outcome.responses = filtered.responses;
+            outcome.bare = filtered.bare;
+        }
+        Ok(outcome)
+    }
+
+    /// The error of a step.
+    pub(super) fn failure(&self, step: usize, filter: &str, source: FilterError) -> EnsembleError {
+        EnsembleError {
+            pipeline: self.name.clone(),
+            step,
+            filter: filter.to_owned(),
+            source: Box::new(source),
+        }
+    }
+}
+
+impl Step {
+    fn apply(
+        &self,
+        responses: Responses,
+        bare: bool,
+        docs: &FilterDocs<'_>,
+    ) -> Result<Filtered, FilterError> {
+        let given = responses.len();
+        let filtered = if bare {
+            self.filter.apply_bare(responses.into_iter().flatten().collect(), docs)?
+        } else {
+            self.filter.apply(responses, docs)?
+        };
+        let returned = filtered.responses.len();
+        if returned == given { Ok(filtered) } else { Err(FilterError::Length { given, returned }) }
+    }
+}
+
+/// Two chains of one task with the same name, whose results could not be told apart.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Two filter pipelines are called `{name}`")]
+pub struct DuplicatePipeline {
+    /// The name.
+    pub name: String,
+}
+
+/// The chains of a task; each starts from the same answers.
+#[derive(Debug)]
+pub struct FilterPipelines {
+    ensembles: Vec<FilterEnsemble>,
+}
+
+impl FilterPipelines {
+    /// Chains with different names.
+    pub fn new(ensembles: Vec<FilterEnsemble>) -> Result<Self, DuplicatePipeline> {
+        for (index, ensemble) in ensembles.iter().enumerate() {
+            if ensembles.iter().take(index).any(|earlier| earlier.name == ensemble.name) {
+                return Err(DuplicatePipeline { name: ensemble.name.clone() });
+            }
+        }
+        Ok(Self { ensembles })
+    }
+
+    /// The chains, in order.
+    pub fn ensembles(&self) -> &[FilterEnsemble] {
+        &self.ensembles
+    }
+
+    /// What each chain makes of the answers, in the order of the chains.
+    pub fn apply(&self, responses: Responses, docs: &FilterDocs<'_>) -> Result<Vec<Outcome>, EnsembleError> {
+        let Some((last, others)) = self.ensembles.split_last() else {
+            return Ok(Vec::new());
+        };
+        let mut outcomes = Vec::with_capacity(self.ensembles.len());
+        for ensemble in others {
+            outcomes.push(ensemble.apply(responses.clone(), docs)?);
+        }
+        outcomes.push(last.apply(responses, docs)?);
+        Ok(outcomes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::testing::{texts, with_docs};
+    use crate::filters::{FilterContext, FilterRules, FilterSpec, Filters};
+    use lmeval_pycompat::{Dict, Value};
+
+    #[derive(Debug)]
+    struct Swallow;
+
+    impl Filter for Swallow {
+        fn apply(&self, mut responses: Responses, _: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
+            responses.pop();
+            Ok(responses.into())
+        }
+    }
+
+    fn chain(name: &str, steps: &[FilterSpec], rules: FilterRules) -> FilterEnsemble {
+        let context = FilterContext { rules, ..FilterContext::default() };
+        Filters::default().ensemble(name, steps, &context).unwrap()
+    }
+
+    #[test]
+    fn pipelines_start_from_the_same_answers() {
+        let steps = [FilterSpec::named("uppercase"), FilterSpec::named("take_first")];
+        let pipelines =
+            FilterPipelines::new(vec![chain("loud", &steps, FilterRules::V05), FilterEnsemble::new("none")]);
+        let answers = texts(&[&["a", "b"]]);
+        let outcomes = with_docs(1, |docs| pipelines.unwrap().apply(answers.clone(), docs)).unwrap();
+        assert_eq!(outcomes[0].responses, texts(&[&["A"]]));
+        assert_eq!(outcomes[1].responses, answers);
+    }
+
+    #[test]
+    fn names_of_pipelines_differ() {
+        let twice = FilterPipelines::new(vec![FilterEnsemble::new("x"), FilterEnsemble::new("x")]);
+        assert_eq!(twice.unwrap_err().to_string(), "Two filter pipelines are called `x`");
+    }
+
+    #[test]
+    fn the_number_of_requests_stays() {
+        let mut ensemble = FilterEnsemble::new("x");
+        ensemble.push("swallow", Box::new(Swallow));
+        let error = with_docs(2, |docs| ensemble.apply(texts(&[&["a"], &["b"]]), docs)).unwrap_err();
+        assert_eq!(error.to_string(), "Step 1 of the filter pipeline `x`, `swallow`, failed");
+        assert_eq!(error.source.to_string(), "The filter gave results for 1 requests, and there are 2");
+        assert!(with_docs(3, |docs| ensemble.apply(texts(&[&["a"]]), docs)).is_err());
+        assert_eq!(with_docs(0, |docs| ensemble.apply(Vec::new(), docs)).unwrap(), Outcome::default());
+    }
+
+    #[test]
+    fn the_older_line_goes_through_the_characters_of_a_single_answer() {
+        let mapping: Dict = [(Value::str("A"), Value::Int(0))].into_iter().collect();
+        let steps = [
+            FilterSpec::named("take_first"),
+            FilterSpec::named("map").with("mapping_dict", mapping).with("default_value", -1_i64),
+        ];
+        let ensemble = chain("x", &steps, FilterRules::V04);
+        let outcome = with_docs(2, |docs| ensemble.apply(texts(&[&["A"], &["bA"]]), docs)).unwrap();
+        assert_eq!(outcome.responses, [vec![Value::Int(0)], vec![Value::Int(-1), Value::Int(0)]]);
+        assert!(!outcome.bare);
+        let steps = [FilterSpec::named("take_first"), FilterSpec::named("noop")];
+        let outcome = with_docs(1, |docs| chain("x", &steps, FilterRules::V04).apply(texts(&[&["A"]]), docs));
+        assert!(outcome.unwrap().bare);
+    }
+}

@@ -1,0 +1,56 @@
+//! `lowercase`.
+
+use lmeval_pycompat::Value;
+use lmeval_pycompat::strings::lower;
+
+use super::parallel::change_each;
+use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
+
+/// Lower-cases every answer by the rules of Unicode.
+///
+/// It has no arguments. An answer that is not a text is an error.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lowercase;
+
+impl Filter for Lowercase {
+    fn apply(&self, mut responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
+        change_each(&mut responses, |request, answer| {
+            let Value::Str(text) = &*answer else {
+                return Err(FilterError::WrongResponse {
+                    filter: "lowercase".to_owned(),
+                    document: docs.id(request),
+                    expected: "texts",
+                    found: answer.type_name(),
+                });
+            };
+            if !text.is_ascii() || text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                *answer = Value::str(lower(text));
+            }
+            Ok(())
+        })?;
+        Ok(responses.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::FilterSpec;
+    use crate::filters::testing::filter_one;
+
+    #[test]
+    fn special_rules_hold() {
+        let step = FilterSpec::named("lowercase");
+        for (answer, filtered) in [("ΑΣ İ", "ας i̇"), ("", ""), ("12 .", "12 .")] {
+            assert_eq!(filter_one(&step, answer).unwrap(), Value::str(filtered));
+        }
+    }
+
+    #[test]
+    fn other_types_are_errors() {
+        assert_eq!(
+            filter_one(&FilterSpec::named("lowercase"), 1_i64).unwrap_err().to_string(),
+            "The filter `lowercase` needs texts, and an answer to document 0 is `int`"
+        );
+    }
+}

@@ -1,0 +1,340 @@
+//! `multi_choice_regex`.
+
+use std::sync::OnceLock;
+
+use lmeval_pycompat::Value;
+use lmeval_pycompat::re::{Flags, Regex, escape};
+use lmeval_pycompat::strings::strip;
+
+use super::found::{Found, find};
+use super::normaliser::Normaliser;
+use super::parallel::try_each;
+use super::regex::{DEFAULT_FALLBACK, DEFAULT_PATTERN};
+use super::sequence::items;
+use super::{Arguments, Filter, FilterDocs, FilterError, FilterRules, Filtered, Responses};
+use crate::document::DocId;
+
+/// The name in errors.
+const NAME: &str = "multi_choice_regex";
+
+/// Takes the letter of the option that each answer names.
+///
+/// | argument | default | |
+/// |---|---|---|
+/// | `regex_pattern` | `#### (\-?[0-9\.\,]+)` | what is searched for first, see `regex` |
+/// | `group_select` | `0` | which match is taken, in every search |
+/// | `fallback` | `"[invalid]"` | what becomes of answers in which nothing is found |
+/// | `ignore_case` | `false` | the text of an option is found in upper and lower case |
+/// | `ignore_punctuation` | `false` | punctuation does not count when the text of an option is searched for |
+/// | `regexes_to_ignore` | `null` | patterns whose matches do not count when the text of an option is searched for |
+///
+/// Other arguments are errors. Every document needs `choices`, a list of texts; the first one is called `(A)`. An answer
+/// is searched for the pattern, then for the text of an option, then for a colon and a letter. The first search that
+/// finds something that is not empty decides: the result is what the pattern found, or the letter in parentheses.
+#[derive(Debug)]
+pub struct MultiChoiceRegex {
+    regex: Regex,
+    group_select: i64,
+    fallback: Value,
+    normaliser: Normaliser,
+    longest_first: bool,
+    letters: [OnceLock<Regex>; CACHED],
+}
+
+/// The numbers of options for which the search for a letter is kept.
+const CACHED: usize = 27;
+
+/// The options of one document, ready to be searched for.
+struct Options {
+    texts: Vec<String>,
+    regex: Regex,
+}
+
+impl MultiChoiceRegex {
+    /// The filter with the arguments of a step.
+    pub fn from_arguments(arguments: &Arguments<'_>, rules: FilterRules) -> Result<Self, FilterError> {
+        Ok(Self {
+            regex: arguments.pattern("regex_pattern", DEFAULT_PATTERN)?,
+            group_select: arguments.integer("group_select", 0)?,
+            fallback: arguments.value_or("fallback", DEFAULT_FALLBACK),
+            normaliser: Normaliser::from_arguments(arguments)?,
+            longest_first: rules.longest_choice_first,
+            letters: [const { OnceLock::new() }; CACHED],
+        })
+    }
+
+    /// Replaces the answers to one request; how often nothing was found.
+    fn extract(
+        &self,
+        request: usize,
+        answers: &mut [Value],
+        docs: &FilterDocs<'_>,
+    ) -> Result<u32, FilterError> {
+        let document = docs.id(request);
+        let choices = choices(request, docs)?;
+        let mut options = None;
+        let mut fallbacks = 0;
+        for answer in answers {
+            let text = answer.as_str().unwrap_or_default();
+            let found = match self.find(&self.regex, text, document)? {
+                Some(found) => Some(Value::str(found)),
+                None => {
+                    let options = match &mut options {
+                        Some(options) => options,
+                        unset => unset.insert(self.options(&choices, document)?),
+                    };
+                    match self.find_option(options, answer, document)? {
+                        Some(found) => Some(found),
+                        None => self.find_letter(choices.len(), text, document)?,
+                    }
+                }
+            };
+            fallbacks += u32::from(found.is_none());
+            *answer = found.unwrap_or_else(|| self.fallback.clone());
+        }
+        Ok(fallbacks)
+    }
+
+    /// The match of `group_select`, stripped, unless it is empty.
+    fn find<'t>(
+        &self,
+        regex: &Regex,
+        text: &'t str,
+        document: DocId,
+    ) -> Result<Option<&'t str>, FilterError> {
+        let found = find(regex, text, self.group_select)
+            .map_err(|source| FilterError::search(NAME, document, source))?;
+        match found {
+            Found::Nothing | Found::NoText => Ok(None),
+            Found::Text(found) => Ok(Some(strip(found)).filter(|text| !text.is_empty())),
+            Found::OutOfRange { matches } => Err(FilterError::NoSuchMatch {
+                filter: NAME.to_owned(),
+                document,
+                pattern: regex.pattern().to_owned(),
+                wanted: self.group_select,
+                found: matches,
+            }),
+        }
+    }
+
+    /// The letter of the option whose text is found.
+    fn find_option(
+        &self,
+        options: &Options,
+        answer: &Value,
+        document: DocId,
+    ) -> Result<Option<Value>, FilterError> {
+        if answer.as_str().is_none() && !self.normaliser.is_idle() {
+            return Err(FilterError::WrongResponse {
+                filter: NAME.to_owned(),
+                document,
+                expected: "texts",
+                found: answer.type_name(),
+            });
+        }
+        let text = self
+            .normaliser
+            .apply(answer.as_str().unwrap_or_default())
+            .map_err(|source| FilterError::search(NAME, document, source))?;
+        let found = self.find(&options.regex, &text, document)?;
+        // Of equal options the last one gives the letter; a text that stripping changed is none of them.
+        Ok(found.map(|found| {
+            let option = options.texts.iter().rposition(|text| text == found);
+            option.map_or_else(|| Value::str(found), |option| Value::str(format!("({})", letter(option))))
+        }))
+    }
+
+    /// The letter after a colon.
+    fn find_letter(&self, count: usize, text: &str, document: DocId) -> Result<Option<Value>, FilterError> {
+        let compile = || {
+            let letters: Vec<String> = (0..count).map(|option| letter(option).to_string()).collect();
+            Regex::new(&format!(r":[\s]*({})", letters.join("|")), Flags::NONE)
+                .map_err(|source| FilterError::search(NAME, document, source))
+        };
+        let compiled;
+        let regex = match self.letters.get(count) {
+            None => {
+                compiled = compile()?;
+                &compiled
+            }
+            Some(kept) => match kept.get() {
+                Some(regex) => regex,
+                None => {
+                    let regex = compile()?;
+                    kept.get_or_init(|| regex)
+                }
+            },
+        };
+        let found = self.find(regex, text, document)?;
+        Ok(found.map(|found| Value::str(format!("({found})"))))
+    }
+
+    fn options(&self, choices: &[Value], document: DocId) -> Result<Options, FilterError> {
+        let failed = |source| FilterError::search(NAME, document, source);
+        let mut texts = Vec::with_capacity(choices.len());
+        for choice in choices {
+            let text = choice.as_str().ok_or_else(|| wrong_choices(document, Some(choice.type_name())))?;
+            texts.push(self.normaliser.apply(strip(text)).map_err(failed)?.into_owned());
+        }
+        let mut patterns: Vec<String> = texts.iter().map(|text| escape(text)).collect();
+        if self.longest_first {
+            patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.chars().count()));
+        }
+        let regex = Regex::new(&patterns.join("|"), Flags::NONE).map_err(failed)?;
+        Ok(Options { texts, regex })
+    }
+}
+
+/// The letter of an option: `A` and the code points after it.
+fn letter(option: usize) -> char {
+    let code = u32::try_from(option).ok().and_then(|option| option.checked_add(u32::from('A')));
+    code.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER)
+}
+
+/// The options of a request's document.
+fn choices(request: usize, docs: &FilterDocs<'_>) -> Result<Vec<Value>, FilterError> {
+    let document = docs.get(request)?;
+    let Some(choices) = document.get_str("choices") else {
+        return Err(wrong_choices(docs.id(request), None));
+    };
+    let wrong = |value: &Value| wrong_choices(docs.id(request), Some(value.type_name()));
+    let texts = items(choices).ok_or_else(|| wrong(choices))?;
+    match texts.iter().find(|text| text.as_str().is_none()) {
+        Some(other) => Err(wrong(other)),
+        None => Ok(texts),
+    }
+}
+
+fn wrong_choices(document: DocId, found: Option<&'static str>) -> FilterError {
+    let (filter, expected) = (NAME.to_owned(), "a list of strings");
+    FilterError::DocumentField { filter, document, field: "choices", expected, found }
+}
+
+impl Filter for MultiChoiceRegex {
+    fn apply(&self, mut responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
+        let fallbacks = try_each(&mut responses, |request, answers| self.extract(request, answers, docs))?;
+        Ok(Filtered { responses, bare: false, fallbacks })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::testing::with_documents;
+    use crate::filters::{FilterContext, FilterSpec, Filters};
+    use lmeval_pycompat::Dict;
+
+    const LETTERS: &str = r"(\([A-Z]\))";
+
+    fn step() -> FilterSpec {
+        FilterSpec::named("multi_choice_regex").with("regex_pattern", LETTERS)
+    }
+
+    fn run(
+        step: &FilterSpec,
+        rules: FilterRules,
+        choices: impl Into<Value>,
+        answer: impl Into<Value>,
+    ) -> Result<Value, FilterError> {
+        let context = FilterContext { rules, ..FilterContext::default() };
+        let filter = Filters::default().make(step, &context)?;
+        let document: Dict = [(Value::str("choices"), choices.into())].into_iter().collect();
+        let answers = vec![vec![answer.into()]];
+        let filtered = with_documents(vec![document], |docs| filter.apply(answers, docs))?;
+        Ok(filtered.responses[0][0].clone())
+    }
+
+    fn list(choices: &[&str]) -> Value {
+        Value::list(choices.iter().map(|choice| Value::str(*choice)))
+    }
+
+    fn cities(step: &FilterSpec, answer: &str) -> Result<Value, FilterError> {
+        run(step, FilterRules::V05, list(&["Paris", "New York", "Rome"]), answer)
+    }
+
+    #[test]
+    fn three_searches_follow_each_other() {
+        let relaxed = step().with("ignore_case", true).with("ignore_punctuation", true);
+        let last = step().with("group_select", -1_i64);
+        let plain = FilterSpec::named("multi_choice_regex");
+        for (step, answer, expected) in [
+            (&step(), "The answer is (B).", "(B)"),
+            (&step(), "it is New York!", "(B)"),
+            (&step(), "new york", "[invalid]"),
+            (&relaxed, "it is New York!", "(B)"),
+            (&relaxed, "new york", "(B)"),
+            (&relaxed, "NEW-YORK", "[invalid]"),
+            (&step(), "Answer: C", "(C)"),
+            (&step(), "Answer: D", "[invalid]"),
+            (&last, "Rome then Paris", "(A)"),
+            (&plain, "Rome and Paris", "(C)"),
+        ] {
+            assert_eq!(cities(step, answer).unwrap(), Value::str(expected), "{answer}");
+        }
+        assert!(matches!(
+            cities(&step().with("group_select", 1_i64), "Rome"),
+            Err(FilterError::NoSuchMatch { .. })
+        ));
+    }
+
+    #[test]
+    fn an_option_that_begins_another_one() {
+        let choices = list(&["Guilty", "Guilty of Romance"]);
+        for (rules, expected) in [(FilterRules::V05, "(A)"), (FilterRules::V04, "(B)")] {
+            let found = run(&step(), rules, choices.clone(), "Guilty of Romance").unwrap();
+            assert_eq!(found, Value::str(expected));
+        }
+    }
+
+    #[test]
+    fn equal_empty_and_absent_options() {
+        let run = |choices: &[&str], answer: &str| run(&step(), FilterRules::V05, list(choices), answer);
+        assert_eq!(run(&["x", "x "], "x").unwrap(), Value::str("(B)"));
+        assert_eq!(run(&["", "x"], "x, that is: B").unwrap(), Value::str("(B)"));
+        assert_eq!(run(&[], "a: b").unwrap(), Value::str("[invalid]"));
+    }
+
+    #[test]
+    fn what_stripping_changes_is_no_option() {
+        let step = step().with("regexes_to_ignore", Value::list([Value::str("!")]));
+        let found = run(&step, FilterRules::V05, list(&["! x"]), "so x").unwrap();
+        assert_eq!(found, Value::str("x"));
+    }
+
+    #[test]
+    fn more_options_than_letters_are_an_error() {
+        let many: Vec<String> = (0..27).map(|number| format!("option {number}.")).collect();
+        let many = Value::list(many.into_iter().map(Value::from));
+        let error = run(&step(), FilterRules::V05, many.clone(), "none of them").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "The filter `multi_choice_regex` cannot search for the options of document 0"
+        );
+        assert_eq!(run(&step(), FilterRules::V05, many, "option 26.").unwrap(), Value::str("([)"));
+    }
+
+    #[test]
+    fn documents_need_options() {
+        let absent = with_documents(vec![Dict::new()], |docs| {
+            let filter = Filters::default().make(&step(), &FilterContext::default())?;
+            filter.apply(vec![vec![Value::str("(A)")]], docs)
+        });
+        assert_eq!(
+            absent.unwrap_err().to_string(),
+            "The filter `multi_choice_regex` needs `choices` of document 0 to be a list of strings, not absent"
+        );
+        assert!(run(&step(), FilterRules::V05, 1_i64, "(A)").is_err());
+        assert!(run(&step(), FilterRules::V05, Value::list([Value::Int(1)]), "(A)").is_err());
+    }
+
+    #[test]
+    fn what_is_not_a_text_is_empty_unless_something_is_ignored() {
+        let choices = list(&["a"]);
+        assert_eq!(
+            run(&step(), FilterRules::V05, choices.clone(), Value::None).unwrap(),
+            Value::str("[invalid]")
+        );
+        let relaxed = step().with("ignore_case", true);
+        assert!(run(&relaxed, FilterRules::V05, choices, Value::None).is_err());
+    }
+}

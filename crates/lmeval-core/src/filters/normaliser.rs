@@ -1,0 +1,48 @@
+//! What does not count when options are searched for.
+
+use std::borrow::Cow;
+
+use lmeval_pycompat::re::{Error, Regex};
+use lmeval_pycompat::strings::lower;
+
+use super::punctuation::is_punctuation;
+use super::{Arguments, FilterError};
+
+/// Removes from texts what does not count: matches of patterns, then case, then punctuation.
+#[derive(Clone, Debug)]
+pub(super) struct Normaliser {
+    ignored: Vec<Regex>,
+    case: bool,
+    punctuation: bool,
+}
+
+impl Normaliser {
+    /// The normaliser with the arguments of a step.
+    pub(super) fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
+        Ok(Self {
+            ignored: arguments.patterns("regexes_to_ignore")?,
+            case: arguments.truth("ignore_case"),
+            punctuation: arguments.truth("ignore_punctuation"),
+        })
+    }
+
+    /// Whether texts stay as they are.
+    pub(super) fn is_idle(&self) -> bool {
+        self.ignored.is_empty() && !self.case && !self.punctuation
+    }
+
+    /// The text without what does not count.
+    pub(super) fn apply<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, Error> {
+        let mut text = Cow::Borrowed(text);
+        for regex in &self.ignored {
+            text = Cow::Owned(regex.sub("", &text, 0)?);
+        }
+        if self.case {
+            text = Cow::Owned(lower(&text));
+        }
+        if self.punctuation && text.contains(is_punctuation) {
+            text = Cow::Owned(text.replace(is_punctuation, ""));
+        }
+        Ok(text)
+    }
+}

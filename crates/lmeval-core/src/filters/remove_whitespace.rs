@@ -1,0 +1,56 @@
+//! `remove_whitespace`.
+
+use lmeval_pycompat::Value;
+use lmeval_pycompat::strings::strip;
+
+use super::parallel::change_each;
+use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
+
+/// Strips white space at both ends of every answer.
+///
+/// It has no arguments. White space is what Python's `str.strip` takes for it. An answer that is not a text is an
+/// error.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RemoveWhitespace;
+
+impl Filter for RemoveWhitespace {
+    fn apply(&self, mut responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
+        change_each(&mut responses, |request, answer| {
+            let Value::Str(text) = &*answer else {
+                return Err(FilterError::WrongResponse {
+                    filter: "remove_whitespace".to_owned(),
+                    document: docs.id(request),
+                    expected: "texts",
+                    found: answer.type_name(),
+                });
+            };
+            let stripped = strip(text);
+            if stripped.len() < text.len() {
+                *answer = Value::str(stripped);
+            }
+            Ok(())
+        })?;
+        Ok(responses.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::FilterSpec;
+    use crate::filters::testing::filter_one;
+
+    #[test]
+    fn white_space_is_pythons() {
+        let step = FilterSpec::named("remove_whitespace");
+        for (answer, filtered) in [
+            ("  a b\n\t", "a b"),
+            ("\u{a0}x\u{3000}\u{200b}", "x\u{3000}\u{200b}"),
+            ("\u{1c}\u{1d}x\u{1f}\u{85}", "x"),
+            (" \n", ""),
+        ] {
+            assert_eq!(filter_one(&step, answer).unwrap(), Value::str(filtered));
+        }
+        assert!(filter_one(&step, Value::None).is_err());
+    }
+}

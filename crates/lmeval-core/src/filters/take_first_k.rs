@@ -1,0 +1,119 @@
+//! `take_first_k`.
+
+use lmeval_pycompat::Value;
+
+use super::sequence::items;
+use super::{Arguments, Filter, FilterDocs, FilterError, Filtered, Responses};
+use crate::registry::OptionKind;
+
+/// Keeps the first `k` answers of each request.
+///
+/// | argument | default | |
+/// |---|---|---|
+/// | `k` | required | an integer; a negative one drops answers at the end, as Python's slices do |
+///
+/// Other arguments are ignored. The first request must have at least `k` answers; later ones may have fewer.
+#[derive(Clone, Copy, Debug)]
+pub struct TakeFirstK {
+    k: i64,
+}
+
+impl TakeFirstK {
+    /// The filter with the arguments of a step.
+    pub fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
+        arguments.required("k", OptionKind::Integer)?;
+        Ok(Self { k: arguments.integer("k", 0)? })
+    }
+}
+
+impl TakeFirstK {
+    /// Refuses a first request with too few answers.
+    fn check_first(self, found: usize, docs: &FilterDocs<'_>) -> Result<(), FilterError> {
+        // Reference: only the first request is checked.
+        if i64::try_from(found).is_ok_and(|count| count < self.k) {
+            return Err(FilterError::TooFewResponses {
+                filter: "take_first_k".to_owned(),
+                document: docs.id(0),
+                wanted: self.k,
+                found,
+            });
+        }
+        Ok(())
+    }
+
+    /// How many of a number of answers are kept.
+    fn kept(self, count: usize) -> usize {
+        let distance = usize::try_from(self.k.unsigned_abs()).unwrap_or(usize::MAX);
+        if self.k < 0 { count.saturating_sub(distance) } else { count.min(distance) }
+    }
+}
+
+impl Filter for TakeFirstK {
+    fn apply(&self, mut responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
+        if let Some(first) = responses.first() {
+            self.check_first(first.len(), docs)?;
+        }
+        for answers in &mut responses {
+            answers.truncate(self.kept(answers.len()));
+        }
+        Ok(responses.into())
+    }
+
+    fn apply_bare(&self, mut values: Vec<Value>, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
+        for (request, value) in values.iter_mut().enumerate() {
+            let slice = |parts: &[Value]| -> Result<Vec<Value>, FilterError> {
+                if request == 0 {
+                    self.check_first(parts.len(), docs)?;
+                }
+                Ok(parts.iter().take(self.kept(parts.len())).cloned().collect())
+            };
+            *value = match &*value {
+                Value::Str(_) => {
+                    let characters = slice(&items(value).unwrap_or_default())?;
+                    Value::from(characters.iter().filter_map(Value::as_str).collect::<String>())
+                }
+                Value::List(parts) => Value::list(slice(parts)?),
+                Value::Tuple(parts) => Value::tuple(slice(parts)?),
+                other => {
+                    return Err(FilterError::WrongResponse {
+                        filter: "take_first_k".to_owned(),
+                        document: docs.id(request),
+                        expected: "something that can be sliced",
+                        found: other.type_name(),
+                    });
+                }
+            };
+        }
+        Ok(Filtered::from_bare(values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::testing::{apply, texts};
+
+    #[test]
+    fn answers_are_sliced() {
+        let answers = texts(&[&["a", "b", "c"], &["d"]]);
+        for (k, kept) in [
+            (2, texts(&[&["a", "b"], &["d"]])),
+            (0, texts(&[&[], &[]])),
+            (-1, texts(&[&["a", "b"], &[]])),
+            (-9, texts(&[&[], &[]])),
+            (i64::MIN, texts(&[&[], &[]])),
+        ] {
+            assert_eq!(apply(&TakeFirstK { k }, answers.clone()).unwrap().responses, kept, "{k}");
+        }
+    }
+
+    #[test]
+    fn the_first_request_decides() {
+        let error = apply(&TakeFirstK { k: 2 }, texts(&[&["a"], &["d", "e"]])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "The filter `take_first_k` needs 2 answers for each document, and document 0 has 1"
+        );
+        assert_eq!(error.hints(), ["Set `repeats: 2` in the task"]);
+    }
+}

@@ -1,0 +1,7 @@
+//! Behaviour against recordings from the reference harness, and beyond them.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod filters;
+mod filters_differential;
+mod filters_limits;

@@ -1,0 +1,71 @@
+//! What groups have because their members have it.
+
+use std::sync::Arc;
+
+use lmeval_pycompat::{Dict, Value};
+
+use super::spec::GroupSpec;
+use crate::scorers::Scores;
+
+/// For each metric whether higher is better; `None` where that is unknown.
+pub type Directions = Scores<Option<bool>>;
+
+/// Gives each group the number of examples that those of its direct members agree on that have one.
+///
+/// Groups are visited in load order, so a group that holds only groups gets none.
+pub fn inherit_num_fewshot(groups: &[GroupSpec], num_fewshot: &mut Dict) {
+    for group in groups {
+        let mut values = group.members.iter().filter_map(|member| num_fewshot.get_str(member));
+        let Some(first) = values.next().cloned() else { continue };
+        if values.all(|value| *value == first) {
+            num_fewshot.insert(group.name.as_str(), first);
+        }
+    }
+}
+
+/// Gives each group the directions of its direct members that have some; where members disagree, the direction is
+/// unknown and a warning says so.
+///
+/// Groups are visited in load order, so a group that holds only groups gets none.
+pub fn inherit_higher_is_better(
+    groups: &[GroupSpec],
+    directions: &mut Vec<(String, Directions)>,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for group in groups {
+        let mut united = Directions::new();
+        for member in &group.members {
+            let Some((_, of_member)) = directions.iter().find(|(name, _)| name == member) else { continue };
+            for (metric, direction) in of_member.iter() {
+                match united.get(metric) {
+                    None => united.insert(Arc::clone(metric), *direction),
+                    Some(None) => {}
+                    Some(known) if known == direction => {}
+                    Some(_) => {
+                        warnings.push(format!(
+                            "Group `{}`: its members disagree on whether a higher `{metric}` is better",
+                            group.name
+                        ));
+                        united.insert(Arc::clone(metric), None);
+                    }
+                }
+            }
+        }
+        if united.is_empty() {
+            continue;
+        }
+        match directions.iter_mut().find(|(name, _)| *name == group.name) {
+            Some((_, old)) => *old = united,
+            None => directions.push((group.name.clone(), united)),
+        }
+    }
+    warnings
+}
+
+/// The dictionary of metrics and directions.
+pub(crate) fn directions_to_dict(directions: &Directions) -> Dict {
+    directions
+        .iter()
+        .map(|(metric, direction)| (Value::Str(Arc::clone(metric)), Value::from(*direction)))
+        .collect()
+}

@@ -1,0 +1,87 @@
+//! What a group is made of.
+
+/// A score of a group: the average of its tasks' scores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupMetric {
+    /// The metric, as result keys name it.
+    pub metric: String,
+    /// The pipelines; `None` means all under which a task reports the metric.
+    pub filter_list: Option<Vec<String>>,
+    /// Whether larger tasks count more.
+    pub weight_by_size: bool,
+}
+
+/// What results need to know about a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSpec {
+    /// The key in results.
+    pub name: String,
+    /// The name that tables show, where it is another one.
+    pub alias: Option<String>,
+    /// The version as text.
+    pub version: String,
+    /// The keys of its direct members, tasks and groups.
+    pub members: Vec<String>,
+    /// Its scores.
+    pub metrics: Vec<GroupMetric>,
+}
+
+/// The groups of a run, in load order.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupTree<'a>(&'a [GroupSpec]);
+
+impl<'a> GroupTree<'a> {
+    /// A tree of groups.
+    pub fn new(groups: &'a [GroupSpec]) -> Self {
+        Self(groups)
+    }
+
+    fn get(self, name: &str) -> Option<&'a GroupSpec> {
+        self.0.iter().find(|group| group.name == name)
+    }
+
+    /// The groups with every group behind its subgroups.
+    pub fn bottom_up(self) -> Vec<&'a GroupSpec> {
+        let is_member = |name: &str| {
+            self.0.iter().any(|group| group.name != name && group.members.iter().any(|member| member == name))
+        };
+        let mut ordered = Vec::with_capacity(self.0.len());
+        let mut seen = Vec::new();
+        for root in self.0.iter().filter(|group| !is_member(&group.name)) {
+            self.visit(root, &mut seen, &mut ordered);
+        }
+        ordered
+    }
+
+    fn visit(self, group: &'a GroupSpec, seen: &mut Vec<&'a str>, ordered: &mut Vec<&'a GroupSpec>) {
+        if seen.contains(&group.name.as_str()) {
+            return;
+        }
+        seen.push(&group.name);
+        for member in group.members.iter().filter_map(|member| self.get(member)) {
+            self.visit(member, seen, ordered);
+        }
+        ordered.push(group);
+    }
+
+    /// The keys of all tasks of a group, through its subgroups.
+    pub fn leaf_tasks(self, group: &'a GroupSpec) -> Vec<&'a str> {
+        let mut tasks = Vec::new();
+        self.collect_leaves(group, &mut Vec::new(), &mut tasks);
+        tasks
+    }
+
+    fn collect_leaves(self, group: &'a GroupSpec, path: &mut Vec<&'a str>, tasks: &mut Vec<&'a str>) {
+        if path.contains(&group.name.as_str()) {
+            return;
+        }
+        path.push(&group.name);
+        for member in &group.members {
+            match self.get(member) {
+                Some(subgroup) => self.collect_leaves(subgroup, path, tasks),
+                None => tasks.push(member),
+            }
+        }
+        path.pop();
+    }
+}

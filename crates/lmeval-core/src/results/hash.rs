@@ -1,0 +1,105 @@
+//! The hashes by which samples are compared across runs.
+
+use std::fmt::Write as _;
+
+use lmeval_pycompat::json::{self, EncodeError};
+use lmeval_pycompat::{Dict, Value, repr};
+use sha2::{Digest, Sha256};
+
+use crate::instance::{Arguments, Instance};
+
+/// The SHA-256 of a text, in lower-case hexadecimal digits.
+///
+/// ```
+/// assert!(lmeval_core::results::hash_text("").starts_with("e3b0c442"));
+/// ```
+pub fn hash_text(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest.iter().fold(String::with_capacity(64), |mut hash, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(hash, "{byte:02x}");
+        hash
+    })
+}
+
+/// The hash of a document: that of its JSON with an indent of two.
+pub fn hash_document(document: &Dict) -> Result<String, EncodeError> {
+    let options = json::Options {
+        ensure_ascii: false,
+        indent: Some(2),
+        default: Some(&replace_foreign),
+        ..json::Options::default()
+    };
+    Ok(hash_text(&json::dumps(&Value::from(document.clone()), &options)?))
+}
+
+/// The hash of a prompt: that of the first argument of a document's first request.
+pub fn hash_prompt(first: &Instance, rolling_context: bool) -> String {
+    match &first.arguments {
+        Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } => {
+            hash_text(&context.hash_text())
+        }
+        Arguments::Rolling { .. } if rolling_context => hash_text(""),
+        Arguments::Rolling { text } => hash_text(text),
+    }
+}
+
+/// The hash of a target: that of its Python text.
+pub fn hash_target(target: &Value) -> String {
+    match target {
+        Value::Str(text) => hash_text(text),
+        other => hash_text(&repr::str(other)),
+    }
+}
+
+/// What stands in JSON for a value that it does not know: a list for a set, otherwise the value's text.
+pub fn replace_foreign(value: &Value) -> Option<Value> {
+    Some(match value {
+        Value::Set(items) => Value::List(items.clone()),
+        other => Value::from(repr::str(other)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Context;
+
+    #[test]
+    fn documents_hash_as_recorded() {
+        let document =
+            json::loads(r#"{"q":"é \"x\"\n","n":1.0,"k":1e-05,"l":[1,[]],"e":{},"b":true,"z":null}"#);
+        let Ok(Value::Dict(document)) = document else { panic!("not a document") };
+        assert_eq!(
+            hash_document(&document).unwrap(),
+            "e7ddee618142234468e7781761234285f2e672fc09781592a656de2279110ed3"
+        );
+    }
+
+    #[test]
+    fn targets_hash_as_recorded() {
+        for (target, hash) in [
+            (
+                Value::list([Value::Int(0), Value::Int(2)]),
+                "63cbaf561c188d36f4dbafe6d8dc1bcec36aca66073c6bfd5c9787663f4efd99",
+            ),
+            (
+                Value::list([Value::str("a"), Value::str("it's")]),
+                "00169b4825fdb6932e305e9b57af8fca11a4ebdae4a35059ab2bbf76ea62cfab",
+            ),
+            (Value::None, "dc937b59892604f5a86ac96936cd7ff09e25f18ae6b758e8014a24c7fa039e91"),
+        ] {
+            assert_eq!(hash_target(&target), hash);
+        }
+    }
+
+    #[test]
+    fn conversations_hash_by_their_literal() {
+        let message = crate::ChatMessage { role: crate::Role::User, content: "hi".into() };
+        let context = Context::Messages(vec![message].into());
+        assert_eq!(
+            hash_text(&context.hash_text()),
+            "8818f7594f1f97257a456cefc0f540c9cacabda23b8b468f95dca4aa817c249d"
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! The record of one document under one pipeline.
+
+use std::sync::Arc;
+
+use lmeval_pycompat::json::EncodeError;
+use lmeval_pycompat::{Dict, Value, repr};
+
+use super::hash::{hash_document, hash_prompt, hash_target};
+use crate::dialect::Dialect;
+use crate::document::DocId;
+use crate::instance::RequestType;
+use crate::scorers::{AnsweredDocument, AnsweredInstance, Scores, ScoringPipeline, ScoringRules};
+
+/// The hashes of a document, its prompt and its target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentHashes {
+    /// The hash of the document.
+    pub doc: Arc<str>,
+    /// The hash of the prompt.
+    pub prompt: Arc<str>,
+    /// The hash of the target.
+    pub target: Arc<str>,
+}
+
+/// One document under one pipeline.
+#[derive(Clone, Debug)]
+pub struct SampleRecord {
+    /// The document's number.
+    pub doc_id: DocId,
+    /// The document.
+    pub doc: Arc<Dict>,
+    /// The target.
+    pub target: Value,
+    /// For each request the list of its arguments.
+    pub arguments: Value,
+    /// For each request the list of its answers.
+    pub resps: Value,
+    /// For each request what the pipeline made of its answers.
+    pub filtered_resps: Value,
+    /// The pipeline.
+    pub filter: Arc<str>,
+    /// The hashes.
+    pub hashes: DocumentHashes,
+    /// The value of each metric.
+    pub values: Scores<Value>,
+    /// The values of each metric per repeat, where one has several.
+    pub scores_per_repeat: Option<Arc<Dict>>,
+}
+
+impl SampleRecord {
+    /// The record as programs see it.
+    pub fn to_dict(&self) -> Dict {
+        self.build(
+            self.target.clone(),
+            self.arguments.clone(),
+            self.resps.clone(),
+            self.filtered_resps.clone(),
+        )
+    }
+
+    /// The record as a line of a samples file: arguments by name, answers and target as text.
+    pub fn to_file_dict(&self) -> Dict {
+        let requests = self.arguments.as_list().unwrap_or_default();
+        let arguments = Value::dict(requests.iter().enumerate().map(|(request, arguments)| {
+            let arguments = arguments.as_list().unwrap_or_default().iter().enumerate();
+            let named = arguments.map(|(place, argument)| (format!("arg_{place}"), argument.clone()));
+            (format!("gen_args_{request}"), Value::dict(named))
+        }));
+        let target = Value::from(repr::str(&self.target));
+        self.build(target, arguments, leaves_as_text(&self.resps), leaves_as_text(&self.filtered_resps))
+    }
+
+    fn build(&self, target: Value, arguments: Value, resps: Value, filtered_resps: Value) -> Dict {
+        let mut record = Dict::with_capacity(12 + self.values.len());
+        record.insert("doc_id", self.doc_id.0 as i64);
+        record.insert("doc", Value::Dict(Arc::clone(&self.doc)));
+        record.insert("target", target);
+        record.insert("arguments", arguments);
+        record.insert("resps", resps);
+        record.insert("filtered_resps", filtered_resps);
+        record.insert("filter", Value::Str(Arc::clone(&self.filter)));
+        let names = self.values.iter().map(|(metric, _)| Value::Str(Arc::clone(metric)));
+        record.insert("metrics", Value::list(names));
+        record.insert("doc_hash", Value::Str(Arc::clone(&self.hashes.doc)));
+        record.insert("prompt_hash", Value::Str(Arc::clone(&self.hashes.prompt)));
+        record.insert("target_hash", Value::Str(Arc::clone(&self.hashes.target)));
+        for (metric, value) in self.values.iter() {
+            record.insert(Value::Str(Arc::clone(metric)), value.clone());
+        }
+        if let Some(scores) = &self.scores_per_repeat {
+            record.insert("scores_per_repeat", Value::Dict(Arc::clone(scores)));
+        }
+        record
+    }
+}
+
+/// What the records of a document have in common.
+struct Common {
+    target: Value,
+    arguments: Value,
+    resps: Value,
+    hashes: DocumentHashes,
+}
+
+impl Common {
+    fn of(document: &AnsweredDocument, dialect: &Dialect, rules: &ScoringRules) -> Result<Self, EncodeError> {
+        let first = document.answers.first();
+        let target = first.map(|first| first.instance.target.clone()).unwrap_or_default();
+        let arguments = document.answers.iter().map(|answer| Value::from(answer.instance.args(dialect)));
+        let responses = document.answers.iter().map(|answer| {
+            Value::list(answer.responses.iter().map(|response| shown(answer, response, rules)))
+        });
+        let prompt = first.map(|first| hash_prompt(&first.instance, dialect.rolling_context));
+        Ok(Self {
+            arguments: Value::list(arguments),
+            resps: Value::list(responses),
+            hashes: DocumentHashes {
+                doc: hash_document(&document.document)?.into(),
+                prompt: prompt.unwrap_or_default().into(),
+                target: hash_target(&target).into(),
+            },
+            target,
+        })
+    }
+}
+
+/// One record per pipeline and document: all documents of the first pipeline, then those of the second.
+pub fn sample_records(
+    documents: &[AnsweredDocument],
+    pipelines: &[ScoringPipeline],
+    dialect: &Dialect,
+) -> Result<Vec<SampleRecord>, EncodeError> {
+    let rules = ScoringRules::of(dialect);
+    let common: Vec<Common> =
+        documents.iter().map(|document| Common::of(document, dialect, rules)).collect::<Result<_, _>>()?;
+    let mut records = Vec::with_capacity(documents.len() * pipelines.len());
+    for pipeline in pipelines {
+        for (place, (document, common)) in documents.iter().zip(&common).enumerate() {
+            let filtered = pipeline.filtered(place);
+            let filtered = document.answers.iter().zip(filtered).map(|(answer, kept)| {
+                let mut kept = kept.iter().map(|response| shown(answer, response, rules));
+                match (pipeline.takes_first(), kept.len()) {
+                    (true, 1) if rules.taken_answers_are_bare => kept.next().unwrap_or_default(),
+                    _ => Value::list(kept),
+                }
+            });
+            records.push(SampleRecord {
+                doc_id: document.doc_id,
+                doc: Arc::clone(&document.document),
+                target: common.target.clone(),
+                arguments: common.arguments.clone(),
+                resps: common.resps.clone(),
+                filtered_resps: Value::list(filtered),
+                filter: Arc::clone(pipeline.name()),
+                hashes: common.hashes.clone(),
+                values: pipeline.logged_values(place),
+                scores_per_repeat: pipeline.scores_per_repeat(place).map(Arc::new),
+            });
+        }
+    }
+    Ok(records)
+}
+
+/// An answer as records show it.
+fn shown(answer: &AnsweredInstance, response: &Value, rules: &ScoringRules) -> Value {
+    match response {
+        Value::Tuple(pair)
+            if rules.rolling_answers_are_numbers
+                && answer.instance.request_type == RequestType::LoglikelihoodRolling =>
+        {
+            pair.first().cloned().unwrap_or_default()
+        }
+        other => other.clone(),
+    }
+}
+
+/// The same nesting of lists with every leaf as text.
+fn leaves_as_text(value: &Value) -> Value {
+    match value {
+        Value::List(items) | Value::Tuple(items) => Value::list(items.iter().map(leaves_as_text)),
+        Value::Str(_) => value.clone(),
+        other => Value::from(repr::str(other)),
+    }
+}

@@ -1,0 +1,189 @@
+//! From the values of all documents to scores and standard errors.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lmeval_metrics::{AnyAggregation, MetricError, Number, Resample, stderr_for_metric};
+use lmeval_pycompat::Value;
+
+use super::error::ScoreError;
+use super::metric::{MetricAggregation, PipelineMetric};
+use super::metric_key::MetricKey;
+use super::pipeline::ScoringPipeline;
+use super::registry::ScoringNames;
+use super::scored::ReducedDoc;
+use super::task_code::{HostAggregation, TaskCode};
+use crate::host::HostError;
+
+/// The most draws for the standard error of a corpus metric of texts, in the 0.4 line.
+const OLDER_TEXT_DRAWS: i64 = 100;
+
+/// The scores of a pipeline or task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Aggregated {
+    /// Scores, each followed by its standard error.
+    pub metrics: Vec<(MetricKey, Value)>,
+    /// The largest number of documents that have a value of one metric.
+    pub sample_len: usize,
+    /// Metrics without an aggregation of their own, for which the mean is used.
+    pub by_default_mean: Vec<Arc<str>>,
+}
+
+impl Aggregated {
+    /// Adds the scores of another pipeline; equal keys get the new value in the old place.
+    pub(super) fn merge(&mut self, other: Self) {
+        for (key, value) in other.metrics {
+            match self.metrics.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, old)) => *old = value,
+                None => self.metrics.push((key, value)),
+            }
+        }
+        self.sample_len = self.sample_len.max(other.sample_len);
+        self.by_default_mean.extend(other.by_default_mean);
+    }
+}
+
+impl ScoringPipeline {
+    /// The scores of the pipeline; no draws (`bootstrap_iters` of zero or less) mean no standard errors.
+    pub fn aggregate(
+        &self,
+        bootstrap_iters: i64,
+        code: Option<&Arc<dyn TaskCode>>,
+    ) -> Result<Aggregated, ScoreError> {
+        let mut aggregated = Aggregated::default();
+        for (name, values) in transpose(self.reduced_docs()) {
+            let key = MetricKey::new(Arc::clone(&name), Arc::clone(self.name()));
+            let metric = self.metric_of(&name);
+            let by_task = || code.and_then(|code| code.aggregation(&name)).map(MetricAggregation::Host);
+            let used = match metric.map(|metric| metric.aggregation.clone()).or_else(by_task) {
+                Some(used) => used,
+                None => {
+                    aggregated.by_default_mean.push(Arc::clone(&name));
+                    MetricAggregation::Registered(mean()?)
+                }
+            };
+            let draws = self.draws(&name, metric, bootstrap_iters);
+            let (score, stderr) = score_and_stderr(&used, &values, draws, &key)?;
+            aggregated.metrics.push((key.clone(), score));
+            aggregated.metrics.push((key.stderr(), stderr));
+            aggregated.sample_len = aggregated.sample_len.max(values.len());
+        }
+        Ok(aggregated)
+    }
+
+    /// How many resamples are drawn for the standard error of a metric.
+    fn draws(&self, name: &str, metric: Option<&PipelineMetric>, bootstrap_iters: i64) -> i64 {
+        if !self.rules.listed_stderrs_only {
+            return bootstrap_iters;
+        }
+        match metric {
+            Some(metric) if !metric.has_older_stderr => 0,
+            _ if matches!(name, "bleu" | "chrf" | "chrf++" | "ter") => bootstrap_iters.min(OLDER_TEXT_DRAWS),
+            _ => bootstrap_iters,
+        }
+    }
+}
+
+/// The registered mean.
+fn mean() -> Result<Arc<dyn AnyAggregation>, ScoreError> {
+    Ok(ScoringNames::default().aggregation("mean")?)
+}
+
+/// The values of each metric over all documents that have it, metrics in order of first appearance.
+fn transpose(documents: &[ReducedDoc]) -> Vec<(Arc<str>, Vec<Value>)> {
+    let mut columns: Vec<(Arc<str>, Vec<Value>)> = Vec::new();
+    for document in documents {
+        for (place, (name, value)) in document.values.iter().enumerate() {
+            // Nearly all documents have the same metrics in the same order.
+            let expected = columns.get(place).is_some_and(|(known, _)| known == name);
+            let found =
+                if expected { Some(place) } else { columns.iter().position(|(known, _)| known == name) };
+            match found {
+                Some(place) => columns[place].1.push(value.clone()),
+                None => {
+                    let mut values = Vec::with_capacity(documents.len());
+                    values.push(value.clone());
+                    columns.push((Arc::clone(name), values));
+                }
+            }
+        }
+    }
+    columns
+}
+
+fn score_and_stderr(
+    used: &MetricAggregation,
+    values: &[Value],
+    draws: i64,
+    key: &MetricKey,
+) -> Result<(Value, Value), ScoreError> {
+    let failed = |source: MetricError| ScoreError::Aggregation { key: key.to_string(), source };
+    match used {
+        MetricAggregation::Registered(used) => {
+            let score = used.aggregate(values).map_err(failed)?;
+            let stderr = stderr_for_metric(&**used, values, draws).map_err(failed)?;
+            Ok((Value::from(score), stderr.to_value()))
+        }
+        MetricAggregation::Host(function) => {
+            let score = function.aggregate(values)?;
+            let resampled = HostResamples { function: Arc::clone(function), failure: Arc::default() };
+            match stderr_for_metric(&resampled, values, draws) {
+                Ok(stderr) => Ok((score, stderr.to_value())),
+                Err(source) => Err(resampled.take_failure().map_or_else(|| failed(source), ScoreError::Host)),
+            }
+        }
+    }
+}
+
+/// A function of the task as an aggregation that can be resampled.
+struct HostResamples {
+    function: Arc<dyn HostAggregation>,
+    /// The first failure of the function, which the errors of metrics have no place for.
+    failure: Arc<Mutex<Option<HostError>>>,
+}
+
+impl HostResamples {
+    fn take_failure(&self) -> Option<HostError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Values that a function of the task aggregates.
+struct HostValues {
+    function: Arc<dyn HostAggregation>,
+    failure: Arc<Mutex<Option<HostError>>>,
+    values: Vec<Value>,
+}
+
+impl Resample for HostValues {
+    fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
+        let drawn: Vec<Value> =
+            draws.iter().filter_map(|draw| self.values.get(*draw as usize)).cloned().collect();
+        let score = self.function.aggregate(&drawn).map_err(|error| {
+            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            MetricError::NoValues
+        })?;
+        score.to_f64().ok_or(MetricError::WrongValue {
+            expected: "a number",
+            found: lmeval_pycompat::repr::repr(&score),
+        })
+    }
+}
+
+impl AnyAggregation for HostResamples {
+    fn prepare(&self, values: &[Value]) -> Result<Box<dyn Resample>, MetricError> {
+        Ok(Box::new(HostValues {
+            function: Arc::clone(&self.function),
+            failure: Arc::clone(&self.failure),
+            values: values.to_vec(),
+        }))
+    }
+
+    fn aggregate(&self, values: &[Value]) -> Result<Number, MetricError> {
+        let all: Vec<u32> = (0..values.len() as u32).collect();
+        self.prepare(values)?.score(&all).map(Number::Float)
+    }
+
+    fn is_mean(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,161 @@
+//! From configuration to pipelines.
+
+use std::sync::Arc;
+
+use super::error::ScoreError;
+use super::gen_scorer::GenScorer;
+use super::ll_scorer::LLScorer;
+use super::metric::PipelineMetric;
+use super::pipeline::ScoringPipeline;
+use super::registry::ScoringNames;
+use super::resolve::resolve_metric;
+use super::rules::ScoringRules;
+use super::scorer::Scorer;
+use super::spec::{MetricSpec, PipelineSpec, ScorerSpec};
+use super::task_code::ScoringHost;
+use crate::dialect::Dialect;
+use crate::filters::{FilterContext, FilterRules, FilterSpec, Filters};
+use crate::host::NoHost;
+use crate::output_type::OutputType;
+use crate::registry::default_metrics;
+
+/// What scorers are built with, beside their configuration.
+#[derive(Clone, Debug)]
+pub struct ScoringSources {
+    /// Filters by name.
+    pub filters: Filters,
+    /// What filters are made with.
+    pub filter_context: FilterContext,
+    /// Scorers, metrics, aggregations and reductions by name.
+    pub names: ScoringNames,
+    /// What runs scoring functions of tasks.
+    pub host: Arc<dyn ScoringHost>,
+    /// The rules of the dialect.
+    pub rules: &'static ScoringRules,
+}
+
+impl ScoringSources {
+    /// What is built in, without Python, by the rules of a dialect.
+    pub fn new(dialect: &Dialect) -> Self {
+        Self {
+            filters: Filters::default(),
+            filter_context: FilterContext { rules: FilterRules::of(dialect), ..FilterContext::default() },
+            names: ScoringNames::default(),
+            host: Arc::new(NoHost),
+            rules: ScoringRules::of(dialect),
+        }
+    }
+}
+
+/// What a task says that all its pipelines share.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskFacts<'a> {
+    /// What the task asks of a model.
+    pub output_type: OutputType,
+    /// The scorer that the task names.
+    pub scorer: Option<&'a ScorerSpec>,
+    /// Whether values come from code of the task, so that metrics of any output type are fine.
+    pub scores_itself: bool,
+}
+
+/// Builds a pipeline.
+///
+/// Filters: those of the pipeline, else those of the scorer, else none. Metrics: those of the pipeline, else those of
+/// the scorer, even if that is an empty list, else those of the output type. Without a pipeline, everything is left to
+/// the scorer, and its name is that of the pipeline.
+///
+/// ```
+/// use lmeval_core::scorers::{ScorerSpec, ScoringSources, TaskFacts, build_scorer};
+/// use lmeval_core::{Dialect, OutputType};
+///
+/// let first_token = ScorerSpec { kind: "first_token".to_owned(), kwargs: Default::default() };
+/// let facts = TaskFacts { output_type: OutputType::GenerateUntil, scorer: Some(&first_token), scores_itself: false };
+/// let pipeline = build_scorer(None, facts, &ScoringSources::new(&Dialect::V05)).unwrap();
+/// assert_eq!(&**pipeline.name(), "first_token");
+/// assert_eq!(&*pipeline.metrics()[0].name, "exact_match");
+/// ```
+pub fn build_scorer(
+    pipeline: Option<&PipelineSpec>,
+    facts: TaskFacts<'_>,
+    sources: &ScoringSources,
+) -> Result<ScoringPipeline, ScoreError> {
+    let scorer: Arc<dyn Scorer> = match (facts.scorer, facts.output_type) {
+        (Some(spec), _) => sources.names.scorer(spec)?,
+        (None, OutputType::GenerateUntil) => Arc::new(GenScorer),
+        (None, _) => Arc::new(LLScorer),
+    };
+    let by_default;
+    let pipeline = match pipeline {
+        Some(pipeline) => pipeline,
+        None => {
+            by_default = PipelineSpec::new(scorer.name());
+            &by_default
+        }
+    };
+    let filters = choose_filters(pipeline, &*scorer, sources.rules);
+    let ensemble = sources.filters.ensemble(&pipeline.name, &filters, &sources.filter_context)?;
+    let metrics = choose_metrics(pipeline, &*scorer, facts.output_type)
+        .iter()
+        .map(|metric| resolve_metric(metric, facts, sources))
+        .collect::<Result<Vec<_>, _>>()?;
+    let metrics = in_order(metrics, facts.output_type, sources.rules);
+    Ok(ScoringPipeline::new(ensemble, metrics, scorer, facts.output_type, sources.rules))
+}
+
+/// Builds the pipeline of a run that only predicts: no filters, and the metric `bypass`.
+pub fn build_predict_only(
+    output_type: OutputType,
+    sources: &ScoringSources,
+) -> Result<ScoringPipeline, ScoreError> {
+    let pipeline = PipelineSpec { metrics: vec![MetricSpec::named("bypass")], ..PipelineSpec::new("none") };
+    let facts = TaskFacts { output_type, scorer: None, scores_itself: true };
+    build_scorer(Some(&pipeline), facts, sources)
+}
+
+fn choose_filters(pipeline: &PipelineSpec, scorer: &dyn Scorer, rules: &ScoringRules) -> Vec<FilterSpec> {
+    if !pipeline.filters.is_empty() {
+        return pipeline.filters.clone();
+    }
+    match scorer.default_filters() {
+        Some(filters) if !filters.is_empty() => filters,
+        _ if rules.default_filter_takes_first => vec![FilterSpec::named("take_first")],
+        _ => Vec::new(),
+    }
+}
+
+fn choose_metrics(pipeline: &PipelineSpec, scorer: &dyn Scorer, output_type: OutputType) -> Vec<MetricSpec> {
+    if !pipeline.metrics.is_empty() {
+        return pipeline.metrics.clone();
+    }
+    let of_type = || default_metrics(output_type).iter().map(|name| MetricSpec::named(name)).collect();
+    scorer.default_metrics().unwrap_or_else(of_type)
+}
+
+/// The metrics in the order in which results show them.
+fn in_order(
+    mut metrics: Vec<PipelineMetric>,
+    output_type: OutputType,
+    rules: &ScoringRules,
+) -> Vec<PipelineMetric> {
+    if !rules.fixed_choice_order {
+        return metrics;
+    }
+    let order: &[&str] = match output_type {
+        OutputType::MultipleChoice => &[
+            "acc",
+            "f1",
+            "mcc",
+            "acc_norm",
+            "acc_bytes",
+            "exact_match",
+            "brier_score",
+            "likelihood",
+            "acc_mutual_info",
+        ],
+        OutputType::Loglikelihood => &["perplexity", "acc"],
+        OutputType::LoglikelihoodRolling => &["word_perplexity", "byte_perplexity", "bits_per_byte"],
+        OutputType::GenerateUntil => &[],
+    };
+    metrics.sort_by_key(|metric| order.iter().position(|name| **name == *metric.name).unwrap_or(order.len()));
+    metrics
+}

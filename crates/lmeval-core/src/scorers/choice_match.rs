@@ -1,0 +1,18 @@
+//! The scorer `choice_match`.
+
+use super::scorer::Scorer;
+use super::spec::MetricSpec;
+
+/// Compares the answer as it is with the target, without regard to case and punctuation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChoiceMatchScorer;
+
+impl Scorer for ChoiceMatchScorer {
+    fn name(&self) -> &'static str {
+        "choice_match"
+    }
+
+    fn default_metrics(&self) -> Option<Vec<MetricSpec>> {
+        Some(vec![MetricSpec::normalised_exact_match()])
+    }
+}

@@ -1,0 +1,120 @@
+//! The scorer of log-likelihoods.
+
+use lmeval_metrics::{LLResults, MetricInput};
+use lmeval_pycompat::{Value, repr};
+
+use super::error::ScoreError;
+use super::input::ScoringInput;
+use super::scored::Scores;
+use super::scorer::Scorer;
+use crate::document::DocId;
+use crate::instance::{Arguments, Context};
+use crate::output_type::OutputType;
+
+/// What stands for a target that is none of the options.
+pub(super) const UNRESOLVED: i64 = -100;
+
+/// Judges log-likelihoods by the metrics of the pipeline.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LLScorer;
+
+impl Scorer for LLScorer {
+    fn name(&self) -> &'static str {
+        "none"
+    }
+
+    fn score(&self, input: &ScoringInput<'_>) -> Result<Scores<Vec<Value>>, ScoreError> {
+        input.likelihood_scores()
+    }
+}
+
+impl ScoringInput<'_> {
+    /// The values that the metrics of the pipeline give for log-likelihoods.
+    pub fn likelihood_scores(&self) -> Result<Scores<Vec<Value>>, ScoreError> {
+        let results = self.ll_results()?;
+        let input = MetricInput::Likelihood { reference: &results.targets, results: &results };
+        self.metrics.compute(self, input)
+    }
+
+    /// The values that the metrics of the pipeline give for whatever the task asks of a model.
+    pub fn metric_scores(&self) -> Result<Scores<Vec<Value>>, ScoreError> {
+        match self.output_type {
+            OutputType::GenerateUntil => self.generation_scores(),
+            OutputType::Loglikelihood | OutputType::LoglikelihoodRolling | OutputType::MultipleChoice => {
+                self.likelihood_scores()
+            }
+        }
+    }
+
+    /// The log-likelihoods of the document as metrics get them.
+    pub fn ll_results(&self) -> Result<LLResults, ScoreError> {
+        let mut conditional = Vec::with_capacity(self.filtered.len());
+        let mut unconditional = Vec::new();
+        let mut choices = Vec::with_capacity(self.filtered.len());
+        for (answer, filtered) in self.document.answers.iter().zip(self.filtered) {
+            let pairs = filtered.iter().map(|response| likelihood(response, self.doc_id()));
+            if answer.instance.metadata.unconditional {
+                for pair in pairs {
+                    unconditional.push(pair?);
+                }
+            } else {
+                for pair in pairs {
+                    conditional.push(pair?);
+                }
+                choices.push(continuation(&answer.instance.arguments).to_owned());
+            }
+        }
+        let sent = choices.len();
+        let results = LLResults::from_answers(&conditional, &unconditional, choices).map_err(|source| {
+            ScoreError::Metric { metric: "loglikelihood".to_owned(), document: self.doc_id(), source }
+        })?;
+        let options = self.document.choices.as_deref().filter(|options| options.len() == sent);
+        let texts = options.map(|options| options.iter().map(repr::str).collect()).unwrap_or_default();
+        Ok(results
+            .with_target(self.likelihood_target()?)
+            .with_context(context(&self.first()?.instance.arguments))
+            .with_option_texts(texts))
+    }
+
+    /// The index or indices of the right option; of what is not an option, an index that no option has.
+    fn likelihood_target(&self) -> Result<Value, ScoreError> {
+        let gold = self.reference()?;
+        if self.output_type != OutputType::MultipleChoice {
+            return Ok(Value::Int(0));
+        }
+        let index = |gold: &Value| if gold.is_none() { Value::Int(UNRESOLVED) } else { gold.clone() };
+        Ok(match gold {
+            Value::List(golds) => Value::list(golds.iter().map(index)),
+            gold => index(gold),
+        })
+    }
+}
+
+fn likelihood(response: &Value, document: DocId) -> Result<(f64, bool), ScoreError> {
+    let pair = match response {
+        Value::Tuple(pair) | Value::List(pair) => match pair.as_slice() {
+            [logprob, greedy] => logprob.to_f64().map(|logprob| (logprob, greedy.is_truthy())),
+            _ => None,
+        },
+        _ => None,
+    };
+    pair.ok_or(ScoreError::NotALikelihood { document, type_name: response.type_name() })
+}
+
+fn continuation(arguments: &Arguments) -> &str {
+    match arguments {
+        Arguments::Loglikelihood { continuation, .. } => continuation,
+        Arguments::Rolling { text } => text,
+        Arguments::Generate { .. } => "",
+    }
+}
+
+fn context(arguments: &Arguments) -> String {
+    match arguments {
+        Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } => match context {
+            Context::Text(text) | Context::Json(text) => text.as_ref().to_owned(),
+            Context::Messages(_) => context.hash_text(),
+        },
+        Arguments::Rolling { .. } => String::new(),
+    }
+}

@@ -1,0 +1,346 @@
+//! The metrics of a pipeline.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lmeval_metrics::{
+    AnyAggregation, AnyMetric, AnyReduction, BoundMetric, MetricError, MetricInput, Reduced,
+};
+use lmeval_pycompat::{Dict, Value};
+
+use super::error::ScoreError;
+use super::input::ScoringInput;
+use super::ll_scorer::UNRESOLVED;
+use super::scored::Scores;
+use super::task_code::{HostAggregation, HostMetric, HostReduction};
+use crate::document::DocId;
+use crate::output_type::OutputType;
+
+/// What a metric calls for each document.
+#[derive(Clone)]
+pub enum MetricFunction {
+    /// A registered metric.
+    Registered(Arc<dyn AnyMetric>),
+    /// A function of the task.
+    Host(Arc<dyn HostMetric>),
+    /// Nothing: the task delivers the values.
+    Placeholder,
+    /// The pair of target and first answer, which an aggregation of the task takes.
+    Pair,
+}
+
+/// How the values of all documents become one.
+#[derive(Clone)]
+pub enum MetricAggregation {
+    /// A registered aggregation, or one that belongs to the metric.
+    Registered(Arc<dyn AnyAggregation>),
+    /// A function of the task.
+    Host(Arc<dyn HostAggregation>),
+}
+
+/// How the values of a document's repeats become one.
+#[derive(Clone)]
+pub enum MetricReduction {
+    /// A registered reduction, or one that belongs to the metric.
+    Registered(Arc<dyn AnyReduction>),
+    /// A function of the task.
+    Host(Arc<dyn HostReduction>),
+}
+
+/// One metric of a pipeline, ready for use.
+#[derive(Clone)]
+pub struct PipelineMetric {
+    /// The name in results.
+    pub name: Arc<str>,
+    /// What is called for each document.
+    pub function: MetricFunction,
+    /// Keyword arguments of the function.
+    pub kwargs: Dict,
+    /// How the values of all documents become one.
+    pub aggregation: MetricAggregation,
+    /// How the values of a document's repeats become one.
+    pub reduction: MetricReduction,
+    /// Whether higher is better; `None` where that is unknown.
+    pub higher_is_better: Option<bool>,
+    /// Whether the 0.4 line knows a standard error of the aggregation.
+    pub(super) has_older_stderr: bool,
+}
+
+impl fmt::Debug for PipelineMetric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PipelineMetric")
+            .field("name", &self.name)
+            .field("kwargs", &self.kwargs)
+            .field("higher_is_better", &self.higher_is_better)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The value or values that repeats reduce to.
+pub(super) enum ReducedValue {
+    One(Value),
+    Named(Vec<(String, Value)>),
+}
+
+impl PipelineMetric {
+    /// Whether the aggregation is a function of the task.
+    pub(super) fn is_aggregated_by_task(&self) -> bool {
+        matches!(self.aggregation, MetricAggregation::Host(_))
+    }
+
+    pub(super) fn reduce(
+        &self,
+        document: DocId,
+        reference: &Value,
+        values: &[Value],
+    ) -> Result<ReducedValue, ScoreError> {
+        match &self.reduction {
+            MetricReduction::Registered(reduction) => match reduction.reduce(reference, values) {
+                Ok(Reduced::One(value)) => Ok(ReducedValue::One(value)),
+                Ok(Reduced::Named(named)) => Ok(ReducedValue::Named(named)),
+                Err(source) => Err(ScoreError::Reduction { metric: self.name.to_string(), document, source }),
+            },
+            MetricReduction::Host(function) => {
+                let reduced = function
+                    .reduce(reference, values)
+                    .map_err(|source| ScoreError::HostOnDocument { document, source })?;
+                Ok(match &reduced {
+                    Value::Dict(named) => ReducedValue::Named(
+                        text_keys(named, document)?.map(|(key, value)| (key.to_string(), value)).collect(),
+                    ),
+                    _ => ReducedValue::One(reduced),
+                })
+            }
+        }
+    }
+}
+
+/// Entries of a dictionary whose keys are texts.
+pub(super) fn text_keys(
+    dict: &Dict,
+    document: DocId,
+) -> Result<impl Iterator<Item = (Arc<str>, Value)> + '_, ScoreError> {
+    if let Some(key) = dict.keys().find(|key| key.as_str().is_none()) {
+        return Err(ScoreError::KeyType { document, type_name: key.type_name() });
+    }
+    Ok(dict.iter().filter_map(|(key, value)| match key {
+        Value::Str(key) => Some((Arc::clone(key), value.clone())),
+        _ => None,
+    }))
+}
+
+/// The metrics of a pipeline with the options of a task, so that patterns are compiled once.
+pub struct BoundMetrics<'a> {
+    metrics: &'a [PipelineMetric],
+    context: &'a Dict,
+    /// Options that requests carry, which are the same for all requests of a task.
+    request_kwargs: Option<Arc<Dict>>,
+    bound: Vec<Bound>,
+    /// For each name that a function of the task gave to a value, the metric that it belongs to.
+    owners: Mutex<Vec<(Arc<str>, usize)>>,
+}
+
+/// A metric with its options.
+enum Bound {
+    Registered(BoundMetric),
+    Host(Arc<dyn HostMetric>, Dict),
+    Placeholder,
+    Pair,
+}
+
+impl fmt::Debug for BoundMetrics<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BoundMetrics").field(&self.metrics).finish()
+    }
+}
+
+impl<'a> BoundMetrics<'a> {
+    /// Binds metrics to what the task and its requests say.
+    pub(super) fn new(
+        metrics: &'a [PipelineMetric],
+        context: &'a Dict,
+        request_kwargs: Option<&Arc<Dict>>,
+    ) -> Result<Self, ScoreError> {
+        let bound = bind(metrics, context, request_kwargs)?;
+        let request_kwargs = request_kwargs.cloned();
+        Ok(Self { metrics, context, request_kwargs, bound, owners: Mutex::default() })
+    }
+
+    /// The metrics.
+    pub fn metrics(&self) -> &'a [PipelineMetric] {
+        self.metrics
+    }
+
+    pub(super) fn into_owners(self) -> Vec<(Arc<str>, usize)> {
+        self.owners.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The values of all metrics for a document.
+    pub(super) fn compute(
+        &self,
+        input: &ScoringInput<'_>,
+        given: MetricInput<'_>,
+    ) -> Result<Scores<Vec<Value>>, ScoreError> {
+        let kwargs = input.metric_kwargs();
+        let same = match (kwargs, &self.request_kwargs) {
+            (Some(ours), Some(known)) => Arc::ptr_eq(ours, known) || ours == known,
+            (None, None) => true,
+            _ => false,
+        };
+        let own;
+        let bound = if same {
+            &self.bound
+        } else {
+            own = bind(self.metrics, self.context, kwargs)?;
+            &own
+        };
+        let mut scores = Scores::new();
+        for (index, (metric, bound)) in self.metrics.iter().zip(bound).enumerate() {
+            self.compute_one(index, metric, bound, input, given, &mut scores)?;
+        }
+        Ok(scores)
+    }
+
+    fn compute_one(
+        &self,
+        index: usize,
+        metric: &PipelineMetric,
+        bound: &Bound,
+        input: &ScoringInput<'_>,
+        given: MetricInput<'_>,
+        scores: &mut Scores<Vec<Value>>,
+    ) -> Result<(), ScoreError> {
+        let name = &metric.name;
+        match bound {
+            Bound::Registered(function) => match call(function, name, input, given) {
+                Ok(values) => scores.insert(Arc::clone(name), values),
+                Err(source) if is_unresolved(given) && has_no_value(&source) => {}
+                Err(source) => {
+                    let metric = name.to_string();
+                    return Err(ScoreError::Metric { metric, document: input.doc_id(), source });
+                }
+            },
+            Bound::Host(function, kwargs) => {
+                let (references, predictions) = host_arguments(input, given);
+                let value = function
+                    .compute(&references, &predictions, kwargs)
+                    .map_err(|source| ScoreError::HostOnDocument { document: input.doc_id(), source })?;
+                self.insert_host_value(index, value, input, scores)?;
+            }
+            Bound::Placeholder => return Err(ScoreError::NoFunction { metric: name.to_string() }),
+            Bound::Pair => {
+                let (references, predictions) = given.generation().map_err(|source| ScoreError::Metric {
+                    metric: name.to_string(),
+                    document: input.doc_id(),
+                    source,
+                })?;
+                let pair =
+                    [references.first(), predictions.first()].map(|part| part.cloned().unwrap_or_default());
+                scores.insert(Arc::clone(name), vec![Value::list(pair)]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores what a function of the task gave: a dictionary by its keys, all else under the name of the metric.
+    fn insert_host_value(
+        &self,
+        index: usize,
+        value: Value,
+        input: &ScoringInput<'_>,
+        scores: &mut Scores<Vec<Value>>,
+    ) -> Result<(), ScoreError> {
+        let values = |value: Value| match (value, input.output_type) {
+            (Value::List(items), OutputType::GenerateUntil) => items.to_vec(),
+            (value, _) => vec![value],
+        };
+        let Value::Dict(named) = &value else {
+            scores.insert(Arc::clone(&self.metrics[index].name), values(value));
+            return Ok(());
+        };
+        for (key, value) in text_keys(named, input.doc_id())? {
+            if !self.metrics.iter().any(|metric| metric.name == key) {
+                let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+                if !owners.iter().any(|(known, _)| *known == key) {
+                    owners.push((Arc::clone(&key), index));
+                }
+            }
+            scores.insert(key, values(value));
+        }
+        Ok(())
+    }
+}
+
+fn bind(
+    metrics: &[PipelineMetric],
+    context: &Dict,
+    request_kwargs: Option<&Arc<Dict>>,
+) -> Result<Vec<Bound>, ScoreError> {
+    let bound = metrics.iter().map(|metric| {
+        let mut kwargs = metric.kwargs.clone();
+        kwargs.update(context);
+        if let Some(own) = request_kwargs {
+            kwargs.update(own);
+        }
+        Ok(match &metric.function {
+            MetricFunction::Registered(function) => Bound::Registered(
+                function
+                    .bind(&kwargs)
+                    .map_err(|source| ScoreError::Options { metric: metric.name.to_string(), source })?,
+            ),
+            MetricFunction::Host(function) => Bound::Host(Arc::clone(function), kwargs),
+            MetricFunction::Placeholder => Bound::Placeholder,
+            MetricFunction::Pair => Bound::Pair,
+        })
+    });
+    bound.collect()
+}
+
+fn call(
+    function: &BoundMetric,
+    name: &str,
+    input: &ScoringInput<'_>,
+    given: MetricInput<'_>,
+) -> Result<Vec<Value>, MetricError> {
+    let MetricInput::Likelihood { reference, results } = given else { return function(given) };
+    let alone = input.output_type == OutputType::MultipleChoice && results.lls.len() == 1 && name == "acc";
+    if !(alone && input.rules.single_option_by_argmax) {
+        return function(given);
+    }
+    // A second option that is never the most likely one makes the metric compare instead of asking whether the only
+    // option is the greedy one.
+    let mut results = results.clone();
+    results.lls.push(f64::NEG_INFINITY);
+    results.is_greedy.push(false);
+    function(MetricInput::Likelihood { reference, results: &results })
+}
+
+/// Whether the target is none of the options.
+fn is_unresolved(given: MetricInput<'_>) -> bool {
+    matches!(given, MetricInput::Likelihood { reference, .. } if *reference == Value::Int(UNRESOLVED))
+}
+
+/// Whether a metric asks for the option that an unresolved target does not name.
+fn has_no_value(error: &MetricError) -> bool {
+    matches!(error, MetricError::IndexOutOfRange { .. })
+}
+
+/// The arguments of a metric that is a function of the task.
+fn host_arguments(input: &ScoringInput<'_>, given: MetricInput<'_>) -> (Value, Value) {
+    match given {
+        MetricInput::Generation { references, predictions } => {
+            let predictions = Value::list(predictions.iter().cloned());
+            let several =
+                input.rules.results_per_request && predictions.as_list().is_some_and(|list| list.len() > 1);
+            (
+                Value::list(references.iter().cloned()),
+                if several { Value::list([predictions]) } else { predictions },
+            )
+        }
+        MetricInput::Likelihood { reference, results } => {
+            let pairs = results.lls.iter().zip(&results.is_greedy);
+            let pairs = pairs.map(|(ll, greedy)| Value::tuple([Value::Float(*ll), Value::Bool(*greedy)]));
+            (reference.clone(), Value::list(pairs))
+        }
+    }
+}

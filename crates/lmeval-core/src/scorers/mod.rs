@@ -1,0 +1,54 @@
+//! Scorers: from a model's answers to scores.
+//!
+//! A [`ScoringPipeline`] is what [`build_scorer`] makes of one entry of `filter_list`: filters, metrics and the
+//! [`Scorer`] that applies them. The pipelines of a task together are a [`TaskScorer`], which takes
+//! [`AnsweredDocument`]s and gives, step by step, one [`ScoredDoc`] and one [`ReducedDoc`] per document and one score
+//! with its standard error per metric, under a [`MetricKey`]. Code of a task that scores in their place is a
+//! [`TaskCode`].
+
+mod aggregate;
+mod answered;
+mod build;
+mod choice_match;
+mod documents;
+mod error;
+mod first_token;
+mod gen_scorer;
+mod input;
+mod ll_scorer;
+mod metric;
+mod metric_key;
+mod pipeline;
+mod process_results;
+mod reduce;
+mod regex_extraction;
+mod registry;
+mod resolve;
+mod rules;
+mod scored;
+mod scorer;
+mod spec;
+mod task_code;
+mod task_scorer;
+
+pub use aggregate::Aggregated;
+pub use answered::{AnsweredDocument, AnsweredInstance, loglikelihood_response};
+pub use build::{ScoringSources, TaskFacts, build_predict_only, build_scorer};
+pub use choice_match::ChoiceMatchScorer;
+pub use error::ScoreError;
+pub use first_token::FirstTokenScorer;
+pub use gen_scorer::GenScorer;
+pub use input::ScoringInput;
+pub use ll_scorer::LLScorer;
+pub use metric::{BoundMetrics, MetricAggregation, MetricFunction, MetricReduction, PipelineMetric};
+pub use metric_key::{MetricKey, NotAMetricKey, parent_metric};
+pub use pipeline::ScoringPipeline;
+pub use reduce::merge_reduced;
+pub use regex_extraction::RegexExtractionScorer;
+pub use registry::{ScorerConstructor, ScoringNames};
+pub use rules::ScoringRules;
+pub use scored::{ReducedDoc, ScoredDoc, Scores};
+pub use scorer::Scorer;
+pub use spec::{MetricSpec, PipelineSpec, Reference, ScorerSpec, Setting};
+pub use task_code::{HostAggregation, HostMetric, HostReduction, ScoringHost, TaskCode};
+pub use task_scorer::TaskScorer;

@@ -1,0 +1,251 @@
+//! A pipeline that scores the answers of a task.
+
+use std::sync::Arc;
+
+use lmeval_pycompat::{Dict, Value};
+use rayon::prelude::*;
+
+use super::answered::AnsweredDocument;
+use super::documents::{AnsweredDocuments, Filtered};
+use super::error::ScoreError;
+use super::input::ScoringInput;
+use super::metric::{BoundMetrics, PipelineMetric};
+use super::metric_key::parent_metric;
+use super::reduce::reduce;
+use super::rules::ScoringRules;
+use super::scored::{ReducedDoc, ScoredDoc, Scores};
+use super::scorer::Scorer;
+use super::task_code::TaskCode;
+use crate::filters::FilterEnsemble;
+use crate::groups::Directions;
+use crate::output_type::OutputType;
+
+/// One pipeline of a task: filters, metrics, the scorer that applies them, and what came of it.
+#[derive(Debug)]
+pub struct ScoringPipeline {
+    pub(super) name: Arc<str>,
+    pub(super) filters: FilterEnsemble,
+    pub(super) metrics: Vec<PipelineMetric>,
+    pub(super) scorer: Arc<dyn Scorer>,
+    pub(super) context: Dict,
+    pub(super) output_type: OutputType,
+    pub(super) rules: &'static ScoringRules,
+    filtered: Arc<Filtered>,
+    raw_docs: Vec<ScoredDoc>,
+    reduced_docs: Vec<ReducedDoc>,
+    /// For each name that a function of the task gave to a value, the metric that it belongs to.
+    owners: Vec<(Arc<str>, usize)>,
+}
+
+impl ScoringPipeline {
+    pub(super) fn new(
+        filters: FilterEnsemble,
+        metrics: Vec<PipelineMetric>,
+        scorer: Arc<dyn Scorer>,
+        output_type: OutputType,
+        rules: &'static ScoringRules,
+    ) -> Self {
+        Self {
+            name: filters.name().into(),
+            filters,
+            metrics,
+            scorer,
+            context: Dict::new(),
+            output_type,
+            rules,
+            filtered: Arc::default(),
+            raw_docs: Vec::new(),
+            reduced_docs: Vec::new(),
+            owners: Vec::new(),
+        }
+    }
+
+    /// The name, which is part of result keys.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The metrics.
+    pub fn metrics(&self) -> &[PipelineMetric] {
+        &self.metrics
+    }
+
+    /// The scorer.
+    pub fn scorer(&self) -> &dyn Scorer {
+        &*self.scorer
+    }
+
+    /// Sets keyword arguments that every metric is offered, over those of its configuration.
+    pub fn set_context(&mut self, context: Dict) {
+        self.context = context;
+    }
+
+    /// Applies the filters to the answers of all documents.
+    pub(super) fn apply_filters(
+        &self,
+        documents: &AnsweredDocuments<'_>,
+    ) -> Result<Arc<Filtered>, ScoreError> {
+        Ok(Arc::new(documents.filter(&self.filters)?))
+    }
+
+    pub(super) fn set_filtered(&mut self, filtered: Arc<Filtered>) {
+        self.filtered = filtered;
+    }
+
+    /// Scores what the filters made of the answers, and reduces repeats.
+    pub(super) fn score(
+        &mut self,
+        documents: &[AnsweredDocument],
+        code: Option<&Arc<dyn TaskCode>>,
+    ) -> Result<(), ScoreError> {
+        let delivered = match code {
+            Some(code) => self.process_results(documents, &**code)?,
+            None => None,
+        };
+        self.raw_docs = match delivered {
+            Some(scored) => scored,
+            None => self.score_by_metrics(documents)?,
+        };
+        let metrics = &self.metrics;
+        self.reduced_docs =
+            self.raw_docs.par_iter().map(|scored| reduce(scored, metrics)).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    fn score_by_metrics(&mut self, documents: &[AnsweredDocument]) -> Result<Vec<ScoredDoc>, ScoreError> {
+        let first = documents.first().and_then(|document| document.answers.first());
+        let request_kwargs = first.and_then(|first| first.instance.metadata.metric_kwargs.as_ref());
+        let metrics = BoundMetrics::new(&self.metrics, &self.context, request_kwargs)?;
+        let inputs: Vec<ScoringInput<'_>> = documents
+            .iter()
+            .enumerate()
+            .map(|(place, document)| ScoringInput {
+                document,
+                filtered: self.filtered.of_document(place),
+                metrics: &metrics,
+                output_type: self.output_type,
+                rules: self.rules,
+            })
+            .collect();
+        let scored = self.scorer.score_documents(&inputs)?;
+        if scored.len() != inputs.len() {
+            return Err(ScoreError::DocumentCount {
+                scorer: self.scorer.name().to_owned(),
+                expected: inputs.len(),
+                found: scored.len(),
+            });
+        }
+        drop(inputs);
+        self.owners = metrics.into_owners();
+        Ok(scored)
+    }
+
+    /// The values of each document, for each metric one per repeat; empty after [`ScoringPipeline::import_reduced`].
+    pub fn raw_docs(&self) -> &[ScoredDoc] {
+        &self.raw_docs
+    }
+
+    /// The values of each document.
+    pub fn reduced_docs(&self) -> &[ReducedDoc] {
+        &self.reduced_docs
+    }
+
+    /// The values of each document, to be gathered elsewhere.
+    pub fn export_reduced(&self) -> Vec<ReducedDoc> {
+        self.reduced_docs.clone()
+    }
+
+    /// Takes values that were gathered from several processes; those before reduction are forgotten.
+    pub fn import_reduced(&mut self, documents: Vec<ReducedDoc>) {
+        self.raw_docs.clear();
+        self.reduced_docs = documents;
+    }
+
+    /// What the filters made of a document's answers, one list per request.
+    pub fn filtered(&self, place: usize) -> &[Vec<Value>] {
+        self.filtered.of_document(place)
+    }
+
+    /// Whether each list of filtered answers is one answer that stands for itself.
+    pub(crate) fn takes_first(&self) -> bool {
+        self.filtered.is_bare()
+    }
+
+    /// How many answers filters replaced because nothing was found in them.
+    pub fn extraction_failures(&self) -> usize {
+        self.filtered.fallbacks()
+    }
+
+    /// For each metric whether higher is better: all configured ones, and composites of them that the first document
+    /// has.
+    pub fn higher_is_better(&self) -> Directions {
+        let mut directions: Directions =
+            self.metrics.iter().map(|metric| (Arc::clone(&metric.name), metric.higher_is_better)).collect();
+        for (name, owner) in &self.owners {
+            directions.insert(Arc::clone(name), self.metrics[*owner].higher_is_better);
+        }
+        if let Some(first) = self.reduced_docs.first() {
+            for (name, _) in first.values.iter() {
+                let parent = parent_metric(name).and_then(|parent| self.metric(parent));
+                if let Some(parent) = parent.filter(|_| directions.get(name).is_none()) {
+                    directions.insert(Arc::clone(name), parent.higher_is_better);
+                }
+            }
+        }
+        directions
+    }
+
+    fn metric(&self, name: &str) -> Option<&PipelineMetric> {
+        self.metrics.iter().find(|metric| *metric.name == *name)
+    }
+
+    /// The metric that a value belongs to: by its name, as the parent of a composite, or as the function that gave it.
+    pub(super) fn metric_of(&self, name: &str) -> Option<&PipelineMetric> {
+        let by_owner = || {
+            let owner = self.owners.iter().find(|(known, _)| **known == *name);
+            owner.and_then(|(_, metric)| self.metrics.get(*metric))
+        };
+        self.metric(name)
+            .or_else(|| parent_metric(name).and_then(|parent| self.metric(parent)))
+            .or_else(by_owner)
+    }
+
+    /// The values of a document as records show them.
+    pub(crate) fn logged_values(&self, place: usize) -> Scores<Value> {
+        let Some(reduced) = self.reduced_docs.get(place) else { return Scores::new() };
+        if !self.rules.truths_are_floats {
+            return reduced.values.clone();
+        }
+        let logged = reduced.values.iter().map(|(metric, value)| {
+            let value = match value {
+                Value::Int(number) if self.is_float_truth(metric) => Value::Float(*number as f64),
+                other => other.clone(),
+            };
+            (Arc::clone(metric), value)
+        });
+        logged.collect()
+    }
+
+    fn is_float_truth(&self, metric: &str) -> bool {
+        match self.output_type {
+            OutputType::MultipleChoice => {
+                matches!(metric, "acc" | "acc_norm" | "acc_bytes" | "acc_mutual_info")
+            }
+            OutputType::GenerateUntil => metric == "exact_match",
+            OutputType::Loglikelihood | OutputType::LoglikelihoodRolling => false,
+        }
+    }
+
+    /// The values of a document per repeat, where a metric has several.
+    pub(crate) fn scores_per_repeat(&self, place: usize) -> Option<Dict> {
+        let scores = &self.raw_docs.get(place)?.scores;
+        let has_several =
+            !self.rules.taken_answers_are_bare && scores.iter().any(|(_, values)| values.len() > 1);
+        has_several.then(|| {
+            let lists = scores.iter();
+            lists
+                .map(|(metric, values)| (Value::Str(Arc::clone(metric)), Value::list(values.clone())))
+                .collect()
+        })
+    }
+}

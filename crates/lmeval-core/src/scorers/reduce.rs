@@ -1,0 +1,52 @@
+//! From the values of a document's repeats to one value.
+
+use std::sync::Arc;
+
+use super::error::ScoreError;
+use super::metric::{PipelineMetric, ReducedValue};
+use super::scored::{ReducedDoc, ScoredDoc, Scores};
+
+/// Reduces the values of a document.
+///
+/// One value stays as it is; several go through the reduction of their metric, and where that names its results, each
+/// becomes a composite such as `pass@1(exact_match)`.
+pub(super) fn reduce(scored: &ScoredDoc, metrics: &[PipelineMetric]) -> Result<ReducedDoc, ScoreError> {
+    let mut values = Scores::new();
+    for (name, repeats) in scored.scores.iter() {
+        if let [only] = repeats.as_slice() {
+            values.insert(Arc::clone(name), only.clone());
+            continue;
+        }
+        let metric =
+            metrics.iter().find(|metric| metric.name == *name).ok_or_else(|| ScoreError::NoReduction {
+                metric: name.to_string(),
+                document: scored.doc_id,
+                count: repeats.len(),
+            })?;
+        match metric.reduce(scored.doc_id, &scored.reference, repeats)? {
+            ReducedValue::One(value) => values.insert(Arc::clone(name), value),
+            ReducedValue::Named(named) => {
+                for (part, value) in named {
+                    values.insert(format!("{part}({name})"), value);
+                }
+            }
+        }
+    }
+    Ok(ReducedDoc { doc_id: scored.doc_id, values })
+}
+
+/// Puts the values of several processes together: a document that comes again replaces the earlier one in its place.
+pub fn merge_reduced(parts: impl IntoIterator<Item = Vec<ReducedDoc>>) -> Vec<ReducedDoc> {
+    let mut merged: Vec<ReducedDoc> = Vec::new();
+    let mut places = std::collections::HashMap::new();
+    for document in parts.into_iter().flatten() {
+        match places.get(&document.doc_id) {
+            Some(&place) => merged[place] = document,
+            None => {
+                places.insert(document.doc_id, merged.len());
+                merged.push(document);
+            }
+        }
+    }
+    merged
+}

@@ -1,0 +1,23 @@
+//! The scorer `regex`.
+
+use super::scorer::Scorer;
+use super::spec::MetricSpec;
+use crate::filters::FilterSpec;
+
+/// Compares what a pattern finds in the answer with the target, without regard to case and punctuation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RegexExtractionScorer;
+
+impl Scorer for RegexExtractionScorer {
+    fn name(&self) -> &'static str {
+        "regex"
+    }
+
+    fn default_filters(&self) -> Option<Vec<FilterSpec>> {
+        Some(vec![FilterSpec::named("regex")])
+    }
+
+    fn default_metrics(&self) -> Option<Vec<MetricSpec>> {
+        Some(vec![MetricSpec::normalised_exact_match()])
+    }
+}

@@ -1,0 +1,135 @@
+//! From the configuration of a metric to the metric.
+
+use std::sync::Arc;
+
+use lmeval_metrics::AnyMetric;
+use lmeval_pycompat::Function;
+
+use super::build::{ScoringSources, TaskFacts};
+use super::error::ScoreError;
+use super::metric::{MetricAggregation, MetricFunction, MetricReduction, PipelineMetric};
+use super::registry::entry_of;
+use super::spec::{MetricSpec, Reference, Setting};
+use crate::output_type::OutputType;
+
+/// The aggregations whose standard errors the 0.4 line knows.
+const OLDER_STDERRS: [&str; 10] =
+    ["mean", "median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean"];
+
+/// Makes a metric of what a task says about it.
+pub(super) fn resolve_metric(
+    spec: &MetricSpec,
+    facts: TaskFacts<'_>,
+    sources: &ScoringSources,
+) -> Result<PipelineMetric, ScoreError> {
+    let (name, registered, function) = resolve_function(spec, facts, sources)?;
+    if name.is_empty() || name.contains(',') {
+        return Err(ScoreError::MetricName { metric: name.to_string() });
+    }
+    let aggregation = match (&spec.aggregation, &registered) {
+        (Setting::Given(Reference::Name(name)), _) => {
+            MetricAggregation::Registered(sources.names.aggregation(name)?)
+        }
+        (Setting::Given(Reference::Function(function)), _) => {
+            MetricAggregation::Host(sources.host.aggregation(function)?)
+        }
+        (Setting::Own, Some(metric)) => MetricAggregation::Registered(metric.aggregation()),
+        (Setting::Own, None) | (Setting::Null, _) => {
+            MetricAggregation::Registered(sources.names.aggregation("mean")?)
+        }
+    };
+    let reduction = match (&spec.reduction, &registered) {
+        (Setting::Given(Reference::Name(name)), _) => {
+            MetricReduction::Registered(sources.names.reduction(name)?)
+        }
+        (Setting::Given(Reference::Function(function)), _) => {
+            MetricReduction::Host(sources.host.reduction(function)?)
+        }
+        (Setting::Own, Some(_)) if sources.rules.repeats_are_averaged && has_pass_at_k(&name) => {
+            MetricReduction::Registered(sources.names.reduction("mean")?)
+        }
+        (Setting::Own, Some(metric)) => MetricReduction::Registered(metric.reduction()),
+        (Setting::Own, None) | (Setting::Null, _) => {
+            MetricReduction::Registered(sources.names.reduction("take_first")?)
+        }
+    };
+    let higher_is_better = match (spec.higher_is_better, &registered) {
+        (Setting::Given(direction), _) => Some(direction),
+        (Setting::Own, Some(metric)) => Some(metric.higher_is_better()),
+        (Setting::Own, None) | (Setting::Null, _) => {
+            (!sources.rules.unknown_direction_is_null).then_some(true)
+        }
+    };
+    let mut kwargs = spec.kwargs.clone();
+    // The switch only says where the metric comes from.
+    kwargs.remove_str("hf_evaluate");
+    Ok(PipelineMetric {
+        has_older_stderr: has_older_stderr(spec, &name),
+        name,
+        function,
+        kwargs,
+        aggregation,
+        reduction,
+        higher_is_better,
+    })
+}
+
+type Resolved = (Arc<str>, Option<Arc<dyn AnyMetric>>, MetricFunction);
+
+fn resolve_function(
+    spec: &MetricSpec,
+    facts: TaskFacts<'_>,
+    sources: &ScoringSources,
+) -> Result<Resolved, ScoreError> {
+    let name = match &spec.metric {
+        Reference::Name(name) => name,
+        Reference::Function(function) => {
+            let called = MetricFunction::Host(sources.host.metric(function)?);
+            return Ok((function_name(function).into(), None, called));
+        }
+    };
+    let Some(metric) = sources.names.metric(name) else {
+        return Ok((Arc::clone(name), None, MetricFunction::Placeholder));
+    };
+    let fits = |metric: &Arc<dyn AnyMetric>| metric.output_types().contains(&facts.output_type.name());
+    let aggregated_by_task = matches!(spec.aggregation, Setting::Given(Reference::Function(_)));
+    let function = match facts.output_type {
+        _ if facts.scores_itself || fits(&metric) => MetricFunction::Registered(Arc::clone(&metric)),
+        // Reference: 0.4.13 scores whether a gold option is the greedy continuation.
+        OutputType::MultipleChoice if &**name == "exact_match" => {
+            let greedy = sources.names.metric("exact_match_mc").unwrap_or_else(|| Arc::clone(&metric));
+            return Ok((Arc::clone(name), Some(Arc::clone(&greedy)), MetricFunction::Registered(greedy)));
+        }
+        // Reference: 0.4.13 hands pairs of target and answer to the task's own aggregation.
+        OutputType::GenerateUntil if aggregated_by_task => MetricFunction::Pair,
+        output_type => {
+            return Err(ScoreError::OutputType {
+                metric: name.to_string(),
+                made_for: metric.output_types().to_vec(),
+                output_type,
+            });
+        }
+    };
+    Ok((Arc::clone(name), Some(metric), function))
+}
+
+/// The name of a function without its module.
+fn function_name(function: &Function) -> &str {
+    function.split().map_or(&*function.reference, |(_, name)| name)
+}
+
+fn has_pass_at_k(name: &str) -> bool {
+    entry_of(name).is_some_and(|entry| entry.reduction.name() == Some("pass@k"))
+}
+
+fn has_older_stderr(spec: &MetricSpec, name: &str) -> bool {
+    match &spec.aggregation {
+        Setting::Given(Reference::Name(aggregation)) => OLDER_STDERRS.contains(&&**aggregation),
+        Setting::Given(Reference::Function(_)) => false,
+        Setting::Null => true,
+        // Reference: the 0.4 line aggregates Brier scores by a function that it knows no error of.
+        Setting::Own => entry_of(name).is_none_or(|entry| {
+            name != "brier_score" && entry.aggregation.name().is_some_and(|own| OLDER_STDERRS.contains(&own))
+        }),
+    }
+}

@@ -1,0 +1,127 @@
+//! The scorer trait.
+
+use std::fmt::Debug;
+
+use lmeval_pycompat::Value;
+use rayon::prelude::*;
+
+use super::error::ScoreError;
+use super::input::ScoringInput;
+use super::scored::{ScoredDoc, Scores};
+use super::spec::MetricSpec;
+use crate::filters::FilterSpec;
+
+/// From filtered answers to the values of metrics.
+///
+/// There are three ways to write one, each with more to say than the one before.
+///
+/// Defaults only: which filters and metrics a task gets that names none. Everything else is inherited.
+///
+/// ```
+/// use lmeval_core::filters::FilterSpec;
+/// use lmeval_core::scorers::{MetricSpec, Scorer};
+///
+/// #[derive(Debug)]
+/// struct LastNumber;
+///
+/// impl Scorer for LastNumber {
+///     fn name(&self) -> &str {
+///         "last_number"
+///     }
+///
+///     fn default_filters(&self) -> Option<Vec<FilterSpec>> {
+///         Some(vec![FilterSpec::named("regex").with("regex_pattern", r"-?\d+").with("group_select", -1_i64)])
+///     }
+///
+///     fn default_metrics(&self) -> Option<Vec<MetricSpec>> {
+///         Some(vec![MetricSpec::named("exact_match")])
+///     }
+/// }
+/// ```
+///
+/// Per document: values for one document at a time, one list per metric with one value per answer. Documents are
+/// scored in parallel.
+///
+/// ```
+/// use lmeval_core::scorers::{MetricSpec, ScoreError, Scorer, Scores, ScoringInput};
+/// use lmeval_pycompat::Value;
+///
+/// #[derive(Debug)]
+/// struct Length;
+///
+/// impl Scorer for Length {
+///     fn name(&self) -> &str {
+///         "length"
+///     }
+///
+///     fn score(&self, input: &ScoringInput<'_>) -> Result<Scores<Vec<Value>>, ScoreError> {
+///         let lengths = input.predictions()?.iter().map(|answer| {
+///             Value::Int(answer.as_str().map_or(0, |text| text.chars().count() as i64))
+///         });
+///         Ok([("length", lengths.collect())].into_iter().collect())
+///     }
+/// }
+/// ```
+///
+/// Whole batch: all documents at once, for judges that are asked in batches.
+///
+/// ```
+/// use lmeval_core::scorers::{ScoreError, ScoredDoc, Scorer, ScoringInput};
+/// use lmeval_pycompat::Value;
+///
+/// #[derive(Debug)]
+/// struct Judge;
+///
+/// impl Scorer for Judge {
+///     fn name(&self) -> &str {
+///         "judge"
+///     }
+///
+///     fn score_documents(&self, inputs: &[ScoringInput<'_>]) -> Result<Vec<ScoredDoc>, ScoreError> {
+///         let verdicts = ask_in_one_batch(inputs);
+///         let scored = inputs.iter().zip(verdicts).map(|(input, verdict)| {
+///             Ok(ScoredDoc {
+///                 doc_id: input.doc_id(),
+///                 reference: input.reference()?.clone(),
+///                 scores: [("judge", vec![Value::Bool(verdict)])].into_iter().collect(),
+///             })
+///         });
+///         scored.collect()
+///     }
+/// }
+///
+/// fn ask_in_one_batch(inputs: &[ScoringInput<'_>]) -> Vec<bool> {
+///     vec![true; inputs.len()]
+/// }
+/// ```
+pub trait Scorer: Debug + Send + Sync {
+    /// The name used in `scorer:`.
+    fn name(&self) -> &str;
+
+    /// The filters of a pipeline that names none; `None` leaves answers as they are.
+    fn default_filters(&self) -> Option<Vec<FilterSpec>> {
+        None
+    }
+
+    /// The metrics of a pipeline that names none; `None` means those of the output type.
+    fn default_metrics(&self) -> Option<Vec<MetricSpec>> {
+        None
+    }
+
+    /// The values of one document; the metrics of the pipeline, unless said otherwise.
+    fn score(&self, input: &ScoringInput<'_>) -> Result<Scores<Vec<Value>>, ScoreError> {
+        input.metric_scores()
+    }
+
+    /// The values of all documents, in their order; [`Scorer::score`] of each, unless said otherwise.
+    fn score_documents(&self, inputs: &[ScoringInput<'_>]) -> Result<Vec<ScoredDoc>, ScoreError> {
+        let scored = inputs.par_iter().map(|input| {
+            Ok(ScoredDoc {
+                doc_id: input.doc_id(),
+                reference: input.reference()?.clone(),
+                scores: self.score(input)?,
+            })
+        });
+        scored.collect()
+    }
+}

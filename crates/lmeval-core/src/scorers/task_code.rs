@@ -1,0 +1,84 @@
+//! Scoring functions of a task that something outside of this program runs.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use lmeval_pycompat::{Dict, Function, Value};
+
+use crate::groups::Directions;
+use crate::host::{HostError, NoHost};
+
+/// A metric that is a function of the task.
+pub trait HostMetric: Debug + Send + Sync {
+    /// The value for one document: a number, a list with one value per answer, or a dictionary of those.
+    fn compute(&self, references: &Value, predictions: &Value, kwargs: &Dict) -> Result<Value, HostError>;
+}
+
+/// An aggregation that is a function of the task.
+pub trait HostAggregation: Debug + Send + Sync {
+    /// One value from those of all documents.
+    fn aggregate(&self, values: &[Value]) -> Result<Value, HostError>;
+}
+
+/// A reduction that is a function of the task.
+pub trait HostReduction: Debug + Send + Sync {
+    /// One value from those of a document's repeats, or a dictionary of several.
+    fn reduce(&self, reference: &Value, values: &[Value]) -> Result<Value, HostError>;
+}
+
+/// Code of a task that takes the place of metrics: `process_results`, and what task classes override.
+pub trait TaskCode: Debug + Send + Sync {
+    /// The values that the task itself gives for a document; `None` leaves scoring to the metrics.
+    ///
+    /// `results` are the filtered answers to all requests of the document, in order.
+    fn process_results(&self, document: &Arc<Dict>, results: &[Value]) -> Result<Option<Dict>, HostError>;
+
+    /// [`TaskCode::process_results`] of many documents; hosts that run functions in parallel override it.
+    fn process_many(&self, calls: &[(Arc<Dict>, Vec<Value>)]) -> Result<Vec<Option<Dict>>, HostError> {
+        calls.iter().map(|(document, results)| self.process_results(document, results)).collect()
+    }
+
+    /// The aggregation of a metric that no entry of `metric_list` names.
+    fn aggregation(&self, metric: &str) -> Option<Arc<dyn HostAggregation>> {
+        let _ = metric;
+        None
+    }
+
+    /// For each metric whether higher is better, where the task says so itself.
+    fn higher_is_better(&self) -> Option<Directions> {
+        None
+    }
+}
+
+/// Something that runs the scoring functions that tasks refer to.
+pub trait ScoringHost: Debug + Send + Sync {
+    /// The metric of a function.
+    fn metric(&self, function: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError>;
+
+    /// The aggregation of a function.
+    fn aggregation(&self, function: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError>;
+
+    /// The reduction of a function.
+    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError>;
+
+    /// The code of a task whose `process_results` is a function.
+    fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError>;
+}
+
+impl ScoringHost for NoHost {
+    fn metric(&self, function: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    fn aggregation(&self, function: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+}

@@ -1,0 +1,119 @@
+//! All pipelines of a task.
+
+use std::sync::Arc;
+
+use lmeval_pycompat::Dict;
+
+use super::aggregate::Aggregated;
+use super::answered::AnsweredDocument;
+use super::documents::AnsweredDocuments;
+use super::error::ScoreError;
+use super::pipeline::ScoringPipeline;
+use super::task_code::TaskCode;
+use crate::dialect::Dialect;
+use crate::groups::Directions;
+use crate::output_type::OutputType;
+use crate::results::{Audit, SampleRecord, sample_records};
+
+/// The pipelines of a task and, where it has some, the code that scores in their place.
+#[derive(Debug)]
+pub struct TaskScorer {
+    pipelines: Vec<ScoringPipeline>,
+    code: Option<Arc<dyn TaskCode>>,
+    output_type: OutputType,
+    dialect: Dialect,
+}
+
+impl TaskScorer {
+    /// The pipelines of a task.
+    pub fn new(pipelines: Vec<ScoringPipeline>, output_type: OutputType, dialect: Dialect) -> Self {
+        Self { pipelines, code: None, output_type, dialect }
+    }
+
+    /// Sets the code of the task.
+    pub fn with_code(mut self, code: Option<Arc<dyn TaskCode>>) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// Sets keyword arguments that every metric is offered, over those of its configuration.
+    pub fn with_context(mut self, context: &Dict) -> Self {
+        for pipeline in &mut self.pipelines {
+            pipeline.set_context(context.clone());
+        }
+        self
+    }
+
+    /// The pipelines, in order.
+    pub fn pipelines(&self) -> &[ScoringPipeline] {
+        &self.pipelines
+    }
+
+    /// The pipelines, to import values.
+    pub fn pipelines_mut(&mut self) -> &mut [ScoringPipeline] {
+        &mut self.pipelines
+    }
+
+    /// Filters, scores and reduces the answers of all documents.
+    ///
+    /// All filters run before any scoring. Of two pipelines with the same name, both score what the later one made of
+    /// the answers.
+    pub fn score(&mut self, documents: &[AnsweredDocument]) -> Result<(), ScoreError> {
+        let answered = AnsweredDocuments::new(documents);
+        let filtered = self
+            .pipelines
+            .iter()
+            .map(|pipeline| pipeline.apply_filters(&answered))
+            .collect::<Result<Vec<_>, _>>()?;
+        let last_of = |name: &Arc<str>| self.pipelines.iter().rposition(|pipeline| pipeline.name() == name);
+        let used: Vec<usize> = self
+            .pipelines
+            .iter()
+            .enumerate()
+            .map(|(place, own)| last_of(own.name()).unwrap_or(place))
+            .collect();
+        for (pipeline, used) in self.pipelines.iter_mut().zip(used) {
+            pipeline.set_filtered(Arc::clone(&filtered[used]));
+            pipeline.score(documents, self.code.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// The scores of all pipelines.
+    pub fn aggregate(&self, bootstrap_iters: i64) -> Result<Aggregated, ScoreError> {
+        let mut aggregated = Aggregated::default();
+        for pipeline in &self.pipelines {
+            aggregated.merge(pipeline.aggregate(bootstrap_iters, self.code.as_ref())?);
+        }
+        Ok(aggregated)
+    }
+
+    /// For each metric of all pipelines whether higher is better; what the task's own code says wins.
+    pub fn higher_is_better(&self) -> Directions {
+        if let Some(directions) = self.code.as_ref().and_then(|code| code.higher_is_better()) {
+            return directions;
+        }
+        let mut directions = Directions::new();
+        for pipeline in &self.pipelines {
+            for (metric, direction) in pipeline.higher_is_better().iter() {
+                directions.insert(Arc::clone(metric), *direction);
+            }
+        }
+        directions
+    }
+
+    /// Counts of odd answers, by pipeline.
+    pub fn audit(&self, documents: &[AnsweredDocument]) -> Vec<(Arc<str>, Audit)> {
+        let of_answers = Audit::of_answers(documents, self.output_type);
+        let audits = self.pipelines.iter().map(|pipeline| {
+            let extraction_failed = pipeline.extraction_failures();
+            (Arc::clone(pipeline.name()), Audit { extraction_failed, ..of_answers })
+        });
+        audits.collect()
+    }
+
+    /// One record per pipeline and document.
+    pub fn samples(&self, documents: &[AnsweredDocument]) -> Result<Vec<SampleRecord>, ScoreError> {
+        Ok(sample_records(documents, &self.pipelines, &self.dialect)?)
+    }
+}

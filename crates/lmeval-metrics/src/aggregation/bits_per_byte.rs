@@ -1,0 +1,41 @@
+//! `bits_per_byte`.
+
+use std::f64::consts::LN_2;
+
+use super::weighted_mean::Pairs;
+use super::{Aggregation, Resample};
+use crate::error::MetricError;
+use crate::item::Weighted;
+
+/// Bits per unit of length: `−(Σa / Σb) / ln 2` over pairs of log-likelihood and length.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BitsPerByte;
+
+impl Aggregation<Weighted> for BitsPerByte {
+    fn prepare(&self, values: &[Weighted]) -> Result<Box<dyn Resample>, MetricError> {
+        Ok(Box::new(Bits(Pairs::new(values)?)))
+    }
+}
+
+struct Bits(Pairs);
+
+impl Resample for Bits {
+    fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
+        Ok(-self.0.mean(draws)? / LN_2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::number::Number;
+
+    #[test]
+    fn bits_are_natural_units_over_ln_2() {
+        let items = [(-10.0, 5), (-20.0, 3)].map(|(total, weight)| Weighted {
+            total,
+            weight: Number::Int(weight),
+        });
+        assert_eq!(BitsPerByte.aggregate(&items).unwrap().to_f64(), 5.410106403333613);
+    }
+}

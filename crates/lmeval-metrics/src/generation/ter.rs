@@ -1,0 +1,104 @@
+//! `ter`.
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+
+use super::ter_edits::edits;
+use super::text_corpus::references;
+use crate::aggregation::{Aggregation, Resample};
+use crate::error::MetricError;
+use crate::item::TextPair;
+use lmeval_pycompat::strings::{lower, rstrip, split_whitespace};
+
+/// Translation edit rate as sacrebleu has it by default: case does not count, punctuation does.
+///
+/// `100 · Σedits / Σlength`: the fewest edits (insertions, deletions, substitutions and shifts of words) over the
+/// references of each document, and their mean length. Lower is better.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ter;
+
+impl Aggregation<TextPair> for Ter {
+    fn prepare(&self, values: &[TextPair]) -> Result<Box<dyn Resample>, MetricError> {
+        if values.is_empty() {
+            return Err(MetricError::NoValues);
+        }
+        let documents = values
+            .par_iter()
+            .enumerate()
+            .map(|(document, pair)| Ok(statistics(&pair.prediction, &references(document, pair)?)))
+            .collect::<Result<_, MetricError>>()?;
+        Ok(Box::new(Rates(documents)))
+    }
+}
+
+/// Edits and length of each document.
+struct Rates(Vec<(f64, f64)>);
+
+impl Resample for Rates {
+    fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
+        let (edits, length) = draws.iter().fold((0.0, 0.0), |(edits, length), draw| {
+            let document = self.0[*draw as usize];
+            (edits + document.0, length + document.1)
+        });
+        let rate = if length > 0.0 {
+            edits / length
+        } else if edits > 0.0 {
+            1.0
+        } else {
+            0.0
+        };
+        Ok(100.0 * rate)
+    }
+}
+
+fn statistics(prediction: &str, references: &[&str]) -> (f64, f64) {
+    let mut numbers = HashMap::new();
+    let prediction = words(prediction, &mut numbers);
+    let mut fewest = usize::MAX;
+    let mut length = 0;
+    for reference in references {
+        let reference = words(reference, &mut numbers);
+        length += reference.len();
+        fewest = fewest.min(edits(&prediction, &reference));
+    }
+    (fewest as f64, length as f64 / references.len() as f64)
+}
+
+/// The words of a text as numbers, equal words having equal numbers.
+fn words(text: &str, numbers: &mut HashMap<String, u32>) -> Vec<u32> {
+    let text = lower(rstrip(text));
+    split_whitespace(&text, None)
+        .into_iter()
+        .map(|word| {
+            let next = numbers.len() as u32;
+            *numbers.entry(word.to_owned()).or_insert(next)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::text_corpus::tests::corpus;
+    use super::*;
+
+    #[test]
+    fn values_of_the_documentation() {
+        let ter = |documents: &[(&[&str], &str)]| corpus(&Ter, documents);
+        assert_eq!(
+            ter(&[
+                (
+                    &["The quick brown fox jumps over the lazy dog."],
+                    "The fast brown fox jumped over the lazy dog."
+                ),
+                (&["It costs $1,234.50, isn't it?"], "It costs $1234.50 , isn't it ?"),
+            ]),
+            42.857142857142854
+        );
+        assert_eq!(ter(&[(&["a b c d e f"], "d e f a b c")]), 16.666666666666664);
+        assert_eq!(ter(&[(&["a b c d", "a b"], "a b c")]), 33.33333333333333);
+        assert_eq!(ter(&[(&["a"], "")]), 100.0);
+        assert_eq!(ter(&[(&[""], "a")]), 100.0);
+        assert_eq!(ter(&[(&[""], "")]), 0.0);
+    }
+}

@@ -1,0 +1,158 @@
+//! Corpus metrics of reference texts and predicted texts.
+
+use std::sync::Arc;
+
+use lmeval_pycompat::Value;
+
+use super::{Bleu, ChrF, GENERATION, Ter};
+use crate::aggregation::{Aggregation, Resample};
+use crate::error::MetricError;
+use crate::item::TextPair;
+use crate::metric::{CorpusMetric, MetricInput};
+
+/// `bleu`, `chrf`, `chrf++` or `ter` as a metric of generation tasks.
+///
+/// The value of a document is its target, or list of targets, and its first answer.
+#[derive(Clone, Copy, Debug)]
+pub struct TextCorpusMetric {
+    name: &'static str,
+    higher_is_better: bool,
+    aggregation: fn() -> Arc<dyn Aggregation<TextPair>>,
+}
+
+impl TextCorpusMetric {
+    /// `bleu`.
+    pub const BLEU: Self = Self::new("bleu", true, || Arc::new(Bleu));
+    /// `chrf`.
+    pub const CHRF: Self = Self::new("chrf", true, || Arc::new(ChrF::default()));
+    /// `chrf++`.
+    pub const CHRF_PLUS_PLUS: Self = Self::new("chrf++", true, || Arc::new(ChrF::plus_plus()));
+    /// `ter`.
+    pub const TER: Self = Self::new("ter", false, || Arc::new(Ter));
+
+    const fn new(
+        name: &'static str,
+        higher_is_better: bool,
+        aggregation: fn() -> Arc<dyn Aggregation<TextPair>>,
+    ) -> Self {
+        Self {
+            name,
+            higher_is_better,
+            aggregation,
+        }
+    }
+}
+
+impl CorpusMetric for TextCorpusMetric {
+    type Item = TextPair;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn output_types(&self) -> &'static [&'static str] {
+        GENERATION
+    }
+
+    fn higher_is_better(&self) -> bool {
+        self.higher_is_better
+    }
+
+    fn value(&self, input: MetricInput<'_>) -> Result<TextPair, MetricError> {
+        let (references, predictions) = input.generation()?;
+        let prediction = predictions.first().ok_or(MetricError::NoValues)?;
+        match references {
+            [target] => TextPair::from_generation(target, prediction),
+            _ => TextPair::from_generation(&Value::list(references.iter().cloned()), prediction),
+        }
+    }
+
+    fn aggregation(&self) -> Arc<dyn Aggregation<TextPair>> {
+        (self.aggregation)()
+    }
+}
+
+/// The references that a document has; none at all is an error.
+pub(super) fn references(document: usize, pair: &TextPair) -> Result<Vec<&str>, MetricError> {
+    let texts: Vec<&str> = pair.references.iter().flatten().map(AsRef::as_ref).collect();
+    if texts.is_empty() {
+        return Err(MetricError::NoReference { document });
+    }
+    Ok(texts)
+}
+
+/// Statistics of each document, which a resample adds up before the score is computed from the totals.
+pub(super) struct Statistics<const N: usize> {
+    pub(super) documents: Vec<[u32; N]>,
+    pub(super) score: fn(&[u64; N]) -> f64,
+}
+
+impl<const N: usize> Resample for Statistics<N> {
+    fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
+        let mut totals = [0_u64; N];
+        for draw in draws {
+            for (total, count) in totals.iter_mut().zip(&self.documents[*draw as usize]) {
+                *total += u64::from(*count);
+            }
+        }
+        Ok((self.score)(&totals))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::item::Item;
+    use crate::metric::Metric;
+    use lmeval_pycompat::Dict;
+
+    /// The score of documents with their references and predictions.
+    pub(in super::super) fn corpus(
+        aggregation: &dyn Aggregation<TextPair>,
+        documents: &[(&[&str], &str)],
+    ) -> f64 {
+        let pairs: Vec<TextPair> = documents
+            .iter()
+            .map(|(references, prediction)| TextPair {
+                references: references.iter().map(|text| Some((*text).into())).collect(),
+                prediction: (*prediction).into(),
+            })
+            .collect();
+        aggregation.aggregate(&pairs).unwrap().to_f64()
+    }
+
+    #[test]
+    fn values_are_pairs_of_lists() {
+        let metric = Metric::from_corpus(TextCorpusMetric::BLEU);
+        let value = |target: Value| {
+            let input = MetricInput::Generation {
+                references: &[target],
+                predictions: &["p".into(), "q".into()],
+            };
+            metric.compute(input, &Dict::new()).map(|values| values[0].to_value())
+        };
+        let list = |texts: &[&str]| Value::list(texts.iter().map(|text| Value::from(*text)));
+        assert_eq!(value("t".into()), Ok(Value::tuple([list(&["t"]), list(&["p"])])));
+        assert_eq!(value(list(&["t", "u"])), Ok(Value::tuple([list(&["t", "u"]), list(&["p"])])));
+        assert!(value(Value::Int(3)).is_err());
+    }
+
+    #[test]
+    fn documents_without_reference_are_errors() {
+        let pair = TextPair {
+            references: vec![None],
+            prediction: "a".into(),
+        };
+        for metric in [
+            TextCorpusMetric::BLEU,
+            TextCorpusMetric::CHRF,
+            TextCorpusMetric::CHRF_PLUS_PLUS,
+            TextCorpusMetric::TER,
+        ] {
+            let aggregation = metric.aggregation();
+            let missing = Err(MetricError::NoReference { document: 0 });
+            assert_eq!(aggregation.aggregate(std::slice::from_ref(&pair)), missing);
+            assert_eq!(aggregation.aggregate(&[]), Err(MetricError::NoValues));
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What metrics give for one document, and how it travels as a Python value.
+
+use std::sync::Arc;
+
+use lmeval_pycompat::Value;
+
+use crate::error::MetricError;
+use crate::number::Number;
+
+/// A value of one document, between metric, reduction and aggregation.
+pub trait Item: Clone + Send + Sync + 'static {
+    /// Reads the values of all documents; the first one may decide how the others are read.
+    fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError>;
+
+    /// The value as it is logged.
+    fn to_value(&self) -> Value;
+}
+
+/// Any value at all.
+impl Item for Value {
+    fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
+        Ok(values.to_vec())
+    }
+
+    fn to_value(&self) -> Value {
+        self.clone()
+    }
+}
+
+impl Item for Number {
+    fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
+        values
+            .iter()
+            .map(|value| Self::from_value(value).ok_or_else(|| MetricError::wrong_value("a number", value)))
+            .collect()
+    }
+
+    fn to_value(&self) -> Value {
+        (*self).into()
+    }
+}
+
+/// A total and the weight that it is divided by, such as a log-likelihood and a number of words.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weighted {
+    /// The total.
+    pub total: f64,
+    /// The weight.
+    pub weight: Number,
+}
+
+impl Item for Weighted {
+    fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
+        const EXPECTED: &str = "a pair of total and weight";
+        values
+            .iter()
+            .map(|value| {
+                let (total, weight) = pair(value, EXPECTED)?;
+                match (total.to_f64(), Number::from_value(weight)) {
+                    (Some(total), Some(weight)) => Ok(Self { total, weight }),
+                    _ => Err(MetricError::wrong_value(EXPECTED, value)),
+                }
+            })
+            .collect()
+    }
+
+    fn to_value(&self) -> Value {
+        Value::tuple([self.total.into(), self.weight.into()])
+    }
+}
+
+/// The right label of a document and the predicted one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabelPair {
+    /// The right label.
+    pub gold: Value,
+    /// The predicted label.
+    pub prediction: Value,
+}
+
+impl Item for LabelPair {
+    fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
+        values
+            .iter()
+            .map(|value| {
+                let (gold, prediction) = pair(value, "a pair of gold and prediction")?;
+                Ok(Self {
+                    gold: gold.clone(),
+                    prediction: prediction.clone(),
+                })
+            })
+            .collect()
+    }
+
+    fn to_value(&self) -> Value {
+        Value::tuple([self.gold.clone(), self.prediction.clone()])
+    }
+}
+
+/// The target of a document and the log-likelihoods of all its options.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GoldLikelihoods {
+    /// The target.
+    pub gold: Value,
+    /// Log-likelihood of each option.
+    pub lls: Vec<f64>,
+}
+
+impl Item for GoldLikelihoods {
+    fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
+        const EXPECTED: &str = "a pair of gold and log-likelihoods";
+        values
+            .iter()
+            .map(|value| {
+                let (gold, lls) = pair(value, EXPECTED)?;
+                let numbers = items(lls).map(|lls| lls.iter().map(Value::to_f64).collect::<Option<Vec<_>>>());
+                let lls = numbers.flatten().ok_or_else(|| MetricError::wrong_value(EXPECTED, value))?;
+                Ok(Self { gold: gold.clone(), lls })
+            })
+            .collect()
+    }
+
+    fn to_value(&self) -> Value {
+        let lls = Value::tuple(self.lls.iter().map(|ll| Value::Float(*ll)));
+        Value::tuple([self.gold.clone(), lls])
+    }
+}
+
+/// The reference texts of a document and the predicted text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextPair {
+    /// The references; `None` stands for one that this document does not have.
+    pub references: Vec<Option<Arc<str>>>,
+    /// The prediction.
+    pub prediction: Arc<str>,
+}
+
+impl TextPair {
+    /// The pair of a generation: a target, which may be a list, and the first answer.
+    pub(crate) fn from_generation(target: &Value, prediction: &Value) -> Result<Self, MetricError> {
+        let references = match items(target) {
+            Some(targets) => targets.iter().map(reference).collect::<Result<_, _>>()?,
+            None => vec![reference(target)?],
+        };
+        Ok(Self {
+            references,
+            prediction: text(prediction)?,
+        })
+    }
+}
+
+impl Item for TextPair {
+    /// The first document decides: one text or a list as reference, one text or a list of one as prediction.
+    fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
+        const EXPECTED: &str = "a pair of references and prediction";
+        let Some(first) = values.first() else {
+            return Ok(Vec::new());
+        };
+        let (first_references, first_prediction) = pair(first, EXPECTED)?;
+        let single_reference = first_references.as_str().is_some();
+        let single_prediction = first_prediction.as_str().is_some();
+        if !single_prediction && items(first_prediction).is_none_or(|items| items.len() != 1) {
+            return Err(MetricError::wrong_value("one predicted text", first_prediction));
+        }
+        let mut pairs: Vec<Self> = Vec::with_capacity(values.len());
+        for (document, value) in values.iter().enumerate() {
+            let (references, prediction) = pair(value, EXPECTED)?;
+            let references = if single_reference {
+                vec![reference(references)?]
+            } else {
+                items(references)
+                    .ok_or_else(|| MetricError::wrong_value("a list of references", references))?
+                    .iter()
+                    .map(reference)
+                    .collect::<Result<_, _>>()?
+            };
+            let expected = pairs.first().map_or(references.len(), |first| first.references.len());
+            if references.len() != expected {
+                return Err(MetricError::ReferenceCounts {
+                    document,
+                    found: references.len(),
+                    expected,
+                });
+            }
+            let prediction = if single_prediction {
+                text(prediction)?
+            } else {
+                items(prediction)
+                    .and_then(<[Value]>::first)
+                    .ok_or_else(|| MetricError::wrong_value("a predicted text", prediction))
+                    .and_then(text)?
+            };
+            pairs.push(Self {
+                references,
+                prediction,
+            });
+        }
+        Ok(pairs)
+    }
+
+    fn to_value(&self) -> Value {
+        let references = self.references.iter().map(|text| match text {
+            Some(text) => Value::Str(Arc::clone(text)),
+            None => Value::None,
+        });
+        let prediction = Value::Str(Arc::clone(&self.prediction));
+        Value::tuple([Value::list(references), Value::list([prediction])])
+    }
+}
+
+fn reference(value: &Value) -> Result<Option<Arc<str>>, MetricError> {
+    match value {
+        Value::None => Ok(None),
+        _ => text(value).map(Some),
+    }
+}
+
+fn text(value: &Value) -> Result<Arc<str>, MetricError> {
+    match value {
+        Value::Str(text) => Ok(Arc::clone(text)),
+        _ => Err(MetricError::wrong_value("text", value)),
+    }
+}
+
+/// The items of a list or tuple.
+pub(crate) fn items(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::List(items) | Value::Tuple(items) => Some(items),
+        _ => None,
+    }
+}
+
+fn pair<'a>(value: &'a Value, expected: &'static str) -> Result<(&'a Value, &'a Value), MetricError> {
+    match items(value) {
+        Some([left, right]) => Ok((left, right)),
+        _ => Err(MetricError::wrong_value(expected, value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tuple(left: Value, right: Value) -> Value {
+        Value::tuple([left, right])
+    }
+
+    #[test]
+    fn the_first_text_pair_decides() {
+        let texts = TextPair::from_values(&[tuple("a".into(), "b".into()), tuple("c".into(), "d".into())]).unwrap();
+        assert_eq!(texts[1].references, [Some("c".into())]);
+        let lists = [
+            tuple(Value::list(["a".into(), Value::None]), Value::list(["b".into()])),
+            tuple(Value::list(["a".into(), "x".into()]), Value::list(["b".into(), "c".into()])),
+        ];
+        let lists = TextPair::from_values(&lists).unwrap();
+        assert_eq!((lists[0].references.len(), &*lists[1].prediction), (2, "b"));
+        assert_eq!(TextPair::from_values(&[lists[0].to_value()]).unwrap(), lists[..1]);
+    }
+
+    #[test]
+    fn other_text_pairs_are_refused() {
+        for (left, right) in [
+            (Value::list([Value::list(["a".into()])]), "b".into()),
+            (Value::Int(1), "b".into()),
+            ("a".into(), Value::None),
+            ("a".into(), Value::list(["b".into(), "c".into()])),
+            ("a".into(), Value::list([])),
+        ] {
+            assert!(TextPair::from_values(&[tuple(left, right)]).is_err());
+        }
+        let uneven = [
+            tuple(Value::list(["a".into()]), "b".into()),
+            tuple(Value::list(["a".into(), "c".into()]), "b".into()),
+        ];
+        assert!(matches!(
+            TextPair::from_values(&uneven),
+            Err(MetricError::ReferenceCounts { document: 1, .. })
+        ));
+        assert!(TextPair::from_values(&[]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn values_come_back() {
+        let weighted = Weighted {
+            total: -2.5,
+            weight: Number::Int(3),
+        };
+        assert_eq!(Weighted::from_values(&[weighted.to_value()]).unwrap(), [weighted]);
+        let gold = GoldLikelihoods {
+            gold: Value::Int(1),
+            lls: vec![-1.0, -2.0],
+        };
+        assert_eq!(GoldLikelihoods::from_values(&[gold.to_value()]).unwrap(), [gold]);
+        assert!(Number::from_values(&[Value::None]).is_err());
+        assert!(Weighted::from_values(&[Value::Int(1)]).is_err());
+    }
+}

@@ -1,0 +1,54 @@
+//! Metrics, aggregations, reductions and standard errors.
+//!
+//! A value goes through a chain of three: a metric looks at one document and gives one value per repeat, a
+//! reduction makes one value of the repeats, and an aggregation makes one number of all documents. Beside that
+//! number stands its standard error. [`Metric`] keeps the chain in its types; [`AnyMetric`], [`AnyReduction`] and
+//! [`AnyAggregation`] are the same without the types, for programs that find metrics by name.
+//!
+//! ```
+//! use lmeval_metrics::{LLResults, MetricInput, StandardError, metric, stderr_for_metric};
+//! use lmeval_pycompat::{Dict, Value};
+//!
+//! let accuracy = metric("acc").unwrap();
+//! let score = accuracy.bind(&Dict::new()).unwrap();
+//! let results = LLResults::from_answers(&[(-1.0, false), (-2.0, false)], &[], Vec::new()).unwrap();
+//! let values: Vec<Value> = [0, 1, 0, 0]
+//!     .into_iter()
+//!     .map(|target| {
+//!         let reference = Value::Int(target);
+//!         let input = MetricInput::Likelihood { reference: &reference, results: &results };
+//!         score(input).unwrap()[0].clone()
+//!     })
+//!     .collect();
+//! assert_eq!(accuracy.aggregation().aggregate(&values).unwrap().to_f64(), 0.75);
+//! let error = stderr_for_metric(&*accuracy.aggregation(), &values, 100_000).unwrap();
+//! assert_eq!(error, StandardError::Known(0.25));
+//! ```
+//!
+//! Sums, ties, resampling and rounding are those of the reference harness on CPython 3.11 and numpy.
+
+pub mod aggregation;
+mod error;
+pub mod generation;
+mod item;
+mod ll_results;
+pub mod loglikelihood;
+mod metric;
+mod number;
+pub mod reduction;
+mod registry;
+mod stderr;
+pub mod vector;
+
+pub use aggregation::{Aggregation, AnyAggregation, Resample};
+pub use error::MetricError;
+pub use item::{GoldLikelihoods, Item, LabelPair, TextPair, Weighted};
+pub use ll_results::LLResults;
+pub use metric::{AnyMetric, BoundMetric, CorpusMetric, Metric, MetricFunction, MetricInput, bypass};
+pub use number::Number;
+pub use reduction::{AnyReduction, Reduced, Reduction};
+pub use registry::{AGGREGATION_NAMES, METRIC_NAMES, aggregation, metric, reduction};
+pub use stderr::{
+    StandardError, bootstrap_stderr, combined_stderr_unweighted, mean_stderr, pooled_stderr,
+    stderr_for_metric, weighted_mean,
+};

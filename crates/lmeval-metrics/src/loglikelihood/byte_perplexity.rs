@@ -1,0 +1,53 @@
+//! `byte_perplexity`.
+
+use std::sync::Arc;
+
+use super::ROLLING;
+use super::perplexity::weighted;
+use crate::aggregation::{Aggregation, WeightedPerplexity};
+use crate::error::MetricError;
+use crate::item::Weighted;
+use crate::metric::{CorpusMetric, MetricInput};
+
+/// `byte_perplexity`: `exp(−Σll / Σbytes)` over all texts; the value of one is its log-likelihood and its bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BytePerplexity;
+
+impl CorpusMetric for BytePerplexity {
+    type Item = Weighted;
+
+    fn name(&self) -> &'static str {
+        "byte_perplexity"
+    }
+
+    fn output_types(&self) -> &'static [&'static str] {
+        ROLLING
+    }
+
+    fn higher_is_better(&self) -> bool {
+        false
+    }
+
+    fn value(&self, input: MetricInput<'_>) -> Result<Weighted, MetricError> {
+        let (reference, results) = input.likelihood()?;
+        weighted(reference, results, &results.byte_len())
+    }
+
+    fn aggregation(&self) -> Arc<dyn Aggregation<Weighted>> {
+        Arc::new(WeightedPerplexity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_support::{three_options, value};
+    use super::*;
+    use crate::metric::Metric;
+    use lmeval_pycompat::Value;
+
+    #[test]
+    fn bytes_are_counted() {
+        let value = value(&Metric::from_corpus(BytePerplexity), &three_options(), 2).unwrap();
+        assert_eq!(value, Value::tuple([Value::Float(-6.0), Value::Int(9)]));
+    }
+}

@@ -1,0 +1,346 @@
+//! A metric: function, reduction and aggregation under one name.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use lmeval_pycompat::{Dict, Value};
+
+use crate::aggregation::{Aggregation, AnyAggregation, Bypass, erase_aggregation};
+use crate::error::MetricError;
+use crate::item::Item;
+use crate::ll_results::LLResults;
+use crate::number::Number;
+use crate::reduction::{AnyReduction, Reduced, Reduction, TakeFirst, erase_reduction};
+
+/// What a metric looks at: one document and its answers.
+#[derive(Clone, Copy, Debug)]
+pub enum MetricInput<'a> {
+    /// Log-likelihoods of options.
+    Likelihood {
+        /// The target of the document.
+        reference: &'a Value,
+        /// The log-likelihoods.
+        results: &'a LLResults,
+    },
+    /// Generated texts.
+    Generation {
+        /// The target of the document, as a list of one.
+        references: &'a [Value],
+        /// The answers, one per repeat.
+        predictions: &'a [Value],
+    },
+}
+
+impl<'a> MetricInput<'a> {
+    /// The target and the log-likelihoods.
+    pub fn likelihood(self) -> Result<(&'a Value, &'a LLResults), MetricError> {
+        match self {
+            Self::Likelihood { reference, results } => Ok((reference, results)),
+            Self::Generation { .. } => Err(MetricError::WrongInput {
+                expected: "log-likelihoods",
+            }),
+        }
+    }
+
+    /// The references and the predictions.
+    pub fn generation(self) -> Result<(&'a [Value], &'a [Value]), MetricError> {
+        match self {
+            Self::Generation {
+                references,
+                predictions,
+            } => Ok((references, predictions)),
+            Self::Likelihood { .. } => Err(MetricError::WrongInput {
+                expected: "generated text",
+            }),
+        }
+    }
+}
+
+/// A metric with its options: from one document to one value per repeat.
+pub type MetricFunction<T> = Box<dyn Fn(MetricInput<'_>) -> Result<Vec<T>, MetricError> + Send + Sync>;
+
+/// A [`MetricFunction`] without its type.
+pub type BoundMetric = MetricFunction<Value>;
+
+type Binder<T> = Arc<dyn Fn(&Dict) -> Result<MetricFunction<T>, MetricError> + Send + Sync>;
+
+/// A metric whose documents have values of type `T` per repeat and `K` after the reduction.
+pub struct Metric<T, K = T> {
+    name: Cow<'static, str>,
+    function: Binder<T>,
+    kwargs: Dict,
+    reduction: Arc<dyn Reduction<T, K>>,
+    aggregation: Arc<dyn Aggregation<K>>,
+    higher_is_better: bool,
+    output_types: &'static [&'static str],
+}
+
+impl<T, K> Clone for Metric<T, K> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            function: Arc::clone(&self.function),
+            kwargs: self.kwargs.clone(),
+            reduction: Arc::clone(&self.reduction),
+            aggregation: Arc::clone(&self.aggregation),
+            ..*self
+        }
+    }
+}
+
+impl<T, K> fmt::Debug for Metric<T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metric")
+            .field("name", &self.name)
+            .field("kwargs", &self.kwargs)
+            .field("higher_is_better", &self.higher_is_better)
+            .field("output_types", &self.output_types)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Item> Metric<T> {
+    /// A metric that takes the first repeat; a higher score is a better one.
+    ///
+    /// `function` gets the options of the task and answers what is called for each document, so that patterns are
+    /// compiled once.
+    pub fn new(
+        name: impl Into<Cow<'static, str>>,
+        output_types: &'static [&'static str],
+        aggregation: impl Aggregation<T> + 'static,
+        function: impl Fn(&Dict) -> Result<MetricFunction<T>, MetricError> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            function: Arc::new(function),
+            kwargs: Dict::new(),
+            reduction: Arc::new(TakeFirst),
+            aggregation: Arc::new(aggregation),
+            higher_is_better: true,
+            output_types,
+        }
+    }
+
+    /// A metric over the whole corpus.
+    pub fn from_corpus(metric: impl CorpusMetric<Item = T>) -> Self {
+        let metric = Arc::new(metric);
+        let function = Arc::clone(&metric);
+        Self {
+            name: Cow::Borrowed(metric.name()),
+            function: Arc::new(move |_| {
+                let metric = Arc::clone(&function);
+                Ok(Box::new(move |input| Ok(vec![metric.value(input)?])))
+            }),
+            kwargs: Dict::new(),
+            aggregation: metric.aggregation(),
+            higher_is_better: metric.higher_is_better(),
+            output_types: metric.output_types(),
+            reduction: Arc::new(CorpusReduction(metric)),
+        }
+    }
+}
+
+impl<T: Item, K: Item> Metric<T, K> {
+    /// The same metric with options, which those of a call override.
+    pub fn with_kwargs(mut self, kwargs: Dict) -> Self {
+        self.kwargs = kwargs;
+        self
+    }
+
+    /// The same metric with the other direction: a lower score is a better one.
+    pub fn lower_is_better(mut self) -> Self {
+        self.higher_is_better = false;
+        self
+    }
+
+    /// The same metric with another aggregation.
+    pub fn with_aggregation(mut self, aggregation: impl Aggregation<K> + 'static) -> Self {
+        self.aggregation = Arc::new(aggregation);
+        self
+    }
+
+    /// The same function with another reduction and the aggregation that fits it.
+    pub fn with_reduction<L: Item>(
+        self,
+        reduction: impl Reduction<T, L> + 'static,
+        aggregation: impl Aggregation<L> + 'static,
+    ) -> Metric<T, L> {
+        Metric {
+            name: self.name,
+            function: self.function,
+            kwargs: self.kwargs,
+            reduction: Arc::new(reduction),
+            aggregation: Arc::new(aggregation),
+            higher_is_better: self.higher_is_better,
+            output_types: self.output_types,
+        }
+    }
+
+    /// The values of one document, one per repeat.
+    pub fn compute(&self, input: MetricInput<'_>, kwargs: &Dict) -> Result<Vec<T>, MetricError> {
+        self.function(kwargs)?(input)
+    }
+
+    /// One value of the repeats of one document.
+    pub fn reduce(&self, reference: &Value, values: &[T]) -> Result<Reduced<K>, MetricError> {
+        self.reduction.reduce(reference, values)
+    }
+
+    /// One number of the values of all documents.
+    pub fn aggregate(&self, values: &[K]) -> Result<Number, MetricError> {
+        self.aggregation.aggregate(values)
+    }
+
+    fn function(&self, kwargs: &Dict) -> Result<MetricFunction<T>, MetricError> {
+        if self.kwargs.is_empty() {
+            return (self.function)(kwargs);
+        }
+        let mut all = self.kwargs.clone();
+        all.update(kwargs);
+        (self.function)(&all)
+    }
+}
+
+/// A metric that has its number only for the whole corpus.
+///
+/// The value of one document means something to its own aggregation alone.
+pub trait CorpusMetric: Send + Sync + 'static {
+    /// The value of one document.
+    type Item: Item;
+
+    /// The name used in `metric:`.
+    fn name(&self) -> &'static str;
+
+    /// The output types it is made for.
+    fn output_types(&self) -> &'static [&'static str];
+
+    /// Whether a higher score is a better one.
+    fn higher_is_better(&self) -> bool {
+        true
+    }
+
+    /// The value of one document.
+    fn value(&self, input: MetricInput<'_>) -> Result<Self::Item, MetricError>;
+
+    /// One value of the repeats of one document; the first, unless said otherwise.
+    fn reduce(&self, reference: &Value, values: &[Self::Item]) -> Result<Self::Item, MetricError> {
+        let _ = reference;
+        values.first().cloned().ok_or(MetricError::NoValues)
+    }
+
+    /// From the values of all documents to one number.
+    fn aggregation(&self) -> Arc<dyn Aggregation<Self::Item>>;
+}
+
+struct CorpusReduction<C>(Arc<C>);
+
+impl<C: CorpusMetric> Reduction<C::Item, C::Item> for CorpusReduction<C> {
+    fn reduce(&self, reference: &Value, values: &[C::Item]) -> Result<Reduced<C::Item>, MetricError> {
+        self.0.reduce(reference, values).map(Reduced::One)
+    }
+}
+
+/// A [`Metric`] without its types: what a scorer holds.
+pub trait AnyMetric: Send + Sync {
+    /// The name used in `metric:`.
+    fn name(&self) -> &str;
+
+    /// The output types it is made for.
+    fn output_types(&self) -> &'static [&'static str];
+
+    /// Whether a higher score is a better one.
+    fn higher_is_better(&self) -> bool;
+
+    /// The function with its options, to be called for each document.
+    fn bind(&self, kwargs: &Dict) -> Result<BoundMetric, MetricError>;
+
+    /// Its reduction.
+    fn reduction(&self) -> Arc<dyn AnyReduction>;
+
+    /// Its aggregation.
+    fn aggregation(&self) -> Arc<dyn AnyAggregation>;
+}
+
+impl<T: Item, K: Item> AnyMetric for Metric<T, K> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn output_types(&self) -> &'static [&'static str] {
+        self.output_types
+    }
+
+    fn higher_is_better(&self) -> bool {
+        self.higher_is_better
+    }
+
+    fn bind(&self, kwargs: &Dict) -> Result<BoundMetric, MetricError> {
+        let function = self.function(kwargs)?;
+        Ok(Box::new(move |input| {
+            Ok(function(input)?.iter().map(Item::to_value).collect())
+        }))
+    }
+
+    fn reduction(&self) -> Arc<dyn AnyReduction> {
+        erase_reduction(Arc::clone(&self.reduction))
+    }
+
+    fn aggregation(&self) -> Arc<dyn AnyAggregation> {
+        erase_aggregation(Arc::clone(&self.aggregation))
+    }
+}
+
+/// `bypass`: −1 for every document, for runs that only predict.
+pub fn bypass() -> Metric<Value> {
+    const TYPES: &[&str] = &["loglikelihood", "multiple_choice", "generate_until", "loglikelihood_rolling"];
+    Metric::new("bypass", TYPES, Bypass, |_| Ok(Box::new(|_| Ok(vec![Value::Int(-1)]))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregation::{Mean, Median};
+
+    fn length() -> Metric<Number> {
+        Metric::new("length", &["generate_until"], Mean, |kwargs| {
+            let extra = kwargs.get_str("extra").and_then(Value::as_i64).unwrap_or(0);
+            Ok(Box::new(move |input| {
+                let (_, predictions) = input.generation()?;
+                let length = |value: &Value| value.as_str().map_or(0, str::len) as i64;
+                Ok(predictions.iter().map(|value| Number::Int(length(value) + extra)).collect())
+            }))
+        })
+    }
+
+    #[test]
+    fn the_chain_runs_with_and_without_types() {
+        let metric = length().with_kwargs([(Value::from("extra"), Value::Int(1))].into_iter().collect());
+        let predictions = ["a".into(), "bcd".into()];
+        let input = MetricInput::Generation {
+            references: &[Value::None],
+            predictions: &predictions,
+        };
+        let values = metric.compute(input, &Dict::new()).unwrap();
+        assert_eq!(values, [Number::Int(2), Number::Int(4)]);
+        assert_eq!(metric.aggregate(&values).unwrap(), Number::Float(3.0));
+        assert!(matches!(metric.reduce(&Value::None, &values), Ok(Reduced::One(Number::Int(2)))));
+        let any: Arc<dyn AnyMetric> = Arc::new(metric.with_aggregation(Median).lower_is_better());
+        let values = any.bind(&Dict::new()).unwrap()(input).unwrap();
+        assert_eq!(any.aggregation().aggregate(&values).unwrap(), Number::Int(4));
+        assert!(!any.higher_is_better());
+    }
+
+    #[test]
+    fn other_inputs_are_errors() {
+        let results = LLResults::default();
+        let input = MetricInput::Likelihood {
+            reference: &Value::None,
+            results: &results,
+        };
+        assert!(length().compute(input, &Dict::new()).is_err());
+        let values = bypass().compute(input, &Dict::new()).unwrap();
+        assert_eq!(values, [Value::Int(-1)]);
+        assert_eq!(bypass().aggregate(&values).unwrap(), Number::Int(999));
+    }
+}

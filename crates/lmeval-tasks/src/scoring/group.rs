@@ -1,0 +1,62 @@
+//! What results say about groups.
+
+use indexmap::IndexMap;
+use lmeval_core::groups::{GroupMetric, GroupSpec};
+use lmeval_core::scorers::ScoringRules;
+
+use crate::config::AggregateMetric;
+use crate::error::{Error, ErrorKind};
+use crate::{Group, TaskDict};
+
+/// The key in results of every task and group of a run.
+#[derive(Clone, Debug, Default)]
+pub struct ResultKeys {
+    keys: IndexMap<String, String>,
+}
+
+impl ResultKeys {
+    /// The keys by the rules of a dialect: in the 0.4 line, the name of a task does not show its group.
+    pub fn new(loaded: &TaskDict, rules: &ScoringRules) -> Result<Self, Error> {
+        let mut keys: IndexMap<String, String> = IndexMap::new();
+        for name in loaded.tasks.keys() {
+            let bare = name.rsplit_once("::").map_or(name.as_str(), |(_, bare)| bare);
+            let key = if rules.bare_task_keys { bare } else { name };
+            if let Some((first, _)) = keys.iter().find(|(_, known)| *known == key) {
+                let message = format!("`{first}` and `{name}` would both be `{key}` in the results");
+                return Err(Error::new(ErrorKind::Value, message)
+                    .hint("Evaluate them in two runs, or without `--compat 0.4`"));
+            }
+            keys.insert(name.clone(), key.to_owned());
+        }
+        Ok(Self { keys })
+    }
+
+    /// The key of a task or group by its qualified name.
+    pub fn get<'a>(&'a self, name: &'a str) -> &'a str {
+        self.keys.get(name).map_or(name, String::as_str)
+    }
+}
+
+/// What results need to know about the groups of a run, in load order.
+pub fn group_specs(loaded: &TaskDict, keys: &ResultKeys) -> Vec<GroupSpec> {
+    let spec = |(name, group): (&String, &Group)| GroupSpec {
+        name: name.clone(),
+        alias: group.config.group_alias.clone(),
+        version: group.config.version(),
+        members: loaded
+            .group_map
+            .get(name)
+            .map(|members| members.iter().map(|member| keys.get(member).to_owned()).collect())
+            .unwrap_or_default(),
+        metrics: group.config.aggregate_metric_list.iter().map(group_metric).collect(),
+    };
+    loaded.groups.iter().map(spec).collect()
+}
+
+fn group_metric(config: &AggregateMetric) -> GroupMetric {
+    GroupMetric {
+        metric: config.metric.clone(),
+        filter_list: config.filter_list.clone(),
+        weight_by_size: config.weight_by_size,
+    }
+}

@@ -1,0 +1,89 @@
+//! Configuration as scorers read it.
+
+use std::sync::Arc;
+
+use lmeval_core::Dialect;
+use lmeval_core::filters::FilterSpec;
+use lmeval_core::scorers::{
+    MetricSpec, PipelineSpec, Reference, ScoreError, ScorerSpec, ScoringSources, Setting, TaskCode,
+    TaskFacts, TaskScorer, build_predict_only, build_scorer,
+};
+use lmeval_pycompat::{Dict, Value};
+
+use crate::config::{FilterPipeline, FilterStep, Given, MetricConfig, Named, ScorerConfig, TaskConfig};
+
+/// A metric as scorers read it.
+pub fn metric_spec(config: &MetricConfig) -> MetricSpec {
+    MetricSpec {
+        metric: reference(&config.metric),
+        aggregation: setting(&config.aggregation, reference),
+        reduction: setting(&config.reduction, reference),
+        higher_is_better: setting(&config.higher_is_better, |direction| *direction),
+        kwargs: config.kwargs.clone(),
+    }
+}
+
+/// A pipeline as scorers read it.
+pub fn pipeline_spec(config: &FilterPipeline) -> PipelineSpec {
+    PipelineSpec {
+        name: config.name.clone(),
+        filters: config.filter.iter().map(filter_spec).collect(),
+        metrics: config.metric_list.iter().map(metric_spec).collect(),
+    }
+}
+
+/// A scorer as it is looked up.
+pub fn scorer_spec(config: &ScorerConfig) -> ScorerSpec {
+    ScorerSpec { kind: config.kind.clone(), kwargs: config.kwargs.clone() }
+}
+
+/// Builds all pipelines of a task, or the one of a run that only predicts.
+pub fn task_scorer(
+    config: &TaskConfig,
+    sources: &ScoringSources,
+    dialect: &Dialect,
+    predict_only: bool,
+) -> Result<TaskScorer, ScoreError> {
+    let output_type = config.output_type;
+    if predict_only {
+        let pipeline = build_predict_only(output_type, sources)?;
+        return Ok(TaskScorer::new(vec![pipeline], output_type, *dialect));
+    }
+    let scorer = config.scorer.as_ref().map(scorer_spec);
+    let facts = TaskFacts { output_type, scorer: scorer.as_ref(), scores_itself: config.scores_itself() };
+    let pipelines = config
+        .filter_list
+        .iter()
+        .map(|pipeline| build_scorer(Some(&pipeline_spec(pipeline)), facts, sources))
+        .collect::<Result<Vec<_>, _>>()?;
+    let code: Option<Arc<dyn TaskCode>> =
+        config.process_results.as_ref().map(|function| sources.host.process_results(function)).transpose()?;
+    let mut context = Dict::new();
+    if config.multiple_targets {
+        context.insert("multiple_targets", Value::Bool(true));
+    }
+    Ok(TaskScorer::new(pipelines, output_type, *dialect).with_code(code).with_context(&context))
+}
+
+fn filter_spec(step: &FilterStep) -> FilterSpec {
+    let spec = match &step.function {
+        Named::Name(name) => FilterSpec::named(name.as_ref()),
+        Named::Function(class) => FilterSpec::of_class(Arc::clone(class)),
+    };
+    spec.with_kwargs(step.kwargs.clone())
+}
+
+fn reference(named: &Named) -> Reference {
+    match named {
+        Named::Name(name) => Reference::Name(Arc::clone(name)),
+        Named::Function(function) => Reference::Function(Arc::clone(function)),
+    }
+}
+
+fn setting<T, U>(given: &Given<T>, convert: impl Fn(&T) -> U) -> Setting<U> {
+    match given {
+        Given::Absent => Setting::Own,
+        Given::Null => Setting::Null,
+        Given::Value(value) => Setting::Given(convert(value)),
+    }
+}

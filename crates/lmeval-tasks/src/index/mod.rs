@@ -3,7 +3,6 @@
 mod facts;
 mod walk;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -50,8 +49,8 @@ pub struct Entry {
     pub path: Option<Arc<Path>>,
     /// The value of `output_type` after includes, where one is written.
     pub output_type: Option<Arc<str>>,
-    /// For a tag the names of its tasks, else the names of its tags.
-    pub tags: BTreeSet<Arc<str>>,
+    /// For a tag the names of its tasks, else the names of its tags; in ascending order.
+    pub tags: Vec<Arc<str>>,
 }
 
 /// A file that could not be indexed, and why.
@@ -134,6 +133,10 @@ impl Index {
                 }
             }
         }
+        for entry in index.entries.values_mut() {
+            entry.tags.sort_unstable();
+            entry.tags.dedup();
+        }
         index
     }
 
@@ -151,7 +154,7 @@ impl Index {
             Some(Value::Str(output_type)) => Some(Arc::clone(output_type)),
             _ => None,
         };
-        let entry = Entry { kind, path: Some(path), output_type, tags: tags.iter().cloned().collect() };
+        let entry = Entry { kind, path: Some(path), output_type, tags: tags.clone() };
         self.entries.insert(Arc::clone(&name), entry);
         if kind == Kind::Group {
             return Ok(());
@@ -161,9 +164,9 @@ impl Index {
                 kind: Kind::Tag,
                 path: None,
                 output_type: None,
-                tags: BTreeSet::new(),
+                tags: Vec::new(),
             });
-            entry.tags.insert(Arc::clone(&name));
+            entry.tags.push(Arc::clone(&name));
         }
         Ok(())
     }
@@ -265,7 +268,10 @@ fn kind_and_name(facts: &Facts) -> Result<(Kind, Arc<str>), Error> {
     };
     match value {
         Some(Value::Str(name)) if kind == Kind::Group => Ok((kind, Arc::clone(name))),
-        Some(Value::Str(name)) => Ok((kind, name.split('@').next().unwrap_or(name).into())),
+        Some(Value::Str(name)) => match name.split_once('@') {
+            Some((name, _)) => Ok((kind, name.into())),
+            None => Ok((kind, Arc::clone(name))),
+        },
         Some(other) => {
             Err(Error::new(ErrorKind::Type, format!("`{key}` must be text, not {}", other.type_name())))
         }

@@ -9,7 +9,7 @@ use lmeval_tasks::scoring::{ResultKeys, group_specs, task_result, task_scorer};
 use crate::prompt_support::{golden, read_json};
 use crate::scoring_support::{Answers, Run};
 
-const PARTS: [&str; 8] =
+pub(crate) const PARTS: [&str; 8] =
     ["results", "groups", "group_subtasks", "versions", "n-shot", "higher_is_better", "n-samples", "samples"];
 
 /// The results of a run with recorded answers.
@@ -37,7 +37,7 @@ fn evaluate(run: &Run<'_>, requests: &[Value]) -> Result<Dict, String> {
 }
 
 /// Where two values differ: types, order of keys and digits count, but for the last digits of floats.
-fn difference(path: &str, ours: &Value, theirs: &Value) -> Option<String> {
+pub(crate) fn difference(path: &str, ours: &Value, theirs: &Value) -> Option<String> {
     let unequal = || Some(format!("{path}: {} instead of {}", repr(ours), repr(theirs)));
     match (ours, theirs) {
         (Value::Dict(ours), Value::Dict(theirs)) => {

@@ -1,0 +1,252 @@
+//! In the old dialect, tasks have the results of the reference.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use lmeval_core::results::RunResults;
+use lmeval_core::scorers::{
+    AnsweredDocument, AnsweredInstance, ScoringRules, ScoringSources, loglikelihood_response,
+};
+use lmeval_core::{Dialect, RequestType};
+use lmeval_pycompat::{Dict, Value, json};
+use lmeval_tasks::prompt::{RequestBuilder, RequestOptions, RequestSources};
+use lmeval_tasks::scoring::{ResultKeys, group_specs, task_result, task_scorer};
+use lmeval_tasks::{Overrides, Spec, TaskManager};
+use lmeval_testkit::test_environment;
+
+use crate::prompt_support::JsonLines;
+use crate::scoring_golden::difference;
+
+const CHOICE_DATA: &str = r#"{"q": "q0", "options": ["ab", "abcdef"], "gold": 1, "word": "ab", "several": [0, 1]}
+{"q": "q1", "options": ["xx", "yyyy", "é"], "gold": 0, "word": "yyyy", "several": [2]}
+{"q": "q2", "options": ["one"], "gold": 0, "word": "one", "several": [0]}
+{"q": "q3", "options": ["no", "yes"], "gold": 1, "word": "maybe", "several": [0, 5]}
+{"q": "q4", "options": ["no", "yes"], "gold": 5, "word": "no", "several": [7]}
+{"q": "q5", "options": ["left", "right"], "gold": 0, "word": "left", "several": [1]}
+"#;
+
+const TEXT_DATA: &str = r#"{"q": "q0", "answer": "17", "number": 17, "list": ["yes", "17"], "text": "A small cat sat on the mat."}
+{"q": "q1", "answer": "no", "number": 3, "list": ["no"], "text": "One two three four five six."}
+{"q": "q2", "answer": "yes", "number": 17, "list": ["x", "y"], "text": "Zürich is a city, isn't it?"}
+{"q": "q3", "answer": "17", "number": 17, "list": ["No", "no"], "text": "the cat sat"}
+"#;
+
+const PAIR_DATA: &str = r#"{"q": "p0", "label": 0}
+{"q": "p1", "label": 1}
+{"q": "p2", "label": 1}
+{"q": "p3", "label": 0}
+{"q": "p4", "label": 1}
+"#;
+
+/// A definition, but for the data that all have.
+fn definition(name: &str, data: &str, rest: &str) -> String {
+    format!(
+        "task: {name}\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: {data}}}}}\ntest_split: test\n{rest}"
+    )
+}
+
+fn files() -> Vec<(String, String)> {
+    let choice = "output_type: multiple_choice\ndoc_to_text: '{{q}}'\ndoc_to_choice: options\n";
+    let text = "output_type: generate_until\ndoc_to_text: '{{q}}'\ngeneration_kwargs: {until: ['\\n']}\n";
+    let tasks = [
+        (
+            "choice",
+            "choice.jsonl",
+            format!("{choice}doc_to_target: gold\nmetric_list: [{{metric: acc_norm}}, {{metric: acc}}, {{metric: acc_bytes}}, {{metric: exact_match}}]\nmetadata: {{version: 2.0}}\n"),
+        ),
+        ("words", "choice.jsonl", format!("{choice}doc_to_target: word\n")),
+        (
+            "several",
+            "choice.jsonl",
+            format!("{choice}doc_to_target: several\nmetric_list: [{{metric: acc}}, {{metric: exact_match}}]\n"),
+        ),
+        (
+            "mutual",
+            "choice.jsonl",
+            format!("{choice}doc_to_target: gold\nmetric_list: [{{metric: acc_mutual_info}}, {{metric: acc}}]\n"),
+        ),
+        (
+            "pairs",
+            "pair.jsonl",
+            "output_type: multiple_choice\ndoc_to_text: '{{q}}'\ndoc_to_choice: ['no', 'yes']\ndoc_to_target: label\nmetric_list: [{metric: mcc}, {metric: f1}, {metric: acc}, {metric: brier_score}, {metric: acc, aggregation: median}]\n".to_owned(),
+        ),
+        ("plain", "text.jsonl", format!("{text}doc_to_target: answer\n")),
+        ("numbers", "text.jsonl", format!("{text}doc_to_target: number\n")),
+        ("digits", "text.jsonl", format!("{text}doc_to_target: '{{{{number}}}}'\n")),
+        (
+            "lists",
+            "text.jsonl",
+            format!("{text}doc_to_target: list\nmetric_list: [{{metric: exact_match, ignore_case: true, ignore_punctuation: true}}]\n"),
+        ),
+        (
+            "repeated",
+            "text.jsonl",
+            format!("{text}doc_to_target: answer\nrepeats: 3\nfilter_list:\n- {{name: first, filter: [{{function: regex, regex_pattern: '(\\d+)'}}, {{function: take_first}}]}}\n- {{name: all, filter: [{{function: remove_whitespace}}]}}\n- {{name: vote, filter: [{{function: majority_vote}}, {{function: take_first}}]}}\n"),
+        ),
+        ("unfiltered", "text.jsonl", format!("{text}doc_to_target: answer\nrepeats: 3\n")),
+        (
+            "texts",
+            "text.jsonl",
+            format!("{text}doc_to_target: text\nmetric_list: [{{metric: bleu, aggregation: bleu, higher_is_better: true}}, {{metric: chrf}}, {{metric: ter}}, {{metric: chrf++, aggregation: chrf++, higher_is_better: true}}]\n"),
+        ),
+        (
+            "last",
+            "text.jsonl",
+            "output_type: loglikelihood\ndoc_to_text: '{{q}}'\ndoc_to_target: ' {{answer}}'\nmetric_list: [{metric: acc}, {metric: perplexity}]\n".to_owned(),
+        ),
+        (
+            "rolling",
+            "text.jsonl",
+            "output_type: loglikelihood_rolling\ndoc_to_text: ''\ndoc_to_target: '{{text}}'\nmetric_list: [{metric: bits_per_byte}, {metric: word_perplexity}, {metric: byte_perplexity}]\n".to_owned(),
+        ),
+    ];
+    let mut files: Vec<(String, String)> = tasks
+        .iter()
+        .map(|(name, data, rest)| (format!("{name}.yaml"), definition(name, data, rest)))
+        .collect();
+    let group = |name: &str, members: &str, weighted: bool| {
+        format!(
+            "group: {name}\ntask: {members}\naggregate_metric_list:\n- {{metric: acc, weight_by_size: {weighted}}}\n- {{metric: exact_match, filter_list: [none, first]}}\nmetadata: {{version: 1}}\n"
+        )
+    };
+    files.push(("weighted.yaml".to_owned(), group("weighted", "[choice, words, plain]", true)));
+    files.push(("plainly.yaml".to_owned(), group("plainly", "[choice, pairs]", false)));
+    files.push(("outer.yaml".to_owned(), group("outer", "[weighted, pairs, {group: inner, task: [last]}]", true)));
+    for (name, data) in [("choice", CHOICE_DATA), ("text", TEXT_DATA), ("pair", PAIR_DATA)] {
+        files.push((format!("{name}.jsonl"), data.to_owned()));
+    }
+    files
+}
+
+const RUNS: &str = r#"[
+  {"tasks": ["choice", "words", "mutual"], "bootstrap_iters": 1000},
+  {"tasks": ["several"], "bootstrap_iters": 1000},
+  {"tasks": ["pairs"], "bootstrap_iters": 2000},
+  {"tasks": ["plain", "numbers", "digits", "lists"], "bootstrap_iters": 1000},
+  {"tasks": ["repeated", "unfiltered"], "bootstrap_iters": 1000},
+  {"tasks": ["texts"], "bootstrap_iters": 300},
+  {"tasks": ["last", "rolling"], "bootstrap_iters": 1000},
+  {"tasks": ["weighted"], "bootstrap_iters": 100},
+  {"tasks": ["plainly"], "bootstrap_iters": 100},
+  {"tasks": ["outer"], "bootstrap_iters": 0},
+  {"tasks": ["plain"], "predict_only": true, "limit": 2}
+]"#;
+
+type Log = HashMap<String, VecDeque<Value>>;
+
+fn evaluate(folder: &Path, run: &Dict, log: &mut Log) -> Result<Dict, String> {
+    let dialect = Dialect::V04;
+    let rules = ScoringRules::of(&dialect);
+    let sources = ScoringSources::new(&dialect);
+    let names = run.get_str("tasks").and_then(Value::as_list).unwrap();
+    let specs: Vec<Spec> = names.iter().map(|name| Spec::from(name.as_str().unwrap())).collect();
+    let loaded = TaskManager::new(&[folder.to_owned()]).load(&specs, Overrides::default()).unwrap();
+    let keys = ResultKeys::new(&loaded, rules).map_err(|error| error.to_string())?;
+    let predict_only = run.get_str("predict_only").is_some_and(Value::is_truthy);
+    let draws = run.get_str("bootstrap_iters").and_then(Value::as_i64).unwrap_or(100_000);
+    let options = RequestOptions {
+        dialect,
+        limit: run.get_str("limit").and_then(Value::to_f64),
+        ..RequestOptions::default()
+    };
+    let mut results = Vec::new();
+    for (name, task) in &loaded.tasks {
+        let data = RequestSources::new(Arc::new(JsonLines::of(task, folder.to_owned())));
+        let built = RequestBuilder::new(task, &data, &options).unwrap().build_all().unwrap();
+        let original = data.splits.split("test").unwrap().len();
+        let documents: Vec<AnsweredDocument> = built
+            .into_iter()
+            .map(|document| AnsweredDocument {
+                doc_id: document.doc_id,
+                document: document.document,
+                choices: document.choices,
+                answers: document.instances.into_iter().map(|instance| answer(instance, log)).collect(),
+            })
+            .collect();
+        let mut scorer =
+            task_scorer(&task.config, &sources, &dialect, predict_only).map_err(|error| format!("{error:?}"))?;
+        scorer.score(&documents).map_err(|error| format!("{error:?}"))?;
+        let result = task_result(keys.get(name), task, &scorer, &documents, original, draws, true);
+        results.push(result.map_err(|error| format!("{error:?}"))?);
+    }
+    let groups = group_specs(&loaded, &keys);
+    let results = RunResults::collect(results, &groups, rules).map_err(|error| error.to_string())?;
+    Ok(results.to_dict())
+}
+
+fn answer(instance: lmeval_core::Instance, log: &mut Log) -> AnsweredInstance {
+    let arguments = json::dumps(&Value::from(instance.args(&Dialect::V04)), &json::Options::default()).unwrap();
+    let key = format!("{} {arguments}", instance.request_type);
+    let answers = log.get_mut(&key).unwrap_or_else(|| panic!("the reference does not ask {key}"));
+    let responses = (0..instance.repeats).map(|_| {
+        let response = answers.pop_front().unwrap();
+        match &response {
+            Value::List(pair) => loglikelihood_response(pair[0].to_f64().unwrap(), pair[1].is_truthy()),
+            Value::Float(number) => loglikelihood_response(*number, false),
+            _ => response,
+        }
+    });
+    let responses = responses.collect();
+    assert!(instance.request_type != RequestType::GenerateUntil || instance.repeats > 0);
+    AnsweredInstance::new(instance, responses)
+}
+
+#[test]
+fn the_old_dialect_has_the_results_of_the_reference() {
+    let Some(python) = test_environment() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (name, content) in files() {
+        fs_err::write(folder.join(name), content).unwrap();
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/scoring_reference.py");
+    let output = Command::new(python)
+        .arg(script)
+        .arg(folder)
+        .arg(RUNS)
+        .env("HF_HOME", folder.join("home"))
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let expected = json::loads(&printed)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let mut problems = Vec::new();
+    let runs = json::loads(RUNS).unwrap();
+    for (run, theirs) in runs.as_list().unwrap().iter().zip(expected.as_list().unwrap()) {
+        let (run, theirs) = (run.as_dict().unwrap(), theirs.as_dict().unwrap());
+        let name = lmeval_pycompat::repr::repr(run.get_str("tasks").unwrap());
+        if let Some(error) = theirs.get_str("error") {
+            problems.push(format!("{name}: the reference fails: {}", error.as_str().unwrap()));
+            continue;
+        }
+        let mut log = Log::new();
+        for entry in theirs.get_str("requests").and_then(Value::as_list).unwrap() {
+            let [kind, arguments, response] = entry.as_list().unwrap() else { panic!() };
+            let key = format!("{} {}", kind.as_str().unwrap(), arguments.as_str().unwrap());
+            log.entry(key).or_default().push_back(response.clone());
+        }
+        match evaluate(folder, run, &mut log) {
+            Err(error) => problems.push(format!("{name}: {error}")),
+            Ok(ours) => {
+                let ours = as_json(ours);
+                for part in crate::scoring_golden::PARTS {
+                    if let (Some(ours), Some(theirs)) = (ours.get_str(part), theirs.get_str(part)) {
+                        problems.extend(difference(part, ours, theirs).map(|found| format!("{name}: {found}")));
+                    } else if ours.get_str(part).is_some() != theirs.get_str(part).is_some() {
+                        problems.push(format!("{name}: {part} is there once only"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// The results as they are after they were written and read.
+fn as_json(results: Dict) -> Dict {
+    let text = json::dumps(&Value::from(results), &json::Options::default()).unwrap();
+    let Ok(Value::Dict(read)) = json::loads(&text) else { panic!("{text}") };
+    Dict::clone(&read)
+}

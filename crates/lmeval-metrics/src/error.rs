@@ -46,6 +46,12 @@ pub enum MetricError {
     /// Nothing to aggregate or to reduce.
     #[error("There are no values")]
     NoValues,
+    /// More values than can be resampled.
+    #[error("There are too many values to resample: {count}")]
+    TooManyValues {
+        /// How many there are.
+        count: usize,
+    },
     /// A value that the aggregation or reduction cannot work on.
     #[error("Expected {expected} per document, found: `{found}`")]
     WrongValue {
@@ -136,9 +142,6 @@ pub enum MetricError {
 impl MetricError {
     /// A value of an unexpected shape.
     pub(crate) fn wrong_value(expected: &'static str, found: &Value) -> Self {
-        Self::WrongValue {
-            expected,
-            found: lmeval_pycompat::repr::repr(found),
-        }
+        Self::WrongValue { expected, found: lmeval_pycompat::repr::repr(found) }
     }
 }

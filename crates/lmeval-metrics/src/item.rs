@@ -84,10 +84,7 @@ impl Item for LabelPair {
             .iter()
             .map(|value| {
                 let (gold, prediction) = pair(value, "a pair of gold and prediction")?;
-                Ok(Self {
-                    gold: gold.clone(),
-                    prediction: prediction.clone(),
-                })
+                Ok(Self { gold: gold.clone(), prediction: prediction.clone() })
             })
             .collect()
     }
@@ -142,10 +139,7 @@ impl TextPair {
             Some(targets) => targets.iter().map(reference).collect::<Result<_, _>>()?,
             None => vec![reference(target)?],
         };
-        Ok(Self {
-            references,
-            prediction: text(prediction)?,
-        })
+        Ok(Self { references, prediction: text(prediction)? })
     }
 }
 
@@ -176,11 +170,7 @@ impl Item for TextPair {
             };
             let expected = pairs.first().map_or(references.len(), |first| first.references.len());
             if references.len() != expected {
-                return Err(MetricError::ReferenceCounts {
-                    document,
-                    found: references.len(),
-                    expected,
-                });
+                return Err(MetricError::ReferenceCounts { document, found: references.len(), expected });
             }
             let prediction = if single_prediction {
                 text(prediction)?
@@ -190,10 +180,7 @@ impl Item for TextPair {
                     .ok_or_else(|| MetricError::wrong_value("a predicted text", prediction))
                     .and_then(text)?
             };
-            pairs.push(Self {
-                references,
-                prediction,
-            });
+            pairs.push(Self { references, prediction });
         }
         Ok(pairs)
     }
@@ -247,7 +234,8 @@ mod tests {
 
     #[test]
     fn the_first_text_pair_decides() {
-        let texts = TextPair::from_values(&[tuple("a".into(), "b".into()), tuple("c".into(), "d".into())]).unwrap();
+        let texts =
+            TextPair::from_values(&[tuple("a".into(), "b".into()), tuple("c".into(), "d".into())]).unwrap();
         assert_eq!(texts[1].references, [Some("c".into())]);
         let lists = [
             tuple(Value::list(["a".into(), Value::None]), Value::list(["b".into()])),
@@ -282,15 +270,9 @@ mod tests {
 
     #[test]
     fn values_come_back() {
-        let weighted = Weighted {
-            total: -2.5,
-            weight: Number::Int(3),
-        };
+        let weighted = Weighted { total: -2.5, weight: Number::Int(3) };
         assert_eq!(Weighted::from_values(&[weighted.to_value()]).unwrap(), [weighted]);
-        let gold = GoldLikelihoods {
-            gold: Value::Int(1),
-            lls: vec![-1.0, -2.0],
-        };
+        let gold = GoldLikelihoods { gold: Value::Int(1), lls: vec![-1.0, -2.0] };
         assert_eq!(GoldLikelihoods::from_values(&[gold.to_value()]).unwrap(), [gold]);
         assert!(Number::from_values(&[Value::None]).is_err());
         assert!(Weighted::from_values(&[Value::Int(1)]).is_err());

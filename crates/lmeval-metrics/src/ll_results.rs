@@ -111,11 +111,7 @@ impl LLResults {
     }
 
     fn option_texts(&self) -> &[String] {
-        if self.option_texts.is_empty() {
-            &self.choices
-        } else {
-            &self.option_texts
-        }
+        if self.option_texts.is_empty() { &self.choices } else { &self.option_texts }
     }
 
     fn lengths(&self, texts: &[String], length: impl Fn(&str) -> usize) -> Vec<f64> {
@@ -157,19 +153,13 @@ mod tests {
         assert_eq!(bare.option_char_len(), [1.0, 1.0]);
         assert_eq!(bare.option_byte_len(), [2.0, 1.0]);
         assert_eq!(words(""), 1);
-        let without = LLResults {
-            choices: Vec::new(),
-            ..results
-        };
+        let without = LLResults { choices: Vec::new(), ..results };
         assert_eq!(without.word_len(), [1.0, 1.0]);
     }
 
     #[test]
     fn answers_come_in_pairs() {
         let error = LLResults::from_answers(&[(-1.0, true)], &[(0.0, true); 2], Vec::new()).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "1 answers with the context, but 2 without it"
-        );
+        assert_eq!(error.to_string(), "1 answers with the context, but 2 without it");
     }
 }

@@ -37,22 +37,15 @@ impl<'a> MetricInput<'a> {
     pub fn likelihood(self) -> Result<(&'a Value, &'a LLResults), MetricError> {
         match self {
             Self::Likelihood { reference, results } => Ok((reference, results)),
-            Self::Generation { .. } => Err(MetricError::WrongInput {
-                expected: "log-likelihoods",
-            }),
+            Self::Generation { .. } => Err(MetricError::WrongInput { expected: "log-likelihoods" }),
         }
     }
 
     /// The references and the predictions.
     pub fn generation(self) -> Result<(&'a [Value], &'a [Value]), MetricError> {
         match self {
-            Self::Generation {
-                references,
-                predictions,
-            } => Ok((references, predictions)),
-            Self::Likelihood { .. } => Err(MetricError::WrongInput {
-                expected: "generated text",
-            }),
+            Self::Generation { references, predictions } => Ok((references, predictions)),
+            Self::Likelihood { .. } => Err(MetricError::WrongInput { expected: "generated text" }),
         }
     }
 }
@@ -277,9 +270,7 @@ impl<T: Item, K: Item> AnyMetric for Metric<T, K> {
 
     fn bind(&self, kwargs: &Dict) -> Result<BoundMetric, MetricError> {
         let function = self.function(kwargs)?;
-        Ok(Box::new(move |input| {
-            Ok(function(input)?.iter().map(Item::to_value).collect())
-        }))
+        Ok(Box::new(move |input| Ok(function(input)?.iter().map(Item::to_value).collect())))
     }
 
     fn reduction(&self) -> Arc<dyn AnyReduction> {
@@ -317,10 +308,7 @@ mod tests {
     fn the_chain_runs_with_and_without_types() {
         let metric = length().with_kwargs([(Value::from("extra"), Value::Int(1))].into_iter().collect());
         let predictions = ["a".into(), "bcd".into()];
-        let input = MetricInput::Generation {
-            references: &[Value::None],
-            predictions: &predictions,
-        };
+        let input = MetricInput::Generation { references: &[Value::None], predictions: &predictions };
         let values = metric.compute(input, &Dict::new()).unwrap();
         assert_eq!(values, [Number::Int(2), Number::Int(4)]);
         assert_eq!(metric.aggregate(&values).unwrap(), Number::Float(3.0));
@@ -334,10 +322,7 @@ mod tests {
     #[test]
     fn other_inputs_are_errors() {
         let results = LLResults::default();
-        let input = MetricInput::Likelihood {
-            reference: &Value::None,
-            results: &results,
-        };
+        let input = MetricInput::Likelihood { reference: &Value::None, results: &results };
         assert!(length().compute(input, &Dict::new()).is_err());
         let values = bypass().compute(input, &Dict::new()).unwrap();
         assert_eq!(values, [Value::Int(-1)]);

@@ -205,7 +205,9 @@ mod tests {
         assert_eq!(names("pass^2"), "pass^2");
         assert_eq!(names("mean"), "0.5");
         assert_eq!(names("take_first"), "1");
-        for name in ["", "pass", "pass@", "pass@0", "pass@x", "pass@-1", "mean@2", "pass@99999999999999999999"] {
+        for name in
+            ["", "pass", "pass@", "pass@0", "pass@x", "pass@-1", "mean@2", "pass@99999999999999999999"]
+        {
             assert!(reduction(name).is_none(), "{name}");
         }
     }

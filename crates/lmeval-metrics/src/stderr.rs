@@ -2,10 +2,10 @@
 
 use lmeval_pycompat::Value;
 use lmeval_pycompat::float::sum;
-use lmeval_pycompat::random::Random;
 use rayon::prelude::*;
 
-use crate::aggregation::{AnyAggregation, Resample, quotient};
+use crate::aggregation::{AnyAggregation, LANES, Resample, quotient};
+use crate::draws::Draws;
 use crate::error::MetricError;
 use crate::number::square;
 
@@ -30,6 +30,9 @@ impl StandardError {
 
 /// Resamples are drawn in chunks, each with a generator of its own.
 const CHUNK: usize = 1000;
+
+/// Positions that are drawn before they are scored.
+const BATCH_DRAWS: usize = 8192;
 
 /// The standard error of an aggregate: closed form for the mean, bootstrap for everything else.
 ///
@@ -86,9 +89,12 @@ pub fn bootstrap_stderr(
     if chunk == 0 || count == 0 {
         return Err(MetricError::NoValues);
     }
-    let scores: Vec<Vec<f64>> = (0..iterations / chunk)
+    if !Draws::COUNTS.contains(&count) {
+        return Err(MetricError::TooManyValues { count });
+    }
+    let scores: Vec<Vec<f64>> = (0..(iterations / chunk) as u32)
         .into_par_iter()
-        .map(|number| draw_chunk(prepared, count, chunk, number as i64))
+        .map(|number| draw_chunk(prepared, count, chunk, number))
         .collect::<Result<_, _>>()?;
     sample_stddev(&scores.concat())
 }
@@ -97,20 +103,19 @@ fn draw_chunk(
     prepared: &dyn Resample,
     count: usize,
     chunk: usize,
-    seed: i64,
+    seed: u32,
 ) -> Result<Vec<f64>, MetricError> {
-    let mut random = Random::from_seed(seed);
-    let mut draws = vec![0_u32; count];
-    let range = count as f64;
-    (0..chunk)
-        .map(|_| {
-            for draw in &mut draws {
-                // The product is below 2^32 and not negative, so the conversion is the floor.
-                *draw = (random.random() * range) as u32;
-            }
-            prepared.score(&draws)
-        })
-        .collect()
+    let mut draws = Draws::new(seed, count);
+    // Several resamples at once can be added up side by side; more of them would leave the cache.
+    let batch = (BATCH_DRAWS / count).clamp(LANES, chunk.max(LANES));
+    let mut positions = vec![0; batch * count];
+    let mut scores = Vec::with_capacity(chunk);
+    while scores.len() < chunk {
+        let now = &mut positions[..(chunk - scores.len()).min(batch) * count];
+        draws.fill(now);
+        prepared.score_all(now, count, &mut scores)?;
+    }
+    Ok(scores)
 }
 
 /// The mean of the parts of a group: `Σ m·s / Σ s`, with every size 1 where size does not count.
@@ -123,10 +128,8 @@ pub fn weighted_mean(means: &[f64], sizes: &[u64], weight_by_size: bool) -> Resu
 /// The standard error of a group from those of its parts: `√(Σ (s−1)·e²·s / (Σs − k) / Σs)` for k parts.
 pub fn pooled_stderr(errors: &[f64], sizes: &[u64]) -> Result<f64, MetricError> {
     let total = sizes.iter().sum::<u64>() as f64;
-    let parts = errors
-        .iter()
-        .zip(sizes)
-        .map(|(error, size)| (*size as f64 - 1.0) * square(*error) * *size as f64);
+    let parts =
+        errors.iter().zip(sizes).map(|(error, size)| (*size as f64 - 1.0) * square(*error) * *size as f64);
     let pooled = quotient(sum(parts), total - sizes.len() as f64, "the size of the group minus its parts")?;
     Ok(quotient(pooled, total, "the size of the group")?.sqrt())
 }
@@ -162,10 +165,8 @@ mod tests {
         assert_eq!(bootstrap_stderr(&*mean, 5, 100_000), Ok(0.6343405399902883));
         let perplexity = Perplexity.prepare(&numbers(&[-1.0, -2.0, -0.5])).unwrap();
         assert_eq!(bootstrap_stderr(&*perplexity, 3, 1000), Ok(1.3728669400528377));
-        let pairs = [(-10.0, 5), (-20.0, 3), (-7.0, 9)].map(|(total, weight)| Weighted {
-            total,
-            weight: Number::Int(weight),
-        });
+        let pairs = [(-10.0, 5), (-20.0, 3), (-7.0, 9)]
+            .map(|(total, weight)| Weighted { total, weight: Number::Int(weight) });
         let bits = BitsPerByte.prepare(&pairs).unwrap();
         assert_eq!(bootstrap_stderr(&*bits, 3, 1000), Ok(2.0339959320897565));
     }

@@ -42,8 +42,8 @@ fn pairwise(numbers: &[f64]) -> f64 {
             *total = if position == 0 { *number } else { *total + number };
         }
     }
-    let [a, b, c, d, e, f, g, h] = totals;
-    let total = ((a + b) + (c + d)) + ((e + f) + (g + h));
+    let pair = |first: usize| totals[first] + totals[first + 1];
+    let total = (pair(0) + pair(2)) + (pair(4) + pair(6));
     tail.iter().fold(total, |total, number| total + number)
 }
 
@@ -74,11 +74,7 @@ pub fn log_sum_exp(numbers: &[f64]) -> f64 {
 /// Probabilities from log-likelihoods, the maximum subtracted first.
 pub fn softmax(numbers: &[f64]) -> Vec<f64> {
     let maximum = numbers.iter().fold(f64::NEG_INFINITY, |maximum, number| {
-        if number.is_nan() || *number > maximum {
-            *number
-        } else {
-            maximum
-        }
+        if number.is_nan() || *number > maximum { *number } else { maximum }
     });
     let powers: Vec<f64> = numbers.iter().map(|number| (number - maximum).exp()).collect();
     let total = pairwise_sum(&powers);

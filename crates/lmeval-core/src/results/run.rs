@@ -33,7 +33,7 @@ pub struct RunResults {
     pub audit: Dict,
     /// The records of each task that keeps them.
     pub samples: Vec<(String, Vec<SampleRecord>)>,
-    /// What is doubtful about groups.
+    /// What is doubtful about scores.
     pub warnings: Vec<String>,
 }
 
@@ -55,6 +55,7 @@ impl RunResults {
             let counts = [("original", task.original), ("effective", task.entry.sample_len)];
             run.n_samples
                 .insert(name, Value::dict(counts.map(|(key, count)| (key, Value::Int(count as i64)))));
+            run.warnings.extend(task.warnings.iter().cloned());
             let audits = task.audit.iter();
             run.audit.insert(
                 name,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lmeval_pycompat::json::EncodeError;
 use lmeval_pycompat::{Dict, Value, repr};
+use rayon::prelude::*;
 
 use super::hash::{hash_document, hash_prompt, hash_target};
 use crate::dialect::Dialect;
@@ -131,8 +132,10 @@ pub fn sample_records(
     dialect: &Dialect,
 ) -> Result<Vec<SampleRecord>, EncodeError> {
     let rules = ScoringRules::of(dialect);
-    let common: Vec<Common> =
-        documents.iter().map(|document| Common::of(document, dialect, rules)).collect::<Result<_, _>>()?;
+    let common: Vec<Common> = documents
+        .par_iter()
+        .map(|document| Common::of(document, dialect, rules))
+        .collect::<Result<_, _>>()?;
     let mut records = Vec::with_capacity(documents.len() * pipelines.len());
     for pipeline in pipelines {
         for (place, (document, common)) in documents.iter().zip(&common).enumerate() {
@@ -153,7 +156,7 @@ pub fn sample_records(
                 filtered_resps: Value::list(filtered),
                 filter: Arc::clone(pipeline.name()),
                 hashes: common.hashes.clone(),
-                values: pipeline.logged_values(place),
+                values: pipeline.logged_values(place, document),
                 scores_per_repeat: pipeline.scores_per_repeat(place).map(Arc::new),
             });
         }

@@ -58,4 +58,6 @@ pub struct TaskResult {
     pub samples: Option<Vec<SampleRecord>>,
     /// Counts of odd answers, by pipeline.
     pub audit: Vec<(Arc<str>, Audit)>,
+    /// What is doubtful about its scores.
+    pub warnings: Vec<String>,
 }

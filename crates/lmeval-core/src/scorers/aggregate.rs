@@ -24,8 +24,8 @@ pub struct Aggregated {
     pub metrics: Vec<(MetricKey, Value)>,
     /// The largest number of documents that have a value of one metric.
     pub sample_len: usize,
-    /// Metrics without an aggregation of their own, for which the mean is used.
-    pub by_default_mean: Vec<Arc<str>>,
+    /// Metrics without an aggregation of their own, and metrics that some documents lack.
+    pub warnings: Vec<String>,
 }
 
 impl Aggregated {
@@ -38,7 +38,7 @@ impl Aggregated {
             }
         }
         self.sample_len = self.sample_len.max(other.sample_len);
-        self.by_default_mean.extend(other.by_default_mean);
+        self.warnings.extend(other.warnings);
     }
 }
 
@@ -50,6 +50,7 @@ impl ScoringPipeline {
         code: Option<&Arc<dyn TaskCode>>,
     ) -> Result<Aggregated, ScoreError> {
         let mut aggregated = Aggregated::default();
+        let mut counts = Vec::new();
         for (name, values) in transpose(self.reduced_docs()) {
             let key = MetricKey::new(Arc::clone(&name), Arc::clone(self.name()));
             let metric = self.metric_of(&name);
@@ -57,7 +58,8 @@ impl ScoringPipeline {
             let used = match metric.map(|metric| metric.aggregation.clone()).or_else(by_task) {
                 Some(used) => used,
                 None => {
-                    aggregated.by_default_mean.push(Arc::clone(&name));
+                    let warning = format!("`{key}` has no aggregation, so the mean is used");
+                    aggregated.warnings.push(warning);
                     MetricAggregation::Registered(mean()?)
                 }
             };
@@ -66,6 +68,11 @@ impl ScoringPipeline {
             aggregated.metrics.push((key.clone(), score));
             aggregated.metrics.push((key.stderr(), stderr));
             aggregated.sample_len = aggregated.sample_len.max(values.len());
+            counts.push((key, values.len()));
+        }
+        for (key, count) in counts.into_iter().filter(|(_, count)| *count != aggregated.sample_len) {
+            let all = aggregated.sample_len;
+            aggregated.warnings.push(format!("`{key}` has a value for {count} of {all} documents only"));
         }
         Ok(aggregated)
     }

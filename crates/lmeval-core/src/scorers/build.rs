@@ -96,7 +96,8 @@ pub fn build_scorer(
     let ensemble = sources.filters.ensemble(&pipeline.name, &filters, &sources.filter_context)?;
     let metrics = choose_metrics(pipeline, &*scorer, facts.output_type)
         .iter()
-        .map(|metric| resolve_metric(metric, facts, sources))
+        .enumerate()
+        .map(|(place, metric)| resolve_metric(place, metric, facts, sources))
         .collect::<Result<Vec<_>, _>>()?;
     let metrics = in_order(metrics, facts.output_type, sources.rules);
     Ok(ScoringPipeline::new(ensemble, metrics, scorer, facts.output_type, sources.rules))
@@ -131,7 +132,7 @@ fn choose_metrics(pipeline: &PipelineSpec, scorer: &dyn Scorer, output_type: Out
     scorer.default_metrics().unwrap_or_else(of_type)
 }
 
-/// The metrics in the order in which results show them.
+/// The metrics in the order in which results show their scores.
 fn in_order(
     mut metrics: Vec<PipelineMetric>,
     output_type: OutputType,

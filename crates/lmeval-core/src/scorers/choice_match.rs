@@ -4,6 +4,8 @@ use super::scorer::Scorer;
 use super::spec::MetricSpec;
 
 /// Compares the answer as it is with the target, without regard to case and punctuation.
+///
+/// It does not look at options, whatever the name says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChoiceMatchScorer;
 

@@ -5,6 +5,8 @@ use super::spec::MetricSpec;
 use crate::filters::FilterSpec;
 
 /// Compares the stripped answer with the target, without regard to case and punctuation.
+///
+/// Nothing is cut to a token, whatever the name says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FirstTokenScorer;
 

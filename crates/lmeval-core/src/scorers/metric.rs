@@ -11,10 +11,12 @@ use lmeval_pycompat::{Dict, Value};
 use super::error::ScoreError;
 use super::input::ScoringInput;
 use super::ll_scorer::UNRESOLVED;
+use super::registry::entry_of;
 use super::scored::Scores;
 use super::task_code::{HostAggregation, HostMetric, HostReduction};
 use crate::document::DocId;
 use crate::output_type::OutputType;
+use crate::registry::MetricEntry;
 
 /// What a metric calls for each document.
 #[derive(Clone)]
@@ -64,6 +66,8 @@ pub struct PipelineMetric {
     pub higher_is_better: Option<bool>,
     /// Whether the 0.4 line knows a standard error of the aggregation.
     pub(super) has_older_stderr: bool,
+    /// The place in the configuration.
+    pub(super) place: usize,
 }
 
 impl fmt::Debug for PipelineMetric {
@@ -212,6 +216,7 @@ impl<'a> BoundMetrics<'a> {
     ) -> Result<(), ScoreError> {
         let name = &metric.name;
         match bound {
+            Bound::Registered(_) if is_unresolved(given) && is_left_out(name, input) => {}
             Bound::Registered(function) => match call(function, name, input, given) {
                 Ok(values) => scores.insert(Arc::clone(name), values),
                 Err(source) if is_unresolved(given) && has_no_value(&source) => {}
@@ -318,6 +323,11 @@ fn call(
 /// Whether the target is none of the options.
 fn is_unresolved(given: MetricInput<'_>) -> bool {
     matches!(given, MetricInput::Likelihood { reference, .. } if *reference == Value::Int(UNRESOLVED))
+}
+
+/// Whether a metric over the whole corpus leaves out documents whose target is none of the options.
+fn is_left_out(name: &str, input: &ScoringInput<'_>) -> bool {
+    !input.rules.unresolved_is_label && entry_of(name).is_some_and(MetricEntry::needs_corpus)
 }
 
 /// Whether a metric asks for the option that an unresolved target does not name.

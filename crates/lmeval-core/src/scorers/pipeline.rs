@@ -9,6 +9,7 @@ use super::answered::AnsweredDocument;
 use super::documents::{AnsweredDocuments, Filtered};
 use super::error::ScoreError;
 use super::input::ScoringInput;
+use super::logged::{older_logged_value, truths_to_floats};
 use super::metric::{BoundMetrics, PipelineMetric};
 use super::metric_key::parent_metric;
 use super::reduce::reduce;
@@ -127,7 +128,7 @@ impl ScoringPipeline {
                 rules: self.rules,
             })
             .collect();
-        let scored = self.scorer.score_documents(&inputs)?;
+        let mut scored = self.scorer.score_documents(&inputs)?;
         if scored.len() != inputs.len() {
             return Err(ScoreError::DocumentCount {
                 scorer: self.scorer.name().to_owned(),
@@ -137,6 +138,9 @@ impl ScoringPipeline {
         }
         drop(inputs);
         self.owners = metrics.into_owners();
+        if self.rules.older_values {
+            scored.par_iter_mut().for_each(|scored| truths_to_floats(scored, self.output_type));
+        }
         Ok(scored)
     }
 
@@ -179,8 +183,12 @@ impl ScoringPipeline {
     /// For each metric whether higher is better: all configured ones, and composites of them that the first document
     /// has.
     pub fn higher_is_better(&self) -> Directions {
-        let mut directions: Directions =
-            self.metrics.iter().map(|metric| (Arc::clone(&metric.name), metric.higher_is_better)).collect();
+        let mut configured: Vec<&PipelineMetric> = self.metrics.iter().collect();
+        configured.sort_by_key(|metric| metric.place);
+        let mut directions: Directions = configured
+            .into_iter()
+            .map(|metric| (Arc::clone(&metric.name), metric.higher_is_better))
+            .collect();
         for (name, owner) in &self.owners {
             directions.insert(Arc::clone(name), self.metrics[*owner].higher_is_better);
         }
@@ -195,8 +203,9 @@ impl ScoringPipeline {
         directions
     }
 
+    /// The metric of a name; of two with the same one, the later, as its values are those that are kept.
     fn metric(&self, name: &str) -> Option<&PipelineMetric> {
-        self.metrics.iter().find(|metric| *metric.name == *name)
+        self.metrics.iter().rev().find(|metric| *metric.name == *name)
     }
 
     /// The metric that a value belongs to: by its name, as the parent of a composite, or as the function that gave it.
@@ -211,29 +220,16 @@ impl ScoringPipeline {
     }
 
     /// The values of a document as records show them.
-    pub(crate) fn logged_values(&self, place: usize) -> Scores<Value> {
+    pub(crate) fn logged_values(&self, place: usize, document: &AnsweredDocument) -> Scores<Value> {
         let Some(reduced) = self.reduced_docs.get(place) else { return Scores::new() };
-        if !self.rules.truths_are_floats {
+        if !self.rules.older_values {
             return reduced.values.clone();
         }
         let logged = reduced.values.iter().map(|(metric, value)| {
-            let value = match value {
-                Value::Int(number) if self.is_float_truth(metric) => Value::Float(*number as f64),
-                other => other.clone(),
-            };
-            (Arc::clone(metric), value)
+            let filtered = self.filtered(place);
+            (Arc::clone(metric), older_logged_value(metric, value, self.output_type, document, filtered))
         });
         logged.collect()
-    }
-
-    fn is_float_truth(&self, metric: &str) -> bool {
-        match self.output_type {
-            OutputType::MultipleChoice => {
-                matches!(metric, "acc" | "acc_norm" | "acc_bytes" | "acc_mutual_info")
-            }
-            OutputType::GenerateUntil => metric == "exact_match",
-            OutputType::Loglikelihood | OutputType::LoglikelihoodRolling => false,
-        }
     }
 
     /// The values of a document per repeat, where a metric has several.

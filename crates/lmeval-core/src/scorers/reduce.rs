@@ -17,12 +17,13 @@ pub(super) fn reduce(scored: &ScoredDoc, metrics: &[PipelineMetric]) -> Result<R
             values.insert(Arc::clone(name), only.clone());
             continue;
         }
-        let metric =
-            metrics.iter().find(|metric| metric.name == *name).ok_or_else(|| ScoreError::NoReduction {
+        let metric = metrics.iter().rev().find(|metric| metric.name == *name).ok_or_else(|| {
+            ScoreError::NoReduction {
                 metric: name.to_string(),
                 document: scored.doc_id,
                 count: repeats.len(),
-            })?;
+            }
+        })?;
         match metric.reduce(scored.doc_id, &scored.reference, repeats)? {
             ReducedValue::One(value) => values.insert(Arc::clone(name), value),
             ReducedValue::Named(named) => {

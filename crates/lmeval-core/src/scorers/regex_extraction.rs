@@ -5,6 +5,8 @@ use super::spec::MetricSpec;
 use crate::filters::FilterSpec;
 
 /// Compares what a pattern finds in the answer with the target, without regard to case and punctuation.
+///
+/// The pattern is that of the filter `regex`; another one is given under `filter_list`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RegexExtractionScorer;
 

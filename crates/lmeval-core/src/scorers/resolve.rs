@@ -18,6 +18,7 @@ const OLDER_STDERRS: [&str; 10] =
 
 /// Makes a metric of what a task says about it.
 pub(super) fn resolve_metric(
+    place: usize,
     spec: &MetricSpec,
     facts: TaskFacts<'_>,
     sources: &ScoringSources,
@@ -63,6 +64,13 @@ pub(super) fn resolve_metric(
     let mut kwargs = spec.kwargs.clone();
     // The switch only says where the metric comes from.
     kwargs.remove_str("hf_evaluate");
+    if let MetricFunction::Registered(metric) = &function
+        && !facts.scores_itself
+    {
+        // Wrong options show here rather than after all answers have come.
+        let bound = metric.bind(&kwargs);
+        drop(bound.map_err(|source| ScoreError::Options { metric: name.to_string(), source })?);
+    }
     Ok(PipelineMetric {
         has_older_stderr: has_older_stderr(spec, &name),
         name,
@@ -71,6 +79,7 @@ pub(super) fn resolve_metric(
         aggregation,
         reduction,
         higher_is_better,
+        place,
     })
 }
 

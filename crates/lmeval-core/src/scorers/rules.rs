@@ -14,12 +14,14 @@ pub struct ScoringRules {
     /// The accuracy of a single option is that of the most likely one, not whether the option is the greedy
     /// continuation.
     pub single_option_by_argmax: bool,
+    /// A target that is none of the options is a label of its own to metrics over the whole corpus; otherwise they leave
+    /// the document out.
+    pub unresolved_is_label: bool,
     /// The metrics of a multiple-choice task come in a fixed order, not in that of the task.
     pub fixed_choice_order: bool,
-    /// Scores of single documents that are 0 or 1 are floats.
-    pub truths_are_floats: bool,
-    /// The Brier score of a document is logged as the gold index with all probabilities.
-    pub brier_logs_probabilities: bool,
+    /// Values of single documents are those of the 0.4 line: 0 and 1 as floats and, in records, texts of corpus metrics
+    /// without lists, Brier scores as the gold index with all probabilities, and nothing for `bypass`.
+    pub older_values: bool,
     /// What follows the repeats of one request loses its list once the first answer was taken.
     pub taken_answers_are_bare: bool,
     /// A rolling request is answered by a number, not by a pair.
@@ -42,9 +44,9 @@ impl ScoringRules {
         default_filter_takes_first: false,
         repeats_are_averaged: false,
         single_option_by_argmax: false,
+        unresolved_is_label: false,
         fixed_choice_order: false,
-        truths_are_floats: false,
-        brier_logs_probabilities: false,
+        older_values: false,
         taken_answers_are_bare: false,
         rolling_answers_are_numbers: false,
         results_per_request: false,
@@ -59,9 +61,9 @@ impl ScoringRules {
         default_filter_takes_first: true,
         repeats_are_averaged: true,
         single_option_by_argmax: true,
+        unresolved_is_label: true,
         fixed_choice_order: true,
-        truths_are_floats: true,
-        brier_logs_probabilities: true,
+        older_values: true,
         taken_answers_are_bare: true,
         rolling_answers_are_numbers: true,
         results_per_request: true,

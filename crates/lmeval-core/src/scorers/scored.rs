@@ -34,6 +34,11 @@ impl<T> Scores<T> {
         self.entries.iter().find(|(known, _)| &**known == metric).map(|(_, value)| value)
     }
 
+    /// The value of a metric, to be changed.
+    pub fn get_mut(&mut self, metric: &str) -> Option<&mut T> {
+        self.entries.iter_mut().find(|(known, _)| &**known == metric).map(|(_, value)| value)
+    }
+
     /// Metrics and values, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &T)> {
         self.entries.iter().map(|(metric, value)| (metric, value))

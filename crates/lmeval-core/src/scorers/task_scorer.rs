@@ -9,11 +9,16 @@ use super::answered::AnsweredDocument;
 use super::documents::AnsweredDocuments;
 use super::error::ScoreError;
 use super::pipeline::ScoringPipeline;
+use super::reduce::merge_reduced;
+use super::scored::ReducedDoc;
 use super::task_code::TaskCode;
 use crate::dialect::Dialect;
 use crate::groups::Directions;
 use crate::output_type::OutputType;
 use crate::results::{Audit, SampleRecord, sample_records};
+
+/// The values of each document by pipeline.
+pub type Exported = Vec<(Arc<str>, Vec<ReducedDoc>)>;
 
 /// The pipelines of a task and, where it has some, the code that scores in their place.
 #[derive(Debug)]
@@ -49,9 +54,18 @@ impl TaskScorer {
         &self.pipelines
     }
 
-    /// The pipelines, to import values.
-    pub fn pipelines_mut(&mut self) -> &mut [ScoringPipeline] {
-        &mut self.pipelines
+    /// The values of each document by pipeline, to be gathered elsewhere; pipelines without documents are left out.
+    pub fn export_reduced(&self) -> Exported {
+        let filled = self.pipelines.iter().filter(|pipeline| !pipeline.reduced_docs().is_empty());
+        filled.map(|pipeline| (Arc::clone(pipeline.name()), pipeline.export_reduced())).collect()
+    }
+
+    /// Takes the values that several processes exported, in the order of the processes.
+    pub fn import_reduced(&mut self, ranks: &[Exported]) {
+        for pipeline in &mut self.pipelines {
+            let of_pipeline = ranks.iter().flatten().filter(|(name, _)| name == pipeline.name());
+            pipeline.import_reduced(merge_reduced(of_pipeline.map(|(_, documents)| documents.clone())));
+        }
     }
 
     /// Filters, scores and reduces the answers of all documents.

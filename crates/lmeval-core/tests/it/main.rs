@@ -5,3 +5,5 @@
 mod filters;
 mod filters_differential;
 mod filters_limits;
+mod scorers;
+mod scorers_groups;

@@ -32,10 +32,8 @@ mod tests {
 
     #[test]
     fn bits_are_natural_units_over_ln_2() {
-        let items = [(-10.0, 5), (-20.0, 3)].map(|(total, weight)| Weighted {
-            total,
-            weight: Number::Int(weight),
-        });
+        let items =
+            [(-10.0, 5), (-20.0, 3)].map(|(total, weight)| Weighted { total, weight: Number::Int(weight) });
         assert_eq!(BitsPerByte.aggregate(&items).unwrap().to_f64(), 5.410106403333613);
     }
 }

@@ -29,10 +29,7 @@ pub struct F1 {
 
 impl Aggregation<LabelPair> for F1 {
     fn prepare(&self, values: &[LabelPair]) -> Result<Box<dyn Resample>, MetricError> {
-        Ok(Box::new(Scores {
-            counts: LabelCounts::new(values)?,
-            average: self.average,
-        }))
+        Ok(Box::new(Scores { counts: LabelCounts::new(values)?, average: self.average }))
     }
 }
 
@@ -67,10 +64,9 @@ fn binary(counts: &[LabelCount<'_>]) -> Result<f64, MetricError> {
     if counts.len() > 2 {
         return Err(MetricError::Multiclass { count: counts.len() });
     }
-    let text = counts.iter().any(|count| matches!(count.label, Label::Text(_)));
     match counts.iter().find(|count| *count.label == Label::Int(1)) {
         Some(count) => Ok(count.f1()),
-        None if counts.len() == 2 || text => Err(MetricError::NoPositiveLabel {
+        None if counts.len() == 2 => Err(MetricError::NoPositiveLabel {
             labels: counts
                 .iter()
                 .map(|count| match count.label {
@@ -124,10 +120,7 @@ mod tests {
 
     #[test]
     fn lists_are_no_labels() {
-        let item = LabelPair {
-            gold: Value::list([Value::Int(1)]),
-            prediction: Value::Int(1),
-        };
+        let item = LabelPair { gold: Value::list([Value::Int(1)]), prediction: Value::Int(1) };
         assert!(F1::default().aggregate(&[item]).is_err());
     }
 }

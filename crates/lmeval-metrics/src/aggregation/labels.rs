@@ -21,10 +21,7 @@ impl Label {
             Value::Float(number) if number.fract() == 0.0 && number.abs() < 9e15 => {
                 Ok(Self::Int(*number as i64))
             }
-            _ => value
-                .as_i64()
-                .map(Self::Int)
-                .ok_or_else(|| MetricError::wrong_value("a label", value)),
+            _ => value.as_i64().map(Self::Int).ok_or_else(|| MetricError::wrong_value("a label", value)),
         }
     }
 }
@@ -50,7 +47,8 @@ impl LabelCounts {
         let distinct: BTreeSet<&Label> = documents.iter().flat_map(|(gold, other)| [gold, other]).collect();
         let kinds: BTreeSet<bool> = distinct.iter().map(|label| matches!(label, Label::Text(_))).collect();
         if kinds.len() > 1 {
-            let strange = items.iter().find(|item| item.gold.as_str().is_some() || item.prediction.as_str().is_some());
+            let strange =
+                items.iter().find(|item| item.gold.as_str().is_some() || item.prediction.as_str().is_some());
             let strange = strange.map_or(&Value::None, |item| &item.prediction);
             return Err(MetricError::wrong_value("labels of one type", strange));
         }
@@ -68,11 +66,7 @@ impl LabelCounts {
                 })
             })
             .collect();
-        Ok(Self {
-            labels,
-            pairs,
-            documents,
-        })
+        Ok(Self { labels, pairs, documents })
     }
 
     /// The labels that a resample has, with their counts.
@@ -104,12 +98,7 @@ pub(super) struct LabelCount<'a> {
 
 impl<'a> LabelCount<'a> {
     fn new(label: &'a Label) -> Self {
-        Self {
-            label,
-            gold: 0,
-            predicted: 0,
-            right: 0,
-        }
+        Self { label, gold: 0, predicted: 0, right: 0 }
     }
 
     /// F1 of this label: `2·TP / (2·TP + FP + FN)`; 0 where it is undefined.

@@ -32,11 +32,7 @@ impl Resample for Scores {
             predictions += predicted * predicted;
         }
         let spread = (all * all - predictions) * (all * all - golds);
-        Ok(if spread == 0.0 {
-            0.0
-        } else {
-            (right * all - both) / spread.sqrt()
-        })
+        Ok(if spread == 0.0 { 0.0 } else { (right * all - both) / spread.sqrt() })
     }
 }
 
@@ -63,15 +59,9 @@ mod tests {
         assert_eq!(score(&[0, 1, 2], &[0, 1, 1]), 0.6123724356957946);
         assert_eq!(score(&[0, 1], &[0, 2]), 0.5);
         assert_eq!(score(&[1, 1], &[1, 1]), 0.0);
-        let text = LabelPair {
-            gold: "yes".into(),
-            prediction: "no".into(),
-        };
+        let text = LabelPair { gold: "yes".into(), prediction: "no".into() };
         assert_eq!(Matthews.aggregate(&[text]).unwrap().to_f64(), 0.0);
-        let mixed = LabelPair {
-            gold: "1".into(),
-            prediction: Value::Int(1),
-        };
+        let mixed = LabelPair { gold: "1".into(), prediction: Value::Int(1) };
         assert!(Matthews.aggregate(&[mixed]).is_err());
     }
 }

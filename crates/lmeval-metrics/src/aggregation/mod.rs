@@ -52,7 +52,18 @@ pub trait Aggregation<K>: Send + Sync {
 pub trait Resample: Send + Sync {
     /// The number of the values at these positions, which may repeat; the order is that of the values.
     fn score(&self, draws: &[u32]) -> Result<f64, MetricError>;
+
+    /// Appends the scores of several resamples of `count` positions each, in their order.
+    fn score_all(&self, draws: &[u32], count: usize, scores: &mut Vec<f64>) -> Result<(), MetricError> {
+        for draws in draws.chunks_exact(count) {
+            scores.push(self.score(draws)?);
+        }
+        Ok(())
+    }
 }
+
+/// Resamples that are added up side by side, so that no addition waits for the one before it.
+pub(crate) const LANES: usize = 4;
 
 /// An [`Aggregation`] without its type: what a scorer holds.
 pub trait AnyAggregation: Send + Sync {
@@ -68,10 +79,7 @@ pub trait AnyAggregation: Send + Sync {
 
 /// Takes the type away from an aggregation.
 pub fn erase_aggregation<K: Item>(aggregation: Arc<dyn Aggregation<K>>) -> Arc<dyn AnyAggregation> {
-    Arc::new(Erased {
-        aggregation,
-        item: PhantomData,
-    })
+    Arc::new(Erased { aggregation, item: PhantomData })
 }
 
 struct Erased<K> {

@@ -29,11 +29,7 @@ impl Resample for Values {
                 if number.is_nan() { 0.0 } else { number }
             })
             .collect();
-        Ok(if count == 0 {
-            f64::NAN
-        } else {
-            pairwise_sum(&numbers) / f64::from(count)
-        })
+        Ok(if count == 0 { f64::NAN } else { pairwise_sum(&numbers) / f64::from(count) })
     }
 }
 

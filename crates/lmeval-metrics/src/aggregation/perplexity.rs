@@ -25,6 +25,13 @@ impl Resample for Perplexities {
     fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
         exp(-self.0.mean(draws))
     }
+
+    fn score_all(&self, draws: &[u32], count: usize, scores: &mut Vec<f64>) -> Result<(), MetricError> {
+        self.0.each_mean(draws, count, |mean| {
+            scores.push(exp(-mean)?);
+            Ok(())
+        })
+    }
 }
 
 #[cfg(test)]
@@ -36,9 +43,6 @@ mod tests {
         assert_eq!(Perplexity.aggregate(&[Number::Int(0), Number::Int(0)]).unwrap().to_f64(), 1.0);
         let impossible = [Number::Float(f64::NEG_INFINITY)];
         assert_eq!(Perplexity.aggregate(&impossible).unwrap().to_f64(), f64::INFINITY);
-        assert!(matches!(
-            Perplexity.aggregate(&[Number::Float(-1000.0)]),
-            Err(MetricError::Overflow { .. })
-        ));
+        assert!(matches!(Perplexity.aggregate(&[Number::Float(-1000.0)]), Err(MetricError::Overflow { .. })));
     }
 }

@@ -48,10 +48,7 @@ mod tests {
 
     #[test]
     fn weights_divide() {
-        let pair = |total, weight| Weighted {
-            total,
-            weight: Number::Int(weight),
-        };
+        let pair = |total, weight| Weighted { total, weight: Number::Int(weight) };
         let mean = WeightedMean.aggregate(&[pair(-10.0, 5), pair(-20.0, 3)]).unwrap();
         assert_eq!(mean.to_f64(), -3.75);
         assert!(WeightedMean.aggregate(&[pair(-10.0, 0)]).is_err());

@@ -30,10 +30,8 @@ mod tests {
 
     #[test]
     fn lengths_are_summed_apart() {
-        let items = [(-10.0, 5), (-20.0, 3)].map(|(total, weight)| Weighted {
-            total,
-            weight: Number::Int(weight),
-        });
+        let items =
+            [(-10.0, 5), (-20.0, 3)].map(|(total, weight)| Weighted { total, weight: Number::Int(weight) });
         let perplexity = WeightedPerplexity.aggregate(&items).unwrap().to_f64();
         assert_eq!(perplexity, 42.52108200006278);
     }

@@ -42,10 +42,8 @@ fn statistics(prediction: &str, references: &[&str]) -> [u32; SIZE] {
     let mut numbers = [0; SIZE];
     numbers[0] = prediction.len() as u32;
     // The closest length; of two equally close ones, the shorter.
-    let closest = references
-        .iter()
-        .map(Vec::len)
-        .min_by_key(|length| (length.abs_diff(prediction.len()), *length));
+    let closest =
+        references.iter().map(Vec::len).min_by_key(|length| (length.abs_diff(prediction.len()), *length));
     numbers[1] = closest.unwrap_or_default() as u32;
     for order in 1..=ORDER {
         let counts: Vec<_> = references.iter().map(|tokens| count_ngrams(tokens, order)).collect();

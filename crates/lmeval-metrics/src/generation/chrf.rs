@@ -60,11 +60,7 @@ impl<'a> Segment<'a> {
         let pieces = split_whitespace(text, None);
         Self {
             characters: pieces.iter().flat_map(|piece| piece.chars()).collect(),
-            words: if words {
-                pieces.into_iter().flat_map(split_punctuation).collect()
-            } else {
-                Vec::new()
-            },
+            words: if words { pieces.into_iter().flat_map(split_punctuation).collect() } else { Vec::new() },
         }
     }
 
@@ -104,7 +100,8 @@ impl SegmentCounts<'_, '_> {
 fn split_punctuation(word: &str) -> Vec<&str> {
     let mut characters = word.chars();
     let (first, last) = (characters.next(), characters.next_back());
-    let is_mark = |character: Option<char>| character.is_some_and(|character| character.is_ascii_punctuation());
+    let is_mark =
+        |character: Option<char>| character.is_some_and(|character| character.is_ascii_punctuation());
     // Both marks are one byte long; a word of one character has no last one here.
     if is_mark(last) {
         let (word, mark) = word.split_at(word.len() - 1);

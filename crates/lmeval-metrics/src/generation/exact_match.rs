@@ -90,10 +90,7 @@ impl ExactMatch {
             (left, [right]) => Ok(left.iter().map(|left| score((left, right))).collect()),
             ([left], right) => Ok(right.iter().map(|right| score((left, right))).collect()),
             (left, right) if left.len() == right.len() => Ok(left.iter().zip(right).map(score).collect()),
-            _ => Err(MetricError::Shapes {
-                predictions: left.len(),
-                references: right.len(),
-            }),
+            _ => Err(MetricError::Shapes { predictions: left.len(), references: right.len() }),
         }
     }
 

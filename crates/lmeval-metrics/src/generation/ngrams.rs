@@ -22,7 +22,5 @@ pub(super) fn total_ngrams(tokens: usize, order: usize) -> u32 {
 
 /// How many n-grams two counts share.
 pub(super) fn shared<T: Hash + Eq>(left: &Counts<'_, T>, right: &Counts<'_, T>) -> u32 {
-    left.iter()
-        .map(|(ngram, count)| right.get(ngram).map_or(0, |other| *count.min(other)))
-        .sum()
+    left.iter().map(|(ngram, count)| right.get(ngram).map_or(0, |other| *count.min(other))).sum()
 }

@@ -55,8 +55,8 @@ const STEP_3: &[(&str, &str)] = &[
 ];
 
 const STEP_4: &[&str] = &[
-    "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism", "ate",
-    "iti", "ous", "ive", "ize",
+    "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism",
+    "ate", "iti", "ous", "ive", "ize",
 ];
 
 /// The stem of a lower-case ASCII word.
@@ -107,9 +107,8 @@ fn past_and_participle(word: &mut String) {
         }
         return;
     }
-    let stem = ["ed", "ing"]
-        .into_iter()
-        .find_map(|suffix| word.strip_suffix(suffix).filter(|stem| has_vowel(stem)));
+    let stem =
+        ["ed", "ing"].into_iter().find_map(|suffix| word.strip_suffix(suffix).filter(|stem| has_vowel(stem)));
     let Some(stem) = stem else { return };
     let length = stem.len();
     word.truncate(length);

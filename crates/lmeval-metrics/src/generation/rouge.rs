@@ -41,16 +41,9 @@ impl RougeScore {
     fn new(hits: usize, predicted: usize, targets: usize) -> Self {
         let precision = hits as f64 / predicted as f64;
         let recall = hits as f64 / targets as f64;
-        let fmeasure = if precision + recall > 0.0 {
-            2.0 * precision * recall / (precision + recall)
-        } else {
-            0.0
-        };
-        Self {
-            precision,
-            recall,
-            fmeasure,
-        }
+        let fmeasure =
+            if precision + recall > 0.0 { 2.0 * precision * recall / (precision + recall) } else { 0.0 };
+        Self { precision, recall, fmeasure }
     }
 }
 
@@ -79,10 +72,8 @@ pub fn rouge_multi(
     prediction: &str,
     use_stemmer: bool,
 ) -> Result<RougeScore, MetricError> {
-    let scores: Vec<RougeScore> = targets
-        .iter()
-        .map(|target| rouge(kind, target, prediction, use_stemmer))
-        .collect();
+    let scores: Vec<RougeScore> =
+        targets.iter().map(|target| rouge(kind, target, prediction, use_stemmer)).collect();
     let measures: Vec<f64> = scores.iter().map(|score| score.fmeasure).collect();
     let best = argmax(&measures).map_err(|_| MetricError::NoReference { document: 0 })?;
     Ok(scores[best])
@@ -143,11 +134,8 @@ fn subsequences(target: &[String], prediction: &[String]) -> Vec<Vec<u32>> {
         let above = &rows[rows.len() - 1];
         let mut row = vec![0; prediction.len() + 1];
         for (column, other) in prediction.iter().enumerate() {
-            row[column + 1] = if word == other {
-                above[column] + 1
-            } else {
-                above[column + 1].max(row[column])
-            };
+            row[column + 1] =
+                if word == other { above[column] + 1 } else { above[column + 1].max(row[column]) };
         }
         rows.push(row);
     }
@@ -163,7 +151,8 @@ fn longest_of_lines(target: &[Vec<String>], prediction: &[Vec<String>]) -> Rouge
     let (mut target_counts, mut prediction_counts) = (word_counts(target), word_counts(prediction));
     let mut hits = 0;
     for line in target {
-        let common: BTreeSet<usize> = prediction.iter().flat_map(|other| common_positions(line, other)).collect();
+        let common: BTreeSet<usize> =
+            prediction.iter().flat_map(|other| common_positions(line, other)).collect();
         for position in common {
             let word = line[position].as_str();
             // A word counts as often as both sides have it.
@@ -213,10 +202,8 @@ mod tests {
 
     #[test]
     fn words_subsequences_and_lines() {
-        let (target, prediction) = (
-            "The quick brown fox jumps over the lazy dog",
-            "The quick brown dog jumps on the log.",
-        );
+        let (target, prediction) =
+            ("The quick brown fox jumps over the lazy dog", "The quick brown dog jumps on the log.");
         let fmeasure = |kind| rouge(kind, target, prediction, true).fmeasure;
         assert_eq!(fmeasure(RougeKind::Ngrams(1)), 0.7058823529411765);
         assert_eq!(rouge(RougeKind::Ngrams(1), target, prediction, true).precision, 0.75);
@@ -231,16 +218,11 @@ mod tests {
     fn the_best_target_counts() {
         let metric = rouge_metric("rouge1", RougeKind::Ngrams(1));
         let targets = Value::list(["a b".into(), "c d".into()]);
-        let input = MetricInput::Generation {
-            references: &[targets],
-            predictions: &["c d".into(), "x".into()],
-        };
+        let input =
+            MetricInput::Generation { references: &[targets], predictions: &["c d".into(), "x".into()] };
         let values = metric.compute(input, &Dict::new()).unwrap();
         assert_eq!(values, [Number::Float(1.0), Number::Float(0.0)]);
-        let none = MetricInput::Generation {
-            references: &[Value::list([])],
-            predictions: &["c".into()],
-        };
+        let none = MetricInput::Generation { references: &[Value::list([])], predictions: &["c".into()] };
         assert!(metric.compute(none, &Dict::new()).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! Exact match and F1 of extracted answers, as the SQuAD data set defines them.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use lmeval_pycompat::re::{Flags, Regex};
 use lmeval_pycompat::strings::{lower, split_whitespace};
@@ -13,11 +14,14 @@ use crate::item::items;
 use crate::metric::Metric;
 use crate::number::Number;
 
+static ARTICLES: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\b(a|an|the)\b", Flags::default()).expect("the pattern is valid"));
+
 /// An answer in lower case, without ASCII punctuation, articles and surplus white space.
 pub fn squad_normalize(answer: &str) -> Result<String, MetricError> {
-    let answer: String = lower(answer).chars().filter(|character| !character.is_ascii_punctuation()).collect();
-    let articles = Regex::new(r"\b(a|an|the)\b", Flags::default())?;
-    let answer = articles.sub(" ", &answer, 0)?;
+    let answer: String =
+        lower(answer).chars().filter(|character| !character.is_ascii_punctuation()).collect();
+    let answer = ARTICLES.sub(" ", &answer, 0)?;
     Ok(split_whitespace(&answer, None).join(" "))
 }
 
@@ -50,11 +54,7 @@ pub fn squad_f1(targets: &[&str], prediction: &str) -> Result<f64, MetricError> 
     })
 }
 
-fn best(
-    targets: &[&str],
-    prediction: &str,
-    score: impl Fn(&str, &str) -> f64,
-) -> Result<f64, MetricError> {
+fn best(targets: &[&str], prediction: &str, score: impl Fn(&str, &str) -> f64) -> Result<f64, MetricError> {
     let prediction = squad_normalize(prediction)?;
     let mut best = 0.0_f64;
     for target in targets {

@@ -121,11 +121,7 @@ impl Beam {
         } else {
             BEAM_WIDTH as i64
         };
-        Self {
-            ratio,
-            width,
-            rows: words,
-        }
+        Self { ratio, width, rows: words }
     }
 
     fn fill(
@@ -148,11 +144,8 @@ impl Beam {
                 cells[0] = (above[0].0 + 1, Deletion);
                 continue;
             }
-            let (cost, operation) = if word == reference[column - 1] {
-                (0, Match)
-            } else {
-                (1, Substitution)
-            };
+            let (cost, operation) =
+                if word == reference[column - 1] { (0, Match) } else { (1, Substitution) };
             for candidate in [
                 (above[column - 1].0 + cost, operation),
                 (above[column].0 + 1, Deletion),
@@ -216,13 +209,7 @@ fn best_shift(words: &[u32], reference: &[u32], matrix: &Matrix, candidates: &mu
             let same = words.iter().zip(&shifted).take_while(|(left, right)| left == right).count();
             let gain = before - matrix.distance_of(&shifted, same, reference) as i64;
             *candidates += 1;
-            let candidate = Shift {
-                gain,
-                length,
-                start,
-                target,
-                words: shifted,
-            };
+            let candidate = Shift { gain, length, start, target, words: shifted };
             if best.as_ref().is_none_or(|best| candidate.rank() > best.rank()) {
                 best = Some(candidate);
             }

@@ -35,11 +35,7 @@ impl TextCorpusMetric {
         higher_is_better: bool,
         aggregation: fn() -> Arc<dyn Aggregation<TextPair>>,
     ) -> Self {
-        Self {
-            name,
-            higher_is_better,
-            aggregation,
-        }
+        Self { name, higher_is_better, aggregation }
     }
 }
 
@@ -125,10 +121,8 @@ pub(super) mod tests {
     fn values_are_pairs_of_lists() {
         let metric = Metric::from_corpus(TextCorpusMetric::BLEU);
         let value = |target: Value| {
-            let input = MetricInput::Generation {
-                references: &[target],
-                predictions: &["p".into(), "q".into()],
-            };
+            let input =
+                MetricInput::Generation { references: &[target], predictions: &["p".into(), "q".into()] };
             metric.compute(input, &Dict::new()).map(|values| values[0].to_value())
         };
         let list = |texts: &[&str]| Value::list(texts.iter().map(|text| Value::from(*text)));
@@ -139,10 +133,7 @@ pub(super) mod tests {
 
     #[test]
     fn documents_without_reference_are_errors() {
-        let pair = TextPair {
-            references: vec![None],
-            prediction: "a".into(),
-        };
+        let pair = TextPair { references: vec![None], prediction: "a".into() };
         for metric in [
             TextCorpusMetric::BLEU,
             TextCorpusMetric::CHRF,

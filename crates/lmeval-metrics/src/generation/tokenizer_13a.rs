@@ -84,10 +84,7 @@ mod tests {
     #[test]
     fn numbers_stay_whole() {
         for (text, expected) in [
-            (
-                "It costs $1,234.50, isn't it? 5-3 a-b x/y",
-                "It costs $ 1,234.50 , isn't it ? 5 - 3 a-b x / y",
-            ),
+            ("It costs $1,234.50, isn't it? 5-3 a-b x/y", "It costs $ 1,234.50 , isn't it ? 5 - 3 a-b x / y"),
             ("e.g. A.B 3,5", "e . g . A . B 3,5"),
             ("a &amp;lt; b-\nc\nd<skipped>", "a < bc d"),
             ("..x", ". . x"),

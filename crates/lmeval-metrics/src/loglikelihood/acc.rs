@@ -21,9 +21,7 @@ pub fn acc() -> Metric<Number> {
 
 /// `acc` by the rule of the 0.4 line, where a document with one option is no special case.
 pub fn acc_by_argmax() -> Metric<Number> {
-    number_metric("acc", ANY_OPTION, |reference, results| {
-        is_target(argmax(&results.lls)?, reference)
-    })
+    number_metric("acc", ANY_OPTION, |reference, results| is_target(argmax(&results.lls)?, reference))
 }
 
 #[cfg(test)]
@@ -41,10 +39,7 @@ mod tests {
         assert_eq!(number(&acc(), &options, Value::list([Value::Int(0), Value::Int(1)])), 1.0);
         assert!(value(&acc(), &options, "x").is_err());
         assert!(value(&acc(), &LLResults::default(), 0).is_err());
-        let lls = |lls: &[f64]| LLResults {
-            lls: lls.to_vec(),
-            ..LLResults::default()
-        };
+        let lls = |lls: &[f64]| LLResults { lls: lls.to_vec(), ..LLResults::default() };
         assert_eq!(number(&acc(), &lls(&[-1.0, -1.0]), 0), 1.0);
         assert_eq!(number(&acc(), &lls(&[-1.0, f64::NAN, 0.0]), 1), 1.0);
         assert_eq!(number(&acc(), &lls(&[-1.0, -2.0]), -100), 0.0);
@@ -52,11 +47,7 @@ mod tests {
 
     #[test]
     fn a_single_option_must_be_greedy() {
-        let one = LLResults {
-            lls: vec![-1.0],
-            is_greedy: vec![false],
-            ..LLResults::default()
-        };
+        let one = LLResults { lls: vec![-1.0], is_greedy: vec![false], ..LLResults::default() };
         assert_eq!(number(&acc(), &one, 0), 0.0);
         assert_eq!(number(&acc_by_argmax(), &one, 0), 1.0);
     }

@@ -11,10 +11,9 @@ pub fn bpb() -> Metric<Number> {
     number_metric("bpb", ANY_OPTION, |reference, results| {
         let target = one_target(reference, results.lls.len())?;
         let lengths = results.byte_len();
-        let length = lengths.get(target).ok_or(MetricError::IndexOutOfRange {
-            index: target as i64,
-            count: lengths.len(),
-        })?;
+        let length = lengths
+            .get(target)
+            .ok_or(MetricError::IndexOutOfRange { index: target as i64, count: lengths.len() })?;
         let per_byte = -results.lls[target] / length;
         Ok(Number::Float(per_byte * (1.0 / std::f64::consts::LN_2)))
     })
@@ -31,11 +30,7 @@ mod tests {
     #[test]
     fn the_delimiter_counts() {
         assert_eq!(number(&bpb(), &three_options(), 2), 0.9617966939259756);
-        let empty = LLResults {
-            lls: vec![-1.0],
-            choices: vec![String::new()],
-            ..LLResults::default()
-        };
+        let empty = LLResults { lls: vec![-1.0], choices: vec![String::new()], ..LLResults::default() };
         assert_eq!(number(&bpb(), &empty, 0), f64::INFINITY);
         assert!(value(&bpb(), &three_options(), Value::list([Value::Int(0), Value::Int(1)])).is_err());
     }

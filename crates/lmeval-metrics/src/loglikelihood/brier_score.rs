@@ -33,10 +33,7 @@ mod tests {
     #[test]
     fn distance_from_certainty() {
         assert_eq!(number(&brier_score(), &three_options(), 2), 1.4959010158206711);
-        let lls = |lls: &[f64]| LLResults {
-            lls: lls.to_vec(),
-            ..LLResults::default()
-        };
+        let lls = |lls: &[f64]| LLResults { lls: lls.to_vec(), ..LLResults::default() };
         assert_eq!(number(&brier_score(), &lls(&[-1.0; 3]), 0), 0.6666666666666667);
         assert_eq!(number(&brier_score(), &lls(&[f64::NEG_INFINITY, -1.0]), 0), 2.0);
         assert!(number(&brier_score(), &lls(&[f64::NEG_INFINITY; 2]), 0).is_nan());

@@ -24,10 +24,7 @@ mod tests {
     fn options_share_the_probability() {
         assert_eq!(number(&choice_logprob(), &three_options(), 2), -3.3490122167681866);
         let low = f64::NEG_INFINITY;
-        let lls = |lls: [f64; 2]| LLResults {
-            lls: lls.to_vec(),
-            ..LLResults::default()
-        };
+        let lls = |lls: [f64; 2]| LLResults { lls: lls.to_vec(), ..LLResults::default() };
         assert_eq!(number(&choice_logprob(), &lls([low, -1.0]), 0), low);
         assert_eq!(number(&choice_logprob(), &lls([low, -1.0]), 1), 0.0);
         assert!(number(&choice_logprob(), &lls([low, low]), 0).is_nan());

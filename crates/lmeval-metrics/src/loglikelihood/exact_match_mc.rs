@@ -7,9 +7,7 @@ use crate::number::Number;
 
 /// `exact_match_mc`: 1 if the target, or one of them, is what the model would have written, else 0.
 pub fn exact_match_mc() -> Metric<Number> {
-    number_metric("exact_match_mc", CHOICE, |reference, results| {
-        any_flag(&results.is_greedy, reference)
-    })
+    number_metric("exact_match_mc", CHOICE, |reference, results| any_flag(&results.is_greedy, reference))
 }
 
 #[cfg(test)]

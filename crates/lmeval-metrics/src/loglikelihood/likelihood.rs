@@ -28,10 +28,7 @@ impl CorpusMetric for Likelihood {
 
     fn value(&self, input: MetricInput<'_>) -> Result<GoldLikelihoods, MetricError> {
         let (reference, results) = input.likelihood()?;
-        Ok(GoldLikelihoods {
-            gold: reference.clone(),
-            lls: results.lls.clone(),
-        })
+        Ok(GoldLikelihoods { gold: reference.clone(), lls: results.lls.clone() })
     }
 
     fn aggregation(&self) -> Arc<dyn Aggregation<GoldLikelihoods>> {
@@ -65,10 +62,7 @@ mod tests {
         let value = value(&metric, &options, 2).unwrap();
         let lls = Value::tuple([-4.0, -3.0, -6.0].map(Value::Float));
         assert_eq!(value, Value::tuple([Value::Int(2), lls]));
-        let item = |gold| GoldLikelihoods {
-            gold: Value::Int(gold),
-            lls: options.lls.clone(),
-        };
+        let item = |gold| GoldLikelihoods { gold: Value::Int(gold), lls: options.lls.clone() };
         assert_eq!(metric.aggregate(&[item(2), item(1)]).unwrap().to_f64(), -4.5);
         assert!(metric.aggregate(&[item(3)]).is_err());
     }

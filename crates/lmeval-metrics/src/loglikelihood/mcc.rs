@@ -28,10 +28,7 @@ impl CorpusMetric for MatthewsOfChoices {
 
     fn value(&self, input: MetricInput<'_>) -> Result<LabelPair, MetricError> {
         let (reference, results) = input.likelihood()?;
-        Ok(LabelPair {
-            gold: reference.clone(),
-            prediction: Value::Int(argmax(&results.lls)? as i64),
-        })
+        Ok(LabelPair { gold: reference.clone(), prediction: Value::Int(argmax(&results.lls)? as i64) })
     }
 
     fn aggregation(&self) -> Arc<dyn Aggregation<LabelPair>> {

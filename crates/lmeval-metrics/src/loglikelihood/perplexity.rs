@@ -53,10 +53,7 @@ pub(super) fn weighted(
 ) -> Result<Weighted, MetricError> {
     let count = results.lls.len().min(lengths.len());
     let target = one_target(reference, count)?;
-    Ok(Weighted {
-        total: results.lls[target],
-        weight: Number::Int(lengths[target] as i64),
-    })
+    Ok(Weighted { total: results.lls[target], weight: Number::Int(lengths[target] as i64) })
 }
 
 #[cfg(test)]
@@ -68,10 +65,7 @@ mod tests {
     #[test]
     fn one_answer_needs_no_target() {
         let metric = Metric::from_corpus(PerplexityOfTarget);
-        let one = LLResults {
-            lls: vec![-2.5],
-            ..LLResults::default()
-        };
+        let one = LLResults { lls: vec![-2.5], ..LLResults::default() };
         assert_eq!(number(&metric, &one, "some text"), -2.5);
         assert_eq!(number(&metric, &three_options(), 1), -3.0);
         assert!(value(&metric, &LLResults::default(), 0).is_err());

@@ -15,9 +15,9 @@ const NONE: i64 = -100;
 pub(super) fn is_target(chosen: usize, target: &Value) -> Result<Number, MetricError> {
     let chosen = chosen as i64;
     let right = match items(target) {
-        Some(targets) => targets
-            .iter()
-            .any(|target| target.to_f64().is_some_and(|target| target == chosen as f64)),
+        Some(targets) => {
+            targets.iter().any(|target| target.to_f64().is_some_and(|target| target == chosen as f64))
+        }
         None => integer(target)? == chosen,
     };
     Ok(Number::from(right))

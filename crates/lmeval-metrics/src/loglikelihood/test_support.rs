@@ -24,10 +24,7 @@ pub(super) fn value<T: Item>(
     target: impl IntoTarget,
 ) -> Result<Value, MetricError> {
     let reference = target.into_target();
-    let input = MetricInput::Likelihood {
-        reference: &reference,
-        results,
-    };
+    let input = MetricInput::Likelihood { reference: &reference, results };
     Ok(metric.compute(input, &Dict::new())?[0].to_value())
 }
 

@@ -35,12 +35,9 @@ impl<K> Reduced<K> {
     pub fn map<L>(self, change: impl Fn(K) -> L) -> Reduced<L> {
         match self {
             Self::One(value) => Reduced::One(change(value)),
-            Self::Named(values) => Reduced::Named(
-                values
-                    .into_iter()
-                    .map(|(name, value)| (name, change(value)))
-                    .collect(),
-            ),
+            Self::Named(values) => {
+                Reduced::Named(values.into_iter().map(|(name, value)| (name, change(value))).collect())
+            }
         }
     }
 }
@@ -75,11 +72,7 @@ impl<T: Item, K: Item> AnyReduction for Erased<T, K> {
 
 /// The k that a reduction is asked for: those given, or those that fit the number of repeats.
 fn wanted(given: &[usize], count: usize) -> Vec<usize> {
-    if given.is_empty() {
-        automatic_k(count)
-    } else {
-        given.to_vec()
-    }
+    if given.is_empty() { automatic_k(count) } else { given.to_vec() }
 }
 
 /// One named value for each k, none of which may exceed the number of repeats.

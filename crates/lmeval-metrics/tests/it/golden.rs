@@ -2,7 +2,7 @@
 
 use fs_err as fs;
 use lmeval_metrics::{
-    LLResults, MetricError, MetricInput, Number, Reduced, StandardError, aggregation, bootstrap_stderr,
+    LLResults, MetricError, MetricInput, Number, Reduced, StandardError, aggregation,
     generation::tokenize_13a, metric, pooled_stderr, reduction, stderr_for_metric,
 };
 use lmeval_pycompat::{Dict, Value, repr};
@@ -10,10 +10,7 @@ use lmeval_pycompat::{Dict, Value, repr};
 use crate::{close, field, load, number, numbers, same};
 
 fn cases(name: &str) -> Vec<Value> {
-    let path = format!(
-        "{}/../../tests/golden/units/{name}.json",
-        env!("CARGO_MANIFEST_DIR")
-    );
+    let path = format!("{}/../../tests/golden/units/{name}.json", env!("CARGO_MANIFEST_DIR"));
     load(&fs::read_to_string(path).unwrap()).as_list().unwrap().to_vec()
 }
 
@@ -55,7 +52,8 @@ fn check_outcome(found: &Result<Value, MetricError>, expected: &Value, exact: bo
 
 #[test]
 fn log_likelihoods() {
-    const TRANSCENDENTAL: &[&str] = &["choice_logprob", "choice_prob_norm", "choice_logprob_norm", "brier_score"];
+    const TRANSCENDENTAL: &[&str] =
+        &["choice_logprob", "choice_prob_norm", "choice_logprob_norm", "brier_score"];
     let mut checked = 0;
     for (position, case) in cases("metrics_loglikelihood").iter().enumerate() {
         let results = results(case);
@@ -63,10 +61,7 @@ fn log_likelihoods() {
             for (name, expected) in field(case, values).as_dict().unwrap().iter() {
                 let name = name.as_str().unwrap();
                 let function = metric(name).unwrap().bind(&Dict::new()).unwrap();
-                let input = MetricInput::Likelihood {
-                    reference: field(case, target),
-                    results: &results,
-                };
+                let input = MetricInput::Likelihood { reference: field(case, target), results: &results };
                 let found = function(input).map(|values| values[0].clone());
                 let exact = !TRANSCENDENTAL.contains(&name);
                 check_outcome(&found, expected, exact, &format!("case {position}, {target}, {name}"));
@@ -117,8 +112,12 @@ fn aggregations_and_standard_errors() {
             let what = format!("case {position}, {name}@{iterations}");
             let exact = !name.contains("perplexity");
             match found {
-                Ok(StandardError::NotAvailable) => assert_eq!(field(expected, "out").as_str(), Some("N/A"), "{what}"),
-                Ok(StandardError::Known(error)) => check_outcome(&Ok(Value::Float(error)), expected, exact, &what),
+                Ok(StandardError::NotAvailable) => {
+                    assert_eq!(field(expected, "out").as_str(), Some("N/A"), "{what}");
+                }
+                Ok(StandardError::Known(error)) => {
+                    check_outcome(&Ok(Value::Float(error)), expected, exact, &what);
+                }
                 Err(error) => check_outcome(&Err(error), expected, exact, &what),
             }
             checked += 1;
@@ -141,10 +140,9 @@ fn pass_at_k() {
     for case in cases("pass_at_k") {
         let reduction = match field(&case, "k") {
             Value::None => vec![reduction("pass@k").unwrap()],
-            Value::List(all) => all
-                .iter()
-                .map(|k| reduction(&format!("pass@{}", number(k))).unwrap())
-                .collect(),
+            Value::List(all) => {
+                all.iter().map(|k| reduction(&format!("pass@{}", number(k))).unwrap()).collect()
+            }
             one => vec![reduction(&format!("pass_at_{}", number(one))).unwrap()],
         };
         let predictions = field(&case, "predictions").as_list().unwrap();
@@ -155,7 +153,10 @@ fn pass_at_k() {
                 Reduced::One(_) => panic!("one value"),
             }
         }
-        assert_eq!(&Value::dict(found.iter().map(|(name, value)| (name.as_str(), value.clone()))), field(&case, "out"));
+        assert_eq!(
+            &Value::dict(found.iter().map(|(name, value)| (name.as_str(), value.clone()))),
+            field(&case, "out")
+        );
     }
 }
 
@@ -200,13 +201,16 @@ fn labels() {
 }
 
 #[test]
-fn every_bootstrap_equals_the_slow_one() {
+fn every_resample_equals_the_slow_one() {
     let pairs = |name: &str| -> Vec<Value> {
         (0..23_i64)
             .map(|i| {
-                let text = |n: i64| Value::from(["the cat sat", "on a mat .", "x y z w v", ""][(n % 4) as usize]);
+                let text =
+                    |n: i64| Value::from(["the cat sat", "on a mat .", "x y z w v", ""][(n % 4) as usize]);
                 match name {
-                    "f1" | "matthews_corrcoef" => Value::tuple([Value::Int(i % 2), Value::Int(i * i % 3 % 2)]),
+                    "f1" | "matthews_corrcoef" => {
+                        Value::tuple([Value::Int(i % 2), Value::Int(i * i % 3 % 2)])
+                    }
                     "bleu" | "chrf" | "chrf++" | "ter" => Value::tuple([text(i), text(i * i + i / 3)]),
                     "weighted_mean" | "weighted_perplexity" | "bits_per_byte" => {
                         Value::tuple([Value::Float(-0.37 * i as f64), Value::Int(1 + i % 5)])
@@ -221,16 +225,15 @@ fn every_bootstrap_equals_the_slow_one() {
         let aggregation = aggregation(name).unwrap();
         let prepared = aggregation.prepare(&values).unwrap();
         let mut random = lmeval_pycompat::random::Random::from_seed(7);
-        for _ in 0..200 {
-            let draws: Vec<u32> = (0..values.len()).map(|_| random.randbelow(23) as u32).collect();
+        let draws: Vec<u32> = (0..values.len() * 203).map(|_| random.randbelow(23) as u32).collect();
+        let mut scores = Vec::new();
+        prepared.score_all(&draws, values.len(), &mut scores).unwrap();
+        assert_eq!(scores.len(), 203);
+        for (draws, score) in draws.chunks(values.len()).zip(scores) {
             let resample: Vec<Value> = draws.iter().map(|draw| values[*draw as usize].clone()).collect();
             let slow = aggregation.aggregate(&resample).map(Number::to_f64);
-            assert_eq!(prepared.score(&draws), slow, "{name}");
+            assert_eq!(prepared.score(draws), slow, "{name}");
+            assert_eq!(Ok(score), slow, "{name}");
         }
-        assert_eq!(
-            bootstrap_stderr(&*prepared, values.len(), 300),
-            bootstrap_stderr(&*prepared, values.len(), 300),
-            "{name}"
-        );
     }
 }

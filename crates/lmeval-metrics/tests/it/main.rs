@@ -4,6 +4,7 @@
 
 mod differential;
 mod golden;
+mod recorded_runs;
 
 use lmeval_pycompat::{Value, json};
 

@@ -17,17 +17,17 @@ pub struct ResultKeys {
 impl ResultKeys {
     /// The keys by the rules of a dialect: in the 0.4 line, the name of a task does not show its group.
     pub fn new(loaded: &TaskDict, rules: &ScoringRules) -> Result<Self, Error> {
-        let mut keys: IndexMap<String, String> = IndexMap::new();
+        let mut names: IndexMap<&str, &str> = IndexMap::new();
         for name in loaded.tasks.keys() {
             let bare = name.rsplit_once("::").map_or(name.as_str(), |(_, bare)| bare);
             let key = if rules.bare_task_keys { bare } else { name };
-            if let Some((first, _)) = keys.iter().find(|(_, known)| *known == key) {
+            if let Some(first) = names.insert(key, name) {
                 let message = format!("`{first}` and `{name}` would both be `{key}` in the results");
                 return Err(Error::new(ErrorKind::Value, message)
                     .hint("Evaluate them in two runs, or without `--compat 0.4`"));
             }
-            keys.insert(name.clone(), key.to_owned());
         }
+        let keys = names.into_iter().map(|(key, name)| (name.to_owned(), key.to_owned())).collect();
         Ok(Self { keys })
     }
 

@@ -20,6 +20,7 @@ pub fn task_result(
 ) -> Result<TaskResult, ScoreError> {
     let aggregated = scorer.aggregate(bootstrap_iters)?;
     let own_name = name.rsplit_once("::").map_or(name, |(_, own)| own);
+    let warnings = aggregated.warnings.iter().map(|warning| format!("Task `{name}`: {warning}")).collect();
     Ok(TaskResult {
         entry: TaskEntry {
             name: name.to_owned(),
@@ -33,5 +34,6 @@ pub fn task_result(
         original,
         samples: log_samples.then(|| scorer.samples(documents)).transpose()?,
         audit: scorer.audit(documents),
+        warnings,
     })
 }

@@ -14,6 +14,7 @@ mod prompt_reference;
 mod prompt_rules;
 mod prompt_support;
 mod scoring_golden;
+mod scoring_keys;
 mod scoring_reference;
 mod scoring_support;
 mod support;

@@ -87,16 +87,9 @@ impl MemoryDocuments {
     /// Documents whose columns are the keys of the first one, as a list of Python dictionaries has them.
     pub fn new(documents: Vec<Dict>) -> Self {
         let columns = documents.first().map_or_else(Vec::new, |first| {
-            first
-                .keys()
-                .filter_map(|key| key.as_str())
-                .map(str::to_owned)
-                .collect()
+            first.keys().filter_map(|key| key.as_str()).map(str::to_owned).collect()
         });
-        Self {
-            columns,
-            documents: documents.into_iter().map(Arc::new).collect(),
-        }
+        Self { columns, documents: documents.into_iter().map(Arc::new).collect() }
     }
 
     /// Documents with these columns.
@@ -115,10 +108,7 @@ impl Documents for MemoryDocuments {
     }
 
     fn get(&self, index: usize) -> Result<Arc<Dict>, DocumentError> {
-        let missing = NoSuchDocument {
-            index,
-            length: self.documents.len(),
-        };
+        let missing = NoSuchDocument { index, length: self.documents.len() };
         self.documents.get(index).cloned().ok_or_else(|| missing.into())
     }
 }
@@ -149,11 +139,7 @@ impl Splits for MemorySplits {
         let found = self.splits.iter().find(|(known, _)| known == name);
         found.map(|(_, documents)| Arc::clone(documents)).ok_or_else(|| {
             let available = self.splits.iter().map(|(known, _)| known.clone()).collect();
-            NoSuchSplit {
-                name: name.to_owned(),
-                available,
-            }
-            .into()
+            NoSuchSplit { name: name.to_owned(), available }.into()
         })
     }
 }

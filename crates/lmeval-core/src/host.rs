@@ -33,9 +33,7 @@ pub enum HostError {
 impl HostError {
     /// The error of a function that nothing can run.
     pub fn needs_python(function: &Function) -> Self {
-        Self::NeedsPython {
-            function: function.reference.clone(),
-        }
+        Self::NeedsPython { function: function.reference.clone() }
     }
 }
 

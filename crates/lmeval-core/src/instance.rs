@@ -159,10 +159,7 @@ impl Instance {
     /// The arguments as a list of values, which is how logs and hashes see them.
     pub fn args(&self, dialect: &Dialect) -> Vec<Value> {
         let mut args = match &self.arguments {
-            Arguments::Loglikelihood {
-                context,
-                continuation,
-            } => {
+            Arguments::Loglikelihood { context, continuation } => {
                 vec![context.to_value(), Value::Str(Arc::clone(continuation))]
             }
             Arguments::Rolling { text } if dialect.rolling_context => {

@@ -45,10 +45,7 @@ pub struct ChatMessage {
 impl ChatMessage {
     /// A message.
     pub fn new(role: Role, content: impl Into<Arc<str>>) -> Self {
-        Self {
-            role,
-            content: content.into(),
-        }
+        Self { role, content: content.into() }
     }
 
     /// The dictionary of role and content.
@@ -74,28 +71,18 @@ pub struct Message {
 impl Message {
     /// A message.
     pub fn new(role: Role, content: impl Into<Arc<str>>, delimiter: impl Into<Arc<str>>) -> Self {
-        Self {
-            role,
-            content: content.into(),
-            delimiter: delimiter.into(),
-        }
+        Self { role, content: content.into(), delimiter: delimiter.into() }
     }
 
     /// The message without its delimiter.
     pub fn to_chat(&self) -> ChatMessage {
-        ChatMessage {
-            role: self.role,
-            content: Arc::clone(&self.content),
-        }
+        ChatMessage { role: self.role, content: Arc::clone(&self.content) }
     }
 }
 
 /// Plain text of messages: contents and delimiters, one after the other.
 pub fn messages_to_text(messages: &[Message]) -> String {
-    let length = messages
-        .iter()
-        .map(|message| message.content.len() + message.delimiter.len())
-        .sum();
+    let length = messages.iter().map(|message| message.content.len() + message.delimiter.len()).sum();
     let mut text = String::with_capacity(length);
     for message in messages {
         text.push_str(&message.content);
@@ -126,12 +113,7 @@ pub fn messages_to_single_turn(messages: &[Message]) -> Vec<ChatMessage> {
         content.truncate(content.len() - last.delimiter.len());
     }
     let asked = ChatMessage::new(Role::User, content);
-    system
-        .map(Message::to_chat)
-        .into_iter()
-        .chain([asked])
-        .chain(started.map(Message::to_chat))
-        .collect()
+    system.map(Message::to_chat).into_iter().chain([asked]).chain(started.map(Message::to_chat)).collect()
 }
 
 #[cfg(test)]
@@ -152,27 +134,12 @@ mod tests {
             .iter()
             .map(|turn| format!("{} {}", turn.role, turn.content))
             .collect();
-        assert_eq!(
-            turns,
-            [
-                "system S",
-                "user Q3:",
-                "assistant GP x",
-                "user Q0:",
-                "assistant GP"
-            ]
-        );
+        assert_eq!(turns, ["system S", "user Q3:", "assistant GP x", "user Q0:", "assistant GP"]);
         let single = |messages: &[Message]| -> Vec<String> {
             let merged = messages_to_single_turn(messages);
-            merged
-                .iter()
-                .map(|turn| format!("{} {}", turn.role, turn.content))
-                .collect()
+            merged.iter().map(|turn| format!("{} {}", turn.role, turn.content)).collect()
         };
-        assert_eq!(
-            single(&messages),
-            ["system S", "user Q3: GP x\n\nQ0:", "assistant GP"]
-        );
+        assert_eq!(single(&messages), ["system S", "user Q3: GP x\n\nQ0:", "assistant GP"]);
         assert_eq!(single(&messages[1..4]), ["user Q3: GP x\n\nQ0:"]);
     }
 }

@@ -19,12 +19,8 @@ pub enum OutputType {
 
 impl OutputType {
     /// All output types, in the order in which messages list them.
-    pub const ALL: [Self; 4] = [
-        Self::GenerateUntil,
-        Self::Loglikelihood,
-        Self::LoglikelihoodRolling,
-        Self::MultipleChoice,
-    ];
+    pub const ALL: [Self; 4] =
+        [Self::GenerateUntil, Self::Loglikelihood, Self::LoglikelihoodRolling, Self::MultipleChoice];
 
     /// The name used in YAML and results.
     pub fn name(self) -> &'static str {

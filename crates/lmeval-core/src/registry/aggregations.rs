@@ -34,11 +34,7 @@ pub struct AggregationEntry {
 impl AggregationEntry {
     /// An entry.
     pub const fn new(name: &'static str, input: AggregationInput, summary: &'static str) -> Self {
-        Self {
-            name: Cow::Borrowed(name),
-            input,
-            summary: Cow::Borrowed(summary),
-        }
+        Self { name: Cow::Borrowed(name), input, summary: Cow::Borrowed(summary) }
     }
 }
 
@@ -54,56 +50,20 @@ impl Entry for AggregationEntry {
 pub static AGGREGATIONS: &[AggregationEntry] = &[
     AggregationEntry::new("mean", AggregationInput::Numbers, "Arithmetic mean"),
     AggregationEntry::new("median", AggregationInput::Numbers, "Upper median"),
-    AggregationEntry::new(
-        "nanmean",
-        AggregationInput::Numbers,
-        "Mean of the values that are numbers",
-    ),
+    AggregationEntry::new("nanmean", AggregationInput::Numbers, "Mean of the values that are numbers"),
     AggregationEntry::new("perplexity", AggregationInput::Numbers, "exp of the negated mean"),
-    AggregationEntry::new(
-        "weighted_perplexity",
-        AggregationInput::WeightedPairs,
-        "exp(-sum / total length)",
-    ),
-    AggregationEntry::new(
-        "bits_per_byte",
-        AggregationInput::WeightedPairs,
-        "Bits per unit of length",
-    ),
-    AggregationEntry::new(
-        "bypass",
-        AggregationInput::Any,
-        "The constant 999, for runs that only predict",
-    ),
-    AggregationEntry::new(
-        "f1",
-        AggregationInput::GoldAndPrediction,
-        "F1 score of the label 1",
-    ),
+    AggregationEntry::new("weighted_perplexity", AggregationInput::WeightedPairs, "exp(-sum / total length)"),
+    AggregationEntry::new("bits_per_byte", AggregationInput::WeightedPairs, "Bits per unit of length"),
+    AggregationEntry::new("bypass", AggregationInput::Any, "The constant 999, for runs that only predict"),
+    AggregationEntry::new("f1", AggregationInput::GoldAndPrediction, "F1 score of the label 1"),
     AggregationEntry::new(
         "matthews_corrcoef",
         AggregationInput::GoldAndPrediction,
         "Matthews correlation coefficient",
     ),
     AggregationEntry::new("bleu", AggregationInput::ReferencesAndText, "Corpus BLEU"),
-    AggregationEntry::new(
-        "chrf",
-        AggregationInput::ReferencesAndText,
-        "Corpus chrF, characters only",
-    ),
-    AggregationEntry::new(
-        "chrf++",
-        AggregationInput::ReferencesAndText,
-        "Corpus chrF with word order 2",
-    ),
-    AggregationEntry::new(
-        "ter",
-        AggregationInput::ReferencesAndText,
-        "Translation edit rate",
-    ),
-    AggregationEntry::new(
-        "brier_score",
-        AggregationInput::Numbers,
-        "Mean of the Brier scores",
-    ),
+    AggregationEntry::new("chrf", AggregationInput::ReferencesAndText, "Corpus chrF, characters only"),
+    AggregationEntry::new("chrf++", AggregationInput::ReferencesAndText, "Corpus chrF with word order 2"),
+    AggregationEntry::new("ter", AggregationInput::ReferencesAndText, "Translation edit rate"),
+    AggregationEntry::new("brier_score", AggregationInput::Numbers, "Mean of the Brier scores"),
 ];

@@ -77,55 +77,28 @@ const GRAMMAR: &[OptionEntry] = &[
 pub static FILTERS: &[FilterEntry] = &[
     FilterEntry::built_in("noop", OptionTable::NONE, "Keeps every answer as it is"),
     FilterEntry::built_in("take_first", OptionTable::NONE, "Keeps the first answer"),
-    FilterEntry::built_in(
-        "take_first_k",
-        OptionTable::lenient(TAKE_FIRST_K),
-        "Keeps the first k answers",
-    ),
-    FilterEntry::built_in(
-        "majority_vote",
-        OptionTable::NONE,
-        "Keeps the most frequent answer",
-    ),
+    FilterEntry::built_in("take_first_k", OptionTable::lenient(TAKE_FIRST_K), "Keeps the first k answers"),
+    FilterEntry::built_in("majority_vote", OptionTable::NONE, "Keeps the most frequent answer"),
     FilterEntry::built_in("lowercase", OptionTable::NONE, "Lower-cases every answer"),
     FilterEntry::built_in("uppercase", OptionTable::NONE, "Upper-cases every answer"),
-    FilterEntry::built_in(
-        "remove_whitespace",
-        OptionTable::NONE,
-        "Strips white space at both ends",
-    ),
-    FilterEntry::built_in(
-        "map",
-        OptionTable::lenient(MAP),
-        "Looks every answer up in a dictionary",
-    ),
+    FilterEntry::built_in("remove_whitespace", OptionTable::NONE, "Strips white space at both ends"),
+    FilterEntry::built_in("map", OptionTable::lenient(MAP), "Looks every answer up in a dictionary"),
     FilterEntry::built_in(
         "custom",
         OptionTable::lenient(CUSTOM),
         "Calls a function with all answers and documents",
     ),
     FilterEntry::built_in("regex", OptionTable::strict(REGEX), "Takes what a pattern finds"),
-    FilterEntry::built_in(
-        "regex_pos",
-        OptionTable::strict(REGEX_POS),
-        "Takes the part-of-speech tags",
-    ),
+    FilterEntry::built_in("regex_pos", OptionTable::strict(REGEX_POS), "Takes the part-of-speech tags"),
     FilterEntry::built_in(
         "multi_choice_regex",
         OptionTable::strict(MULTI_CHOICE_REGEX),
         "Takes the letter of the option that the answer names",
     ),
-    FilterEntry::built_in(
-        "format_span",
-        OptionTable::NONE,
-        "Normalises labelled spans of named entities",
-    ),
+    FilterEntry::built_in("format_span", OptionTable::NONE, "Normalises labelled spans of named entities"),
     FilterEntry {
         name: Cow::Borrowed("ACP_grammar_filter"),
-        options: OptionTable {
-            known: Cow::Borrowed(GRAMMAR),
-            unknown: UnknownOptions::PassedOn,
-        },
+        options: OptionTable { known: Cow::Borrowed(GRAMMAR), unknown: UnknownOptions::PassedOn },
         provider: Provider::TaskCode,
         summary: Cow::Borrowed("Parses a planning answer with the grammar of its task"),
     },

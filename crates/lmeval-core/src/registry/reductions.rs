@@ -21,11 +21,7 @@ pub struct ReductionEntry {
 impl ReductionEntry {
     /// An entry.
     pub const fn new(name: &'static str, names_its_values: bool, summary: &'static str) -> Self {
-        Self {
-            name: Cow::Borrowed(name),
-            names_its_values,
-            summary: Cow::Borrowed(summary),
-        }
+        Self { name: Cow::Borrowed(name), names_its_values, summary: Cow::Borrowed(summary) }
     }
 }
 
@@ -54,9 +50,7 @@ impl Entry for ReductionEntry {
 /// assert_eq!(reduction_count("pass@k"), None);
 /// ```
 pub fn reduction_count(name: &str) -> Option<usize> {
-    let (_, digits) = name
-        .rsplit_once("_at_")
-        .or_else(|| name.rsplit_once(['@', '^']))?;
+    let (_, digits) = name.rsplit_once("_at_").or_else(|| name.rsplit_once(['@', '^']))?;
     let plain = !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok()).flatten()
 }
@@ -65,16 +59,8 @@ pub fn reduction_count(name: &str) -> Option<usize> {
 pub static REDUCTIONS: &[ReductionEntry] = &[
     ReductionEntry::new("take_first", false, "The value of the first repeat"),
     ReductionEntry::new("mean", false, "The mean over all repeats"),
-    ReductionEntry::new(
-        "pass@k",
-        true,
-        "Chance that one of k repeats is right, estimated from all of them",
-    ),
-    ReductionEntry::new(
-        "pass^k",
-        true,
-        "Chance that all of k repeats are right, estimated from all of them",
-    ),
+    ReductionEntry::new("pass@k", true, "Chance that one of k repeats is right, estimated from all of them"),
+    ReductionEntry::new("pass^k", true, "Chance that all of k repeats are right, estimated from all of them"),
     ReductionEntry::new("avg@k", true, "The mean over the first k repeats"),
     ReductionEntry::new("maj@k", true, "The most frequent value of the first k repeats"),
 ];
@@ -90,9 +76,7 @@ mod tests {
         for name in ["pass@k", "pass@1", "pass^10", "avg@4", "maj@64"] {
             assert!(reductions.get(name).is_some(), "{name}");
         }
-        for name in [
-            "pass@", "pass@0", "pass@x", "pass@-1", "pass@01", "mean@2", "pass", "@k", "pass_at_",
-        ] {
+        for name in ["pass@", "pass@0", "pass@x", "pass@-1", "pass@01", "mean@2", "pass", "@k", "pass_at_"] {
             assert!(reductions.get(name).is_none(), "{name}");
         }
         assert_eq!(reductions.get("pass_at_k").map(Entry::name), Some("pass@k"));

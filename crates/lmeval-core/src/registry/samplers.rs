@@ -16,10 +16,7 @@ pub struct SamplerEntry {
 impl SamplerEntry {
     /// An entry.
     pub const fn new(name: &'static str, summary: &'static str) -> Self {
-        Self {
-            name: Cow::Borrowed(name),
-            summary: Cow::Borrowed(summary),
-        }
+        Self { name: Cow::Borrowed(name), summary: Cow::Borrowed(summary) }
     }
 }
 

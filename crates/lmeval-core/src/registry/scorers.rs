@@ -71,14 +71,6 @@ pub static SCORERS: &[ScorerEntry] = &[
         &["remove_whitespace"],
         "Compares the stripped answer with the target",
     ),
-    ScorerEntry::built_in(
-        "regex",
-        &["regex"],
-        "Compares what a pattern finds in the answer with the target",
-    ),
-    ScorerEntry::built_in(
-        "choice_match",
-        &[],
-        "Compares the answer as it is with the target",
-    ),
+    ScorerEntry::built_in("regex", &["regex"], "Compares what a pattern finds in the answer with the target"),
+    ScorerEntry::built_in("choice_match", &[], "Compares the answer as it is with the target"),
 ];

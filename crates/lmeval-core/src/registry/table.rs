@@ -60,10 +60,7 @@ pub struct Registry<T: 'static> {
 impl<T: Entry> Registry<T> {
     /// A registry that holds the built-in entries.
     pub fn new(built_in: &'static [T]) -> Self {
-        Self {
-            built_in,
-            added: Vec::new(),
-        }
+        Self { built_in, added: Vec::new() }
     }
 
     /// Adds an entry. Adding an equal entry again changes nothing; a name never changes its meaning.
@@ -73,10 +70,7 @@ impl<T: Entry> Registry<T> {
             return if *known == entry {
                 Ok(())
             } else {
-                Err(AlreadyRegistered {
-                    kind: T::KIND,
-                    name: entry.name().to_owned(),
-                })
+                Err(AlreadyRegistered { kind: T::KIND, name: entry.name().to_owned() })
             };
         }
         self.added.push(entry);
@@ -97,10 +91,7 @@ impl<T: Entry> Registry<T> {
             UnknownName {
                 kind: T::KIND,
                 name: name.to_owned(),
-                nearest: nearest(name, known.iter().copied())
-                    .into_iter()
-                    .map(str::to_owned)
-                    .collect(),
+                nearest: nearest(name, known.iter().copied()).into_iter().map(str::to_owned).collect(),
                 known: known.into_iter().map(str::to_owned).collect(),
             }
         })

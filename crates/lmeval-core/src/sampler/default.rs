@@ -8,13 +8,7 @@ pub struct DefaultSampler;
 
 impl Sampler for DefaultSampler {
     fn draw(&mut self, draw: Draw<'_>) -> Result<Vec<usize>, SamplerError> {
-        let Draw {
-            pool,
-            count,
-            excluded,
-            random,
-            ..
-        } = draw;
+        let Draw { pool, count, excluded, random, .. } = draw;
         if pool.is_empty() {
             return Err(SamplerError::Empty);
         }
@@ -59,13 +53,7 @@ mod tests {
         let mut random = Random::from_seed(1234);
         let mut one = |excluded: &Option<Dict>| {
             let excluded = excluded.as_ref();
-            let draw = Draw {
-                pool,
-                count,
-                excluded,
-                random: &mut random,
-                dialect: &Dialect::V05,
-            };
+            let draw = Draw { pool, count, excluded, random: &mut random, dialect: &Dialect::V05 };
             DefaultSampler.draw(draw).unwrap()
         };
         excluded.iter().map(&mut one).collect()
@@ -75,16 +63,10 @@ mod tests {
     fn the_stream_goes_on_from_document_to_document() {
         let ten = MemoryDocuments::new((0..10).map(numbered).collect());
         let forty = MemoryDocuments::new((0..40).map(numbered).collect());
-        assert_eq!(
-            draws(&ten, &[None, None, None], 3),
-            [[7, 1, 0], [1, 0, 9], [1, 5, 3]]
-        );
+        assert_eq!(draws(&ten, &[None, None, None], 3), [[7, 1, 0], [1, 0, 9], [1, 5, 3]]);
         // Draws of four are 7 1 0 9, 9 0 1 8 and 5 3 0 7.
         let other = || Some(numbered(99));
-        assert_eq!(
-            draws(&ten, &[other(), other(), other()], 3),
-            [[7, 1, 0], [9, 0, 1], [5, 3, 0]]
-        );
+        assert_eq!(draws(&ten, &[other(), other(), other()], 3), [[7, 1, 0], [9, 0, 1], [5, 3, 0]]);
         let evaluated = [Some(numbered(1)), Some(numbered(8)), Some(numbered(5))];
         assert_eq!(draws(&ten, &evaluated, 3), [[7, 0, 9], [9, 0, 1], [3, 0, 7]]);
         assert_eq!(draws(&ten, &[Some(Dict::new())], 3), [[7, 1, 0]]);
@@ -94,11 +76,7 @@ mod tests {
     #[test]
     fn copies_of_the_document_are_drawn_around() {
         let pool = MemoryDocuments::new([1, 1, 1, 1, 2, 3].map(numbered).to_vec());
-        for drawn in draws(
-            &pool,
-            &[Some(numbered(1)), Some(numbered(1)), Some(numbered(1))],
-            2,
-        ) {
+        for drawn in draws(&pool, &[Some(numbered(1)), Some(numbered(1)), Some(numbered(1))], 2) {
             let mut sorted = drawn.clone();
             sorted.sort_unstable();
             assert_eq!(sorted, [4, 5]);
@@ -111,26 +89,12 @@ mod tests {
         let mut random = Random::from_seed(1);
         let evaluated = numbered(1);
         let excluded = Some(&evaluated);
-        let draw = Draw {
-            pool: &pool,
-            count: 3,
-            excluded,
-            random: &mut random,
-            dialect: &Dialect::V05,
-        };
+        let draw = Draw { pool: &pool, count: 3, excluded, random: &mut random, dialect: &Dialect::V05 };
         let error = DefaultSampler.draw(draw).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "4 examples are wanted, and there are 3 documents to take them from"
-        );
+        assert_eq!(error.to_string(), "4 examples are wanted, and there are 3 documents to take them from");
         let empty = MemoryDocuments::default();
-        let draw = Draw {
-            pool: &empty,
-            count: 1,
-            excluded: None,
-            random: &mut random,
-            dialect: &Dialect::V05,
-        };
+        let draw =
+            Draw { pool: &empty, count: 1, excluded: None, random: &mut random, dialect: &Dialect::V05 };
         assert!(matches!(DefaultSampler.draw(draw), Err(SamplerError::Empty)));
     }
 }

@@ -8,13 +8,7 @@ pub struct FirstN;
 
 impl Sampler for FirstN {
     fn draw(&mut self, draw: Draw<'_>) -> Result<Vec<usize>, SamplerError> {
-        let Draw {
-            pool,
-            count,
-            excluded,
-            dialect,
-            ..
-        } = draw;
+        let Draw { pool, count, excluded, dialect, .. } = draw;
         let mut kept = Vec::with_capacity(count.min(pool.len()));
         let excluded = excluded.filter(|_| dialect.first_n_skips_evaluated);
         for index in 0..pool.len() {
@@ -27,10 +21,7 @@ impl Sampler for FirstN {
             }
         }
         if kept.len() < count {
-            return Err(SamplerError::TooFew {
-                wanted: count,
-                available: kept.len(),
-            });
+            return Err(SamplerError::TooFew { wanted: count, available: kept.len() });
         }
         Ok(kept)
     }
@@ -53,13 +44,7 @@ mod tests {
         let evaluated = numbered(0);
         let mut random = Random::from_seed(1);
         let mut first = |count: usize, dialect: &Dialect| {
-            FirstN.draw(Draw {
-                pool: &pool,
-                count,
-                excluded: Some(&evaluated),
-                random: &mut random,
-                dialect,
-            })
+            FirstN.draw(Draw { pool: &pool, count, excluded: Some(&evaluated), random: &mut random, dialect })
         };
         assert_eq!(first(2, &Dialect::V05).unwrap(), [0, 1]);
         assert_eq!(first(2, &Dialect::V04).unwrap(), [1, 2]);

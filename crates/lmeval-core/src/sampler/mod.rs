@@ -71,10 +71,9 @@ pub enum SamplerError {
 impl From<RandomError> for SamplerError {
     fn from(error: RandomError) -> Self {
         match error {
-            RandomError::SampleTooLarge { wanted, population } => Self::TooFew {
-                wanted,
-                available: population,
-            },
+            RandomError::SampleTooLarge { wanted, population } => {
+                Self::TooFew { wanted, available: population }
+            }
             other => Self::Other(other.to_string()),
         }
     }
@@ -82,8 +81,7 @@ impl From<RandomError> for SamplerError {
 
 /// A document of a pool.
 fn document(pool: &dyn Documents, index: usize) -> Result<Arc<Dict>, SamplerError> {
-    pool.get(index)
-        .map_err(|source| SamplerError::Document { index, source })
+    pool.get(index).map_err(|source| SamplerError::Document { index, source })
 }
 
 /// Makes a sampler for a task.
@@ -93,10 +91,7 @@ pub type SamplerFactory = Arc<dyn Fn() -> Box<dyn Sampler> + Send + Sync>;
 type BuiltIn = (&'static str, fn() -> Box<dyn Sampler>);
 
 /// The built-in samplers.
-const BUILT_IN: [BuiltIn; 2] = [
-    ("default", || Box::new(DefaultSampler)),
-    ("first_n", || Box::new(FirstN)),
-];
+const BUILT_IN: [BuiltIn; 2] = [("default", || Box::new(DefaultSampler)), ("first_n", || Box::new(FirstN))];
 
 /// The samplers that tasks can name: the built-in ones and those of the program.
 ///
@@ -142,10 +137,7 @@ impl Samplers {
         Err(UnknownName {
             kind: "sampler",
             name: name.to_owned(),
-            nearest: nearest(name, known.iter().copied())
-                .into_iter()
-                .map(str::to_owned)
-                .collect(),
+            nearest: nearest(name, known.iter().copied()).into_iter().map(str::to_owned).collect(),
             known: known.into_iter().map(str::to_owned).collect(),
         })
     }
@@ -153,9 +145,7 @@ impl Samplers {
     /// All names, sorted.
     pub fn names(&self) -> Vec<&str> {
         let built_in = BUILT_IN.iter().map(|(name, _)| *name);
-        let mut names: Vec<&str> = built_in
-            .chain(self.added.iter().map(|(name, _)| name.as_str()))
-            .collect();
+        let mut names: Vec<&str> = built_in.chain(self.added.iter().map(|(name, _)| name.as_str())).collect();
         names.sort_unstable();
         names.dedup();
         names

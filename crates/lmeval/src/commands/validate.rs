@@ -59,7 +59,7 @@ fn print_text(
     printer: &mut Printer,
 ) -> Result<()> {
     if words.is_empty() {
-        printer.result(&format!("Validating all {} tasks, groups and tags\n", count))?;
+        printer.result(&format!("Validating all {count} tasks, groups and tags\n"))?;
     } else {
         let list = Value::list(words.iter().map(|word| Value::from(*word)));
         printer.result(&format!("Validating tasks: {}\n", repr::repr(&list)))?;

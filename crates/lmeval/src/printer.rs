@@ -29,7 +29,8 @@ impl From<Color> for ColorChoice {
 
 /// The two streams of the command.
 pub(crate) struct Printer {
-    out: io::BufWriter<AutoStream<io::Stdout>>,
+    /// Results carry no styles, so nothing need look for them.
+    out: io::BufWriter<io::Stdout>,
     err: AutoStream<io::Stderr>,
 }
 
@@ -37,7 +38,7 @@ impl Printer {
     /// The streams of this process.
     pub(crate) fn new(color: Color) -> Self {
         Self {
-            out: io::BufWriter::with_capacity(1 << 16, AutoStream::new(io::stdout(), color.into())),
+            out: io::BufWriter::with_capacity(1 << 16, io::stdout()),
             err: AutoStream::new(io::stderr(), color.into()),
         }
     }

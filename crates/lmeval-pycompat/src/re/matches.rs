@@ -12,7 +12,8 @@ use super::pattern::Shared;
 pub struct Match<'t> {
     text: &'t str,
     spans: Vec<Option<Range<usize>>>,
-    shared: Arc<Shared>,
+    /// The pattern, where it has names: sharing it in every match would let threads wait for one another.
+    named: Option<Arc<Shared>>,
 }
 
 impl<'t> Match<'t> {
@@ -23,7 +24,7 @@ impl<'t> Match<'t> {
 
     /// What a named group matched; `None` if it took no part or does not exist.
     pub fn name(&self, name: &str) -> Option<&'t str> {
-        self.group(self.shared.group_by_name(name)?)
+        self.group(self.named.as_ref()?.group_by_name(name)?)
     }
 
     /// The byte range of a group in the text.
@@ -50,6 +51,10 @@ impl<'t> Match<'t> {
     pub fn groups(&self) -> impl Iterator<Item = Option<&'t str>> + '_ {
         (1..self.spans.len()).map(|index| self.group(index))
     }
+}
+
+fn named(shared: &Arc<Shared>) -> Option<Arc<Shared>> {
+    shared.has_names().then(|| Arc::clone(shared))
 }
 
 /// A scan of a text for matches that do not overlap.
@@ -94,7 +99,7 @@ impl<'r, 't: 'r> Scanner<'r, 't> {
             let captures = fast.captures_at(self.text, self.position)?;
             captures.iter().map(|group| group.map(|group| group.range())).collect()
         };
-        Some(Match { text: self.text, spans, shared: Arc::clone(self.shared) })
+        Some(Match { text: self.text, spans, named: named(self.shared) })
     }
 
     /// The match that the machine finds from the current position on.
@@ -111,7 +116,7 @@ impl<'r, 't: 'r> Scanner<'r, 't> {
                 _ => None,
             });
             let spans = std::iter::once(Some(start..end)).chain(groups).collect();
-            Match { text, spans, shared: Arc::clone(shared) }
+            Match { text, spans, named: named(shared) }
         }))
     }
 }

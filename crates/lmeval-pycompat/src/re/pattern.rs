@@ -60,6 +60,11 @@ impl Shared {
         self.program.slots / 2
     }
 
+    /// Whether any group has a name.
+    pub(super) fn has_names(&self) -> bool {
+        !self.names.is_empty()
+    }
+
     /// The number of a named group.
     pub(super) fn group_by_name(&self, name: &str) -> Option<usize> {
         self.names.iter().find(|(known, _)| known == name).map(|&(_, index)| index)
@@ -127,8 +132,10 @@ impl Regex {
     fn is_fast_worthwhile(&self, length: usize) -> bool {
         match self.engine {
             Engine::Best => {
-                let before = self.shared.searched.fetch_add(length, Ordering::Relaxed);
-                before.saturating_add(length) >= FAST_FROM_BYTES
+                // Once it pays it pays for ever, and threads need not write to one place.
+                self.shared.searched.load(Ordering::Relaxed) >= FAST_FROM_BYTES
+                    || self.shared.searched.fetch_add(length, Ordering::Relaxed).saturating_add(length)
+                        >= FAST_FROM_BYTES
             }
             #[cfg(test)]
             Engine::Fast => true,

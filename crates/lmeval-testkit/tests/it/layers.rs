@@ -27,15 +27,28 @@ fn layer(name: &str) -> usize {
     })
 }
 
-#[test]
-fn dependencies_point_down() {
+/// What `cargo metadata` says about the workspace.
+fn metadata() -> serde_json::Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn cargo_run_runs_the_command() {
+    let metadata = metadata();
+    let members = metadata["workspace_default_members"].as_array().unwrap();
+    assert_eq!(members.len(), 1);
+    assert!(members[0].as_str().unwrap().contains("crates/lmeval#"), "{members:?}");
+}
+
+#[test]
+fn dependencies_point_down() {
+    let metadata = metadata();
     let packages = metadata["packages"].as_array().unwrap();
     let names: Vec<&str> = packages.iter().map(|package| package["name"].as_str().unwrap()).collect();
     let mut checked = 0;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 ///
 /// The message is one line without position; [`Error::line`] and [`Error::range`] say where, relative to
 /// [`Error::template`], and [`Error::hints`] what to try next.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", self.inner.message)]
 pub struct Error {
     inner: Box<Inner>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     kind: ErrorKind,
     message: String,

@@ -2,7 +2,8 @@
 
 use std::fmt::{Display, Write};
 
-use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use lmeval_tasks::prompt::PromptError;
 use lmeval_tasks::{Diagnostic, Error};
 
 use crate::printer::Printer;
@@ -20,6 +21,10 @@ pub(crate) enum Severity {
 pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
     if let Some(task_error) = error.downcast_ref::<Error>() {
         printer.note(&render(Severity::Error, task_error.diagnostic()));
+        return;
+    }
+    if let Some(prompt_error) = error.downcast_ref::<PromptError>() {
+        printer.note(&render_prompt_error(prompt_error));
         return;
     }
     let mut text = format!("error: {error}");
@@ -53,9 +58,30 @@ pub(crate) fn render(severity: Severity, diagnostic: &Diagnostic) -> String {
                 .fold(true)
                 .annotation(AnnotationKind::Primary.span(clamp(location.file.text(), &location.range))),
         ),
-        _ => annotate_snippets::Group::with_title(title),
+        _ => Group::with_title(title),
     };
     for hint in &diagnostic.hints {
+        group = group.element(Level::HELP.with_name("hint").message(hint));
+    }
+    Renderer::styled().render(&[group])
+}
+
+/// A failure on the way to a request: where it happened, the template with the place marked, hints.
+fn render_prompt_error(error: &PromptError) -> String {
+    let headline = error.headline();
+    let title = Level::ERROR.primary_title(&headline);
+    let source =
+        std::error::Error::source(error).and_then(|source| source.downcast_ref::<lmeval_template::Error>());
+    let marked = source.and_then(|source| Some((source.template()?, source.range()?)));
+    let mut group = match marked {
+        Some((template, range)) => title.element(
+            Snippet::source(template)
+                .path(error.field().unwrap_or("template"))
+                .annotation(AnnotationKind::Primary.span(clamp(template, &range))),
+        ),
+        None => Group::with_title(title),
+    };
+    for hint in error.hints() {
         group = group.element(Level::HELP.with_name("hint").message(hint));
     }
     Renderer::styled().render(&[group])

@@ -134,6 +134,23 @@ impl PromptError {
         &self.0.message
     }
 
+    /// Task, document and field, and what is wrong.
+    pub fn headline(&self) -> String {
+        let inner = &self.0;
+        let mut parts = Vec::new();
+        parts.extend(inner.task.as_ref().map(|task| format!("task `{task}`")));
+        parts.extend(inner.place.map(|place| match place {
+            Place::Document(id) => format!("document {id}"),
+            Place::Example(index) => format!("example {index}"),
+        }));
+        parts.extend(inner.field.map(|field| format!("`{field}`")));
+        let mut prefix = parts.join(", ");
+        if let Some(first) = prefix.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        if prefix.is_empty() { inner.message.clone() } else { format!("{prefix}: {}", inner.message) }
+    }
+
     /// The task.
     pub fn task(&self) -> Option<&str> {
         self.0.task.as_deref()
@@ -162,23 +179,8 @@ impl PromptError {
 
 impl fmt::Display for PromptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let inner = &self.0;
-        let mut parts = Vec::new();
-        parts.extend(inner.task.as_ref().map(|task| format!("task `{task}`")));
-        parts.extend(inner.place.map(|place| match place {
-            Place::Document(id) => format!("document {id}"),
-            Place::Example(index) => format!("example {index}"),
-        }));
-        parts.extend(inner.field.map(|field| format!("`{field}`")));
-        let mut prefix = parts.join(", ");
-        if let Some(first) = prefix.get_mut(..1) {
-            first.make_ascii_uppercase();
-        }
-        if !prefix.is_empty() {
-            write!(f, "{prefix}: ")?;
-        }
-        f.write_str(&inner.message)?;
-        if let Some(template) = &inner.template {
+        f.write_str(&self.headline())?;
+        if let Some(template) = &self.0.template {
             write!(f, " (template `{}`)", shortened(template))?;
         }
         Ok(())

@@ -6,16 +6,13 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail};
 use lmeval_core::{Arguments, ChatTemplate, Context, Dialect, Instance, RemoteTemplate};
 use lmeval_pycompat::{Value, json, repr};
-use lmeval_tasks::prompt::{
-    DocumentRequests, PromptError, RequestBuilder, RequestOptions, RequestSources, Skipped,
-};
+use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, RequestSources, Skipped};
 use lmeval_tasks::{Overrides, Task, TaskManager};
 
 use crate::chat_template::TokenizerTemplate;
 use crate::cli::PreviewArgs;
 use crate::commands::Status;
 use crate::printer::Printer;
-use crate::report::with_hints;
 use crate::{dataset, json_line, report, roots};
 
 /// Prints the requests of the tasks that were named.
@@ -109,9 +106,9 @@ fn preview(
     printer: &mut Printer,
 ) -> Result<()> {
     let sources = RequestSources::new(dataset::load(task, settings)?);
-    let builder = RequestBuilder::new(task, &sources, options).map_err(|error| explained(&error))?;
+    let builder = RequestBuilder::new(task, &sources, options)?;
     for requests in builder {
-        let requests = requests.map_err(|error| explained(&error))?;
+        let requests = requests?;
         let mut text = String::new();
         if json {
             for instance in &requests.instances {
@@ -123,11 +120,6 @@ fn preview(
         printer.result(&text)?;
     }
     Ok(())
-}
-
-/// The error with its advice.
-fn explained(error: &PromptError) -> anyhow::Error {
-    with_hints(error, error.hints())
 }
 
 /// One line for each time that the request is sent.

@@ -62,7 +62,7 @@ fn a_missing_column_names_what_there_is() {
     let data = "{\"question\": \"Q\", \"a\": \"x\"}\n";
     let (status, _, messages) = preview(data, "doc_to_text: \"{{questoin}}\"\ndoc_to_target: a\n", &[]);
     assert_eq!(status, 1);
-    for word in ["`t`", "document 0", "doc_to_text", "questoin", "question"] {
+    for word in ["`t`", "document 0", "doc_to_text", "1 | {{questoin}}", "^^^^^^^^", "`question`"] {
         assert!(messages.contains(word), "{word} is not in {messages}");
     }
 }

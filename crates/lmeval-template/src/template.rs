@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lmeval_pycompat::Dict;
 
-use crate::error::{Error, ErrorKind, nearest};
+use crate::error::{Error, nearest};
 use crate::eval::Vm;
 use crate::lexer::Whitespace;
 use crate::parser::Syntax;
@@ -82,6 +82,8 @@ impl Template {
         let mut out = String::with_capacity(self.program.source.len());
         match Vm::render(&self.program, &self.settings, document, &mut out) {
             Ok(()) => Ok(out),
+            // What a chat template is given are no columns.
+            Err(error) if self.settings.chat => Err(error.with_template(&self.program.source)),
             Err(error) => Err(explain(error, document).with_template(&self.program.source)),
         }
     }
@@ -102,28 +104,17 @@ impl Template {
     }
 }
 
-/// Adds what there is to the failure of something that is not.
+/// Adds the columns there are, and those that a missing name may have meant.
 fn explain(error: Error, document: &Dict) -> Error {
     const SHOWN: usize = 40;
-    if error.kind() != ErrorKind::Undefined {
-        return error;
-    }
-    let Some(variable) = error.variable().map(str::to_owned) else {
-        return error;
-    };
     let columns: Vec<&str> = document.keys().filter_map(|key| key.as_str()).collect();
-    if columns.contains(&variable.as_str()) {
-        return error;
-    }
-    let near = nearest(&variable, columns.iter().copied());
+    let missing = error.variable().filter(|variable| !columns.contains(variable));
+    let near = missing.and_then(|variable| nearest(variable, columns.iter().copied()));
     let mut shown: Vec<String> = columns.iter().take(SHOWN).map(|column| format!("`{column}`")).collect();
     if columns.len() > SHOWN {
         shown.push(format!("and {} more", columns.len() - SHOWN));
     }
-    let mut error = error;
-    if let Some(near) = near {
-        error = error.with_hint(near);
-    }
+    let error = near.into_iter().fold(error, Error::with_hint);
     if shown.is_empty() {
         error
     } else {

@@ -68,6 +68,16 @@ fn a_missing_column_names_what_there_is() {
 }
 
 #[test]
+fn a_failing_template_marks_the_place_and_names_the_columns() {
+    let data = "{\"question\": \"Q\", \"a\": \"x\"}\n";
+    let (status, _, messages) = preview(data, "doc_to_text: \"{{question + 1}}\"\ndoc_to_target: a\n", &[]);
+    assert_eq!(status, 1);
+    for word in ["document 0", "1 | {{question + 1}}", "  ^^^^^^^^^^^^", "`question`, `a`"] {
+        assert!(messages.contains(word), "{word} is not in {messages}");
+    }
+}
+
+#[test]
 fn no_documents_are_an_error() {
     let (status, requests, messages) = preview("", "doc_to_text: q\ndoc_to_target: a\n", &[]);
     assert_eq!((status, requests.len()), (1, 0));

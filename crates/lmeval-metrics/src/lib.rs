@@ -28,7 +28,6 @@
 //! Sums, ties, resampling and rounding are those of the reference harness on CPython 3.11 and numpy.
 
 pub mod aggregation;
-mod draws;
 mod error;
 pub mod generation;
 mod item;

@@ -13,6 +13,7 @@
 
 pub mod datetime;
 mod dict;
+pub mod draws;
 pub mod float;
 pub mod fnmatch;
 pub mod json;

@@ -2,8 +2,8 @@
 
 use std::f64::consts::LN_2;
 
-use super::weighted_mean::Pairs;
-use super::{Aggregation, Resample};
+use super::weighted_mean::{mean, pairs};
+use super::{Aggregation, Resample, Totals};
 use crate::error::MetricError;
 use crate::item::Weighted;
 
@@ -13,15 +13,7 @@ pub struct BitsPerByte;
 
 impl Aggregation<Weighted> for BitsPerByte {
     fn prepare(&self, values: &[Weighted]) -> Result<Box<dyn Resample>, MetricError> {
-        Ok(Box::new(Bits(Pairs::new(values)?)))
-    }
-}
-
-struct Bits(Pairs);
-
-impl Resample for Bits {
-    fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
-        Ok(-self.0.mean(draws)? / LN_2)
+        Totals::prepare(pairs(values), |totals, _| Ok(-mean(totals)? / LN_2))
     }
 }
 

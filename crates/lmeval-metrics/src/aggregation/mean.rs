@@ -1,6 +1,6 @@
 //! `mean`.
 
-use super::{Aggregation, LANES, Resample};
+use super::{Aggregation, Resample, Totals};
 use crate::error::MetricError;
 use crate::number::Number;
 
@@ -10,65 +10,14 @@ pub struct Mean;
 
 impl Aggregation<Number> for Mean {
     fn prepare(&self, values: &[Number]) -> Result<Box<dyn Resample>, MetricError> {
-        if values.is_empty() {
-            return Err(MetricError::NoValues);
-        }
-        Ok(Box::new(Means(values.iter().map(|value| value.to_f64()).collect())))
+        Totals::prepare(
+            values.iter().map(|value| [value.to_f64()]),
+            |[total], count| Ok(total / count as f64),
+        )
     }
 
     fn is_mean(&self) -> bool {
         true
-    }
-}
-
-/// Numbers whose resamples have a mean.
-pub(super) struct Means(pub(super) Vec<f64>);
-
-impl Means {
-    pub(super) fn mean(&self, draws: &[u32]) -> f64 {
-        let total = draws.iter().fold(0.0, |total, draw| total + self.0[*draw as usize]);
-        total / draws.len() as f64
-    }
-
-    /// Hands on the mean of each of several resamples.
-    pub(super) fn each_mean(
-        &self,
-        draws: &[u32],
-        count: usize,
-        mut hand_on: impl FnMut(f64) -> Result<(), MetricError>,
-    ) -> Result<(), MetricError> {
-        let groups = draws.chunks_exact(count * LANES);
-        let rest = groups.remainder();
-        for group in groups {
-            let (first, others) = group.split_at(2 * count);
-            let ((a, b), (c, d)) = (first.split_at(count), others.split_at(count));
-            let mut totals = [0.0; LANES];
-            for (((a, b), c), d) in a.iter().zip(b).zip(c).zip(d) {
-                for (total, draw) in totals.iter_mut().zip([a, b, c, d]) {
-                    *total += self.0[*draw as usize];
-                }
-            }
-            for total in totals {
-                hand_on(total / count as f64)?;
-            }
-        }
-        for draws in rest.chunks_exact(count) {
-            hand_on(self.mean(draws))?;
-        }
-        Ok(())
-    }
-}
-
-impl Resample for Means {
-    fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
-        Ok(self.mean(draws))
-    }
-
-    fn score_all(&self, draws: &[u32], count: usize, scores: &mut Vec<f64>) -> Result<(), MetricError> {
-        self.each_mean(draws, count, |mean| {
-            scores.push(mean);
-            Ok(())
-        })
     }
 }
 

@@ -9,6 +9,7 @@ mod mean;
 mod median;
 mod nanmean;
 mod perplexity;
+mod totals;
 mod weighted_mean;
 mod weighted_perplexity;
 
@@ -25,6 +26,7 @@ pub use self::mean::Mean;
 pub use self::median::Median;
 pub use self::nanmean::NanMean;
 pub use self::perplexity::Perplexity;
+pub(crate) use self::totals::{LANES, Totals};
 pub use self::weighted_mean::WeightedMean;
 pub use self::weighted_perplexity::WeightedPerplexity;
 use crate::error::MetricError;
@@ -61,9 +63,6 @@ pub trait Resample: Send + Sync {
         Ok(())
     }
 }
-
-/// Resamples that are added up side by side, so that no addition waits for the one before it.
-pub(crate) const LANES: usize = 4;
 
 /// An [`Aggregation`] without its type: what a scorer holds.
 pub trait AnyAggregation: Send + Sync {

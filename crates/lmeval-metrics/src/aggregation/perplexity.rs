@@ -1,7 +1,6 @@
 //! `perplexity`.
 
-use super::mean::Means;
-use super::{Aggregation, Resample, exp};
+use super::{Aggregation, Resample, Totals, exp};
 use crate::error::MetricError;
 use crate::number::Number;
 
@@ -11,25 +10,8 @@ pub struct Perplexity;
 
 impl Aggregation<Number> for Perplexity {
     fn prepare(&self, values: &[Number]) -> Result<Box<dyn Resample>, MetricError> {
-        if values.is_empty() {
-            return Err(MetricError::NoValues);
-        }
-        let numbers = values.iter().map(|value| value.to_f64()).collect();
-        Ok(Box::new(Perplexities(Means(numbers))))
-    }
-}
-
-struct Perplexities(Means);
-
-impl Resample for Perplexities {
-    fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
-        exp(-self.0.mean(draws))
-    }
-
-    fn score_all(&self, draws: &[u32], count: usize, scores: &mut Vec<f64>) -> Result<(), MetricError> {
-        self.0.each_mean(draws, count, |mean| {
-            scores.push(exp(-mean)?);
-            Ok(())
+        Totals::prepare(values.iter().map(|value| [value.to_f64()]), |[total], count| {
+            exp(-(total / count as f64))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! `weighted_mean`.
 
-use super::{Aggregation, Resample, quotient};
+use super::{Aggregation, Resample, Totals, quotient};
 use crate::error::MetricError;
 use crate::item::Weighted;
 
@@ -10,35 +10,18 @@ pub struct WeightedMean;
 
 impl Aggregation<Weighted> for WeightedMean {
     fn prepare(&self, values: &[Weighted]) -> Result<Box<dyn Resample>, MetricError> {
-        Ok(Box::new(Pairs::new(values)?))
+        Totals::prepare(pairs(values), |totals, _| mean(totals))
     }
 }
 
-/// Totals and weights whose resamples have a weighted mean.
-pub(super) struct Pairs(Vec<(f64, f64)>);
-
-impl Pairs {
-    pub(super) fn new(values: &[Weighted]) -> Result<Self, MetricError> {
-        if values.is_empty() {
-            return Err(MetricError::NoValues);
-        }
-        let pairs = values.iter().map(|value| (value.total, value.weight.to_f64()));
-        Ok(Self(pairs.collect()))
-    }
-
-    pub(super) fn mean(&self, draws: &[u32]) -> Result<f64, MetricError> {
-        let (totals, weights) = draws.iter().fold((0.0, 0.0), |(totals, weights), draw| {
-            let (total, weight) = self.0[*draw as usize];
-            (totals + total, weights + weight)
-        });
-        quotient(totals, weights, "the total weight")
-    }
+/// Totals and weights as numbers to be added up.
+pub(super) fn pairs(values: &[Weighted]) -> impl Iterator<Item = [f64; 2]> {
+    values.iter().map(|value| [value.total, value.weight.to_f64()])
 }
 
-impl Resample for Pairs {
-    fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
-        self.mean(draws)
-    }
+/// The weighted mean of their sums.
+pub(super) fn mean([total, weight]: [f64; 2]) -> Result<f64, MetricError> {
+    quotient(total, weight, "the total weight")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `weighted_perplexity`.
 
-use super::weighted_mean::Pairs;
-use super::{Aggregation, Resample, exp};
+use super::weighted_mean::{mean, pairs};
+use super::{Aggregation, Resample, Totals, exp};
 use crate::error::MetricError;
 use crate::item::Weighted;
 
@@ -11,15 +11,7 @@ pub struct WeightedPerplexity;
 
 impl Aggregation<Weighted> for WeightedPerplexity {
     fn prepare(&self, values: &[Weighted]) -> Result<Box<dyn Resample>, MetricError> {
-        Ok(Box::new(Perplexities(Pairs::new(values)?)))
-    }
-}
-
-struct Perplexities(Pairs);
-
-impl Resample for Perplexities {
-    fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
-        exp(-self.0.mean(draws)?)
+        Totals::prepare(pairs(values), |totals, _| exp(-mean(totals)?))
     }
 }
 

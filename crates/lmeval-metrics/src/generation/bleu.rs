@@ -31,7 +31,7 @@ impl Aggregation<TextPair> for Bleu {
             .enumerate()
             .map(|(document, pair)| Ok(statistics(&pair.prediction, &references(document, pair)?)))
             .collect::<Result<_, MetricError>>()?;
-        Ok(Box::new(Statistics { documents, score }))
+        Ok(Box::new(Statistics::new(documents, score)))
     }
 }
 

@@ -45,7 +45,7 @@ impl Aggregation<TextPair> for ChrF {
             })
             .collect::<Result<_, MetricError>>()?;
         // Without words their counts are all zero, and orders without n-grams do not count.
-        Ok(Box::new(Statistics { documents, score }))
+        Ok(Box::new(Statistics::new(documents, score)))
     }
 }
 

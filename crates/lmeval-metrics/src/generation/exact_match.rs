@@ -98,9 +98,9 @@ impl ExactMatch {
         let mut cells = column(side);
         if !self.regexes_to_ignore.is_empty() {
             for cell in &mut cells {
-                let mut text = cell.text();
+                let mut text = cell.take_text();
                 for regex in &self.regexes_to_ignore {
-                    text = Cow::Owned(regex.sub("", &text, 0)?);
+                    text = regex.remove_all(text)?;
                 }
                 *cell = Cell::Text(text);
             }
@@ -114,7 +114,7 @@ impl ExactMatch {
         };
         if self.ignore_punctuation || self.ignore_numbers {
             for cell in &mut cells {
-                let text = cell.text();
+                let text = cell.take_text();
                 *cell = Cell::Text(if text.contains(deleted) {
                     Cow::Owned(text.replace(deleted, ""))
                 } else {
@@ -127,10 +127,10 @@ impl ExactMatch {
 }
 
 impl<'a> Cell<'a> {
-    /// Python's `str` of the cell.
-    fn text(&self) -> Cow<'a, str> {
+    /// Python's `str` of the cell, which is empty afterwards.
+    fn take_text(&mut self) -> Cow<'a, str> {
         match self {
-            Self::Text(text) => text.clone(),
+            Self::Text(text) => std::mem::take(text),
             Self::Other(value) => Cow::Owned(repr::str(value)),
         }
     }
@@ -150,6 +150,17 @@ fn column(side: &[Value]) -> Vec<Cell<'_>> {
 }
 
 fn lower_all(cells: &mut [Cell<'_>]) -> Result<(), MetricError> {
+    let is_ascii = |cell: &Cell<'_>| matches!(cell, Cell::Text(text) if text.is_ascii());
+    if cells.iter().all(is_ascii) {
+        for cell in cells {
+            if let Cell::Text(text) = cell
+                && text.bytes().any(|byte| byte.is_ascii_uppercase())
+            {
+                text.to_mut().make_ascii_lowercase();
+            }
+        }
+        return Ok(());
+    }
     let mut longest = 0;
     for cell in &*cells {
         match cell {

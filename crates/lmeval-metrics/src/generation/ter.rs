@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::ter_edits::edits;
 use super::text_corpus::references;
-use crate::aggregation::{Aggregation, Resample};
+use crate::aggregation::{Aggregation, Resample, Totals};
 use crate::error::MetricError;
 use crate::item::TextPair;
 use lmeval_pycompat::strings::{lower, rstrip, split_whitespace};
@@ -20,39 +20,28 @@ pub struct Ter;
 
 impl Aggregation<TextPair> for Ter {
     fn prepare(&self, values: &[TextPair]) -> Result<Box<dyn Resample>, MetricError> {
-        if values.is_empty() {
-            return Err(MetricError::NoValues);
-        }
         let documents = values
             .par_iter()
             .enumerate()
             .map(|(document, pair)| Ok(statistics(&pair.prediction, &references(document, pair)?)))
-            .collect::<Result<_, MetricError>>()?;
-        Ok(Box::new(Rates(documents)))
+            .collect::<Result<Vec<_>, MetricError>>()?;
+        Totals::prepare(documents, |totals, _| Ok(rate(totals)))
     }
 }
 
-/// Edits and length of each document.
-struct Rates(Vec<(f64, f64)>);
-
-impl Resample for Rates {
-    fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
-        let (edits, length) = draws.iter().fold((0.0, 0.0), |(edits, length), draw| {
-            let document = self.0[*draw as usize];
-            (edits + document.0, length + document.1)
-        });
-        let rate = if length > 0.0 {
-            edits / length
-        } else if edits > 0.0 {
-            1.0
-        } else {
-            0.0
-        };
-        Ok(100.0 * rate)
-    }
+fn rate([edits, length]: [f64; 2]) -> f64 {
+    let rate = if length > 0.0 {
+        edits / length
+    } else if edits > 0.0 {
+        1.0
+    } else {
+        0.0
+    };
+    100.0 * rate
 }
 
-fn statistics(prediction: &str, references: &[&str]) -> (f64, f64) {
+/// The edits and the length of a document.
+fn statistics(prediction: &str, references: &[&str]) -> [f64; 2] {
     let mut numbers = HashMap::new();
     let prediction = words(prediction, &mut numbers);
     let mut fewest = usize::MAX;
@@ -62,7 +51,7 @@ fn statistics(prediction: &str, references: &[&str]) -> (f64, f64) {
         length += reference.len();
         fewest = fewest.min(edits(&prediction, &reference));
     }
-    (fewest as f64, length as f64 / references.len() as f64)
+    [fewest as f64, length as f64 / references.len() as f64]
 }
 
 /// The words of a text as numbers, equal words having equal numbers.

@@ -1,5 +1,6 @@
 //! Corpus metrics of reference texts and predicted texts.
 
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use lmeval_pycompat::Value;
@@ -79,18 +80,37 @@ pub(super) fn references(document: usize, pair: &TextPair) -> Result<Vec<&str>, 
 
 /// Statistics of each document, which a resample adds up before the score is computed from the totals.
 pub(super) struct Statistics<const N: usize> {
-    pub(super) documents: Vec<[u32; N]>,
-    pub(super) score: fn(&[u64; N]) -> f64,
+    documents: Vec<[u32; N]>,
+    score: fn(&[u64; N]) -> f64,
+    /// So many documents can be added up in 32 bits.
+    few: usize,
+}
+
+impl<const N: usize> Statistics<N> {
+    pub(super) fn new(documents: Vec<[u32; N]>, score: fn(&[u64; N]) -> f64) -> Self {
+        let largest = documents.iter().flatten().max().copied().unwrap_or_default();
+        Self { documents, score, few: u32::MAX.checked_div(largest).unwrap_or(u32::MAX) as usize }
+    }
+
+    fn totals<T: Copy + Default + AddAssign + From<u32>>(&self, draws: &[u32]) -> [T; N] {
+        let mut totals = [T::default(); N];
+        for draw in draws {
+            for (total, count) in totals.iter_mut().zip(&self.documents[*draw as usize]) {
+                *total += T::from(*count);
+            }
+        }
+        totals
+    }
 }
 
 impl<const N: usize> Resample for Statistics<N> {
     fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
-        let mut totals = [0_u64; N];
-        for draw in draws {
-            for (total, count) in totals.iter_mut().zip(&self.documents[*draw as usize]) {
-                *total += u64::from(*count);
-            }
-        }
+        // For ten statistics a draw takes 0.6 ns with 32 bits and 1.05 ns with 64.
+        let totals = if draws.len() <= self.few {
+            self.totals::<u32>(draws).map(u64::from)
+        } else {
+            self.totals::<u64>(draws)
+        };
         Ok((self.score)(&totals))
     }
 }
@@ -129,6 +149,17 @@ pub(super) mod tests {
         assert_eq!(value("t".into()), Ok(Value::tuple([list(&["t"]), list(&["p"])])));
         assert_eq!(value(list(&["t", "u"])), Ok(Value::tuple([list(&["t", "u"]), list(&["p"])])));
         assert!(value(Value::Int(3)).is_err());
+    }
+
+    #[test]
+    fn large_statistics_do_not_overflow() {
+        let total = |largest: u32, draws: &[u32]| {
+            Statistics::new(vec![[1], [largest]], |totals| totals[0] as f64).score(draws)
+        };
+        assert_eq!(total(u32::MAX, &[1]), Ok(4_294_967_295.0));
+        assert_eq!(total(u32::MAX, &[1, 1, 0]), Ok(8_589_934_591.0));
+        assert_eq!(total(u32::MAX / 2, &[1, 1]), Ok(4_294_967_294.0));
+        assert_eq!(total(0, &[1, 0]), Ok(1.0));
     }
 
     #[test]

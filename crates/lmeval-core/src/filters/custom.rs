@@ -28,6 +28,10 @@ impl Custom {
         let Value::Function(function) = value else {
             return Err(arguments.wrong("filter_fn", OptionKind::Function, value));
         };
+        context
+            .host
+            .check_filter(function)
+            .map_err(|source| FilterError::Host { filter: "custom".to_owned(), source })?;
         Ok(Self {
             function: Arc::clone(function),
             host: Arc::clone(&context.host),

@@ -19,6 +19,12 @@ pub trait FilterHost: fmt::Debug + Send + Sync {
         docs: &FilterDocs<'_>,
     ) -> Result<Vec<Value>, HostError>;
 
+    /// Whether a function can be called at all, asked before anything is sent to a model.
+    fn check_filter(&self, function: &Function) -> Result<(), HostError> {
+        let _ = function;
+        Ok(())
+    }
+
     /// A filter that is an object of a Python class.
     fn filter_of_class(&self, class: &Function, kwargs: &Dict) -> Result<Box<dyn Filter>, HostError>;
 }
@@ -30,6 +36,10 @@ impl FilterHost for NoHost {
         _: Vec<Value>,
         _: &FilterDocs<'_>,
     ) -> Result<Vec<Value>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    fn check_filter(&self, function: &Function) -> Result<(), HostError> {
         Err(HostError::needs_python(function))
     }
 

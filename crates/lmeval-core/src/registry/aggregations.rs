@@ -51,6 +51,7 @@ pub static AGGREGATIONS: &[AggregationEntry] = &[
     AggregationEntry::new("mean", AggregationInput::Numbers, "Arithmetic mean"),
     AggregationEntry::new("median", AggregationInput::Numbers, "Upper median"),
     AggregationEntry::new("nanmean", AggregationInput::Numbers, "Mean of the values that are numbers"),
+    AggregationEntry::new("weighted_mean", AggregationInput::WeightedPairs, "Sum of totals / total weight"),
     AggregationEntry::new("perplexity", AggregationInput::Numbers, "exp of the negated mean"),
     AggregationEntry::new("weighted_perplexity", AggregationInput::WeightedPairs, "exp(-sum / total length)"),
     AggregationEntry::new("bits_per_byte", AggregationInput::WeightedPairs, "Bits per unit of length"),

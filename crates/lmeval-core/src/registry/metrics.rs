@@ -95,6 +95,20 @@ impl MetricEntry {
         }
     }
 
+    const fn per_answer(name: &'static str, options: &'static [OptionEntry], summary: &'static str) -> Self {
+        Self {
+            name: Cow::Borrowed(name),
+            output_types: Cow::Borrowed(GENERATION),
+            higher_is_better: true,
+            aggregation: MetricOwn::Named(Cow::Borrowed("mean")),
+            reduction: MetricOwn::Named(Cow::Borrowed("take_first")),
+            value: NumberPerAnswer,
+            options: OptionTable::lenient(options),
+            provider: Provider::BuiltIn,
+            summary: Cow::Borrowed(summary),
+        }
+    }
+
     const fn corpus(
         name: &'static str,
         output_types: &'static [OutputType],
@@ -143,6 +157,11 @@ const EXACT_MATCH: &[OptionEntry] = &[
     OptionEntry::optional("ignore_numbers", OptionKind::Truth, "False"),
 ];
 
+const ROUGE: &[OptionEntry] = &[
+    OptionEntry::optional("multiple_targets", OptionKind::Truth, "False"),
+    OptionEntry::optional("use_stemmer", OptionKind::Truth, "False"),
+];
+
 const CHOICE: &[OutputType] = &[MultipleChoice];
 const LIKELIHOOD: &[OutputType] = &[Loglikelihood, MultipleChoice];
 const ROLLING: &[OutputType] = &[LoglikelihoodRolling];
@@ -156,7 +175,17 @@ pub static METRICS: &[MetricEntry] = &[
     MetricEntry::number("acc_norm", CHOICE, Up, "Accuracy by log-likelihood per character"),
     MetricEntry::number("acc_bytes", CHOICE, Up, "Accuracy by log-likelihood per byte"),
     MetricEntry::number("acc_mutual_info", CHOICE, Up, "Accuracy by what the context adds to the option"),
-    MetricEntry::number("acc_all", &[Loglikelihood], Up, "All answers to one question are right"),
+    MetricEntry {
+        name: Cow::Borrowed("acc_all"),
+        output_types: Cow::Borrowed(&[Loglikelihood]),
+        higher_is_better: true,
+        aggregation: MetricOwn::Named(Cow::Borrowed("mean")),
+        reduction: MetricOwn::Named(Cow::Borrowed("take_first")),
+        value: Number,
+        options: OptionTable::lenient(SEVERAL_TARGETS),
+        provider: Provider::TaskCode,
+        summary: Cow::Borrowed("All answers to one question are right, as `process_results` says"),
+    },
     MetricEntry::number("exact_match_mc", CHOICE, Up, "The gold option is the greedy continuation"),
     MetricEntry::number("bpb", LIKELIHOOD, Down, "Bits per byte of the gold option"),
     MetricEntry::number("logprob", LIKELIHOOD, Up, "Log-likelihood of the gold option"),
@@ -235,6 +264,12 @@ pub static METRICS: &[MetricEntry] = &[
     MetricEntry::corpus("chrf", GENERATION, Up, "chrf", Pair, "Corpus chrF, characters only"),
     MetricEntry::corpus("chrf++", GENERATION, Up, "chrf++", Pair, "Corpus chrF with word order 2"),
     MetricEntry::corpus("ter", GENERATION, Down, "ter", Pair, "Translation edit rate"),
+    MetricEntry::per_answer("rouge1", ROUGE, "F-measure of the words that answer and target share"),
+    MetricEntry::per_answer("rouge2", ROUGE, "F-measure of the word pairs that answer and target share"),
+    MetricEntry::per_answer("rougeL", ROUGE, "F-measure of the longest common subsequence of words"),
+    MetricEntry::per_answer("rougeLsum", ROUGE, "F-measure of the longest common subsequences of all lines"),
+    MetricEntry::per_answer("squad_exact_match", SEVERAL_TARGETS, "The normalised answer equals a target"),
+    MetricEntry::per_answer("squad_f1", SEVERAL_TARGETS, "F1 of the words of the normalised answer"),
 ];
 
 /// The metrics of a task that names none.
@@ -247,10 +282,14 @@ pub fn default_metrics(output_type: OutputType) -> &'static [&'static str] {
     }
 }
 
+// The package's metric of this name is the built-in one, down to its options.
+const SAME_AS_EVALUATE: &[&str] = &["exact_match"];
+
 // Names of Python's `evaluate` package that tasks of the 0.4 line give without computing them themselves.
 const EVALUATE_METRICS: &[&str] = &[
     "accuracy",
     "bertscore",
+    "bleu",
     "bleurt",
     "brier_score",
     "cer",
@@ -310,6 +349,46 @@ pub fn is_evaluate_metric(name: &str) -> bool {
         || name.split_once('/').is_some_and(|(user, metric)| !user.is_empty() && !metric.is_empty())
 }
 
+/// Whether Python's `evaluate` package computes a metric of a task, and not this program.
+///
+/// `asked_for` says that the task has `hf_evaluate: true` for the metric. Log-likelihoods never go there: what is
+/// computed of them depends on the name alone.
+///
+/// ```
+/// use lmeval_core::OutputType::{GenerateUntil, MultipleChoice};
+/// use lmeval_core::registry::needs_evaluate;
+///
+/// assert!(needs_evaluate("wer", GenerateUntil, false));
+/// assert!(needs_evaluate("f1", GenerateUntil, true));
+/// assert!(!needs_evaluate("f1", MultipleChoice, true));
+/// assert!(!needs_evaluate("exact_match", GenerateUntil, true));
+/// ```
+pub fn needs_evaluate(name: &str, output_type: OutputType, asked_for: bool) -> bool {
+    let is_built_in = METRICS.iter().any(|entry| entry.name == name && entry.provider == Provider::BuiltIn);
+    output_type == GenerateUntil
+        && !SAME_AS_EVALUATE.contains(&name)
+        && match (is_built_in, asked_for) {
+            (true, true) => is_evaluate_metric(name),
+            (true, false) => false,
+            (false, true) => true,
+            (false, false) => is_evaluate_metric(name),
+        }
+}
+
+/// What can stand for a metric of Python's `evaluate` package: names of built-in metrics.
+pub fn instead_of_evaluate(name: &str) -> &'static [&'static str] {
+    match name {
+        "accuracy" => &["exact_match"],
+        "matthews_correlation" => &["mcc"],
+        "rouge" => &["rouge1", "rouge2", "rougeL", "rougeLsum"],
+        "sacrebleu" | "bleu" | "google_bleu" => &["bleu"],
+        "chrf" => &["chrf", "chrf++"],
+        "squad" | "squad_v2" => &["squad_exact_match", "squad_f1"],
+        "ter" => &["ter"],
+        _ => &[],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,7 +433,7 @@ mod tests {
         assert!(!get("acc_norm").fits(Loglikelihood));
         assert!(!get("bypass").fits(LoglikelihoodRolling));
         assert!(get("f1").fits(GenerateUntil) && get("mcc").fits(GenerateUntil));
-        assert_eq!(METRICS.len(), 25);
+        assert_eq!(METRICS.len(), 31);
         assert!(is_evaluate_metric("wer") && is_evaluate_metric("me/my_metric"));
         assert!(!is_evaluate_metric("exat_match") && !is_evaluate_metric("/"));
     }

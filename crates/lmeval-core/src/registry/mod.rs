@@ -5,6 +5,7 @@
 
 mod aggregations;
 mod filters;
+mod metric_config;
 mod metrics;
 mod options;
 mod reductions;
@@ -14,7 +15,11 @@ mod table;
 
 pub use aggregations::{AGGREGATIONS, AggregationEntry, AggregationInput};
 pub use filters::{FILTERS, FilterEntry};
-pub use metrics::{METRICS, MetricEntry, MetricOwn, MetricValue, default_metrics, is_evaluate_metric};
+pub use metric_config::{Metric, MetricConfigError};
+pub use metrics::{
+    METRICS, MetricEntry, MetricOwn, MetricValue, default_metrics, instead_of_evaluate, is_evaluate_metric,
+    needs_evaluate,
+};
 pub use options::{OptionEntry, OptionKind, OptionProblem, OptionTable, UnknownOptions};
 pub use reductions::{REDUCTIONS, ReductionEntry, reduction_count};
 pub use samplers::{SAMPLERS, SamplerEntry};

@@ -3,6 +3,7 @@
 use lmeval_metrics::{LLResults, MetricInput};
 use lmeval_pycompat::{Value, repr};
 
+use super::answered::AnsweredDocument;
 use super::error::ScoreError;
 use super::input::ScoringInput;
 use super::scored::Scores;
@@ -48,11 +49,34 @@ impl ScoringInput<'_> {
 
     /// The log-likelihoods of the document as metrics get them.
     pub fn ll_results(&self) -> Result<LLResults, ScoreError> {
-        let mut conditional = Vec::with_capacity(self.filtered.len());
+        LLResults::from_instances(self.document, self.filtered, self.output_type)
+    }
+}
+
+/// What metrics get of the requests of one document.
+pub trait FromInstances: Sized {
+    /// Gathers the filtered answers to all requests of a document, those without the context for mutual information.
+    ///
+    /// `filtered` has for each request of the document what the filters made of its answers.
+    fn from_instances(
+        document: &AnsweredDocument,
+        filtered: &[Vec<Value>],
+        output_type: OutputType,
+    ) -> Result<Self, ScoreError>;
+}
+
+impl FromInstances for LLResults {
+    fn from_instances(
+        document: &AnsweredDocument,
+        filtered: &[Vec<Value>],
+        output_type: OutputType,
+    ) -> Result<Self, ScoreError> {
+        let doc_id = document.doc_id;
+        let mut conditional = Vec::with_capacity(filtered.len());
         let mut unconditional = Vec::new();
-        let mut choices = Vec::with_capacity(self.filtered.len());
-        for (answer, filtered) in self.document.answers.iter().zip(self.filtered) {
-            let pairs = filtered.iter().map(|response| likelihood(response, self.doc_id()));
+        let mut choices = Vec::with_capacity(filtered.len());
+        for (answer, filtered) in document.answers.iter().zip(filtered) {
+            let pairs = filtered.iter().map(|response| likelihood(response, doc_id));
             if answer.instance.metadata.unconditional {
                 for pair in pairs {
                     unconditional.push(pair?);
@@ -64,29 +88,29 @@ impl ScoringInput<'_> {
                 choices.push(continuation(&answer.instance.arguments).to_owned());
             }
         }
+        let first = document.answers.first().ok_or(ScoreError::NoAnswer { document: doc_id })?;
         let sent = choices.len();
-        let results = LLResults::from_answers(&conditional, &unconditional, choices).map_err(|source| {
-            ScoreError::Metric { metric: "loglikelihood".to_owned(), document: self.doc_id(), source }
+        let results = Self::from_answers(&conditional, &unconditional, choices).map_err(|source| {
+            ScoreError::Metric { metric: "loglikelihood".to_owned(), document: doc_id, source }
         })?;
-        let options = self.document.choices.as_deref().filter(|options| options.len() == sent);
+        let options = document.choices.as_deref().filter(|options| options.len() == sent);
         let texts = options.map(|options| options.iter().map(repr::str).collect()).unwrap_or_default();
         Ok(results
-            .with_target(self.likelihood_target()?)
-            .with_context(context(&self.first()?.instance.arguments))
+            .with_target(target(&first.instance.gold, output_type))
+            .with_context(context(&first.instance.arguments))
             .with_option_texts(texts))
     }
+}
 
-    /// The index or indices of the right option; of what is not an option, an index that no option has.
-    fn likelihood_target(&self) -> Result<Value, ScoreError> {
-        let gold = self.reference()?;
-        if self.output_type != OutputType::MultipleChoice {
-            return Ok(Value::Int(0));
-        }
-        let index = |gold: &Value| if gold.is_none() { Value::Int(UNRESOLVED) } else { gold.clone() };
-        Ok(match gold {
-            Value::List(golds) => Value::list(golds.iter().map(index)),
-            gold => index(gold),
-        })
+/// The index or indices of the right option; of what is not an option, an index that no option has.
+fn target(gold: &Value, output_type: OutputType) -> Value {
+    if output_type != OutputType::MultipleChoice {
+        return Value::Int(0);
+    }
+    let index = |gold: &Value| if gold.is_none() { Value::Int(UNRESOLVED) } else { gold.clone() };
+    match gold {
+        Value::List(golds) => Value::list(golds.iter().map(index)),
+        gold => index(gold),
     }
 }
 

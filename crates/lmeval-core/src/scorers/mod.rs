@@ -40,7 +40,7 @@ pub use error::ScoreError;
 pub use first_token::FirstTokenScorer;
 pub use gen_scorer::GenScorer;
 pub use input::ScoringInput;
-pub use ll_scorer::LLScorer;
+pub use ll_scorer::{FromInstances, LLScorer};
 pub use metric::{BoundMetrics, MetricAggregation, MetricFunction, MetricReduction, PipelineMetric};
 pub use metric_key::{MetricKey, NotAMetricKey, parent_metric};
 pub use pipeline::ScoringPipeline;

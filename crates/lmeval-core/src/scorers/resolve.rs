@@ -109,8 +109,11 @@ fn resolve_function(
             let greedy = sources.names.metric("exact_match_mc").unwrap_or_else(|| Arc::clone(&metric));
             return Ok((Arc::clone(name), Some(Arc::clone(&greedy)), MetricFunction::Registered(greedy)));
         }
-        // Reference: 0.4.13 hands pairs of target and answer to the task's own aggregation.
-        OutputType::GenerateUntil if aggregated_by_task => MetricFunction::Pair,
+        // Reference: 0.4.13 hands pairs of target and answer to the task's own aggregation, and to that of metrics of
+        // labels, which the table lists for generation.
+        OutputType::GenerateUntil if aggregated_by_task || is_listed(name, OutputType::GenerateUntil) => {
+            MetricFunction::Pair
+        }
         output_type => {
             return Err(ScoreError::OutputType {
                 metric: name.to_string(),
@@ -125,6 +128,10 @@ fn resolve_function(
 /// The name of a function without its module.
 fn function_name(function: &Function) -> &str {
     function.split().map_or(&*function.reference, |(_, name)| name)
+}
+
+fn is_listed(name: &str, output_type: OutputType) -> bool {
+    entry_of(name).is_some_and(|entry| entry.fits(output_type))
 }
 
 fn has_pass_at_k(name: &str) -> bool {

@@ -5,5 +5,6 @@
 mod filters;
 mod filters_differential;
 mod filters_limits;
+mod registry;
 mod scorers;
 mod scorers_groups;

@@ -5,6 +5,7 @@
 //! the like are looked up later, by [`check`].
 
 pub mod check;
+mod dump;
 mod fewshot;
 mod field;
 mod filter;

@@ -1,12 +1,18 @@
 //! From a task's configuration to what scores its answers.
 //!
-//! [`task_scorer`] builds the pipelines of a task, [`task_result`] takes their scores, and [`group_specs`] says what
+//! [`prepare_scoring`] makes everything ready before the first request, [`scoring_uses`] lists what a task names and who
+//! computes it, [`task_scorer`] builds the pipelines of a task, [`task_result`] takes their scores, and [`group_specs`] says what
 //! results need to know about groups.
 
 mod group;
+mod prepare;
 mod result;
 mod specs;
+mod uses;
 
 pub use group::{ResultKeys, group_specs};
+pub use prepare::prepare_scoring;
 pub use result::task_result;
 pub use specs::{metric_spec, pipeline_spec, scorer_spec, task_scorer};
+pub use uses::{ArgumentUse, ComputedBy, ScoringUse, UseKind, scoring_uses};
+pub(crate) use uses::{asks_for_evaluate, has_own_scorer};

@@ -10,6 +10,7 @@ use lmeval_core::scorers::{
 };
 use lmeval_pycompat::{Dict, Value};
 
+use super::uses::{ComputedBy, ScoringUse, UseKind, scoring_uses};
 use crate::config::{FilterPipeline, FilterStep, Given, MetricConfig, Named, ScorerConfig, TaskConfig};
 
 /// A metric as scorers read it.
@@ -48,6 +49,13 @@ pub fn task_scorer(
     if predict_only {
         let pipeline = build_predict_only(output_type, sources)?;
         return Ok(TaskScorer::new(vec![pipeline], output_type, *dialect));
+    }
+    // A metric that nothing computes shows here rather than after all answers have come.
+    let nothing = |used: &ScoringUse| {
+        used.kind == UseKind::Metric && matches!(used.by, ComputedBy::Evaluate | ComputedBy::Nobody)
+    };
+    if let Some(used) = scoring_uses(config, sources).into_iter().find(nothing) {
+        return Err(ScoreError::NoFunction { metric: used.name });
     }
     let scorer = config.scorer.as_ref().map(scorer_spec);
     let facts = TaskFacts { output_type, scorer: scorer.as_ref(), scores_itself: config.scores_itself() };

@@ -3,10 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod broken;
+mod documentation;
 mod include;
 mod index;
 mod library;
+mod library_names;
 mod manager;
+mod own_scorers;
 mod prompt_dialects;
 mod prompt_documents;
 mod prompt_golden;

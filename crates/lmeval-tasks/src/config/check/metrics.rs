@@ -1,14 +1,14 @@
 //! Checks of metric entries.
 
 use lmeval_core::OutputType;
-use lmeval_core::registry::{Entry, MetricEntry, is_evaluate_metric};
-use lmeval_pycompat::Value;
+use lmeval_core::registry::{Entry, MetricEntry, Provider, instead_of_evaluate, needs_evaluate};
 
 use super::Checker;
 use crate::config::metric::{Given, MetricConfig};
 use crate::config::path::Named;
 use crate::config::words::{listed, shortened};
 use crate::error::{Error, ErrorKind};
+use crate::scoring::{asks_for_evaluate, has_own_scorer};
 
 impl Checker<'_> {
     pub(super) fn metric(&mut self, metric: &MetricConfig) {
@@ -23,18 +23,28 @@ impl Checker<'_> {
         if self.config.scores_itself() {
             return;
         }
-        let from_evaluate = metric.kwargs.get_str("hf_evaluate") == Some(&Value::Bool(true));
+        let from_evaluate = asks_for_evaluate(metric);
+        let is_known = !from_evaluate && self.registries.metrics.get(name).is_some();
+        if !is_known && needs_evaluate(name, self.config.output_type, from_evaluate) {
+            return self.evaluate(metric, name);
+        }
         match self.registries.metrics.find(name) {
+            Ok(entry) if entry.provider == Provider::TaskCode => {
+                let message =
+                    format!("`{path}`: the values of the metric `{name}` come from `process_results`");
+                self.error(&path, Error::new(ErrorKind::Value, message));
+            }
             Ok(entry) => {
                 let entry = entry.clone();
-                self.output_type(metric, &entry, from_evaluate);
-                if !from_evaluate {
-                    let subject = format!("The metric `{name}`");
-                    self.options(&subject, &metric.path, &entry.options, &metric.kwargs);
-                }
+                self.output_type(metric, &entry);
+                let mut kwargs = metric.kwargs.clone();
+                // The switch only says where the metric comes from.
+                kwargs.remove_str("hf_evaluate");
+                let subject = format!("The metric `{name}`");
+                self.options(&subject, &metric.path, &entry.options, &kwargs);
             }
-            // Python's `evaluate` package computes it.
-            Err(_) if from_evaluate || is_evaluate_metric(name) => {}
+            // The scorer may give values under any name.
+            Err(_) if has_own_scorer(self.config) => {}
             Err(unknown) => {
                 let near: Vec<&str> = unknown.nearest.iter().map(String::as_str).collect();
                 let message = format!("`{path}`: `{}` is not a known metric", shortened(name));
@@ -46,7 +56,17 @@ impl Checker<'_> {
         }
     }
 
-    fn output_type(&mut self, metric: &MetricConfig, entry: &MetricEntry, from_evaluate: bool) {
+    fn evaluate(&mut self, metric: &MetricConfig, name: &str) {
+        let path = metric.path.then("metric");
+        let message = format!("`{path}`: the metric `{}` needs Python's `evaluate` package", shortened(name));
+        self.warn(&path, message);
+        let instead = instead_of_evaluate(name);
+        if let (Some(last), false) = (self.report.warnings.last_mut(), instead.is_empty()) {
+            last.hints.push(format!("Built in, without Python: {}", listed(instead)));
+        }
+    }
+
+    fn output_type(&mut self, metric: &MetricConfig, entry: &MetricEntry) {
         let output_type = self.config.output_type;
         let name = entry.name();
         let aggregated_by_task = matches!(metric.aggregation, Given::Value(Named::Function(_)));
@@ -54,7 +74,6 @@ impl Checker<'_> {
             _ if entry.fits(output_type) => {}
             // Reference: 0.4.13 scores whether a gold option is the greedy continuation.
             OutputType::MultipleChoice if name == "exact_match" => {}
-            OutputType::GenerateUntil if from_evaluate => {}
             // Reference: 0.4.13 hands pairs of target and answer to the task's own aggregation.
             OutputType::GenerateUntil if aggregated_by_task => {}
             _ => {

@@ -1,0 +1,158 @@
+//! A metric as an entry of `metric_list` configures it.
+
+use std::sync::Arc;
+
+use lmeval_pycompat::{Dict, Value};
+
+use crate::output_type::OutputType;
+use crate::scorers::{
+    MetricSpec, PipelineMetric, PipelineSpec, Reference, ScoreError, ScoringSources, Setting, TaskFacts,
+    build_scorer,
+};
+
+/// A metric that is ready for use: its function with its options, its reduction, its aggregation and its direction.
+pub type Metric = PipelineMetric;
+
+/// Why an entry of `metric_list` is not a metric.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetricConfigError {
+    /// The entry is not written as one.
+    #[error("An entry of `metric_list` must be {expected}, not {found}")]
+    Entry {
+        /// What it must be.
+        expected: &'static str,
+        /// Python's name of the type that it has, or the part that it lacks.
+        found: String,
+    },
+    /// What it names is not known, or not configured as it must be.
+    #[error(transparent)]
+    Score(#[from] ScoreError),
+}
+
+impl MetricSpec {
+    /// Reads an entry of `metric_list`: `metric`, and beside it `aggregation`, `reduction`, `higher_is_better` and
+    /// options, which may also stand under `kwargs`, which wins.
+    pub fn from_value(entry: &Value) -> Result<Self, MetricConfigError> {
+        let wrong = |expected, value: Option<&Value>| MetricConfigError::Entry {
+            expected,
+            found: value
+                .map_or_else(|| "a dict without it".to_owned(), |value| format!("`{}`", value.type_name())),
+        };
+        let Value::Dict(given) = entry else {
+            return Err(wrong("a dict with `metric`", Some(entry)));
+        };
+        let metric = match given.get_str("metric") {
+            Some(value) => reference(value)
+                .ok_or_else(|| wrong("a dict whose `metric` is a name or a function", Some(value)))?,
+            None => return Err(wrong("a dict with `metric`", None)),
+        };
+        let known = ["metric", "aggregation", "reduction", "higher_is_better", "kwargs"];
+        let mut kwargs: Dict = given
+            .iter()
+            .filter(|(key, _)| key.as_str().is_none_or(|key| !known.contains(&key)))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        match given.get_str("kwargs") {
+            None => {}
+            Some(Value::Dict(explicit)) => kwargs.update(explicit),
+            Some(other) => return Err(wrong("a dict whose `kwargs` are a dict", Some(other))),
+        }
+        // Reference: a value that is neither a name nor a function counts as null.
+        let named = |key: &str| match given.get_str(key) {
+            None => Setting::Own,
+            Some(value) => reference(value).map_or(Setting::Null, Setting::Given),
+        };
+        Ok(Self {
+            metric,
+            aggregation: named("aggregation"),
+            reduction: named("reduction"),
+            higher_is_better: match given.get_str("higher_is_better") {
+                None => Setting::Own,
+                Some(Value::None) => Setting::Null,
+                Some(truth) => Setting::Given(truth.is_truthy()),
+            },
+            kwargs,
+        })
+    }
+}
+
+impl Metric {
+    /// The metric of an entry of `metric_list` in a task of an output type; its options are checked here.
+    ///
+    /// ```
+    /// use lmeval_core::registry::Metric;
+    /// use lmeval_core::scorers::ScoringSources;
+    /// use lmeval_core::{Dialect, OutputType};
+    /// use lmeval_pycompat::yaml;
+    ///
+    /// let sources = ScoringSources::new(&Dialect::V05);
+    /// let entry = yaml::load("{metric: exact_match, ignore_case: true, reduction: pass@5}").unwrap().value;
+    /// let metric = Metric::from_config(&entry, OutputType::GenerateUntil, &sources).unwrap();
+    /// assert_eq!(&*metric.name, "exact_match");
+    /// assert_eq!(metric.higher_is_better, Some(true));
+    ///
+    /// let entry = yaml::load("{metric: acc}").unwrap().value;
+    /// let error = Metric::from_config(&entry, OutputType::GenerateUntil, &sources).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "The metric `acc` is for loglikelihood and multiple_choice, but the task's output type is generate_until"
+    /// );
+    /// ```
+    pub fn from_config(
+        entry: &Value,
+        output_type: OutputType,
+        sources: &ScoringSources,
+    ) -> Result<Self, MetricConfigError> {
+        let spec = MetricSpec::from_value(entry)?;
+        let name = spec.metric.to_string();
+        let pipeline = PipelineSpec { metrics: vec![spec], ..PipelineSpec::new("none") };
+        let facts = TaskFacts { output_type, scorer: None, scores_itself: false };
+        let built = build_scorer(Some(&pipeline), facts, sources)?;
+        built
+            .metrics()
+            .first()
+            .cloned()
+            .ok_or(MetricConfigError::Score(ScoreError::NoFunction { metric: name }))
+    }
+}
+
+fn reference(value: &Value) -> Option<Reference> {
+    match value {
+        Value::Str(name) => Some(Reference::Name(Arc::clone(name))),
+        Value::Function(function) => Some(Reference::Function(Arc::clone(function))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lmeval_pycompat::yaml;
+
+    fn read(text: &str) -> Result<MetricSpec, MetricConfigError> {
+        MetricSpec::from_value(&yaml::load(text).unwrap().value)
+    }
+
+    #[test]
+    fn entries_are_read_as_tasks_write_them() {
+        let spec = read(
+            "{metric: exact_match, ignore_case: true, aggregation: null, reduction: pass@2, kwargs: {ignore_case: false}}",
+        );
+        let expected = MetricSpec {
+            aggregation: Setting::Null,
+            ..MetricSpec::named("exact_match").with("ignore_case", false).with_reduction("pass@2")
+        };
+        assert_eq!(spec.unwrap(), expected);
+        for (text, expected) in [
+            ("acc", "An entry of `metric_list` must be a dict with `metric`, not `str`"),
+            ("{name: acc}", "An entry of `metric_list` must be a dict with `metric`, not a dict without it"),
+            (
+                "{metric: acc, kwargs: 1}",
+                "An entry of `metric_list` must be a dict whose `kwargs` are a dict, not `int`",
+            ),
+        ] {
+            assert_eq!(read(text).unwrap_err().to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Scoring made ready before the first request, with every error at its place in the task file.
+
+use lmeval_core::Dialect;
+use lmeval_core::HostError;
+use lmeval_core::filters::FilterError;
+use lmeval_core::registry::instead_of_evaluate;
+use lmeval_core::scorers::{ScoreError, ScoringSources, TaskScorer};
+
+use super::specs::task_scorer;
+use super::uses::{ComputedBy, ScoringUse, UseKind, scoring_uses};
+use crate::Task;
+use crate::config::{listed, shortened};
+use crate::error::{Error, ErrorKind};
+
+/// Builds what scores a task, as [`task_scorer`] does, and says of what fails where it stands and what to do.
+///
+/// A run calls it for all its tasks before it sends anything: names, arguments, patterns, and whether there is
+/// something that runs the Python code that the task refers to.
+pub fn prepare_scoring(
+    task: &Task,
+    sources: &ScoringSources,
+    dialect: &Dialect,
+    predict_only: bool,
+) -> Result<TaskScorer, Error> {
+    let uses = if predict_only { Vec::new() } else { scoring_uses(&task.config, sources) };
+    for used in &uses {
+        if let Some(error) = missing(used, sources) {
+            return Err(error.at(used.path.locate(task.mapping())));
+        }
+    }
+    task_scorer(&task.config, sources, dialect, predict_only).map_err(|error| {
+        let place = culprit(&error, &uses).and_then(|used| used.path.locate(task.mapping()));
+        let mut located = Error::new(ErrorKind::Value, full_message(&error)).at(place);
+        for hint in error.hints() {
+            located = located.hint(hint);
+        }
+        located.caused_by(error)
+    })
+}
+
+/// The error of something that nobody here can compute.
+fn missing(used: &ScoringUse, sources: &ScoringSources) -> Option<Error> {
+    let (path, name) = (&used.path, shortened(&used.name));
+    match &used.by {
+        ComputedBy::Evaluate => {
+            let message = format!("`{path}`: the metric `{name}` needs Python's `evaluate` package");
+            let error = Error::new(ErrorKind::Value, message);
+            let instead = instead_of_evaluate(&used.name);
+            let error = if instead.is_empty() {
+                error
+            } else {
+                error.hint(format!("Built in, without Python: {}", listed(instead)))
+            };
+            Some(error.hint(
+                "This program does not call that package; a function of the task that does can be the metric, as \
+                 `metric: !function module.name`, or deliver the value, as `process_results`",
+            ))
+        }
+        ComputedBy::TaskCode => {
+            let word = used.kind.word();
+            let message =
+                format!("`{path}`: the {word} `{name}` needs Python, as it is code of the task library");
+            Some(Error::new(ErrorKind::Value, message))
+        }
+        // What a function is used for does not matter to the question whether anything can run it.
+        ComputedBy::Function(function) => match sources.host.metric(function) {
+            Err(HostError::NeedsPython { .. }) => {
+                let function = shortened(&function.reference);
+                let message = if used.name == function {
+                    format!("`{path}`: the function `{function}` needs Python")
+                } else {
+                    format!("`{path}`: the filter `{name}` calls `{function}`, which needs Python")
+                };
+                let hint =
+                    "Nothing runs Python here; templates, built-in filters and built-in metrics need none";
+                Some(Error::new(ErrorKind::Value, message).hint(hint))
+            }
+            _ => None,
+        },
+        ComputedBy::Nobody if used.kind == UseKind::Metric => {
+            let message = format!("`{path}`: `{name}` is not a known metric");
+            let hint = "A name of one's own needs `process_results`, which delivers its values";
+            Some(Error::new(ErrorKind::UnknownName, message).hint(hint))
+        }
+        _ => None,
+    }
+}
+
+/// What an error is about.
+fn culprit<'a>(error: &ScoreError, uses: &'a [ScoringUse]) -> Option<&'a ScoringUse> {
+    let named = |kind: UseKind, name: &str| uses.iter().find(|used| used.kind == kind && used.name == name);
+    match error {
+        ScoreError::Unknown(unknown) => {
+            uses.iter().find(|used| used.kind.word() == unknown.kind && used.name == unknown.name)
+        }
+        ScoreError::OutputType { metric, .. }
+        | ScoreError::Options { metric, .. }
+        | ScoreError::NoFunction { metric }
+        | ScoreError::MetricName { metric } => named(UseKind::Metric, metric),
+        ScoreError::Filter(error) => match &*error.source {
+            FilterError::Unknown(unknown) => named(UseKind::Filter, &unknown.name),
+            FilterError::NeedsPython { filter }
+            | FilterError::UnknownArgument { filter, .. }
+            | FilterError::MissingArgument { filter, .. }
+            | FilterError::WrongArgument { filter, .. }
+            | FilterError::Pattern { filter, .. }
+            | FilterError::Host { filter, .. } => named(UseKind::Filter, filter),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The message with those of its causes.
+fn full_message(error: &ScoreError) -> String {
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(next) = cause {
+        let text = next.to_string();
+        if !message.contains(&text) {
+            message = format!("{message}: {text}");
+        }
+        cause = next.source();
+    }
+    message
+}

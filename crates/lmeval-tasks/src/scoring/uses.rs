@@ -1,0 +1,249 @@
+//! What the scoring of a task names, and who computes it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lmeval_core::registry::{
+    AGGREGATIONS, Entry, FILTERS, METRICS, OptionTable, Provider, REDUCTIONS, SCORERS, UnknownOptions,
+    needs_evaluate,
+};
+use lmeval_core::scorers::ScoringSources;
+use lmeval_pycompat::{Dict, Function, Value, repr};
+
+use crate::config::{ConfigPath, FilterStep, MetricConfig, Named, TaskConfig};
+
+/// The kind of something that a task names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum UseKind {
+    /// A step of `filter_list`.
+    Filter,
+    /// A metric of `metric_list`.
+    Metric,
+    /// The `aggregation` of a metric.
+    Aggregation,
+    /// The `reduction` of a metric.
+    Reduction,
+    /// The function that delivers values in place of metrics.
+    ProcessResults,
+    /// The class that is the task.
+    TaskClass,
+}
+
+impl UseKind {
+    /// The word for it in messages.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Filter => "filter",
+            Self::Metric => "metric",
+            Self::Aggregation => "aggregation",
+            Self::Reduction => "reduction",
+            Self::ProcessResults => "function",
+            Self::TaskClass => "class",
+        }
+    }
+}
+
+/// Who computes something that a task names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ComputedBy {
+    /// This program, or what was registered with it.
+    Program,
+    /// A Python function or class of the task.
+    Function(Arc<Function>),
+    /// Python code of the task that registers the name when it is imported.
+    TaskCode,
+    /// The values come from `process_results` or from the task's class.
+    ProcessResults,
+    /// The scorer of the task, which a program registered, may give values under any name.
+    Scorer,
+    /// Python's `evaluate` package.
+    Evaluate,
+    /// Nobody.
+    Nobody,
+}
+
+impl fmt::Display for ComputedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Program => "built in",
+            Self::Function(_) | Self::TaskCode => "needs Python",
+            Self::ProcessResults => "process_results",
+            Self::Scorer => "scorer",
+            Self::Evaluate => "needs evaluate",
+            Self::Nobody => "unknown",
+        })
+    }
+}
+
+/// What becomes of a keyword argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ArgumentUse {
+    /// It is an argument of what it is given to.
+    Known,
+    /// It is dropped.
+    NoEffect,
+    /// It reaches code of somebody else.
+    PassedOn,
+    /// It is an error.
+    Refused,
+}
+
+impl fmt::Display for ArgumentUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Known => "built in",
+            Self::NoEffect => "no effect",
+            Self::PassedOn => "passed on",
+            Self::Refused => "refused",
+        })
+    }
+}
+
+/// One thing that the scoring of a task names.
+#[derive(Clone, Debug)]
+pub struct ScoringUse {
+    /// What kind of thing it is.
+    pub kind: UseKind,
+    /// The name, or the reference of a function.
+    pub name: String,
+    /// Where the name stands.
+    pub path: ConfigPath,
+    /// Who computes it.
+    pub by: ComputedBy,
+    /// Its keyword arguments, in their order.
+    pub arguments: Vec<(String, ArgumentUse)>,
+}
+
+/// Everything that the scoring of a task names, in the order of the file. Nothing is computed.
+pub fn scoring_uses(config: &TaskConfig, sources: &ScoringSources) -> Vec<ScoringUse> {
+    let mut uses = Vec::new();
+    let code = [
+        (UseKind::TaskClass, "class", &config.class),
+        (UseKind::ProcessResults, "process_results", &config.process_results),
+    ];
+    for (kind, key, function) in code {
+        uses.extend(function.as_ref().map(|function| ScoringUse {
+            kind,
+            name: function.reference.clone(),
+            path: ConfigPath::key(key),
+            by: ComputedBy::Function(Arc::clone(function)),
+            arguments: Vec::new(),
+        }));
+    }
+    let mut seen: Vec<&ConfigPath> = Vec::new();
+    for pipeline in &config.filter_list {
+        uses.extend(pipeline.filter.iter().map(|step| filter_use(step, sources)));
+        for metric in &pipeline.metric_list {
+            // Pipelines that inherit the metrics of the task share their places.
+            if !seen.contains(&&metric.path) {
+                seen.push(&metric.path);
+                metric_uses(config, metric, sources, &mut uses);
+            }
+        }
+    }
+    uses
+}
+
+fn filter_use(step: &FilterStep, sources: &ScoringSources) -> ScoringUse {
+    let entry = step.function.name().and_then(|name| FILTERS.iter().find(|entry| entry.name() == name));
+    let by = match &step.function {
+        Named::Function(class) => ComputedBy::Function(Arc::clone(class)),
+        Named::Name(name) => match (entry.map(|entry| entry.provider), step.kwargs.get_str("filter_fn")) {
+            (Some(Provider::BuiltIn), Some(Value::Function(function))) if &**name == "custom" => {
+                ComputedBy::Function(Arc::clone(function))
+            }
+            (Some(Provider::TaskCode), _) => ComputedBy::TaskCode,
+            _ if sources.filters.names().contains(&&**name) => ComputedBy::Program,
+            _ => ComputedBy::Nobody,
+        },
+    };
+    ScoringUse {
+        kind: UseKind::Filter,
+        name: step.function.to_string(),
+        path: step.path.then("function"),
+        by,
+        arguments: arguments(&step.kwargs, entry.map(|entry| &entry.options)),
+    }
+}
+
+fn metric_uses(
+    config: &TaskConfig,
+    metric: &MetricConfig,
+    sources: &ScoringSources,
+    uses: &mut Vec<ScoringUse>,
+) {
+    let entry = metric.metric.name().and_then(|name| METRICS.iter().find(|entry| entry.name() == name));
+    let by = metric_by(config, metric, sources);
+    let arguments = match by {
+        // Reference: where the task delivers values, the arguments of metrics are dropped.
+        ComputedBy::ProcessResults => arguments(&metric.kwargs, Some(&OptionTable::NONE)),
+        ComputedBy::Program => arguments(&metric.kwargs, entry.map(|entry| &entry.options)),
+        _ => arguments(&metric.kwargs, None),
+    };
+    let name = metric.metric.to_string();
+    uses.push(ScoringUse { kind: UseKind::Metric, name, path: metric.path.then("metric"), by, arguments });
+    let mut part = |kind, key: &str, named: Option<&Named>, is_known: &dyn Fn(&str) -> bool| {
+        let Some(named) = named else { return };
+        let by = match named {
+            Named::Function(function) => ComputedBy::Function(Arc::clone(function)),
+            Named::Name(name) if is_known(name) => ComputedBy::Program,
+            Named::Name(_) => ComputedBy::Nobody,
+        };
+        let path = metric.path.then(key);
+        uses.push(ScoringUse { kind, name: named.to_string(), path, by, arguments: Vec::new() });
+    };
+    let is_aggregation = |name: &str| {
+        AGGREGATIONS.iter().any(|entry| entry.name() == name) || sources.names.aggregation(name).is_ok()
+    };
+    part(UseKind::Aggregation, "aggregation", metric.aggregation.value(), &is_aggregation);
+    let is_reduction = |name: &str| {
+        REDUCTIONS.iter().any(|entry| entry.answers_to(name)) || sources.names.reduction(name).is_ok()
+    };
+    part(UseKind::Reduction, "reduction", metric.reduction.value(), &is_reduction);
+}
+
+fn metric_by(config: &TaskConfig, metric: &MetricConfig, sources: &ScoringSources) -> ComputedBy {
+    if config.scores_itself() {
+        return ComputedBy::ProcessResults;
+    }
+    match &metric.metric {
+        Named::Function(function) => ComputedBy::Function(Arc::clone(function)),
+        Named::Name(name) if has_own_scorer(config) && sources.names.metric(name).is_none() => {
+            ComputedBy::Scorer
+        }
+        Named::Name(name) if !asks_for_evaluate(metric) && sources.names.metric(name).is_some() => {
+            ComputedBy::Program
+        }
+        Named::Name(name) if needs_evaluate(name, config.output_type, asks_for_evaluate(metric)) => {
+            ComputedBy::Evaluate
+        }
+        Named::Name(name) if sources.names.metric(name).is_some() => ComputedBy::Program,
+        Named::Name(_) => ComputedBy::Nobody,
+    }
+}
+
+/// Whether the task names a scorer that is not built in.
+pub(crate) fn has_own_scorer(config: &TaskConfig) -> bool {
+    config.scorer.as_ref().is_some_and(|scorer| !SCORERS.iter().any(|entry| entry.name() == scorer.kind))
+}
+
+/// Whether a metric is to be that of Python's `evaluate` package.
+pub(crate) fn asks_for_evaluate(metric: &MetricConfig) -> bool {
+    metric.kwargs.get_str("hf_evaluate") == Some(&Value::Bool(true))
+}
+
+fn arguments(given: &Dict, table: Option<&OptionTable>) -> Vec<(String, ArgumentUse)> {
+    let use_of = |name: &str| match table {
+        None => ArgumentUse::PassedOn,
+        Some(table) if table.get(name).is_some() || name == "hf_evaluate" => ArgumentUse::Known,
+        Some(table) => match table.unknown {
+            UnknownOptions::Ignored => ArgumentUse::NoEffect,
+            UnknownOptions::Rejected => ArgumentUse::Refused,
+            UnknownOptions::PassedOn => ArgumentUse::PassedOn,
+        },
+    };
+    given.keys().map(repr::str).map(|name| (name.clone(), use_of(&name))).collect()
+}

@@ -18,6 +18,7 @@ pub mod groups;
 mod host;
 mod instance;
 mod message;
+mod model;
 mod near;
 mod output_type;
 pub mod registry;
@@ -33,5 +34,9 @@ pub use document::{
 pub use host::{FunctionHost, HostError, HostFn, NoHost};
 pub use instance::{Arguments, Context, Instance, InstanceMetadata, RequestType};
 pub use message::{ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
+pub use model::{
+    Answer, Dispatch, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
+    ModelIdentity, ModelRequest, ModelStats, ModelTemplate, Response, Usage,
+};
 pub use near::nearest;
 pub use output_type::{OutputType, UnknownOutputType};

@@ -25,6 +25,8 @@ pub struct Audit {
     pub truncated: usize,
     /// Answers in which a filter did not find what it looks for.
     pub extraction_failed: usize,
+    /// Documents that were left out because a request about them failed for good.
+    pub errored: usize,
 }
 
 impl Audit {
@@ -66,6 +68,7 @@ impl Audit {
             ("whitespace_only", self.whitespace_only),
             ("truncated", self.truncated),
             ("extraction_failed", self.extraction_failed),
+            ("errored", self.errored),
         ]
         .into_iter()
         .map(|(name, count)| (Value::str(name), Value::Int(count as i64)))

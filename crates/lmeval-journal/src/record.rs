@@ -1,0 +1,396 @@
+//! Records: what is stored, and how it is framed.
+//!
+//! A record is a marker, the length of its payload, a checksum over length, kind and payload, the kind, and the
+//! payload. The marker holds bytes that never occur in UTF-8, so that behind a damaged record the next one is found and no
+//! text of a model can pass for a record.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lmeval_core::{Answer, ModelIdentity, RequestType, Response, Usage};
+
+use crate::codec::{Reader, put_number, put_text};
+use crate::error::{Error, ErrorKind};
+use crate::key::{Fingerprint, Key};
+
+/// What every record begins with.
+pub(crate) const MARKER: [u8; 4] = [0xf5, b'J', 0xff, 0xfa];
+
+/// The number of bytes before the payload.
+pub(crate) const HEAD: usize = 13;
+
+/// The longest payload. A damaged length must not make a reader take memory without end.
+const MAX_PAYLOAD: usize = 256 << 20;
+
+const KIND_MODEL: u8 = 1;
+const KIND_ENTRY: u8 = 2;
+
+/// What is stored of one finished request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// What the answer is found by.
+    pub key: Key,
+    /// The name of the task.
+    pub task: Arc<str>,
+    /// The document.
+    pub doc_id: usize,
+    /// The place among the requests of the document.
+    pub idx: usize,
+    /// Which time the request was sent, from 0.
+    pub repeat: usize,
+    /// What was asked.
+    pub kind: RequestType,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// An answer.
+    Answered(Answer),
+    /// None; the request may be sent again.
+    Failed {
+        /// Why.
+        message: String,
+    },
+}
+
+/// Where a request came from, which old caches do not tell.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Origin {
+    pub(crate) task: Arc<str>,
+    pub(crate) doc_id: usize,
+    pub(crate) idx: usize,
+    pub(crate) repeat: usize,
+    pub(crate) kind: RequestType,
+}
+
+/// An entry as it stands in the file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StoredEntry {
+    pub(crate) key: Key,
+    pub(crate) origin: Option<Origin>,
+    pub(crate) outcome: Outcome,
+}
+
+/// A model as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredModel {
+    backend: String,
+    facts: Vec<(String, String)>,
+}
+
+/// What a record can be.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Record {
+    Model(StoredModel),
+    Entry(StoredEntry),
+}
+
+impl From<Entry> for StoredEntry {
+    fn from(entry: Entry) -> Self {
+        let Entry { key, task, doc_id, idx, repeat, kind, outcome } = entry;
+        Self { key, origin: Some(Origin { task, doc_id, idx, repeat, kind }), outcome }
+    }
+}
+
+impl StoredEntry {
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.outcome, Outcome::Answered(_))
+    }
+
+    /// The answer, if it is one to a request of the kind.
+    pub(crate) fn into_answer(self, asked: RequestType) -> Option<Answer> {
+        let Outcome::Answered(answer) = self.outcome else { return None };
+        match self.origin {
+            Some(origin) => (origin.kind == asked).then_some(answer),
+            None => {
+                // An old cache stores the same pair for a continuation and for a whole text.
+                let response = match (answer.response, asked) {
+                    (response @ Response::Loglikelihood { .. }, RequestType::Loglikelihood)
+                    | (response @ Response::Rolling { .. }, RequestType::LoglikelihoodRolling)
+                    | (response @ Response::Text(_), RequestType::GenerateUntil) => response,
+                    (Response::Loglikelihood { logprob, .. }, RequestType::LoglikelihoodRolling) => {
+                        Response::Rolling { logprob }
+                    }
+                    _ => return None,
+                };
+                Some(Answer { response, ..answer })
+            }
+        }
+    }
+
+    /// The whole record.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, Error> {
+        frame(KIND_ENTRY, |out| {
+            out.extend_from_slice(&self.key.digest);
+            out.extend_from_slice(&self.key.model.0);
+            match &self.origin {
+                None => out.push(0),
+                Some(Origin { task, doc_id, idx, repeat, kind }) => {
+                    out.push(match kind {
+                        RequestType::Loglikelihood => 1,
+                        RequestType::LoglikelihoodRolling => 2,
+                        RequestType::GenerateUntil => 3,
+                    });
+                    put_text(out, task);
+                    for number in [doc_id, idx, repeat] {
+                        put_number(out, *number as u64);
+                    }
+                }
+            }
+            match &self.outcome {
+                Outcome::Failed { message } => {
+                    out.push(0);
+                    put_text(out, message);
+                }
+                Outcome::Answered(Answer { response, truncated, usage }) => {
+                    match response {
+                        Response::Loglikelihood { logprob, is_greedy } => {
+                            out.push(1);
+                            out.extend_from_slice(&logprob.to_bits().to_le_bytes());
+                            out.push(u8::from(*is_greedy));
+                        }
+                        Response::Rolling { logprob } => {
+                            out.push(2);
+                            out.extend_from_slice(&logprob.to_bits().to_le_bytes());
+                        }
+                        Response::Text(text) => {
+                            out.push(3);
+                            put_text(out, text);
+                        }
+                    }
+                    out.push(u8::from(*truncated));
+                    put_number(out, usage.prompt_tokens);
+                    put_number(out, usage.completion_tokens);
+                }
+            }
+        })
+    }
+
+    fn decode(payload: &[u8]) -> Option<Self> {
+        let mut reader = Reader(payload);
+        let digest = reader.array()?;
+        let model = Fingerprint(reader.array()?);
+        let kind = match reader.byte()? {
+            0 => None,
+            1 => Some(RequestType::Loglikelihood),
+            2 => Some(RequestType::LoglikelihoodRolling),
+            3 => Some(RequestType::GenerateUntil),
+            _ => return None,
+        };
+        let origin = match kind {
+            None => None,
+            Some(kind) => Some(Origin {
+                task: reader.text()?.into(),
+                doc_id: reader.size()?,
+                idx: reader.size()?,
+                repeat: reader.size()?,
+                kind,
+            }),
+        };
+        let response = match reader.byte()? {
+            0 => {
+                let outcome = Outcome::Failed { message: reader.text()?.to_owned() };
+                return reader.finish(Self { key: Key { digest, model }, origin, outcome });
+            }
+            1 => Response::Loglikelihood { logprob: reader.float()?, is_greedy: reader.flag()? },
+            2 => Response::Rolling { logprob: reader.float()? },
+            3 => Response::Text(reader.text()?.into()),
+            _ => return None,
+        };
+        let truncated = reader.flag()?;
+        let usage = Usage { prompt_tokens: reader.number()?, completion_tokens: reader.number()? };
+        let outcome = Outcome::Answered(Answer { response, truncated, usage });
+        reader.finish(Self { key: Key { digest, model }, origin, outcome })
+    }
+}
+
+impl From<&ModelIdentity> for StoredModel {
+    fn from(identity: &ModelIdentity) -> Self {
+        let facts = identity.facts.iter().map(|(name, fact)| ((*name).to_owned(), fact.clone())).collect();
+        Self { backend: identity.backend.clone(), facts }
+    }
+}
+
+impl StoredModel {
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        let facts = self.facts.iter().map(|(name, fact)| (name.as_str(), fact.as_str()));
+        Fingerprint::of_parts(&self.backend, facts)
+    }
+
+    /// The whole record.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, Error> {
+        frame(KIND_MODEL, |out| {
+            put_text(out, &self.backend);
+            put_number(out, self.facts.len() as u64);
+            for (name, fact) in &self.facts {
+                put_text(out, name);
+                put_text(out, fact);
+            }
+        })
+    }
+
+    fn decode(payload: &[u8]) -> Option<Self> {
+        let mut reader = Reader(payload);
+        let backend = reader.text()?.to_owned();
+        let mut facts = Vec::new();
+        for _ in 0..reader.number()? {
+            facts.push((reader.text()?.to_owned(), reader.text()?.to_owned()));
+        }
+        reader.finish(Self { backend, facts })
+    }
+}
+
+impl fmt::Display for StoredModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.backend)?;
+        self.facts.iter().try_for_each(|(name, fact)| write!(f, ", {name} {fact}"))
+    }
+}
+
+impl Record {
+    /// What the bytes of a whole record hold, if that can be told.
+    pub(crate) fn decode(record: &[u8]) -> Option<Self> {
+        let payload = record.get(HEAD..)?;
+        match record[HEAD - 1] {
+            KIND_MODEL => StoredModel::decode(payload).map(Self::Model),
+            KIND_ENTRY => StoredEntry::decode(payload).map(Self::Entry),
+            _ => None,
+        }
+    }
+}
+
+/// A payload between its head and its end.
+fn frame(kind: u8, write: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u8>, Error> {
+    let mut record = vec![0; HEAD];
+    write(&mut record);
+    let length = record.len() - HEAD;
+    if length > MAX_PAYLOAD {
+        return Err(ErrorKind::TooLarge { bytes: length, limit: MAX_PAYLOAD }.into());
+    }
+    record[..4].copy_from_slice(&MARKER);
+    record[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+    record[HEAD - 1] = kind;
+    let checksum = checksum(&record);
+    record[8..12].copy_from_slice(&checksum.to_le_bytes());
+    Ok(record)
+}
+
+/// The size of the record that begins so, if one does: at least [`HEAD`] bytes have to be given.
+pub(crate) fn size(start: &[u8]) -> Option<usize> {
+    let [m0, m1, m2, m3, l0, l1, l2, l3, ..] = *start else { return None };
+    let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+    (start.len() >= HEAD && [m0, m1, m2, m3] == MARKER && length <= MAX_PAYLOAD).then_some(HEAD + length)
+}
+
+/// Whether the bytes are one whole record whose checksum is right.
+pub(crate) fn is_sound(record: &[u8]) -> bool {
+    size(record) == Some(record.len()) && record[8..12] == checksum(record).to_le_bytes()
+}
+
+fn checksum(record: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&record[4..8]);
+    hasher.update(&record[HEAD - 1..]);
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> Key {
+        Key { digest: [7; 16], model: Fingerprint([9; 16]) }
+    }
+
+    fn answered(response: Response, origin: Option<Origin>) -> StoredEntry {
+        let usage = Usage { prompt_tokens: 300, completion_tokens: 1 << 40 };
+        let outcome = Outcome::Answered(Answer { response, truncated: true, usage });
+        StoredEntry { key: key(), origin, outcome }
+    }
+
+    fn origin(kind: RequestType) -> Origin {
+        Origin { task: "täsk".into(), doc_id: usize::MAX, idx: 0, repeat: 129, kind }
+    }
+
+    #[test]
+    fn entries_come_back() {
+        let text = Response::Text("line\nline\u{0}\u{10ffff}".into());
+        let entries = [
+            answered(text, Some(origin(RequestType::GenerateUntil))),
+            answered(Response::Text("".into()), None),
+            answered(
+                Response::Rolling { logprob: f64::NEG_INFINITY },
+                Some(origin(RequestType::LoglikelihoodRolling)),
+            ),
+            StoredEntry { key: key(), origin: None, outcome: Outcome::Failed { message: "no".into() } },
+        ];
+        for entry in entries {
+            let record = entry.encode().unwrap();
+            assert!(is_sound(&record));
+            assert_eq!(Record::decode(&record), Some(Record::Entry(entry)));
+        }
+    }
+
+    #[test]
+    fn floats_keep_their_bits() {
+        let bits =
+            [0x7ff8_0000_0000_0001, 0xfff4_dead_beef_0000, f64::INFINITY.to_bits(), (-0.0_f64).to_bits(), 1];
+        for bits in bits {
+            let response = Response::Loglikelihood { logprob: f64::from_bits(bits), is_greedy: false };
+            let record = answered(response, Some(origin(RequestType::Loglikelihood))).encode().unwrap();
+            let Some(Record::Entry(entry)) = Record::decode(&record) else { panic!("no entry") };
+            let Some(Answer { response: Response::Loglikelihood { logprob, .. }, .. }) =
+                entry.into_answer(RequestType::Loglikelihood)
+            else {
+                panic!("no answer")
+            };
+            assert_eq!(logprob.to_bits(), bits);
+        }
+    }
+
+    #[test]
+    fn models_come_back() {
+        let identity =
+            ModelIdentity { backend: "hf".into(), facts: vec![("model", "a".into()), ("b", String::new())] };
+        let model = StoredModel::from(&identity);
+        assert_eq!(model.fingerprint(), Fingerprint::of(&identity));
+        assert_eq!(model.to_string(), identity.to_string());
+        assert_eq!(Record::decode(&model.encode().unwrap()), Some(Record::Model(model)));
+    }
+
+    #[test]
+    fn an_answer_is_of_the_kind_that_was_asked_for() {
+        use RequestType::{GenerateUntil, Loglikelihood, LoglikelihoodRolling};
+        let pair = Response::Loglikelihood { logprob: -1.0, is_greedy: true };
+        let rolling = Response::Rolling { logprob: -1.0 };
+        let give = |response: &Response, kind: Option<RequestType>, asked| {
+            let entry = answered(response.clone(), kind.map(origin));
+            entry.into_answer(asked).map(|answer| answer.response)
+        };
+        assert_eq!(give(&pair, Some(Loglikelihood), Loglikelihood), Some(pair.clone()));
+        assert_eq!(give(&pair, Some(Loglikelihood), LoglikelihoodRolling), None);
+        assert_eq!(give(&pair, None, Loglikelihood), Some(pair.clone()));
+        assert_eq!(give(&pair, None, LoglikelihoodRolling), Some(rolling.clone()));
+        assert_eq!(give(&pair, None, GenerateUntil), None);
+        assert_eq!(give(&rolling, None, LoglikelihoodRolling), Some(rolling.clone()));
+        assert_eq!(give(&rolling, None, Loglikelihood), None);
+    }
+
+    #[test]
+    fn every_cut_and_every_flipped_bit_is_noticed() {
+        let record = answered(Response::Text("answer".into()), None).encode().unwrap();
+        for length in 0..record.len() {
+            assert!(!is_sound(&record[..length]), "{length}");
+            Record::decode(&record[..length]);
+        }
+        for bit in 0..record.len() * 8 {
+            let mut damaged = record.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(!is_sound(&damaged), "{bit}");
+            Record::decode(&damaged);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Goes through the records of a file, damaged parts included.
+
+use std::io::{self, Read};
+
+use crate::header;
+use crate::record::{self, HEAD, MARKER};
+
+/// How much is read at once.
+const CHUNK: usize = 256 << 10;
+
+/// A part of a file that holds no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where it begins.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+/// What a scan found beside records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scanned {
+    /// Damaged parts with sound records behind them.
+    pub(crate) damage: Vec<Damage>,
+    /// Where the last sound record ends.
+    pub(crate) end: u64,
+    /// What stands behind it: a record that was being written when its process ended.
+    pub(crate) tail: u64,
+}
+
+/// Calls `visit` with the offset and the bytes of every sound record.
+///
+/// `reader` stands behind the header. What does not begin a sound record is skipped up to the next marker that does.
+pub(crate) fn scan<R: Read>(reader: R, mut visit: impl FnMut(u64, &[u8])) -> io::Result<Scanned> {
+    let start = header::SIZE as u64;
+    let mut window = Window { reader, buffer: Vec::new(), consumed: 0, offset: start, at_end: false };
+    let mut scanned = Scanned { damage: Vec::new(), end: start, tail: 0 };
+    loop {
+        let available = window.fill(HEAD)?;
+        if available.is_empty() {
+            scanned.tail = window.offset - scanned.end;
+            return Ok(scanned);
+        }
+        if let Some(size) = record::size(available)
+            && let Some(bytes) = window.fill(size)?.get(..size)
+            && record::is_sound(bytes)
+        {
+            let offset = window.offset;
+            if offset > scanned.end {
+                scanned.damage.push(Damage { offset: scanned.end, bytes: offset - scanned.end });
+            }
+            window.visit(size, &mut visit);
+            scanned.end = window.offset;
+            continue;
+        }
+        // The first byte of a marker occurs in it once, so that the search may go on right behind it.
+        let available = window.fill(HEAD)?;
+        let skipped = available.iter().skip(1).position(|byte| *byte == MARKER[0]);
+        let skipped = skipped.map_or(available.len(), |position| position + 1);
+        window.consume(skipped);
+    }
+}
+
+/// A part of a file in memory.
+struct Window<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    /// How much of the buffer has been left behind.
+    consumed: usize,
+    /// Where in the file the rest of the buffer begins.
+    offset: u64,
+    at_end: bool,
+}
+
+impl<R: Read> Window<R> {
+    /// What is in memory from here on: `wanted` bytes or more, fewer only at the end of the file.
+    fn fill(&mut self, wanted: usize) -> io::Result<&[u8]> {
+        let available = self.buffer.len() - self.consumed;
+        if available < wanted && !self.at_end {
+            self.buffer.drain(..self.consumed);
+            self.consumed = 0;
+            let missing = (wanted - available).max(CHUNK) as u64;
+            let read = self.reader.by_ref().take(missing).read_to_end(&mut self.buffer)?;
+            self.at_end = (read as u64) < missing;
+        }
+        Ok(&self.buffer[self.consumed..])
+    }
+
+    fn visit(&mut self, size: usize, visit: &mut impl FnMut(u64, &[u8])) {
+        visit(self.offset, &self.buffer[self.consumed..self.consumed + size]);
+        self.consume(size);
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.consumed += bytes;
+        self.offset += bytes as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lmeval_core::{Answer, Response};
+
+    use super::*;
+    use crate::key::{Fingerprint, Key};
+    use crate::record::{Outcome, StoredEntry};
+
+    fn record(number: u8, text: &str) -> Vec<u8> {
+        let key = Key { digest: [number; 16], model: Fingerprint([0; 16]) };
+        let outcome = Outcome::Answered(Answer::from(Response::Text(text.into())));
+        StoredEntry { key, origin: None, outcome }.encode().unwrap()
+    }
+
+    fn found(bytes: &[u8]) -> (Vec<u64>, Scanned) {
+        let mut offsets = Vec::new();
+        let scanned = scan(bytes, |offset, _| offsets.push(offset)).unwrap();
+        (offsets, scanned)
+    }
+
+    #[test]
+    fn records_behind_damage_are_found() {
+        let (one, two, three) = (record(1, "one"), record(2, "two, longer"), record(3, ""));
+        let bytes = [one.clone(), two.clone(), three.clone()].concat();
+        let starts = [16, 16 + one.len() as u64, 16 + (one.len() + two.len()) as u64];
+        for at in one.len()..one.len() + two.len() {
+            for flip in [1, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                let (offsets, scanned) = found(&damaged);
+                assert_eq!(offsets, [starts[0], starts[2]], "{at}");
+                assert_eq!(scanned.damage, [Damage { offset: starts[1], bytes: two.len() as u64 }]);
+                assert_eq!((scanned.end, scanned.tail), (16 + bytes.len() as u64, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn records_larger_than_a_chunk_are_read() {
+        let long = "long ".repeat(CHUNK);
+        let bytes = [record(1, &long), record(2, "short"), record(3, &long)].concat();
+        let (offsets, scanned) = found(&bytes);
+        assert_eq!(offsets.len(), 3);
+        assert_eq!(scanned.end, 16 + bytes.len() as u64);
+        let mut damaged = bytes;
+        damaged[100] ^= 1;
+        let (offsets, scanned) = found(&damaged);
+        assert_eq!((offsets.len(), scanned.damage.len()), (2, 1));
+    }
+
+    #[test]
+    fn bytes_that_only_look_like_records_are_skipped() {
+        let mut bytes = MARKER.repeat(3);
+        bytes.extend(record(1, "a"));
+        bytes.extend([0xf5; 5]);
+        bytes.extend(record(2, "b"));
+        bytes.extend(MARKER);
+        let (offsets, scanned) = found(&bytes);
+        assert_eq!(offsets.len(), 2);
+        assert_eq!(scanned.damage.len(), 2);
+        assert_eq!(scanned.tail, 4);
+    }
+}

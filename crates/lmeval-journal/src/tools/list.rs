@@ -1,0 +1,118 @@
+//! Says what a journal holds, by model and task.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::error::Error;
+use crate::key::Fingerprint;
+use crate::record::{Record, StoredModel};
+use crate::scan::scan;
+use crate::survey::{open_for_reading, records, survey};
+
+/// What a journal holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The models, in the order of the file.
+    pub models: Vec<ModelSummary>,
+    /// The size of the file in bytes.
+    pub bytes: u64,
+    /// Bytes that compacting would take out: damaged, superseded and failed ones that were answered later.
+    pub reclaimable: u64,
+}
+
+/// What a journal holds of one model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelSummary {
+    /// The fingerprint in keys.
+    pub fingerprint: Fingerprint,
+    /// Back end and facts; `None` where the record that tells them is damaged.
+    pub identity: Option<String>,
+    /// Requests with an answer.
+    pub answered: usize,
+    /// Requests that failed and were not answered later.
+    pub failed: usize,
+    /// The size of these records in bytes.
+    pub bytes: u64,
+    /// The tasks, in the order of the file.
+    pub tasks: Vec<TaskSummary>,
+}
+
+/// What a journal holds of one model and task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskSummary {
+    /// The name; `None` for what was imported from an old cache, which does not tell it.
+    pub task: Option<Arc<str>>,
+    /// Requests with an answer.
+    pub answered: usize,
+    /// Requests that failed and were not answered later.
+    pub failed: usize,
+}
+
+/// Says what a journal holds. Nothing is changed, and no lock is taken: a run may go on meanwhile.
+pub fn list(path: &Path) -> Result<Listing, Error> {
+    let Some(file) = open_for_reading(path)? else { return Ok(Listing::default()) };
+    let survey = survey(&file, path)?;
+    let mut models = Models::default();
+    let mut live_bytes = crate::header::SIZE as u64;
+    let scanned = scan(records(&file, path)?, |offset, bytes| match Record::decode(bytes) {
+        Some(Record::Model(model)) if models.identify(&model) => live_bytes += bytes.len() as u64,
+        Some(Record::Entry(entry)) if survey.index.is_live(&entry.key, offset) => {
+            live_bytes += bytes.len() as u64;
+            let is_answered = entry.is_answered();
+            let task = entry.origin.map(|origin| origin.task);
+            models.count(entry.key.model, task, is_answered, bytes.len() as u64);
+        }
+        _ => {}
+    });
+    let scanned = scanned.map_err(|source| Error::io("read", path, source))?;
+    let bytes = scanned.end + scanned.tail;
+    Ok(Listing { models: models.summaries, bytes, reclaimable: bytes.saturating_sub(live_bytes) })
+}
+
+#[derive(Default)]
+struct Models {
+    summaries: Vec<ModelSummary>,
+    positions: FxHashMap<Fingerprint, usize>,
+    tasks: FxHashMap<(usize, Option<Arc<str>>), usize>,
+}
+
+impl Models {
+    fn position(&mut self, fingerprint: Fingerprint) -> usize {
+        *self.positions.entry(fingerprint).or_insert_with(|| {
+            let (answered, failed, bytes) = (0, 0, 0);
+            let tasks = Vec::new();
+            self.summaries.push(ModelSummary { fingerprint, identity: None, answered, failed, bytes, tasks });
+            self.summaries.len() - 1
+        })
+    }
+
+    /// Takes note of what a model is, and says whether that is news.
+    fn identify(&mut self, model: &StoredModel) -> bool {
+        let position = self.position(model.fingerprint());
+        let identity = &mut self.summaries[position].identity;
+        let is_new = identity.is_none();
+        identity.get_or_insert_with(|| model.to_string());
+        is_new
+    }
+
+    fn count(&mut self, model: Fingerprint, task: Option<Arc<str>>, is_answered: bool, bytes: u64) {
+        let position = self.position(model);
+        let summary = &mut self.summaries[position];
+        let at = *self.tasks.entry((position, task)).or_insert_with_key(|(_, task)| {
+            summary.tasks.push(TaskSummary { task: task.clone(), answered: 0, failed: 0 });
+            summary.tasks.len() - 1
+        });
+        let task = &mut summary.tasks[at];
+        summary.bytes += bytes;
+        let counters = if is_answered {
+            [&mut summary.answered, &mut task.answered]
+        } else {
+            [&mut summary.failed, &mut task.failed]
+        };
+        for counter in counters {
+            *counter += 1;
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! What can be done with a journal beside running: list, verify, compact, export.
+
+mod compact;
+mod export;
+mod list;
+mod verify;
+
+pub use compact::{Compacted, compact};
+pub use export::{Exported, export};
+pub use list::{Listing, ModelSummary, TaskSummary, list};
+pub use verify::{Problem, Verification, verify};

@@ -1,0 +1,255 @@
+//! Caches that Python has written.
+
+use std::path::Path;
+use std::process::Command;
+
+use lmeval_core::{RequestType, Response};
+use lmeval_journal::{Fingerprint, Journal, Key, export, is_old_cache, list, old_caches, request_hash};
+use lmeval_pycompat::{Dict, Value};
+
+use crate::support::{Dice, identity};
+
+fn run_python(script: &str, folder: &Path) -> bool {
+    let Some(python) = lmeval_testkit::test_environment() else {
+        return false;
+    };
+    let output = Command::new(python).args(["-c", script]).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    true
+}
+
+fn get(
+    journal: &Journal,
+    model: Fingerprint,
+    method: &str,
+    args: &[Value],
+    kind: RequestType,
+) -> Option<Response> {
+    let key = Key::new(model, &request_hash(method, args).unwrap(), 0, None);
+    journal.get(&key, kind).unwrap().map(|answer| {
+        assert!(!answer.truncated);
+        answer.response
+    })
+}
+
+/// Rows of all sizes, and what makes a database of them.
+const ROWS: &str = r#"
+import hashlib, json, pickle, sqlite3
+def key(*request): return hashlib.sha256(json.dumps(list(request)).encode()).hexdigest()
+def make(name, page_size, rows, protocol, wal=False):
+    connection = sqlite3.connect(name)
+    connection.execute(f"PRAGMA page_size = {page_size}")
+    if wal: connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute('CREATE TABLE other (a, b)')
+    connection.execute('CREATE TABLE "unnamed" (key TEXT PRIMARY KEY, value BLOB)')
+    connection.executemany("INSERT INTO other VALUES (?, ?)", [(i, "x" * i) for i in range(100)])
+    connection.executemany('REPLACE INTO "unnamed" VALUES (?, ?)',
+        [(k, sqlite3.Binary(pickle.dumps(v, protocol))) for k, v in rows])
+    connection.commit()
+    return connection
+rows = [(key("generate_until", "p", i), "é" + "y" * i) for i in range(0, 3000, 7)]
+rows += [(key("generate_until", "p", 100_000), "z" * 1_000_000)]
+rows += [(key("loglikelihood", "p", str(i)), (-i / 7, i % 2 == 0)) for i in range(50)]
+rows += [(key("loglikelihood", "odd", "int"), (0, True)), (key("loglikelihood", "odd", "none"), (-1.0, None)),
+    (key("loglikelihood", "odd", "infinite"), (float("-inf"), False)),
+    (key("loglikelihood", "odd", "big"), (-(2 ** 62), 1)),
+    (key("loglikelihood_rolling", "odd", "float"), -2.5)]
+rows += [(key("odd", 1), None), (key("odd", 2), [1.0, True]), (key("odd", 3), {"a": 1}), (key("odd", 4), (1.0, True, 2)),
+    (key("odd", 5), (None, None)), (key("odd", 6), "\ud800"), (key("odd", 7), b"bytes"), (key("odd", 8), (True, True)),
+    ("not a hash", "text"), (key("odd", 9), 3)]
+"#;
+
+/// Databases of all page sizes, and some that are refused.
+const DATABASES: &str = r#"
+for page_size in [512, 1024, 4096, 65536]:
+    for protocol in [2, 3, 4, 5]:
+        make(f"{page_size}-{protocol}.db", page_size, rows, protocol).close()
+many = [(key("loglikelihood", "many", str(i)), (-i / 3, False)) for i in range(20_000)]
+make("many.db", 1024, many, 5).close()
+make("closed.db", 4096, rows[:10], 5, wal=True).close()
+open_one = make("open.db", 4096, rows[:10], 5, wal=True)
+import os, shutil
+for suffix in ["", "-wal"]: shutil.copy("open.db" + suffix, "left.db" + suffix)
+connection = sqlite3.connect("tables.db")
+connection.execute("CREATE TABLE one (a)"); connection.execute("CREATE TABLE two (a)"); connection.commit()
+connection = sqlite3.connect("utf16.db")
+connection.execute("PRAGMA encoding = 'UTF-16'"); connection.execute("CREATE TABLE one (a)"); connection.commit()
+"#;
+
+#[test]
+fn databases_of_python_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    if !run_python(&[ROWS, DATABASES].concat(), folder.path()) {
+        return;
+    }
+    let (journal, _) = Journal::open(&folder.path().join("a.journal")).unwrap();
+    let text = |text: &str| Value::str(text);
+    for page_size in [512, 1024, 4096, 65536] {
+        for protocol in 2..=5 {
+            let name = format!("{page_size}-{protocol}.db");
+            let model = journal.register_model(&identity(&name)).unwrap();
+            let path = folder.path().join(&name);
+            assert!(is_old_cache(&path));
+            let imported = journal.import_sqlite(&path, model).unwrap();
+            assert_eq!((imported.answers, imported.known, imported.skipped), (485, 0, 10), "{name}");
+            for length in (0..3000).step_by(7).chain([100_000]) {
+                let args = [text("p"), Value::Int(length)];
+                let found = get(&journal, model, "generate_until", &args, RequestType::GenerateUntil);
+                let expected = match length {
+                    100_000 => "z".repeat(1_000_000),
+                    length => format!("é{}", "y".repeat(length as usize)),
+                };
+                assert_eq!(found, Some(Response::Text(expected.into())));
+            }
+            let pair = |method: &str, context: &str, continuation: &str, kind| {
+                get(&journal, model, method, &[text(context), text(continuation)], kind)
+            };
+            use RequestType::{Loglikelihood, LoglikelihoodRolling};
+            for number in 0..50_u32 {
+                let (logprob, is_greedy) = (-f64::from(number) / 7.0, number.is_multiple_of(2));
+                let found = pair("loglikelihood", "p", &number.to_string(), Loglikelihood);
+                let Some(Response::Loglikelihood { logprob: found, is_greedy: greedy }) = found else {
+                    panic!("{found:?}")
+                };
+                // `-0 / 7` is positive in Python.
+                assert_eq!((found, greedy), (logprob, is_greedy));
+            }
+            let likely = |logprob, is_greedy| Some(Response::Loglikelihood { logprob, is_greedy });
+            assert_eq!(pair("loglikelihood", "odd", "int", Loglikelihood), likely(0.0, true));
+            assert_eq!(
+                pair("loglikelihood", "odd", "infinite", Loglikelihood),
+                likely(f64::NEG_INFINITY, false)
+            );
+            assert_eq!(pair("loglikelihood", "odd", "big", Loglikelihood), likely(-(2_f64.powi(62)), true));
+            assert_eq!(pair("loglikelihood", "odd", "none", Loglikelihood), None);
+            let rolling = pair("loglikelihood_rolling", "odd", "float", LoglikelihoodRolling);
+            assert_eq!(rolling, Some(Response::Rolling { logprob: -2.5 }));
+        }
+    }
+    let model = journal.register_model(&identity("many")).unwrap();
+    let path = folder.path().join("many.db");
+    assert_eq!(journal.import_sqlite(&path, model).unwrap().answers, 20_000);
+    let again = journal.import_sqlite(&path, model).unwrap();
+    assert_eq!((again.answers, again.known), (0, 20_000));
+    for number in 0..20_000 {
+        let args = [text("many"), Value::str(number.to_string())];
+        let found = get(&journal, model, "loglikelihood", &args, RequestType::Loglikelihood);
+        assert_eq!(
+            found,
+            Some(Response::Loglikelihood { logprob: -f64::from(number) / 3.0, is_greedy: false })
+        );
+    }
+    let imported = journal.import_sqlite(&folder.path().join("closed.db"), model).unwrap();
+    assert_eq!(imported.answers, 10);
+    let refuse =
+        |name: &str| journal.import_sqlite(&folder.path().join(name), model).unwrap_err().to_string();
+    assert!(is_old_cache(&folder.path().join("left.db")));
+    assert!(!is_old_cache(&folder.path().join("a.journal")) && !is_old_cache(&folder.path().join("none.db")));
+    assert!(refuse("left.db").contains("It was not closed"));
+    assert!(refuse("tables.db").ends_with("which response caches have; tables: `one`, `two`"));
+    assert!(refuse("utf16.db").ends_with("Its texts are not UTF-8"));
+    assert!(refuse("a.journal").ends_with("It is not an SQLite database, or it is encrypted"));
+    assert!(refuse("none.db").starts_with("Cannot read"));
+}
+
+/// The reference fills its cache.
+const REFERENCE: &str = r#"
+import pathlib
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM, CachingLM
+class Model(LM):
+    def loglikelihood(self, requests): return [(-len(r.args[0]) / 3, len(r.args[1]) % 2 == 0) for r in requests]
+    def loglikelihood_rolling(self, requests): return [-len(r.args[0]) / 7 for r in requests]
+    def generate_until(self, requests): return [r.args[0] * 40 for r in requests]
+model = CachingLM(Model(), "caches/old_rank0.db")
+make = lambda kind, args: Instance(request_type=kind, doc={}, arguments=args, idx=0)
+model.loglikelihood([make("loglikelihood", ("Frage " * i, " ja" * (i % 3))) for i in range(1, 200)])
+model.loglikelihood_rolling([make("loglikelihood_rolling", ("täxt " * i,)) for i in range(1, 100)])
+model.generate_until([make("generate_until", ("dé\n" * i, {"until": ["\n\n"], "temperature": 0.0})) for i in range(1, 100)])
+model.dbdict.close()
+"#;
+
+#[test]
+fn caches_of_the_reference_answer_requests() {
+    let folder = tempfile::tempdir().unwrap();
+    if !run_python(REFERENCE, folder.path()) {
+        return;
+    }
+    let caches = old_caches(&folder.path().join("caches/old"));
+    assert_eq!(caches, [folder.path().join("caches/old_rank0.db")]);
+    let path = folder.path().join("a.journal");
+    let (journal, _) = Journal::open(&path).unwrap();
+    let model = journal.register_model(&identity("a")).unwrap();
+    let imported = journal.import_sqlite(&caches[0], model).unwrap();
+    assert_eq!((imported.answers, imported.skipped), (397, 0));
+    for number in 1..200_usize {
+        let (context, continuation) = ("Frage ".repeat(number), " ja".repeat(number % 3));
+        let found = get(
+            &journal,
+            model,
+            "loglikelihood",
+            &[Value::str(context.as_str()), Value::str(continuation.as_str())],
+            RequestType::Loglikelihood,
+        );
+        let logprob = -(context.len() as f64) / 3.0;
+        assert_eq!(found, Some(Response::Loglikelihood { logprob, is_greedy: continuation.len() % 2 == 0 }));
+    }
+    for number in 1..100_usize {
+        let text = "täxt ".repeat(number);
+        let logprob = -((5 * number) as f64) / 7.0;
+        let args = [Value::str(text)];
+        let found = get(&journal, model, "loglikelihood_rolling", &args, RequestType::LoglikelihoodRolling);
+        assert_eq!(found, Some(Response::Rolling { logprob }));
+        let prompt = "dé\n".repeat(number);
+        let mut kwargs = Dict::new();
+        kwargs.insert("until", Value::list([Value::str("\n\n")]));
+        kwargs.insert("temperature", 0.0);
+        let args = [Value::str(prompt.as_str()), Value::from(kwargs)];
+        let found = get(&journal, model, "generate_until", &args, RequestType::GenerateUntil);
+        assert_eq!(found, Some(Response::Text(prompt.repeat(40).into())));
+    }
+    // Not for another model.
+    let other = Fingerprint::of(&identity("b"));
+    let args = [Value::str("täxt ")];
+    assert_eq!(get(&journal, other, "loglikelihood_rolling", &args, RequestType::LoglikelihoodRolling), None);
+    journal.close().unwrap();
+    let listing = list(&path).unwrap();
+    assert_eq!((listing.models[0].answered, listing.models[0].tasks[0].task.as_deref()), (397, None));
+    let mut output = Vec::new();
+    assert_eq!(export(&path, &mut output).unwrap().answers, 397);
+    let output = String::from_utf8(output).unwrap();
+    assert!(output.contains(r#""task": null, "doc_id": null, "idx": null, "repeat": 0, "type": null, "#));
+}
+
+#[test]
+fn damaged_databases_are_errors_not_crashes() {
+    let folder = tempfile::tempdir().unwrap();
+    if !run_python(&[ROWS, r#"make("damaged.db", 512, rows, 5).close()"#].concat(), folder.path()) {
+        return;
+    }
+    let path = folder.path().join("damaged.db");
+    let whole = fs_err::read(&path).unwrap();
+    let (journal, _) = Journal::open(&folder.path().join("a.journal")).unwrap();
+    let mut dice = Dice(3);
+    let (mut refused, mut read) = (0, 0);
+    for round in 0..150_u32 {
+        let mut damaged = whole.clone();
+        if round.is_multiple_of(3) {
+            damaged.truncate(dice.roll(whole.len()));
+        }
+        for _ in 0..dice.roll(200) {
+            // The first pages hold the schema and the root.
+            let limit = if dice.roll(2) == 0 { damaged.len().min(4096) } else { damaged.len() };
+            if limit > 0 {
+                damaged[dice.roll(limit)] = dice.roll(256) as u8;
+            }
+        }
+        fs_err::write(&path, &damaged).unwrap();
+        let model = journal.register_model(&identity(&round.to_string())).unwrap();
+        match journal.import_sqlite(&path, model) {
+            Ok(_) => read += 1,
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused > 50, "{refused} refused, {read} read");
+}

@@ -1,0 +1,106 @@
+//! Processes that are killed while they write.
+
+use std::collections::HashSet;
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use lmeval_journal::{Fingerprint, Journal, verify};
+
+use crate::support::{Dice, entry, identity, is_answered};
+
+const REQUESTS: usize = 3000;
+const VARIABLE: &str = "LM_EVAL_JOURNAL_KILL_TEST";
+
+/// What runs in the process that is killed: a run that answers what has no answer.
+#[test]
+fn child() {
+    let Ok(path) = env::var(VARIABLE) else { return };
+    let (journal, opened) = Journal::open(Path::new(&path)).unwrap();
+    assert!(opened.damage.is_empty());
+    let model = journal.register_model(&identity("a")).unwrap();
+    thread::scope(|scope| {
+        for first in 0..4 {
+            let journal = &journal;
+            scope.spawn(move || answer_all(journal, model, first));
+        }
+    });
+    journal.close().unwrap();
+    say("done");
+}
+
+fn answer_all(journal: &Journal, model: Fingerprint, first: usize) {
+    for number in (first..REQUESTS).step_by(4) {
+        if !is_answered(journal, model, number) {
+            say(&format!("sent {number}"));
+            journal.append_blocking(entry(model, number)).unwrap();
+            say(&format!("answered {number}"));
+        }
+    }
+}
+
+fn say(line: &str) {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "# {line}").unwrap();
+    output.flush().unwrap();
+}
+
+#[test]
+fn killed_runs_go_on_where_they_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    let mut answered: HashSet<usize> = HashSet::new();
+    let mut dice = Dice(u64::from(std::process::id()));
+    for round in 0.. {
+        assert!(round < 2000, "no progress");
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["kill::child", "--exact", "--nocapture"])
+            .env(VARIABLE, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        // Killed after some lines and a moment, but one run in a while is left to make progress.
+        let limit = dice.roll(600);
+        let pause = Duration::from_micros(dice.roll(3000) as u64);
+        let mut killer = Some(child);
+        let mut lines = 0;
+        let mut is_done = false;
+        for line in output.lines() {
+            let line = line.unwrap();
+            let Some((_, said)) = line.split_once("# ") else { continue };
+            match said.split_once(' ') {
+                Some(("sent", number)) => {
+                    let number: usize = number.parse().unwrap();
+                    assert!(!answered.contains(&number), "request {number} was sent again");
+                }
+                Some(("answered", number)) => assert!(answered.insert(number.parse().unwrap())),
+                _ => is_done = said == "done",
+            }
+            lines += 1;
+            if lines > limit
+                && let Some(mut child) = killer.take()
+            {
+                thread::sleep(pause);
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+        }
+        if let Some(mut child) = killer {
+            child.wait().unwrap();
+        }
+        let problems = verify(&path).unwrap().problems;
+        assert!(problems.len() <= 1, "{problems:?}");
+        if is_done {
+            break;
+        }
+    }
+    let (journal, opened) = Journal::open(&path).unwrap();
+    assert_eq!(opened.answers, REQUESTS);
+    assert!(opened.damage.is_empty() && opened.repaired_bytes.is_none());
+    let model = Fingerprint::of(&identity("a"));
+    assert!((0..REQUESTS).all(|number| is_answered(&journal, model, number)));
+}

@@ -1,0 +1,123 @@
+//! Files that are cut and damaged.
+
+use lmeval_journal::{Journal, compact, export, list, verify};
+
+use crate::support::{Dice, entry, filled, identity, is_answered};
+
+#[test]
+fn a_journal_cut_at_any_byte_keeps_its_complete_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    let mut ends = Vec::new();
+    let (journal, model) = filled(&path, 0);
+    ends.push(fs_err::metadata(&path).unwrap().len());
+    for number in 0..4 {
+        journal.append_blocking(entry(model, number)).unwrap();
+        ends.push(fs_err::metadata(&path).unwrap().len());
+    }
+    journal.close().unwrap();
+    let whole = fs_err::read(&path).unwrap();
+    for length in 0..=whole.len() {
+        fs_err::write(&path, &whole[..length]).unwrap();
+        let complete = ends.iter().filter(|end| **end <= length as u64).count().saturating_sub(1);
+        let (journal, opened) = Journal::open(&path).unwrap();
+        assert_eq!((opened.answers, opened.failures), (complete, 0), "{length}");
+        assert!(opened.damage.is_empty());
+        let is_clean = ends.contains(&(length as u64)) || length == 16 || length == 0;
+        assert_eq!(opened.repaired_bytes.is_none(), is_clean, "{length}");
+        assert_eq!(journal.register_model(&identity("a")).unwrap(), model);
+        for number in 0..4 {
+            assert_eq!(is_answered(&journal, model, number), number < complete);
+        }
+        (complete..4).for_each(|number| journal.append_blocking(entry(model, number)).unwrap());
+        journal.close().unwrap();
+        assert_eq!(fs_err::read(&path).unwrap(), whole, "{length}");
+        assert!(verify(&path).unwrap().is_sound());
+    }
+}
+
+#[test]
+fn flipped_bytes_never_give_a_wrong_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    let (journal, model) = filled(&path, 12);
+    journal.close().unwrap();
+    let whole = fs_err::read(&path).unwrap();
+    let mut dice = Dice(7);
+    for round in 0..100 {
+        let mut damaged = whole.clone();
+        for _ in 0..=dice.roll(4) {
+            let at = 16 + dice.roll(whole.len() - 16);
+            damaged[at] ^= 1 + dice.roll(255) as u8;
+        }
+        fs_err::write(&path, &damaged).unwrap();
+        let verification = verify(&path).unwrap();
+        assert!(!verification.is_sound() || damaged == whole);
+        list(&path).unwrap();
+        export(&path, &mut Vec::new()).unwrap();
+        let (journal, opened) = Journal::open(&path).unwrap();
+        assert_eq!(opened.answers, verification.answers);
+        assert!(opened.answers >= 8, "{round}: {opened:?}");
+        let answered = (0..12).filter(|number| is_answered(&journal, model, *number)).count();
+        assert_eq!(answered, opened.answers, "{round}");
+        journal.register_model(&identity("a")).unwrap();
+        (0..12).for_each(|number| journal.append_blocking(entry(model, number)).unwrap());
+        journal.close().unwrap();
+        compact(&path).unwrap();
+        assert!(verify(&path).unwrap().is_sound());
+        let (journal, opened) = Journal::open(&path).unwrap();
+        assert_eq!((opened.answers, opened.damage.len()), (12, 0));
+        assert!((0..12).all(|number| is_answered(&journal, model, number)));
+    }
+}
+
+#[test]
+fn noise_is_survived() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    let (journal, model) = filled(&path, 3);
+    journal.close().unwrap();
+    let whole = fs_err::read(&path).unwrap();
+    let mut dice = Dice(11);
+    for _ in 0..100 {
+        // Noise in which markers are frequent.
+        let noise: Vec<u8> =
+            (0..dice.roll(200)).map(|_| [0xf5, b'J', 0xff, 0xfa, 0, 1, 40][dice.roll(7)]).collect();
+        let at = 16 + dice.roll(whole.len() - 16);
+        let damaged = [&whole[..at], &noise, &whole[at..]].concat();
+        fs_err::write(&path, damaged).unwrap();
+        let (journal, opened) = Journal::open(&path).unwrap();
+        assert!(opened.answers >= 2, "{opened:?}");
+        let answered = (0..3).filter(|number| is_answered(&journal, model, *number)).count();
+        assert_eq!(answered, opened.answers);
+    }
+}
+
+#[test]
+fn what_follows_damage_is_kept_and_the_damage_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    let (journal, model) = filled(&path, 5);
+    let start = fs_err::metadata(&path).unwrap().len();
+    journal.append_blocking(entry(model, 5)).unwrap();
+    let end = fs_err::metadata(&path).unwrap().len();
+    (6..9).for_each(|number| journal.append_blocking(entry(model, number)).unwrap());
+    journal.close().unwrap();
+    let mut bytes = fs_err::read(&path).unwrap();
+    bytes[start as usize + 20] ^= 1;
+    fs_err::write(&path, &bytes).unwrap();
+
+    let (journal, opened) = Journal::open(&path).unwrap();
+    assert_eq!((opened.answers, opened.repaired_bytes), (8, None));
+    assert_eq!(opened.damage.len(), 1);
+    assert_eq!((opened.damage[0].offset, opened.damage[0].bytes), (start, end - start));
+    assert!((0..9).all(|number| is_answered(&journal, model, number) == (number != 5)));
+    journal.append_blocking(entry(model, 5)).unwrap();
+    journal.close().unwrap();
+    let problems: Vec<String> = verify(&path).unwrap().problems.iter().map(ToString::to_string).collect();
+    assert_eq!(problems, [format!("{} damaged bytes at offset {start}", end - start)]);
+    let compacted = compact(&path).unwrap();
+    assert_eq!((compacted.answers, compacted.damaged, compacted.dropped), (9, 1, 0));
+    assert_eq!(compacted.bytes_after, fs_err::metadata(&path).unwrap().len());
+    assert!(verify(&path).unwrap().is_sound());
+}

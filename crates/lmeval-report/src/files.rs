@@ -1,0 +1,132 @@
+//! Where results are written, and how: whole or not at all.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use lmeval_core::results::replace_foreign;
+use lmeval_pycompat::{Dict, Value, json};
+
+use crate::error::ReportError;
+use crate::names::task_file_name;
+
+/// The files of a run.
+///
+/// ```
+/// use std::path::Path;
+/// use lmeval_report::Layout;
+///
+/// let layout = Layout::new(Path::new("out"), "org__model");
+/// let stamp = "2026-11-15T02-46-50.151442";
+/// assert_eq!(layout.results_file(stamp), Path::new("out/org__model/results_2026-11-15T02-46-50.151442.json"));
+///
+/// let layout = Layout::new(Path::new("out/mine.json"), "org__model");
+/// assert_eq!(layout.results_file("S"), Path::new("out/mine_S.json"));
+/// assert_eq!(layout.samples_file("g1::t3", "S"), Path::new("out/samples_g1::t3_S.jsonl"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    folder: PathBuf,
+    results: String,
+}
+
+impl Layout {
+    /// The files below an output path: a file where it ends in `.json`, otherwise a folder with one folder per model.
+    pub fn new(output_path: &Path, sanitized_model_name: &str) -> Self {
+        let is_file = output_path.extension().is_some_and(|extension| extension == "json");
+        match output_path.file_stem().filter(|_| is_file) {
+            Some(stem) => Self {
+                folder: output_path.parent().unwrap_or(Path::new("")).to_owned(),
+                results: stem.to_string_lossy().into_owned(),
+            },
+            None => Self { folder: output_path.join(sanitized_model_name), results: "results".to_owned() },
+        }
+    }
+
+    /// The folder that all files are in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The file of the results.
+    pub fn results_file(&self, stamp: &str) -> PathBuf {
+        self.folder.join(format!("{}_{stamp}.json", self.results))
+    }
+
+    /// The file of the samples of a task.
+    pub fn samples_file(&self, task: &str, stamp: &str) -> PathBuf {
+        self.folder.join(format!("samples_{}_{stamp}.jsonl", task_file_name(task)))
+    }
+
+    /// The file that samples of a task are written to while the run goes on; the first has number 1.
+    pub(crate) fn part_file(&self, task: &str, number: usize) -> PathBuf {
+        let task = task_file_name(task);
+        self.folder.join(match number {
+            1 => format!(".samples_{task}.jsonl.part"),
+            _ => format!(".samples_{task}.{number}.jsonl.part"),
+        })
+    }
+
+    /// Makes the folder and tries whether files can be made in it, so that a run does not find out at its end.
+    pub fn prepare(&self) -> Result<(), ReportError> {
+        self.make_folder()?;
+        let probe = self.folder.join(format!(".write-test-{}", std::process::id()));
+        fs::write(&probe, b"").map_err(ReportError::write("write in the folder", &self.folder))?;
+        fs::remove_file(&probe).map_err(ReportError::write("remove", &probe))
+    }
+
+    pub(crate) fn make_folder(&self) -> Result<(), ReportError> {
+        if self.folder.as_os_str().is_empty() {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.folder).map_err(ReportError::write("make the folder", &self.folder))
+    }
+}
+
+/// A result object as its file has it: indented by two, other alphabets kept, no line end behind it.
+pub fn to_json(object: &Dict) -> Result<String, ReportError> {
+    let options = json::Options {
+        ensure_ascii: false,
+        indent: Some(2),
+        default: Some(&replace_foreign),
+        ..json::Options::default()
+    };
+    json::dumps(&Value::from(object.clone()), &options)
+        .map_err(|source| ReportError::Encode { what: "the results".to_owned(), source })
+}
+
+/// Writes the results of a run and answers the path of the file.
+pub fn write_results(layout: &Layout, stamp: &str, object: &Dict) -> Result<PathBuf, ReportError> {
+    let text = to_json(object)?;
+    layout.make_folder()?;
+    let path = layout.results_file(stamp);
+    write_atomically(&path, text.as_bytes())?;
+    Ok(path)
+}
+
+/// Writes a file so that it is there whole or not at all, whenever the program or the machine stops.
+pub fn write_atomically(path: &Path, content: &[u8]) -> Result<(), ReportError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let temporary = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+    let written = (|| {
+        let mut file = fs::File::create(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    })();
+    if written.is_err() {
+        // The first failure is the one to tell about.
+        let _ = fs::remove_file(&temporary);
+    }
+    written.map_err(ReportError::write("write", path))?;
+    sync_folder(path);
+    Ok(())
+}
+
+/// Makes a new name in a folder last. Not every system can; the file itself is safe by then.
+pub(crate) fn sync_folder(path: &Path) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if let Ok(folder) = fs::File::open(folder) {
+        let _ = folder.sync_all();
+    }
+}

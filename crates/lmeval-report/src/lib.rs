@@ -1,0 +1,30 @@
+//! Results files, samples files and tables.
+//!
+//! Everything is laid out as the reference has it, so that its readers accept our files: [`file_object`] puts the
+//! results together, [`write_results`] and [`SamplesWriter`] write them to the places that a [`Layout`] gives, and
+//! [`make_table`] shows them.
+
+mod clock;
+mod environment;
+mod error;
+mod files;
+mod names;
+mod object;
+mod posix_zone;
+mod samples;
+mod secrets;
+mod summary;
+mod table;
+mod zone;
+
+pub use clock::Moment;
+pub use environment::{Environment, lm_eval_version};
+pub use error::ReportError;
+pub use files::{Layout, to_json, write_atomically, write_results};
+pub use names::{ModelName, sanitize_model_name};
+pub use object::{RunFacts, Seeds, file_object, result_object};
+pub use samples::{SampleOptions, SamplesWriter, parse_hash_media, task_hashes};
+pub use secrets::mask_secrets;
+pub use summary::Summary;
+pub use table::{Column, make_latex_table, make_table};
+pub use zone::TimeZone;

@@ -1,0 +1,199 @@
+//! Samples files, written while the run goes on.
+
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fs_err as fs;
+use lmeval_core::results::{RunResults, SampleRecord, hash_text, replace_foreign};
+use lmeval_pycompat::{Dict, Value, json, repr};
+use sha2::{Digest, Sha256};
+
+use crate::error::ReportError;
+use crate::files::{Layout, sync_folder};
+
+/// How samples are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleOptions {
+    /// Whether hashes stand for bytes, such as those of images: for models that take images or sounds, unless
+    /// `LMEVAL_HASHMM` says otherwise.
+    pub hash_media: bool,
+}
+
+/// What `LMEVAL_HASHMM` says: whether hashes stand for bytes. `None` for text that is neither yes nor no.
+pub fn parse_hash_media(variable: Option<&str>) -> Option<bool> {
+    match variable?.to_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Some(true),
+        "0" | "false" | "no" | "off" | "" => Some(false),
+        _ => None,
+    }
+}
+
+/// Writes the samples of one task, line by line.
+///
+/// Lines go to a hidden file in the folder of the results, which gets its name when the task is complete. What a killed
+/// run has left there is overwritten.
+#[derive(Debug)]
+pub struct SamplesWriter {
+    layout: Layout,
+    task: String,
+    options: SampleOptions,
+    part: PathBuf,
+    file: BufWriter<fs::File>,
+    hash: TaskHasher,
+    line: String,
+}
+
+impl SamplesWriter {
+    /// Begins the file of a task.
+    pub fn new(layout: &Layout, task: &str, options: SampleOptions) -> Result<Self, ReportError> {
+        layout.make_folder()?;
+        let (part, file) = open_part(layout, task)?;
+        Ok(Self {
+            layout: layout.clone(),
+            task: task.to_owned(),
+            options,
+            part,
+            file: BufWriter::with_capacity(1 << 16, file),
+            hash: TaskHasher::default(),
+            line: String::new(),
+        })
+    }
+
+    /// Adds a record.
+    pub fn write(&mut self, record: &SampleRecord) -> Result<(), ReportError> {
+        self.hash.add(record);
+        self.line.clear();
+        let entry = if self.options.hash_media {
+            with_hashed_media(record).to_file_dict()
+        } else {
+            record.to_file_dict()
+        };
+        let options = json::Options {
+            ensure_ascii: false,
+            default: Some(&replace_foreign),
+            ..json::Options::default()
+        };
+        json::write(&mut self.line, &Value::from(entry), &options).map_err(|source| ReportError::Encode {
+            what: format!("document {} of `{}`", record.doc_id, self.task),
+            source,
+        })?;
+        self.line.push('\n');
+        self.file.write_all(self.line.as_bytes()).map_err(ReportError::write("write", &self.part))
+    }
+
+    /// Lets others see what has been written so far.
+    pub fn flush(&mut self) -> Result<(), ReportError> {
+        self.file.flush().map_err(ReportError::write("write", &self.part))
+    }
+
+    /// Gives the complete file its name; answers the path and the hash of the task.
+    pub fn finish(mut self, stamp: &str) -> Result<(PathBuf, String), ReportError> {
+        self.flush()?;
+        self.file.get_ref().sync_all().map_err(ReportError::write("write", &self.part))?;
+        let path = self.layout.samples_file(&self.task, stamp);
+        fs::rename(&self.part, &path).map_err(ReportError::write("write", &path))?;
+        sync_folder(&path);
+        Ok((path, self.hash.finish()))
+    }
+
+    /// Gives up the file, where a task has failed.
+    pub fn discard(self) -> Result<(), ReportError> {
+        fs::remove_file(&self.part).map_err(ReportError::write("remove", &self.part))
+    }
+}
+
+/// Opens the first hidden file that no other run is writing.
+fn open_part(layout: &Layout, task: &str) -> Result<(PathBuf, fs::File), ReportError> {
+    let mut number = 1;
+    loop {
+        let path = layout.part_file(task, number);
+        let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(ReportError::write("write", &path))?;
+        // Where locks do not exist, two runs at once in one folder are not told apart.
+        let taken = matches!(file.file().try_lock(), Err(std::fs::TryLockError::WouldBlock));
+        // Its writer may have renamed the file since it was opened.
+        if !taken && is_still(&path, &file) {
+            file.set_len(0).map_err(ReportError::write("write", &path))?;
+            return Ok((path, file));
+        }
+        if taken {
+            number += 1;
+        }
+    }
+}
+
+#[cfg(unix)]
+fn is_still(path: &Path, file: &fs::File) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(opened), Ok(named)) => (opened.dev(), opened.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(not(unix))]
+fn is_still(_: &Path, _: &fs::File) -> bool {
+    // Elsewhere, an open file keeps its name.
+    true
+}
+
+/// The hash of a task: over the hashes of all its records.
+#[derive(Clone, Debug, Default)]
+struct TaskHasher(Sha256);
+
+impl TaskHasher {
+    fn add(&mut self, record: &SampleRecord) {
+        for hash in [&record.hashes.doc, &record.hashes.prompt, &record.hashes.target] {
+            self.0.update(hash.as_bytes());
+        }
+    }
+
+    fn finish(self) -> String {
+        use std::fmt::Write as _;
+        self.0.finalize().iter().fold(String::with_capacity(64), |mut hash, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(hash, "{byte:02x}");
+            hash
+        })
+    }
+}
+
+/// `task_hashes` of the records that a run has kept.
+pub fn task_hashes(results: &RunResults) -> Dict {
+    let tasks = results.samples.iter();
+    tasks
+        .map(|(task, records)| {
+            let mut hash = TaskHasher::default();
+            for record in records {
+                hash.add(record);
+            }
+            (Value::str(task.as_str()), Value::from(hash.finish()))
+        })
+        .collect()
+}
+
+/// A record in which hashes stand for bytes.
+pub(crate) fn with_hashed_media(record: &SampleRecord) -> SampleRecord {
+    let mut record = record.clone();
+    if let Value::Dict(document) = hash_media(&Value::Dict(Arc::clone(&record.doc))) {
+        record.doc = document;
+    }
+    for value in [&mut record.target, &mut record.arguments, &mut record.resps, &mut record.filtered_resps] {
+        *value = hash_media(value);
+    }
+    record
+}
+
+fn hash_media(value: &Value) -> Value {
+    match value {
+        // Reference: the text of the literal is hashed, not the bytes.
+        Value::Bytes(_) => Value::from(hash_text(&repr::repr(value))),
+        Value::List(items) => Value::list(items.iter().map(hash_media)),
+        Value::Tuple(items) => Value::tuple(items.iter().map(hash_media)),
+        Value::Dict(dict) => {
+            Value::from(dict.iter().map(|(key, value)| (key.clone(), hash_media(value))).collect::<Dict>())
+        }
+        other => other.clone(),
+    }
+}

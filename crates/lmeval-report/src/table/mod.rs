@@ -1,0 +1,196 @@
+//! Tables of results, laid out as the reference lays them out.
+
+mod cells;
+mod latex;
+mod layout;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lmeval_pycompat::{Dict, Value, repr};
+
+/// Which part of the results a table shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// Tasks and groups.
+    Results,
+    /// The groups that have scores.
+    Groups,
+}
+
+impl Column {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Results => "results",
+            Self::Groups => "groups",
+        }
+    }
+
+    fn headers(self) -> [&'static str; 9] {
+        let first = match self {
+            Self::Results => "Tasks",
+            Self::Groups => "Groups",
+        };
+        [first, "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr"]
+    }
+}
+
+/// Keys of an entry that are no metrics.
+const NO_METRICS: [&str; 4] = ["alias", "name", "sample_len", "sample_count"];
+
+/// The Markdown table of a result object, with the end of its last line.
+///
+/// Rows follow the tree of groups; with `sort` they are in the order of names.
+///
+/// ```
+/// use lmeval_pycompat::json;
+/// use lmeval_report::{Column, make_table};
+///
+/// let object = r#"{"results": {"t": {"alias": "t", "acc,none": 0.5}}, "versions": {"t": 1}, "n-shot": {"t": 0}}"#;
+/// let object = json::loads(object).unwrap();
+/// let table = make_table(object.as_dict().unwrap(), Column::Results, false);
+/// assert_eq!(table.lines().last(), Some("|t    |      1|none  |     0|acc   |   |  0.5|   |      |"));
+/// ```
+pub fn make_table(object: &Dict, column: Column, sort: bool) -> String {
+    layout::markdown(&column.headers(), &rows(object, column, sort))
+}
+
+/// The LaTeX table of the same rows.
+pub fn make_latex_table(object: &Dict, column: Column, sort: bool) -> String {
+    latex::latex(&column.headers(), &rows(object, column, sort))
+}
+
+/// The cells of all rows.
+fn rows(object: &Dict, column: Column, sort: bool) -> Vec<Vec<Value>> {
+    let part = |key: &str| object.get_str(key).and_then(Value::as_dict);
+    let Some(entries) = part(column.key()) else { return Vec::new() };
+    let names: BTreeSet<&str> = entries.keys().filter_map(Value::as_str).collect();
+    let tree = Tree::walk(part("group_subtasks"), &names);
+    let order: Vec<&str> = if sort { names.iter().copied().collect() } else { tree.order };
+    let mut rows = Vec::new();
+    for name in order {
+        let Some(entry) = entries.get_str(name).and_then(Value::as_dict) else { continue };
+        let alias = entry.get_str("alias").map_or_else(|| name.to_owned(), repr::str);
+        let display = match tree.depths.get(name) {
+            None | Some(0) => alias,
+            Some(depth) => format!("{}- {alias}", " ".repeat(*depth)),
+        };
+        let of = |key: &str| part(key).and_then(|dict| dict.get_str(name));
+        let facts = Facts {
+            display: Value::from(display),
+            version: of("versions").cloned().unwrap_or_else(|| Value::str("    N/A")),
+            num_fewshot: Value::from(of("n-shot").map_or_else(|| " ".to_owned(), repr::str)),
+            directions: of("higher_is_better").and_then(Value::as_dict),
+        };
+        rows.extend(rows_of(entry, facts));
+    }
+    rows
+}
+
+/// What all rows of a name have in common.
+struct Facts<'a> {
+    display: Value,
+    version: Value,
+    num_fewshot: Value,
+    directions: Option<&'a Dict>,
+}
+
+fn rows_of(entry: &Dict, facts: Facts<'_>) -> Vec<Vec<Value>> {
+    let mut metrics: Vec<(&str, &Value)> = entry
+        .iter()
+        .filter_map(|(key, value)| Some((key.as_str()?, value)))
+        .filter(|(key, _)| !NO_METRICS.contains(key))
+        .collect();
+    metrics.sort_unstable_by_key(|(key, _)| *key);
+    let Facts { mut display, mut version, num_fewshot, directions } = facts;
+    let mut rows = Vec::new();
+    for (key, value) in metrics {
+        let (metric, filter) = key.split_once(',').unwrap_or((key, ""));
+        if metric.ends_with("_stderr") {
+            continue;
+        }
+        let arrow = match directions.and_then(|directions| directions.get_str(metric)) {
+            Some(direction) if *direction == Value::Bool(true) => "↑",
+            Some(direction) if *direction == Value::Bool(false) => "↓",
+            _ => "",
+        };
+        let error = entry.get_str(&format!("{metric}_stderr,{filter}"));
+        let (sign, error) = match error {
+            None => ("", String::new()),
+            Some(error) if error.as_str() == Some("N/A") => ("±", "   N/A".to_owned()),
+            Some(error) => ("±", error.to_f64().map_or_else(|| repr::str(error), four_decimals)),
+        };
+        rows.push(vec![
+            std::mem::replace(&mut display, Value::str("")),
+            std::mem::replace(&mut version, Value::str("")),
+            Value::str(filter),
+            num_fewshot.clone(),
+            Value::str(metric),
+            Value::str(arrow),
+            match value {
+                Value::Float(number) => Value::from(four_decimals(*number)),
+                other => other.clone(),
+            },
+            Value::str(sign),
+            Value::from(error),
+        ]);
+    }
+    rows
+}
+
+/// Python's `f"{number:.4f}"`.
+fn four_decimals(number: f64) -> String {
+    if number.is_nan() { "nan".to_owned() } else { format!("{number:.4}") }
+}
+
+/// The order of rows and how deep each name stands.
+struct Tree<'a> {
+    members: BTreeMap<&'a str, Vec<&'a str>>,
+    names: &'a BTreeSet<&'a str>,
+    order: Vec<&'a str>,
+    depths: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Tree<'a> {
+    fn walk(subtasks: Option<&'a Dict>, names: &'a BTreeSet<&'a str>) -> Self {
+        let members: BTreeMap<&str, Vec<&str>> = subtasks
+            .into_iter()
+            .flat_map(Dict::iter)
+            .filter_map(|(group, members)| {
+                let members = members.as_list().unwrap_or_default().iter().filter_map(Value::as_str);
+                let mut members: Vec<&str> = members.collect();
+                members.sort_unstable();
+                Some((group.as_str()?, members))
+            })
+            .collect();
+        let children: BTreeSet<&str> = members.values().flatten().copied().collect();
+        let roots: Vec<&str> = members.keys().filter(|group| !children.contains(*group)).copied().collect();
+        let mut tree = Self { members, names, order: Vec::new(), depths: BTreeMap::new() };
+        for root in roots {
+            tree.visit(root, &mut Vec::new());
+        }
+        let rest = names.iter().filter(|name| !tree.depths.contains_key(*name));
+        let rest: Vec<&str> = rest.copied().collect();
+        tree.order.extend(rest);
+        tree
+    }
+
+    /// A file may claim that a group contains itself, so the way down is watched.
+    fn visit(&mut self, name: &'a str, above: &mut Vec<&'a str>) {
+        if above.contains(&name) {
+            return;
+        }
+        self.depths.insert(name, above.len());
+        if self.names.contains(name) {
+            self.order.push(name);
+        }
+        let members = self.members.get(name).cloned().unwrap_or_default();
+        above.push(name);
+        for member in members {
+            self.visit(member, above);
+        }
+        above.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests;

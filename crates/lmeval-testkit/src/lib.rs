@@ -10,6 +10,10 @@
 
 mod context;
 mod reference;
+#[cfg(feature = "server")]
+mod server;
 
 pub use context::{Output, TestCommand, TestContext};
 pub use reference::{reference_library, test_environment};
+#[cfg(feature = "server")]
+pub use server::{Counts, Fault, Faults, ServerOptions, StandInServer};

@@ -1,0 +1,258 @@
+//! From answers to scored tasks.
+
+use std::sync::{Arc, mpsc};
+
+use lmeval_core::results::TaskResult;
+use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance};
+use lmeval_core::{Answer, Arguments, Context, ModelError, ModelRequest};
+use lmeval_tasks::Task;
+use lmeval_tasks::prompt::DocumentRequests;
+use lmeval_tasks::scoring::task_result;
+
+use crate::cancel::Cancel;
+use crate::error::EngineError;
+use crate::event::{Event, Events};
+use crate::options::EvaluateOptions;
+use crate::plan::PlannedTask;
+use crate::produce::Slot;
+
+/// What the parts of a run tell the one that scores.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// The requests of a task are being built; its split has so many documents.
+    Started { task: usize, original: usize },
+    /// A document with its requests. Its place is the number of those before it.
+    Document { task: usize, requests: Box<DocumentRequests> },
+    /// All documents of a task were there.
+    Built { task: usize },
+    /// An answer.
+    Answered { slot: Slot, answer: Answer },
+    /// A request without one.
+    Failed { slot: Slot, request: Box<ModelRequest>, error: ModelError },
+    /// The run cannot go on.
+    Stop(Box<EngineError>),
+}
+
+/// A request that failed for good.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The request.
+    pub request: ModelRequest,
+    /// Why.
+    pub error: ModelError,
+}
+
+/// A document on its way to being answered.
+struct Pending {
+    requests: DocumentRequests,
+    answers: Vec<Vec<Option<Answer>>>,
+    missing: usize,
+    failed: bool,
+}
+
+impl Pending {
+    fn new(requests: DocumentRequests) -> Self {
+        let answers: Vec<Vec<Option<Answer>>> =
+            requests.instances.iter().map(|instance| vec![None; instance.repeats]).collect();
+        let missing = answers.iter().map(Vec::len).sum();
+        Self { requests, answers, missing, failed: false }
+    }
+
+    /// The document with its answers, unless one failed.
+    fn finish(self) -> Option<AnsweredDocument> {
+        if self.failed {
+            return None;
+        }
+        let answered = self.requests.instances.into_iter().zip(self.answers).map(|(instance, answers)| {
+            let truncated = answers.iter().flatten().filter(|answer| answer.truncated).count();
+            let responses = answers.into_iter().flatten().map(|answer| answer.response.to_value()).collect();
+            AnsweredInstance { instance, responses, truncated }
+        });
+        Some(AnsweredDocument {
+            doc_id: self.requests.doc_id,
+            document: self.requests.document,
+            choices: self.requests.choices,
+            answers: answered.collect(),
+        })
+    }
+}
+
+/// A task on its way to being scored.
+struct Progress {
+    planned: Option<PlannedTask>,
+    task: Arc<Task>,
+    original: usize,
+    documents: Vec<Pending>,
+    /// Documents that lack answers.
+    open: usize,
+    all_built: bool,
+}
+
+/// What a run gave, task by task.
+pub(crate) struct Collected {
+    pub(crate) results: Vec<TaskResult>,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) answered: usize,
+}
+
+/// Puts answers where they belong and scores tasks when they are complete.
+pub(crate) struct Collector<'a> {
+    options: &'a EvaluateOptions,
+    events: &'a dyn Events,
+    stop: &'a Cancel,
+    tasks: Vec<Progress>,
+    results: Vec<Option<TaskResult>>,
+    failures: Vec<Failure>,
+    answered: usize,
+    error: Option<EngineError>,
+}
+
+impl<'a> Collector<'a> {
+    pub(crate) fn new(
+        planned: Vec<PlannedTask>,
+        options: &'a EvaluateOptions,
+        events: &'a dyn Events,
+        stop: &'a Cancel,
+    ) -> Self {
+        let results = planned.iter().map(|_| None).collect();
+        let tasks = planned.into_iter().map(|planned| Progress {
+            task: Arc::clone(&planned.task),
+            planned: Some(planned),
+            original: 0,
+            documents: Vec::new(),
+            open: 0,
+            all_built: false,
+        });
+        let tasks = tasks.collect();
+        Self { options, events, stop, tasks, results, failures: Vec::new(), answered: 0, error: None }
+    }
+
+    /// Takes messages until nobody sends any more.
+    pub(crate) fn run(mut self, messages: &mpsc::Receiver<Message>) -> Result<Collected, EngineError> {
+        for message in messages {
+            self.take(message);
+        }
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(Collected {
+                results: self.results.into_iter().flatten().collect(),
+                failures: self.failures,
+                answered: self.answered,
+            }),
+        }
+    }
+
+    /// Keeps the first error and ends the run; what is under way is still waited for and kept.
+    fn fail(&mut self, error: EngineError) {
+        self.stop.cancel();
+        self.error.get_or_insert(error);
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Started { task, original } => self.tasks[task].original = original,
+            Message::Document { task, mut requests } => {
+                if !self.options.log_samples && self.tasks[task].task.config.process_results.is_none() {
+                    forget_prompts(&mut requests);
+                }
+                let task = &mut self.tasks[task];
+                task.documents.push(Pending::new(*requests));
+                task.open += 1;
+            }
+            Message::Built { task } => {
+                self.tasks[task].all_built = true;
+                self.score_if_complete(task);
+            }
+            Message::Answered { slot, answer } => {
+                self.answered += 1;
+                let document = &mut self.tasks[slot.task].documents[slot.document];
+                document.answers[slot.instance][slot.repeat] = Some(answer);
+                self.settle(slot);
+            }
+            Message::Failed { slot, request, error } => {
+                self.failures.push(Failure { request: *request, error });
+                self.tasks[slot.task].documents[slot.document].failed = true;
+                self.settle(slot);
+                self.check_failures();
+            }
+            Message::Stop(error) => self.fail(*error),
+        }
+    }
+
+    /// One request less to wait for.
+    fn settle(&mut self, slot: Slot) {
+        let task = &mut self.tasks[slot.task];
+        let document = &mut task.documents[slot.document];
+        document.missing -= 1;
+        if document.missing == 0 {
+            task.open -= 1;
+            self.score_if_complete(slot.task);
+        }
+    }
+
+    fn check_failures(&mut self) {
+        if self.options.max_failures.is_some_and(|most| self.failures.len() > most) && self.error.is_none() {
+            let first = &self.failures[0];
+            self.fail(EngineError::TooManyFailures {
+                failures: self.failures.len(),
+                first: first.request.describe(),
+                source: first.error.clone(),
+            });
+        }
+    }
+
+    fn score_if_complete(&mut self, place: usize) {
+        let progress = &mut self.tasks[place];
+        if progress.open > 0 || !progress.all_built || self.error.is_some() {
+            return;
+        }
+        let Some(planned) = progress.planned.take() else { return };
+        let pending = std::mem::take(&mut progress.documents);
+        let original = progress.original;
+        match self.score(planned, pending, original) {
+            Ok(result) => self.results[place] = result,
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// The result of a task; none where no document has all its answers.
+    fn score(
+        &self,
+        mut planned: PlannedTask,
+        pending: Vec<Pending>,
+        original: usize,
+    ) -> Result<Option<TaskResult>, EngineError> {
+        self.events.event(Event::Scoring { task: &planned.task });
+        let all = pending.len();
+        let documents: Vec<AnsweredDocument> = pending.into_iter().filter_map(Pending::finish).collect();
+        if documents.is_empty() {
+            return Ok(None);
+        }
+        let failed = |source| EngineError::Score { task: planned.key.clone(), source };
+        planned.scorer.score(&documents).map_err(failed)?;
+        let (draws, log) = (self.options.bootstrap_iters, self.options.log_samples);
+        let result =
+            task_result(&planned.key, &planned.task, &planned.scorer, &documents, original, draws, log);
+        let mut result = result.map_err(failed)?;
+        for (_, audit) in &mut result.audit {
+            audit.errored = all - documents.len();
+        }
+        let told = self.events.scored(&result);
+        told.map_err(|source| EngineError::Records { task: planned.key.clone(), source })?;
+        if !self.options.keep_samples {
+            result.samples = None;
+        }
+        Ok(Some(result))
+    }
+}
+
+/// Lets go of prompts that nobody will look at: they are most of what a run holds.
+fn forget_prompts(requests: &mut DocumentRequests) {
+    for instance in &mut requests.instances {
+        if let Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } =
+            &mut instance.arguments
+        {
+            *context = Context::Text(Arc::from(""));
+        }
+    }
+}

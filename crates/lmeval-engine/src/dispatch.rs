@@ -1,0 +1,209 @@
+//! From requests to answers: each one once, kept before it counts.
+
+use std::collections::hash_map::Entry as Place;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use lmeval_core::{Answer, Model, ModelError, ModelErrorKind};
+use lmeval_journal::{Entry, Journal, Key, Outcome};
+use rustc_hash::FxHashMap;
+use tokio::sync::mpsc::Receiver;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+use crate::cancel::Cancel;
+use crate::collect::Message;
+use crate::error::EngineError;
+use crate::event::{Event, Events};
+use crate::key::Keys;
+use crate::produce::Job;
+
+/// How long a batch waits for more requests before it is sent as it is.
+const FILL_TIME: Duration = Duration::from_millis(20);
+
+/// What all calls of a run share.
+pub(crate) struct Dispatcher {
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) journal: Option<Arc<Journal>>,
+    pub(crate) keys: Keys,
+    pub(crate) events: Arc<dyn Events>,
+    pub(crate) messages: mpsc::Sender<Message>,
+    pub(crate) stop: Cancel,
+    pub(crate) known: Mutex<FxHashMap<Key, Known>>,
+}
+
+/// A request that was seen before.
+pub(crate) enum Known {
+    /// It is at the model; these wait for the same answer.
+    Asked(Vec<Job>),
+    /// It was answered.
+    Answered(Answer),
+}
+
+impl Dispatcher {
+    /// Sends requests until there are no more, or the run is to end; then waits for what is under way.
+    pub(crate) async fn run(self: Arc<Self>, mut jobs: Receiver<Job>) {
+        let dispatch = self.model.dispatch();
+        let slots = Arc::new(Semaphore::new(dispatch.in_flight.max(1)));
+        let mut calls = JoinSet::new();
+        loop {
+            let next = async {
+                let permit = Arc::clone(&slots).acquire_owned().await.ok()?;
+                let batch = next_batch(&mut jobs, dispatch.batch_size.max(1)).await;
+                (!batch.is_empty()).then_some((permit, batch))
+            };
+            let next = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => None,
+                next = next => next,
+            };
+            let Some((permit, batch)) = next else { break };
+            calls.spawn(Arc::clone(&self).answer(batch, permit));
+            while let Some(ended) = calls.try_join_next() {
+                self.check(ended);
+            }
+        }
+        drop(jobs);
+        while let Some(ended) = calls.join_next().await {
+            self.check(ended);
+        }
+    }
+
+    /// A model that panics ends the run like any other failure.
+    fn check(&self, ended: Result<(), tokio::task::JoinError>) {
+        if let Err(error) = ended {
+            let message = format!("The model failed in a way it should not: {error}");
+            self.end(ModelError::new(ModelErrorKind::Capability, message).into());
+        }
+    }
+
+    /// Ends the run.
+    fn end(&self, error: EngineError) {
+        self.stop.cancel();
+        // Whoever listens no more has an error of its own.
+        let _ = self.messages.send(Message::Stop(Box::new(error)));
+    }
+
+    /// Answers a batch: from the journal, from an identical request, or by the model.
+    async fn answer(self: Arc<Self>, batch: Vec<Job>, permit: OwnedSemaphorePermit) {
+        let mut asked = Vec::with_capacity(batch.len());
+        for job in batch {
+            let key = self.keys.of(&job.request);
+            let Some(job) = self.wait_for_equal(key, job) else { continue };
+            match self.from_journal(key, &job) {
+                Ok(Some(answer)) => self.settle(key, job, Ok(answer), true),
+                Ok(None) => asked.push((key, job)),
+                Err(error) => return self.end(error.into()),
+            }
+        }
+        if asked.is_empty() || self.stop.is_cancelled() {
+            return;
+        }
+        let requests = asked.iter().map(|(_, job)| job.request.clone()).collect();
+        let answers = self.model.answer(requests).await;
+        for ((key, job), answer) in asked.into_iter().zip(answers) {
+            if let Some(journal) = &self.journal
+                && let Err(error) = journal.append(entry(key, &job, &answer)).await
+            {
+                return self.end(error.into());
+            }
+            self.settle(key, job, answer, false);
+        }
+        drop(permit);
+    }
+
+    /// Answers a request that was seen before, or lets it wait; gives back one that is new.
+    fn wait_for_equal(&self, key: Key, job: Job) -> Option<Job> {
+        let answer = {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            match known.entry(key) {
+                Place::Vacant(place) => {
+                    place.insert(Known::Asked(Vec::new()));
+                    return Some(job);
+                }
+                Place::Occupied(mut place) => match place.get_mut() {
+                    Known::Asked(waiting) => {
+                        waiting.push(job);
+                        return None;
+                    }
+                    Known::Answered(answer) => answer.clone(),
+                },
+            }
+        };
+        self.report(job, Ok(answer), true);
+        None
+    }
+
+    fn from_journal(&self, key: Key, job: &Job) -> Result<Option<Answer>, lmeval_journal::Error> {
+        self.journal.as_ref().map_or(Ok(None), |journal| journal.get(&key, job.request.request_type()))
+    }
+
+    /// Reports an answer to everybody who waits for it.
+    fn settle(&self, key: Key, job: Job, answer: Result<Answer, ModelError>, reused: bool) {
+        let waiting = {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = match &answer {
+                Ok(answer) => known.insert(key, Known::Answered(answer.clone())),
+                Err(_) => known.remove(&key),
+            };
+            match before {
+                Some(Known::Asked(waiting)) => waiting,
+                _ => Vec::new(),
+            }
+        };
+        for other in waiting {
+            self.report(other, answer.clone(), true);
+        }
+        self.report(job, answer, reused);
+    }
+
+    fn report(&self, job: Job, answer: Result<Answer, ModelError>, reused: bool) {
+        let message = match answer {
+            Ok(answer) => {
+                let kind = job.request.request_type();
+                self.events.event(Event::Answered { kind, reused, usage: answer.usage });
+                Message::Answered { slot: job.slot, answer }
+            }
+            Err(error) if error.is_fatal() => return self.end(error.into()),
+            Err(error) => {
+                self.events.event(Event::Failed { request: &job.request, error: &error });
+                Message::Failed { slot: job.slot, request: Box::new(job.request), error }
+            }
+        };
+        let _ = self.messages.send(message);
+    }
+}
+
+/// The next requests: as many as fit, fewer only when no more come for a while.
+async fn next_batch(jobs: &mut Receiver<Job>, size: usize) -> Vec<Job> {
+    let mut batch = Vec::with_capacity(size);
+    while batch.len() < size {
+        let missing = size - batch.len();
+        let more = jobs.recv_many(&mut batch, missing);
+        let more = if missing == size {
+            more.await
+        } else {
+            tokio::time::timeout(FILL_TIME, more).await.unwrap_or(0)
+        };
+        if more == 0 {
+            break;
+        }
+    }
+    batch
+}
+
+fn entry(key: Key, job: &Job, answer: &Result<Answer, ModelError>) -> Entry {
+    let request = &job.request;
+    Entry {
+        key,
+        task: Arc::clone(&request.task_name),
+        doc_id: request.doc_id.0,
+        idx: request.idx,
+        repeat: request.repeat,
+        kind: request.request_type(),
+        outcome: match answer {
+            Ok(answer) => Outcome::Answered(answer.clone()),
+            Err(error) => Outcome::Failed { message: error.to_string() },
+        },
+    }
+}

@@ -1,0 +1,123 @@
+//! Why a run ended without results.
+
+use std::path::PathBuf;
+
+use lmeval_core::ModelError;
+use lmeval_core::groups::GroupError;
+use lmeval_core::scorers::ScoreError;
+use lmeval_tasks::prompt::PromptError;
+
+/// Why a run ended without results. Answers that came before it are in the journal, where there is one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// Settings that exclude each other, or make no sense.
+    #[error("{message}")]
+    Settings {
+        /// What is wrong.
+        message: String,
+        /// What to try.
+        hint: String,
+    },
+    /// A task cannot be loaded.
+    #[error(transparent)]
+    Task(#[from] lmeval_tasks::Error),
+    /// The data of a task cannot be loaded.
+    #[error("The data of `{task}` cannot be loaded: {source}")]
+    Data {
+        /// The task.
+        task: String,
+        /// Why.
+        source: lmeval_data::Error,
+    },
+    /// The requests of a task cannot be built.
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
+    /// The answers of a task cannot be scored.
+    #[error("The task `{task}` cannot be scored")]
+    Score {
+        /// The task.
+        task: String,
+        /// Why.
+        source: ScoreError,
+    },
+    /// A group cannot be aggregated.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    /// The model cannot be used, or every request to it would fail.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The model cannot do what a task asks.
+    #[error("The task `{task}` cannot be evaluated with this model: {source}")]
+    Unsupported {
+        /// The task.
+        task: String,
+        /// Why.
+        source: ModelError,
+    },
+    /// The journal cannot be used, or an answer cannot be written to it.
+    #[error(transparent)]
+    Journal(#[from] lmeval_journal::Error),
+    /// Too many requests failed for good.
+    #[error("{failures} requests failed for good, the first one ({first}): {source}")]
+    TooManyFailures {
+        /// How many.
+        failures: usize,
+        /// The first request.
+        first: String,
+        /// Why it failed.
+        source: ModelError,
+    },
+    /// Every request of every task failed.
+    #[error("No document has all its answers; the first failure ({first}): {source}")]
+    NothingAnswered {
+        /// The first request that failed.
+        first: String,
+        /// Why it failed.
+        source: ModelError,
+    },
+    /// The caller asked to end.
+    #[error("The run was interrupted; {answered} answers are there")]
+    Interrupted {
+        /// Answers that came, those of the journal included.
+        answered: usize,
+        /// Where they are.
+        journal: Option<PathBuf>,
+    },
+    /// What hears about scored tasks failed.
+    #[error("The records of `{task}` cannot be written: {source}")]
+    Records {
+        /// The task.
+        task: String,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The system does not give what a run needs.
+    #[error("A thread cannot be started")]
+    Threads(#[source] std::io::Error),
+}
+
+impl EngineError {
+    /// What to try.
+    pub fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Settings { hint, .. } => vec![hint.clone()],
+            Self::Data { source, .. } => source.hints(),
+            Self::Prompt(error) => error.hints().to_vec(),
+            Self::Model(error) | Self::Unsupported { source: error, .. } => error.hints().to_vec(),
+            Self::TooManyFailures { source, .. } | Self::NothingAnswered { source, .. } => {
+                source.hints().to_vec()
+            }
+            Self::Interrupted { journal: Some(_), .. } => {
+                vec!["Run the same command again to go on where it stopped".to_owned()]
+            }
+            Self::Interrupted { journal: None, .. } => {
+                vec![
+                    "Give `--output_path` or `--use_cache` to keep answers of a run that is interrupted"
+                        .to_owned(),
+                ]
+            }
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A run on loaded tasks.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
+use lmeval_core::results::RunResults;
+use lmeval_core::scorers::ScoringRules;
+use lmeval_core::{Model, ModelIdentity};
+use lmeval_journal::{Fingerprint, Journal};
+use lmeval_tasks::prompt::RequestOptions;
+use lmeval_tasks::{Task, TaskDict};
+use rustc_hash::FxHashMap;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::cancel::Cancel;
+use crate::collect::{Collected, Collector, Failure};
+use crate::dispatch::Dispatcher;
+use crate::error::EngineError;
+use crate::event::{Event, Events};
+use crate::key::Keys;
+use crate::options::{EvaluateOptions, JournalOptions};
+use crate::plan::{Plan, plan};
+use crate::produce::{TASKS_AHEAD, prepare, produce};
+
+/// How many requests wait for the model at most, beyond those under way.
+const REQUESTS_AHEAD: usize = 1024;
+
+/// What a run gave.
+#[derive(Debug)]
+pub struct Evaluation {
+    /// Scores, and records where they are kept.
+    pub results: RunResults,
+    /// The tasks as they were evaluated, by their keys in results, in load order.
+    pub tasks: Vec<(String, Arc<Task>)>,
+    /// The chat template of the model, where prompts are conversations and it is known.
+    pub chat_template: Option<String>,
+    /// Requests that failed for good. Their documents are left out of the scores.
+    pub failures: Vec<Failure>,
+    /// Requests that were answered.
+    pub answered: usize,
+}
+
+/// Evaluates tasks on a model.
+///
+/// Blocks until the last task is scored; call it from `spawn_blocking` in asynchronous code.
+///
+/// ```
+/// use std::sync::Arc;
+/// use lmeval_core::Model;
+/// use lmeval_engine::{EvaluateOptions, Events, NoEvents, evaluate};
+/// use lmeval_models::ModelSettings;
+/// use lmeval_tasks::{Overrides, Spec, TaskManager};
+///
+/// let manager = TaskManager::new(&[lmeval_tasks::BUILTIN_LIBRARY.into()]);
+/// let tasks = manager.load(&[Spec::from("demo_capitals")], Overrides::default()).unwrap();
+/// let model = lmeval_models::create("ngram", &ModelSettings::default()).unwrap();
+/// let events: Arc<dyn Events> = Arc::new(NoEvents);
+/// let run = evaluate(&model, tasks, &EvaluateOptions::default(), &events).unwrap();
+/// assert!(run.results.results.contains_str("demo_capitals"));
+/// ```
+pub fn evaluate(
+    model: &Arc<dyn Model>,
+    tasks: TaskDict,
+    options: &EvaluateOptions,
+    events: &Arc<dyn Events>,
+) -> Result<Evaluation, EngineError> {
+    let Plan { tasks: planned, groups, template } = plan(&**model, tasks, options)?;
+    let tasks: Vec<(String, Arc<Task>)> =
+        planned.iter().map(|planned| (planned.key.clone(), Arc::clone(&planned.task))).collect();
+    let runtime = runtime()?;
+    let collected = stream(model, planned, options, events, &runtime);
+    runtime.shutdown_background();
+    let Collected { results, failures, answered } = collected?;
+    if results.is_empty()
+        && let Some(first) = failures.first()
+    {
+        return Err(EngineError::NothingAnswered {
+            first: first.request.describe(),
+            source: first.error.clone(),
+        });
+    }
+    let results = RunResults::collect(results, &groups, ScoringRules::of(&options.dialect))?;
+    let chat_template = template.and_then(|template| template.source);
+    Ok(Evaluation { results, tasks, chat_template, failures, answered })
+}
+
+fn runtime() -> Result<Runtime, EngineError> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    // One more than cores: a model that computes in this process must not keep answers from being written.
+    let runtime = Builder::new_multi_thread().worker_threads(cores + 1).enable_all().build();
+    runtime.map_err(EngineError::Threads)
+}
+
+/// The stream from documents to scored tasks.
+fn stream(
+    model: &Arc<dyn Model>,
+    planned: Vec<crate::plan::PlannedTask>,
+    options: &EvaluateOptions,
+    events: &Arc<dyn Events>,
+    runtime: &Runtime,
+) -> Result<Collected, EngineError> {
+    let wanted = options.journal.as_ref().filter(|_| model.is_worth_keeping());
+    let (journal, fingerprint) = match wanted {
+        Some(wanted) => {
+            let identity = identity(model, runtime)?;
+            events.event(Event::Model(&identity));
+            let (journal, fingerprint) = open(wanted, &identity, &**events)?;
+            (Some(Arc::new(journal)), fingerprint)
+        }
+        None => (None, Fingerprint::of(&ModelIdentity { backend: String::new(), facts: Vec::new() })),
+    };
+    let stop = Cancel::new();
+    let (messages, inbox) = mpsc::channel();
+    let (jobs, queue) = tokio::sync::mpsc::channel(REQUESTS_AHEAD);
+    let dispatcher = Arc::new(Dispatcher {
+        model: Arc::clone(model),
+        journal: journal.clone(),
+        keys: Keys {
+            model: fingerprint,
+            per_document: model.depends_on_document(),
+            dialect: options.dialect,
+        },
+        events: Arc::clone(events),
+        messages: messages.clone(),
+        stop: stop.clone(),
+        known: Mutex::new(FxHashMap::default()),
+    });
+    runtime.spawn(dispatcher.run(queue));
+    runtime.spawn(pass_on(options.cancel.clone(), stop.clone()));
+    let sources: Vec<(Arc<Task>, RequestOptions)> =
+        planned.iter().map(|planned| (Arc::clone(&planned.task), planned.options.clone())).collect();
+    let collector = Collector::new(planned, options, &**events, &stop);
+    let collected = thread::scope(|scope| {
+        let (ready, prepared) = mpsc::sync_channel(TASKS_AHEAD);
+        let of_preparer = messages.clone();
+        let (sources, stop) = (&sources, &stop);
+        scope.spawn(move || prepare(sources, &options.data, &**events, &ready, &of_preparer));
+        scope.spawn(move || produce(sources, &prepared, &**events, &jobs, &messages, stop));
+        collector.run(&inbox)
+    });
+    if let Some(journal) = journal.and_then(Arc::into_inner) {
+        journal.close()?;
+    }
+    let collected = collected?;
+    if options.cancel.is_cancelled() && collected.results.len() < sources.len() {
+        let journal = wanted.map(|journal| journal.path.clone());
+        return Err(EngineError::Interrupted { answered: collected.answered, journal });
+    }
+    Ok(collected)
+}
+
+/// Ends the run when the caller asks for it.
+async fn pass_on(caller: Cancel, run: Cancel) {
+    caller.cancelled().await;
+    run.cancel();
+}
+
+/// What makes the model the one that it is. No `block_on`: the caller may be inside a runtime of its own.
+fn identity(model: &Arc<dyn Model>, runtime: &Runtime) -> Result<ModelIdentity, EngineError> {
+    let (answer, answered) = mpsc::channel();
+    let model = Arc::clone(model);
+    runtime.spawn(async move {
+        // Nobody waits any more if this fails.
+        let _ = answer.send(model.identity().await);
+    });
+    let unexpected = |_| {
+        lmeval_core::ModelError::new(
+            lmeval_core::ModelErrorKind::Capability,
+            "The model failed in a way it should not while it was asked what it is",
+        )
+    };
+    Ok(answered.recv().map_err(unexpected)??)
+}
+
+fn open(
+    wanted: &JournalOptions,
+    identity: &ModelIdentity,
+    events: &dyn Events,
+) -> Result<(Journal, Fingerprint), EngineError> {
+    let (journal, opened) =
+        if wanted.fresh { Journal::open_fresh(&wanted.path)? } else { Journal::open(&wanted.path)? };
+    events.event(Event::JournalOpened { answers: opened.answers, repaired_bytes: opened.repaired_bytes });
+    let fingerprint = journal.register_model(identity)?;
+    for cache in wanted.import.iter().filter(|cache| cache.is_file()) {
+        let imported = journal.import_sqlite(cache, fingerprint)?;
+        events.event(Event::CacheImported { answers: imported.answers, skipped: imported.skipped });
+    }
+    Ok((journal, fingerprint))
+}

@@ -1,0 +1,27 @@
+//! The run: from tasks to results, answers kept as they come.
+//!
+//! One stream: documents are rendered while earlier ones are at the model; an answer goes to the journal before it
+//! counts; a task is scored as soon as its last answer is there. [`evaluate`] runs loaded tasks on a model,
+//! [`simple_evaluate`] does the whole of it from names. Nothing here prints: [`Events`] hears what happens.
+
+mod cancel;
+mod collect;
+mod data;
+mod dispatch;
+mod error;
+mod evaluate;
+mod event;
+mod key;
+mod options;
+mod plan;
+mod produce;
+mod simple;
+
+pub use cancel::Cancel;
+pub use collect::Failure;
+pub use data::load_splits;
+pub use error::EngineError;
+pub use evaluate::{Evaluation, evaluate};
+pub use event::{Event, Events, NoEvents};
+pub use options::{ChatTemplateChoice, DataOptions, EvaluateOptions, JournalOptions};
+pub use simple::{ModelChoice, SimpleEvaluate, simple_evaluate};

@@ -1,0 +1,132 @@
+//! Runs in which something goes wrong.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use lmeval_core::{
+    Answer, Dispatch, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity, ModelRequest,
+    RequestType,
+};
+use lmeval_engine::{EngineError, EvaluateOptions, JournalOptions};
+
+use crate::stream::{answer, run, shown};
+
+/// Fails for some documents, as long as it is told to.
+#[derive(Debug)]
+struct Failing {
+    fails: AtomicBool,
+    kind: ModelErrorKind,
+    every: usize,
+    asked: AtomicUsize,
+    panics: bool,
+}
+
+impl Failing {
+    fn new(kind: ModelErrorKind, every: usize) -> Arc<Self> {
+        let (fails, asked) = (AtomicBool::new(true), AtomicUsize::new(0));
+        Arc::new(Self { fails, kind, every, asked, panics: false })
+    }
+}
+
+impl Model for Failing {
+    fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
+        Box::pin(async { Ok(ModelIdentity { backend: "failing".to_owned(), facts: Vec::new() }) })
+    }
+
+    fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
+        if self.kind == ModelErrorKind::Unsupported && kind == RequestType::Loglikelihood {
+            return Err(ModelError::new(self.kind, "It only generates"));
+        }
+        Ok(())
+    }
+
+    fn dispatch(&self) -> Dispatch {
+        Dispatch { batch_size: 2, in_flight: 3 }
+    }
+
+    fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
+        self.asked.fetch_add(requests.len(), Ordering::SeqCst);
+        assert!(!self.panics, "a model of a user");
+        let fails =
+            |request: &ModelRequest| self.fails.load(Ordering::SeqCst) && request.doc_id.0 % self.every == 0;
+        let answers = requests.iter().map(|request| {
+            if fails(request) {
+                return Err(ModelError::new(self.kind, "No answer"));
+            }
+            Ok(answer(&request.arguments).into())
+        });
+        let answers: Vec<_> = answers.collect();
+        Box::pin(async move { answers })
+    }
+}
+
+fn options() -> EvaluateOptions {
+    EvaluateOptions { bootstrap_iters: 0, ..EvaluateOptions::default() }
+}
+
+#[test]
+fn documents_without_answers_are_left_out_and_asked_about_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = JournalOptions { path: folder.path().join("x.journal"), ..JournalOptions::default() };
+    let options = EvaluateOptions { journal: Some(journal), ..options() };
+    let failing = Failing::new(ModelErrorKind::Request, 3);
+    let model: Arc<dyn Model> = failing.clone();
+    let partial = run(&model, &["demo_capitals"], &options).unwrap();
+    let asked = failing.asked.swap(0, Ordering::SeqCst);
+    let failed = partial.failures.len();
+    assert!(failed > 0 && failed < asked);
+    let shown_audit =
+        lmeval_pycompat::repr::repr(&lmeval_pycompat::Value::from(partial.results.audit.clone()));
+    assert!(!shown_audit.contains("'errored': 0"), "{shown_audit}");
+    failing.fails.store(false, Ordering::SeqCst);
+    let whole = run(&model, &["demo_capitals"], &options).unwrap();
+    assert!(whole.failures.is_empty());
+    assert_eq!(failing.asked.load(Ordering::SeqCst), failed);
+    let never: Arc<dyn Model> = Failing::new(ModelErrorKind::Request, usize::MAX);
+    let undisturbed = EvaluateOptions { journal: None, limit: None, ..options };
+    // Document 0 would fail: every number divides it.
+    let undisturbed = {
+        let failing = Failing::new(ModelErrorKind::Request, 3);
+        failing.fails.store(false, Ordering::SeqCst);
+        drop(never);
+        let model: Arc<dyn Model> = failing;
+        run(&model, &["demo_capitals"], &undisturbed).unwrap()
+    };
+    assert_eq!(shown(&whole), shown(&undisturbed));
+}
+
+#[test]
+fn too_many_failures_end_the_run() {
+    let model: Arc<dyn Model> = Failing::new(ModelErrorKind::Request, 1);
+    let error = run(&model, &["demo"], &EvaluateOptions { max_failures: Some(2), ..options() }).unwrap_err();
+    assert!(matches!(error, EngineError::TooManyFailures { .. }), "{error}");
+    let error = run(&model, &["demo"], &options()).unwrap_err();
+    assert!(matches!(error, EngineError::NothingAnswered { .. }), "{error}");
+}
+
+#[test]
+fn a_failure_of_all_requests_ends_the_run_at_once() {
+    let failing = Failing::new(ModelErrorKind::Authentication, 1);
+    let model: Arc<dyn Model> = failing.clone();
+    let error = run(&model, &["demo"], &options()).unwrap_err();
+    assert!(matches!(error, EngineError::Model(_)), "{error}");
+    assert!(failing.asked.load(Ordering::SeqCst) <= 12, "{:?}", failing.asked);
+}
+
+#[test]
+fn what_a_model_cannot_do_shows_before_anything_is_sent() {
+    let failing = Failing::new(ModelErrorKind::Unsupported, 1);
+    let model: Arc<dyn Model> = failing.clone();
+    let error = run(&model, &["demo"], &options()).unwrap_err();
+    assert!(matches!(error, EngineError::Unsupported { .. }), "{error}");
+    assert_eq!(failing.asked.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_model_that_panics_ends_the_run_with_an_error() {
+    let (fails, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let model: Arc<dyn Model> =
+        Arc::new(Failing { fails, kind: ModelErrorKind::Request, every: 1, asked, panics: true });
+    let error = run(&model, &["demo_capitals"], &options()).unwrap_err();
+    assert!(error.to_string().contains("failed in a way it should not"), "{error}");
+}

@@ -1,0 +1,5 @@
+//! Runs from tasks to results.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod failures;
+mod stream;

@@ -1,0 +1,201 @@
+//! The stream from documents to results.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use lmeval_core::{
+    Answer, Arguments, Dispatch, InProcess, LocalModel, Model, ModelError, ModelFuture, ModelIdentity,
+    ModelRequest, Response,
+};
+use lmeval_engine::{
+    Cancel, EngineError, EvaluateOptions, Evaluation, Event, Events, JournalOptions, NoEvents, evaluate,
+};
+use lmeval_tasks::{BUILTIN_LIBRARY, Overrides, Spec, TaskDict, TaskManager};
+
+pub(crate) fn tasks(names: &[&str]) -> TaskDict {
+    let manager = TaskManager::new(&[BUILTIN_LIBRARY.into()]);
+    let specs: Vec<Spec> = names.iter().map(|name| Spec::from(*name)).collect();
+    manager.load(&specs, Overrides::default()).unwrap()
+}
+
+/// Answers by the length of what is asked, counts calls, and can be kept in a journal.
+#[derive(Debug, Default)]
+pub(crate) struct Counting {
+    pub(crate) asked: AtomicUsize,
+    pub(crate) name: &'static str,
+    pub(crate) batches: Mutex<Vec<usize>>,
+    pub(crate) batch_size: usize,
+}
+
+impl Model for Counting {
+    fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
+        let facts = vec![("model", self.name.to_owned())];
+        Box::pin(async { Ok(ModelIdentity { backend: "counting".to_owned(), facts }) })
+    }
+
+    fn dispatch(&self) -> Dispatch {
+        Dispatch { batch_size: self.batch_size.max(1), in_flight: 4 }
+    }
+
+    fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
+        self.asked.fetch_add(requests.len(), Ordering::SeqCst);
+        self.batches.lock().unwrap().push(requests.len());
+        Box::pin(
+            async move { requests.iter().map(|request| Ok(answer(&request.arguments).into())).collect() },
+        )
+    }
+}
+
+pub(crate) fn answer(arguments: &Arguments) -> Response {
+    match arguments {
+        Arguments::Loglikelihood { continuation, .. } => {
+            Response::Loglikelihood { logprob: -(continuation.len() as f64), is_greedy: false }
+        }
+        Arguments::Rolling { text } => Response::Rolling { logprob: -(text.len() as f64) },
+        Arguments::Generate { .. } => Response::Text("5".into()),
+    }
+}
+
+pub(crate) fn run(
+    model: &Arc<dyn Model>,
+    names: &[&str],
+    options: &EvaluateOptions,
+) -> Result<Evaluation, EngineError> {
+    let events: Arc<dyn Events> = Arc::new(NoEvents);
+    evaluate(model, tasks(names), options, &events)
+}
+
+fn options() -> EvaluateOptions {
+    EvaluateOptions { bootstrap_iters: 0, ..EvaluateOptions::default() }
+}
+
+/// Everything that a run gave, as text.
+pub(crate) fn shown(run: &Evaluation) -> String {
+    lmeval_pycompat::repr::repr(&lmeval_pycompat::Value::from(run.results.to_dict()))
+}
+
+#[test]
+fn answers_of_an_earlier_run_are_not_asked_for_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.journal");
+    let journal = Some(JournalOptions { path, ..JournalOptions::default() });
+    let options = EvaluateOptions { journal, ..options() };
+    let first = Arc::new(Counting { name: "a", ..Counting::default() });
+    let model: Arc<dyn Model> = first.clone();
+    let one = run(&model, &["demo"], &options).unwrap();
+    assert!(first.asked.load(Ordering::SeqCst) > 10);
+    let second = Arc::new(Counting { name: "a", ..Counting::default() });
+    let model: Arc<dyn Model> = second.clone();
+    let two = run(&model, &["demo"], &options).unwrap();
+    assert_eq!(second.asked.load(Ordering::SeqCst), 0);
+    assert_eq!(shown(&one), shown(&two));
+    // Another model gets none of them.
+    let other = Arc::new(Counting { name: "b", ..Counting::default() });
+    let model: Arc<dyn Model> = other.clone();
+    run(&model, &["demo"], &options).unwrap();
+    assert_eq!(other.asked.load(Ordering::SeqCst), first.asked.load(Ordering::SeqCst));
+    let fresh = JournalOptions { fresh: true, ..options.journal.clone().unwrap() };
+    let options = EvaluateOptions { journal: Some(fresh), ..options };
+    let again = Arc::new(Counting { name: "a", ..Counting::default() });
+    let model: Arc<dyn Model> = again.clone();
+    run(&model, &["demo"], &options).unwrap();
+    assert_eq!(again.asked.load(Ordering::SeqCst), first.asked.load(Ordering::SeqCst));
+}
+
+#[test]
+fn identical_requests_are_sent_once_and_batches_are_full() {
+    let counting = Arc::new(Counting { batch_size: 8, ..Counting::default() });
+    let model: Arc<dyn Model> = counting.clone();
+    // The same task twice: alone and in its group.
+    let run = run(&model, &["demo", "demo_capitals"], &options()).unwrap();
+    assert!(run.answered > counting.asked.load(Ordering::SeqCst));
+    let batches = counting.batches.lock().unwrap();
+    assert!(batches.iter().all(|size| *size <= 8));
+    assert!(batches.contains(&8), "{batches:?}");
+}
+
+#[test]
+fn results_do_not_depend_on_batches() {
+    let of_size = |batch_size| {
+        let model: Arc<dyn Model> = Arc::new(Counting { batch_size, ..Counting::default() });
+        shown(&run(&model, &["demo"], &options()).unwrap())
+    };
+    let one = of_size(1);
+    assert_eq!(one, of_size(3));
+    assert_eq!(one, of_size(500));
+}
+
+#[test]
+fn prompts_are_let_go_where_nobody_asks_for_records() {
+    let model: Arc<dyn Model> = Arc::new(Counting::default());
+    let with = run(&model, &["demo"], &options()).unwrap();
+    let without = run(&model, &["demo"], &EvaluateOptions { log_samples: false, ..options() }).unwrap();
+    assert!(without.results.samples.is_empty());
+    assert!(!with.results.samples.is_empty());
+    assert_eq!(
+        lmeval_pycompat::repr::repr(&lmeval_pycompat::Value::from(with.results.results)),
+        lmeval_pycompat::repr::repr(&lmeval_pycompat::Value::from(without.results.results))
+    );
+}
+
+/// Ends the run after some answers.
+struct EndAfter {
+    answers: AtomicUsize,
+    cancel: Cancel,
+}
+
+impl Events for EndAfter {
+    fn event(&self, event: Event<'_>) {
+        if let Event::Answered { .. } = event
+            && self.answers.fetch_add(1, Ordering::SeqCst) == 5
+        {
+            self.cancel.cancel();
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_run_goes_on_where_it_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = JournalOptions { path: folder.path().join("x.journal"), ..JournalOptions::default() };
+    let cancel = Cancel::new();
+    let options = EvaluateOptions { journal: Some(journal), cancel: cancel.clone(), ..options() };
+    let events: Arc<dyn Events> = Arc::new(EndAfter { answers: AtomicUsize::new(0), cancel });
+    let first = Arc::new(Counting::default());
+    let model: Arc<dyn Model> = first.clone();
+    let error = evaluate(&model, tasks(&["demo"]), &options, &events).unwrap_err();
+    assert!(matches!(error, EngineError::Interrupted { journal: Some(_), .. }), "{error}");
+    let options = EvaluateOptions { cancel: Cancel::new(), ..options };
+    let second = Arc::new(Counting::default());
+    let model: Arc<dyn Model> = second.clone();
+    let resumed = run(&model, &["demo"], &options).unwrap();
+    let undisturbed = Arc::new(Counting::default());
+    let model: Arc<dyn Model> = undisturbed.clone();
+    let whole = run(&model, &["demo"], &EvaluateOptions { journal: None, ..options }).unwrap();
+    assert_eq!(shown(&resumed), shown(&whole));
+    let all = undisturbed.asked.load(Ordering::SeqCst);
+    assert_eq!(first.asked.load(Ordering::SeqCst) + second.asked.load(Ordering::SeqCst), all);
+}
+
+/// A model of a few lines.
+#[derive(Debug)]
+struct Own;
+
+impl LocalModel for Own {
+    fn identity(&self) -> ModelIdentity {
+        ModelIdentity { backend: "own".to_owned(), facts: Vec::new() }
+    }
+
+    fn answer(&self, request: &ModelRequest) -> Result<Response, ModelError> {
+        Ok(answer(&request.arguments))
+    }
+}
+
+#[test]
+fn a_local_model_gives_what_any_model_gives() {
+    let own: Arc<dyn Model> = Arc::new(InProcess::new(Own));
+    let counting: Arc<dyn Model> = Arc::new(Counting::default());
+    let (one, other) =
+        (run(&own, &["demo"], &options()).unwrap(), run(&counting, &["demo"], &options()).unwrap());
+    assert_eq!(shown(&one), shown(&other));
+}

@@ -1,0 +1,139 @@
+//! HTTP/1.1 by hand: a server that misbehaves needs its hands on the bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::answers::{Reply, answer};
+use super::faults::Fault;
+use super::{Shared, hash};
+
+/// Takes connections until the task is aborted; connections end with it.
+pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let _ = stream.set_nodelay(true);
+        connections.spawn(serve(stream, Arc::clone(&shared)));
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Answers the requests of one connection. A client that goes away ends it.
+async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
+    let mut buffer = Vec::with_capacity(1 << 14);
+    while let Some((path, body, used)) = read_request(&mut stream, &mut buffer).await {
+        let keep = respond(&mut stream, &shared, &path, &body).await;
+        buffer.drain(..used);
+        if !keep {
+            return;
+        }
+    }
+}
+
+/// The next request: path, body, and how much of the buffer it takes.
+async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<(String, Vec<u8>, usize)> {
+    loop {
+        if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&buffer[..end]).into_owned();
+            let length = content_length(&head);
+            let total = end + 4 + length;
+            while buffer.len() < total {
+                if stream.read_buf(buffer).await.ok()? == 0 {
+                    return None;
+                }
+            }
+            let path = head.split(' ').nth(1)?.to_owned();
+            return Some((path, buffer[end + 4..total].to_vec(), total));
+        }
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+fn content_length(head: &str) -> usize {
+    let mut lengths = head.lines().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+    });
+    lengths.next_back().unwrap_or(0)
+}
+
+/// Answers one request. Returns whether the connection stays open.
+async fn respond(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8]) -> bool {
+    let options = &shared.options;
+    let id = hash(path.bytes().chain(body.iter().copied()));
+    let counted = path.starts_with("/v1/") && !body.is_empty();
+    let mut before = 0;
+    if counted {
+        let mut counts = shared.counts();
+        let received = counts.received.entry(id).or_default();
+        before = *received;
+        *received += 1;
+        if options.keep_bodies {
+            let body = String::from_utf8_lossy(body).into_owned();
+            counts.bodies.push((path.to_owned(), body));
+        }
+    }
+    if !options.delay.is_zero() {
+        tokio::time::sleep(options.delay).await;
+    }
+    let fault = if counted { options.faults.pick(id, before) } else { None };
+    let written = match fault {
+        Some(fault) => return misbehave(stream, fault, &answer(options, path, body)).await,
+        None => write(stream, &answer(options, path, body)).await,
+    };
+    if counted && written {
+        *shared.counts().answered.entry(id).or_default() += 1;
+    }
+    written
+}
+
+async fn misbehave(stream: &mut TcpStream, fault: Fault, reply: &Reply) -> bool {
+    let trouble = |status, headers: String, body: &str| Reply { status, headers, body: body.into() };
+    let message = r#"{"error": {"message": "trouble"}}"#;
+    match fault {
+        Fault::TooMany => write(stream, &trouble(429, String::new(), message)).await,
+        Fault::TooManyUntil(seconds) => {
+            write(stream, &trouble(429, format!("retry-after: {seconds}\r\n"), message)).await
+        }
+        Fault::Status(status) => write(stream, &trouble(status, String::new(), message)).await,
+        Fault::InvalidJson => write(stream, &trouble(200, String::new(), "{\"choices\": [")).await,
+        Fault::WrongShape => write(stream, &trouble(200, String::new(), "{\"choices\": 7}")).await,
+        Fault::Closed => false,
+        Fault::HalfBody => {
+            let head = head(reply);
+            let half = reply.body.len() / 2;
+            let _ = stream.write_all(head.as_bytes()).await;
+            let _ = stream.write_all(&reply.body[..half]).await;
+            false
+        }
+        Fault::SlowBody(time) => {
+            let bytes = [head(reply).as_bytes(), &reply.body].concat();
+            let parts = 4;
+            for part in bytes.chunks(bytes.len().div_ceil(parts)) {
+                if stream.write_all(part).await.is_err() {
+                    return false;
+                }
+                tokio::time::sleep(Duration::from_millis(time / parts as u64)).await;
+            }
+            true
+        }
+    }
+}
+
+fn head(reply: &Reply) -> String {
+    let Reply { status, headers, body } = reply;
+    format!(
+        "HTTP/1.1 {status} Status\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n",
+        body.len()
+    )
+}
+
+async fn write(stream: &mut TcpStream, reply: &Reply) -> bool {
+    let bytes = [head(reply).as_bytes(), &reply.body].concat();
+    stream.write_all(&bytes).await.is_ok()
+}

@@ -152,10 +152,10 @@ impl<'a> Collector<'a> {
         match message {
             Message::Started { task, original } => self.tasks[task].original = original,
             Message::Document { task, mut requests } => {
-                if !self.options.log_samples && self.tasks[task].task.config.process_results.is_none() {
-                    forget_prompts(&mut requests);
-                }
                 let task = &mut self.tasks[task];
+                if !self.options.log_samples {
+                    forget(&mut requests, task);
+                }
                 task.documents.push(Pending::new(*requests));
                 task.open += 1;
             }
@@ -246,13 +246,19 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Lets go of prompts that nobody will look at: they are most of what a run holds.
-fn forget_prompts(requests: &mut DocumentRequests) {
+/// Lets go of prompts and documents that nobody will look at: they are most of what a run holds.
+fn forget(requests: &mut DocumentRequests, task: &Progress) {
+    if task.task.config.process_results.is_some() {
+        return;
+    }
     for instance in &mut requests.instances {
         if let Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } =
             &mut instance.arguments
         {
             *context = Context::Text(Arc::from(""));
         }
+    }
+    if task.planned.as_ref().is_some_and(|planned| !planned.scorer.needs_documents()) {
+        requests.document = Arc::default();
     }
 }

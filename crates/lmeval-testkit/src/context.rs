@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use fs_err as fs;
 use tempfile::TempDir;
@@ -109,6 +109,16 @@ impl TestCommand {
     pub fn filter(mut self, text: impl Into<String>, replacement: impl Into<String>) -> Self {
         self.filters.push((text.into(), replacement.into()));
         self
+    }
+
+    /// Starts the call and does not wait for it; what it prints is thrown away.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be started.
+    pub fn spawn(mut self) -> Child {
+        let silent = self.command.stdout(Stdio::null()).stderr(Stdio::null());
+        silent.spawn().expect("the command can be started")
     }
 
     /// Makes the call.

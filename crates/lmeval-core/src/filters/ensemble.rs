@@ -86,6 +86,11 @@ impl FilterEnsemble {
         self.steps.is_empty()
     }
 
+    /// Whether any step looks at documents.
+    pub fn needs_documents(&self) -> bool {
+        self.steps.iter().any(|step| step.filter.needs_documents())
+    }
+
     /// Applies all steps in order to the answers to all requests of a task.
     pub fn apply(&self, responses: Responses, docs: &FilterDocs<'_>) -> Result<Outcome, EnsembleError> {
         let given = responses.len();

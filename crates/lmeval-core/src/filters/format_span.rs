@@ -115,6 +115,10 @@ impl Filter for FormatSpan {
         })?;
         Ok(responses.into())
     }
+
+    fn needs_documents(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

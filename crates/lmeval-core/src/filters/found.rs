@@ -1,6 +1,6 @@
 //! One match out of all that a pattern finds.
 
-use lmeval_pycompat::re::{Error, Flags, Match, Regex};
+use lmeval_pycompat::re::{Error, Flags, Match, Nth, Regex};
 
 /// Compiles a pattern that is part of this program.
 pub(super) fn own_pattern(pattern: &str) -> Regex {
@@ -25,17 +25,11 @@ pub(super) enum Found<'t> {
 
 /// Looks for the match of a number; negative numbers count from the last match.
 pub(super) fn find<'t>(regex: &Regex, text: &'t str, index: i64) -> Result<Found<'t>, Error> {
-    if index == 0 {
-        // The first match does not depend on later ones, which need not be looked for.
-        return Ok(regex.search(text)?.map_or(Found::Nothing, |found| text_of(regex, &found)));
-    }
-    let matches = regex.find_iter(text)?;
-    if matches.is_empty() {
-        return Ok(Found::Nothing);
-    }
-    let position = if index < 0 { index.saturating_add_unsigned(matches.len() as u64) } else { index };
-    let found = usize::try_from(position).ok().and_then(|position| matches.get(position));
-    Ok(found.map_or(Found::OutOfRange { matches: matches.len() }, |found| text_of(regex, found)))
+    Ok(match regex.nth_match(text, index)? {
+        Nth::Found(found) => text_of(regex, &found),
+        Nth::OutOfRange { matches: 0 } => Found::Nothing,
+        Nth::OutOfRange { matches } => Found::OutOfRange { matches },
+    })
 }
 
 fn text_of<'t>(regex: &Regex, found: &Match<'t>) -> Found<'t> {

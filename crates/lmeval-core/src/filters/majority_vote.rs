@@ -73,6 +73,10 @@ impl Filter for MajorityVote {
         })?;
         Ok(responses.into())
     }
+
+    fn needs_documents(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -62,6 +62,10 @@ impl Filter for MapFilter {
         })?;
         Ok(Filtered { responses, bare: false, fallbacks })
     }
+
+    fn needs_documents(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

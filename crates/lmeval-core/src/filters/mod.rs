@@ -102,6 +102,11 @@ pub trait Filter: fmt::Debug + Send + Sync {
     fn apply_bare(&self, values: Vec<Value>, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
         self.apply(sequence::lists(values, docs)?, docs)
     }
+
+    /// Whether the filter looks at documents; unless a filter says otherwise, it may.
+    fn needs_documents(&self) -> bool {
+        true
+    }
 }
 
 /// What a filter made of answers.

@@ -18,6 +18,10 @@ impl Filter for Noop {
     fn apply_bare(&self, values: Vec<Value>, _: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
         Ok(Filtered::from_bare(values))
     }
+
+    fn needs_documents(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

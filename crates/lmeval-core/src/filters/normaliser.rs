@@ -35,7 +35,7 @@ impl Normaliser {
     pub(super) fn apply<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, Error> {
         let mut text = Cow::Borrowed(text);
         for regex in &self.ignored {
-            text = Cow::Owned(regex.sub("", &text, 0)?);
+            text = regex.remove_all(text)?;
         }
         if self.case {
             text = Cow::Owned(lower(&text));

@@ -93,6 +93,10 @@ impl Filter for RegexFilter {
             count_fallbacks(&mut responses, |request, answer| self.extract(docs.id(request), answer))?;
         Ok(Filtered { responses, bare: false, fallbacks })
     }
+
+    fn needs_documents(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -71,6 +71,10 @@ impl Filter for RegexPos {
         })?;
         Ok(Filtered { responses, bare: false, fallbacks })
     }
+
+    fn needs_documents(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

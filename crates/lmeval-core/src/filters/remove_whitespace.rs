@@ -32,6 +32,10 @@ impl Filter for RemoveWhitespace {
         })?;
         Ok(responses.into())
     }
+
+    fn needs_documents(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -31,6 +31,10 @@ impl Filter for TakeFirst {
         })?;
         Ok(Filtered { responses, bare: self.unwraps, fallbacks: Vec::new() })
     }
+
+    fn needs_documents(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

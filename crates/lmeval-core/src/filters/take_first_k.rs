@@ -86,6 +86,10 @@ impl Filter for TakeFirstK {
         }
         Ok(Filtered::from_bare(values))
     }
+
+    fn needs_documents(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

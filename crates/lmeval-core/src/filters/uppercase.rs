@@ -30,6 +30,10 @@ impl Filter for Uppercase {
         })?;
         Ok(responses.into())
     }
+
+    fn needs_documents(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

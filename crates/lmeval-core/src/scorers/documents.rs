@@ -1,7 +1,7 @@
 //! The answers of all documents, and what filters make of them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use lmeval_pycompat::{Dict, Value};
 
@@ -13,13 +13,13 @@ use crate::filters::{EnsembleError, FilterDocs, FilterEnsemble, Outcome, Respons
 #[derive(Debug)]
 pub(super) struct AnsweredDocuments<'a> {
     documents: &'a [AnsweredDocument],
-    places: HashMap<DocId, usize>,
+    /// Where each document is, made when a filter first asks for one.
+    places: OnceLock<HashMap<DocId, usize>>,
 }
 
 impl<'a> AnsweredDocuments<'a> {
     pub(super) fn new(documents: &'a [AnsweredDocument]) -> Self {
-        let places = documents.iter().enumerate().map(|(place, document)| (document.doc_id, place));
-        Self { documents, places: places.collect() }
+        Self { documents, places: OnceLock::new() }
     }
 
     /// What filters make of the answers to all requests.
@@ -47,7 +47,11 @@ impl Documents for AnsweredDocuments<'_> {
     }
 
     fn get(&self, index: usize) -> Result<Arc<Dict>, DocumentError> {
-        let place = self.places.get(&DocId(index));
+        let numbered = || self.documents.iter().enumerate();
+        let places = self
+            .places
+            .get_or_init(|| numbered().map(|(place, document)| (document.doc_id, place)).collect());
+        let place = places.get(&DocId(index));
         let missing = NoSuchDocument { index, length: self.documents.len() };
         place.map(|place| Arc::clone(&self.documents[*place].document)).ok_or_else(|| missing.into())
     }

@@ -81,6 +81,11 @@ impl ScoringPipeline {
         self.context = context;
     }
 
+    /// Whether the filters look at documents.
+    pub fn needs_documents(&self) -> bool {
+        self.filters.needs_documents()
+    }
+
     /// Applies the filters to the answers of all documents.
     pub(super) fn apply_filters(
         &self,
@@ -103,13 +108,21 @@ impl ScoringPipeline {
             Some(code) => self.process_results(documents, &**code)?,
             None => None,
         };
-        self.raw_docs = match delivered {
+        let scored = match delivered {
             Some(scored) => scored,
             None => self.score_by_metrics(documents)?,
         };
+        let has_several = |scored: &ScoredDoc| scored.scores.iter().any(|(_, values)| values.len() > 1);
         let metrics = &self.metrics;
-        self.reduced_docs =
-            self.raw_docs.par_iter().map(|scored| reduce(scored, metrics)).collect::<Result<_, _>>()?;
+        if scored.par_iter().any(has_several) {
+            let reduced = scored.par_iter().cloned().map(|scored| reduce(scored, metrics));
+            self.reduced_docs = reduced.collect::<Result<_, _>>()?;
+            self.raw_docs = scored;
+        } else {
+            let reduced = scored.into_par_iter().map(|scored| reduce(scored, metrics));
+            self.reduced_docs = reduced.collect::<Result<_, _>>()?;
+            self.raw_docs = Vec::new();
+        }
         Ok(())
     }
 
@@ -144,7 +157,10 @@ impl ScoringPipeline {
         Ok(scored)
     }
 
-    /// The values of each document, for each metric one per repeat; empty after [`ScoringPipeline::import_reduced`].
+    /// The values of each document, for each metric one per repeat.
+    ///
+    /// There are none where no metric has several values for a document, as those are the reduced ones, nor after
+    /// [`ScoringPipeline::import_reduced`].
     pub fn raw_docs(&self) -> &[ScoredDoc] {
         &self.raw_docs
     }

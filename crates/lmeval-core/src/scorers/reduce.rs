@@ -1,7 +1,5 @@
 //! From the values of a document's repeats to one value.
 
-use std::sync::Arc;
-
 use super::error::ScoreError;
 use super::metric::{PipelineMetric, ReducedValue};
 use super::scored::{ReducedDoc, ScoredDoc, Scores};
@@ -10,22 +8,22 @@ use super::scored::{ReducedDoc, ScoredDoc, Scores};
 ///
 /// One value stays as it is; several go through the reduction of their metric, and where that names its results, each
 /// becomes a composite such as `pass@1(exact_match)`.
-pub(super) fn reduce(scored: &ScoredDoc, metrics: &[PipelineMetric]) -> Result<ReducedDoc, ScoreError> {
+pub(super) fn reduce(scored: ScoredDoc, metrics: &[PipelineMetric]) -> Result<ReducedDoc, ScoreError> {
     let mut values = Scores::new();
-    for (name, repeats) in scored.scores.iter() {
-        if let [only] = repeats.as_slice() {
-            values.insert(Arc::clone(name), only.clone());
+    for (name, mut repeats) in scored.scores {
+        if let [only] = repeats.as_mut_slice() {
+            values.insert(name, std::mem::take(only));
             continue;
         }
-        let metric = metrics.iter().rev().find(|metric| metric.name == *name).ok_or_else(|| {
+        let metric = metrics.iter().rev().find(|metric| metric.name == name).ok_or_else(|| {
             ScoreError::NoReduction {
                 metric: name.to_string(),
                 document: scored.doc_id,
                 count: repeats.len(),
             }
         })?;
-        match metric.reduce(scored.doc_id, &scored.reference, repeats)? {
-            ReducedValue::One(value) => values.insert(Arc::clone(name), value),
+        match metric.reduce(scored.doc_id, &scored.reference, &repeats)? {
+            ReducedValue::One(value) => values.insert(name, value),
             ReducedValue::Named(named) => {
                 for (part, value) in named {
                     values.insert(format!("{part}({name})"), value);

@@ -1,5 +1,6 @@
 //! What scoring makes of a document.
 
+use std::fmt;
 use std::sync::Arc;
 
 use lmeval_pycompat::{Dict, Value};
@@ -8,22 +9,56 @@ use crate::document::DocId;
 
 /// Something for each metric, in the order in which metrics first came up.
 ///
-/// There are few metrics per document and many documents, so this is a list and not a map.
-#[derive(Clone, Debug, PartialEq)]
+/// There are few metrics per document and many documents, so this is a list and not a map, and a single entry, which is
+/// what most documents have, needs no room of its own.
+#[derive(Clone)]
 pub struct Scores<T> {
-    entries: Vec<(Arc<str>, T)>,
+    entries: Entries<T>,
+}
+
+#[derive(Clone)]
+enum Entries<T> {
+    One([(Arc<str>, T); 1]),
+    Any(Vec<(Arc<str>, T)>),
+}
+
+impl<T> Entries<T> {
+    fn as_slice(&self) -> &[(Arc<str>, T)] {
+        match self {
+            Self::One(entry) => entry,
+            Self::Any(entries) => entries,
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [(Arc<str>, T)] {
+        match self {
+            Self::One(entry) => entry,
+            Self::Any(entries) => entries,
+        }
+    }
+
+    fn push(&mut self, added: (Arc<str>, T)) {
+        *self = match std::mem::replace(self, Self::Any(Vec::new())) {
+            Self::Any(entries) if entries.is_empty() => Self::One([added]),
+            Self::Any(mut entries) => {
+                entries.push(added);
+                Self::Any(entries)
+            }
+            Self::One([first]) => Self::Any(vec![first, added]),
+        };
+    }
 }
 
 impl<T> Scores<T> {
     /// Nothing.
     pub fn new() -> Self {
-        Self { entries: Vec::new() }
+        Self { entries: Entries::Any(Vec::new()) }
     }
 
     /// Sets the value of a metric; a metric that is there keeps its place.
     pub fn insert(&mut self, metric: impl Into<Arc<str>>, value: T) {
         let metric = metric.into();
-        match self.entries.iter_mut().find(|(known, _)| *known == metric) {
+        match self.entries.as_mut_slice().iter_mut().find(|(known, _)| *known == metric) {
             Some((_, old)) => *old = value,
             None => self.entries.push((metric, value)),
         }
@@ -31,27 +66,52 @@ impl<T> Scores<T> {
 
     /// The value of a metric.
     pub fn get(&self, metric: &str) -> Option<&T> {
-        self.entries.iter().find(|(known, _)| &**known == metric).map(|(_, value)| value)
+        self.entries.as_slice().iter().find(|(known, _)| &**known == metric).map(|(_, value)| value)
     }
 
     /// The value of a metric, to be changed.
     pub fn get_mut(&mut self, metric: &str) -> Option<&mut T> {
-        self.entries.iter_mut().find(|(known, _)| &**known == metric).map(|(_, value)| value)
+        self.entries.as_mut_slice().iter_mut().find(|(known, _)| &**known == metric).map(|(_, value)| value)
     }
 
     /// Metrics and values, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &T)> {
-        self.entries.iter().map(|(metric, value)| (metric, value))
+        self.entries.as_slice().iter().map(|(metric, value)| (metric, value))
     }
 
     /// The number of metrics.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.as_slice().len()
     }
 
     /// Whether there is no metric.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.as_slice().is_empty()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Scores<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<T: PartialEq> PartialEq for Scores<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.entries.as_slice() == other.entries.as_slice()
+    }
+}
+
+impl<T> IntoIterator for Scores<T> {
+    type Item = (Arc<str>, T);
+    type IntoIter = std::iter::Chain<std::option::IntoIter<(Arc<str>, T)>, std::vec::IntoIter<(Arc<str>, T)>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let (one, any) = match self.entries {
+            Entries::One([entry]) => (Some(entry), Vec::new()),
+            Entries::Any(entries) => (None, entries),
+        };
+        one.into_iter().chain(any)
     }
 }
 

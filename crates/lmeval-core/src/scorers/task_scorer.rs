@@ -54,6 +54,14 @@ impl TaskScorer {
         &self.pipelines
     }
 
+    /// Whether scoring looks at documents; where it does not, only [`TaskScorer::samples`] needs
+    /// [`AnsweredDocument::document`], which may be empty where no records are made.
+    ///
+    /// A million documents that are kept for nothing can take a gigabyte.
+    pub fn needs_documents(&self) -> bool {
+        self.code.is_some() || self.pipelines.iter().any(ScoringPipeline::needs_documents)
+    }
+
     /// The values of each document by pipeline, to be gathered elsewhere; pipelines without documents are left out.
     pub fn export_reduced(&self) -> Exported {
         let filled = self.pipelines.iter().filter(|pipeline| !pipeline.reduced_docs().is_empty());

@@ -14,6 +14,7 @@ use regex::{Regex, RegexBuilder};
 use super::ast::{Greed, Node, Sequence, UNBOUNDED};
 use super::charset::Matcher;
 use super::flags::Flags;
+use super::own::{FormId, OwnForm};
 use super::parse::Parsed;
 use super::program::Place;
 
@@ -32,6 +33,7 @@ pub(super) struct FastForms {
 
 #[derive(Debug)]
 struct Form {
+    id: FormId,
     compiled: Regex,
     /// Whether the form differs from the pattern in a text that ends with a line feed.
     minds_final_line_feed: bool,
@@ -43,8 +45,8 @@ impl FastForms {
         Self { parsed, ascii: OnceLock::new(), any: OnceLock::new() }
     }
 
-    /// The compiled form that is right for a text, or `None` where there is none.
-    pub(super) fn for_text(&self, text: &str) -> Option<&Regex> {
+    /// This thread's copy of the form that is right for a text, or `None` where there is none.
+    pub(super) fn for_text(&self, text: &str) -> Option<OwnForm> {
         // In an empty text Python has no word boundaries and no opposites of them.
         if text.is_empty() {
             return None;
@@ -52,14 +54,15 @@ impl FastForms {
         let is_ascii = text.is_ascii();
         let form = if is_ascii { &self.ascii } else { &self.any };
         let form = form.get_or_init(|| self.write(is_ascii)).as_ref()?;
-        (!form.minds_final_line_feed || !text.ends_with('\n')).then_some(&form.compiled)
+        let is_right = !form.minds_final_line_feed || !text.ends_with('\n');
+        is_right.then(|| OwnForm::of(form.id, &form.compiled))
     }
 
     fn write(&self, ascii: bool) -> Option<Form> {
         let mut writer = Writer::new(ascii);
         writer.sequence(&self.parsed.body, self.parsed.flags)?;
         let compiled = RegexBuilder::new(&writer.out).size_limit(SIZE_LIMIT).build().ok()?;
-        Some(Form { compiled, minds_final_line_feed: writer.has_final_line_end })
+        Some(Form { id: FormId::new(), compiled, minds_final_line_feed: writer.has_final_line_end })
     }
 }
 

@@ -3,8 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use memchr::memmem::Finder;
+
 use super::error::{Error, ErrorKind};
 use super::machine::{Demand, Machine, UNSET};
+use super::own::OwnForm;
 use super::pattern::Shared;
 
 /// One match in a text.
@@ -57,11 +60,39 @@ fn named(shared: &Arc<Shared>) -> Option<Arc<Shared>> {
     shared.has_names().then(|| Arc::clone(shared))
 }
 
+/// What finds matches.
+pub(super) enum Means<'r> {
+    /// The pattern is this text.
+    Text(&'r Finder<'static>),
+    /// A form for the `regex` crate.
+    Form(OwnForm),
+    /// The backtracking matcher.
+    Machine,
+}
+
+/// A match that is found, but whose groups are perhaps not known yet.
+pub(super) enum Located<'t> {
+    /// Where it lies.
+    Span(Range<usize>),
+    /// All of it.
+    Whole(Match<'t>),
+}
+
+impl Located<'_> {
+    /// Where it lies.
+    pub(super) fn span(&self) -> Range<usize> {
+        match self {
+            Self::Span(span) => span.clone(),
+            Self::Whole(found) => found.start()..found.end(),
+        }
+    }
+}
+
 /// A scan of a text for matches that do not overlap.
 pub(super) struct Scanner<'r, 't> {
     shared: &'r Arc<Shared>,
     text: &'t str,
-    fast: Option<&'r regex::Regex>,
+    means: Means<'r>,
     machine: Option<Machine<'r>>,
     steps: u64,
     position: usize,
@@ -69,37 +100,67 @@ pub(super) struct Scanner<'r, 't> {
 }
 
 impl<'r, 't: 'r> Scanner<'r, 't> {
-    /// A scan from the start of a text, by the `regex` crate where a form for it is given.
-    pub(super) fn new(
-        shared: &'r Arc<Shared>,
-        text: &'t str,
-        fast: Option<&'r regex::Regex>,
-        steps: u64,
-    ) -> Self {
-        Self { shared, text, fast, machine: None, steps, position: 0, must_advance: false }
+    /// A scan from the start of a text.
+    pub(super) fn new(shared: &'r Arc<Shared>, text: &'t str, means: Means<'r>, steps: u64) -> Self {
+        Self { shared, text, means, machine: None, steps, position: 0, must_advance: false }
     }
 
     /// The next match, or `None` when there are no more.
     pub(super) fn next(&mut self) -> Result<Option<Match<'t>>, Error> {
-        let found = match self.fast {
-            Some(fast) if !self.must_advance => self.search_fast(fast),
-            _ => self.find(Demand { must_advance: self.must_advance, ..Demand::default() })?,
-        };
-        if let Some(found) = &found {
-            self.position = found.end();
-            self.must_advance = found.start() == found.end();
+        let groups = self.shared.groups();
+        if let Means::Form(form) = &mut self.means
+            && groups > 0
+            && !self.must_advance
+        {
+            let Some(spans) = form.captures(self.text, self.position) else { return Ok(None) };
+            let found = Match { text: self.text, spans, named: named(self.shared) };
+            self.pass(found.start()..found.end());
+            return Ok(Some(found));
         }
-        Ok(found)
+        let located = self.locate()?;
+        Ok(located.map(|located| self.complete(located)))
     }
 
-    fn search_fast(&self, fast: &regex::Regex) -> Option<Match<'t>> {
-        let spans = if self.shared.groups() == 0 {
-            vec![Some(fast.find_at(self.text, self.position)?.range())]
-        } else {
-            let captures = fast.captures_at(self.text, self.position)?;
-            captures.iter().map(|group| group.map(|group| group.range())).collect()
+    /// Where the next match lies, or `None` when there are no more.
+    pub(super) fn locate(&mut self) -> Result<Option<Located<'t>>, Error> {
+        let located = match &self.means {
+            Means::Text(wanted) => {
+                let rest = self.text.as_bytes().get(self.position..).unwrap_or_default();
+                wanted.find(rest).map(|offset| {
+                    let start = self.position + offset;
+                    Located::Span(start..start + wanted.needle().len())
+                })
+            }
+            Means::Form(form) if !self.must_advance => form.find(self.text, self.position).map(Located::Span),
+            _ => {
+                let demand = Demand { must_advance: self.must_advance, ..Demand::default() };
+                self.find(demand)?.map(Located::Whole)
+            }
         };
-        Some(Match { text: self.text, spans, named: named(self.shared) })
+        if let Some(located) = &located {
+            self.pass(located.span());
+        }
+        Ok(located)
+    }
+
+    /// A match of this scan with its groups.
+    pub(super) fn complete(&mut self, located: Located<'t>) -> Match<'t> {
+        let span = match located {
+            Located::Whole(found) => return found,
+            Located::Span(span) => span,
+        };
+        let groups = self.shared.groups();
+        let spans = match &mut self.means {
+            Means::Form(form) if groups > 0 => form.captures(self.text, span.start),
+            _ => None,
+        };
+        let spans = spans.unwrap_or_else(|| vec![Some(span)]);
+        Match { text: self.text, spans, named: named(self.shared) }
+    }
+
+    fn pass(&mut self, found: Range<usize>) {
+        self.position = found.end;
+        self.must_advance = found.is_empty();
     }
 
     /// The match that the machine finds from the current position on.

@@ -1,17 +1,19 @@
 //! Compiled patterns and what can be done with them.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use memchr::memmem::Finder;
 
 use super::error::Error;
 use super::fast::FastForms;
 use super::flags::Flags;
 use super::machine::Demand;
-use super::matches::{Match, Scanner};
+use super::matches::{Match, Means, Scanner};
 use super::parse::parse;
-use super::program::{Program, compile};
-use super::template::{Piece, parse_template};
+use super::program::{Instruction, Program, compile};
 use crate::Value;
 
 /// Steps of the backtracking matcher before a search is given up: about a second of an optimised build.
@@ -24,7 +26,7 @@ const FAST_FROM_BYTES: usize = 2048;
 /// A compiled pattern; cloning it is cheap.
 #[derive(Clone)]
 pub struct Regex {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     step_limit: u64,
     engine: Engine,
 }
@@ -37,8 +39,23 @@ pub(super) struct Shared {
     /// The compiled form.
     pub(super) program: Program,
     fast: FastForms,
-    names: Vec<(String, usize)>,
+    /// The search for the text that the pattern is, where it is nothing but a text.
+    plain: Option<Finder<'static>>,
+    /// The names of groups.
+    pub(super) names: Vec<(String, usize)>,
     searched: AtomicUsize,
+}
+
+/// One of all matches, chosen by its number.
+#[derive(Clone, Debug)]
+pub enum Nth<'t> {
+    /// The match.
+    Found(Match<'t>),
+    /// There are not as many matches.
+    OutOfRange {
+        /// The number of matches.
+        matches: usize,
+    },
 }
 
 /// Which matcher runs.
@@ -82,9 +99,16 @@ impl Regex {
     pub fn new(pattern: &str, flags: Flags) -> Result<Self, Error> {
         let parsed = parse(pattern, flags)?;
         let program = compile(&parsed, pattern)?;
+        let plain = match program.instructions.as_slice() {
+            [Instruction::Text(text), Instruction::Match] if program.slots == 0 => {
+                Some(Finder::new(text.as_bytes()).into_owned())
+            }
+            _ => None,
+        };
         let shared = Shared {
             pattern: pattern.to_owned(),
             program,
+            plain,
             names: parsed.names.clone(),
             fast: FastForms::new(parsed),
             searched: AtomicUsize::new(0),
@@ -119,14 +143,21 @@ impl Regex {
         self.shared.names.iter().map(|(name, index)| (name.as_str(), *index))
     }
 
-    fn scanner<'r, 't: 'r>(&'r self, text: &'t str, may_be_fast: bool) -> Scanner<'r, 't> {
+    /// A scan for matches; one that may be fast looks for them anywhere.
+    pub(super) fn scanner<'r, 't: 'r>(&'r self, text: &'t str, may_be_fast: bool) -> Scanner<'r, 't> {
         let steps = self.step_limit.saturating_add(STEPS_PER_BYTE.saturating_mul(text.len() as u64));
-        let fast = if may_be_fast && self.is_fast_worthwhile(text.len()) {
-            self.shared.fast.for_text(text)
-        } else {
-            None
-        };
-        Scanner::new(&self.shared, text, fast, steps)
+        let means = if may_be_fast { self.means(text) } else { Means::Machine };
+        Scanner::new(&self.shared, text, means, steps)
+    }
+
+    fn means(&self, text: &str) -> Means<'_> {
+        match &self.shared.plain {
+            Some(plain) if self.engine == Engine::Best => Means::Text(plain),
+            _ if self.is_fast_worthwhile(text.len()) => {
+                self.shared.fast.for_text(text).map_or(Means::Machine, Means::Form)
+            }
+            _ => Means::Machine,
+        }
     }
 
     fn is_fast_worthwhile(&self, length: usize) -> bool {
@@ -166,6 +197,48 @@ impl Regex {
         Ok(matches)
     }
 
+    /// The match of a number among all: `list(re.finditer(…))[index]`. Negative numbers count from the last.
+    ///
+    /// ```
+    /// use lmeval_pycompat::re::{Flags, Nth, Regex};
+    ///
+    /// let regex = Regex::new("[0-9]+", Flags::NONE)?;
+    /// assert!(matches!(regex.nth_match("1 22 333", -1)?, Nth::Found(found) if found.as_str() == "333"));
+    /// assert!(matches!(regex.nth_match("1 22 333", 3)?, Nth::OutOfRange { matches: 3 }));
+    /// # Ok::<(), lmeval_pycompat::re::Error>(())
+    /// ```
+    pub fn nth_match<'t>(&self, text: &'t str, index: i64) -> Result<Nth<'t>, Error> {
+        let mut scanner = self.scanner(text, true);
+        let mut matches = 0;
+        if index == 0 {
+            return Ok(scanner.next()?.map_or(Nth::OutOfRange { matches }, Nth::Found));
+        }
+        if index > 0 {
+            while let Some(located) = scanner.locate()? {
+                if matches as u64 == index.unsigned_abs() {
+                    return Ok(Nth::Found(scanner.complete(located)));
+                }
+                matches += 1;
+            }
+            return Ok(Nth::OutOfRange { matches });
+        }
+        // Groups are asked for once it is known which match counts.
+        let mut latest = VecDeque::new();
+        while let Some(located) = scanner.locate()? {
+            if latest.len() as u64 == index.unsigned_abs() {
+                latest.pop_front();
+            }
+            latest.push_back(located);
+            matches += 1;
+        }
+        match latest.pop_front() {
+            Some(located) if matches as u64 >= index.unsigned_abs() => {
+                Ok(Nth::Found(scanner.complete(located)))
+            }
+            _ => Ok(Nth::OutOfRange { matches }),
+        }
+    }
+
     /// All matches as values: `re.findall`.
     ///
     /// Strings where there is at most one group, tuples of strings otherwise; a group without part in the match is
@@ -180,46 +253,6 @@ impl Regex {
             });
         })?;
         Ok(values)
-    }
-
-    /// Replaces the first `count` matches, or all for 0, by a template: `re.sub`.
-    pub fn sub(&self, template: &str, text: &str, count: usize) -> Result<String, Error> {
-        let pieces = parse_template(template, self.groups(), &self.shared.names)?;
-        self.replace(text, count, |found, out| {
-            for piece in &pieces {
-                match piece {
-                    Piece::Text(text) => out.push_str(text),
-                    Piece::Group(group) => out.push_str(found.group(*group).unwrap_or_default()),
-                }
-            }
-        })
-    }
-
-    /// Replaces the first `count` matches, or all for 0, by what a function makes of them.
-    pub fn sub_with(
-        &self,
-        text: &str,
-        count: usize,
-        mut replacement: impl FnMut(&Match<'_>) -> String,
-    ) -> Result<String, Error> {
-        self.replace(text, count, |found, out| out.push_str(&replacement(found)))
-    }
-
-    fn replace(
-        &self,
-        text: &str,
-        count: usize,
-        mut write: impl FnMut(&Match<'_>, &mut String),
-    ) -> Result<String, Error> {
-        let mut out = String::with_capacity(text.len());
-        let mut last = 0;
-        self.for_each(text, count, |found| {
-            out.push_str(text.get(last..found.start()).unwrap_or_default());
-            write(&found, &mut out);
-            last = found.end();
-        })?;
-        out.push_str(text.get(last..).unwrap_or_default());
-        Ok(out)
     }
 
     /// Splits the text at the first `maxsplit` matches, or at all for 0: `re.split`.
@@ -237,7 +270,8 @@ impl Regex {
         Ok(parts)
     }
 
-    fn for_each<'t>(
+    /// Calls a function with the first `limit` matches, or with all for 0.
+    pub(super) fn for_each<'t>(
         &self,
         text: &'t str,
         limit: usize,

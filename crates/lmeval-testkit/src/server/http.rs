@@ -1,7 +1,7 @@
 //! HTTP/1.1 by hand: a server that misbehaves needs its hands on the bytes.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -70,6 +70,7 @@ async fn respond(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8
     let mut before = 0;
     if counted {
         let mut counts = shared.counts();
+        counts.first.get_or_insert_with(SystemTime::now);
         let received = counts.received.entry(id).or_default();
         before = *received;
         *received += 1;
@@ -87,7 +88,9 @@ async fn respond(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8
         None => write(stream, &answer(options, path, body)).await,
     };
     if counted && written {
-        *shared.counts().answered.entry(id).or_default() += 1;
+        let mut counts = shared.counts();
+        *counts.answered.entry(id).or_default() += 1;
+        counts.last = Some(SystemTime::now());
     }
     written
 }

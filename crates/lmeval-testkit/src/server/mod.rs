@@ -10,7 +10,7 @@ mod http;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -44,6 +44,10 @@ pub struct Counts {
     pub answered: HashMap<u64, usize>,
     /// The bodies by path, where they are kept.
     pub bodies: Vec<(String, String)>,
+    /// When the first request came.
+    pub first: Option<SystemTime>,
+    /// When the last answer went.
+    pub last: Option<SystemTime>,
 }
 
 impl Counts {

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::re::pattern::Engine;
-use crate::re::{Error, ErrorKind, Flags, Match, Regex};
+use crate::re::{Error, ErrorKind, Flags, Match, Nth, Regex};
 use crate::{Value, repr::repr};
 
 fn flags_from_bits(bits: u64) -> Flags {
@@ -41,11 +41,33 @@ fn as_json(value: &Value) -> Json {
     }
 }
 
+/// Matches by their number are those of the iteration, whichever way they are looked for.
+fn assert_numbered(regex: &Regex, text: &str, iterated: &[Match<'_>]) -> Result<(), Error> {
+    let count = iterated.len() as i64;
+    for index in -count - 1..=count {
+        let position = if index < 0 { index + count } else { index };
+        match (regex.nth_match(text, index)?, usize::try_from(position).ok().and_then(|at| iterated.get(at)))
+        {
+            (Nth::Found(found), Some(wanted)) => {
+                assert_eq!(
+                    spans(&found, regex.groups()),
+                    spans(wanted, regex.groups()),
+                    "{regex:?} {text:?}"
+                );
+            }
+            (Nth::OutOfRange { matches }, None) => assert_eq!(matches, iterated.len(), "{regex:?} {text:?}"),
+            (found, wanted) => panic!("{regex:?} {text:?} {index}: {found:?} is not {wanted:?}"),
+        }
+    }
+    Ok(())
+}
+
 /// The same record that the recording script makes of a text.
 fn record(regex: &Regex, wanted: &Json) -> Result<Json, Error> {
     let text = wanted["t"].as_str().expect("recorded text");
     let groups = regex.groups();
     let iterated = regex.find_iter(text)?;
+    assert_numbered(regex, text, &iterated)?;
     let template = wanted["s"][0].as_str().expect("recorded template");
     let count = wanted["s"][1].as_u64().expect("recorded count") as usize;
     let replaced = match regex.sub(template, text, count) {

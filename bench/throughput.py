@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Sends the same requests to one server on loopback with the reference and with lm-eval, and prints the ratios.
+
+    cargo build --release -p lmeval -p lmeval-bench
+    python3 bench/throughput.py --python .testenv/bin/python
+
+The server answers at once. Requests per second are counted by the server, from its first request to its last answer, so the
+start of a program counts for neither. Memory is the largest resident set of the program. The time to the first request is
+that of an MMLU-shaped group (57 tasks, 14,042 documents with four options, 5-shot), from the start of the process to the
+first request at the server; the program is ended there.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+import requests as mmlu  # the group of the other benchmark
+
+WORDS = "time person year way day thing man world life hand part child eye woman place work week case point".split()
+
+
+class Server:
+    """The stand-in server, in a process of its own."""
+
+    def __init__(self, binary):
+        self.process = subprocess.Popen([binary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.url = json.loads(self.process.stdout.readline())["url"]
+
+    def counts(self):
+        """What came since the last time."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def make_task(folder, documents):
+    """One generation task: short prompts, no two alike."""
+    generator = random.Random(0)
+    with open(folder / "throughput.jsonl", "w") as file:
+        for number in range(documents):
+            question = f"{number} " + " ".join(generator.choice(WORDS) for _ in range(60))
+            file.write(json.dumps({"q": question, "a": generator.choice(WORDS)}) + "\n")
+    (folder / "throughput.yaml").write_text(
+        "task: throughput\ndataset_path: json\ndataset_kwargs: {data_files: {test: %s}}\ntest_split: test\n"
+        "output_type: generate_until\ndoc_to_text: '{{q}}'\ndoc_to_target: '{{a}}'\n"
+        "generation_kwargs: {until: [\"\\n\"], max_gen_toks: 16}\nmetric_list: [{metric: exact_match}]\n"
+        % (folder / "throughput.jsonl")
+    )
+
+
+def command(program, arguments, folder, tasks, model_args, limit=None):
+    """The call of a program."""
+    call = [
+        *program, "run", "--model", "local-completions", "--model_args", model_args, "--tasks", tasks,
+        "--include_path", str(folder), "--output_path", str(folder / "out"), *arguments,
+    ]
+    return call + (["--limit", str(limit)] if limit else [])
+
+
+def run(call):
+    """Runs a program to its end; returns its largest resident set in MiB."""
+    pid = os.spawnvpe(os.P_NOWAIT, call[0], call, dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1"))
+    _, status, usage = os.wait4(pid, 0)
+    if status:
+        sys.exit(f"failed: {' '.join(call)}")
+    return usage.ru_maxrss / 1024
+
+
+def first_request(call, server):
+    """Seconds from the start of the process to its first request."""
+    server.counts()
+    start = time.time()
+    process = subprocess.Popen(
+        call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
+    )
+    try:
+        while process.poll() is None:
+            counts = server.counts()
+            if counts["first"]:
+                return counts["first"] - start
+            time.sleep(0.005)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    counts = server.counts()
+    if counts["first"]:
+        return counts["first"] - start
+    sys.exit(f"no request came: {' '.join(call)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", required=True, help="an interpreter with lm_eval[api] 0.4.13 and transformers")
+    parser.add_argument("--target", default=str(ROOT / "target" / "release"), help="the folder of the built programs")
+    parser.add_argument("--documents", type=int, default=100_000, help="requests at concurrency 256")
+    parser.add_argument("--skip-first-request", action="store_true")
+    options = parser.parse_args()
+    target = pathlib.Path(options.target)
+    reference = [options.python, "-m", "lm_eval"]
+    ours = [str(target / "lm-eval")]
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        make_task(folder, options.documents)
+        server = Server(str(target / "stand-in-server"))
+        endpoint = f"{server.url}/v1/completions"
+        print(f"{'concurrency':>11} {'program':>10} {'requests':>9} {'per second':>11} {'MiB':>8}")
+        for concurrency, documents in ((1, options.documents // 50), (32, options.documents // 5), (256, options.documents)):
+            args = f"model=stand-in,base_url={endpoint},num_concurrent={concurrency},tokenizer_backend=none,tokenized_requests=False"
+            rates, sizes = [], []
+            for name, program, more in (("reference", reference, []), ("lm-eval", ours, ["--compat", "0.4", "--library", "none", "--fresh", "--quiet"])):
+                server.counts()
+                memory = run(command(program, more, folder, "throughput", args, documents))
+                counts = server.counts()
+                rate = counts["requests"] / (counts["last"] - counts["first"])
+                rates.append(rate)
+                sizes.append(memory)
+                print(f"{concurrency:>11} {name:>10} {counts['requests']:>9} {rate:>11.0f} {memory:>8.1f}", flush=True)
+            print(f"{'':>11} {'ratio':>10} {'':>9} {rates[1] / rates[0]:>10.1f}x {sizes[0] / sizes[1]:>7.1f}x", flush=True)
+        if not options.skip_first_request:
+            group = folder / "mmlu"
+            group.mkdir()
+            mmlu.make_library(group)
+            tokenizer = ROOT / "crates/lmeval-models/tests/data/tokenizer"
+            args = f"model=stand-in,base_url={endpoint},tokenizer_backend=huggingface,tokenizer={tokenizer},max_length=8192"
+            times = []
+            for name, program, more in (("reference", reference, ["--num_fewshot", "5"]), ("lm-eval", ours, ["--compat", "0.4", "--library", "none", "--fresh", "--quiet", "--num_fewshot", "5"])):
+                seconds = first_request(command(program, more, group, "bench", args), server)
+                times.append(seconds)
+                print(f"first request, MMLU shape: {name:>10} {seconds:.3f} s", flush=True)
+            print(f"first request, MMLU shape: {times[0] / times[1]:.0f} times sooner")
+        server.close()
+
+
+if __name__ == "__main__":
+    main()

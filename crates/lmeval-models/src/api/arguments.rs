@@ -1,0 +1,208 @@
+//! From the arguments of a model to the model.
+
+use std::env;
+use std::sync::Arc;
+
+use lmeval_core::{Model, ModelError, ModelErrorKind};
+use lmeval_pycompat::Value;
+use secrecy::SecretString;
+
+use super::model::{ApiModel, Parts};
+use super::protocol::{Protocol, Rules};
+use crate::http::{Client, ClientSettings};
+use crate::settings::{ModelSettings, wrong};
+use crate::tokenizer;
+
+/// Arguments that change answers and have no other place in a model's identity.
+const GIVEN: [&str; 7] = [
+    "revision",
+    "add_bos_token",
+    "eos_string",
+    "custom_prefix_token_id",
+    "think_end_token",
+    "max_images",
+    "reasoning_model",
+];
+
+/// How a server knows who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Credentials {
+    /// No key: an empty one is sent.
+    Nobody,
+    /// The key of a variable, or an empty one.
+    Bearer(&'static str),
+    /// The key of a variable, which must be set.
+    RequiredBearer(&'static str),
+    /// Azure's: the key of a variable, in both of its headers.
+    Azure(&'static str),
+    /// Anthropic's: the key of a variable in a header of its own, and the version of the interface.
+    Anthropic(&'static str),
+}
+
+impl Credentials {
+    /// How calls are made: to the addresses of `base_url` or the given one, with the headers that name who asks.
+    pub(super) fn client_settings(
+        self,
+        settings: &ModelSettings,
+        base_url: Option<&str>,
+    ) -> Result<ClientSettings, ModelError> {
+        let is_replaced = settings.get("header").is_some() && !matches!(self, Self::Anthropic(_));
+        let headers = if is_replaced { Vec::new() } else { self.headers()? };
+        let mut read = ClientSettings::from_model(settings, base_url, headers)?;
+        if let Self::Anthropic(_) = self {
+            read.headers = self.headers()?;
+        }
+        let (Self::Bearer(variable)
+        | Self::RequiredBearer(variable)
+        | Self::Azure(variable)
+        | Self::Anthropic(variable)) = self
+        else {
+            return Ok(read);
+        };
+        Ok(read.key_from(settings, format!("the environment variable `{variable}`")))
+    }
+
+    fn headers(self) -> Result<Vec<(String, SecretString)>, ModelError> {
+        let header = |name: &str, value: String| (name.to_owned(), SecretString::from(value));
+        let bearer = |key: &str| header("Authorization", format!("Bearer {key}"));
+        Ok(match self {
+            Self::Nobody => vec![bearer("")],
+            Self::Bearer(variable) => vec![bearer(&env::var(variable).unwrap_or_default())],
+            Self::RequiredBearer(variable) => vec![bearer(&required(variable)?)],
+            Self::Azure(variable) => {
+                let key = required(variable)?;
+                vec![bearer(&key), header("api-key", key)]
+            }
+            Self::Anthropic(variable) => {
+                vec![
+                    header("x-api-key", required(variable)?),
+                    header("anthropic-version", "2023-06-01".into()),
+                ]
+            }
+        })
+    }
+}
+
+/// The key of a variable.
+fn required(variable: &str) -> Result<String, ModelError> {
+    env::var(variable).ok().filter(|key| !key.is_empty()).ok_or_else(|| {
+        let message = format!("The model needs a key, and the environment variable `{variable}` is not set");
+        ModelError::new(ModelErrorKind::Configuration, message)
+            .hint(format!("Set it as in `export {variable}=…`"))
+    })
+}
+
+/// A back end of the family that shares arguments, tokens and batches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backend {
+    /// The main name.
+    pub(super) name: &'static str,
+    /// Where the server is, where it does not have to be said.
+    pub(super) base_url: Option<&'static str>,
+    /// The kind of tokenizer, where it is not said.
+    pub(super) tokenizer: &'static str,
+    pub(super) credentials: Credentials,
+    /// Whether a company runs the server, so that it need not be asked what it runs.
+    pub(super) is_hosted: bool,
+    /// Makes the protocol.
+    pub(super) make: fn(&ModelSettings) -> Result<Box<dyn Protocol>, ModelError>,
+}
+
+impl Backend {
+    /// Makes a model.
+    pub(crate) fn create(&self, settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
+        if settings.get("base_url").is_none() && self.base_url.is_none() {
+            return Err(no_base_url(self.name));
+        }
+        let client_settings = self.credentials.client_settings(settings, self.base_url)?;
+        let model = settings.text("model").or_else(|| settings.text("pretrained"));
+        self.create_with(settings, client_settings, model)
+    }
+
+    /// Makes a model whose address and name are known.
+    pub(super) fn create_with(
+        &self,
+        settings: &ModelSettings,
+        client_settings: ClientSettings,
+        model: Option<String>,
+    ) -> Result<Arc<dyn Model>, ModelError> {
+        let base_url = client_settings.base_urls.first().cloned().unwrap_or_default();
+        let protocol = (self.make)(settings)?;
+        let batch_size = if protocol.is_chat() { 1 } else { batch_size(settings)? };
+        let client = Client::new(client_settings)?;
+        let encoder = tokenizer::choose(settings, model.as_deref(), Some(&base_url), self.tokenizer)?;
+        let tokenized =
+            encoder.is_some() && !protocol.is_chat() && settings.flag("tokenized_requests", true)?;
+        let own_end = encoder.as_ref().and_then(|encoder| encoder.end_of_text()).map(str::to_owned);
+        let rules = Rules {
+            model,
+            max_gen_toks: whole(settings, "max_gen_toks", 256, 1)?,
+            seed: settings.integer("seed")?.unwrap_or(1234),
+            end_of_text: settings.text("eos_string").filter(|text| !text.is_empty()).or(own_end),
+            think_end_token: settings.text("think_end_token"),
+            dialect: settings.dialect,
+        };
+        let parts = Parts {
+            backend: self.name,
+            protocol,
+            rules,
+            encoder,
+            client,
+            tokenized,
+            // One token is kept for what is generated.
+            longest: whole(settings, "max_length", 2048, 3)? as usize - 1,
+            batch_size,
+            max_images: whole(settings, "max_images", 1, 0)? as usize,
+            base_url,
+            is_hosted: self.is_hosted,
+            is_tokenizer_named: settings.get("tokenizer").is_some(),
+            given: GIVEN.into_iter().filter_map(|name| Some((name, settings.text(name)?))).collect(),
+        };
+        Ok(Arc::new(ApiModel::new(parts)))
+    }
+}
+
+/// The error of a model without an address.
+pub(super) fn no_base_url(name: &str) -> ModelError {
+    let example = match name {
+        "local-chat-completions" => "http://localhost:8000/v1/chat/completions",
+        "sglang-generate" => "http://localhost:30000/generate",
+        "gguf" => "http://localhost:8000",
+        _ => "http://localhost:8000/v1/completions",
+    };
+    ModelError::new(
+        ModelErrorKind::Configuration,
+        format!("The model `{name}` needs the argument `base_url`"),
+    )
+    .hint(format!("Give it as in `--model_args base_url={example}`"))
+}
+
+/// A whole number that is not smaller than `least`.
+pub(super) fn whole(
+    settings: &ModelSettings,
+    name: &str,
+    default: i64,
+    least: i64,
+) -> Result<i64, ModelError> {
+    let number = settings.integer(name)?.unwrap_or(default);
+    if number < least {
+        return Err(wrong(name, &format!("{least} or more"), &Value::Int(number)));
+    }
+    Ok(number)
+}
+
+/// How many requests go into one call: a number; `auto` means 1.
+pub(super) fn batch_size(settings: &ModelSettings) -> Result<usize, ModelError> {
+    let given = settings.batch_size.clone().or_else(|| settings.get("batch_size").cloned());
+    let number = match &given {
+        None | Some(Value::None) => Some(1),
+        Some(Value::Int(number)) => Some(*number),
+        Some(Value::Str(text)) if text.contains("auto") => Some(1),
+        Some(Value::Str(text)) => text.trim().parse().ok(),
+        Some(_) => None,
+    };
+    match (number.and_then(|number| usize::try_from(number).ok()), given) {
+        (Some(number), _) => Ok(number.max(1)),
+        (None, given) => Err(wrong("batch_size", "a whole number or `auto`", &given.unwrap_or(Value::None))),
+    }
+}

@@ -1,0 +1,123 @@
+//! `local-chat-completions`: the chat completions of OpenAI's interface.
+
+use std::sync::Arc;
+
+use lmeval_core::{ModelError, ModelErrorKind, RequestType};
+use lmeval_pycompat::{Dict, Value};
+
+use super::answer::{after_thinking, choices, is_cut_off, malformed, objects};
+use super::arguments::{Backend, Credentials};
+use super::completions::take_limit;
+use super::protocol::{Generation, Prompt, Protocol, Rules};
+use crate::http::BadAnswer;
+use crate::stops::stops;
+
+/// The back end.
+pub(crate) const LOCAL_CHAT_COMPLETIONS: Backend = Backend {
+    name: "local-chat-completions",
+    base_url: None,
+    tokenizer: "none",
+    credentials: Credentials::Bearer("OPENAI_API_KEY"),
+    is_hosted: false,
+    make: |_| Ok(Box::new(ChatCompletions)),
+};
+
+/// The protocol of `/v1/chat/completions`.
+#[derive(Debug)]
+pub(super) struct ChatCompletions;
+
+/// The error of a back end for conversations that is asked for log-likelihoods.
+pub(super) fn generates_only(kind: RequestType) -> Result<(), ModelError> {
+    if kind == RequestType::GenerateUntil {
+        return Ok(());
+    }
+    let message =
+        format!("Chat interfaces give no log-probabilities of prompts, which `{kind}` requests need");
+    Err(ModelError::new(ModelErrorKind::Unsupported, message)
+        .hint("Use the completions of the same server with `--model local-completions`")
+        .hint("Or use a generation format of the task, as in `task@generate`"))
+}
+
+/// The messages of a conversation.
+pub(super) fn messages(prompt: &Prompt) -> Result<Value, ModelError> {
+    match prompt {
+        Prompt::Messages(messages) => Ok(messages.clone()),
+        _ => Err(ModelError::new(
+            ModelErrorKind::Configuration,
+            "The model takes conversations, and the prompt is plain text",
+        )
+        .hint("Add `--apply_chat_template`")),
+    }
+}
+
+/// The body of a chat, with the name of the limit and the stop strings as they are.
+pub(super) fn chat_body(
+    prompt: &Prompt,
+    mut settings: Dict,
+    rules: &Rules,
+    limit_name: &str,
+    default_until: Option<Value>,
+) -> Result<Dict, ModelError> {
+    settings.remove_str("do_sample");
+    let mut body = Dict::new();
+    body.insert("messages", messages(prompt)?);
+    body.insert("model", rules.model_value());
+    body.insert(limit_name, take_limit(&mut settings, rules));
+    body.insert("temperature", settings.remove_str("temperature").unwrap_or(Value::Int(0)));
+    let until = settings.remove_str("until").or(default_until);
+    let stops = stops(until.as_ref(), rules.end_of_text.as_deref())?;
+    // OpenAI's interface takes four at most.
+    body.insert("stop", Value::list(stops.into_iter().take(4)));
+    body.insert("seed", rules.seed);
+    body.update(&settings);
+    Ok(body)
+}
+
+/// The texts of a chat's answer.
+pub(super) fn chat_texts(answer: &Value, rules: &Rules) -> Result<Vec<Generation>, BadAnswer> {
+    let mut found = Vec::new();
+    for object in objects(answer)? {
+        for choice in choices(object)? {
+            let content = match choice
+                .get_str("message")
+                .and_then(Value::as_dict)
+                .map(|message| message.get_str("content"))
+            {
+                Some(Some(Value::Str(text))) => Some(Arc::clone(text)),
+                Some(Some(Value::List(parts))) => Some(parts_text(parts)),
+                Some(Some(Value::None)) => None,
+                // Reference: a choice without message or content, as content filters leave it, is an empty text.
+                _ => Some(Arc::from("")),
+            };
+            let text = content.map(|text| after_thinking(text, rules.think_end_token.as_deref()));
+            found.push(Generation { text, truncated: is_cut_off(choice) });
+        }
+    }
+    if found.is_empty() {
+        return Err(malformed("The answer has no `choices`"));
+    }
+    Ok(found)
+}
+
+fn parts_text(parts: &[Value]) -> Arc<str> {
+    let texts = parts.iter().filter_map(|part| part.as_dict()?.get_str("text")?.as_str());
+    texts.collect::<String>().into()
+}
+
+impl Protocol for ChatCompletions {
+    fn is_chat(&self) -> bool {
+        true
+    }
+
+    fn supports(&self, kind: RequestType, _: &Rules, _: bool) -> Result<(), ModelError> {
+        generates_only(kind)
+    }
+
+    fn generation(&self, prompt: &Prompt, settings: Dict, rules: &Rules) -> Result<Dict, ModelError> {
+        chat_body(prompt, settings, rules, "max_tokens", None)
+    }
+
+    fn read_generations(&self, answer: &Value, rules: &Rules) -> Result<Vec<Generation>, BadAnswer> {
+        chat_texts(answer, rules)
+    }
+}

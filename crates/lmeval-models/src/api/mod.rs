@@ -1,0 +1,31 @@
+//! Models behind HTTP interfaces.
+//!
+//! A [`Protocol`](protocol::Protocol) knows the bodies and answers of one family of servers;
+//! [`ApiModel`](model::ApiModel) does everything that they share: tokens, truncation, windows, batches. Servers that
+//! take one text per call and no tokens are a [`TextProtocol`](text::TextProtocol).
+
+mod answer;
+mod anthropic;
+mod arguments;
+mod chat;
+mod completions;
+mod generate;
+mod gguf;
+mod identity;
+mod images;
+mod model;
+mod openai;
+mod protocol;
+mod score;
+mod sglang;
+mod template;
+mod text;
+mod textsynth;
+
+pub(crate) use anthropic::{ANTHROPIC_CHAT, ANTHROPIC_COMPLETIONS};
+pub(crate) use chat::LOCAL_CHAT_COMPLETIONS;
+pub(crate) use completions::LOCAL_COMPLETIONS;
+pub(crate) use gguf::GGUF;
+pub(crate) use openai::{OPENAI_CHAT, OPENAI_COMPLETIONS, create_azure};
+pub(crate) use sglang::SGLANG;
+pub(crate) use textsynth::TEXTSYNTH;

@@ -1,0 +1,185 @@
+//! The model of servers that take tokens or texts in batches, or conversations.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lmeval_core::{
+    Answer, Arguments, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
+    ModelRequest, ModelStats, ModelTemplate, RequestType,
+};
+use lmeval_pycompat::{Dict, Value, json};
+
+use super::answer::unusable;
+use super::completions::needs_tokenizer;
+use super::identity::server_facts;
+use super::protocol::{Prompt, Protocol, Rules};
+use super::template::JsonTemplate;
+use crate::http::Client;
+use crate::tokenizer::{Encoder, Tokenizer};
+
+/// What a model is made of.
+pub(super) struct Parts {
+    pub(super) backend: &'static str,
+    pub(super) protocol: Box<dyn Protocol>,
+    pub(super) rules: Rules,
+    pub(super) encoder: Option<Encoder>,
+    pub(super) client: Client,
+    /// Whether tokens are sent rather than texts.
+    pub(super) tokenized: bool,
+    /// How many tokens a prompt may have.
+    pub(super) longest: usize,
+    pub(super) batch_size: usize,
+    pub(super) max_images: usize,
+    /// The first address.
+    pub(super) base_url: String,
+    pub(super) is_hosted: bool,
+    /// Whether the tokenizer has a name of its own, rather than the model's.
+    pub(super) is_tokenizer_named: bool,
+    /// Arguments that change answers, as they were given.
+    pub(super) given: Vec<(&'static str, String)>,
+}
+
+/// A model behind an HTTP interface.
+pub(super) struct ApiModel {
+    pub(super) parts: Parts,
+}
+
+impl fmt::Debug for ApiModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiModel")
+            .field("backend", &self.parts.backend)
+            .field("model", &self.parts.rules.model)
+            .field("given", &self.parts.given)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The JSON text of a body, as Python's `json.dumps` writes it.
+pub(super) fn body_text(body: Dict) -> Result<String, ModelError> {
+    let options = json::Options { allow_nan: false, ..json::Options::default() };
+    json::dumps(&Value::Dict(Arc::new(body)), &options).map_err(|error| {
+        ModelError::new(ModelErrorKind::Request, format!("The generation settings cannot be sent: {error}"))
+    })
+}
+
+impl ApiModel {
+    pub(super) fn new(parts: Parts) -> Self {
+        Self { parts }
+    }
+
+    pub(super) fn encoder(&self, kind: RequestType) -> Result<&Encoder, ModelError> {
+        self.parts.encoder.as_ref().ok_or_else(|| needs_tokenizer(kind))
+    }
+
+    /// Texts as servers get them: one alone is no list, where one is all that ever comes.
+    pub(super) fn text_prompt(&self, mut texts: Vec<Arc<str>>) -> Prompt {
+        match texts.pop() {
+            Some(text) if self.parts.batch_size <= 1 && texts.is_empty() => Prompt::Text(text),
+            last => Prompt::Texts(texts.into_iter().chain(last).collect()),
+        }
+    }
+
+    async fn answer_all(&self, requests: &[ModelRequest]) -> Vec<Result<Answer, ModelError>> {
+        let mut answers: Vec<Option<Result<Answer, ModelError>>> = vec![None; requests.len()];
+        self.answer_loglikelihoods(requests, &mut answers).await;
+        for (request, answer) in requests.iter().zip(&mut answers) {
+            if let Arguments::Rolling { text } = &request.arguments {
+                *answer = Some(self.roll(request, text).await);
+            }
+        }
+        self.answer_generations(requests, &mut answers).await;
+        let none = || Err(unusable("The request was not answered"));
+        answers.into_iter().map(|answer| answer.unwrap_or_else(none)).collect()
+    }
+}
+
+impl Model for ApiModel {
+    fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
+        Box::pin(async {
+            let Parts { rules, encoder, .. } = &self.parts;
+            let mut facts = Vec::new();
+            facts.extend(rules.model.clone().map(|model| ("model", model)));
+            facts.push(("tokenizer", encoder.as_ref().map_or_else(|| "none".into(), Encoder::describe)));
+            facts.push(("max_length", (self.parts.longest + 1).to_string()));
+            facts.push(("max_gen_toks", rules.max_gen_toks.to_string()));
+            facts.push(("seed", rules.seed.to_string()));
+            facts.push(("tokenized_requests", self.parts.tokenized.to_string()));
+            facts.push(("dialect", rules.dialect.name.into()));
+            facts.extend(self.parts.given.iter().cloned());
+            let Parts { client, base_url, is_hosted, .. } = &self.parts;
+            facts.push(server_facts(client, base_url, rules.model.as_deref(), *is_hosted).await);
+            Ok(ModelIdentity { backend: self.parts.backend.into(), facts })
+        })
+    }
+
+    fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
+        self.parts.protocol.supports(kind, &self.parts.rules, self.parts.tokenized)?;
+        if kind != RequestType::GenerateUntil {
+            self.encoder(kind)?;
+        }
+        Ok(())
+    }
+
+    fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
+        let Parts { protocol, rules, encoder, tokenized, .. } = &self.parts;
+        let plain = |source| Ok(JsonTemplate::new(rules.dialect).into_model_template(source));
+        match encoder.as_ref().map(Encoder::tokenizer).filter(|_| !protocol.is_chat()) {
+            None => plain(Some(String::new())),
+            Some(Tokenizer::HuggingFace(tokenizer)) if *tokenized => tokenizer.chat_template(name),
+            Some(Tokenizer::Remote(tokenizer)) if *tokenized => tokenizer.chat_template(),
+            Some(Tokenizer::Tiktoken(_)) if *tokenized => {
+                let message =
+                    "OpenAI's tokenizers have no chat template, so conversations cannot become tokens";
+                Err(ModelError::new(ModelErrorKind::Unsupported, message)
+                    .hint("Use `--model openai-chat-completions`, or leave out `--apply_chat_template`"))
+            }
+            Some(Tokenizer::HuggingFace(tokenizer)) => {
+                plain(tokenizer.chat_template(name).ok().and_then(|template| template.source))
+            }
+            Some(Tokenizer::Tiktoken(_)) if self.parts.is_hosted => plain(Some(String::new())),
+            Some(Tokenizer::Tiktoken(_) | Tokenizer::Remote(_)) => plain(None),
+        }
+    }
+
+    fn dispatch(&self) -> Dispatch {
+        Dispatch { batch_size: self.parts.batch_size, in_flight: self.parts.client.most_in_flight() }
+    }
+
+    fn facts(&self) -> ModelFacts {
+        let mut facts = ModelFacts::default();
+        let Some(Tokenizer::HuggingFace(tokenizer)) = self.parts.encoder.as_ref().map(Encoder::tokenizer)
+        else {
+            return facts;
+        };
+        let shown = |text: Option<&str>, id: Option<u32>| {
+            let id = id.map_or_else(|| "None".to_owned(), |id| id.to_string());
+            Value::list([text.map_or(Value::None, Value::str), Value::str(id)])
+        };
+        let own = |name: &str| {
+            let token = tokenizer.special_token(name);
+            shown(token.map(|token| token.text), token.and_then(|token| token.id))
+        };
+        // Reference: a tokenizer that was named keeps the padding that it has.
+        let padding = if self.parts.is_tokenizer_named {
+            own("pad_token")
+        } else {
+            let (text, id) = tokenizer.padding();
+            shown(Some(&text), Some(id))
+        };
+        facts.tokenizer.insert("tokenizer_pad_token", padding);
+        facts.tokenizer.insert("tokenizer_eos_token", own("eos_token"));
+        facts.tokenizer.insert("tokenizer_bos_token", own("bos_token"));
+        let end = tokenizer.special_token("eos_token").and_then(|token| token.id);
+        facts.tokenizer.insert("eot_token_id", end.map_or(Value::None, |id| Value::Int(id.into())));
+        facts.tokenizer.insert("max_length", self.parts.longest as i64);
+        facts
+    }
+
+    fn stats(&self) -> Option<&ModelStats> {
+        Some(self.parts.client.stats())
+    }
+
+    fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
+        Box::pin(async move { self.answer_all(&requests).await })
+    }
+}

@@ -1,0 +1,106 @@
+//! OpenAI's own servers: `openai-completions`, `openai-chat-completions` and Azure's copy of the latter.
+
+use std::env;
+use std::sync::Arc;
+
+use lmeval_core::{Model, ModelError, ModelErrorKind, RequestType};
+use lmeval_pycompat::{Dict, Value};
+
+use super::arguments::{Backend, Credentials};
+use super::chat::{chat_body, chat_texts, generates_only};
+use super::completions::Completions;
+use super::protocol::{Generation, Prompt, Protocol, Rules};
+use crate::http::BadAnswer;
+use crate::settings::ModelSettings;
+
+/// The back end for texts.
+pub(crate) const OPENAI_COMPLETIONS: Backend = Backend {
+    name: "openai-completions",
+    base_url: Some("https://api.openai.com/v1/completions"),
+    tokenizer: "tiktoken",
+    credentials: Credentials::RequiredBearer("OPENAI_API_KEY"),
+    is_hosted: true,
+    make: |_| Ok(Box::new(Completions { models_with_logprobs: Some(&["babbage-002", "davinci-002"]) })),
+};
+
+/// The back end for chats.
+pub(crate) const OPENAI_CHAT: Backend = Backend {
+    name: "openai-chat-completions",
+    base_url: Some("https://api.openai.com/v1/chat/completions"),
+    tokenizer: "none",
+    credentials: Credentials::RequiredBearer("OPENAI_API_KEY"),
+    is_hosted: true,
+    make,
+};
+
+fn make(settings: &ModelSettings) -> Result<Box<dyn Protocol>, ModelError> {
+    let given = settings.get("reasoning_model").is_some();
+    let reasons = if given { Some(settings.flag("reasoning_model", false)?) } else { None };
+    Ok(Box::new(OpenAiChat { reasons }))
+}
+
+/// The protocol of OpenAI's chat completions.
+#[derive(Debug)]
+struct OpenAiChat {
+    /// Whether the model takes neither stop strings nor a temperature; `None` leaves it to the name.
+    reasons: Option<bool>,
+}
+
+impl OpenAiChat {
+    fn reasons(&self, rules: &Rules) -> bool {
+        self.reasons.unwrap_or_else(|| {
+            // Reference: these parts of a name count, wherever they stand.
+            let model = rules.model.as_deref().unwrap_or_default();
+            ["o1", "5", "o3", "o4"].iter().any(|part| model.contains(part))
+        })
+    }
+}
+
+impl Protocol for OpenAiChat {
+    fn is_chat(&self) -> bool {
+        true
+    }
+
+    fn supports(&self, kind: RequestType, _: &Rules, _: bool) -> Result<(), ModelError> {
+        generates_only(kind)
+    }
+
+    fn generation(&self, prompt: &Prompt, settings: Dict, rules: &Rules) -> Result<Dict, ModelError> {
+        let until = Value::list([Value::str("<|endoftext|>")]);
+        let mut body = chat_body(prompt, settings, rules, "max_completion_tokens", Some(until))?;
+        if self.reasons(rules) {
+            body.remove_str("stop");
+            body.insert("temperature", 1);
+        }
+        Ok(body)
+    }
+
+    fn read_generations(&self, answer: &Value, rules: &Rules) -> Result<Vec<Generation>, BadAnswer> {
+        chat_texts(answer, rules)
+    }
+}
+
+/// Makes the model of a chat on Azure: its address is made of an endpoint, a deployment and a version.
+pub(crate) fn create_azure(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
+    let value = |argument: &str, variable: &str| {
+        settings.text(argument).or_else(|| env::var(variable).ok()).filter(|value| !value.is_empty())
+    };
+    let needed = |argument: &str, variable: &str| {
+        value(argument, variable).ok_or_else(|| {
+            let message =
+                format!("The model needs the argument `{argument}` or the environment variable `{variable}`");
+            ModelError::new(ModelErrorKind::Configuration, message)
+        })
+    };
+    let model = needed("model", "AZURE_OPENAI_DEPLOYMENT_NAME")?;
+    let endpoint = needed("base_url", "AZURE_OPENAI_ENDPOINT")?;
+    let version =
+        value("api_version", "AZURE_OPENAI_API_VERSION").unwrap_or_else(|| "2025-03-01-preview".into());
+    let endpoint = endpoint.trim_end_matches('/');
+    let url = format!("{endpoint}/openai/deployments/{model}/chat/completions?api-version={version}");
+    let credentials = Credentials::Azure("AZURE_OPENAI_API_KEY");
+    let backend = Backend { name: "azure-openai-chat-completions", credentials, ..OPENAI_CHAT };
+    let mut client_settings = credentials.client_settings(settings, Some(&url))?;
+    client_settings.base_urls = vec![url];
+    backend.create_with(settings, client_settings, Some(model))
+}

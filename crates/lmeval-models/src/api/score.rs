@@ -1,0 +1,145 @@
+//! Log-likelihoods: of continuations, and of whole texts in windows.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lmeval_core::{Answer, Arguments, ModelError, ModelErrorKind, ModelRequest, RequestType, Response};
+use lmeval_pycompat::float;
+
+use super::answer::{parse, unusable};
+use super::model::{ApiModel, body_text};
+use super::protocol::{Prompt, Score, Scored};
+use crate::http::Call;
+use crate::pair::cut_pair;
+use crate::windows::windows;
+
+impl ApiModel {
+    /// The last tokens of a context and its continuation, as many as the model takes.
+    fn fit(&self, mut tokens: Vec<u32>, context: usize) -> Result<Scored, ModelError> {
+        let surplus = tokens.len().saturating_sub(self.parts.longest);
+        if context <= surplus {
+            let longest = self.parts.longest;
+            let message = format!(
+                "The continuation of {} tokens leaves no room for its context: a prompt may have {longest} tokens",
+                tokens.len() - context
+            );
+            return Err(ModelError::new(ModelErrorKind::Request, message)
+                .hint("Set `max_length` to the length of the model's context"));
+        }
+        tokens.drain(..surplus);
+        Ok(Scored { tokens, context: context - surplus, text: None })
+    }
+
+    /// Scores prompts, as many in one call as the model takes.
+    async fn score(&self, about: &str, mut asked: Vec<Scored>) -> Vec<Result<Score, ModelError>> {
+        if !self.parts.tokenized
+            && let Some(encoder) = &self.parts.encoder
+        {
+            for prompt in &mut asked {
+                match encoder.decode(&prompt.tokens).await {
+                    Ok(text) => prompt.text = Some(text.into()),
+                    Err(error) => return asked.iter().map(|_| Err(error.clone())).collect(),
+                }
+            }
+        }
+        let mut scores = Vec::with_capacity(asked.len());
+        for batch in asked.chunks(self.parts.batch_size) {
+            match self.score_call(about, batch).await {
+                Ok(found) => scores.extend(found.into_iter().map(Ok)),
+                // One bad prompt must not take the others with it.
+                Err(error) if batch.len() > 1 && error.kind() == ModelErrorKind::Request => {
+                    for prompt in batch {
+                        let alone = self.score_call(about, std::slice::from_ref(prompt)).await;
+                        scores.push(alone.and_then(|found| {
+                            found.into_iter().next().ok_or_else(|| unusable("The server gave no answer"))
+                        }));
+                    }
+                }
+                Err(error) => scores.extend(batch.iter().map(|_| Err(error.clone()))),
+            }
+        }
+        scores
+    }
+
+    async fn score_call(&self, about: &str, batch: &[Scored]) -> Result<Vec<Score>, ModelError> {
+        let texts: Option<Vec<Arc<str>>> = batch.iter().map(|prompt| prompt.text.clone()).collect();
+        let prompt = match texts {
+            Some(texts) => self.text_prompt(texts),
+            None => Prompt::Tokens(batch.iter().map(|prompt| prompt.tokens.clone()).collect()),
+        };
+        let body = body_text(self.parts.protocol.scoring(&prompt, &self.parts.rules)?)?;
+        let tokens = batch.iter().map(|prompt| prompt.tokens.len() as u64 + 1).sum();
+        let call = Call { path: "", body: Bytes::from(body), about, tokens };
+        let read = |bytes: &[u8]| self.parts.protocol.read_scores(&parse(bytes)?, batch, &self.parts.rules);
+        self.parts.client.post(call, read).await
+    }
+
+    /// The log-likelihood of a whole text.
+    pub(super) async fn roll(&self, request: &ModelRequest, text: &str) -> Result<Answer, ModelError> {
+        let encoder = self.encoder(RequestType::LoglikelihoodRolling)?;
+        let tokens = encoder.encode(text).await?;
+        // One token of each prompt is the one before the first that is scored.
+        let windows = windows(&tokens, encoder.prefix()?, self.parts.longest - 1, 1);
+        let mut asked = Vec::with_capacity(windows.len());
+        for window in windows {
+            let context = window.context.len();
+            asked.push(self.fit([window.context, window.continuation].concat(), context)?);
+        }
+        let about = request.describe();
+        let mut numbers = Vec::with_capacity(asked.len());
+        for score in self.score(&about, asked).await {
+            numbers.push(score?.0);
+        }
+        Ok(Response::Rolling { logprob: float::sum(numbers) }.into())
+    }
+
+    /// Answers the requests about continuations.
+    pub(super) async fn answer_loglikelihoods(
+        &self,
+        requests: &[ModelRequest],
+        answers: &mut [Option<Result<Answer, ModelError>>],
+    ) {
+        let mut pairs = Vec::new();
+        for (place, request) in requests.iter().enumerate() {
+            if let Arguments::Loglikelihood { context, continuation } = &request.arguments {
+                match context.as_text() {
+                    Some(context) => pairs.push((place, context, [context.as_ref(), continuation].concat())),
+                    None => answers[place] = Some(Err(no_plain_context())),
+                }
+            }
+        }
+        let wholes: Vec<&str> = pairs.iter().map(|(.., whole)| whole.as_str()).collect();
+        let encoder = self.encoder(RequestType::Loglikelihood);
+        let encoded = match &encoder {
+            Ok(encoder) => encoder.encode_all(&wholes).await,
+            Err(error) => wholes.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let (mut places, mut asked) = (Vec::new(), Vec::new());
+        for ((place, context, _), tokens) in pairs.iter().zip(encoded) {
+            let pair = match (&encoder, tokens) {
+                (Ok(encoder), Ok(tokens)) => cut_pair(encoder, context, tokens).await,
+                (_, Err(error)) => Err(error),
+                (Err(error), _) => Err(error.clone()),
+            };
+            match pair.and_then(|pair| self.fit(pair.tokens, pair.context)) {
+                Ok(prompt) => {
+                    places.push(*place);
+                    asked.push(prompt);
+                }
+                Err(error) => answers[*place] = Some(Err(error)),
+            }
+        }
+        let about = places.first().map(|&place| requests[place].describe()).unwrap_or_default();
+        let scores = self.score(&about, asked).await;
+        for (place, score) in places.into_iter().zip(scores) {
+            let response = score.map(|(logprob, is_greedy)| Response::Loglikelihood { logprob, is_greedy });
+            answers[place] = Some(response.map(Answer::from));
+        }
+    }
+}
+
+fn no_plain_context() -> ModelError {
+    let message = "The continuation of a conversation can only be scored where its template is applied here";
+    ModelError::new(ModelErrorKind::Unsupported, message)
+        .hint("Use `tokenizer_backend=huggingface` with `tokenizer=<name or folder>`, and tokenized requests")
+}

@@ -1,0 +1,124 @@
+//! `sglang-generate`: the native interface of SGLang's server.
+
+use lmeval_core::{ModelError, ModelErrorKind, RequestType};
+use lmeval_pycompat::{Dict, Value, float};
+
+use super::answer::{malformed, no_logprobs, objects, text};
+use super::arguments::{Backend, Credentials};
+use super::completions::take_limit;
+use super::protocol::{Generation, Prompt, Protocol, Rules, Score, Scored};
+use crate::http::BadAnswer;
+use crate::stops::stops;
+
+/// The back end.
+pub(crate) const SGLANG: Backend = Backend {
+    name: "sglang-generate",
+    base_url: None,
+    tokenizer: "huggingface",
+    credentials: Credentials::Nobody,
+    is_hosted: false,
+    make: |_| Ok(Box::new(Sglang)),
+};
+
+/// The protocol of `/generate`.
+#[derive(Debug)]
+struct Sglang;
+
+impl Protocol for Sglang {
+    fn supports(&self, kind: RequestType, _: &Rules, tokenized: bool) -> Result<(), ModelError> {
+        if kind == RequestType::GenerateUntil || tokenized {
+            return Ok(());
+        }
+        let message = format!("SGLang can answer `{kind}` requests only where prompts are sent as tokens");
+        Err(ModelError::new(ModelErrorKind::Unsupported, message)
+            .hint("Leave out `tokenized_requests=False`, and give `tokenizer=<name or folder>`"))
+    }
+
+    fn generation(&self, prompt: &Prompt, mut settings: Dict, rules: &Rules) -> Result<Dict, ModelError> {
+        let field = match prompt {
+            Prompt::Tokens(_) => "input_ids",
+            Prompt::Text(_) | Prompt::Texts(_) => "text",
+            Prompt::Messages(_) => {
+                let message = "SGLang's native interface takes texts and tokens, not conversations";
+                return Err(ModelError::new(ModelErrorKind::Unsupported, message)
+                    .hint("Give the model's tokenizer, whose chat template is then applied here"));
+            }
+        };
+        settings.remove_str("do_sample");
+        let mut sampling = Dict::new();
+        sampling.insert("max_new_tokens", take_limit(&mut settings, rules));
+        sampling.insert("temperature", settings.remove_str("temperature").unwrap_or(Value::Int(0)));
+        let until = settings.remove_str("until");
+        sampling.insert("stop", Value::list(stops(until.as_ref(), rules.end_of_text.as_deref())?));
+        sampling.update(&settings);
+        let mut body = Dict::new();
+        body.insert("sampling_params", sampling);
+        body.insert(field, prompt.to_value());
+        Ok(body)
+    }
+
+    fn read_generations(&self, answer: &Value, _: &Rules) -> Result<Vec<Generation>, BadAnswer> {
+        let read = |object: &Dict| {
+            let reason = object
+                .get_str("meta_info")
+                .and_then(Value::as_dict)
+                .and_then(|info| info.get_str("finish_reason"));
+            let kind = reason
+                .and_then(|reason| reason.as_dict().map_or(Some(reason), |reason| reason.get_str("type")));
+            let truncated = kind.and_then(Value::as_str) == Some("length");
+            Ok(Generation { text: text(object, "text")?, truncated })
+        };
+        objects(answer)?.into_iter().map(read).collect()
+    }
+
+    fn scoring(&self, prompt: &Prompt, _: &Rules) -> Result<Dict, ModelError> {
+        let sampling = Value::dict([("max_new_tokens", Value::Int(1)), ("temperature", Value::Int(0))]);
+        let mut body = Dict::new();
+        body.insert("input_ids", prompt.to_value());
+        body.insert("sampling_params", sampling);
+        body.insert("logprob_start_len", 0);
+        body.insert("top_logprobs_num", 1);
+        body.insert("return_logprob", true);
+        Ok(body)
+    }
+
+    fn read_scores(&self, answer: &Value, asked: &[Scored], _: &Rules) -> Result<Vec<Score>, BadAnswer> {
+        let objects = objects(answer)?;
+        if objects.len() != asked.len() {
+            let problem = format!("{} answers came back for {} prompts", objects.len(), asked.len());
+            return Err(malformed(problem));
+        }
+        objects.into_iter().zip(asked).map(|(object, asked)| score(object, asked)).collect()
+    }
+}
+
+/// The score of one prompt, from `[log-probability, number, …]` of each token and of the most likely ones.
+fn score(object: &Dict, asked: &Scored) -> Result<Score, BadAnswer> {
+    let info = object.get_str("meta_info").and_then(Value::as_dict);
+    let list = |name: &str| info.and_then(|info| info.get_str(name)).and_then(Value::as_list);
+    let Some(tokens) = list("input_token_logprobs") else {
+        return Err(no_logprobs("`meta_info.input_token_logprobs` is missing"));
+    };
+    let Some(top) = list("input_top_logprobs") else {
+        return Err(no_logprobs("`meta_info.input_top_logprobs` is missing"));
+    };
+    if tokens.len() != asked.tokens.len() || top.len() < tokens.len() {
+        let problem = format!("{} came back for a prompt of {} tokens", tokens.len(), asked.tokens.len());
+        return Err(no_logprobs(&problem));
+    }
+    let missing = || malformed("A log-probability of the continuation is missing");
+    let mut numbers = Vec::with_capacity(tokens.len() - asked.context);
+    let mut is_greedy = true;
+    for (token, top) in tokens.iter().zip(top).skip(asked.context) {
+        let (number, id) = entry(token).ok_or_else(missing)?;
+        let (_, best) = top.as_list().and_then(|top| entry(top.first()?)).ok_or_else(missing)?;
+        numbers.push(number);
+        is_greedy &= id == best;
+    }
+    Ok((float::sum(numbers), is_greedy))
+}
+
+fn entry(entry: &Value) -> Option<(f64, i64)> {
+    let (Value::List(parts) | Value::Tuple(parts)) = entry else { return None };
+    Some((parts.first()?.to_f64()?, parts.get(1)?.as_i64()?))
+}

@@ -1,0 +1,151 @@
+//! Models behind interfaces that take one text per call, and no tokens.
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lmeval_core::{
+    Answer, Arguments, Context, Dispatch, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity,
+    ModelRequest, ModelStats, RequestType, Response,
+};
+use lmeval_pycompat::{Dict, Value};
+
+use super::answer::{parse, usage};
+use super::arguments::{Credentials, no_base_url};
+use super::identity::server_facts;
+use super::model::body_text;
+use crate::http::{BadAnswer, Call, Client, ClientSettings};
+use crate::settings::ModelSettings;
+
+/// What an answer says.
+#[derive(Debug)]
+pub(super) struct TextAnswer {
+    pub(super) response: Response,
+    pub(super) truncated: bool,
+}
+
+/// A server that takes one text per call.
+pub(super) trait TextProtocol: Debug + Send + Sync {
+    /// The model, where the server has several.
+    fn model(&self) -> Option<&str>;
+
+    /// Whether the server can do what a request of this kind asks.
+    fn supports(&self, kind: RequestType) -> Result<(), ModelError>;
+
+    /// The path of the call behind the address, and the body.
+    fn ask(&self, arguments: &Arguments) -> Result<(String, Dict), ModelError>;
+
+    /// What the answer says.
+    fn read(&self, answer: &Value, arguments: &Arguments) -> Result<TextAnswer, BadAnswer>;
+}
+
+/// The text of a context; conversations are none.
+pub(super) fn plain(context: &Context) -> Result<&str, ModelError> {
+    context.as_text().map(AsRef::as_ref).ok_or_else(|| {
+        ModelError::new(
+            ModelErrorKind::Unsupported,
+            "The model takes plain text, and the prompt is a conversation",
+        )
+        .hint("Leave out `--apply_chat_template`")
+    })
+}
+
+/// A back end of one text per call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextBackend {
+    pub(super) name: &'static str,
+    pub(super) base_url: Option<&'static str>,
+    /// How the server knows who asks; `None` sends no header for it.
+    pub(super) credentials: Option<Credentials>,
+    pub(super) is_hosted: bool,
+    pub(super) make: fn(&ModelSettings) -> Result<Box<dyn TextProtocol>, ModelError>,
+}
+
+impl TextBackend {
+    /// Makes a model.
+    pub(crate) fn create(&self, settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
+        if settings.get("base_url").is_none() && self.base_url.is_none() {
+            return Err(no_base_url(self.name));
+        }
+        let protocol = (self.make)(settings)?;
+        let mut client_settings = match self.credentials {
+            Some(credentials) => credentials.client_settings(settings, self.base_url)?,
+            None => ClientSettings::from_model(settings, self.base_url, Vec::new())?,
+        };
+        for url in &mut client_settings.base_urls {
+            url.truncate(url.trim_end_matches('/').len());
+        }
+        let base_url = client_settings.base_urls.first().cloned().unwrap_or_default();
+        let client = Client::new(client_settings)?;
+        let is_hosted = self.is_hosted;
+        Ok(Arc::new(TextModel { backend: self.name, protocol, client, base_url, is_hosted }))
+    }
+}
+
+/// A model of one text per call.
+struct TextModel {
+    backend: &'static str,
+    protocol: Box<dyn TextProtocol>,
+    client: Client,
+    base_url: String,
+    is_hosted: bool,
+}
+
+impl Debug for TextModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TextModel").field("protocol", &self.protocol).finish_non_exhaustive()
+    }
+}
+
+impl TextModel {
+    async fn one(&self, request: &ModelRequest) -> Result<Answer, ModelError> {
+        let (path, body) = self.protocol.ask(&request.arguments)?;
+        let body = body_text(body)?;
+        let tokens = body.len() as u64 / 4;
+        let about = request.describe();
+        let call = Call { path: &path, body: Bytes::from(body), about: &about, tokens };
+        let read = |bytes: &[u8]| {
+            let answer = parse(bytes)?;
+            let found = self.protocol.read(&answer, &request.arguments)?;
+            Ok(Answer { response: found.response, truncated: found.truncated, usage: usage(&answer) })
+        };
+        self.client.post(call, read).await
+    }
+}
+
+impl Model for TextModel {
+    fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
+        Box::pin(async {
+            let mut facts = Vec::new();
+            if let Some(model) = self.protocol.model() {
+                facts.push(("model", model.to_owned()));
+            }
+            facts.push(
+                server_facts(&self.client, &self.base_url, self.protocol.model(), self.is_hosted).await,
+            );
+            Ok(ModelIdentity { backend: self.backend.into(), facts })
+        })
+    }
+
+    fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
+        self.protocol.supports(kind)
+    }
+
+    fn dispatch(&self) -> Dispatch {
+        Dispatch { batch_size: 1, in_flight: self.client.most_in_flight() }
+    }
+
+    fn stats(&self) -> Option<&ModelStats> {
+        Some(self.client.stats())
+    }
+
+    fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(requests.len());
+            for request in &requests {
+                answers.push(self.one(request).await);
+            }
+            answers
+        })
+    }
+}

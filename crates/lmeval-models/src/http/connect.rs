@@ -1,0 +1,223 @@
+//! Connections to addresses, and what is sent with every call.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use lmeval_core::{ModelError, ModelErrorKind};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Certificate, StatusCode, Url, redirect};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::balance::Endpoint;
+use super::redact::public_url;
+use super::settings::ClientSettings;
+
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long a connection may be idle: less than the five seconds after which common servers close theirs.
+const IDLE: Duration = Duration::from_secs(4);
+/// How often a server may lead to another path of its own.
+const REDIRECTS: usize = 5;
+
+/// The connections: those to this machine never use a proxy.
+pub(super) struct Connections {
+    local: reqwest::Client,
+    remote: Option<reqwest::Client>,
+}
+
+impl Connections {
+    /// Connections for settings, of which so many may be open at once.
+    pub(super) fn new(settings: &ClientSettings, most: usize) -> Result<Self, ModelError> {
+        let certificates = certificates(settings)?;
+        let build = |is_local: bool| {
+            let mut builder = reqwest::Client::builder()
+                .user_agent(concat!("lm-eval/", env!("CARGO_PKG_VERSION")))
+                .redirect(same_server())
+                .referer(false)
+                .timeout(settings.timeout)
+                .connect_timeout(CONNECT.min(settings.timeout))
+                .pool_idle_timeout(IDLE)
+                .pool_max_idle_per_host(most)
+                .tcp_nodelay(true)
+                .http2_adaptive_window(true)
+                .tls_danger_accept_invalid_certs(!settings.verify_certificate)
+                .tls_certs_merge(certificates.clone());
+            if is_local {
+                builder = builder.no_proxy();
+            }
+            builder.build().map_err(|error| {
+                let message = format!("No connection can be set up: {}", error.without_url());
+                ModelError::new(ModelErrorKind::Configuration, message)
+            })
+        };
+        let is_remote = |url: &String| !Url::parse(url).is_ok_and(|url| is_loopback(&url));
+        let remote = settings.base_urls.iter().any(is_remote).then(|| build(false)).transpose()?;
+        Ok(Self { local: build(true)?, remote })
+    }
+
+    /// The connections for an address.
+    pub(super) fn for_url(&self, url: &Url) -> &reqwest::Client {
+        if is_loopback(url) { &self.local } else { self.remote.as_ref().unwrap_or(&self.local) }
+    }
+}
+
+/// The addresses of settings with what is sent to each.
+pub(super) fn endpoints(
+    settings: &ClientSettings,
+    connections: &Connections,
+) -> Result<Vec<Endpoint>, ModelError> {
+    let headers = header_map(&settings.headers)?;
+    let endpoint = |text: &String| {
+        let mut url = read_url(text)?;
+        let mut headers = headers.clone();
+        if !url.username().is_empty() || url.password().is_some() {
+            // Reference: credentials in the address win over the header.
+            headers.insert(AUTHORIZATION, basic(&url)?);
+            // These fail only for addresses that cannot have them.
+            let _ = url.set_password(None);
+            let _ = url.set_username("");
+        }
+        let client = connections.for_url(&url).clone();
+        Ok(Endpoint { shown: public_url(text), url, headers, client })
+    };
+    if settings.base_urls.is_empty() {
+        let message = "The model needs the argument `base_url`";
+        return Err(ModelError::new(ModelErrorKind::Configuration, message));
+    }
+    settings.base_urls.iter().map(endpoint).collect()
+}
+
+fn read_url(text: &str) -> Result<Url, ModelError> {
+    let parsed =
+        Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    parsed.ok_or_else(|| {
+        // What stands before `@` may be a password, and what follows `?` a key.
+        let shown = text.rsplit('@').next().unwrap_or_default().split('?').next().unwrap_or_default();
+        ModelError::new(
+            ModelErrorKind::Configuration,
+            format!("The model argument `base_url` is no address: `{shown}`"),
+        )
+        .hint("It begins with `http://` or `https://`, as in `http://localhost:8000/v1/completions`")
+    })
+}
+
+fn basic(url: &Url) -> Result<HeaderValue, ModelError> {
+    let value = HeaderValue::from_str(&format!("Basic {}", encoded_credentials(url)));
+    let mut value = value.map_err(|_| unsendable("Authorization"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// The user and the password of an address as they are sent.
+pub(super) fn encoded_credentials(url: &Url) -> String {
+    // The library undoes the percent encoding of queries only, where `+` is a space.
+    let decode = |text: &str| {
+        let query = Url::parse(&format!("http://x/?x={}", text.replace('+', "%2B"))).ok();
+        query
+            .and_then(|url| url.query_pairs().next().map(|(_, value)| value.into_owned()))
+            .unwrap_or_default()
+    };
+    STANDARD.encode(format!("{}:{}", decode(url.username()), decode(url.password().unwrap_or_default())))
+}
+
+fn header_map(headers: &[(String, SecretString)]) -> Result<HeaderMap, ModelError> {
+    let mut map = HeaderMap::with_capacity(headers.len() + 1);
+    map.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in headers {
+        let header = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| unsendable(name))?;
+        let mut value = HeaderValue::from_str(value.expose_secret()).map_err(|_| unsendable(name))?;
+        value.set_sensitive(true);
+        map.insert(header, value);
+    }
+    Ok(map)
+}
+
+fn unsendable(name: &str) -> ModelError {
+    let message = format!("The header `{name}` has characters that no header may have");
+    ModelError::new(ModelErrorKind::Configuration, message)
+        .hint("Check that the key has no line break at its end and no characters beyond ASCII")
+}
+
+fn certificates(settings: &ClientSettings) -> Result<Vec<Certificate>, ModelError> {
+    let Some(path) = &settings.ca_cert_path else { return Ok(Vec::new()) };
+    let fail = |reason: String| {
+        let message = format!("The certificates of `ca_cert_path` cannot be read: {reason}");
+        ModelError::new(ModelErrorKind::Configuration, message)
+    };
+    let pem = fs_err::read(path).map_err(|error| fail(error.to_string()))?;
+    let found = Certificate::from_pem_bundle(&pem).map_err(|error| fail(error.to_string()))?;
+    if found.is_empty() {
+        return Err(fail(format!("`{}` holds none in PEM form", path.display())));
+    }
+    Ok(found)
+}
+
+/// Follows a server to another of its own paths where the call stays what it is. A call that leads to another server
+/// would carry the key there.
+fn same_server() -> redirect::Policy {
+    redirect::Policy::custom(|attempt| {
+        let keeps_call =
+            matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+        let is_same = attempt.previous().last().is_some_and(|last| last.origin() == attempt.url().origin());
+        if keeps_call && is_same && attempt.previous().len() <= REDIRECTS {
+            attempt.follow()
+        } else {
+            attempt.stop()
+        }
+    })
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host.eq_ignore_ascii_case("localhost")
+        || host.to_ascii_lowercase().ends_with(".localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback() || address.is_unspecified())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine() {
+        for (url, expected) in [
+            ("http://localhost:8000/v1", true),
+            ("http://127.0.0.1/", true),
+            ("http://127.9.9.9/", true),
+            ("http://[::1]:80/", true),
+            ("http://0.0.0.0:8000/", true),
+            ("http://api.localhost/", true),
+            ("https://api.openai.com/v1", false),
+            ("http://10.0.0.1/", false),
+            ("http://localhost.example.org/", false),
+        ] {
+            assert_eq!(is_loopback(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address() {
+        for text in ["localhost:8000/v1", "host/v1", "ftp://host/", "http://", "me:sk-secret@host"] {
+            let error = read_url(text).expect_err(text);
+            assert_eq!(error.kind(), ModelErrorKind::Configuration);
+            assert!(!error.to_string().contains("sk-secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn headers_that_cannot_be_sent_show_no_secret() {
+        let error =
+            header_map(&[("Authorization".into(), SecretString::from("Bearer sk-secret\n"))]).unwrap_err();
+        assert!(!format!("{error:?}").contains("sk-secret"), "{error:?}");
+        assert!(error.to_string().contains("Authorization"));
+    }
+
+    #[test]
+    fn credentials_of_an_address() {
+        let value = basic(&Url::parse("http://me:p%40ss+w@host/").unwrap()).unwrap();
+        assert_eq!(value.to_str().unwrap(), format!("Basic {}", STANDARD.encode("me:p@ss+w")));
+        assert!(value.is_sensitive());
+    }
+}

@@ -1,0 +1,313 @@
+//! What a failed attempt means.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use lmeval_core::{ModelError, ModelErrorKind};
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, LOCATION};
+use serde_json::Value;
+
+use super::redact::public_url;
+use super::retry::retry_after;
+
+/// How much of an answer that cannot be understood is shown.
+const SHOWN: usize = 500;
+
+/// A failed attempt.
+pub(super) enum Failed {
+    /// Another attempt may do better.
+    Passing(Failure),
+    /// It would not.
+    Final(ModelError),
+}
+
+/// A failure that may pass.
+pub(super) struct Failure {
+    pub(super) class: Class,
+    /// What happened.
+    pub(super) reason: String,
+    /// The wait that the server asked for.
+    pub(super) asked: Option<Duration>,
+    /// Whether fewer calls at once may help.
+    pub(super) is_overload: bool,
+    /// The kind of the error when there is no further attempt, and what to try then.
+    pub(super) kind: ModelErrorKind,
+    pub(super) hint: Option<String>,
+}
+
+/// Which limit of attempts holds for a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// The server is there and answers wrongly: `max_retries`.
+    Wrong,
+    /// Nobody is there: `patience`, and the address is left out at once.
+    Absent,
+    /// The server cannot answer now: `patience`.
+    Unavailable,
+    /// The server has too many requests: `patience`, and longer while others are answered.
+    Busy,
+    /// No answer in time: `patience` where nobody gets one, else `max_retries`.
+    Timeout,
+}
+
+impl Failure {
+    fn new(class: Class, reason: String) -> Self {
+        let kind = ModelErrorKind::Unreachable;
+        Self { class, reason, asked: None, is_overload: class == Class::Timeout, kind, hint: None }
+    }
+
+    /// An answer that cannot be used.
+    pub(super) fn bad_answer(reason: &str, body: &[u8]) -> Self {
+        let reason = format!("{reason}; the answer begins with `{}`", beginning(body, 200));
+        Self { kind: ModelErrorKind::Answer, ..Self::new(Class::Wrong, reason) }
+    }
+}
+
+/// What an attempt without an answer means.
+pub(super) fn no_answer(error: reqwest::Error, url: &str, timeout: Duration, is_known: bool) -> Failed {
+    let error = error.without_url();
+    let cause = root_cause(&error);
+    if error.is_builder() {
+        let message = format!("`{url}` cannot be called: {cause}");
+        return Failed::Final(ModelError::new(ModelErrorKind::Configuration, message));
+    }
+    if cause.contains("certificate") {
+        let message = format!("The certificate of `{url}` is not trusted: {cause}");
+        return Failed::Final(
+            ModelError::new(ModelErrorKind::Configuration, message)
+                .hint("Name the file of its authority with the model argument `ca_cert_path`")
+                .hint("Give `verify_certificate=False` to trust any certificate"),
+        );
+    }
+    if cause.contains("InvalidContentType") {
+        let message = format!("`{url}` does not speak TLS: {cause}");
+        let error = ModelError::new(ModelErrorKind::Configuration, message);
+        return Failed::Final(error.hint("Begin the model argument `base_url` with `http://`"));
+    }
+    if error.is_connect() {
+        // A name that never led anywhere is a slip of the pen rather than an outage.
+        let class = if error.is_dns() && !is_known { Class::Wrong } else { Class::Absent };
+        let mut failure = Failure::new(class, format!("No connection to `{url}`: {cause}"));
+        failure.hint = Some("Check that the server runs and that `base_url` is its address".into());
+        return Failed::Passing(failure);
+    }
+    if error.is_timeout() {
+        return Failed::Passing(timed_out(url, timeout));
+    }
+    Failed::Passing(Failure::new(Class::Unavailable, format!("`{url}` closed the connection: {cause}")))
+}
+
+/// What an answer that breaks off means.
+pub(super) fn half_answer(error: reqwest::Error, url: &str, timeout: Duration) -> Failed {
+    let error = error.without_url();
+    if error.is_timeout() {
+        return Failed::Passing(timed_out(url, timeout));
+    }
+    let reason = format!("The answer of `{url}` broke off: {}", root_cause(&error));
+    Failed::Passing(Failure::new(Class::Wrong, reason))
+}
+
+fn timed_out(url: &str, timeout: Duration) -> Failure {
+    let reason = format!("No whole answer from `{url}` within {} s", timeout.as_secs_f64());
+    let hint = "Give the server more time with the model argument `timeout`, in seconds";
+    Failure { hint: Some(hint.into()), ..Failure::new(Class::Timeout, reason) }
+}
+
+/// What an error status means.
+pub(super) fn bad_status(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    url: &str,
+    about: &str,
+    key_source: &str,
+) -> Failed {
+    let said = server_message(body);
+    let refused = |kind, verb: &str| {
+        let message = format!("`{url}` {verb} {}: {status}: {said}", subject(about));
+        ModelError::new(kind, message)
+    };
+    let passing = |class, kind| {
+        let reason = format!("`{url}` answered {status}: {said}");
+        let is_overload = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+        let failure =
+            Failure { kind, is_overload, asked: retry_after(headers), ..Failure::new(class, reason) };
+        Failed::Passing(failure)
+    };
+    match status.as_u16() {
+        401..=403 => Failed::Final(
+            refused(ModelErrorKind::Authentication, "did not accept the key for").hint(format!(
+                "The key comes from {key_source}; check that it is set, valid and allowed to use the model"
+            )),
+        ),
+        429 if is_quota(body) => match passing(Class::Wrong, ModelErrorKind::Unreachable) {
+            Failed::Passing(mut failure) => {
+                failure.hint = Some(format!(
+                    "The quota of the key from {key_source} is used up: check plan and billing"
+                ));
+                Failed::Passing(failure)
+            }
+            failed @ Failed::Final(_) => failed,
+        },
+        429 => passing(Class::Busy, ModelErrorKind::Unreachable),
+        // 529 says that the server is overloaded, where it is used.
+        502 | 503 | 504 | 529 => passing(Class::Unavailable, ModelErrorKind::Unreachable),
+        408 | 409 | 425 => passing(Class::Wrong, ModelErrorKind::Unreachable),
+        501 | 505 => Failed::Final(refused(ModelErrorKind::Request, "cannot answer")),
+        500..=599 => passing(Class::Wrong, ModelErrorKind::Unreachable),
+        300..=399 => {
+            let error = refused(ModelErrorKind::Configuration, "leads elsewhere for");
+            let location = headers.get(LOCATION).and_then(|location| location.to_str().ok());
+            Failed::Final(match location {
+                Some(location) => error
+                    .hint(format!("Give the address it leads to as `base_url`: {}", public_url(location))),
+                None => error,
+            })
+        }
+        _ => {
+            let error = refused(ModelErrorKind::Request, "refused");
+            Failed::Final(match request_hint(status, &said, url) {
+                Some(hint) => error.hint(hint),
+                None => error,
+            })
+        }
+    }
+}
+
+/// What to try about a request that was refused.
+fn request_hint(status: StatusCode, said: &str, url: &str) -> Option<String> {
+    let said = said.to_lowercase();
+    let path = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    let is_known_path =
+        ["/completions", "/messages", "/responses", "/generate"].iter().any(|end| path.ends_with(end));
+    if matches!(status.as_u16(), 404 | 405) && !is_known_path {
+        return Some(format!(
+            "`base_url` is called as it is given, here `{path}`; it should end in `/v1/completions` or \
+             `/v1/chat/completions`"
+        ));
+    }
+    if status == StatusCode::NOT_FOUND {
+        return Some(
+            "Check that the server offers the model of the argument `model`, and that the path is right"
+                .into(),
+        );
+    }
+    let is_long =
+        ["context length", "context_length", "maximum context", "too long", "too large", "max_tokens"];
+    if status == StatusCode::PAYLOAD_TOO_LARGE || is_long.iter().any(|text| said.contains(text)) {
+        return Some(
+            "Lower `max_length`, `max_gen_toks` or `batch_size`, or start the server with a longer context"
+                .into(),
+        );
+    }
+    None
+}
+
+fn is_quota(body: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(body).to_lowercase();
+    ["insufficient_quota", "exceeded your current quota", "billing_hard_limit", "credit balance is too low"]
+        .iter()
+        .any(|sign| text.contains(sign))
+}
+
+/// What a request is called in messages.
+pub(super) fn subject(about: &str) -> &str {
+    if about.is_empty() { "the request" } else { about }
+}
+
+/// What a server says about an error: the message within its JSON, else the beginning of the answer.
+pub(super) fn server_message(body: &[u8]) -> String {
+    let found = serde_json::from_slice::<Value>(body).ok().and_then(|value| message_in(&value));
+    match found {
+        Some(message) => cut(message.trim(), SHOWN),
+        None => beginning(body, SHOWN),
+    }
+}
+
+fn message_in(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
+        Value::Array(items) => {
+            let messages: Vec<String> = items.iter().filter_map(message_in).collect();
+            (!messages.is_empty()).then(|| messages.join("; "))
+        }
+        Value::Object(object) => {
+            let message = ["error", "message", "detail", "msg", "errors"]
+                .iter()
+                .find_map(|name| object.get(*name).and_then(message_in))?;
+            // Which part of a request a validation is about.
+            let place = object.get("loc").and_then(Value::as_array).map(|place| {
+                let parts =
+                    place.iter().map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
+                parts.collect::<Vec<_>>().join(".")
+            });
+            Some(place.map_or(message.clone(), |place| format!("{place}: {message}")))
+        }
+        _ => None,
+    }
+}
+
+/// The beginning of an answer in one line.
+fn beginning(body: &[u8], characters: usize) -> String {
+    // Four bytes are the most that a character takes.
+    let text = String::from_utf8_lossy(&body[..body.len().min(characters * 8)]);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if words.is_empty() { "nothing".into() } else { cut(&words.join(" "), characters) }
+}
+
+fn cut(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn root_cause(error: &reqwest::Error) -> String {
+    let (mut source, mut text) = (error.source(), error.to_string());
+    while let Some(error) = source {
+        text = error.to_string();
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_servers() {
+        for (body, message) in [
+            (r#"{"error": {"message": "Too long", "type": "x"}}"#, "Too long"),
+            (r#"{"error": "Model not found"}"#, "Model not found"),
+            (r#"{"object": "error", "message": "bad prompt", "code": 400}"#, "bad prompt"),
+            (r#"{"detail": "Not Found"}"#, "Not Found"),
+            (
+                r#"{"detail": [{"loc": ["body", "prompt", 0], "msg": "field required"}]}"#,
+                "body.prompt.0: field required",
+            ),
+            (r#"[{"error": {"code": 400, "message": "in a list"}}]"#, "in a list"),
+            ("<html>\n  <b>Bad</b></html>", "<html> <b>Bad</b></html>"),
+            (r#"{"status": 400}"#, r#"{"status": 400}"#),
+            ("", "nothing"),
+        ] {
+            assert_eq!(server_message(body.as_bytes()), message, "{body}");
+        }
+        assert_eq!(server_message("é".repeat(600).as_bytes()).chars().count(), SHOWN + 1);
+        assert!(!server_message(&[0xff; 3000]).is_empty());
+    }
+
+    #[test]
+    fn hints_about_requests() {
+        let hint = |status, said, url| request_hint(StatusCode::from_u16(status).unwrap(), said, url);
+        assert!(hint(404, "", "http://h:8000/v1").unwrap().contains("/v1/chat/completions"));
+        assert!(hint(404, "no such model", "http://h/v1/completions").unwrap().contains("`model`"));
+        assert!(
+            hint(400, "maximum context length is 10", "http://h/v1/completions")
+                .unwrap()
+                .contains("max_length")
+        );
+        assert_eq!(hint(422, "no", "http://h/v1/completions"), None);
+    }
+}

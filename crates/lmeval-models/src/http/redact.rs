@@ -1,0 +1,118 @@
+//! Keeping secrets out of messages.
+
+use lmeval_core::ModelError;
+use reqwest::Url;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::connect::encoded_credentials;
+
+/// What stands for a secret.
+const MASK: &str = "***";
+/// Shorter texts are no secrets worth the name, and masking them would make messages unreadable.
+const SHORTEST: usize = 4;
+/// Headers whose values anybody may see.
+const OPEN_HEADERS: &[&str] = &[
+    "accept",
+    "accept-encoding",
+    "anthropic-beta",
+    "anthropic-version",
+    "content-type",
+    "http-referer",
+    "openai-beta",
+    "referer",
+    "user-agent",
+    "x-title",
+];
+
+/// The texts that no message may hold.
+pub(super) struct Secrets(Vec<SecretString>);
+
+impl Secrets {
+    /// The secrets of headers and addresses.
+    pub(super) fn new(headers: &[(String, SecretString)], urls: &[String]) -> Self {
+        let mut found: Vec<String> = Vec::new();
+        for (name, value) in headers {
+            if !OPEN_HEADERS.iter().any(|open| name.trim().eq_ignore_ascii_case(open)) {
+                let value = value.expose_secret().trim();
+                found.push(value.to_owned());
+                // `Bearer` and its like are known; what follows is the secret.
+                found.extend(value.split_once(' ').map(|(_, key)| key.trim().to_owned()));
+            }
+        }
+        for url in urls.iter().filter_map(|url| Url::parse(url).ok()) {
+            if let Some(password) = url.password() {
+                found.extend([password.to_owned(), encoded_credentials(&url)]);
+            }
+            found.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
+        }
+        found.retain(|secret| secret.len() >= SHORTEST && !secret.eq_ignore_ascii_case("bearer"));
+        // The longest first, so that no part of a secret is left by a shorter one.
+        found.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        found.dedup();
+        Self(found.into_iter().map(SecretString::from).collect())
+    }
+
+    /// The text with every secret masked.
+    pub(super) fn mask(&self, mut text: String) -> String {
+        for secret in &self.0 {
+            if text.contains(secret.expose_secret()) {
+                text = text.replace(secret.expose_secret(), MASK);
+            }
+        }
+        text
+    }
+
+    /// The error with every secret masked.
+    pub(super) fn mask_error(&self, error: &ModelError) -> ModelError {
+        let masked = ModelError::new(error.kind(), self.mask(error.to_string()));
+        error.hints().iter().fold(masked, |masked, hint| masked.hint(self.mask(hint.clone())))
+    }
+}
+
+/// An address for messages: without user, password and the values of its query.
+pub fn public_url(url: &str) -> String {
+    let Ok(mut parsed) = Url::parse(url) else {
+        return "an unreadable address".into();
+    };
+    // These fail only for addresses that cannot have them.
+    let _ = parsed.set_password(None);
+    let _ = parsed.set_username("");
+    parsed.set_fragment(None);
+    if parsed.query().is_some() {
+        let names: Vec<String> = parsed.query_pairs().map(|(name, _)| format!("{name}={MASK}")).collect();
+        parsed.set_query(Some(&names.join("&")));
+    }
+    parsed.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use lmeval_core::ModelErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn addresses_show_no_secret() {
+        assert_eq!(
+            public_url("https://me:pass@host/v1?key=abc&api-version=2#x"),
+            "https://host/v1?key=***&api-version=***"
+        );
+        assert_eq!(public_url("http://host:8000/v1/completions"), "http://host:8000/v1/completions");
+        assert_eq!(public_url("sk-not-an-address"), "an unreadable address");
+    }
+
+    #[test]
+    fn every_form_of_a_secret_is_masked() {
+        let headers = [
+            ("Authorization".to_owned(), SecretString::from("Bearer sk-12345")),
+            ("x-api-key".to_owned(), SecretString::from("sk-12345-longer")),
+            ("Content-Type".to_owned(), SecretString::from("application/json")),
+        ];
+        let secrets = Secrets::new(&headers, &["http://u:hunter2@host/?key=querykey".to_owned()]);
+        let text = "sk-12345 Bearer sk-12345 sk-12345-longer hunter2 querykey application/json";
+        assert_eq!(secrets.mask(text.to_owned()), "*** *** *** *** *** application/json");
+        let error = ModelError::new(ModelErrorKind::Answer, "got sk-12345").hint("not sk-12345");
+        let masked = secrets.mask_error(&error);
+        assert_eq!((masked.to_string().as_str(), masked.hints()[0].as_str()), ("got ***", "not ***"));
+    }
+}

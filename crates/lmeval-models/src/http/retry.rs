@@ -1,0 +1,189 @@
+//! When to try again, and when to give up.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+
+/// The longest wait that a server may ask for; and how much of what it asks for is added to the patience.
+pub(super) const LONGEST_ASKED: Duration = Duration::from_mins(10);
+/// The longest wait between attempts that nobody asked for.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// A wait before the next attempt, from no time to twice the longest of the attempt before: calls that failed together
+/// do not come back together.
+pub(super) fn backoff(first: Duration, attempt: u32) -> Duration {
+    let longest = first.saturating_mul(2_u32.saturating_pow(attempt.saturating_sub(1).min(16)));
+    longest.min(LONGEST_WAIT.max(first)).mul_f64(random())
+}
+
+/// The wait that a server asked for, a little stretched, so that not everybody comes back at once.
+pub(super) fn asked_wait(asked: Duration) -> Duration {
+    asked + (asked / 10).min(Duration::from_secs(1)).mul_f64(random())
+}
+
+/// A number from 0 to 1. Nothing but waits depends on it.
+fn random() -> f64 {
+    static SEQUENCE: AtomicU64 = AtomicU64::new(0);
+    // Every state of this type has other keys.
+    let bits = RandomState::new().hash_one(SEQUENCE.fetch_add(1, Ordering::Relaxed));
+    (bits >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// The wait that an answer asks for: in milliseconds, in seconds, or until a date.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let seconds = |text: &str, unit: f64| -> Option<Duration> {
+        let number: f64 = text.parse().ok()?;
+        let bounded = number.max(0.0).min(LONGEST_ASKED.as_secs_f64() / unit);
+        Duration::try_from_secs_f64(bounded * unit).ok()
+    };
+    if let Some(wait) = text("retry-after-ms").and_then(|text| seconds(text, 0.001)) {
+        return Some(wait);
+    }
+    let asked = text(RETRY_AFTER.as_str())?;
+    seconds(asked, 1.0).or_else(|| {
+        let until = http_date(asked)?;
+        // The clock of the server is the one that it means.
+        let now = text(DATE.as_str()).and_then(http_date).or_else(|| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+            i64::try_from(now.as_secs()).ok()
+        })?;
+        let wait = u64::try_from(until.saturating_sub(now)).unwrap_or(0);
+        Some(Duration::from_secs(wait).min(LONGEST_ASKED))
+    })
+}
+
+/// The seconds since 1970 of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn http_date(text: &str) -> Option<i64> {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (_, date) = text.split_once(", ")?;
+    let mut parts = date.split_ascii_whitespace();
+    let day: i64 = parts.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
+    let name = parts.next()?;
+    let month = MONTHS.iter().position(|month| *month == name)? as i64 + 1;
+    let year: i64 = parts.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
+    let mut clock = parts.next()?.splitn(3, ':').map(|part| part.parse::<i64>().ok());
+    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
+    if parts.next()? != "GMT"
+        || !(0..24).contains(&hour)
+        || !(0..60).contains(&minute)
+        || !(0..61).contains(&second)
+    {
+        return None;
+    }
+    // Years are counted from March, so that the leap day is the last one.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leap_days = year / 4 - year / 100 + year / 400;
+    let days = 365 * year + leap_days + (153 * month + 2) / 5 + day - 1 - 719_468;
+    Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
+/// The time since which no call has been answered.
+pub(super) struct Outage {
+    is_on: AtomicBool,
+    state: Mutex<Option<Began>>,
+    /// How many calls were answered so far.
+    answers: AtomicU64,
+}
+
+struct Began {
+    at: Instant,
+    /// Until when the server asked to be left alone.
+    asked_until: Instant,
+    /// The last failure, for calls that never got as far as to fail themselves.
+    reason: String,
+}
+
+impl Outage {
+    pub(super) fn new() -> Self {
+        Self { is_on: AtomicBool::new(false), state: Mutex::new(None), answers: AtomicU64::new(0) }
+    }
+
+    /// A call was answered.
+    pub(super) fn end(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        if self.is_on.load(Ordering::Acquire) {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            *state = None;
+            self.is_on.store(false, Ordering::Release);
+        }
+    }
+
+    /// How many calls were answered so far.
+    pub(super) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// The server is not there for a call; it may have asked to wait.
+    pub(super) fn note(&self, asked: Option<Duration>, reason: &str) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let began = state.get_or_insert_with(|| Began { at: now, asked_until: now, reason: String::new() });
+        // Without a bound, a server that always asks to wait would never be given up.
+        let until = (now + asked.unwrap_or_default()).min(began.at + LONGEST_ASKED);
+        began.asked_until = began.asked_until.max(if asked.is_some() { until } else { began.at });
+        reason.clone_into(&mut began.reason);
+        self.is_on.store(true, Ordering::Release);
+    }
+
+    /// When calls that are not answered give up, and the last failure.
+    pub(super) fn deadline(&self, patience: Duration) -> Option<(Instant, String)> {
+        if !self.is_on.load(Ordering::Acquire) {
+            return None;
+        }
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.as_ref().map(|began| (began.asked_until + patience, began.reason.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(entries: &[(&'static str, &str)]) -> HeaderMap {
+        entries.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn dates() {
+        assert_eq!(http_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(http_date("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+        assert_eq!(http_date("Thu, 29 Feb 2024 23:59:59 GMT"), Some(1_709_251_199));
+        for wrong in
+            ["", "tomorrow", "Sun, 06 Nov 1994", "Sun, 99 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 8 GMT"]
+        {
+            assert_eq!(http_date(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_servers_ask_for() {
+        let ask = |entries: &[(&'static str, &str)]| retry_after(&headers(entries));
+        assert_eq!(ask(&[]), None);
+        assert_eq!(ask(&[("retry-after", "3")]), Some(Duration::from_secs(3)));
+        assert_eq!(ask(&[("retry-after", "0.25")]), Some(Duration::from_millis(250)));
+        assert_eq!(ask(&[("retry-after", "9"), ("retry-after-ms", "40")]), Some(Duration::from_millis(40)));
+        assert_eq!(ask(&[("retry-after", "1e300")]), Some(LONGEST_ASKED));
+        assert_eq!(ask(&[("retry-after", "-5")]), Some(Duration::ZERO));
+        assert_eq!(ask(&[("retry-after", "soon")]), None);
+        let date =
+            [("retry-after", "Sun, 06 Nov 1994 08:49:40 GMT"), ("date", "Sun, 06 Nov 1994 08:49:37 GMT")];
+        assert_eq!(ask(&date), Some(Duration::from_secs(3)));
+        assert_eq!(ask(&date[..1]), Some(Duration::ZERO), "in the past");
+    }
+
+    #[test]
+    fn waits_grow_and_are_bounded() {
+        let first = Duration::from_secs(1);
+        for attempt in 1..100 {
+            let longest = Duration::from_secs(2_u64.pow(attempt.min(6) - 1)).min(LONGEST_WAIT);
+            assert!(backoff(first, attempt) <= longest, "{attempt}");
+        }
+        let waits: Vec<Duration> = (0..100).map(|_| backoff(first, 1)).collect();
+        assert!(waits.iter().min() < waits.iter().max(), "{waits:?}");
+    }
+}

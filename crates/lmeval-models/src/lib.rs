@@ -1,0 +1,15 @@
+//! Back ends: servers over HTTP, tokenizers, replay, n-gram and dummy models.
+
+mod api;
+pub mod http;
+mod local;
+mod pair;
+mod registry;
+mod settings;
+mod stops;
+mod tokenizer;
+mod windows;
+
+pub use registry::{MODELS, ModelEntry, create};
+pub use settings::ModelSettings;
+pub use tokenizer::{HubSettings, HuggingFaceTokenizer, SpecialToken, TiktokenTokenizer, TokenizerTemplate};

@@ -1,0 +1,52 @@
+//! Arguments that the local models share.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use lmeval_core::{ModelError, ModelErrorKind, nearest};
+
+use crate::settings::ModelSettings;
+
+/// Arguments that name a model for the results and mean nothing here.
+const NAMES: [&str; 2] = ["pretrained", "model"];
+
+/// Refuses arguments that the model does not have.
+pub(super) fn check(settings: &ModelSettings, backend: &str, known: &[&str]) -> Result<(), ModelError> {
+    for name in settings.args.keys().filter_map(|key| key.as_str()) {
+        if known.contains(&name) || NAMES.contains(&name) {
+            continue;
+        }
+        let error = configuration(format!("The model `{backend}` has no argument `{name}`"));
+        let near = nearest(name, known.iter().copied());
+        let hint = if near.is_empty() {
+            format!("It has `{}`", known.join("`, `"))
+        } else {
+            format!("Did you mean `{}`?", near.join("` or `"))
+        };
+        return Err(error.hint(hint));
+    }
+    Ok(())
+}
+
+/// The seed: the argument, else the one of the run, else 0.
+pub(super) fn seed(settings: &ModelSettings) -> Result<i64, ModelError> {
+    Ok(settings.integer("seed")?.or(settings.random_seed).unwrap_or(0))
+}
+
+/// The paths of an argument that separates them by `;`.
+pub(super) fn paths(text: &str) -> Vec<PathBuf> {
+    text.split(';').map(str::trim).filter(|path| !path.is_empty()).map(PathBuf::from).collect()
+}
+
+/// The error of an argument, or of something that it names.
+pub(super) fn configuration(message: impl Into<String>) -> ModelError {
+    ModelError::new(ModelErrorKind::Configuration, message)
+}
+
+/// Bytes in hexadecimal digits.
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a string does not fail");
+        text
+    })
+}

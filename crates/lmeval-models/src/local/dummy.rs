@@ -1,0 +1,91 @@
+//! `dummy`: answers without a thought, to try out a run.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lmeval_core::{
+    Arguments, Context, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelIdentity,
+    ModelRequest, ModelTemplate, RemoteTemplate, Response,
+};
+use lmeval_pycompat::random::Random;
+use lmeval_pycompat::strings::strip;
+
+use crate::settings::ModelSettings;
+
+/// A model that looks at the number of the document at most.
+#[derive(Debug)]
+pub(crate) struct Dummy {
+    /// Whether a log-likelihood is drawn, as in the 0.4 line, rather than made from the number of the document.
+    draws: bool,
+    /// Whether conversations stay lists of messages.
+    raw_chats: bool,
+    seed: i64,
+    random: Mutex<Random>,
+}
+
+/// Makes the model. Arguments that it does not have mean nothing, as in the reference.
+pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
+    let seed = settings.random_seed.unwrap_or(0);
+    Ok(Arc::new(InProcess::new(Dummy {
+        draws: settings.dialect.name == "0.4",
+        raw_chats: settings.flag("raw_chats", false)?,
+        seed,
+        random: Mutex::new(Random::from_seed(seed)),
+    })))
+}
+
+impl Dummy {
+    fn draw(&self) -> f64 {
+        -self.random.lock().unwrap_or_else(PoisonError::into_inner).random()
+    }
+}
+
+impl LocalModel for Dummy {
+    fn identity(&self) -> ModelIdentity {
+        let line = if self.draws { "0.4" } else { "0.5" };
+        let facts = vec![("line", line.to_owned()), ("seed", self.seed.to_string())];
+        ModelIdentity { backend: "dummy".to_owned(), facts }
+    }
+
+    fn chat_template(&self, _: Option<&str>) -> Result<ModelTemplate, ModelError> {
+        if self.raw_chats {
+            return Ok(ModelTemplate { template: Arc::new(RemoteTemplate), source: None });
+        }
+        let error = ModelError::new(ModelErrorKind::Unsupported, "The model `dummy` has no chat template");
+        Err(error.hint("Give `--model_args raw_chats=true` to keep conversations as lists of messages"))
+    }
+
+    fn is_sequential(&self) -> bool {
+        true
+    }
+
+    fn depends_on_document(&self) -> bool {
+        true
+    }
+
+    fn answer(&self, request: &ModelRequest) -> Result<Response, ModelError> {
+        match &request.arguments {
+            Arguments::Loglikelihood { .. } if self.draws => {
+                Ok(Response::Loglikelihood { logprob: self.draw(), is_greedy: false })
+            }
+            Arguments::Loglikelihood { .. } => Ok(Response::Loglikelihood {
+                logprob: -(request.doc_id.0 as f64),
+                is_greedy: request.doc_id.0.is_multiple_of(2),
+            }),
+            Arguments::Rolling { .. } => Ok(Response::Rolling { logprob: self.draw() }),
+            Arguments::Generate { context, .. } => {
+                if !self.raw_chats && is_blank(context) {
+                    let message = format!("The context of {} is blank", request.describe());
+                    return Err(ModelError::new(ModelErrorKind::Request, message));
+                }
+                Ok(Response::Text("lol".into()))
+            }
+        }
+    }
+}
+
+fn is_blank(context: &Context) -> bool {
+    match context {
+        Context::Text(text) | Context::Json(text) => strip(text).is_empty(),
+        Context::Messages(_) => false,
+    }
+}

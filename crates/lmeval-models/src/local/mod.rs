@@ -1,0 +1,9 @@
+//! Models that compute in this process.
+
+mod arguments;
+pub(crate) mod dummy;
+mod generation;
+pub(crate) mod ngram;
+pub(crate) mod replay;
+mod template;
+pub(crate) mod uniform;

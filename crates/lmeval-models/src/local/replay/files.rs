@@ -1,0 +1,130 @@
+//! The files of a recording.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lmeval_core::ModelError;
+use lmeval_pycompat::json::Decoder;
+use lmeval_pycompat::{Dict, Value};
+use rustc_hash::FxHashMap;
+use sha2::{Digest, Sha256};
+
+use super::book::Book;
+use super::record::{Entries, bare_task_name, request_line, sample_line};
+use crate::local::arguments::{configuration, paths};
+
+/// The files that `path` names: files as they are, of a folder the newest samples file of each task.
+pub(super) fn recording_files(path: &str) -> Result<Vec<PathBuf>, ModelError> {
+    let mut files = Vec::new();
+    for path in paths(path) {
+        if path.is_dir() {
+            files.extend(samples_in(&path)?);
+        } else {
+            files.push(path);
+        }
+    }
+    if files.is_empty() {
+        return Err(configuration("The model argument `path` names no file"));
+    }
+    Ok(files)
+}
+
+fn samples_in(folder: &Path) -> Result<Vec<PathBuf>, ModelError> {
+    let unreadable = |error: std::io::Error| configuration(format!("The recording cannot be read: {error}"));
+    // Stamps sort by their text.
+    let mut newest: FxHashMap<String, (String, PathBuf)> = FxHashMap::default();
+    for entry in fs_err::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some((task, stamp)) = name.and_then(task_and_stamp) else { continue };
+        let (task, stamp) = (task.to_owned(), stamp.to_owned());
+        if newest.get(&task).is_none_or(|(known, _)| *known < stamp) {
+            newest.insert(task, (stamp, path));
+        }
+    }
+    if newest.is_empty() {
+        let error = configuration(format!("The folder `{}` has no samples file", folder.display()));
+        return Err(error.hint(
+            "A run with `--log_samples` writes `samples_TASK_TIME.jsonl` into the folder of its model",
+        ));
+    }
+    let mut files: Vec<PathBuf> = newest.into_values().map(|(_, path)| path).collect();
+    files.sort();
+    Ok(files)
+}
+
+/// The task and the time in the name of a samples file, `samples_TASK_TIME.jsonl`.
+fn task_and_stamp(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("samples_")?.strip_suffix(".jsonl")?.rsplit_once('_')
+}
+
+/// Reads a file into a book, and adds its bytes to the hash.
+pub(super) fn read(path: &Path, book: &mut Book, hash: &mut Sha256) -> Result<(), ModelError> {
+    let unreadable = |error: std::io::Error| configuration(format!("The recording cannot be read: {error}"));
+    let name = path.file_name().and_then(|name| name.to_str());
+    let task = name.and_then(task_and_stamp).map(|(task, _)| Arc::from(bare_task_name(task)));
+    let mut lines = Lines { decoder: Decoder::new(), task, filters: FxHashMap::default() };
+    let mut reader = BufReader::new(fs_err::File::open(path).map_err(unreadable)?);
+    let mut line = Vec::new();
+    for number in 1_usize.. {
+        line.clear();
+        if reader.read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
+            break;
+        }
+        hash.update(&line);
+        let entries = lines.entries(&line).map_err(|problem| {
+            let place = format!("Line {number} of `{}` is not part of a recording", path.display());
+            configuration(format!("{place}: {problem}"))
+                .hint("A line is `{\"type\", \"args\", \"response\"}`, or one of a samples file")
+        })?;
+        for (key, recorded) in entries {
+            book.add(key, recorded);
+        }
+    }
+    Ok(())
+}
+
+/// What reading a line needs to know of those before it.
+struct Lines {
+    decoder: Decoder,
+    /// The task of a samples file.
+    task: Option<Arc<str>>,
+    /// The filter under which a document was seen first; under others the same answers come again.
+    filters: FxHashMap<i64, Value>,
+}
+
+impl Lines {
+    fn entries(&mut self, line: &[u8]) -> Entries {
+        let line = str::from_utf8(line).map_err(|error| format!("It is no UTF-8: {error}"))?;
+        if line.trim().is_empty() {
+            return Ok(Vec::new());
+        }
+        let value = self.decoder.decode(line).map_err(|error| format!("It is no JSON: {error}"))?;
+        let line: &Dict = value.as_dict().ok_or("It is no JSON object")?;
+        if !line.contains_str("resps") {
+            return request_line(line);
+        }
+        if let (Some(document), Some(filter)) =
+            (line.get_str("doc_id").and_then(Value::as_i64), line.get_str("filter"))
+            && self.filters.entry(document).or_insert_with(|| filter.clone()) != filter
+        {
+            return Ok(Vec::new());
+        }
+        sample_line(line, self.task.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_samples_files() {
+        let name = "samples_g::my_task@cloze_2025-01-31T10-00-00.123456.jsonl";
+        let (task, stamp) = task_and_stamp(name).unwrap();
+        assert_eq!((task, stamp), ("g::my_task@cloze", "2025-01-31T10-00-00.123456"));
+        assert_eq!(bare_task_name(task), "my_task");
+        assert_eq!(task_and_stamp("results_2025.json"), None);
+    }
+}

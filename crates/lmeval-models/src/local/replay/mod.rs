@@ -1,0 +1,83 @@
+//! `replay`: answers from a recording.
+//!
+//! A recording is what an earlier run said: its samples files, or lines of requests with their answers. With it, a run can
+//! be scored anew, with other filters and metrics, without the model.
+
+mod book;
+mod files;
+mod record;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lmeval_core::{
+    Answer, InProcess, LocalModel, Model, ModelError, ModelIdentity, ModelRequest, ModelTemplate,
+    RemoteTemplate, Response,
+};
+use rayon::prelude::*;
+use sha2::{Digest as _, Sha256};
+
+use self::book::Book;
+use super::arguments::{check, configuration, hexadecimal};
+use super::template::PlainTemplate;
+use crate::settings::ModelSettings;
+
+/// A model that has said everything before.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    book: Book,
+    strict: bool,
+    path: String,
+    hash: String,
+    template: ModelTemplate,
+}
+
+/// Makes the model.
+pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
+    check(settings, "replay", &["path", "strict", "chat_template"])?;
+    let path = settings.required("path", "recording.jsonl")?;
+    let strict = settings.flag("strict", false)?;
+    let template = match settings.text("chat_template") {
+        Some(file) => PlainTemplate::read(Path::new(&file))?.into_model_template(),
+        // Conversations stay what they are, as they were sent to a chat server.
+        None => ModelTemplate { template: Arc::new(RemoteTemplate), source: None },
+    };
+    let mut book = Book::default();
+    let mut hash = Sha256::new();
+    for file in files::recording_files(&path)? {
+        files::read(&file, &mut book, &mut hash)?;
+    }
+    if book.len() == 0 {
+        return Err(configuration(format!("The recording `{path}` is empty")));
+    }
+    book.finish();
+    let hash = hexadecimal(&hash.finalize());
+    Ok(Arc::new(InProcess::new(Replay { book, strict, path, hash, template })))
+}
+
+impl LocalModel for Replay {
+    fn identity(&self) -> ModelIdentity {
+        let facts = vec![
+            ("recording", self.path.clone()),
+            ("sha256", self.hash.clone()),
+            ("strict", self.strict.to_string()),
+        ];
+        ModelIdentity { backend: "replay".to_owned(), facts }
+    }
+
+    fn chat_template(&self, _: Option<&str>) -> Result<ModelTemplate, ModelError> {
+        Ok(self.template.clone())
+    }
+
+    fn depends_on_document(&self) -> bool {
+        true
+    }
+
+    fn answer(&self, request: &ModelRequest) -> Result<Response, ModelError> {
+        self.book.find(request, self.strict)
+    }
+
+    fn answer_batch(&self, requests: &[ModelRequest]) -> Vec<Result<Answer, ModelError>> {
+        requests.par_iter().map(|request| self.answer(request).map(Answer::from)).collect()
+    }
+}

@@ -1,0 +1,260 @@
+//! What a recording holds: requests with their answers.
+
+use std::sync::Arc;
+
+use lmeval_core::{ChatMessage, Context, RequestType, Response};
+use lmeval_pycompat::{Dict, Value, json};
+
+/// A request by its text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    /// What is asked for.
+    pub(super) kind: RequestType,
+    /// The context: text, or the JSON of a conversation in one form.
+    pub(super) context: Arc<str>,
+    /// What is scored; empty where a text is generated.
+    pub(super) continuation: Arc<str>,
+}
+
+/// The document that a request was recorded for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// The task, without group or format.
+    pub(super) task: Arc<str>,
+    /// The document.
+    pub(super) doc_id: usize,
+    /// The place among the requests of the document.
+    pub(super) idx: Option<usize>,
+}
+
+/// An answer, and what tells it from others to the same text.
+#[derive(Clone, Debug)]
+pub(super) struct Recorded {
+    /// Whom it was given to, where that is known.
+    pub(super) owner: Option<Owner>,
+    /// Generation settings.
+    pub(super) kwargs: Option<Arc<Dict>>,
+    /// The answer.
+    pub(super) response: Response,
+}
+
+/// The entries of a line: a request with its answer, or what is wrong.
+pub(super) type Entries = Result<Vec<(Key, Recorded)>, String>;
+
+/// The name of a task without group and format.
+pub(super) fn bare_task_name(name: &str) -> &str {
+    let name = name.rsplit_once("::").map_or(name, |(_, name)| name);
+    name.split_once('@').map_or(name, |(name, _)| name)
+}
+
+/// The entries of a line `{"type", "args", "response"}`, which may also say `task`, `doc_id` and `idx`.
+pub(super) fn request_line(line: &Dict) -> Entries {
+    let kind = line.get_str("type").ok_or("It has no `type`")?;
+    let kind = [RequestType::Loglikelihood, RequestType::LoglikelihoodRolling, RequestType::GenerateUntil]
+        .into_iter()
+        .find(|known| kind.as_str() == Some(known.name()))
+        .ok_or("Its `type` is not `loglikelihood`, `loglikelihood_rolling` or `generate_until`")?;
+    let args = line.get_str("args").and_then(Value::as_list).ok_or("It has no list `args`")?;
+    let (key, kwargs) = arguments(kind, args)?;
+    let response = line.get_str("response").ok_or("It has no `response`")?;
+    let response = response_of(kind, response).ok_or_else(|| bad_response(kind))?;
+    let place =
+        |name: &str| line.get_str(name).and_then(Value::as_i64).and_then(|place| usize::try_from(place).ok());
+    let task = line.get_str("task").and_then(Value::as_str).map(bare_task_name);
+    let owner = task.zip(place("doc_id")).map(|(task, doc_id)| Owner {
+        task: task.into(),
+        doc_id,
+        idx: place("idx"),
+    });
+    Ok(vec![(key, Recorded { owner, kwargs, response })])
+}
+
+/// The entries of a line of a samples file.
+pub(super) fn sample_line(line: &Dict, task: Option<&Arc<str>>) -> Entries {
+    let requests = match line.get_str("arguments") {
+        Some(Value::Dict(named)) => {
+            numbered(named, "gen_args_")?.into_iter().map(request_arguments).collect()
+        }
+        Some(Value::List(requests)) => requests.iter().map(request_arguments).collect::<Result<Vec<_>, _>>(),
+        _ => return Err("Its `arguments` are no mapping".to_owned()),
+    }?;
+    let answers = line.get_str("resps").and_then(Value::as_list).ok_or("Its `resps` are no list")?;
+    if answers.len() != requests.len() {
+        return Err(format!("It has {} requests and answers to {}", requests.len(), answers.len()));
+    }
+    let doc_id = line.get_str("doc_id").and_then(Value::as_i64).and_then(|id| usize::try_from(id).ok());
+    let mut entries = Vec::new();
+    for (idx, (args, answers)) in requests.iter().zip(answers).enumerate() {
+        let owner =
+            task.zip(doc_id).map(|(task, doc_id)| Owner { task: Arc::clone(task), doc_id, idx: Some(idx) });
+        for &kind in kinds(args)? {
+            let (key, kwargs) = arguments(kind, args)?;
+            for answer in repeats(kind, answers).ok_or_else(|| bad_response(kind))? {
+                let response = response_of(kind, answer).ok_or_else(|| bad_response(kind))?;
+                entries
+                    .push((key.clone(), Recorded { owner: owner.clone(), kwargs: kwargs.clone(), response }));
+            }
+        }
+    }
+    Ok(entries)
+}
+
+/// The values of `PREFIX0`, `PREFIX1` and so on.
+fn numbered<'dict>(named: &'dict Dict, prefix: &str) -> Result<Vec<&'dict Value>, String> {
+    (0..named.len())
+        .map(|place| {
+            let name = format!("{prefix}{place}");
+            named.get_str(&name).ok_or_else(|| format!("Its `arguments` have no `{name}`"))
+        })
+        .collect()
+}
+
+fn request_arguments(request: &Value) -> Result<Vec<Value>, String> {
+    match request {
+        Value::Dict(named) => Ok(numbered(named, "arg_")?.into_iter().cloned().collect()),
+        Value::List(args) => Ok(args.as_ref().clone()),
+        _ => Err("Its `arguments` have a request that is no mapping".to_owned()),
+    }
+}
+
+/// What arguments may ask for, which samples do not say: behind an empty context, a text may be either scored or rolling.
+fn kinds(args: &[Value]) -> Result<&'static [RequestType], String> {
+    use RequestType::{GenerateUntil, Loglikelihood, LoglikelihoodRolling};
+    match args {
+        [_, Value::Dict(_), ..] => Ok(&[GenerateUntil]),
+        [Value::Str(context), Value::Str(_), ..] if context.is_empty() => {
+            Ok(&[Loglikelihood, LoglikelihoodRolling])
+        }
+        [_, Value::Str(_), ..] => Ok(&[Loglikelihood]),
+        [Value::Str(_)] => Ok(&[LoglikelihoodRolling]),
+        _ => Err("Its `arguments` are those of no request".to_owned()),
+    }
+}
+
+/// The answers to one request; a single one may stand without its list.
+fn repeats(kind: RequestType, answers: &Value) -> Option<&[Value]> {
+    let list = answers.as_list()?;
+    let is_pair =
+        matches!(list, [Value::Str(_), Value::Str(flag)] if matches!(flag.as_ref(), "True" | "False"));
+    if is_pair && kind != RequestType::GenerateUntil {
+        return Some(std::slice::from_ref(answers));
+    }
+    Some(list)
+}
+
+fn arguments(kind: RequestType, args: &[Value]) -> Result<(Key, Option<Arc<Dict>>), String> {
+    let text = |place: usize| match args.get(place) {
+        Some(Value::Str(text)) => Ok(Arc::clone(text)),
+        _ => Err(format!("Argument {place} of its request is no text")),
+    };
+    let context = || {
+        let context = args.first().and_then(context_of_value);
+        context.ok_or_else(|| "The context of its request is neither a text nor a conversation".to_owned())
+    };
+    match kind {
+        RequestType::Loglikelihood => Ok((Key { kind, context: context()?, continuation: text(1)? }, None)),
+        RequestType::LoglikelihoodRolling => {
+            let continuation = text(usize::from(matches!(args, [_, Value::Str(_), ..])))?;
+            Ok((Key { kind, context: "".into(), continuation }, None))
+        }
+        RequestType::GenerateUntil => {
+            let kwargs = match args.get(1) {
+                Some(Value::Dict(kwargs)) => Some(Arc::clone(kwargs)),
+                _ => None,
+            };
+            Ok((Key { kind, context: context()?, continuation: "".into() }, kwargs))
+        }
+    }
+}
+
+/// The context of a request as keys hold it.
+pub(super) fn context_of_request(context: &Context) -> Arc<str> {
+    match context {
+        Context::Text(text) | Context::Json(text) => context_of_text(text),
+        Context::Messages(messages) => {
+            let values = Value::list(messages.iter().map(ChatMessage::to_value));
+            conversation(&values).unwrap_or_else(|| "".into())
+        }
+    }
+}
+
+fn context_of_value(context: &Value) -> Option<Arc<str>> {
+    match context {
+        Value::Str(text) => Some(context_of_text(text)),
+        // Reference: a conversation as JSON is logged as a tuple of one text.
+        Value::List(items) if matches!(items.as_slice(), [Value::Str(_)]) => context_of_value(&items[0]),
+        other => conversation(other),
+    }
+}
+
+/// A text as it is, unless it is the JSON of a conversation.
+fn context_of_text(text: &Arc<str>) -> Arc<str> {
+    let is_list = text.starts_with('[') && text.trim_end().ends_with(']');
+    let parsed = is_list.then(|| json::loads(text).ok()).flatten();
+    parsed.as_ref().and_then(conversation).unwrap_or_else(|| Arc::clone(text))
+}
+
+/// A conversation in one form: keys in order, and without the type that all plain messages have.
+fn conversation(value: &Value) -> Option<Arc<str>> {
+    let messages = value.as_list()?.iter().map(|message| {
+        let message = message.as_dict().filter(|message| message.contains_str("role"))?;
+        let is_plain =
+            |(key, value): &(&Value, &Value)| key.as_str() == Some("type") && value.as_str() == Some("text");
+        let kept = message.iter().filter(|entry| !is_plain(entry));
+        Some(Value::from(kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Dict>()))
+    });
+    let messages = messages.collect::<Option<Vec<_>>>().filter(|messages| !messages.is_empty())?;
+    let options = json::Options { sort_keys: true, ensure_ascii: false, ..json::Options::default() };
+    json::dumps(&Value::list(messages), &options).ok().map(Arc::from)
+}
+
+/// The answer that a value is.
+fn response_of(kind: RequestType, value: &Value) -> Option<Response> {
+    match kind {
+        RequestType::Loglikelihood => match value.as_list()? {
+            [logprob, flag] => {
+                Some(Response::Loglikelihood { logprob: number(logprob)?, is_greedy: boolean(flag)? })
+            }
+            _ => None,
+        },
+        RequestType::LoglikelihoodRolling => {
+            let logprob = match value.as_list() {
+                Some([logprob] | [logprob, _]) => number(logprob)?,
+                Some(_) => return None,
+                None => number(value)?,
+            };
+            Some(Response::Rolling { logprob })
+        }
+        RequestType::GenerateUntil => match value {
+            Value::Str(text) => Some(Response::Text(Arc::clone(text))),
+            _ => None,
+        },
+    }
+}
+
+fn bad_response(kind: RequestType) -> String {
+    let expected = match kind {
+        RequestType::Loglikelihood => "a list of a number and `true` or `false`",
+        RequestType::LoglikelihoodRolling => "a number",
+        RequestType::GenerateUntil => "a text",
+    };
+    format!("Its answer is not {expected}, as `{kind}` has it")
+}
+
+/// A number, or its text as samples have it.
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Str(text) => text.parse().ok(),
+        Value::Bool(_) => None,
+        other => other.to_f64(),
+    }
+}
+
+fn boolean(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(flag) => Some(*flag),
+        Value::Str(text) if text.as_ref() == "True" => Some(true),
+        Value::Str(text) if text.as_ref() == "False" => Some(false),
+        _ => None,
+    }
+}

@@ -1,0 +1,120 @@
+//! What a caller says about a model.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lmeval_core::{Dialect, ModelError, ModelErrorKind};
+use lmeval_pycompat::{Dict, Value, repr};
+
+/// Arguments whose values may be secrets.
+const SECRET: [&str; 4] = ["header", "auth_token", "api_key", "base_url"];
+
+/// How a model is made.
+#[derive(Clone, Default)]
+pub struct ModelSettings {
+    /// `--model_args`.
+    pub args: Dict,
+    /// `--batch_size`: a number, or text such as `auto`.
+    pub batch_size: Option<Value>,
+    /// `--max_batch_size`.
+    pub max_batch_size: Option<i64>,
+    /// `--device`.
+    pub device: Option<String>,
+    /// The seed of models that draw at random.
+    pub random_seed: Option<i64>,
+    /// The rules where the two lines of the harness differ.
+    pub dialect: Dialect,
+}
+
+impl fmt::Debug for ModelSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut args = self.args.clone();
+        for name in SECRET {
+            if let Some(value) = args.get_str_mut(name) {
+                *value = Value::str("…");
+            }
+        }
+        f.debug_struct("ModelSettings")
+            .field("args", &repr::repr(&Value::Dict(Arc::new(args))))
+            .field("batch_size", &self.batch_size)
+            .field("dialect", &self.dialect.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ModelSettings {
+    /// Settings with nothing but arguments.
+    pub fn from_args(args: Dict) -> Self {
+        Self { args, ..Self::default() }
+    }
+
+    /// The argument of a name, where it is given and not `None`.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.args.get_str(name).filter(|value| !value.is_none())
+    }
+
+    /// A text argument; numbers count by their text, so that `model=42` is a name.
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.get(name).map(repr::str)
+    }
+
+    /// A boolean argument.
+    pub fn flag(&self, name: &str, default: bool) -> Result<bool, ModelError> {
+        match self.get(name) {
+            None => Ok(default),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(Value::Int(number @ (0 | 1))) => Ok(*number == 1),
+            Some(other) => Err(wrong(name, "`True` or `False`", other)),
+        }
+    }
+
+    /// A whole number.
+    pub fn integer(&self, name: &str) -> Result<Option<i64>, ModelError> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Int(number)) => Ok(Some(*number)),
+            Some(Value::Float(number)) if number.fract() == 0.0 && number.abs() < 9e15 => {
+                Ok(Some(*number as i64))
+            }
+            Some(other) => Err(wrong(name, "a whole number", other)),
+        }
+    }
+
+    /// A number.
+    pub fn number(&self, name: &str) -> Result<Option<f64>, ModelError> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(value @ (Value::Int(_) | Value::Float(_))) => Ok(value.to_f64()),
+            Some(other) => Err(wrong(name, "a number", other)),
+        }
+    }
+
+    /// A text argument that has to be there.
+    pub fn required(&self, name: &str, example: &str) -> Result<String, ModelError> {
+        self.text(name).ok_or_else(|| {
+            ModelError::new(ModelErrorKind::Configuration, format!("The model needs the argument `{name}`"))
+                .hint(format!("Give it as in `--model_args {name}={example}`"))
+        })
+    }
+}
+
+/// The error of an argument with a value of the wrong kind.
+pub(crate) fn wrong(name: &str, expected: &str, found: &Value) -> ModelError {
+    let message = format!("The model argument `{name}` must be {expected}, not `{}`", repr::repr(found));
+    ModelError::new(ModelErrorKind::Configuration, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let mut args = Dict::new();
+        args.insert("model", "m");
+        args.insert("auth_token", "sk-secret");
+        args.insert("header", Value::dict([("Authorization", Value::str("Bearer sk-secret"))]));
+        let shown = format!("{:?}", ModelSettings::from_args(args));
+        assert!(shown.contains("'model': 'm'") && !shown.contains("sk-secret"), "{shown}");
+    }
+}

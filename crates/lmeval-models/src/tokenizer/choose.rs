@@ -1,0 +1,111 @@
+//! Which tokenizer a model's arguments ask for.
+
+use std::time::Duration;
+
+use lmeval_core::{ModelError, ModelErrorKind};
+
+use super::encoder::{Encoder, Tokenizer};
+use super::hub::HubSettings;
+use super::huggingface::HuggingFaceTokenizer;
+use super::remote::{RemoteSettings, server_root};
+use super::tiktoken::TiktokenTokenizer;
+use super::wait;
+use crate::settings::ModelSettings;
+
+/// The tokenizer that the arguments ask for, of the kind `default` where they do not say it; `None` where there is none.
+pub(crate) fn choose(
+    settings: &ModelSettings,
+    model: Option<&str>,
+    base_url: Option<&str>,
+    default: &str,
+) -> Result<Option<Encoder>, ModelError> {
+    let given = settings.args.get_str("tokenizer_backend");
+    let backend = match given {
+        None => default.to_owned(),
+        Some(value) => lmeval_pycompat::repr::str(value),
+    };
+    let name = settings.text("tokenizer");
+    let special = settings.flag("add_bos_token", false)?;
+    let prefix = match settings.integer("custom_prefix_token_id")? {
+        None => None,
+        Some(id) => Some(u32::try_from(id).map_err(|_| {
+            let message =
+                format!("The model argument `custom_prefix_token_id` must be a token's number, not `{id}`");
+            ModelError::new(ModelErrorKind::Configuration, message)
+        })?),
+    };
+    let server = |url: &str| remote_settings(settings, url);
+    let (tokenizer, name) = match backend.as_str() {
+        "none" | "None" => return Ok(None),
+        "huggingface" | "tiktoken" | "remote" | "auto" if name.is_some() => hugging_face(settings, name)?,
+        "huggingface" => hugging_face(settings, model.map(str::to_owned))?,
+        "tiktoken" => {
+            let model = model.ok_or_else(|| needs_name("The tokenizer of OpenAI"))?;
+            let tokenizer = TiktokenTokenizer::for_model(model)?;
+            let name = tokenizer.name().to_owned();
+            (Tokenizer::Tiktoken(tokenizer), name)
+        }
+        "remote" => {
+            let url = base_url.ok_or_else(|| {
+                ModelError::new(
+                    ModelErrorKind::Configuration,
+                    "A server's tokenizer needs the argument `base_url`",
+                )
+            })?;
+            remote(server(url)?)?
+        }
+        "auto" => {
+            let offered = match base_url {
+                None => None,
+                Some(url) => {
+                    let settings = server(url)?;
+                    wait(async { Ok(settings.is_offered().await) })?.then_some(settings)
+                }
+            };
+            match offered {
+                Some(settings) => remote(settings)?,
+                None => hugging_face(settings, model.map(str::to_owned))?,
+            }
+        }
+        other => {
+            let message = format!("There is no tokenizer back end `{other}`");
+            return Err(ModelError::new(ModelErrorKind::Configuration, message).hint(
+                "There are `huggingface`, `tiktoken`, `remote`, `none`, and `auto` for `local-completions`",
+            ));
+        }
+    };
+    Ok(Some(Encoder::new(tokenizer, name, special, prefix)))
+}
+
+fn hugging_face(settings: &ModelSettings, name: Option<String>) -> Result<(Tokenizer, String), ModelError> {
+    let name = name.ok_or_else(|| needs_name("The tokenizer"))?;
+    let revision = settings.text("revision").unwrap_or_else(|| "main".into());
+    let folder = wait(async { HubSettings::from_environment().locate(&name, &revision).await })?;
+    let tokenizer = HuggingFaceTokenizer::from_folder(&folder)?;
+    Ok((Tokenizer::HuggingFace(Box::new(tokenizer)), name))
+}
+
+fn remote(settings: RemoteSettings) -> Result<(Tokenizer, String), ModelError> {
+    let tokenizer = wait(settings.connect())?;
+    let name = tokenizer.name();
+    Ok((Tokenizer::Remote(Box::new(tokenizer)), name))
+}
+
+fn needs_name(what: &str) -> ModelError {
+    ModelError::new(
+        ModelErrorKind::Configuration,
+        format!("{what} has no name: neither `tokenizer` nor `model` is given"),
+    )
+    .hint("Give the model's tokenizer as `tokenizer=<name on the hub or folder>`")
+    .hint("For generation tasks, `tokenizer_backend=none` sends texts as they are")
+}
+
+fn remote_settings(settings: &ModelSettings, url: &str) -> Result<RemoteSettings, ModelError> {
+    Ok(RemoteSettings {
+        root: server_root(url),
+        timeout: Duration::from_secs_f64(settings.number("timeout")?.unwrap_or(300.0).clamp(1.0, 1e6)),
+        verify_certificate: settings.flag("verify_certificate", true)?,
+        certificate: settings.text("ca_cert_path").map(Into::into),
+        token: settings.text("auth_token").map(Into::into),
+    })
+}

@@ -1,0 +1,245 @@
+//! Where the files of a tokenizer are: in a folder, in the hub's cache, or on the hub.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lmeval_core::{ModelError, ModelErrorKind};
+use reqwest::{Client, Response, StatusCode, redirect};
+use secrecy::{ExposeSecret, SecretString};
+
+/// The file without which there is no tokenizer.
+const TOKENIZER: &str = "tokenizer.json";
+/// The files that belong to a tokenizer.
+const FILES: [&str; 5] =
+    [TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "config.json"];
+
+/// How the hub is reached and where its files are kept.
+#[derive(Clone, Debug)]
+pub struct HubSettings {
+    /// The address.
+    pub endpoint: String,
+    /// The folder with one folder for each repository.
+    pub cache: PathBuf,
+    /// The token, for private repositories.
+    pub token: Option<SecretString>,
+    /// Whether nothing may be downloaded.
+    pub offline: bool,
+}
+
+impl HubSettings {
+    /// What environment variables and the token file say, as `huggingface_hub` reads them.
+    pub fn from_environment() -> Self {
+        let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        let is_true = |name: &str| {
+            set(name)
+                .is_some_and(|value| matches!(value.to_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE"))
+        };
+        let user =
+            set("HOME").or_else(|| set("USERPROFILE")).map_or_else(|| PathBuf::from("."), PathBuf::from);
+        let path = |value: String| match value.strip_prefix("~/") {
+            Some(below) => user.join(below),
+            None => PathBuf::from(value),
+        };
+        let home = set("HF_HOME").map_or_else(
+            || set("XDG_CACHE_HOME").map_or_else(|| user.join(".cache"), &path).join("huggingface"),
+            &path,
+        );
+        let cache = ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE"]
+            .into_iter()
+            .find_map(set)
+            .map(&path);
+        let token_file = set("HF_TOKEN_PATH").map_or_else(|| home.join("token"), &path);
+        let stored = || fs_err::read_to_string(&token_file).ok();
+        let token = set("HF_TOKEN").or_else(|| set("HUGGING_FACE_HUB_TOKEN")).or_else(stored);
+        let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
+        Self {
+            endpoint: set("HF_ENDPOINT").map_or_else(
+                || "https://huggingface.co".into(),
+                |text| text.trim_end_matches('/').to_owned(),
+            ),
+            cache: cache.unwrap_or_else(|| home.join("hub")),
+            token: token.map(SecretString::from),
+            offline: ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"].into_iter().any(is_true),
+        }
+    }
+
+    /// The folder with a tokenizer's files: the folder of that name, else what the cache has, else a download.
+    pub async fn locate(&self, name: &str, revision: &str) -> Result<PathBuf, ModelError> {
+        let folder = Path::new(name);
+        if folder.is_dir() {
+            return if folder.join(TOKENIZER).is_file() {
+                Ok(folder.to_owned())
+            } else {
+                Err(missing(format!("The folder `{name}` has no `{TOKENIZER}`")).hint(
+                    "`AutoTokenizer.from_pretrained(…).save_pretrained(…)` writes one from older files",
+                ))
+            };
+        }
+        if !is_repository(name) || !is_safe(revision) {
+            return Err(missing(format!(
+                "`{name}` is neither a folder with a tokenizer nor a name on the hub"
+            )));
+        }
+        if let Some(snapshot) = self.cached(name, revision) {
+            return Ok(snapshot);
+        }
+        if self.offline {
+            let message =
+                format!("The tokenizer `{name}` is not in the cache, and nothing may be downloaded");
+            return Err(missing(message).hint("Run once without `HF_HUB_OFFLINE`, or copy the cache folder"));
+        }
+        self.download(name, revision).await
+    }
+
+    fn repository(&self, name: &str) -> PathBuf {
+        self.cache.join(format!("models--{}", name.replace('/', "--")))
+    }
+
+    fn cached(&self, name: &str, revision: &str) -> Option<PathBuf> {
+        let repository = self.repository(name);
+        let commit = match fs_err::read_to_string(repository.join("refs").join(revision)) {
+            Ok(commit) => commit.trim().to_owned(),
+            Err(_) => revision.to_owned(),
+        };
+        let snapshot = repository.join("snapshots").join(commit);
+        snapshot.join(TOKENIZER).is_file().then_some(snapshot)
+    }
+
+    async fn download(&self, name: &str, revision: &str) -> Result<PathBuf, ModelError> {
+        let client = |redirects| {
+            Client::builder()
+                .redirect(redirects)
+                .timeout(Duration::from_mins(1))
+                .build()
+                .map_err(|error| missing(format!("The hub cannot be asked: {error}")))
+        };
+        let (heads, bodies) = (client(redirect::Policy::none())?, client(redirect::Policy::default())?);
+        let repository = self.repository(name);
+        let mut snapshot = None;
+        for file in FILES {
+            let url = format!("{}/{name}/resolve/{revision}/{file}", self.endpoint);
+            // The commit and the hash of the content stand before the redirection to where large files are.
+            let head = self.send(heads.head(&url), name).await?;
+            if head.status() == StatusCode::NOT_FOUND && file != TOKENIZER {
+                continue;
+            }
+            refuse(&head, name, revision)?;
+            let header = |key: &str| head.headers().get(key)?.to_str().ok().map(str::to_owned);
+            let commit = header("x-repo-commit").filter(|commit| is_safe(commit));
+            let etag = header("x-linked-etag").or_else(|| header("etag"));
+            let etag = etag.map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned());
+            let (Some(commit), Some(etag)) = (commit, etag.filter(|etag| is_safe(etag))) else {
+                return Err(missing(format!("`{url}` does not answer as the hub does"))
+                    .hint("Check `HF_ENDPOINT`, or give a folder as `tokenizer=<folder>`"));
+            };
+            let body = self.send(bodies.get(&url), name).await?;
+            refuse(&body, name, revision)?;
+            let content = body.bytes().await.map_err(|error| not_downloaded(name, &error))?;
+            let folder = repository.join("snapshots").join(&commit);
+            keep(&repository, &folder, file, &etag, &content)
+                .and_then(|()| remember(&repository, revision, &commit))
+                .map_err(|error| missing(format!("The tokenizer `{name}` cannot be stored: {error}")))?;
+            snapshot = Some(folder);
+        }
+        snapshot.ok_or_else(|| missing(format!("The tokenizer `{name}` has no files")))
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder, name: &str) -> Result<Response, ModelError> {
+        let request = match &self.token {
+            Some(token) => request.bearer_auth(token.expose_secret()),
+            None => request,
+        };
+        request.send().await.map_err(|error| not_downloaded(name, &error))
+    }
+}
+
+fn missing(message: String) -> ModelError {
+    ModelError::new(ModelErrorKind::Configuration, message)
+        .hint("Give the model's tokenizer as `tokenizer=<name on the hub or folder>`")
+        .hint(
+            "Or use the server's: `tokenizer_backend=remote`; generation works with `tokenizer_backend=none`",
+        )
+}
+
+fn not_downloaded(name: &str, error: &reqwest::Error) -> ModelError {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    missing(format!("The tokenizer `{name}` cannot be downloaded: {cause}"))
+}
+
+/// Turns an answer that is no file into an error.
+fn refuse(answer: &Response, name: &str, revision: &str) -> Result<(), ModelError> {
+    let status = answer.status();
+    if status.is_success() || status.is_redirection() {
+        return Ok(());
+    }
+    let error = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            missing(format!("The hub does not give out the tokenizer `{name}` ({status})"))
+                .hint("Check the spelling; for a private or gated model set `HF_TOKEN` and accept its terms")
+        }
+        StatusCode::NOT_FOUND => {
+            missing(format!("There is no `{TOKENIZER}` of `{name}` at revision `{revision}` on the hub"))
+        }
+        status => missing(format!("The hub answers {status} for the tokenizer `{name}`")),
+    };
+    Err(error)
+}
+
+/// Whether a text can be the name of a repository: `name` or `owner/name`.
+fn is_repository(name: &str) -> bool {
+    is_safe(name)
+        && name.split('/').count() <= 2
+        && !name.contains(['\\', ' '])
+        && !name.starts_with(['~', '-'])
+}
+
+/// Whether a path stays below the folder that it is joined to.
+fn is_safe(path: &str) -> bool {
+    !path.is_empty()
+        && !path.contains([':', '\\'])
+        && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+}
+
+/// Stores a file as the hub's own client does: the content by its hash, a link to it by its name.
+fn keep(repository: &Path, snapshot: &Path, file: &str, etag: &str, content: &[u8]) -> std::io::Result<()> {
+    let blobs = repository.join("blobs");
+    fs_err::create_dir_all(&blobs)?;
+    fs_err::create_dir_all(snapshot)?;
+    replace(&blobs.join(etag), content)?;
+    let pointer = snapshot.join(file);
+    if pointer.is_symlink() || pointer.is_file() {
+        fs_err::remove_file(&pointer)?;
+    }
+    link(&format!("../../blobs/{etag}"), &pointer).or_else(|_| replace(&pointer, content))
+}
+
+fn remember(repository: &Path, revision: &str, commit: &str) -> std::io::Result<()> {
+    if revision == commit {
+        return Ok(());
+    }
+    let path = repository.join("refs").join(revision);
+    fs_err::create_dir_all(path.parent().unwrap_or(repository))?;
+    replace(&path, commit.as_bytes())
+}
+
+/// Writes a file such that no reader ever sees a part of it.
+fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(format!(".{}.incomplete", std::process::id()));
+    fs_err::write(&unfinished, content)?;
+    fs_err::rename(&unfinished, path)
+}
+
+#[cfg(unix)]
+fn link(target: &str, pointer: &Path) -> std::io::Result<()> {
+    fs_err::os::unix::fs::symlink(target, pointer)
+}
+
+#[cfg(not(unix))]
+fn link(_target: &str, _pointer: &Path) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}

@@ -1,0 +1,183 @@
+//! The tokenizer of a server, asked over HTTP.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate};
+use lmeval_pycompat::{Dict, Value, json};
+use reqwest::{Certificate, Client};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::chat::TokenizerTemplate;
+
+/// How often a call is tried, one try right after the other.
+const ATTEMPTS: usize = 3;
+
+/// Where a server's tokenizer is and how it is reached.
+#[derive(Clone, Debug)]
+pub(crate) struct RemoteSettings {
+    /// The address without the path of the completions.
+    pub(crate) root: String,
+    pub(crate) timeout: Duration,
+    pub(crate) verify_certificate: bool,
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) token: Option<SecretString>,
+}
+
+/// The root of a server: the address of its completions without their path.
+pub(crate) fn server_root(base_url: &str) -> String {
+    let root = base_url.replace("/v1/completions", "").replace("/v1/chat/completions", "");
+    root.trim_end_matches('/').to_owned()
+}
+
+/// The tokenizer of a server.
+#[derive(Debug)]
+pub(crate) struct RemoteTokenizer {
+    settings: RemoteSettings,
+    client: Client,
+    info: Dict,
+    pub(crate) begin: Option<u32>,
+    pub(crate) end: Option<u32>,
+}
+
+impl RemoteSettings {
+    fn client(&self) -> Result<Client, ModelError> {
+        let mut builder = Client::builder().timeout(self.timeout);
+        if !self.verify_certificate {
+            builder = builder.danger_accept_invalid_certs(true);
+        } else if let Some(path) = &self.certificate {
+            let broken = |problem: String| {
+                let message = format!("The certificate `{}` cannot be used: {problem}", path.display());
+                ModelError::new(ModelErrorKind::Configuration, message)
+            };
+            let pem = fs_err::read(path).map_err(|error| broken(error.to_string()))?;
+            for certificate in
+                Certificate::from_pem_bundle(&pem).map_err(|error| broken(error.to_string()))?
+            {
+                builder = builder.add_root_certificate(certificate);
+            }
+        }
+        builder.build().map_err(|error| failed(&self.root, &error.to_string()))
+    }
+
+    /// Whether the server offers its tokenizer.
+    pub(crate) async fn is_offered(&self) -> bool {
+        let quick = Self { timeout: Duration::from_secs(5), ..self.clone() };
+        let Ok(client) = quick.client() else { return false };
+        let Ok(info) = quick.call(&client, "/tokenizer_info", None).await else { return false };
+        info.contains_str("eos_token") && quick.encode(&client, "test").await.is_ok()
+    }
+
+    /// Asks the server about its tokenizer.
+    pub(crate) async fn connect(self) -> Result<RemoteTokenizer, ModelError> {
+        let asking = self.client()?;
+        let info = self.call(&asking, "/tokenizer_info", None).await?;
+        let mut ids = [None, None];
+        for (id, name) in ids.iter_mut().zip(["bos_token", "eos_token"]) {
+            if let Some(text) = info.get_str(name).and_then(Value::as_str) {
+                *id = self.encode(&asking, text).await?.first().copied();
+            }
+        }
+        // Connections end with the runtime that they were made on, so the calls to come get a client of their own.
+        let client = self.client()?;
+        let [begin, end] = ids;
+        Ok(RemoteTokenizer { settings: self, client, info, begin, end })
+    }
+
+    async fn encode(&self, client: &Client, text: &str) -> Result<Vec<u32>, ModelError> {
+        let body = Value::dict([("prompt", Value::str(text)), ("add_special_tokens", Value::Bool(false))]);
+        let answer = self.call(client, "/tokenize", Some(&body)).await?;
+        let tokens = answer.get_str("tokens").and_then(Value::as_list).and_then(|tokens| {
+            tokens.iter().map(|token| token.as_i64().and_then(|id| u32::try_from(id).ok())).collect()
+        });
+        tokens.ok_or_else(|| failed(&self.root, "the answer of `/tokenize` has no list `tokens`"))
+    }
+
+    async fn call(&self, client: &Client, path: &str, body: Option<&Value>) -> Result<Dict, ModelError> {
+        let url = format!("{}{path}", self.root);
+        let body = match body {
+            None => None,
+            Some(body) => Some(
+                json::dumps(body, &json::Options::default())
+                    .map_err(|error| failed(&self.root, &error.to_string()))?,
+            ),
+        };
+        let mut problem = String::new();
+        for _ in 0..ATTEMPTS {
+            let mut request = match &body {
+                None => client.get(&url),
+                Some(body) => client.post(&url).body(body.clone()),
+            };
+            request = request.header("Content-Type", "application/json");
+            if let Some(token) = &self.token {
+                request = request.bearer_auth(token.expose_secret());
+            }
+            let answer = match request.send().await.and_then(reqwest::Response::error_for_status) {
+                Ok(answer) => answer.text().await,
+                Err(error) => Err(error),
+            };
+            match answer {
+                Err(error) => problem = error.without_url().to_string(),
+                Ok(text) => match json::loads(&text) {
+                    Ok(Value::Dict(dict)) => return Ok(dict.as_ref().clone()),
+                    _ => problem = format!("the answer of `{path}` is no JSON object"),
+                },
+            }
+        }
+        Err(failed(&self.root, &problem))
+    }
+}
+
+fn failed(root: &str, problem: &str) -> ModelError {
+    ModelError::new(
+        ModelErrorKind::Configuration,
+        format!("The tokenizer of the server `{root}` cannot be used: {problem}"),
+    )
+    .hint(
+        "The server must offer `/tokenizer_info` (vLLM: `--enable-tokenizer-info-endpoint`) and `/tokenize`",
+    )
+    .hint("Otherwise use `tokenizer_backend=huggingface` and `tokenizer=<name or folder>`")
+}
+
+impl RemoteTokenizer {
+    /// The tokens of a text.
+    pub(crate) async fn encode(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+        self.settings.encode(&self.client, text).await
+    }
+
+    /// The text of tokens.
+    pub(crate) async fn decode(&self, tokens: &[u32]) -> Result<String, ModelError> {
+        let tokens = Value::list(tokens.iter().map(|&token| Value::Int(token.into())));
+        let body = Value::dict([("tokens", tokens)]);
+        let answer = self.settings.call(&self.client, "/detokenize", Some(&body)).await?;
+        let text = answer.get_str("prompt").and_then(Value::as_str).map(str::to_owned);
+        text.ok_or_else(|| failed(&self.settings.root, "the answer of `/detokenize` has no text `prompt`"))
+    }
+
+    /// The text that ends a text.
+    pub(crate) fn end_text(&self) -> Option<&str> {
+        self.info.get_str("eos_token").and_then(Value::as_str)
+    }
+
+    /// What the server says of its tokenizer, for the identity of a model.
+    pub(crate) fn name(&self) -> String {
+        let class = self.info.get_str("tokenizer_class").and_then(Value::as_str);
+        class.unwrap_or("unnamed").to_owned()
+    }
+
+    /// The server's chat template, rendered here.
+    pub(crate) fn chat_template(&self) -> Result<ModelTemplate, ModelError> {
+        let Some(source) = self.info.get_str("chat_template").and_then(Value::as_str) else {
+            let message = format!("The server `{}` has no chat template", self.settings.root);
+            return Err(ModelError::new(ModelErrorKind::Configuration, message)
+                .hint("Models without one are asked without `--apply_chat_template`"));
+        };
+        let tokens = self.info.iter().filter(|(name, value)| {
+            name.as_str().is_some_and(|name| name.ends_with("_token")) && value.as_str().is_some()
+        });
+        let tokens: Dict = tokens.map(|(name, value)| (name.clone(), value.clone())).collect();
+        // Reference: the source counts as unknown, because the text of the template is the server's.
+        let template = TokenizerTemplate::from_server(source, tokens)?;
+        Ok(ModelTemplate { source: None, ..template.into_model_template() })
+    }
+}

@@ -1,0 +1,129 @@
+//! Servers that cannot give what a task needs.
+
+use std::sync::Arc;
+
+use lmeval_core::{Dialect, Model, ModelError, ModelErrorKind, RequestType};
+use lmeval_models::{ModelSettings, create};
+
+use crate::api_support::{TOKENIZER, ask, dict, generate, model, pair, server};
+
+async fn scored_by(name: &str, path: &str, more: &str, answer: &'static str) -> (ModelError, usize) {
+    let (root, log) = server(move |_, _| (200, answer.to_owned())).await;
+    let args = format!(
+        r#"{{"model": "m", "base_url": "{root}{path}", "tokenizer_backend": "huggingface", "tokenizer": "{TOKENIZER}"{more}}}"#
+    );
+    let model = model(name, &args, 1, Dialect::V05).unwrap();
+    let error = ask(&model, pair("Hello world", " zero one two three")).await.expect_err(answer);
+    let hits = log.lock().unwrap().len();
+    (error, hits)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_log_probabilities_of_the_prompt() {
+    for answer in [
+        r#"{"choices": [{"index": 0, "text": "x"}]}"#,
+        r#"{"choices": [{"index": 0, "text": "x", "logprobs": null}]}"#,
+        r#"{"choices": [{"index": 0, "text": "x", "logprobs": {"tokens": []}}]}"#,
+        r#"{"choices": [{"index": 0, "text": "x", "logprobs": {"token_logprobs": []}}]}"#,
+        r#"{"choices": [{"index": 0, "text": "x", "logprobs": {"token_logprobs": [-0.5], "top_logprobs": [{"x": -0.5}]}}]}"#,
+        r#"{"choices": [{"index": 0, "text": "x", "logprobs": {"content": [{"token": "x", "logprob": -0.5}]}}]}"#,
+    ] {
+        for more in ["", r#", "tokenized_requests": false"#] {
+            let (error, hits) = scored_by("local-completions", "/v1/completions", more, answer).await;
+            assert_eq!(error.kind(), ModelErrorKind::Capability, "{answer}: {error}");
+            assert!(error.is_fatal() && error.hints()[0].contains("--logits_all true"), "{error}");
+            assert_eq!(hits, 1, "{answer}");
+        }
+        let (error, _) = scored_by("gguf", "", "", answer).await;
+        assert_eq!(error.kind(), ModelErrorKind::Capability, "{answer}: {error}");
+    }
+    let (error, _) =
+        scored_by("sglang-generate", "/generate", "", r#"[{"text": "x", "meta_info": {}}]"#).await;
+    assert_eq!(error.kind(), ModelErrorKind::Capability);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_tokenizer_is_noticed() {
+    let long = r#"{"choices": [{"index": 0, "logprobs": {"token_logprobs": [null, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1], "top_logprobs": []}}]}"#;
+    for more in ["", r#", "tokenized_requests": false"#] {
+        let (error, _) = scored_by("local-completions", "/v1/completions", more, long).await;
+        assert_eq!(error.kind(), ModelErrorKind::Answer, "{error}");
+        assert!(!error.is_fatal());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_are_none() {
+    for answer in ["", "[1]", "{}", r#"{"error": {"message": "loading"}}"#, r#"{"choices": [{}]}"#] {
+        let (root, log) = server(move |_, _| (200, answer.to_owned())).await;
+        let args =
+            format!(r#"{{"model": "m", "base_url": "{root}/v1/completions", "tokenizer_backend": "none"}}"#);
+        let model = model("local-completions", &args, 1, Dialect::V05).unwrap();
+        let error = ask(&model, generate("a".into(), "{}")).await.expect_err(answer);
+        assert!(!error.is_fatal(), "{answer}: {error}");
+        assert_eq!(log.lock().unwrap().len(), 2, "{answer}");
+    }
+    let two = r#"{"choices": [{"index": 0, "text": "a"}, {"index": 1, "text": "b"}]}"#;
+    let (root, log) = server(move |_, _| (200, two.to_owned())).await;
+    let args =
+        format!(r#"{{"model": "m", "base_url": "{root}/v1/completions", "tokenizer_backend": "none"}}"#);
+    let model = model("local-completions", &args, 1, Dialect::V05).unwrap();
+    let error = ask(&model, generate("a".into(), r#"{"n": 2}"#)).await.unwrap_err();
+    assert_eq!((error.kind(), log.lock().unwrap().len()), (ModelErrorKind::Answer, 1));
+}
+
+fn made(name: &str, args: &str) -> Result<Arc<dyn Model>, ModelError> {
+    create(name, &ModelSettings::from_args(dict(args)))
+}
+
+#[test]
+fn keys_that_are_missing() {
+    for (name, variable, args) in [
+        ("openai-completions", "OPENAI_API_KEY", r#"{"model": "davinci-002"}"#),
+        ("openai-chat-completions", "OPENAI_API_KEY", r#"{"model": "gpt-4o"}"#),
+        ("anthropic-completions", "ANTHROPIC_API_KEY", "{}"),
+        ("textsynth", "TEXTSYNTH_API_SECRET_KEY", r#"{"engine": "gptj_6B"}"#),
+        (
+            "azure-openai-chat-completions",
+            "AZURE_OPENAI_API_KEY",
+            r#"{"model": "m", "base_url": "http://a"}"#,
+        ),
+    ] {
+        if std::env::var(variable).is_ok() {
+            continue;
+        }
+        let error = made(name, args).unwrap_err();
+        assert_eq!(error.kind(), ModelErrorKind::Configuration);
+        assert!(error.to_string().contains(variable), "{error}");
+    }
+    assert!(made("textsynth", "{}").unwrap_err().to_string().contains("`engine`"));
+    assert!(made("gguf", "{}").unwrap_err().to_string().contains("`base_url`"));
+}
+
+#[test]
+fn what_models_cannot_do() {
+    let header = r#""header": {"Authorization": "Bearer x"}"#;
+    let openai =
+        |model: &str| made("openai-completions", &format!(r#"{{"model": "{model}", {header}}}"#)).unwrap();
+    assert!(openai("davinci-002").supports(RequestType::Loglikelihood).is_ok());
+    let error = openai("gpt-4o").supports(RequestType::Loglikelihood).unwrap_err();
+    assert!(error.to_string().contains("`babbage-002`, `davinci-002`"), "{error}");
+    assert!(openai("gpt-4o").supports(RequestType::LoglikelihoodRolling).is_ok());
+    assert!(openai("gpt-4o").chat_template(None).is_err());
+    let none = made("local-completions", r#"{"base_url": "http://a", "tokenizer_backend": "none"}"#).unwrap();
+    assert!(none.supports(RequestType::LoglikelihoodRolling).unwrap_err().hints()[0].contains("tokenizer="));
+    assert!(none.supports(RequestType::GenerateUntil).is_ok());
+    let sglang = format!(
+        r#"{{"base_url": "http://a/generate", "tokenizer": "{TOKENIZER}", "tokenized_requests": false}}"#
+    );
+    assert!(made("sglang-generate", &sglang).unwrap().supports(RequestType::Loglikelihood).is_err());
+    let gguf = made("ggml", r#"{"base_url": "http://a"}"#).unwrap();
+    assert!(gguf.supports(RequestType::LoglikelihoodRolling).is_err());
+    assert!(gguf.supports(RequestType::Loglikelihood).is_ok());
+    for args in [
+        r#"{"base_url": "http://a", "max_length": 2}"#,
+        r#"{"base_url": "http://a", "max_gen_toks": "many"}"#,
+    ] {
+        assert_eq!(made("local-chat-completions", args).unwrap_err().kind(), ModelErrorKind::Configuration);
+    }
+}

@@ -1,0 +1,144 @@
+//! Errors that end a call at once, and what they say.
+
+use std::time::Duration;
+
+use lmeval_core::ModelErrorKind;
+
+use crate::http_support::{ask, client, reply, serve};
+
+#[tokio::test]
+async fn refused_requests_show_what_the_server_says_and_what_it_was_about() {
+    for (status, body, said) in [
+        (400, r#"{"error": {"message": "maximum context length is 10"}}"#, "maximum context length is 10"),
+        (404, r#"{"object": "error", "message": "The model `x` does not exist"}"#, "does not exist"),
+        (413, "<h1>Too large</h1>", "<h1>Too large</h1>"),
+        (
+            422,
+            r#"{"detail": [{"loc": ["body", "prompt"], "msg": "field required"}]}"#,
+            "body.prompt: field required",
+        ),
+    ] {
+        let server = serve(move |_| async move { reply(status, &[], body) }).await;
+        let error = ask(&client(&server.url, |_| {}), "{}").await.unwrap_err();
+        assert_eq!((error.kind(), server.hits()), (ModelErrorKind::Request, 1), "{status}");
+        let text = error.to_string();
+        assert!(text.contains(said) && text.contains("document 7") && text.contains(&server.url), "{text}");
+        assert!(text.contains(&status.to_string()), "{text}");
+        assert_eq!(error.hints().is_empty(), status == 422, "{status}: {:?}", error.hints());
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_path_is_explained() {
+    let server = serve(|_| async { reply(404, &[], r#"{"detail": "Not Found"}"#) }).await;
+    let base = server.url.replace("/completions", "");
+    let error = ask(&client(&base, |_| {}), "{}").await.unwrap_err();
+    assert!(
+        error.hints()[0].contains(&base) && error.hints()[0].contains("/v1/completions"),
+        "{:?}",
+        error.hints()
+    );
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_accepted_stops_at_once_and_is_not_shown() {
+    for status in [401, 402, 403] {
+        let body = r#"{"error": {"message": "Incorrect API key provided: sk-secret-key."}}"#;
+        let server = serve(move |_| async move { reply(status, &[], body) }).await;
+        let client = client(&server.url, |settings| {
+            settings.key_source = "the environment variable `OPENAI_API_KEY`".into();
+        });
+        let error = ask(&client, "{}").await.unwrap_err();
+        assert_eq!((error.kind(), server.hits()), (ModelErrorKind::Authentication, 1));
+        assert!(error.is_fatal() && error.to_string().contains("Incorrect API key provided: ***"), "{error}");
+        assert!(error.hints()[0].contains("OPENAI_API_KEY"), "{:?}", error.hints());
+        assert!(!format!("{error:?} {client:?}").contains("sk-secret-key"));
+    }
+}
+
+#[tokio::test]
+async fn no_secret_is_in_messages_and_counts() {
+    let server = serve(|asked| async move {
+        let body = format!("{:?} {}", asked.headers, asked.path);
+        if asked.hit == 0 { reply(503, &[], &body) } else { reply(400, &[], &body) }
+    })
+    .await;
+    let url = server.url.replace("http://", "http://me:hunter22@") + "?api_key=query-secret";
+    let client = client(&url, |_| {});
+    let error = ask(&client, "{}").await.unwrap_err();
+    let trouble = client.stats().take_trouble().unwrap();
+    let shown = format!("{error} {error:?} {client:?} {trouble}");
+    for secret in ["sk-secret-key", "hunter22", "query-secret", "bWU6aHVudGVyMjI="] {
+        assert!(!shown.contains(secret), "{secret} in {shown}");
+    }
+}
+
+#[tokio::test]
+async fn redirects_stay_on_the_server() {
+    let server = serve(|asked| async move {
+        match asked.path.as_str() {
+            "/v1/completions" => reply(307, &[("location", "/v2")], ""),
+            "/v2" => reply(200, &[], &asked.body.len().to_string()),
+            _ => reply(404, &[], ""),
+        }
+    })
+    .await;
+    assert_eq!(ask(&client(&server.url, |_| {}), "{\"a\": 1}").await.unwrap(), 8);
+
+    let other = serve(|_| async { reply(200, &[], "42") }).await;
+    let target = other.url.clone();
+    let leading = serve(move |_| {
+        let target = target.clone();
+        async move { reply(308, &[("location", &target)], "") }
+    })
+    .await;
+    let error = ask(&client(&leading.url, |_| {}), "{}").await.unwrap_err();
+    assert_eq!((error.kind(), other.hits()), (ModelErrorKind::Configuration, 0));
+    assert!(error.hints()[0].contains(&other.url), "{:?}", error.hints());
+}
+
+#[tokio::test]
+async fn tls_to_a_server_without_it_is_explained() {
+    let server = serve(|_| async { reply(200, &[], "42") }).await;
+    let error = ask(&client(&server.url.replace("http:", "https:"), |_| {}), "{}").await.unwrap_err();
+    assert_eq!(error.kind(), ModelErrorKind::Configuration, "{error}");
+    assert!(error.hints()[0].contains("http://"), "{:?}", error.hints());
+}
+
+#[tokio::test]
+async fn certificates_that_cannot_be_read_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.pem");
+    fs_err::write(&empty, "no certificate").unwrap();
+    for path in [empty, folder.path().join("absent.pem")] {
+        let mut settings = crate::http_support::settings("https://host/v1");
+        settings.ca_cert_path = Some(path.clone());
+        let error = lmeval_models::http::Client::new(settings).unwrap_err();
+        assert_eq!(error.kind(), ModelErrorKind::Configuration);
+        assert!(error.to_string().contains(path.file_name().unwrap().to_str().unwrap()), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn questions_on_the_side_get_few_attempts_and_the_headers_only_at_home() {
+    let server = serve(|asked| async move {
+        match (asked.path.as_str(), asked.hit) {
+            ("/v1/models", 0) => reply(503, &[], ""),
+            ("/v1/models", _) if asked.headers.contains_key("authorization") => reply(200, &[], "models"),
+            _ => reply(404, &[], ""),
+        }
+    })
+    .await;
+    let client = client(&server.url, |_| {});
+    let models = server.url.replace("completions", "models");
+    assert_eq!(client.get(&models, Duration::from_secs(1)).await.unwrap(), "models");
+    let error = client.get(&server.url, Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!(error.kind(), ModelErrorKind::Request);
+
+    let other = serve(|asked| async move {
+        reply(200, &[], if asked.headers.contains_key("authorization") { "key" } else { "none" })
+    })
+    .await;
+    assert_eq!(client.get(&other.url, Duration::from_secs(1)).await.unwrap(), "none");
+    assert!(client.get("no address", Duration::from_secs(1)).await.is_err());
+}

@@ -1,0 +1,219 @@
+//! Failures that pass, and those that do not.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_models::http::{BadAnswer, Call, Client};
+
+use crate::http_support::{PAUSE, ask, client, raw, reply, serve, serve_at, serve_raw};
+
+#[tokio::test]
+async fn an_answer_is_given_and_the_call_is_what_was_asked() {
+    let server = serve(|asked| async move {
+        assert_eq!(asked.headers["authorization"], "Bearer sk-secret-key");
+        assert_eq!(asked.headers["content-type"], "application/json");
+        assert_eq!(&asked.body[..], br#"{"prompt": 1}"#);
+        reply(200, &[], "42")
+    })
+    .await;
+    let client = client(&server.url, |_| {});
+    assert_eq!(ask(&client, r#"{"prompt": 1}"#).await.unwrap(), 42);
+    assert_eq!((server.hits(), client.stats().in_flight.load(Ordering::Relaxed)), (1, 0));
+}
+
+#[tokio::test]
+async fn paths_follow_the_address() {
+    let server = serve(|asked| async move { reply(200, &[], &asked.path.len().to_string()) }).await;
+    let base = server.url.replace("/completions", "?key=a");
+    let client = client(&base, |_| {});
+    let call = Call { path: "/chat/completions", body: "{}".into(), about: "", tokens: 0 };
+    let length = client.post(call, |answer| Ok(String::from_utf8_lossy(answer).into_owned())).await.unwrap();
+    assert_eq!(length, "/v1/chat/completions?key=a".len().to_string());
+}
+
+#[tokio::test]
+async fn passing_failures_pass() {
+    for (status, headers, body) in [
+        (429, &[][..], r#"{"error": {"message": "slow down"}}"#),
+        (429, &[("retry-after", "0")], ""),
+        (500, &[], "oops"),
+        (502, &[], "<html>bad gateway</html>"),
+        (503, &[], ""),
+        (504, &[], ""),
+        (408, &[], ""),
+        (409, &[], ""),
+        (425, &[], ""),
+        (529, &[], ""),
+        (200, &[], "{\"cut"),
+        (200, &[], "[\"another shape\"]"),
+        (200, &[], ""),
+    ] {
+        let server = serve(move |asked| async move {
+            if asked.hit < 2 { reply(status, headers, body) } else { reply(200, &[], "42") }
+        })
+        .await;
+        let client = client(&server.url, |_| {});
+        assert_eq!(ask(&client, "{}").await.unwrap(), 42, "{status} {body}");
+        assert_eq!(
+            (server.hits(), client.stats().retries.load(Ordering::Relaxed)),
+            (3, 2),
+            "{status} {body}"
+        );
+        let trouble = client.stats().take_trouble().unwrap();
+        assert!(trouble.contains(&status.to_string()) || status == 200, "{trouble}");
+    }
+}
+
+#[tokio::test]
+async fn closed_sockets_and_half_bodies_pass() {
+    let server = serve_raw(|hit| match hit {
+        0 => Vec::new(),
+        1 => b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n4".to_vec(),
+        2 => b"HTTP/1.1 200".to_vec(),
+        3 => b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n42".to_vec(),
+        4 => b"no HTTP at all\r\n\r\n".to_vec(),
+        5 => b"HTTP/1.1 500 Oops\r\ncontent-length: 50\r\n\r\nhalf".to_vec(),
+        _ => raw("200 OK", "", "42"),
+    });
+    let client = client(&server.url, |_| {});
+    assert_eq!(ask(&client, "{}").await.unwrap(), 42);
+    assert_eq!(server.hits(), 7);
+}
+
+#[tokio::test]
+async fn slow_answers_are_cut_by_the_timeout_and_asked_for_again() {
+    let server = serve(|asked| async move {
+        if asked.hit == 0 {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+        }
+        reply(200, &[], "42")
+    })
+    .await;
+    let client = client(&server.url, |settings| settings.timeout = Duration::from_millis(100));
+    let started = Instant::now();
+    assert_eq!(ask(&client, "{}").await.unwrap(), 42);
+    assert!(started.elapsed() < Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn slow_bodies_are_cut_by_the_timeout() {
+    let server = serve_raw(|hit| {
+        let mut answer = raw("200 OK", "", "42");
+        if hit == 0 {
+            answer.insert(answer.len() - 1, PAUSE);
+        }
+        answer
+    });
+    let client = client(&server.url, |settings| settings.timeout = Duration::from_millis(100));
+    assert_eq!(ask(&client, "{}").await.unwrap(), 42);
+    assert_eq!(client.stats().retries.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn the_wait_that_is_asked_for_is_kept() {
+    for (name, value, wait) in [("retry-after", "1", 1000), ("retry-after-ms", "300", 300)] {
+        let server = serve(move |asked| async move {
+            if asked.hit == 0 { reply(429, &[(name, value)], "") } else { reply(200, &[], "42") }
+        })
+        .await;
+        let client = client(&server.url, |_| {});
+        let started = Instant::now();
+        assert_eq!(ask(&client, "{}").await.unwrap(), 42);
+        let waited = started.elapsed().as_millis();
+        assert!((wait..wait + 600).contains(&waited), "{name}: {value}: {waited} ms");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_for_a_while_is_waited_for() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // A second attempt with a wrong answer would end the call; being away does not count.
+    let client = std::sync::Arc::new(client(&format!("http://{address}/v1/completions"), |settings| {
+        settings.max_retries = 1;
+    }));
+    let calls: Vec<_> = (0..40)
+        .map(|_| {
+            let client = std::sync::Arc::clone(&client);
+            tokio::spawn(async move { ask(&client, "{}").await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let server = serve_at(address, |_| async { reply(200, &[], "42") }).await;
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap(), 42);
+    }
+    assert_eq!(server.hits(), 40);
+}
+
+#[tokio::test]
+async fn patience_ends() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let client = client(&format!("http://{address}/v1/completions"), |settings| {
+        settings.patience = Duration::from_millis(150);
+    });
+    let started = Instant::now();
+    let error = ask(&client, "{}").await.unwrap_err();
+    assert!(started.elapsed() >= Duration::from_millis(140));
+    assert_eq!(error.kind(), ModelErrorKind::Unreachable);
+    let text = error.to_string();
+    assert!(text.contains("document 7") && text.contains("patience") && text.contains("refused"), "{text}");
+    // Whoever comes later does not wait as long again.
+    let started = Instant::now();
+    ask(&client, "{}").await.unwrap_err();
+    assert!(started.elapsed() < Duration::from_millis(140));
+}
+
+#[tokio::test]
+async fn wrong_answers_end_with_the_attempts() {
+    let shape = serve(|_| async { reply(200, &[], "{\"choices\": []}") }).await;
+    let error = ask(&client(&shape.url, |settings| settings.max_retries = 3), "{}").await.unwrap_err();
+    assert_eq!((error.kind(), shape.hits()), (ModelErrorKind::Answer, 3));
+    let text = error.to_string();
+    assert!(text.contains("3 attempts") && text.contains("no number") && text.contains("choices"), "{text}");
+
+    let broken = serve(|_| async { reply(500, &[], r#"{"detail": "engine is dead"}"#) }).await;
+    let error = ask(&client(&broken.url, |settings| settings.max_retries = 2), "{}").await.unwrap_err();
+    assert_eq!((error.kind(), broken.hits()), (ModelErrorKind::Unreachable, 2));
+    assert!(error.to_string().contains("engine is dead"), "{error}");
+}
+
+#[tokio::test]
+async fn a_used_up_quota_ends_with_the_attempts_and_says_so() {
+    let body = r#"{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}"#;
+    let server = serve(move |_| async move { reply(429, &[], body) }).await;
+    let error = ask(&client(&server.url, |settings| settings.max_retries = 2), "{}").await.unwrap_err();
+    assert_eq!(server.hits(), 2);
+    assert!(error.to_string().contains("exceeded your current quota"), "{error}");
+    assert!(error.hints()[0].contains("billing"), "{:?}", error.hints());
+}
+
+#[tokio::test]
+async fn the_budget_of_the_run_is_shared() {
+    let server = serve(|_| async { reply(503, &[], "") }).await;
+    let client = client(&server.url, |settings| settings.retry_budget = Some(5));
+    let error = ask(&client, "{}").await.unwrap_err();
+    assert!(error.to_string().contains("retry_budget"), "{error}");
+    ask(&client, "{}").await.unwrap_err();
+    assert_eq!(server.hits(), 7, "two first attempts and five more");
+}
+
+#[tokio::test]
+async fn a_parser_can_end_a_call() {
+    let server = serve(|_| async { reply(200, &[], "{}") }).await;
+    let client: Client = client(&server.url, |_| {});
+    let call = || Call { path: "", body: "{}".into(), about: "", tokens: 0 };
+    let fatal = |_: &[u8]| -> Result<(), BadAnswer> {
+        Err(BadAnswer::Fatal(ModelError::new(ModelErrorKind::Capability, "No `logprobs` in it")))
+    };
+    let error = client.post(call(), fatal).await.unwrap_err();
+    assert!(error.is_fatal());
+    let last = |_: &[u8]| -> Result<(), BadAnswer> {
+        Err(BadAnswer::Final(
+            ModelError::new(ModelErrorKind::Answer, "Filtered, sk-secret-key").hint("sk-secret-key"),
+        ))
+    };
+    let error = client.post(call(), last).await.unwrap_err();
+    assert!(!format!("{error:?}").contains("sk-secret-key"), "{error:?}");
+    assert_eq!(server.hits(), 2);
+}

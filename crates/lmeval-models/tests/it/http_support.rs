@@ -1,0 +1,151 @@
+//! Servers that answer as a test wants, on loopback.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use lmeval_core::ModelError;
+use lmeval_models::http::{BadAnswer, Call, Client, ClientSettings};
+use secrecy::SecretString;
+
+/// A server and how often it was called.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) url: String,
+    hits: Arc<AtomicUsize>,
+}
+
+impl Server {
+    pub(crate) fn hits(&self) -> usize {
+        self.hits.load(Ordering::SeqCst)
+    }
+}
+
+/// What is asked: the number of the call from 0, its headers and its body.
+pub(crate) struct Asked {
+    pub(crate) hit: usize,
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// A server of a function.
+pub(crate) async fn serve<F, A>(answer: F) -> Server
+where
+    F: Fn(Asked) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Response> + Send + 'static,
+{
+    serve_at("127.0.0.1:0".parse().unwrap(), answer).await
+}
+
+/// A server of a function at an address.
+pub(crate) async fn serve_at<F, A>(address: SocketAddr, answer: F) -> Server
+where
+    F: Fn(Asked) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Response> + Send + 'static,
+{
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let url = format!("http://{}/v1/completions", listener.local_addr().unwrap());
+    let hits = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&hits);
+    let router = Router::new().fallback(move |uri: axum::http::Uri, headers: HeaderMap, body: Bytes| {
+        let hit = counted.fetch_add(1, Ordering::SeqCst);
+        answer(Asked { hit, path: uri.to_string(), headers, body })
+    });
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Server { url, hits }
+}
+
+/// The byte of a raw answer at which the server takes a rest.
+pub(crate) const PAUSE: u8 = 0;
+
+/// A server of raw bytes: what the function gives for a call is sent, then the connection is closed.
+pub(crate) fn serve_raw(answer: impl Fn(usize) -> Vec<u8> + Send + Sync + 'static) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1/completions", listener.local_addr().unwrap());
+    let hits = Arc::new(AtomicUsize::new(0));
+    let (counted, answer) = (Arc::clone(&hits), Arc::new(answer));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let (counted, answer) = (Arc::clone(&counted), Arc::clone(&answer));
+            std::thread::spawn(move || answer_raw(stream, &counted, &*answer));
+        }
+    });
+    Server { url, hits }
+}
+
+fn answer_raw(mut stream: TcpStream, hits: &AtomicUsize, answer: &dyn Fn(usize) -> Vec<u8>) {
+    let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let text = String::from_utf8_lossy(&received).to_lowercase();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            if body.len() >= length.unwrap_or(0) {
+                break;
+            }
+        }
+        match stream.read(&mut buffer) {
+            Ok(count) if count > 0 => received.extend_from_slice(&buffer[..count]),
+            _ => return,
+        }
+    }
+    for (place, part) in answer(hits.fetch_add(1, Ordering::SeqCst)).split(|byte| *byte == PAUSE).enumerate()
+    {
+        if place > 0 {
+            std::thread::sleep(Duration::from_millis(400));
+        }
+        // The client may have gone.
+        let _ = stream.write_all(part);
+    }
+}
+
+/// An answer as bytes.
+pub(crate) fn raw(status: &str, headers: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}")
+        .into_bytes()
+}
+
+/// An answer with a status, headers and a body.
+pub(crate) fn reply(status: u16, headers: &[(&str, &str)], body: &str) -> Response {
+    let mut response = Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(*name, *value);
+    }
+    response.body(body.to_owned().into()).unwrap()
+}
+
+/// Settings for a server with short waits.
+pub(crate) fn settings(url: &str) -> ClientSettings {
+    let mut settings = ClientSettings::new(url);
+    settings.retry_wait = Duration::from_millis(4);
+    settings.timeout = Duration::from_secs(5);
+    settings.patience = Duration::from_secs(5);
+    settings.headers = vec![("Authorization".into(), SecretString::from("Bearer sk-secret-key"))];
+    settings
+}
+
+/// A client with what a test changes about its settings.
+pub(crate) fn client(url: &str, change: impl FnOnce(&mut ClientSettings)) -> Client {
+    let mut settings = settings(url);
+    change(&mut settings);
+    Client::new(settings).unwrap()
+}
+
+/// Calls with a body, and takes the answer as a whole number.
+pub(crate) async fn ask(client: &Client, body: &'static str) -> Result<i64, ModelError> {
+    let call =
+        Call { path: "", body: Bytes::from_static(body.as_bytes()), about: "`task`, document 7", tokens: 10 };
+    client.post(call, number).await
+}
+
+fn number(answer: &[u8]) -> Result<i64, BadAnswer> {
+    let text = std::str::from_utf8(answer).map_err(|error| BadAnswer::Retry(error.to_string()))?;
+    text.trim().parse().map_err(|_| BadAnswer::Retry("The answer is no number".into()))
+}

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::printer::Color;
+use crate::run::arguments::RunArgs;
 
 /// Evaluate language models on tasks written in YAML.
 #[derive(Debug, Parser)]
@@ -17,7 +18,7 @@ use crate::printer::Color;
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 100,
-    after_help = "Examples:\n  lm-eval ls tasks                    every task, group and tag\n  lm-eval ls tasks arc                those whose name contains `arc`\n  lm-eval show arc_easy               what a task really is, and where each value comes from\n  lm-eval validate --tasks 'arc_*'    check tasks before a run\n  lm-eval preview arc_easy            what would be sent to a model\n  lm-eval tasks pull                  install the public task library\n\nEach command explains itself: lm-eval COMMAND --help"
+    after_help = "Examples:\n  lm-eval run                         a small model on the built-in tasks\n  lm-eval ls tasks                    every task, group and tag\n  lm-eval ls tasks arc                those whose name contains `arc`\n  lm-eval show arc_easy               what a task really is, and where each value comes from\n  lm-eval validate --tasks 'arc_*'    check tasks before a run\n  lm-eval preview arc_easy            what would be sent to a model\n  lm-eval tasks pull                  install the public task library\n\nEach command explains itself: lm-eval COMMAND --help"
 )]
 pub(crate) struct Cli {
     /// What to do.
@@ -32,6 +33,8 @@ pub(crate) struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Evaluate a model.
+    Run(Box<RunArgs>),
     /// List tasks, groups, subtasks or tags.
     Ls(LsArgs),
     /// Check that tasks exist and that their definitions make sense.
@@ -42,11 +45,10 @@ pub(crate) enum Command {
     Preview(PreviewArgs),
     /// Install, list and remove task libraries.
     Tasks(TasksArgs),
+    /// Look into the answers that runs have kept.
+    Journal(JournalArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
-    /// Evaluate a model (not in this version yet).
-    #[command(disable_help_flag = false)]
-    Run(RunArgs),
 }
 
 /// Where task definitions are looked for.
@@ -268,10 +270,41 @@ pub(crate) struct CompletionsArgs {
     pub shell: clap_complete::Shell,
 }
 
-/// Arguments of `run`, which this version only recognises.
+/// Arguments of `journal`.
 #[derive(Args, Debug)]
-pub(crate) struct RunArgs {
-    /// Everything after `run`.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    pub arguments: Vec<String>,
+pub(crate) struct JournalArgs {
+    /// What to do with a journal.
+    #[command(subcommand)]
+    pub action: JournalAction,
+}
+
+/// What can be done with a journal. `PATH` may be a folder that has one, such as an --output_path.
+#[derive(Debug, Subcommand)]
+pub(crate) enum JournalAction {
+    /// Models, tasks, and how many requests were answered and failed.
+    Ls {
+        /// The journal, or a folder that has one.
+        path: PathBuf,
+        /// One JSON object a model.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check every record; exit status 1 if anything is damaged.
+    Verify {
+        /// The journal, or a folder that has one.
+        path: PathBuf,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write the journal anew without what does not count any more. No answer is lost.
+    Compact {
+        /// The journal, or a folder that has one.
+        path: PathBuf,
+    },
+    /// Print one JSON object a request.
+    Export {
+        /// The journal, or a folder that has one.
+        path: PathBuf,
+    },
 }

@@ -1,5 +1,10 @@
 //! Every environment variable that the command reads, with its documentation.
 
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use lmeval_report::TimeZone;
+
 /// The folder that holds installed task libraries; by default `lm-eval` in the user's data directory.
 pub(crate) const LM_EVAL_HOME: &str = "LM_EVAL_HOME";
 
@@ -7,13 +12,55 @@ pub(crate) const LM_EVAL_HOME: &str = "LM_EVAL_HOME";
 pub(crate) const VIRTUAL_ENV: &str = "VIRTUAL_ENV";
 
 /// A folder with copies of data sets: `<folder>/<dataset_path>` is used where it is there.
-pub(crate) const LM_EVAL_DATASET_DIR: &str = "LM_EVAL_DATASET_DIR";
+const LM_EVAL_DATASET_DIR: &str = "LM_EVAL_DATASET_DIR";
 
 /// If all digits, the number of rows that are read of every split.
 const LMEVAL_LIMIT: &str = "LMEVAL_LIMIT";
+
+/// Whether hashes stand for bytes, such as those of images, in records.
+const LMEVAL_HASHMM: &str = "LMEVAL_HASHMM";
+
+/// `WARNING` or above: a run prints results, warnings and errors alone, as with `--quiet`.
+const LMEVAL_LOG_LEVEL: &str = "LMEVAL_LOG_LEVEL";
+
+/// The time zone of the time stamps of files, as everywhere.
+const TZ: &str = "TZ";
+
+/// The kind of terminal: without it, or with `dumb`, no line changes.
+const TERM: &str = "TERM";
 
 /// The value of `LMEVAL_LIMIT`, where it is a number.
 pub(crate) fn limit_rows() -> Option<u64> {
     let value = std::env::var(LMEVAL_LIMIT).ok()?;
     value.bytes().all(|byte| byte.is_ascii_digit()).then(|| value.parse().ok())?
+}
+
+/// The value of `LM_EVAL_DATASET_DIR`.
+pub(crate) fn dataset_dir() -> Option<PathBuf> {
+    std::env::var_os(LM_EVAL_DATASET_DIR).map(PathBuf::from)
+}
+
+/// The value of `LMEVAL_HASHMM`; off where it is not set.
+pub(crate) fn hash_media() -> Result<bool> {
+    let Ok(value) = std::env::var(LMEVAL_HASHMM) else { return Ok(false) };
+    match lmeval_report::parse_hash_media(Some(&value)) {
+        Some(flag) => Ok(flag),
+        None => bail!("`{LMEVAL_HASHMM}` must be `true` or `false`, not `{value}`"),
+    }
+}
+
+/// Whether `LMEVAL_LOG_LEVEL` asks for warnings and errors alone.
+pub(crate) fn only_warnings() -> bool {
+    let level = std::env::var(LMEVAL_LOG_LEVEL).unwrap_or_default().to_uppercase();
+    matches!(level.as_str(), "WARNING" | "WARN" | "ERROR" | "CRITICAL" | "FATAL")
+}
+
+/// The zone of time stamps, as `TZ` names it.
+pub(crate) fn time_zone() -> TimeZone {
+    TimeZone::local(std::env::var(TZ).ok().as_deref())
+}
+
+/// Whether the terminal can move back in a line.
+pub(crate) fn terminal_moves() -> bool {
+    std::env::var_os(TERM).is_some_and(|term| term != "dumb")
 }

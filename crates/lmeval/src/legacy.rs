@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 
 /// The words that may stand first; anything else in front of further words means `run`.
-const COMMANDS: [&str; 8] = ["run", "ls", "validate", "show", "preview", "tasks", "completions", "help"];
+const COMMANDS: [&str; 9] =
+    ["run", "ls", "validate", "show", "preview", "tasks", "journal", "completions", "help"];
 
-/// Rewrites the argument vector before it is parsed: no words at all ask for help, a lone `run` for the help of
-/// `run`, and `lm-eval --model x --tasks y` means `lm-eval run --model x --tasks y`.
+/// Rewrites the argument vector before it is parsed: no words at all ask for help, and
+/// `lm-eval --model x --tasks y` means `lm-eval run --model x --tasks y`.
 pub(crate) fn rewrite(mut arguments: Vec<OsString>) -> Vec<OsString> {
     match arguments.as_slice() {
         [] | [_] => arguments.push("--help".into()),
-        [_, only] if only == "run" => arguments.push("--help".into()),
         [_, _] => {}
         [_, first, ..] if COMMANDS.iter().any(|command| first == command) => {}
         _ => arguments.insert(1, "run".into()),
@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn puts_run_in_front_of_options() {
         assert_eq!(rewritten("lm-eval"), "lm-eval --help");
-        assert_eq!(rewritten("lm-eval run"), "lm-eval run --help");
+        assert_eq!(rewritten("lm-eval run"), "lm-eval run");
         assert_eq!(rewritten("lm-eval ls"), "lm-eval ls");
         assert_eq!(rewritten("lm-eval --version"), "lm-eval --version");
         assert_eq!(rewritten("lm-eval --model dummy"), "lm-eval run --model dummy");

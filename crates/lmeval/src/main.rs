@@ -1,16 +1,16 @@
 //! The `lm-eval` command.
 
-mod chat_template;
 mod cli;
 mod commands;
-mod dataset;
 mod environment;
 mod json_line;
 mod legacy;
 mod library;
 mod printer;
+mod progress;
 mod report;
 mod roots;
+mod run;
 mod table;
 
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Err(error) if printer::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             report::failure(&mut printer, &error);
-            commands::Status::Failure.into()
+            report::status(&error).into()
         }
     }
 }

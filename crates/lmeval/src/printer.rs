@@ -1,9 +1,13 @@
 //! Where output goes: results to standard output, everything else to standard error.
 
 use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
+use lmeval_pycompat::{Dict, Value};
+
+use crate::json_line;
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -31,16 +35,14 @@ impl From<Color> for ColorChoice {
 pub(crate) struct Printer {
     /// Results carry no styles, so nothing need look for them.
     out: io::BufWriter<io::Stdout>,
-    err: AutoStream<io::Stderr>,
+    notes: Notes,
 }
 
 impl Printer {
     /// The streams of this process.
     pub(crate) fn new(color: Color) -> Self {
-        Self {
-            out: io::BufWriter::with_capacity(1 << 16, io::stdout()),
-            err: AutoStream::new(io::stderr(), color.into()),
-        }
+        let out = io::BufWriter::with_capacity(1 << 16, io::stdout());
+        Self { out, notes: Notes::new(color) }
     }
 
     /// Writes a result.
@@ -61,7 +63,110 @@ impl Printer {
     /// Writes a line for the person at the terminal. There is nobody to tell if that fails.
     pub(crate) fn note(&mut self, text: &str) {
         let _ = self.out.flush();
+        self.notes.note(text);
+    }
+
+    /// What may write to standard error beside this.
+    pub(crate) fn notes(&self) -> Notes {
+        self.notes.clone()
+    }
+}
+
+/// Standard error, shared: notes line by line, and below them a line that changes, where somebody sets one.
+#[derive(Clone)]
+pub(crate) struct Notes(Arc<Mutex<Screen>>);
+
+struct Screen {
+    err: AutoStream<io::Stderr>,
+    /// Whether everything is an object of JSON.
+    json: bool,
+    /// Whether only what matters is written.
+    quiet: bool,
+    status: String,
+}
+
+impl Notes {
+    fn new(color: Color) -> Self {
+        let err = AutoStream::new(io::stderr(), color.into());
+        Self(Arc::new(Mutex::new(Screen { err, json: false, quiet: false, status: String::new() })))
+    }
+
+    /// From now on, everything is an object of JSON.
+    pub(crate) fn use_json(&self) {
+        self.with(|screen| screen.json = true);
+    }
+
+    /// From now on, only what matters is written.
+    pub(crate) fn be_quiet(&self) {
+        self.with(|screen| screen.quiet = true);
+    }
+
+    /// Writes a line.
+    pub(crate) fn note(&self, text: &str) {
+        self.with(|screen| screen.note(text));
+    }
+
+    /// Writes a line, unless only what matters is written.
+    pub(crate) fn info(&self, text: &str) {
+        self.with(|screen| {
+            if !screen.quiet {
+                screen.note(text);
+            }
+        });
+    }
+
+    /// Writes an object of JSON.
+    pub(crate) fn object(&self, event: &str, facts: &Dict) {
+        self.with(|_| write_object(event, facts));
+    }
+
+    /// Sets the line that changes; an empty one takes it away. For terminals alone.
+    pub(crate) fn status(&self, line: &str) {
+        self.with(|screen| {
+            if screen.status != line {
+                line.clone_into(&mut screen.status);
+                screen.draw();
+            }
+        });
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Screen)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Screen {
+    fn note(&mut self, text: &str) {
+        if self.json {
+            let plain = anstream::adapter::strip_str(text).to_string();
+            write_object("message", &[(Value::str("text"), Value::from(plain))].into_iter().collect());
+            return;
+        }
+        if self.status.is_empty() {
+            let _ = writeln!(self.err, "{text}");
+            return;
+        }
+        // The styles of the line that changes must reach the terminal even where colours must not.
+        let _ = write!(io::stderr(), "\r\x1b[2K");
         let _ = writeln!(self.err, "{text}");
+        self.draw();
+    }
+
+    /// Writes the line that changes, cut off at the edge of the terminal.
+    fn draw(&self) {
+        let _ = write!(io::stderr(), "\r\x1b[2K\x1b[?7l{}\x1b[?7h", self.status);
+        let _ = io::stderr().flush();
+    }
+}
+
+/// Writes a line of JSON to standard error.
+fn write_object(event: &str, facts: &Dict) {
+    let mut object = Dict::new();
+    object.insert("event", event);
+    object.update(facts);
+    let mut line = String::new();
+    if json_line::write(&mut line, &Value::from(object)).is_ok() {
+        let _ = io::stderr().write_all(line.as_bytes());
     }
 }
 

@@ -1,11 +1,15 @@
 //! How failures look: the message, the place in the file, the causes, and what to try.
 
-use std::fmt::{Display, Write};
+use std::fmt::Write;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use lmeval_core::ModelError;
+use lmeval_engine::EngineError;
+use lmeval_report::ReportError;
 use lmeval_tasks::prompt::PromptError;
 use lmeval_tasks::{Diagnostic, Error};
 
+use crate::commands::Status;
 use crate::printer::Printer;
 
 /// How serious a diagnostic is.
@@ -27,20 +31,65 @@ pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
         printer.note(&render_prompt_error(prompt_error));
         return;
     }
+    if let Some(engine_error) = error.downcast_ref::<EngineError>() {
+        match engine_error {
+            EngineError::Task(error) => printer.note(&render(Severity::Error, error.diagnostic())),
+            EngineError::Prompt(error) => printer.note(&render_prompt_error(error)),
+            other => printer.note(&render_engine_error(error, other)),
+        }
+        return;
+    }
     let mut text = format!("error: {error}");
     for cause in error.chain().skip(1) {
         let _ = write!(text, "\n  caused by: {cause}");
     }
+    for hint in hints(error) {
+        let _ = write!(text, "\nhint: {hint}");
+    }
     printer.note(&text);
 }
 
-/// An error whose text ends with its advice, one `hint:` line each.
-pub(crate) fn with_hints(message: impl Display, hints: &[String]) -> anyhow::Error {
-    let mut text = message.to_string();
+/// What to try, where the failure knows.
+fn hints(error: &anyhow::Error) -> Vec<String> {
+    if let Some(error) = error.downcast_ref::<ModelError>() {
+        return error.hints().to_vec();
+    }
+    if let Some(error) = error.downcast_ref::<ReportError>() {
+        return error.hints();
+    }
+    let of_journal = error.downcast_ref::<lmeval_journal::Error>().map(lmeval_journal::Error::hints);
+    of_journal.unwrap_or_default().into_iter().map(str::to_owned).collect()
+}
+
+/// How a command that failed ends.
+pub(crate) fn status(error: &anyhow::Error) -> Status {
+    match error.downcast_ref::<EngineError>() {
+        Some(EngineError::Interrupted { .. }) => Status::Interrupted,
+        _ => Status::Failure,
+    }
+}
+
+/// A failure of a run: what happened, the causes that the message does not have, what to try.
+fn render_engine_error(error: &anyhow::Error, engine_error: &EngineError) -> String {
+    let mut text = format!("error: {error}");
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            let _ = write!(text, "\n  caused by: {cause}");
+        }
+    }
+    let mut hints = engine_error.hints();
+    match engine_error {
+        EngineError::Journal(error) => hints.extend(error.hints().into_iter().map(str::to_owned)),
+        EngineError::Score { source, .. } => hints.extend(source.hints()),
+        EngineError::Records { source, .. } => {
+            hints.extend(source.downcast_ref::<ReportError>().map(ReportError::hints).unwrap_or_default());
+        }
+        _ => {}
+    }
     for hint in hints {
         let _ = write!(text, "\nhint: {hint}");
     }
-    anyhow::Error::msg(text)
+    text
 }
 
 /// A diagnostic as text: message, excerpt of the file, hints. Styled; the printer strips what cannot be shown.

@@ -1,6 +1,7 @@
 //! One file per subcommand.
 
 mod completions;
+mod journal;
 mod ls;
 mod preview;
 mod run;
@@ -14,6 +15,7 @@ use anyhow::Result;
 
 use crate::cli::{Cli, Command};
 use crate::printer::Printer;
+use crate::run::interrupt;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub(crate) enum Status {
     Success,
     /// The command did its work and found something wrong, or could not do it.
     Failure,
+    /// Somebody ended the command before it was done.
+    Interrupted,
 }
 
 impl From<Status> for ExitCode {
@@ -29,6 +33,7 @@ impl From<Status> for ExitCode {
         match status {
             Status::Success => Self::SUCCESS,
             Status::Failure => Self::FAILURE,
+            Status::Interrupted => Self::from(interrupt::EXIT_STATUS),
         }
     }
 }
@@ -42,7 +47,8 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Preview(arguments) => preview::run(&arguments, printer)?,
         Command::Tasks(arguments) => tasks::run(arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
-        Command::Run(arguments) => run::run(&arguments, printer),
+        Command::Run(arguments) => run::run(&arguments, printer)?,
+        Command::Journal(arguments) => journal::run(&arguments, printer)?,
     };
     printer.flush()?;
     Ok(status)

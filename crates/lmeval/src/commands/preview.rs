@@ -5,15 +5,20 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use lmeval_core::{Arguments, ChatTemplate, Context, Dialect, Instance, RemoteTemplate};
-use lmeval_pycompat::{Value, json, repr};
+use lmeval_data::Settings;
+use lmeval_engine::{DataOptions, load_splits};
+use lmeval_models::TokenizerTemplate;
+use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, RequestSources, Skipped};
 use lmeval_tasks::{Overrides, Task, TaskManager};
 
-use crate::chat_template::TokenizerTemplate;
 use crate::cli::PreviewArgs;
 use crate::commands::Status;
 use crate::printer::Printer;
-use crate::{dataset, json_line, report, roots};
+use crate::progress::Downloads;
+use crate::run::given::is_true;
+use crate::run::samples;
+use crate::{environment, json_line, report, roots};
 
 /// Prints the requests of the tasks that were named.
 pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Status> {
@@ -26,14 +31,20 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
     }
     let options = options(arguments)?;
     let samples = samples(arguments)?;
-    let settings = dataset::settings();
+    let mut settings = Settings::from_environment();
+    settings.progress = Arc::new(Downloads(printer.notes()));
+    let data = DataOptions {
+        settings: Some(settings),
+        dataset_dir: environment::dataset_dir(),
+        limit_rows: environment::limit_rows(),
+    };
     for (name, task) in &mut loaded.tasks {
         if let Some(count) = arguments.num_fewshot {
             task.config.set_num_fewshot(count);
         }
         let mut options = options.clone();
         options.samples = samples.as_ref().and_then(|samples| document_numbers(samples, name));
-        preview(task, &settings, &options, arguments.json, printer)?;
+        preview(task, &data, &options, arguments.json, printer)?;
     }
     Ok(Status::Success)
 }
@@ -71,41 +82,25 @@ fn options(arguments: &PreviewArgs) -> Result<RequestOptions> {
     })
 }
 
-/// Reference: everything but these three words is false.
-fn is_true(word: &str) -> bool {
-    matches!(word.to_lowercase().as_str(), "true" | "1" | "yes")
+/// The documents of each task that `--samples` chooses.
+fn samples(arguments: &PreviewArgs) -> Result<Option<Dict>> {
+    let Some(text) = &arguments.samples else { return Ok(None) };
+    samples::resolve(&samples::parse(text).map_err(|error| anyhow!("`--samples` is {error}"))?)
 }
 
-/// `--samples`: JSON, or the path of a JSON file, that gives each task the numbers of its documents.
-fn samples(arguments: &PreviewArgs) -> Result<Option<Value>> {
-    let Some(text) = &arguments.samples else {
-        return Ok(None);
-    };
-    let value = match json::loads(text) {
-        Ok(value) => value,
-        Err(_) if std::path::Path::new(text).is_file() => json::loads(&fs_err::read_to_string(text)?)
-            .map_err(|error| anyhow!("`{text}` is not JSON: {error}"))?,
-        Err(error) => bail!("`--samples` must be JSON or the path of a JSON file: {error}"),
-    };
-    if value.as_dict().is_none() {
-        bail!("`--samples` must give each task a list, as in {{\"arc_easy\": [0, 5]}}");
-    }
-    Ok(Some(value))
-}
-
-fn document_numbers(samples: &Value, name: &str) -> Option<Vec<i64>> {
-    let numbers = samples.as_dict()?.get_str(name)?.as_list()?;
+fn document_numbers(samples: &Dict, name: &str) -> Option<Vec<i64>> {
+    let numbers = samples.get_str(name)?.as_list()?;
     Some(numbers.iter().filter_map(Value::as_i64).collect())
 }
 
 fn preview(
     task: &Task,
-    settings: &lmeval_data::Settings,
+    data: &DataOptions,
     options: &RequestOptions,
     json: bool,
     printer: &mut Printer,
 ) -> Result<()> {
-    let sources = RequestSources::new(dataset::load(task, settings)?);
+    let sources = RequestSources::new(load_splits(task, data)?);
     let builder = RequestBuilder::new(task, &sources, options)?;
     for requests in builder {
         let requests = requests?;

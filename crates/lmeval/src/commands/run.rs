@@ -1,14 +1,241 @@
-//! `lm-eval run`: recognised, so that a call made for the full harness gets a clear answer.
+//! `lm-eval run`: evaluate a model.
 
-use crate::cli::RunArgs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use lmeval_core::Model;
+use lmeval_data::Settings;
+use lmeval_engine::{Cancel, DataOptions, EvaluateOptions, Evaluation, Events, JournalOptions, evaluate};
+use lmeval_models::ModelSettings;
+use lmeval_pycompat::{Value, repr};
+use lmeval_report::{Layout, ModelName, Moment, SampleOptions};
+use lmeval_tasks::{Overrides, TaskDict, TaskManager};
+
 use crate::commands::Status;
 use crate::printer::Printer;
+use crate::progress::{Board, Downloads, Show, Ticker};
+use crate::run::arguments::{ProgressMode, RunArgs};
+use crate::run::events::{Records, RunEvents};
+use crate::run::output::{self, Start};
+use crate::run::settings::RunSettings;
+use crate::run::{fields, interrupt};
+use crate::{environment, report, roots};
 
-/// Says what is not there.
-pub(crate) fn run(_arguments: &RunArgs, printer: &mut Printer) -> Status {
-    printer.note(
-        "error: `lm-eval run` is not in this version yet\n\
-         hint: `lm-eval validate --tasks …` checks the tasks of a run, `lm-eval show …` explains them",
-    );
-    Status::Failure
+/// Evaluates.
+pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> {
+    if arguments.progress == Some(ProgressMode::Json) {
+        printer.notes().use_json();
+    }
+    let moment = Moment::now();
+    let mut settings = RunSettings::resolve(arguments)?;
+    settings.quiet |= environment::only_warnings();
+    say(&settings, printer)?;
+    if settings.check_integrity {
+        bail!(
+            "`--check_integrity`: there are no self-tests of tasks\nhint: `lm-eval validate --tasks …` checks definitions"
+        );
+    }
+    let hash_media = environment::hash_media()?;
+    let tasks = load(&settings, printer)?;
+    let model = create(&settings)?;
+    let model_args = Value::from(settings.model_args.clone());
+    let model_name = ModelName::new(&model_args, settings.seeds[0]);
+    let files = files(&settings, &model_name, moment)?;
+    let journal = journal(&settings, files.as_ref().map(|(layout, _)| layout), &*model);
+    if journal.is_none() {
+        tell_not_kept(&settings, printer);
+    }
+    let start = Start { moment, model_name, files, hash_media };
+    let (evaluation, events, board) =
+        evaluate_tasks(&settings, &start, &model, tasks, journal.as_ref(), printer)?;
+    let facts = output::facts(&settings, &start, &*model, &evaluation);
+    for warning in &evaluation.results.warnings {
+        printer.note(&format!("warning: {warning}"));
+    }
+    output::write(&settings, &start, &facts, &evaluation, &events.task_hashes(), printer)?;
+    output::tell_audit(&evaluation, printer);
+    if let Some(journal) = &journal {
+        tell_reuse(&evaluation, &events, &board, &journal.path, printer);
+    }
+    if evaluation.failures.is_empty() {
+        return Ok(Status::Success);
+    }
+    output::tell_failures(&evaluation.failures, journal.is_some(), printer);
+    Ok(Status::Failure)
+}
+
+/// Says what the settings come to.
+fn say(settings: &RunSettings, printer: &mut Printer) -> Result<()> {
+    let notes = printer.notes();
+    if settings.progress == ProgressMode::Json {
+        notes.use_json();
+    }
+    if settings.quiet {
+        notes.be_quiet();
+    }
+    if settings.from_file {
+        printer.result(&format!("{}\n", fields::record_line(&settings.record)))?;
+    }
+    for note in &settings.notes {
+        notes.info(note);
+    }
+    if !settings.apply_chat_template.is_on() && looks_like_chat(settings) {
+        notes.info(
+            "The arguments of the model look like those of a chat model, and `--apply_chat_template` is not given: \
+             prompts are plain text",
+        );
+    }
+    Ok(())
+}
+
+/// Reference: any argument that contains one of these words.
+fn looks_like_chat(settings: &RunSettings) -> bool {
+    settings.model_args.values().any(|value| {
+        let text = repr::str(value).to_lowercase();
+        text.contains("inst") || text.contains("chat")
+    })
+}
+
+fn load(settings: &RunSettings, printer: &mut Printer) -> Result<TaskDict> {
+    let roots = roots::resolve(&settings.library, printer)?;
+    let manager = TaskManager::new(&roots).with_metadata(settings.metadata.clone());
+    let specs = manager.select(&settings.tasks)?;
+    let loaded = manager.load(&specs, Overrides::default())?;
+    for warning in &loaded.warnings {
+        printer.note(&report::render(report::Severity::Warning, warning));
+    }
+    Ok(loaded)
+}
+
+fn create(settings: &RunSettings) -> Result<Arc<dyn Model>> {
+    let mut args = settings.model_args.clone();
+    if settings.trust_remote_code {
+        // Nothing here runs code of a model, so no back end has to know.
+        args.remove_str("trust_remote_code");
+    }
+    let name = &settings.model;
+    let made = ModelSettings {
+        args,
+        batch_size: Some(settings.batch_size.clone()),
+        max_batch_size: settings.max_batch_size,
+        device: settings.device.clone(),
+        random_seed: settings.seeds[0],
+        dialect: settings.dialect,
+    };
+    Ok(lmeval_models::create(name, &made)?)
+}
+
+/// Where files go; the folder is tried out, so that the run does not find out at its end.
+fn files(settings: &RunSettings, model: &ModelName, moment: Moment) -> Result<Option<(Layout, String)>> {
+    let Some(path) = &settings.output_path else { return Ok(None) };
+    let layout = Layout::new(path, &model.sanitized);
+    layout.prepare()?;
+    let stamp = moment.stamp(&environment::time_zone());
+    Ok(Some((layout, stamp)))
+}
+
+/// Where answers are kept; nowhere for a model that is as fast as a file.
+fn journal(settings: &RunSettings, layout: Option<&Layout>, model: &dyn Model) -> Option<JournalOptions> {
+    if !model.is_worth_keeping() {
+        return None;
+    }
+    let fresh = settings.fresh;
+    if let Some(prefix) = settings.use_cache.as_deref().filter(|prefix| !prefix.is_empty()) {
+        let path = if prefix.ends_with(".journal") { prefix.to_owned() } else { format!("{prefix}.journal") };
+        let import = lmeval_journal::old_caches(Path::new(prefix));
+        return Some(JournalOptions { path: PathBuf::from(path), fresh, import });
+    }
+    let output_path = settings.output_path.as_ref()?;
+    let path = if output_path.extension().is_some_and(|extension| extension == "json") {
+        output_path.with_extension("journal")
+    } else {
+        layout?.folder().join("answers.journal")
+    };
+    Some(JournalOptions { path, fresh, import: Vec::new() })
+}
+
+/// Says which flags have nothing to work on.
+fn tell_not_kept(settings: &RunSettings, printer: &Printer) {
+    if settings.use_cache.is_some() {
+        printer.notes().info(&format!(
+            "`--use_cache` has no effect: `{}` answers as fast as a file can be read",
+            settings.model
+        ));
+    } else if settings.fresh {
+        printer.notes().info("`--fresh` has no effect: there are no answers of earlier runs");
+    }
+}
+
+fn evaluate_tasks(
+    settings: &RunSettings,
+    start: &Start,
+    model: &Arc<dyn Model>,
+    tasks: TaskDict,
+    journal: Option<&JournalOptions>,
+    printer: &Printer,
+) -> Result<(Evaluation, Arc<RunEvents>, Arc<Board>)> {
+    let notes = printer.notes();
+    let show = Show::new(settings.progress, settings.quiet);
+    let board = Arc::new(Board::new());
+    let records = start.files.as_ref().filter(|_| settings.log_samples).map(|(layout, stamp)| Records {
+        layout: layout.clone(),
+        stamp: stamp.clone(),
+        options: SampleOptions { hash_media: start.hash_media },
+    });
+    let write_out = settings.write_out.then_some(settings.dialect);
+    let events =
+        Arc::new(RunEvents::new(Arc::clone(&board), notes.clone(), show == Show::Json, write_out, records));
+    let cancel = Cancel::new();
+    interrupt::listen(cancel.clone(), notes.clone(), journal.is_some());
+    let mut data = Settings::from_environment();
+    data.progress = Arc::new(Downloads(notes.clone()));
+    let options = EvaluateOptions {
+        dialect: settings.dialect,
+        limit: settings.limit.to_f64(),
+        samples: settings.samples.clone(),
+        num_fewshot: settings.num_fewshot,
+        repeats: settings.repeats,
+        gen_kwargs: Some(settings.gen_kwargs.clone()).filter(|kwargs| !kwargs.is_empty()),
+        fewshot_seed: settings.seeds[3],
+        system_instruction: settings.system_instruction.clone(),
+        apply_chat_template: settings.apply_chat_template.clone(),
+        fewshot_as_multiturn: settings.fewshot_as_multiturn,
+        bootstrap_iters: settings.bootstrap_iters,
+        log_samples: settings.log_samples,
+        keep_samples: false,
+        predict_only: settings.predict_only,
+        confirm_run_unsafe_code: settings.confirm_run_unsafe_code,
+        max_failures: settings.max_failures,
+        journal: journal.cloned(),
+        data: DataOptions {
+            settings: Some(data),
+            dataset_dir: environment::dataset_dir(),
+            limit_rows: environment::limit_rows(),
+        },
+        cancel,
+    };
+    let ticker = Ticker::start(show, Arc::clone(&board), Arc::clone(model), notes);
+    let heard: Arc<dyn Events> = Arc::clone(&events) as Arc<dyn Events>;
+    let evaluation = evaluate(model, tasks, &options, &heard);
+    drop(ticker);
+    Ok((evaluation?, events, board))
+}
+
+/// Says what did not have to be asked.
+fn tell_reuse(evaluation: &Evaluation, events: &RunEvents, board: &Board, path: &Path, printer: &Printer) {
+    let sent = board.snapshot().sent;
+    if events.kept_before() == 0 || evaluation.answered == 0 {
+        return;
+    }
+    let path = path.display();
+    let text = if sent == 0 && evaluation.failures.is_empty() {
+        format!("All {} answers were in {path}; nothing was sent. `--fresh` starts over", evaluation.answered)
+    } else {
+        format!(
+            "{sent} answers came from the model, {} were there already",
+            evaluation.answered as u64 - sent
+        )
+    };
+    printer.notes().info(&text);
 }

@@ -3,23 +3,16 @@
 use crate::context;
 
 #[test]
-fn no_words_and_a_lone_run_ask_for_help() {
+fn no_words_ask_for_help() {
     let output = context().run(&[]);
     assert_eq!(output.status, 0);
     assert!(output.stdout.contains("Usage: lm-eval") && output.stdout.contains("validate"));
-    let output = context().run(&["run"]);
+    let output = context().run(&["run", "--help"]);
     assert_eq!(output.status, 0);
     assert!(output.stdout.contains("Usage: lm-eval run"), "{output}");
     let output = context().run(&["ls"]);
     assert_eq!(output.status, 0);
     assert!(output.stdout.contains("Usage: lm-eval ls"), "{output}");
-}
-
-#[test]
-fn options_without_a_command_mean_run() {
-    let output = context().run(&["--model", "dummy", "--tasks", "x"]);
-    assert_eq!(output.status, 1);
-    assert!(output.stderr.contains("`lm-eval run` is not in this version yet"), "{output}");
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use crate::context;
 
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 17] = [
     &[],
+    &["run"],
     &["ls"],
     &["validate"],
     &["show"],
@@ -16,6 +17,11 @@ const COMMANDS: [&[&str]; 11] = [
     &["tasks", "list"],
     &["tasks", "use"],
     &["tasks", "remove"],
+    &["journal"],
+    &["journal", "ls"],
+    &["journal", "verify"],
+    &["journal", "compact"],
+    &["journal", "export"],
     &["completions"],
 ];
 

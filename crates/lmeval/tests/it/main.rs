@@ -2,12 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod chaos;
 mod command_line;
 mod documentation;
 mod documents;
+mod interrupted;
+mod journal;
+mod killed;
+mod long_run;
 mod ls;
 mod preview;
+mod recorded_runs;
+mod run;
+mod run_settings;
+mod secrets;
+mod server;
 mod show;
+mod side_by_side;
 mod tasks_command;
 mod validate;
 

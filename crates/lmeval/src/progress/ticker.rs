@@ -1,0 +1,311 @@
+//! Shows the counts of a run now and then.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use lmeval_core::{Model, ModelStats};
+use lmeval_pycompat::{Dict, Value};
+
+use crate::environment;
+use crate::printer::Notes;
+use crate::progress::board::{Board, Snapshot};
+use crate::run::arguments::ProgressMode;
+
+/// Rates are those of this stretch of time.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Reasons for calls that are made again are told this often at most.
+const TROUBLE_EVERY: Duration = Duration::from_secs(10);
+
+/// The same reason is told again after this time.
+const SAME_TROUBLE_EVERY: Duration = Duration::from_mins(5);
+
+/// How progress is shown, now that it is known where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Show {
+    /// A line that changes.
+    Terminal,
+    /// A line now and then.
+    Plain,
+    /// An object now and then.
+    Json,
+    /// Nothing.
+    Nothing,
+}
+
+impl Show {
+    /// What a mode means where standard error goes.
+    pub(crate) fn new(mode: ProgressMode, quiet: bool) -> Self {
+        match mode {
+            ProgressMode::Json => Self::Json,
+            ProgressMode::None => Self::Nothing,
+            _ if quiet => Self::Nothing,
+            ProgressMode::Plain => Self::Plain,
+            ProgressMode::Auto => {
+                if std::io::stderr().is_terminal() && environment::terminal_moves() {
+                    Self::Terminal
+                } else {
+                    Self::Plain
+                }
+            }
+        }
+    }
+
+    fn interval(self) -> Duration {
+        match self {
+            Self::Terminal => Duration::from_millis(100),
+            Self::Plain => Duration::from_secs(10),
+            Self::Json => Duration::from_secs(1),
+            Self::Nothing => Duration::from_hours(1),
+        }
+    }
+}
+
+/// Shows progress until it is dropped.
+pub(crate) struct Ticker {
+    end: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ticker {
+    /// Begins to show the counts.
+    pub(crate) fn start(show: Show, board: Arc<Board>, model: Arc<dyn Model>, notes: Notes) -> Self {
+        let (end, ended) = mpsc::channel();
+        let mut view = View { show, board, model, notes, seen: VecDeque::new(), told: None };
+        let thread = (show != Show::Nothing).then(|| {
+            thread::spawn(move || {
+                while ended.recv_timeout(show.interval()) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    view.tick();
+                }
+                view.finish();
+            })
+        });
+        Self { end: Some(end), thread }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // Progress that cannot be shown is no reason to fail.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct View {
+    show: Show,
+    board: Arc<Board>,
+    model: Arc<dyn Model>,
+    notes: Notes,
+    /// When, answers from the model, tokens.
+    seen: VecDeque<(Instant, u64, u64)>,
+    /// The last reason that was told, and when.
+    told: Option<(Instant, String)>,
+}
+
+/// Answers and tokens in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Rate {
+    answers: f64,
+    tokens: f64,
+}
+
+impl View {
+    fn tick(&mut self) {
+        let now = self.board.snapshot();
+        let rate = self.rate(&now);
+        self.trouble();
+        match self.show {
+            Show::Terminal => self.notes.status(&line(&now, rate, self.model.stats())),
+            Show::Plain => self.notes.info(&line(&now, rate, self.model.stats())),
+            Show::Json => self.notes.object("progress", &facts(&now, rate, self.model.stats())),
+            Show::Nothing => {}
+        }
+    }
+
+    fn finish(&mut self) {
+        let now = self.board.snapshot();
+        match self.show {
+            Show::Terminal => self.notes.status(""),
+            Show::Json => {
+                let rate = self.rate(&now);
+                self.notes.object("progress", &facts(&now, rate, self.model.stats()));
+            }
+            Show::Plain | Show::Nothing => {}
+        }
+    }
+
+    fn rate(&mut self, now: &Snapshot) -> Rate {
+        let moment = Instant::now();
+        self.seen.push_back((moment, now.sent, now.tokens));
+        while self.seen.len() > 2 && self.seen.get(1).is_some_and(|(then, ..)| moment - *then >= WINDOW) {
+            self.seen.pop_front();
+        }
+        let (seconds, answers, tokens) = match self.seen.front() {
+            Some((then, answers, tokens)) if *then < moment => {
+                ((moment - *then).as_secs_f64(), now.sent - answers, now.tokens - tokens)
+            }
+            _ => (now.elapsed.as_secs_f64(), now.sent, now.tokens),
+        };
+        if seconds <= 0.0 {
+            return Rate::default();
+        }
+        Rate { answers: answers as f64 / seconds, tokens: tokens as f64 / seconds }
+    }
+
+    /// Tells why calls are made again.
+    fn trouble(&mut self) {
+        if self.told.as_ref().is_some_and(|(told, _)| told.elapsed() < TROUBLE_EVERY) {
+            return;
+        }
+        let Some(reason) = self.model.stats().and_then(ModelStats::take_trouble) else { return };
+        let before = self.told.as_ref().filter(|(_, before)| *before == reason);
+        if before.is_some_and(|(told, _)| told.elapsed() < SAME_TROUBLE_EVERY) {
+            return;
+        }
+        self.notes.info(&format!("Trying again: {reason}"));
+        self.told = Some((Instant::now(), reason));
+    }
+}
+
+/// The counts as a line.
+fn line(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> String {
+    if now.kinds.is_empty() {
+        return "Loading data".to_owned();
+    }
+    let more = if now.all_built { "" } else { "+" };
+    let kinds: Vec<String> =
+        now.kinds.iter().map(|(kind, done, total)| format!("{kind} {done}/{total}{more}")).collect();
+    let mut line = kinds.join(", ");
+    if rate.answers > 0.0 {
+        let _ = write!(line, " · {}/s", short(rate.answers));
+    }
+    if rate.tokens > 0.0 {
+        let _ = write!(line, " · {} tokens/s", short(rate.tokens));
+    }
+    if let Some(stats) = stats {
+        let (now, most) =
+            (stats.in_flight.load(Ordering::Relaxed), stats.concurrency.load(Ordering::Relaxed));
+        let _ = if most > 0 {
+            write!(line, " · {now} of {most} at once")
+        } else {
+            write!(line, " · {now} at once")
+        };
+        let retries = stats.retries.load(Ordering::Relaxed);
+        if retries > 0 {
+            let _ = write!(line, " · {retries} {}", if retries == 1 { "retry" } else { "retries" });
+        }
+    }
+    if now.failed > 0 {
+        let _ = write!(line, " · {} failed", now.failed);
+    }
+    if let Some(left) = time_left(now, rate) {
+        let _ = write!(line, " · {} left", clock(left));
+    }
+    line
+}
+
+/// The counts as an object.
+fn facts(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> Dict {
+    let number = |number: u64| Value::Int(number as i64);
+    let kinds = now.kinds.iter().map(|(kind, done, total)| {
+        (kind.name(), Value::dict([("done", number(*done)), ("total", number(*total))]))
+    });
+    let mut facts = Dict::new();
+    facts.insert("requests", Value::dict(kinds));
+    facts.insert("done", number(now.done));
+    facts.insert("total", number(now.total));
+    facts.insert("total_is_final", now.all_built);
+    facts.insert("sent", number(now.sent));
+    facts.insert("failed", number(now.failed));
+    facts.insert("requests_per_second", rounded(rate.answers));
+    facts.insert("tokens_per_second", rounded(rate.tokens));
+    if let Some(stats) = stats {
+        facts.insert("in_flight", number(stats.in_flight.load(Ordering::Relaxed)));
+        facts.insert("concurrency", number(stats.concurrency.load(Ordering::Relaxed)));
+        facts.insert("retries", number(stats.retries.load(Ordering::Relaxed)));
+    }
+    facts.insert("elapsed_seconds", rounded(now.elapsed.as_secs_f64()));
+    let left = time_left(now, rate).map_or(Value::None, |left| Value::Float(left.as_secs_f64().round()));
+    facts.insert("seconds_left", left);
+    facts
+}
+
+fn rounded(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
+}
+
+/// How long the rest takes at this rate; unknown while requests are still being built.
+fn time_left(now: &Snapshot, rate: Rate) -> Option<Duration> {
+    let left = now.total.saturating_sub(now.done);
+    if !now.all_built || rate.answers <= 0.0 || left == 0 {
+        return None;
+    }
+    Duration::try_from_secs_f64(left as f64 / rate.answers).ok()
+}
+
+fn short(number: f64) -> String {
+    if number < 10.0 { format!("{number:.1}") } else { format!("{number:.0}") }
+}
+
+/// `0:08`, `12:30`, `2:05:00`.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs_f64().ceil() as u64;
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use lmeval_core::{RequestType, Usage};
+
+    use super::*;
+
+    #[test]
+    fn the_line_says_how_far_and_how_fast() {
+        let board = Board::new();
+        assert_eq!(line(&board.snapshot(), Rate::default(), None), "Loading data");
+        board.built(RequestType::GenerateUntil, 100);
+        board.built(RequestType::Loglikelihood, 8);
+        for _ in 0..20 {
+            board.answered(
+                RequestType::GenerateUntil,
+                false,
+                Usage { prompt_tokens: 9, completion_tokens: 1 },
+            );
+        }
+        board.answered(RequestType::Loglikelihood, true, Usage::default());
+        let rate = Rate { answers: 4.0, tokens: 200.0 };
+        let shown = line(&board.snapshot(), rate, None);
+        assert_eq!(shown, "loglikelihood 1/8+, generate_until 20/100+ · 4.0/s · 200 tokens/s");
+        board.all_built();
+        board.failed(RequestType::GenerateUntil);
+        let stats = ModelStats::default();
+        stats.in_flight.store(7, Ordering::Relaxed);
+        stats.concurrency.store(32, Ordering::Relaxed);
+        stats.retry("busy".to_owned());
+        let shown = line(&board.snapshot(), rate, Some(&stats));
+        assert_eq!(
+            shown,
+            "loglikelihood 1/8, generate_until 21/100 · 4.0/s · 200 tokens/s · 7 of 32 at once · 1 retry · \
+             1 failed · 0:22 left"
+        );
+        let facts = facts(&board.snapshot(), rate, Some(&stats));
+        assert_eq!(facts.get_str("done"), Some(&Value::Int(22)));
+        assert_eq!(facts.get_str("seconds_left"), Some(&Value::Float(22.0)));
+    }
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(clock(Duration::from_millis(7300)), "0:08");
+        assert_eq!(clock(Duration::from_secs(750)), "12:30");
+        assert_eq!(clock(Duration::from_mins(125)), "2:05:00");
+    }
+}

@@ -1,0 +1,312 @@
+//! The flags of `run`: what can be typed.
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use lmeval_pycompat::{Value, float, json};
+
+use crate::cli::LibraryArgs;
+use crate::run::{samples, seed};
+
+/// Arguments of `run`.
+#[derive(Args, Debug)]
+#[command(
+    args_override_self = true,
+    after_help = "Exit status: 0 if every request was answered, 1 if something failed, 2 for a wrong call, 130 if the run was interrupted.\n\nA run that was interrupted goes on when the same command is run again, if it has an --output_path or --use_cache.\n\nExamples:\n  lm-eval run                                                    a small model on the built-in tasks: no network, no GPU\n  lm-eval run --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions --tasks arc_easy --output_path results\n  lm-eval run --config run.yaml --limit 10\n  lm-eval run --tasks my_task.yaml --model uniform --log_samples --output_path results"
+)]
+pub(crate) struct RunArgs {
+    /// A YAML file of settings; flags win over it.
+    #[arg(short = 'C', long, value_name = "FILE")]
+    pub config: Option<String>,
+
+    /// Tasks, groups, tags, patterns, `task@format`, `group::task`, YAML files or a folder of them, separated by commas.
+    ///
+    /// Without it, the built-in demonstration tasks.
+    #[arg(short, long, value_name = "TASKS", num_args = 1.., action = ArgAction::Append)]
+    pub tasks: Option<Vec<String>>,
+
+    /// The back end of the model; without it, `ngram`.
+    #[arg(short = 'M', long, value_name = "NAME")]
+    pub model: Option<String>,
+
+    /// Options that take `key=value` pairs or JSON.
+    #[command(flatten)]
+    pub dicts: DictArgs,
+
+    /// How many documents of each task; below 1, which share of them. For trying things out.
+    #[arg(short = 'L', long, value_name = "N", value_parser = float_value, allow_negative_numbers = true)]
+    pub limit: Option<f64>,
+
+    /// Which documents: JSON such as `{"arc_easy": [0, 5]}`, or the path of a JSON file.
+    #[arg(short = 'E', long, value_name = "JSON", value_parser = samples::parse)]
+    pub samples: Option<Value>,
+
+    /// How many examples stand before each question, over what tasks say.
+    #[arg(short = 'f', long = "num_fewshot", alias = "num-fewshot", value_name = "N", value_parser = integer_value, allow_negative_numbers = true)]
+    pub num_fewshot: Option<i64>,
+
+    /// How many answers are generated per document, over what tasks say.
+    #[arg(short = 'r', long, value_name = "N", value_parser = integer_value, allow_negative_numbers = true)]
+    pub repeats: Option<i64>,
+
+    /// Requests per call: a number, or what the back end takes, such as `auto`.
+    #[arg(short = 'b', long = "batch_size", alias = "batch-size", value_name = "N")]
+    pub batch_size: Option<String>,
+
+    /// The most requests per call where their number is found by trying.
+    #[arg(long = "max_batch_size", alias = "max-batch-size", value_name = "N", value_parser = integer_value, allow_negative_numbers = true)]
+    pub max_batch_size: Option<i64>,
+
+    /// The device of a model in this process.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+
+    /// Send prompts as conversations, with the model's chat template or the one of this name.
+    #[arg(long = "apply_chat_template", alias = "apply-chat-template", value_name = "NAME", num_args = 0..=1)]
+    #[expect(clippy::option_option, reason = "not given, given, and given with a name are three things")]
+    pub apply_chat_template: Option<Option<String>>,
+
+    /// Make each example a turn of the conversation; on by default with a chat template.
+    #[arg(long = "fewshot_as_multiturn", alias = "fewshot-as-multiturn", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub fewshot_as_multiturn: Option<String>,
+
+    /// Text before everything else.
+    #[arg(long = "system_instruction", alias = "system-instruction", value_name = "TEXT")]
+    pub system_instruction: Option<String>,
+
+    /// Seeds: one number, or `python,numpy,torch,few-shot`; `None` for no seed. [default: 0,1234,1234,1234]
+    #[arg(long, value_name = "SEEDS", value_parser = seed::parse, allow_hyphen_values = true)]
+    pub seed: Option<seed::Given>,
+
+    /// Follow the rules of this line of the reference: `0.5` or `0.4`. [default: 0.5]
+    #[arg(long, value_name = "VERSION")]
+    pub compat: Option<String>,
+
+    /// How often standard errors are drawn where there is no formula; 0 for no standard errors. [default: 100000]
+    #[arg(long = "bootstrap_iters", alias = "bootstrap-iters", value_name = "N", value_parser = integer_value, allow_negative_numbers = true)]
+    pub bootstrap_iters: Option<i64>,
+
+    /// Further metadata of every task, as JSON.
+    #[arg(long, value_name = "JSON", value_parser = json_value)]
+    pub metadata: Option<Value>,
+
+    /// Allow code that comes with a model; none is ever run here.
+    #[arg(long = "trust_remote_code", alias = "trust-remote-code")]
+    pub trust_remote_code: bool,
+
+    /// Allow tasks that run code which the model wrote.
+    #[arg(long = "confirm_run_unsafe_code", alias = "confirm-run-unsafe-code")]
+    pub confirm_run_unsafe_code: bool,
+
+    /// Collect answers without scoring them; implies --log_samples.
+    #[arg(short = 'x', long = "predict_only", alias = "predict-only")]
+    pub predict_only: bool,
+
+    /// Run the self-tests of tasks; there are none.
+    #[arg(long = "check_integrity", alias = "check-integrity")]
+    pub check_integrity: bool,
+
+    /// Where results go: a folder, or a name that ends in `.json`.
+    #[arg(
+        short = 'o',
+        long = "output_path",
+        alias = "output-path",
+        value_name = "PATH",
+        help_heading = "Output"
+    )]
+    pub output_path: Option<String>,
+
+    /// Write a record of every document beside the results.
+    #[arg(short = 's', long = "log_samples", alias = "log-samples", help_heading = "Output")]
+    pub log_samples: bool,
+
+    /// Show the first prompt of each task.
+    #[arg(short = 'w', long = "write_out", alias = "write-out", help_heading = "Output")]
+    pub write_out: bool,
+
+    /// Print the whole result object before the table.
+    #[arg(long = "show_config", alias = "show-config", help_heading = "Output")]
+    pub show_config: bool,
+
+    /// What is printed. [default: markdown]
+    #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Output")]
+    pub format: Option<Format>,
+
+    /// How progress is shown on standard error. [default: auto]
+    #[arg(long, value_enum, value_name = "HOW", help_heading = "Output")]
+    pub progress: Option<ProgressMode>,
+
+    /// Print results, warnings and errors alone.
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+
+    /// Keep answers in this file to share them among runs, instead of beside the results.
+    #[arg(
+        short = 'c',
+        long = "use_cache",
+        alias = "use-cache",
+        value_name = "PATH",
+        help_heading = "Going on"
+    )]
+    pub use_cache: Option<String>,
+
+    /// Forget the answers of earlier runs and start over.
+    #[arg(long, help_heading = "Going on")]
+    pub fresh: bool,
+
+    /// End the run when more requests than this have failed for good. [default: any number may fail]
+    #[arg(long = "max_failures", alias = "max-failures", value_name = "N", help_heading = "Going on")]
+    pub max_failures: Option<usize>,
+
+    /// Accepted and without effect: prompts are built faster than they could be read.
+    #[arg(long = "cache_requests", alias = "cache-requests", value_name = "HOW", num_args = 0..=1, default_missing_value = "true", value_parser = ["true", "refresh", "delete"], help_heading = "Going on")]
+    pub cache_requests: Option<String>,
+
+    /// Accepted and without effect: see --quiet and --progress.
+    #[arg(short, long, value_name = "LEVEL", help_heading = "Output")]
+    pub verbosity: Option<String>,
+
+    /// Where tasks are looked for.
+    #[command(flatten)]
+    pub library: LibraryArgs,
+}
+
+/// What is printed on standard output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Tables in Markdown.
+    #[default]
+    Markdown,
+    /// Tables in LaTeX.
+    Latex,
+    /// The result object.
+    Json,
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProgressMode {
+    /// A line that changes on a terminal, otherwise a line now and then.
+    #[default]
+    Auto,
+    /// A line now and then.
+    Plain,
+    /// One JSON object a line, for programs; notes are objects, too.
+    Json,
+    /// Not at all.
+    None,
+}
+
+/// An option that takes a dictionary.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DictOption {
+    /// Its name.
+    pub name: &'static str,
+    dashed: &'static str,
+    short: Option<char>,
+    heading: Option<&'static str>,
+    help: &'static str,
+}
+
+impl DictOption {
+    const fn later(name: &'static str, dashed: &'static str, help: &'static str) -> Self {
+        Self { name, dashed, short: None, heading: Some("Logging elsewhere"), help }
+    }
+}
+
+/// The options that take a dictionary.
+pub(crate) const DICT_OPTIONS: [DictOption; 6] = [
+    DictOption {
+        name: "model_args",
+        dashed: "model-args",
+        short: Some('a'),
+        heading: None,
+        help: "Arguments of the back end: `key=value,…` or JSON",
+    },
+    DictOption {
+        name: "gen_kwargs",
+        dashed: "gen-kwargs",
+        short: None,
+        heading: None,
+        help: "Generation settings, over those of tasks: `key=value,…` or JSON",
+    },
+    DictOption::later(
+        "hf_hub_log_args",
+        "hf-hub-log-args",
+        "Accepted; pushing results to the hub is not in this version yet",
+    ),
+    DictOption::later(
+        "wandb_args",
+        "wandb-args",
+        "Accepted; logging to Weights & Biases is not in this version yet",
+    ),
+    DictOption::later("wandb_config_args", "wandb-config-args", "Accepted; see --wandb_args"),
+    DictOption::later(
+        "trackio_args",
+        "trackio-args",
+        "Accepted; logging to Trackio is not in this version yet",
+    ),
+];
+
+/// The words behind each option that takes a dictionary, occurrence by occurrence.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DictArgs(Vec<(&'static str, Vec<Vec<String>>)>);
+
+impl DictArgs {
+    /// The words of an option; `None` where it was not given.
+    pub(crate) fn get(&self, name: &str) -> Option<&[Vec<String>]> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, words)| words.as_slice())
+    }
+}
+
+impl FromArgMatches for DictArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = DICT_OPTIONS.into_iter().filter_map(|option| {
+            let occurrences = matches.get_occurrences::<String>(option.name)?;
+            Some((option.name, occurrences.map(|words| words.cloned().collect()).collect()))
+        });
+        Ok(Self(given.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for DictArgs {
+    fn augment_args(command: Command) -> Command {
+        DICT_OPTIONS.into_iter().fold(command, |command, option| {
+            let mut argument = Arg::new(option.name)
+                .long(option.name)
+                .alias(option.dashed)
+                .value_name("ARGS")
+                .num_args(1..)
+                .action(ArgAction::Append)
+                .help(option.help);
+            if let Some(heading) = option.heading {
+                argument = argument.help_heading(heading);
+            }
+            if let Some(short) = option.short {
+                argument = argument.short(short);
+            }
+            command.arg(argument)
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+fn float_value(text: &str) -> Result<f64, String> {
+    float::parse_float(text).ok_or_else(|| "not a number".to_owned())
+}
+
+fn integer_value(text: &str) -> Result<i64, String> {
+    float::parse_int(text, 10)
+        .and_then(|number| number.as_i64())
+        .ok_or_else(|| "not a whole number".to_owned())
+}
+
+fn json_value(text: &str) -> Result<Value, String> {
+    json::loads(text).map_err(|error| format!("not JSON: {error}"))
+}

@@ -1,0 +1,81 @@
+//! A YAML file of settings.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Result;
+use lmeval_core::nearest;
+use lmeval_pycompat::yaml::{self, Marks};
+use lmeval_pycompat::{Dict, Value, repr};
+use lmeval_tasks::source::SourceFile;
+use lmeval_tasks::{Error, ErrorKind, Location};
+
+use crate::run::fields;
+
+/// What a file of settings says, and where it says it.
+#[derive(Debug)]
+pub(crate) struct ConfigFile {
+    /// The settings.
+    pub dict: Dict,
+    file: Arc<SourceFile>,
+    marks: Marks,
+}
+
+impl ConfigFile {
+    /// Reads a file. Its names are checked; its values are where they are used.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let bytes = fs_err::read(path)
+            .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).caused_by(error))?;
+        let text = yaml::decode_lossy(&bytes);
+        let loaded = yaml::load_bytes(&bytes).map_err(|error| {
+            let file = source_file(path, &text, Marks::default());
+            let position = error.position();
+            let range = position.offset..position.offset;
+            let line = position.line as usize + 1;
+            Error::new(
+                ErrorKind::Yaml,
+                format!("`{}` is not valid YAML: {}", path.display(), error.message()),
+            )
+            .at(Some(Location { file, range, line }))
+        })?;
+        let Value::Dict(dict) = &loaded.value else {
+            let what = if loaded.value.is_none() { "is empty" } else { "has no mapping at its root" };
+            return Err(Error::new(ErrorKind::Type, format!("`{}` {what}", path.display()))
+                .hint("A file of settings has one setting a line, such as `model: ngram`")
+                .into());
+        };
+        let file = source_file(path, &text, loaded.marks.clone());
+        let read = Self { dict: Dict::clone(dict), file, marks: loaded.marks };
+        read.check_names()?;
+        Ok(read)
+    }
+
+    fn check_names(&self) -> Result<()> {
+        for key in self.dict.keys() {
+            let name = repr::str(key);
+            if name == "config" || !fields::known().any(|known| known == name) {
+                let error = Error::new(ErrorKind::Type, format!("There is no setting `{name}`"));
+                let near = nearest(&name, fields::known().filter(|known| *known != "config"));
+                let error = if near.is_empty() {
+                    error.hint("Settings are named as the long flags of `lm-eval run` are, with `_` for `-`")
+                } else {
+                    error.did_you_mean(&near)
+                };
+                return Err(error.at(self.locate(&name)).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a setting stands.
+    pub(crate) fn locate(&self, name: &str) -> Option<Location> {
+        let mark = self.marks.find(&[name.into()])?;
+        let span = mark.key.unwrap_or(mark.value);
+        let range = span.range();
+        Some(Location { file: Arc::clone(&self.file), range, line: span.start.line as usize + 1 })
+    }
+}
+
+fn source_file(path: &Path, text: &str, marks: Marks) -> Arc<SourceFile> {
+    Arc::new(SourceFile::new(PathBuf::from(path), PathBuf::from(path), text, marks))
+}

@@ -1,0 +1,152 @@
+//! What the command does while the engine works: counts, notes, records.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lmeval_core::Dialect;
+use lmeval_core::results::TaskResult;
+use lmeval_engine::{Event, Events};
+use lmeval_pycompat::{Dict, Value};
+use lmeval_report::{Layout, SampleOptions, SamplesWriter};
+use lmeval_tasks::prompt::Skipped;
+
+use crate::printer::Notes;
+use crate::progress::{Board, describe_first};
+
+/// Where the records of documents go.
+pub(crate) struct Records {
+    /// The folder.
+    pub layout: Layout,
+    /// The time stamp of the files.
+    pub stamp: String,
+    /// How they are written.
+    pub options: SampleOptions,
+}
+
+/// Hears what happens in a run.
+pub(crate) struct RunEvents {
+    board: Arc<Board>,
+    notes: Notes,
+    json: bool,
+    write_out: Option<Dialect>,
+    records: Option<Records>,
+    written: Mutex<Vec<(String, PathBuf, String)>>,
+    kept_before: AtomicUsize,
+    skipped: AtomicUsize,
+}
+
+/// How many documents that are left out are named.
+const SHOWN_SKIPPED: usize = 10;
+
+impl RunEvents {
+    /// Hears for a run; `write_out` shows first prompts, with the rules of the dialect.
+    pub(crate) fn new(
+        board: Arc<Board>,
+        notes: Notes,
+        json: bool,
+        write_out: Option<Dialect>,
+        records: Option<Records>,
+    ) -> Self {
+        let written = Mutex::default();
+        Self {
+            board,
+            notes,
+            json,
+            write_out,
+            records,
+            written,
+            kept_before: AtomicUsize::new(0),
+            skipped: AtomicUsize::new(0),
+        }
+    }
+
+    /// Answers that were in the journal when it was opened.
+    pub(crate) fn kept_before(&self) -> usize {
+        self.kept_before.load(Ordering::Relaxed)
+    }
+
+    /// The hash of the records of each task.
+    pub(crate) fn task_hashes(&self) -> Dict {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.iter().map(|(task, _, hash)| (Value::str(task.as_str()), Value::str(hash.as_str()))).collect()
+    }
+
+    fn task_event(&self, event: &str, task: &str, documents: Option<usize>) {
+        if self.json {
+            let mut facts = Dict::new();
+            facts.insert("task", task);
+            if let Some(documents) = documents {
+                facts.insert("documents", documents as i64);
+            }
+            self.notes.object(event, &facts);
+        }
+    }
+}
+
+impl Events for RunEvents {
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::JournalOpened { answers, repaired_bytes } => {
+                self.kept_before.fetch_add(answers, Ordering::Relaxed);
+                if let Some(bytes) = repaired_bytes {
+                    self.notes.info(&format!(
+                        "The journal ended in a record that was not finished; {bytes} bytes were cut off"
+                    ));
+                }
+            }
+            Event::CacheImported { answers, skipped } => {
+                self.kept_before.fetch_add(answers, Ordering::Relaxed);
+                let skipped =
+                    if skipped > 0 { format!(", {skipped} entries are no answers") } else { String::new() };
+                self.notes
+                    .info(&format!("{answers} answers were taken over from the old response cache{skipped}"));
+            }
+            Event::Prepared { task, documents } => self.task_event("prepared", task.name(), Some(documents)),
+            Event::FirstDocument { task, requests } => {
+                if let Some(dialect) = &self.write_out
+                    && let Some(text) = describe_first(task, requests, dialect)
+                {
+                    self.notes.note(&text);
+                }
+            }
+            Event::Skipped { task, requests } => {
+                let before = self.skipped.fetch_add(1, Ordering::Relaxed);
+                if before >= SHOWN_SKIPPED {
+                    if before == SHOWN_SKIPPED {
+                        self.notes.note("warning: more documents are left out; they are not named here");
+                    }
+                    return;
+                }
+                let reason = match requests.skipped {
+                    Some(Skipped::NoOptions) => "it has no options",
+                    Some(Skipped::NoTarget) => "it has no target",
+                    _ => "options cannot follow a conversation",
+                };
+                self.notes.note(&format!(
+                    "warning: document {} of `{}` is left out, because {reason}",
+                    requests.doc_id,
+                    task.name()
+                ));
+            }
+            Event::Built { kind, count } => self.board.built(kind, count),
+            Event::AllBuilt => self.board.all_built(),
+            Event::Answered { kind, reused, usage } => self.board.answered(kind, reused, usage),
+            Event::Failed { request, .. } => self.board.failed(request.request_type()),
+            Event::Scoring { task } => self.task_event("scoring", task.name(), None),
+            _ => {}
+        }
+    }
+
+    fn scored(&self, result: &TaskResult) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let (Some(records), Some(samples)) = (&self.records, &result.samples) else { return Ok(()) };
+        let task = &result.entry.name;
+        let mut writer = SamplesWriter::new(&records.layout, task, records.options)?;
+        for sample in samples {
+            writer.write(sample)?;
+        }
+        let (path, hash) = writer.finish(&records.stamp)?;
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).push((task.clone(), path, hash));
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! The names of settings, as files of settings and records of runs have them.
+
+use lmeval_pycompat::{Dict, Value, repr};
+use lmeval_report::mask_secrets;
+
+/// The settings of the reference, in the order in which its record shows them.
+pub(crate) const RECORDED: [&str; 33] = [
+    "config",
+    "model",
+    "model_args",
+    "tasks",
+    "num_fewshot",
+    "repeats",
+    "batch_size",
+    "max_batch_size",
+    "device",
+    "limit",
+    "samples",
+    "use_cache",
+    "cache_requests",
+    "check_integrity",
+    "write_out",
+    "log_samples",
+    "output_path",
+    "predict_only",
+    "system_instruction",
+    "apply_chat_template",
+    "fewshot_as_multiturn",
+    "show_config",
+    "include_path",
+    "include_defaults",
+    "gen_kwargs",
+    "verbosity",
+    "wandb_args",
+    "wandb_config_args",
+    "hf_hub_log_args",
+    "seed",
+    "trust_remote_code",
+    "confirm_run_unsafe_code",
+    "metadata",
+];
+
+/// Settings beside those of the reference's record.
+pub(crate) const FURTHER: [&str; 9] = [
+    "trackio_args",
+    "compat",
+    "bootstrap_iters",
+    "fresh",
+    "max_failures",
+    "library",
+    "progress",
+    "quiet",
+    "format",
+];
+
+/// Every name that a file of settings may use.
+pub(crate) fn known() -> impl Iterator<Item = &'static str> {
+    RECORDED.into_iter().chain(FURTHER)
+}
+
+/// The line that shows what a file of settings and the flags came to, without secrets.
+pub(crate) fn record_line(record: &Dict) -> String {
+    let fields: Vec<String> = RECORDED
+        .iter()
+        .map(|name| {
+            let value = record.get_str(name).map_or(Value::None, mask_secrets);
+            format!("{name}={}", repr::repr(&value))
+        })
+        .collect();
+    format!("EvaluatorConfig({})", fields.join(", "))
+}

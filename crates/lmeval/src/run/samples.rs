@@ -1,0 +1,56 @@
+//! `--samples`: which documents of each task.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow, bail};
+use lmeval_pycompat::{Dict, Value, json};
+
+/// Reads the word of the command line: JSON, else the name of a file that is read later.
+pub(crate) fn parse(text: &str) -> Result<Value, String> {
+    match json::loads(text) {
+        Ok(value) => Ok(value),
+        Err(error) if text.contains('{') => Err(format!("not JSON: {error}")),
+        Err(_) => Ok(Value::str(text)),
+    }
+}
+
+/// The documents of each task; `None` where all are meant.
+pub(crate) fn resolve(value: &Value) -> Result<Option<Dict>> {
+    if !value.is_truthy() {
+        return Ok(None);
+    }
+    let value = match value {
+        Value::Str(text) => read(text)?,
+        other => other.clone(),
+    };
+    match value {
+        Value::Dict(samples) => Ok(Some(Dict::clone(&samples))),
+        _ => bail!("`samples` must give each task a list, as in {{\"arc_easy\": [0, 5]}}"),
+    }
+}
+
+/// JSON, or the content of a JSON file.
+fn read(text: &str) -> Result<Value> {
+    match json::loads(text) {
+        Ok(value) => Ok(value),
+        Err(_) if Path::new(text).is_file() => json::loads(&fs_err::read_to_string(text)?)
+            .map_err(|error| anyhow!("`{text}` is not JSON: {error}")),
+        Err(error) => bail!("`samples` must be JSON or the path of a JSON file, not `{text}`: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_json_or_a_path() {
+        assert!(parse("{\"a\": [1]}").unwrap().as_dict().is_some());
+        assert_eq!(parse("file.json").unwrap(), Value::str("file.json"));
+        assert_eq!(parse("5").unwrap(), Value::Int(5));
+        assert!(parse("{a: 1}").is_err());
+        assert!(resolve(&Value::str("no/such/file.json")).is_err());
+        assert!(resolve(&Value::Int(5)).is_err());
+        assert_eq!(resolve(&Value::dict::<&str>([])).unwrap(), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! Servers that misbehave do not change results.
+
+use std::time::Duration;
+
+use lmeval_testkit::{Faults, ServerOptions, StandInServer};
+
+use crate::long_run::{arguments, outcome, undisturbed, write_task};
+
+const DOCUMENTS: usize = 600;
+
+#[test]
+fn every_kind_of_trouble_ends_with_the_same_results() {
+    let context = crate::context();
+    write_task(&context, DOCUMENTS);
+    let server = StandInServer::start(ServerOptions { faults: Faults::all(60), ..ServerOptions::default() });
+    let arguments = arguments(&server, ",retry_wait=0.005,num_concurrent=16");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = context.run(&arguments);
+    assert_eq!(output.status, 0, "{output}");
+    let counts = server.counts();
+    assert_eq!(counts.received.len(), DOCUMENTS);
+    assert!(counts.total() > DOCUMENTS * 3 / 2, "{} requests", counts.total());
+    assert!(outcome(&context.work().join("out")) == undisturbed(DOCUMENTS), "the results differ");
+}
+
+#[test]
+fn a_server_that_is_away_for_ten_seconds_is_waited_for() {
+    let context = crate::context();
+    write_task(&context, DOCUMENTS);
+    let delay = Duration::from_millis(5);
+    let server = StandInServer::start(ServerOptions { delay, ..ServerOptions::default() });
+    let arguments = arguments(&server, "");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut child = context.command(&arguments).spawn();
+    while server.counts().total() < DOCUMENTS / 4 {
+        assert!(child.try_wait().unwrap().is_none(), "the run ended early");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    server.die_for(Duration::from_secs(10));
+    assert!(child.wait().unwrap().success());
+    assert!(outcome(&context.work().join("out")) == undisturbed(DOCUMENTS), "the results differ");
+}
+
+#[test]
+fn refused_requests_are_listed_and_only_they_are_sent_again() {
+    let context = crate::context();
+    write_task(&context, 40);
+    let faults =
+        Faults { refused: vec!["Question 7:".to_owned(), "Question 31:".to_owned()], ..Faults::default() };
+    let server =
+        StandInServer::start(ServerOptions { faults, keep_bodies: true, ..ServerOptions::default() });
+    let arguments = arguments(&server, ",retry_wait=0.005");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    for run in 0..2 {
+        server.reset();
+        let output = context.run(&arguments);
+        assert_eq!(output.status, 1, "{output}");
+        assert!(output.stderr.contains("must not contain Question 31:"), "{output}");
+        assert!(output.stderr.contains("document 7"), "{output}");
+        let sent = server.counts().total();
+        assert_eq!(sent, if run == 0 { 40 } else { 2 });
+        let (results, _) = outcome(&context.work().join("out"));
+        assert_eq!(results["audit"]["long"]["word"]["errored"], 2);
+        assert_eq!(results["n-samples"]["long"]["effective"], 38);
+    }
+    let stopped: Vec<&str> = arguments.iter().copied().chain(["--max_failures", "0", "--fresh"]).collect();
+    let output = context.run(&stopped);
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("failed for good"), "{output}");
+}
+
+#[test]
+fn a_server_without_log_probabilities_is_refused_with_advice() {
+    let context = crate::context();
+    let server = StandInServer::start(ServerOptions {
+        ignores_echo: true,
+        tokenizer: true,
+        ..ServerOptions::default()
+    });
+    let model = format!("model=m,base_url={}", server.url("/v1/completions"));
+    let output = context.run(&[
+        "run",
+        "--model",
+        "local-completions",
+        "--model_args",
+        &model,
+        "--tasks",
+        "demo_capitals",
+    ]);
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("log-probabilities"), "{output}");
+    assert!(output.stderr.contains("hint:"), "{output}");
+}

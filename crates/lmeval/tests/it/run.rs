@@ -1,0 +1,197 @@
+//! `lm-eval run`: what it prints and writes, and how it ends.
+
+use serde_json::Value;
+
+use crate::context;
+
+#[test]
+fn a_bare_run_evaluates_the_demonstration() {
+    let output = context().run(&["run"]);
+    assert_eq!(output.status, 0, "{output}");
+    assert!(
+        output
+            .stdout
+            .starts_with("ngram ({}), gen_kwargs: ({}), limit: None, num_fewshot: None, batch_size: 1\n")
+    );
+    assert!(output.stdout.contains("|    Tasks    |Version|") || output.stdout.contains("Tasks"), "{output}");
+    for task in ["demo_capitals", "demo_arithmetic", "demo_prose", "demo_last_word"] {
+        assert!(output.stdout.contains(task), "{task}: {output}");
+    }
+    assert!(output.stdout.ends_with("|\n\n"), "{output}");
+    assert!(output.stderr.contains("No `--model` is given: `ngram`"), "{output}");
+    assert!(!output.stderr.contains('\u{1b}') && !output.stderr.contains('\r'), "{output}");
+}
+
+#[test]
+fn older_calls_and_other_spellings_mean_the_same() {
+    let context = context();
+    let words = ["--model", "uniform", "--tasks", "demo_capitals", "--limit", "3"];
+    let old = context.run(&words);
+    assert_eq!(old.status, 0, "{old}");
+    let new = context.run(&["run", "-M", "uniform", "-t", "demo_capitals", "-L3"]);
+    assert_eq!(old.stdout, new.stdout);
+    let long =
+        context.run(&["run", "--model=uniform", "--task", "demo_capitals,", "--lim", "9", "--limit", "3"]);
+    assert_eq!(old.stdout, long.stdout);
+    assert!(old.stdout.contains("limit: 3.0"), "{old}");
+    let dashes = context.run(&[
+        "run",
+        "--model",
+        "uniform",
+        "--tasks",
+        "demo_capitals",
+        "--limit",
+        "3",
+        "--num-fewshot",
+        "0",
+        "--batch-size",
+        "4",
+        "--system-instruction",
+        "Be brief.",
+        "--bootstrap-iters",
+        "0",
+    ]);
+    assert!(dashes.stdout.contains("num_fewshot: 0, batch_size: 4"), "{dashes}");
+}
+
+#[test]
+fn groups_have_a_table_of_their_own() {
+    let output = context().run(&["run", "--model", "uniform", "--tasks", "demo", "--limit", "4"]);
+    assert_eq!(output.status, 0, "{output}");
+    assert!(output.stdout.contains("|  - demo_capitals") && output.stdout.contains(" Groups "), "{output}");
+    let output = context().run(&["run", "--tasks", "demo", "--limit", "4", "--format", "latex", "-q"]);
+    assert!(output.stdout.contains("\\begin{array}"), "{output}");
+    assert_eq!(output.stderr, "");
+}
+
+#[test]
+fn files_are_written_where_they_belong() {
+    let context = context();
+    let words = [
+        "run",
+        "--model",
+        "uniform",
+        "--model_args",
+        "model=org/small:1",
+        "--tasks",
+        "demo_capitals",
+        "-L",
+        "2",
+    ];
+    let output = context.run(&[&words[..], &["--output_path", "out", "--log_samples"]].concat());
+    assert_eq!(output.status, 0, "{output}");
+    assert!(output.stderr.contains("Results are in out/org__small__1/results_"), "{output}");
+    let names = |folder: &str| {
+        let mut names: Vec<String> = fs_err::read_dir(context.work().join(folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    let found = names("out/org__small__1");
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[1].starts_with("samples_demo_capitals_2") && found[1].contains(".jsonl"), "{found:?}");
+    let output = context.run(&[&words[..], &["--output_path", "other/mine.json"]].concat());
+    assert_eq!(output.status, 0, "{output}");
+    assert!(names("other")[0].starts_with("mine_2"), "{:?}", names("other"));
+    let text = fs_err::read_to_string(context.work().join("other").join(&names("other")[0])).unwrap();
+    let results: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(results["model_name"], "org/small:1");
+    assert_eq!(results["config"]["limit"], 2.0);
+    assert_eq!(results["configs"]["demo_capitals"]["metadata"]["model"], "org/small:1");
+    assert_eq!(results["task_hashes"], serde_json::json!({}));
+    context.write("file", "");
+    let output = context.run(&[&words[..], &["--output_path", "file/out"]].concat());
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("hint: "), "{output}");
+}
+
+#[test]
+fn prompts_and_results_can_be_shown() {
+    let words = ["run", "--model", "uniform", "--tasks", "demo_capitals", "-L", "2"];
+    let output = context().run(&[&words[..], &["--write_out"]].concat());
+    assert!(output.stderr.contains("Task `demo_capitals`, document 0:\n--- prompt\n"), "{output}");
+    let output = context().run(&[&words[..], &["--show_config"]].concat());
+    let (object, table) = output.stdout.split_once("\n}\n").unwrap();
+    let object: Value = serde_json::from_str(&format!("{object}\n}}")).unwrap();
+    assert_eq!(object["config"]["model"], "uniform");
+    assert!(table.starts_with("uniform ("), "{output}");
+    let output = context().run(&[&words[..], &["--format", "json", "--progress", "json"]].concat());
+    let object: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert!(object["results"]["demo_capitals"]["acc,none"].is_f64());
+    let events: Vec<Value> = output.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events.iter().any(|event| event["event"] == "message"), "{output}");
+    let last = events.iter().rfind(|event| event["event"] == "progress").unwrap();
+    assert_eq!(last["done"], last["total"]);
+    assert!(last["total_is_final"].as_bool().unwrap());
+    let output = context().run(&["run", "--tasks", "nothing", "--progress", "json"]);
+    assert_eq!(output.status, 1, "{output}");
+    for line in output.stderr.lines() {
+        assert_eq!(serde_json::from_str::<Value>(line).unwrap()["event"], "message", "{output}");
+    }
+}
+
+#[test]
+fn predictions_are_records_without_scores() {
+    let context = context();
+    let words = ["run", "--model", "ngram", "--tasks", "demo_all", "--predict_only", "-L", "2"];
+    let output = context.run(&words);
+    assert_eq!(output.status, 1);
+    assert!(output.stderr.contains("--output_path"), "{output}");
+    let output = context.run(&[&words[..], &["--output_path", "out"]].concat());
+    assert_eq!(output.status, 0, "{output}");
+    assert!(output.stdout.contains("|bypass|") && output.stdout.contains("999"), "{output}");
+}
+
+#[test]
+fn documents_can_be_chosen() {
+    let context = context();
+    context.write("chosen.json", "{\"demo_capitals\": [0, 7]}");
+    for samples in ["chosen.json", "{\"demo_capitals\": [7, 0]}"] {
+        let words = [
+            "run",
+            "--model",
+            "uniform",
+            "--tasks",
+            "demo_capitals",
+            "--samples",
+            samples,
+            "--format",
+            "json",
+        ];
+        let output = context.run(&words);
+        assert_eq!(output.status, 0, "{output}");
+        let object: Value = serde_json::from_str(&output.stdout).unwrap();
+        assert_eq!(object["n-samples"]["demo_capitals"]["effective"], 2);
+    }
+}
+
+#[test]
+fn tasks_come_from_folders_and_files() {
+    let context = context();
+    let task = |name: &str| {
+        format!(
+            "task: {name}\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: d.jsonl}}}}\ntest_split: test\n\
+             output_type: multiple_choice\ndoc_to_text: \"{{{{q}}}}\"\ndoc_to_choice: [a, b]\ndoc_to_target: 0\n"
+        )
+    };
+    context.write("d.jsonl", "{\"q\": \"1?\"}\n{\"q\": \"2?\"}\n");
+    context.write("tasks/one.yaml", task("one"));
+    context.write("tasks/two.yaml", task("two"));
+    for (words, expected) in [
+        (&["--tasks", "tasks"][..], &["one", "two"][..]),
+        (&["--tasks", "tasks/t*.yaml"], &["two"]),
+        (&["--tasks", "tasks/one.yaml", "tasks/two.yaml"], &["one", "two"]),
+        (
+            &["--include_path", "tasks", "--library", "none", "--tasks", "one", "--tasks", "two"],
+            &["one", "two"],
+        ),
+    ] {
+        let output = context.run(&[&["run", "--model", "uniform"], words].concat());
+        assert_eq!(output.status, 0, "{output}");
+        for task in expected {
+            assert!(output.stdout.contains(&format!("|{task}")), "{task}: {output}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Flags and files of settings: what they mean, and what is wrong about them.
+
+use serde_json::Value;
+
+use crate::context;
+
+const BASE: [&str; 6] = ["run", "--model", "uniform", "--tasks", "demo_capitals", "-q"];
+
+#[test]
+fn wrong_calls_end_with_two() {
+    for words in [
+        &["--nothing"][..],
+        &["--limit", "x"],
+        &["--num_fewshot", "1.5"],
+        &["--seed", "1,2"],
+        &["--seed", "x"],
+        &["--metadata", "key=value"],
+        &["--samples", "{demo"],
+        &["--cache_requests", "True"],
+        &["--max_failures", "-1"],
+        &["--mod", "x"],
+        &["--progress", "loud"],
+        &["word"],
+    ] {
+        let output = context().run(&[&["run", "--model", "uniform"], words].concat());
+        assert_eq!(output.status, 2, "{words:?}: {output}");
+    }
+}
+
+#[test]
+fn every_flag_may_be_spelled_with_dashes() {
+    let context = context();
+    let help = context.run(&["run", "--help"]).stdout;
+    let flags: Vec<&str> = help
+        .split(|character: char| !(character.is_ascii_lowercase() || character == '_' || character == '-'))
+        .filter(|word| word.starts_with("--") && word.contains('_'))
+        .collect();
+    assert!(flags.len() > 25, "{flags:?}");
+    for flag in flags {
+        let dashed = flag.replace('_', "-");
+        let output = context.run(&["run", &dashed, "--no-such-flag"]);
+        assert_eq!(output.status, 2);
+        assert!(!output.stderr.contains(&format!("'{dashed}'")), "{dashed}: {output}");
+    }
+}
+
+#[test]
+fn settings_that_make_no_sense_end_with_one() {
+    for (words, message) in [
+        (&["--tasks", ""][..], "no tasks"),
+        (&["--tasks", "demo_capitls"], "demo_capitals"),
+        (&["--tasks", "nothing.yaml"], "nothing.yaml"),
+        (&["--model", "vllm"], "--model local-completions"),
+        (&["--model", "unifrom"], "uniform"),
+        (&["--model_args", "foo"], "key=value"),
+        (&["--model_args", "a={'x':1}"], "JSON"),
+        (&["--gen_kwargs", "temperature=0,max_gen_toks"], "key=value"),
+        (&["--log_samples"], "--output_path"),
+        (&["--fewshot_as_multiturn"], "--apply_chat_template"),
+        (&["--limit", "2", "--samples", "{\"demo_capitals\": [0]}"], "exclude each other"),
+        (&["--limit", "0"], "no documents"),
+        (&["--limit", "-3"], "no documents"),
+        (&["--samples", "no/such/file"], "path of a JSON file"),
+        (&["--samples", "[1]"], "each task a list"),
+        (&["--samples", "{\"demo_capitls\": [0]}"], "demo_capitals"),
+        (&["--samples", "{\"demo_capitals\": [99]}"], "99"),
+        (&["--metadata", "5"], "mapping"),
+        (&["--check_integrity"], "self-tests"),
+        (&["--compat", "0.3"], "0.4"),
+        (&["--repeats", "-1"], "not negative"),
+        (&["--batch_size", "2", "--model_args", "batch_size=4"], "given twice"),
+        (&["--hf_hub_log_args", "nonsense=1"], "push_results_to_hub"),
+        (&["--config", "missing.yaml"], "missing.yaml"),
+        (&["--num_fewshot", "99"], "99"),
+    ] {
+        // Tasks of several options add up.
+        let base = if words[0] == "--tasks" { &BASE[..3] } else { &BASE[..] };
+        let output = context().run(&[base, words].concat());
+        assert_eq!(output.status, 1, "{words:?}: {output}");
+        assert!(output.stderr.contains(message), "{words:?}: {message} is not in {output}");
+        assert!(output.stderr.contains("error"), "{output}");
+    }
+}
+
+#[test]
+fn what_is_not_there_yet_is_said_and_the_run_goes_on() {
+    let words = [
+        "run",
+        "--model",
+        "uniform",
+        "--tasks",
+        "demo_capitals",
+        "--limit",
+        "2",
+        "--wandb_args",
+        "project=x",
+        "--wandb_config_args",
+        "a=1",
+        "--trackio_args",
+        "project=x",
+        "--hf_hub_log_args",
+        "push_results_to_hub=True",
+        "--cache_requests",
+        "refresh",
+        "--verbosity",
+        "debug",
+        "--trust_remote_code",
+        "--model_args",
+        "pretrained=x-Instruct",
+        "--gen_kwargs",
+        "temperature=0.5",
+    ];
+    let output = context().run(&words);
+    assert_eq!(output.status, 0, "{output}");
+    for message in [
+        "Weights & Biases is not in this version yet",
+        "Trackio is not in this version yet",
+        "pushing to the hub is not in this version yet",
+        "`--cache_requests` has no effect",
+        "`--verbosity` has no effect",
+        "look like those of a chat model",
+        "`--gen_kwargs` replaces settings of tasks",
+        "for trying things out",
+    ] {
+        assert!(output.stderr.contains(message), "{message} is not in {output}");
+    }
+    assert!(
+        output
+            .stdout
+            .starts_with("uniform ({'pretrained': 'x-Instruct'}), gen_kwargs: ({'temperature': 0.5})")
+    );
+}
+
+#[test]
+fn a_file_of_settings_stands_below_the_flags() {
+    let context = context();
+    context.write(
+        "run.yaml",
+        "model: uniform\nmodel_args: a=1\ntasks: [demo_capitals, ' demo_facts']\nlimit: 4\nseed: 42\ncache_requests: true\n",
+    );
+    let words = ["run", "--config", "run.yaml", "--limit", "2", "--model_args", "model=x"];
+    let output = context.run(&words);
+    assert_eq!(output.status, 0, "{output}");
+    let (line, rest) = output.stdout.split_once('\n').unwrap();
+    assert_eq!(
+        line,
+        "EvaluatorConfig(config='run.yaml', model='uniform', model_args={'model': 'x'}, \
+         tasks=['demo_capitals', 'demo_facts'], num_fewshot=None, repeats=None, batch_size=1, max_batch_size=None, \
+         device=None, limit=2.0, samples=None, use_cache=None, cache_requests={'cache_requests': True, \
+         'rewrite_requests_cache': False, 'delete_requests_cache': False}, check_integrity=False, write_out=False, \
+         log_samples=False, output_path=None, predict_only=False, system_instruction=None, apply_chat_template=False, \
+         fewshot_as_multiturn=None, show_config=False, include_path=None, include_defaults=True, gen_kwargs={}, \
+         verbosity=None, wandb_args={}, wandb_config_args={}, hf_hub_log_args={}, seed=[42, 42, 42, 42], \
+         trust_remote_code=False, confirm_run_unsafe_code=False, metadata={'model': 'x'})"
+    );
+    assert!(rest.starts_with("uniform ({'model': 'x'}), gen_kwargs: ({}), limit: 2.0,"), "{output}");
+    assert!(
+        output.stderr.contains("Flags win over the file: `config`") || output.stderr.contains("`limit`"),
+        "{output}"
+    );
+    context.write("run.yaml", "model: uniform\ntasks: demo_capitals\nlimit: 4\nquiet: true\nformat: json\n");
+    let output = context.run(&["run", "-C", "run.yaml"]);
+    let object: Value = serde_json::from_str(output.stdout.split_once('\n').unwrap().1).unwrap();
+    assert_eq!(object["config"]["limit"], 4);
+    assert_eq!(output.stderr, "");
+}
+
+#[test]
+fn mistakes_in_a_file_show_their_place() {
+    let context = context();
+    for (text, message) in [
+        ("modle: uniform\n", "Did you mean `model`"),
+        ("zzz: 1\n", "long flags"),
+        ("", "is empty"),
+        ("- a\n", "no mapping"),
+        ("a: [\n", "not valid YAML"),
+        ("tasks: null\n", "`tasks` must be a list of names"),
+        ("limit: [1]\n", "`limit` must be a number"),
+        ("model_args: [1]\n", "`model_args` must be a mapping"),
+        ("seed: [1, 2]\n", "2 seeds"),
+        ("log_samples: maybe\n", "`log_samples` must be true or false"),
+        ("cache_requests: maybe\n", "`refresh`"),
+        ("progress: loud\n", "`plain`"),
+        ("tasks: !function a.b\n", "not valid YAML"),
+    ] {
+        context.write("run.yaml", text);
+        let output = context.run(&["run", "--config", "run.yaml"]);
+        assert_eq!(output.status, 1, "{text}: {output}");
+        assert!(output.stderr.contains(message), "{text}: {message} is not in {output}");
+        assert!(output.stderr.contains("run.yaml"), "{text}: {output}");
+    }
+}
+
+#[test]
+fn the_library_and_the_dialect_are_chosen() {
+    let context = context();
+    context.write("run.yaml", "model: uniform\ntasks: demo_capitals\ninclude_defaults: false\n");
+    assert_eq!(context.run(&["run", "--config", "run.yaml"]).status, 1);
+    let output = context.run(&[&BASE[..], &["--compat", "0.4", "-L", "2", "--format", "json"]].concat());
+    let object: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(object["compat"], "0.4", "{output}");
+}

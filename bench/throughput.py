@@ -15,7 +15,6 @@ import json
 import os
 import pathlib
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -111,6 +110,9 @@ def main():
     options = parser.parse_args()
     target = pathlib.Path(options.target)
     reference = [options.python, "-m", "lm_eval"]
+    find = "import importlib.util as u; print(u.find_spec('lm_eval').submodule_search_locations[0])"
+    library = subprocess.check_output([options.python, "-c", find], text=True).strip() + "/tasks"
+    same = ["--compat", "0.4", "--library", library, "--fresh", "--quiet"]
     ours = [str(target / "lm-eval")]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -121,7 +123,7 @@ def main():
         for concurrency, documents in ((1, options.documents // 50), (32, options.documents // 5), (256, options.documents)):
             args = f"model=stand-in,base_url={endpoint},num_concurrent={concurrency},tokenizer_backend=none,tokenized_requests=False"
             rates, sizes = [], []
-            for name, program, more in (("reference", reference, []), ("lm-eval", ours, ["--compat", "0.4", "--library", "none", "--fresh", "--quiet"])):
+            for name, program, more in (("reference", reference, []), ("lm-eval", ours, same)):
                 server.counts()
                 memory = run(command(program, more, folder, "throughput", args, documents))
                 counts = server.counts()
@@ -137,7 +139,7 @@ def main():
             tokenizer = ROOT / "crates/lmeval-models/tests/data/tokenizer"
             args = f"model=stand-in,base_url={endpoint},tokenizer_backend=huggingface,tokenizer={tokenizer},max_length=8192"
             times = []
-            for name, program, more in (("reference", reference, ["--num_fewshot", "5"]), ("lm-eval", ours, ["--compat", "0.4", "--library", "none", "--fresh", "--quiet", "--num_fewshot", "5"])):
+            for name, program, more in (("reference", reference, ["--num_fewshot", "5"]), ("lm-eval", ours, [*same, "--num_fewshot", "5"])):
                 seconds = first_request(command(program, more, group, "bench", args), server)
                 times.append(seconds)
                 print(f"first request, MMLU shape: {name:>10} {seconds:.3f} s", flush=True)

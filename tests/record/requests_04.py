@@ -3,7 +3,7 @@
 Standard input is a list of cases, as JSON:
   {"path": ... | "name": ... | "config": {...}, "splits": {name: [document]}, "runs": [run]}
 A task is given by its YAML file, by its name in the library or by its configuration. A run may have "num_fewshot", "seed",
-"limit", "samples", "rank", "world_size", "system_instruction", "chat" and "multiturn".
+"limit", "samples", "rank", "world_size", "system_instruction", "chat", "multiturn" and "gen_kwargs".
 Each line of standard output is a request
   {"case", "run", "task", "doc_id", "idx", "type", "args", "target", "repeats"}
 or, where a run fails, {"case", "run", "error"}.
@@ -62,6 +62,8 @@ def build(config, splits, run):
             task.set_config("num_fewshot", run["num_fewshot"])
     elif task.get_config("num_fewshot") is None:
         task.set_config("num_fewshot", 0)
+    if run.get("gen_kwargs") is not None:
+        task.set_config("generation_kwargs", run["gen_kwargs"], update=True)
     task.set_fewshot_seed(seed=run.get("seed", 1234))
     limit = run.get("limit")
     if limit is not None:

@@ -43,6 +43,7 @@ PROPERTIES = {
     "ignorable": is_ignorable,
     "identifier_start": str.isidentifier,
     "identifier_continue": lambda c: ("a" + c).isidentifier(),
+    "punctuation": lambda c: unicodedata.category(c).startswith("P"),
     "unassigned": lambda c: unicodedata.category(c) == "Cn",
 }
 MAPPINGS = {
@@ -139,6 +140,7 @@ def main():
     lines += rust_numbers("PRINTABLE", "`str.isprintable`.", sets["printable"])
     lines += rust_numbers("ALPHA", "`str.isalpha`.", sets["alpha"])
     lines += rust_numbers("NUMERIC", "`str.isnumeric`.", sets["numeric"])
+    lines += rust_numbers("PUNCTUATION", "The general categories `P*`.", sets["punctuation"])
     lines += rust_numbers("ZEROS", "The zero of every run of ten decimal digits.", vectors["zeros"])
     lines += rust_pairs("DIGITS", "Characters that are digits but not decimal, with their values.", digits)
     lines += rust_numbers("UNASSIGNED", "Code points without a character.", sets["unassigned"])

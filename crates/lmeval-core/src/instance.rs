@@ -61,7 +61,9 @@ impl Context {
     /// The value that stands for the context in logs: text, or a list of messages.
     pub fn to_value(&self) -> Value {
         match self {
-            Self::Text(text) | Self::Json(text) => Value::Str(Arc::clone(text)),
+            Self::Text(text) => Value::Str(Arc::clone(text)),
+            // Reference: a record of one field, which JSON writes as a list.
+            Self::Json(text) => Value::list([Value::Str(Arc::clone(text))]),
             Self::Messages(messages) => Value::list(messages.iter().map(ChatMessage::to_value)),
         }
     }

@@ -27,7 +27,7 @@ pub mod sampler;
 pub mod scorers;
 
 pub use chat::{ChatError, ChatTemplate, RemoteTemplate};
-pub use dialect::{Dialect, UnknownDialect};
+pub use dialect::{Dialect, FilterRules, ScoringRules, UnknownDialect};
 pub use document::{
     DocId, DocumentError, Documents, MemoryDocuments, MemorySplits, NoSuchDocument, NoSuchSplit, Splits,
 };

@@ -279,6 +279,9 @@ pub trait Model: Debug + Send + Sync {
         None
     }
 
+    /// The run is to end: what is under way may still be answered, but nothing is tried again.
+    fn wind_down(&self) {}
+
     /// Answers a batch: one result per request, in order.
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>>;
 }

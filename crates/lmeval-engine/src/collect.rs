@@ -228,7 +228,7 @@ impl<'a> Collector<'a> {
         if documents.is_empty() {
             return Ok(None);
         }
-        let failed = |source| EngineError::Score { task: planned.key.clone(), source };
+        let failed = |source| EngineError::Score { task: planned.key.clone(), source: Box::new(source) };
         planned.scorer.score(&documents).map_err(failed)?;
         let (draws, log) = (self.options.bootstrap_iters, self.options.log_samples);
         let result =

@@ -33,6 +33,7 @@ pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>
     let mut settings = options.settings.clone().unwrap_or_else(Settings::from_environment);
     settings.virtual_files.get_or_insert(|path: &Path| embedded::read(path).map(str::as_bytes));
     let data = lmeval_data::load(&request, &settings);
-    let data = data.map_err(|source| EngineError::Data { task: task.name().to_owned(), source })?;
+    let data =
+        data.map_err(|source| EngineError::Data { task: task.name().to_owned(), source: Box::new(source) })?;
     Ok(Arc::new(data))
 }

@@ -64,6 +64,9 @@ impl Dispatcher {
             }
         }
         drop(jobs);
+        if self.stop.is_cancelled() {
+            self.model.wind_down();
+        }
         while let Some(ended) = calls.join_next().await {
             self.check(ended);
         }
@@ -90,7 +93,7 @@ impl Dispatcher {
         for job in batch {
             let key = self.keys.of(&job.request);
             let Some(job) = self.wait_for_equal(key, job) else { continue };
-            match self.from_journal(key, &job) {
+            match self.kept(key, &job) {
                 Ok(Some(answer)) => self.settle(key, job, Ok(answer), true),
                 Ok(None) => asked.push((key, job)),
                 Err(error) => return self.end(error.into()),
@@ -102,6 +105,10 @@ impl Dispatcher {
         let requests = asked.iter().map(|(_, job)| job.request.clone()).collect();
         let answers = self.model.answer(requests).await;
         for ((key, job), answer) in asked.into_iter().zip(answers) {
+            if self.stop.is_cancelled() && answer.as_ref().is_err_and(|error| !error.is_fatal()) {
+                // It was not tried as often as it should be, so it has not failed.
+                continue;
+            }
             if let Some(journal) = &self.journal
                 && let Err(error) = journal.append(entry(key, &job, &answer)).await
             {
@@ -134,7 +141,7 @@ impl Dispatcher {
         None
     }
 
-    fn from_journal(&self, key: Key, job: &Job) -> Result<Option<Answer>, lmeval_journal::Error> {
+    fn kept(&self, key: Key, job: &Job) -> Result<Option<Answer>, lmeval_journal::Error> {
         self.journal.as_ref().map_or(Ok(None), |journal| journal.get(&key, job.request.request_type()))
     }
 

@@ -28,7 +28,7 @@ pub enum EngineError {
         /// The task.
         task: String,
         /// Why.
-        source: lmeval_data::Error,
+        source: Box<lmeval_data::Error>,
     },
     /// The requests of a task cannot be built.
     #[error(transparent)]
@@ -39,7 +39,7 @@ pub enum EngineError {
         /// The task.
         task: String,
         /// Why.
-        source: ScoreError,
+        source: Box<ScoreError>,
     },
     /// A group cannot be aggregated.
     #[error(transparent)]

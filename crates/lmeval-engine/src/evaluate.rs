@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use lmeval_core::results::RunResults;
-use lmeval_core::scorers::ScoringRules;
 use lmeval_core::{Model, ModelIdentity};
 use lmeval_journal::{Fingerprint, Journal};
 use lmeval_tasks::prompt::RequestOptions;
@@ -79,7 +78,7 @@ pub fn evaluate(
             source: first.error.clone(),
         });
     }
-    let results = RunResults::collect(results, &groups, ScoringRules::of(&options.dialect))?;
+    let results = RunResults::collect(results, &groups, &options.dialect)?;
     let chat_template = template.and_then(|template| template.source);
     Ok(Evaluation { results, tasks, chat_template, failures, answered })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Arguments, Context, Dialect, ModelRequest};
+use lmeval_core::{Arguments, Dialect, ModelRequest};
 use lmeval_journal::{Fingerprint, Key, request_hash};
 use lmeval_pycompat::{Dict, Value, repr};
 
@@ -37,26 +37,18 @@ impl Keys {
     fn arguments(&self, request: &ModelRequest) -> Vec<Value> {
         let mut arguments = match &request.arguments {
             Arguments::Loglikelihood { context, continuation } => {
-                vec![hashed_context(context), Value::Str(Arc::clone(continuation))]
+                vec![context.to_value(), Value::Str(Arc::clone(continuation))]
             }
             Arguments::Rolling { text } if self.dialect.rolling_context => {
                 vec![Value::str(""), Value::Str(Arc::clone(text))]
             }
             Arguments::Rolling { text } => vec![Value::Str(Arc::clone(text))],
             Arguments::Generate { context, kwargs } => {
-                vec![hashed_context(context), Value::Dict(Arc::clone(kwargs))]
+                vec![context.to_value(), Value::Dict(Arc::clone(kwargs))]
             }
         };
         arguments.extend(request.additional_args.clone().map(Value::Dict));
         arguments
-    }
-}
-
-/// Reference: a conversation as JSON is a record of one field, which JSON writes as a list.
-fn hashed_context(context: &Context) -> Value {
-    match context {
-        Context::Json(text) => Value::list([Value::Str(Arc::clone(text))]),
-        Context::Text(_) | Context::Messages(_) => context.to_value(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lmeval_core::groups::GroupSpec;
-use lmeval_core::scorers::{ScoringRules, ScoringSources, TaskScorer};
+use lmeval_core::scorers::{ScoringSources, TaskScorer};
 use lmeval_core::{Model, ModelTemplate, OutputType, RequestType, nearest};
 use lmeval_pycompat::Value;
 use lmeval_tasks::prompt::RequestOptions;
@@ -43,7 +43,7 @@ pub(crate) fn plan(
     if loaded.tasks.is_empty() {
         return Err(settings("There are no tasks to evaluate", "Name some with `--tasks`"));
     }
-    let keys = ResultKeys::new(&loaded, ScoringRules::of(&options.dialect))?;
+    let keys = ResultKeys::new(&loaded, &options.dialect)?;
     check_samples(&loaded, &keys, options)?;
     let template = match &options.apply_chat_template {
         ChatTemplateChoice::Off => None,
@@ -55,7 +55,7 @@ pub(crate) fn plan(
     let tasks = loaded.tasks.into_iter().map(|(name, mut task)| {
         adjust(&mut task, options)?;
         check(model, &task, options)?;
-        let scorer = prepare_scoring(&task, &sources, &options.dialect, options.predict_only)?;
+        let scorer = prepare_scoring(&task, &sources, options.predict_only)?;
         let key = keys.get(&name).to_owned();
         let options = request_options(&key, options, template.as_ref());
         Ok(PlannedTask { key, task: Arc::new(task), scorer, options })

@@ -50,8 +50,8 @@ pub struct RunFacts {
     pub system_instruction: Option<String>,
     /// The source of the chat template, where one was applied.
     pub chat_template: Option<String>,
-    /// Whether examples are turns of a conversation.
-    pub fewshot_as_multiturn: bool,
+    /// Whether examples are turns of a conversation; `None` where nobody said so and prompts are plain text.
+    pub fewshot_as_multiturn: Option<bool>,
     /// The rules that hold.
     pub dialect: Dialect,
     /// How many requests have no answer.
@@ -179,7 +179,7 @@ fn add_tracked(object: &mut Dict, task_hashes: &Dict, facts: &RunFacts) {
     object.insert("model_name_sanitized", facts.model_name.sanitized.as_str());
     object.insert("system_instruction", given(&facts.system_instruction));
     object.insert("system_instruction_sha", hash(&facts.system_instruction));
-    object.insert("fewshot_as_multiturn", facts.fewshot_as_multiturn);
+    object.insert("fewshot_as_multiturn", facts.fewshot_as_multiturn.map_or(Value::None, Value::Bool));
     object.insert("chat_template", given(&facts.chat_template));
     object.insert("chat_template_sha", hash(&facts.chat_template));
     object.insert("total_evaluation_time_seconds", float_repr(facts.seconds));

@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let task = loaded.tasks.values().next().ok_or("there is no task")?;
     let request = Request::for_task(task).ok_or("the task names no data")?;
     let options = RequestOptions { dialect, ..RequestOptions::default() };
-    let mut scorer = task_scorer(&task.config, &ScoringSources::new(&dialect), &dialect, false)?;
+    let mut scorer = task_scorer(&task.config, &ScoringSources::new(&dialect), false)?;
     let keeps_documents = scorer.needs_documents();
     let nothing: Arc<Dict> = Arc::default();
     let mut documents = Vec::new();

@@ -35,7 +35,7 @@ impl Custom {
         Ok(Self {
             function: Arc::clone(function),
             host: Arc::clone(&context.host),
-            may_unwrap: context.rules.take_first_unwraps,
+            may_unwrap: context.dialect.filters.take_first_unwraps,
         })
     }
 
@@ -78,8 +78,9 @@ impl Filter for Custom {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::Dialect;
     use crate::filters::testing::{texts, with_documents};
-    use crate::filters::{FilterRules, FilterSpec, Filters};
+    use crate::filters::{FilterSpec, Filters};
     use crate::host::HostError;
     use lmeval_pycompat::Dict;
 
@@ -127,10 +128,10 @@ mod tests {
         }
     }
 
-    fn run(reference: &str, rules: FilterRules) -> Result<Filtered, FilterError> {
+    fn run(reference: &str, dialect: Dialect) -> Result<Filtered, FilterError> {
         let function = Function { reference: reference.into(), directory: String::new() };
         let step = FilterSpec::named("custom").with("filter_fn", Value::Function(Arc::new(function)));
-        let context = FilterContext { rules, host: Arc::new(Functions) };
+        let context = FilterContext { dialect, host: Arc::new(Functions) };
         let filter = Filters::default().make(&step, &context)?;
         let document: Dict = [(Value::str("prompt"), Value::str("def f():"))].into_iter().collect();
         with_documents(vec![document], |docs| filter.apply(texts(&[&[" pass"]]), docs))
@@ -138,26 +139,23 @@ mod tests {
 
     #[test]
     fn a_function_gets_answers_and_documents() {
-        let filtered = run("utils.prepend", FilterRules::V05).unwrap();
+        let filtered = run("utils.prepend", Dialect::V05).unwrap();
         assert_eq!(filtered, texts(&[&["def f(): pass"]]).into());
     }
 
     #[test]
     fn results_must_be_lists() {
-        let error = run("utils.flat", FilterRules::V05).unwrap_err();
+        let error = run("utils.flat", Dialect::V05).unwrap_err();
         assert_eq!(
             error.to_string(),
             "The filter `custom` needs `filter_fn` to give a list for each request, and an answer to document 0 is `str`"
         );
-        assert_eq!(
-            run("utils.flat", FilterRules::V04).unwrap(),
-            Filtered::from_bare(vec![Value::str(" pass")])
-        );
+        assert_eq!(run("utils.flat", Dialect::V04).unwrap(), Filtered::from_bare(vec![Value::str(" pass")]));
     }
 
     #[test]
     fn failures_are_passed_on() {
-        assert!(matches!(run("utils.short", FilterRules::V05), Err(FilterError::Length { .. })));
-        assert!(matches!(run("utils.other", FilterRules::V05), Err(FilterError::Host { .. })));
+        assert!(matches!(run("utils.short", Dialect::V05), Err(FilterError::Length { .. })));
+        assert!(matches!(run("utils.other", Dialect::V05), Err(FilterError::Host { .. })));
     }
 }

@@ -192,8 +192,9 @@ impl FilterPipelines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::Dialect;
     use crate::filters::testing::{texts, with_docs};
-    use crate::filters::{FilterContext, FilterRules, FilterSpec, Filters};
+    use crate::filters::{FilterContext, FilterSpec, Filters};
     use lmeval_pycompat::{Dict, Value};
 
     #[derive(Debug)]
@@ -206,8 +207,8 @@ mod tests {
         }
     }
 
-    fn chain(name: &str, steps: &[FilterSpec], rules: FilterRules) -> FilterEnsemble {
-        let context = FilterContext { rules, ..FilterContext::default() };
+    fn chain(name: &str, steps: &[FilterSpec], dialect: Dialect) -> FilterEnsemble {
+        let context = FilterContext { dialect, ..FilterContext::default() };
         Filters::default().ensemble(name, steps, &context).unwrap()
     }
 
@@ -215,7 +216,7 @@ mod tests {
     fn pipelines_start_from_the_same_answers() {
         let steps = [FilterSpec::named("uppercase"), FilterSpec::named("take_first")];
         let pipelines =
-            FilterPipelines::new(vec![chain("loud", &steps, FilterRules::V05), FilterEnsemble::new("none")]);
+            FilterPipelines::new(vec![chain("loud", &steps, Dialect::V05), FilterEnsemble::new("none")]);
         let answers = texts(&[&["a", "b"]]);
         let outcomes = with_docs(1, |docs| pipelines.unwrap().apply(answers.clone(), docs)).unwrap();
         assert_eq!(outcomes[0].responses, texts(&[&["A"]]));
@@ -246,12 +247,12 @@ mod tests {
             FilterSpec::named("take_first"),
             FilterSpec::named("map").with("mapping_dict", mapping).with("default_value", -1_i64),
         ];
-        let ensemble = chain("x", &steps, FilterRules::V04);
+        let ensemble = chain("x", &steps, Dialect::V04);
         let outcome = with_docs(2, |docs| ensemble.apply(texts(&[&["A"], &["bA"]]), docs)).unwrap();
         assert_eq!(outcome.responses, [vec![Value::Int(0)], vec![Value::Int(-1), Value::Int(0)]]);
         assert!(!outcome.bare);
         let steps = [FilterSpec::named("take_first"), FilterSpec::named("noop")];
-        let outcome = with_docs(1, |docs| chain("x", &steps, FilterRules::V04).apply(texts(&[&["A"]]), docs));
+        let outcome = with_docs(1, |docs| chain("x", &steps, Dialect::V04).apply(texts(&[&["A"]]), docs));
         assert!(outcome.unwrap().bare);
     }
 }

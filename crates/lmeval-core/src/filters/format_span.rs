@@ -6,7 +6,8 @@ use lmeval_pycompat::strings::{lower, strip};
 
 use super::found::own_pattern;
 use super::parallel::change_each;
-use super::{Filter, FilterDocs, FilterError, FilterRules, Filtered, Responses};
+use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
+use crate::dialect::Dialect;
 
 /// Words for labels, in the order in which they are replaced.
 const LABELS: [(&str, &str); 15] = [
@@ -43,12 +44,12 @@ pub struct FormatSpan {
 
 impl FormatSpan {
     /// The filter by the rules of a dialect.
-    pub fn new(rules: FilterRules) -> Self {
+    pub fn new(dialect: &Dialect) -> Self {
         let before_colon =
             |&(word, label): &(&str, &str)| (own_pattern(&format!(r"\b{word}\s*:")), format!("{label}:"));
         Self {
             spans: own_pattern(r"\b(PER|LOC|ORG|DATE):\s*([^$]+)"),
-            before_colon: if rules.labels_before_colon {
+            before_colon: if dialect.filters.labels_before_colon {
                 LABELS.iter().map(before_colon).collect()
             } else {
                 Vec::new()
@@ -129,7 +130,7 @@ mod tests {
 
     #[test]
     fn labels_are_replaced_everywhere() {
-        let filter = FormatSpan::new(FilterRules::V05);
+        let filter = FormatSpan::new(&Dialect::V05);
         for (answer, expected) in [
             (
                 "PERSON: John Smith, Mary $$ location: Kenya, none $$ date: none",
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn labels_are_replaced_before_colons_in_the_older_line() {
-        let filter = FormatSpan::new(FilterRules::V04);
+        let filter = FormatSpan::new(&Dialect::V04);
         for (answer, expected) in [
             ("persons: x", "per: x"),
             ("continent : africa", "loc: africa"),

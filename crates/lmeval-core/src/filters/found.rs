@@ -8,7 +8,7 @@ pub(super) fn own_pattern(pattern: &str) -> Regex {
 }
 
 /// What `findall(...)[index]` is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found<'t> {
     /// There is no match.
     Nothing,

@@ -3,15 +3,17 @@
 use std::sync::OnceLock;
 
 use lmeval_pycompat::Value;
-use lmeval_pycompat::re::{Flags, Regex, escape};
+use lmeval_pycompat::re::{Flags, Regex};
 use lmeval_pycompat::strings::strip;
 
 use super::found::{Found, find};
+use super::literals::Literals;
 use super::normaliser::Normaliser;
 use super::parallel::try_each;
 use super::regex::{DEFAULT_FALLBACK, DEFAULT_PATTERN};
 use super::sequence::items;
-use super::{Arguments, Filter, FilterDocs, FilterError, FilterRules, Filtered, Responses};
+use super::{Arguments, Filter, FilterDocs, FilterError, Filtered, Responses};
+use crate::dialect::Dialect;
 use crate::document::DocId;
 
 /// The name in errors.
@@ -44,21 +46,15 @@ pub struct MultiChoiceRegex {
 /// The numbers of options for which the search for a letter is kept.
 const CACHED: usize = 27;
 
-/// The options of one document, ready to be searched for.
-struct Options {
-    texts: Vec<String>,
-    regex: Regex,
-}
-
 impl MultiChoiceRegex {
     /// The filter with the arguments of a step.
-    pub fn from_arguments(arguments: &Arguments<'_>, rules: FilterRules) -> Result<Self, FilterError> {
+    pub fn from_arguments(arguments: &Arguments<'_>, dialect: &Dialect) -> Result<Self, FilterError> {
         Ok(Self {
             regex: arguments.pattern("regex_pattern", DEFAULT_PATTERN)?,
             group_select: arguments.integer("group_select", 0)?,
             fallback: arguments.value_or("fallback", DEFAULT_FALLBACK),
             normaliser: Normaliser::from_arguments(arguments)?,
-            longest_first: rules.longest_choice_first,
+            longest_first: dialect.filters.longest_choice_first,
             letters: [const { OnceLock::new() }; CACHED],
         })
     }
@@ -76,7 +72,7 @@ impl MultiChoiceRegex {
         let mut fallbacks = 0;
         for answer in answers {
             let text = answer.as_str().unwrap_or_default();
-            let found = match self.find(&self.regex, text, document)? {
+            let found = match self.search(&self.regex, text, document)? {
                 Some(found) => Some(Value::str(found)),
                 None => {
                     let options = match &mut options {
@@ -96,7 +92,7 @@ impl MultiChoiceRegex {
     }
 
     /// The match of `group_select`, stripped, unless it is empty.
-    fn find<'t>(
+    fn search<'t>(
         &self,
         regex: &Regex,
         text: &'t str,
@@ -104,13 +100,23 @@ impl MultiChoiceRegex {
     ) -> Result<Option<&'t str>, FilterError> {
         let found = find(regex, text, self.group_select)
             .map_err(|source| FilterError::search(NAME, document, source))?;
+        self.text_of(found, document, || regex.pattern().to_owned())
+    }
+
+    /// What was found, stripped, unless it is empty.
+    fn text_of<'t>(
+        &self,
+        found: Found<'t>,
+        document: DocId,
+        pattern: impl FnOnce() -> String,
+    ) -> Result<Option<&'t str>, FilterError> {
         match found {
             Found::Nothing | Found::NoText => Ok(None),
             Found::Text(found) => Ok(Some(strip(found)).filter(|text| !text.is_empty())),
             Found::OutOfRange { matches } => Err(FilterError::NoSuchMatch {
                 filter: NAME.to_owned(),
                 document,
-                pattern: regex.pattern().to_owned(),
+                pattern: pattern(),
                 wanted: self.group_select,
                 found: matches,
             }),
@@ -120,7 +126,7 @@ impl MultiChoiceRegex {
     /// The letter of the option whose text is found.
     fn find_option(
         &self,
-        options: &Options,
+        options: &Literals,
         answer: &Value,
         document: DocId,
     ) -> Result<Option<Value>, FilterError> {
@@ -136,10 +142,11 @@ impl MultiChoiceRegex {
             .normaliser
             .apply(answer.as_str().unwrap_or_default())
             .map_err(|source| FilterError::search(NAME, document, source))?;
-        let found = self.find(&options.regex, &text, document)?;
+        let found = options.find(&text, self.group_select);
+        let found = self.text_of(found, document, || options.pattern())?;
         // Of equal options the last one gives the letter; a text that stripping changed is none of them.
         Ok(found.map(|found| {
-            let option = options.texts.iter().rposition(|text| text == found);
+            let option = options.place(found);
             option.map_or_else(|| Value::str(found), |option| Value::str(format!("({})", letter(option))))
         }))
     }
@@ -165,23 +172,19 @@ impl MultiChoiceRegex {
                 }
             },
         };
-        let found = self.find(regex, text, document)?;
+        let found = self.search(regex, text, document)?;
         Ok(found.map(|found| Value::str(format!("({found})"))))
     }
 
-    fn options(&self, choices: &[Value], document: DocId) -> Result<Options, FilterError> {
-        let failed = |source| FilterError::search(NAME, document, source);
+    fn options(&self, choices: &[Value], document: DocId) -> Result<Literals, FilterError> {
         let mut texts = Vec::with_capacity(choices.len());
         for choice in choices {
             let text = choice.as_str().ok_or_else(|| wrong_choices(document, Some(choice.type_name())))?;
-            texts.push(self.normaliser.apply(strip(text)).map_err(failed)?.into_owned());
+            let text = self.normaliser.apply(strip(text));
+            let text = text.map_err(|source| FilterError::search(NAME, document, source))?;
+            texts.push(text.into_owned());
         }
-        let mut patterns: Vec<String> = texts.iter().map(|text| escape(text)).collect();
-        if self.longest_first {
-            patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.chars().count()));
-        }
-        let regex = Regex::new(&patterns.join("|"), Flags::NONE).map_err(failed)?;
-        Ok(Options { texts, regex })
+        Ok(Literals::new(texts, self.longest_first))
     }
 }
 
@@ -232,11 +235,11 @@ mod tests {
 
     fn run(
         step: &FilterSpec,
-        rules: FilterRules,
+        dialect: Dialect,
         choices: impl Into<Value>,
         answer: impl Into<Value>,
     ) -> Result<Value, FilterError> {
-        let context = FilterContext { rules, ..FilterContext::default() };
+        let context = FilterContext { dialect, ..FilterContext::default() };
         let filter = Filters::default().make(step, &context)?;
         let document: Dict = [(Value::str("choices"), choices.into())].into_iter().collect();
         let answers = vec![vec![answer.into()]];
@@ -249,7 +252,7 @@ mod tests {
     }
 
     fn cities(step: &FilterSpec, answer: &str) -> Result<Value, FilterError> {
-        run(step, FilterRules::V05, list(&["Paris", "New York", "Rome"]), answer)
+        run(step, Dialect::V05, list(&["Paris", "New York", "Rome"]), answer)
     }
 
     #[test]
@@ -280,15 +283,15 @@ mod tests {
     #[test]
     fn an_option_that_begins_another_one() {
         let choices = list(&["Guilty", "Guilty of Romance"]);
-        for (rules, expected) in [(FilterRules::V05, "(A)"), (FilterRules::V04, "(B)")] {
-            let found = run(&step(), rules, choices.clone(), "Guilty of Romance").unwrap();
+        for (dialect, expected) in [(Dialect::V05, "(A)"), (Dialect::V04, "(B)")] {
+            let found = run(&step(), dialect, choices.clone(), "Guilty of Romance").unwrap();
             assert_eq!(found, Value::str(expected));
         }
     }
 
     #[test]
     fn equal_empty_and_absent_options() {
-        let run = |choices: &[&str], answer: &str| run(&step(), FilterRules::V05, list(choices), answer);
+        let run = |choices: &[&str], answer: &str| run(&step(), Dialect::V05, list(choices), answer);
         assert_eq!(run(&["x", "x "], "x").unwrap(), Value::str("(B)"));
         assert_eq!(run(&["", "x"], "x, that is: B").unwrap(), Value::str("(B)"));
         assert_eq!(run(&[], "a: b").unwrap(), Value::str("[invalid]"));
@@ -297,7 +300,7 @@ mod tests {
     #[test]
     fn what_stripping_changes_is_no_option() {
         let step = step().with("regexes_to_ignore", Value::list([Value::str("!")]));
-        let found = run(&step, FilterRules::V05, list(&["! x"]), "so x").unwrap();
+        let found = run(&step, Dialect::V05, list(&["! x"]), "so x").unwrap();
         assert_eq!(found, Value::str("x"));
     }
 
@@ -305,12 +308,12 @@ mod tests {
     fn more_options_than_letters_are_an_error() {
         let many: Vec<String> = (0..27).map(|number| format!("option {number}.")).collect();
         let many = Value::list(many.into_iter().map(Value::from));
-        let error = run(&step(), FilterRules::V05, many.clone(), "none of them").unwrap_err();
+        let error = run(&step(), Dialect::V05, many.clone(), "none of them").unwrap_err();
         assert_eq!(
             error.to_string(),
             "The filter `multi_choice_regex` cannot search for the options of document 0"
         );
-        assert_eq!(run(&step(), FilterRules::V05, many, "option 26.").unwrap(), Value::str("([)"));
+        assert_eq!(run(&step(), Dialect::V05, many, "option 26.").unwrap(), Value::str("([)"));
     }
 
     #[test]
@@ -323,18 +326,18 @@ mod tests {
             absent.unwrap_err().to_string(),
             "The filter `multi_choice_regex` needs `choices` of document 0 to be a list of strings, not absent"
         );
-        assert!(run(&step(), FilterRules::V05, 1_i64, "(A)").is_err());
-        assert!(run(&step(), FilterRules::V05, Value::list([Value::Int(1)]), "(A)").is_err());
+        assert!(run(&step(), Dialect::V05, 1_i64, "(A)").is_err());
+        assert!(run(&step(), Dialect::V05, Value::list([Value::Int(1)]), "(A)").is_err());
     }
 
     #[test]
     fn what_is_not_a_text_is_empty_unless_something_is_ignored() {
         let choices = list(&["a"]);
         assert_eq!(
-            run(&step(), FilterRules::V05, choices.clone(), Value::None).unwrap(),
+            run(&step(), Dialect::V05, choices.clone(), Value::None).unwrap(),
             Value::str("[invalid]")
         );
         let relaxed = step().with("ignore_case", true);
-        assert!(run(&relaxed, FilterRules::V05, choices, Value::None).is_err());
+        assert!(run(&relaxed, Dialect::V05, choices, Value::None).is_err());
     }
 }

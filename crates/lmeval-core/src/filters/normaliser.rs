@@ -3,9 +3,8 @@
 use std::borrow::Cow;
 
 use lmeval_pycompat::re::{Error, Regex};
-use lmeval_pycompat::strings::lower;
+use lmeval_pycompat::strings::{is_punctuation, lower};
 
-use super::punctuation::is_punctuation;
 use super::{Arguments, FilterError};
 
 /// Removes from texts what does not count: matches of patterns, then case, then punctuation.

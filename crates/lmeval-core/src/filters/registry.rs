@@ -9,12 +9,12 @@ use super::arguments::Arguments;
 use super::ensemble::{EnsembleError, FilterEnsemble};
 use super::error::FilterError;
 use super::host::FilterHost;
-use super::rules::FilterRules;
 use super::spec::{FilterFunction, FilterSpec};
 use super::{
     Custom, Filter, FormatSpan, Lowercase, MajorityVote, MapFilter, MultiChoiceRegex, Noop, RegexFilter,
     RegexPos, RemoveWhitespace, TakeFirst, TakeFirstK, Uppercase,
 };
+use crate::dialect::Dialect;
 use crate::host::NoHost;
 use crate::near::nearest;
 use crate::registry::{AlreadyRegistered, Entry, FILTERS, FilterEntry, OptionProblem, Provider, UnknownName};
@@ -22,15 +22,15 @@ use crate::registry::{AlreadyRegistered, Entry, FILTERS, FilterEntry, OptionProb
 /// What filters are made with, beside their arguments.
 #[derive(Clone, Debug)]
 pub struct FilterContext {
-    /// The rules of the dialect.
-    pub rules: FilterRules,
+    /// The rules of the run.
+    pub dialect: Dialect,
     /// What runs filters that are Python code.
     pub host: Arc<dyn FilterHost>,
 }
 
 impl Default for FilterContext {
     fn default() -> Self {
-        Self { rules: FilterRules::default(), host: Arc::new(NoHost) }
+        Self { dialect: Dialect::default(), host: Arc::new(NoHost) }
     }
 }
 
@@ -44,18 +44,18 @@ type BuiltIn = (&'static str, fn(&Arguments<'_>, &FilterContext) -> Result<Box<d
 /// The built-in filters.
 const BUILT_IN: [BuiltIn; 13] = [
     ("custom", |arguments, context| Ok(Box::new(Custom::from_arguments(arguments, context)?))),
-    ("format_span", |_, context| Ok(Box::new(FormatSpan::new(context.rules)))),
+    ("format_span", |_, context| Ok(Box::new(FormatSpan::new(&context.dialect)))),
     ("lowercase", |_, _| Ok(Box::new(Lowercase))),
     ("majority_vote", |_, _| Ok(Box::new(MajorityVote))),
     ("map", |arguments, _| Ok(Box::new(MapFilter::from_arguments(arguments)?))),
     ("multi_choice_regex", |arguments, context| {
-        Ok(Box::new(MultiChoiceRegex::from_arguments(arguments, context.rules)?))
+        Ok(Box::new(MultiChoiceRegex::from_arguments(arguments, &context.dialect)?))
     }),
     ("noop", |_, _| Ok(Box::new(Noop))),
     ("regex", |arguments, _| Ok(Box::new(RegexFilter::from_arguments(arguments)?))),
     ("regex_pos", |arguments, _| Ok(Box::new(RegexPos::from_arguments(arguments)?))),
     ("remove_whitespace", |_, _| Ok(Box::new(RemoveWhitespace))),
-    ("take_first", |_, context| Ok(Box::new(TakeFirst::new(context.rules)))),
+    ("take_first", |_, context| Ok(Box::new(TakeFirst::new(&context.dialect)))),
     ("take_first_k", |arguments, _| Ok(Box::new(TakeFirstK::from_arguments(arguments)?))),
     ("uppercase", |_, _| Ok(Box::new(Uppercase))),
 ];
@@ -122,7 +122,7 @@ impl Filters {
         let entry = FILTERS.iter().find(|entry| entry.name == name.as_str());
         if let Some((_, constructor)) = BUILT_IN.iter().find(|(known, _)| known == name) {
             if let Some(entry) = entry {
-                check(entry, &step.kwargs, context.rules)?;
+                check(entry, &step.kwargs, &context.dialect)?;
             }
             return constructor(&arguments, context);
         }
@@ -175,9 +175,9 @@ impl fmt::Debug for Filters {
 }
 
 /// Compares arguments with the table of a filter.
-fn check(entry: &FilterEntry, kwargs: &Dict, rules: FilterRules) -> Result<(), FilterError> {
+fn check(entry: &FilterEntry, kwargs: &Dict, dialect: &Dialect) -> Result<(), FilterError> {
     let filter = entry.name.clone().into_owned();
-    let strict = rules.refuse_unknown_arguments && SOMETIMES_STRICT.contains(&&*entry.name);
+    let strict = dialect.filters.refuse_unknown_arguments && SOMETIMES_STRICT.contains(&&*entry.name);
     let problem =
         entry.options.check(kwargs).into_iter().find(|problem| {
             problem.is_fatal() || (strict && matches!(problem, OptionProblem::Unknown { .. }))
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn unknown_arguments_are_ignored_or_refused() {
-        let older = FilterContext { rules: FilterRules::V04, ..FilterContext::default() };
+        let older = FilterContext { dialect: Dialect::V04, ..FilterContext::default() };
         for name in SOMETIMES_STRICT {
             let step = FilterSpec::named(name).with("foo", 1_i64);
             assert!(Filters::default().make(&step, &FilterContext::default()).is_ok());

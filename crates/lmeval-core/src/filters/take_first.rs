@@ -1,7 +1,8 @@
 //! `take_first`.
 
 use super::parallel::try_each;
-use super::{Filter, FilterDocs, FilterError, FilterRules, Filtered, Responses};
+use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
+use crate::dialect::Dialect;
 
 /// Keeps the first answer of each request.
 ///
@@ -14,8 +15,8 @@ pub struct TakeFirst {
 
 impl TakeFirst {
     /// The filter by the rules of a dialect.
-    pub fn new(rules: FilterRules) -> Self {
-        Self { unwraps: rules.take_first_unwraps }
+    pub fn new(dialect: &Dialect) -> Self {
+        Self { unwraps: dialect.filters.take_first_unwraps }
     }
 }
 
@@ -50,7 +51,7 @@ mod tests {
 
     #[test]
     fn the_older_line_unwraps() {
-        assert!(apply(&TakeFirst::new(FilterRules::V04), texts(&[&["a"]])).unwrap().bare);
+        assert!(apply(&TakeFirst::new(&Dialect::V04), texts(&[&["a"]])).unwrap().bare);
     }
 
     #[test]

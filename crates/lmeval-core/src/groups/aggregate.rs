@@ -7,8 +7,9 @@ use lmeval_pycompat::{Dict, Value};
 
 use super::error::GroupError;
 use super::spec::{GroupMetric, GroupSpec};
+use crate::dialect::Dialect;
 use crate::results::TaskEntry;
-use crate::scorers::{MetricKey, ScoringRules};
+use crate::scorers::MetricKey;
 
 /// The entry of a group and what is doubtful about it.
 #[derive(Clone, Debug)]
@@ -36,7 +37,7 @@ pub fn aggregate_group<'a>(
     group: &GroupSpec,
     leaf_tasks: &[&str],
     tasks: impl Fn(&str) -> Option<&'a TaskEntry>,
-    rules: &ScoringRules,
+    dialect: &Dialect,
 ) -> Result<GroupEntry, GroupError> {
     let mut entry = Dict::new();
     let mut warnings = Vec::new();
@@ -66,7 +67,7 @@ pub fn aggregate_group<'a>(
             let mean = weighted_mean(&parts.values, &parts.sizes, metric.weight_by_size).map_err(failed)?;
             let stderr = match parts.stderrs.iter().copied().collect::<Option<Vec<f64>>>() {
                 None => Value::str("N/A"),
-                Some(stderrs) if rules.unweighted_group_stderr && !metric.weight_by_size => {
+                Some(stderrs) if dialect.scoring.unweighted_group_stderr && !metric.weight_by_size => {
                     Value::Float(combined_stderr_unweighted(&stderrs).map_err(failed)?)
                 }
                 Some(stderrs) => Value::Float(pooled_stderr(&stderrs, &parts.sizes).map_err(failed)?),

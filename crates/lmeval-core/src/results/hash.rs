@@ -6,7 +6,8 @@ use lmeval_pycompat::json::{self, EncodeError};
 use lmeval_pycompat::{Dict, Value, repr};
 use sha2::{Digest, Sha256};
 
-use crate::instance::{Arguments, Instance};
+use crate::dialect::Dialect;
+use crate::instance::{Arguments, Context, Instance};
 
 /// The SHA-256 of a text, in lower-case hexadecimal digits.
 ///
@@ -34,12 +35,18 @@ pub fn hash_document(document: &Dict) -> Result<String, EncodeError> {
 }
 
 /// The hash of a prompt: that of the first argument of a document's first request.
-pub fn hash_prompt(first: &Instance, rolling_context: bool) -> String {
+pub fn hash_prompt(first: &Instance, dialect: &Dialect) -> String {
     match &first.arguments {
+        Arguments::Loglikelihood { context: Context::Json(text), .. }
+        | Arguments::Generate { context: Context::Json(text), .. }
+            if !dialect.json_prompts_are_records =>
+        {
+            hash_text(text)
+        }
         Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } => {
             hash_text(&context.hash_text())
         }
-        Arguments::Rolling { .. } if rolling_context => hash_text(""),
+        Arguments::Rolling { .. } if dialect.rolling_context => hash_text(""),
         Arguments::Rolling { text } => hash_text(text),
     }
 }

@@ -6,11 +6,11 @@ use lmeval_pycompat::{Dict, Value};
 
 use super::sample::SampleRecord;
 use super::task::{TaskEntry, TaskResult};
+use crate::dialect::Dialect;
 use crate::groups::{
     Directions, GroupError, GroupSpec, GroupTree, aggregate_group, directions_to_dict,
     inherit_higher_is_better, inherit_num_fewshot,
 };
-use crate::scorers::ScoringRules;
 
 /// The results of tasks and groups, each part as results files show it.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ impl RunResults {
     pub fn collect(
         tasks: Vec<TaskResult>,
         groups: &[GroupSpec],
-        rules: &ScoringRules,
+        dialect: &Dialect,
     ) -> Result<Self, GroupError> {
         let mut run = Self::default();
         let mut directions: Vec<(String, Directions)> = Vec::new();
@@ -62,7 +62,7 @@ impl RunResults {
                 Value::dict(audits.map(|(pipeline, audit)| (pipeline.clone(), Value::from(audit.to_dict())))),
             );
         }
-        run.add_groups(&tasks, groups, rules)?;
+        run.add_groups(&tasks, groups, dialect)?;
         inherit_num_fewshot(groups, &mut run.num_fewshot);
         run.warnings.extend(inherit_higher_is_better(groups, &mut directions));
         run.higher_is_better = directions
@@ -82,14 +82,14 @@ impl RunResults {
         &mut self,
         tasks: &[TaskResult],
         groups: &[GroupSpec],
-        rules: &ScoringRules,
+        dialect: &Dialect,
     ) -> Result<(), GroupError> {
         let tree = GroupTree::new(groups);
         let by_name: HashMap<&str, &TaskEntry> =
             tasks.iter().map(|task| (task.entry.name.as_str(), &task.entry)).collect();
         let entry_of = |name: &str| by_name.get(name).copied();
         for group in tree.bottom_up() {
-            let aggregated = aggregate_group(group, &tree.leaf_tasks(group), entry_of, rules)?;
+            let aggregated = aggregate_group(group, &tree.leaf_tasks(group), entry_of, dialect)?;
             self.warnings.extend(aggregated.warnings);
             if !group.metrics.is_empty() {
                 self.groups.insert(group.name.as_str(), aggregated.entry.clone());

@@ -10,7 +10,7 @@ use super::hash::{hash_document, hash_prompt, hash_target};
 use crate::dialect::Dialect;
 use crate::document::DocId;
 use crate::instance::RequestType;
-use crate::scorers::{AnsweredDocument, AnsweredInstance, Scores, ScoringPipeline, ScoringRules};
+use crate::scorers::{AnsweredDocument, AnsweredInstance, Scores, ScoringPipeline};
 
 /// The hashes of a document, its prompt and its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,14 +104,14 @@ struct Common {
 }
 
 impl Common {
-    fn of(document: &AnsweredDocument, dialect: &Dialect, rules: &ScoringRules) -> Result<Self, EncodeError> {
+    fn of(document: &AnsweredDocument, dialect: &Dialect) -> Result<Self, EncodeError> {
         let first = document.answers.first();
         let target = first.map(|first| first.instance.target.clone()).unwrap_or_default();
         let arguments = document.answers.iter().map(|answer| Value::from(answer.instance.args(dialect)));
         let responses = document.answers.iter().map(|answer| {
-            Value::list(answer.responses.iter().map(|response| shown(answer, response, rules)))
+            Value::list(answer.responses.iter().map(|response| shown(answer, response, dialect)))
         });
-        let prompt = first.map(|first| hash_prompt(&first.instance, dialect.rolling_context));
+        let prompt = first.map(|first| hash_prompt(&first.instance, dialect));
         Ok(Self {
             arguments: Value::list(arguments),
             resps: Value::list(responses),
@@ -131,19 +131,16 @@ pub fn sample_records(
     pipelines: &[ScoringPipeline],
     dialect: &Dialect,
 ) -> Result<Vec<SampleRecord>, EncodeError> {
-    let rules = ScoringRules::of(dialect);
-    let common: Vec<Common> = documents
-        .par_iter()
-        .map(|document| Common::of(document, dialect, rules))
-        .collect::<Result<_, _>>()?;
+    let common: Vec<Common> =
+        documents.par_iter().map(|document| Common::of(document, dialect)).collect::<Result<_, _>>()?;
     let mut records = Vec::with_capacity(documents.len() * pipelines.len());
     for pipeline in pipelines {
         for (place, (document, common)) in documents.iter().zip(&common).enumerate() {
             let filtered = pipeline.filtered(place);
             let filtered = document.answers.iter().zip(filtered).map(|(answer, kept)| {
-                let mut kept = kept.iter().map(|response| shown(answer, response, rules));
+                let mut kept = kept.iter().map(|response| shown(answer, response, dialect));
                 match (pipeline.takes_first(), kept.len()) {
-                    (true, 1) if rules.taken_answers_are_bare => kept.next().unwrap_or_default(),
+                    (true, 1) if dialect.scoring.taken_answers_are_bare => kept.next().unwrap_or_default(),
                     _ => Value::list(kept),
                 }
             });
@@ -165,10 +162,10 @@ pub fn sample_records(
 }
 
 /// An answer as records show it.
-fn shown(answer: &AnsweredInstance, response: &Value, rules: &ScoringRules) -> Value {
+fn shown(answer: &AnsweredInstance, response: &Value, dialect: &Dialect) -> Value {
     match response {
         Value::Tuple(pair)
-            if rules.rolling_answers_are_numbers
+            if dialect.scoring.rolling_answers_are_numbers
                 && answer.instance.request_type == RequestType::LoglikelihoodRolling =>
         {
             pair.first().cloned().unwrap_or_default()

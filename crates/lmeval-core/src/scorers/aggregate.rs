@@ -79,7 +79,7 @@ impl ScoringPipeline {
 
     /// How many resamples are drawn for the standard error of a metric.
     fn draws(&self, name: &str, metric: Option<&PipelineMetric>, bootstrap_iters: i64) -> i64 {
-        if !self.rules.listed_stderrs_only {
+        if !self.dialect.scoring.listed_stderrs_only {
             return bootstrap_iters;
         }
         match metric {

@@ -9,12 +9,11 @@ use super::metric::PipelineMetric;
 use super::pipeline::ScoringPipeline;
 use super::registry::ScoringNames;
 use super::resolve::resolve_metric;
-use super::rules::ScoringRules;
 use super::scorer::Scorer;
 use super::spec::{MetricSpec, PipelineSpec, ScorerSpec};
 use super::task_code::ScoringHost;
 use crate::dialect::Dialect;
-use crate::filters::{FilterContext, FilterRules, FilterSpec, Filters};
+use crate::filters::{FilterContext, FilterHost, FilterSpec, Filters};
 use crate::host::NoHost;
 use crate::output_type::OutputType;
 use crate::registry::default_metrics;
@@ -24,14 +23,14 @@ use crate::registry::default_metrics;
 pub struct ScoringSources {
     /// Filters by name.
     pub filters: Filters,
-    /// What filters are made with.
-    pub filter_context: FilterContext,
+    /// What runs filters that are Python code.
+    pub filter_host: Arc<dyn FilterHost>,
     /// Scorers, metrics, aggregations and reductions by name.
     pub names: ScoringNames,
     /// What runs scoring functions of tasks.
     pub host: Arc<dyn ScoringHost>,
-    /// The rules of the dialect.
-    pub rules: &'static ScoringRules,
+    /// The rules of the run.
+    pub dialect: Dialect,
 }
 
 impl ScoringSources {
@@ -39,10 +38,10 @@ impl ScoringSources {
     pub fn new(dialect: &Dialect) -> Self {
         Self {
             filters: Filters::default(),
-            filter_context: FilterContext { rules: FilterRules::of(dialect), ..FilterContext::default() },
+            filter_host: Arc::new(NoHost),
             names: ScoringNames::default(),
             host: Arc::new(NoHost),
-            rules: ScoringRules::of(dialect),
+            dialect: *dialect,
         }
     }
 }
@@ -92,15 +91,16 @@ pub fn build_scorer(
             &by_default
         }
     };
-    let filters = choose_filters(pipeline, &*scorer, sources.rules);
-    let ensemble = sources.filters.ensemble(&pipeline.name, &filters, &sources.filter_context)?;
+    let filters = choose_filters(pipeline, &*scorer, &sources.dialect);
+    let context = FilterContext { dialect: sources.dialect, host: Arc::clone(&sources.filter_host) };
+    let ensemble = sources.filters.ensemble(&pipeline.name, &filters, &context)?;
     let metrics = choose_metrics(pipeline, &*scorer, facts.output_type)
         .iter()
         .enumerate()
         .map(|(place, metric)| resolve_metric(place, metric, facts, sources))
         .collect::<Result<Vec<_>, _>>()?;
-    let metrics = in_order(metrics, facts.output_type, sources.rules);
-    Ok(ScoringPipeline::new(ensemble, metrics, scorer, facts.output_type, sources.rules))
+    let metrics = in_order(metrics, facts.output_type, &sources.dialect);
+    Ok(ScoringPipeline::new(ensemble, metrics, scorer, facts.output_type, sources.dialect))
 }
 
 /// Builds the pipeline of a run that only predicts: no filters, and the metric `bypass`.
@@ -113,13 +113,13 @@ pub fn build_predict_only(
     build_scorer(Some(&pipeline), facts, sources)
 }
 
-fn choose_filters(pipeline: &PipelineSpec, scorer: &dyn Scorer, rules: &ScoringRules) -> Vec<FilterSpec> {
+fn choose_filters(pipeline: &PipelineSpec, scorer: &dyn Scorer, dialect: &Dialect) -> Vec<FilterSpec> {
     if !pipeline.filters.is_empty() {
         return pipeline.filters.clone();
     }
     match scorer.default_filters() {
         Some(filters) if !filters.is_empty() => filters,
-        _ if rules.default_filter_takes_first => vec![FilterSpec::named("take_first")],
+        _ if dialect.scoring.default_filter_takes_first => vec![FilterSpec::named("take_first")],
         _ => Vec::new(),
     }
 }
@@ -136,9 +136,9 @@ fn choose_metrics(pipeline: &PipelineSpec, scorer: &dyn Scorer, output_type: Out
 fn in_order(
     mut metrics: Vec<PipelineMetric>,
     output_type: OutputType,
-    rules: &ScoringRules,
+    dialect: &Dialect,
 ) -> Vec<PipelineMetric> {
-    if !rules.fixed_choice_order {
+    if !dialect.scoring.fixed_choice_order {
         return metrics;
     }
     let order: &[&str] = match output_type {

@@ -8,7 +8,7 @@ use lmeval_pycompat::{Dict, Value, repr};
 use super::answered::{AnsweredDocument, AnsweredInstance};
 use super::error::ScoreError;
 use super::metric::BoundMetrics;
-use super::rules::ScoringRules;
+use crate::dialect::Dialect;
 use crate::document::DocId;
 use crate::output_type::OutputType;
 
@@ -23,8 +23,8 @@ pub struct ScoringInput<'a> {
     pub metrics: &'a BoundMetrics<'a>,
     /// What the task asks of a model.
     pub output_type: OutputType,
-    /// The rules of the dialect.
-    pub rules: &'a ScoringRules,
+    /// The rules of the run.
+    pub dialect: &'a Dialect,
 }
 
 impl<'a> ScoringInput<'a> {

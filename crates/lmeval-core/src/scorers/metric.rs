@@ -309,7 +309,7 @@ fn call(
 ) -> Result<Vec<Value>, MetricError> {
     let MetricInput::Likelihood { reference, results } = given else { return function(given) };
     let alone = input.output_type == OutputType::MultipleChoice && results.lls.len() == 1 && name == "acc";
-    if !(alone && input.rules.single_option_by_argmax) {
+    if !(alone && input.dialect.scoring.single_option_by_argmax) {
         return function(given);
     }
     // A second option that is never the most likely one makes the metric compare instead of asking whether the only
@@ -327,7 +327,7 @@ fn is_unresolved(given: MetricInput<'_>) -> bool {
 
 /// Whether a metric over the whole corpus leaves out documents whose target is none of the options.
 fn is_left_out(name: &str, input: &ScoringInput<'_>) -> bool {
-    !input.rules.unresolved_is_label && entry_of(name).is_some_and(MetricEntry::needs_corpus)
+    !input.dialect.scoring.unresolved_is_label && entry_of(name).is_some_and(MetricEntry::needs_corpus)
 }
 
 /// Whether a metric asks for the option that an unresolved target does not name.
@@ -340,8 +340,8 @@ fn host_arguments(input: &ScoringInput<'_>, given: MetricInput<'_>) -> (Value, V
     match given {
         MetricInput::Generation { references, predictions } => {
             let predictions = Value::list(predictions.iter().cloned());
-            let several =
-                input.rules.results_per_request && predictions.as_list().is_some_and(|list| list.len() > 1);
+            let several = input.dialect.scoring.results_per_request
+                && predictions.as_list().is_some_and(|list| list.len() > 1);
             (
                 Value::list(references.iter().cloned()),
                 if several { Value::list([predictions]) } else { predictions },

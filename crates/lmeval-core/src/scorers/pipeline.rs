@@ -13,10 +13,10 @@ use super::logged::{older_logged_value, truths_to_floats};
 use super::metric::{BoundMetrics, PipelineMetric};
 use super::metric_key::parent_metric;
 use super::reduce::reduce;
-use super::rules::ScoringRules;
 use super::scored::{ReducedDoc, ScoredDoc, Scores};
 use super::scorer::Scorer;
 use super::task_code::TaskCode;
+use crate::dialect::Dialect;
 use crate::filters::FilterEnsemble;
 use crate::groups::Directions;
 use crate::output_type::OutputType;
@@ -30,7 +30,7 @@ pub struct ScoringPipeline {
     pub(super) scorer: Arc<dyn Scorer>,
     pub(super) context: Dict,
     pub(super) output_type: OutputType,
-    pub(super) rules: &'static ScoringRules,
+    pub(super) dialect: Dialect,
     filtered: Arc<Filtered>,
     raw_docs: Vec<ScoredDoc>,
     reduced_docs: Vec<ReducedDoc>,
@@ -44,7 +44,7 @@ impl ScoringPipeline {
         metrics: Vec<PipelineMetric>,
         scorer: Arc<dyn Scorer>,
         output_type: OutputType,
-        rules: &'static ScoringRules,
+        dialect: Dialect,
     ) -> Self {
         Self {
             name: filters.name().into(),
@@ -53,7 +53,7 @@ impl ScoringPipeline {
             scorer,
             context: Dict::new(),
             output_type,
-            rules,
+            dialect,
             filtered: Arc::default(),
             raw_docs: Vec::new(),
             reduced_docs: Vec::new(),
@@ -138,7 +138,7 @@ impl ScoringPipeline {
                 filtered: self.filtered.of_document(place),
                 metrics: &metrics,
                 output_type: self.output_type,
-                rules: self.rules,
+                dialect: &self.dialect,
             })
             .collect();
         let mut scored = self.scorer.score_documents(&inputs)?;
@@ -151,7 +151,7 @@ impl ScoringPipeline {
         }
         drop(inputs);
         self.owners = metrics.into_owners();
-        if self.rules.older_values {
+        if self.dialect.scoring.older_values {
             scored.par_iter_mut().for_each(|scored| truths_to_floats(scored, self.output_type));
         }
         Ok(scored)
@@ -238,7 +238,7 @@ impl ScoringPipeline {
     /// The values of a document as records show them.
     pub(crate) fn logged_values(&self, place: usize, document: &AnsweredDocument) -> Scores<Value> {
         let Some(reduced) = self.reduced_docs.get(place) else { return Scores::new() };
-        if !self.rules.older_values {
+        if !self.dialect.scoring.older_values {
             return reduced.values.clone();
         }
         let logged = reduced.values.iter().map(|(metric, value)| {
@@ -252,7 +252,7 @@ impl ScoringPipeline {
     pub(crate) fn scores_per_repeat(&self, place: usize) -> Option<Dict> {
         let scores = &self.raw_docs.get(place)?.scores;
         let has_several =
-            !self.rules.taken_answers_are_bare && scores.iter().any(|(_, values)| values.len() > 1);
+            !self.dialect.scoring.taken_answers_are_bare && scores.iter().any(|(_, values)| values.len() > 1);
         has_several.then(|| {
             let lists = scores.iter();
             lists

@@ -42,13 +42,13 @@ impl ScoringPipeline {
         for (answer, filtered) in document.answers.iter().zip(self.filtered(place)) {
             let rolling = answer.instance.request_type == RequestType::LoglikelihoodRolling;
             let item = |response: &Value| match response {
-                Value::Tuple(pair) if rolling && self.rules.rolling_answers_are_numbers => {
+                Value::Tuple(pair) if rolling && self.dialect.scoring.rolling_answers_are_numbers => {
                     pair.first().cloned().unwrap_or_default()
                 }
                 other => other.clone(),
             };
             let items = filtered.iter().map(item);
-            if self.rules.results_per_request && !self.takes_first() {
+            if self.dialect.scoring.results_per_request && !self.takes_first() {
                 results.push(Value::list(items));
             } else {
                 results.extend(items);

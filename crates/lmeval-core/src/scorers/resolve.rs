@@ -46,7 +46,7 @@ pub(super) fn resolve_metric(
         (Setting::Given(Reference::Function(function)), _) => {
             MetricReduction::Host(sources.host.reduction(function)?)
         }
-        (Setting::Own, Some(_)) if sources.rules.repeats_are_averaged && has_pass_at_k(&name) => {
+        (Setting::Own, Some(_)) if sources.dialect.scoring.repeats_are_averaged && has_pass_at_k(&name) => {
             MetricReduction::Registered(sources.names.reduction("mean")?)
         }
         (Setting::Own, Some(metric)) => MetricReduction::Registered(metric.reduction()),
@@ -58,7 +58,7 @@ pub(super) fn resolve_metric(
         (Setting::Given(direction), _) => Some(direction),
         (Setting::Own, Some(metric)) => Some(metric.higher_is_better()),
         (Setting::Own, None) | (Setting::Null, _) => {
-            (!sources.rules.unknown_direction_is_null).then_some(true)
+            (!sources.dialect.scoring.unknown_direction_is_null).then_some(true)
         }
     };
     let mut kwargs = spec.kwargs.clone();

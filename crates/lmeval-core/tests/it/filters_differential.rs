@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use lmeval_core::filters::{FilterContext, FilterDocs, FilterRules, FilterSpec, Filters};
-use lmeval_core::{DocId, MemoryDocuments};
+use lmeval_core::filters::{FilterContext, FilterDocs, FilterSpec, Filters};
+use lmeval_core::{Dialect, DocId, MemoryDocuments};
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_testkit::test_environment;
 
@@ -16,7 +16,7 @@ fn seed() -> String {
 }
 
 /// The result of a case, or `None` for an error.
-fn filter(case: &Dict, rules: FilterRules) -> Result<Value, String> {
+fn filter(case: &Dict, dialect: Dialect) -> Result<Value, String> {
     let list = |name| case.get_str(name).and_then(Value::as_list).unwrap();
     let steps: Vec<FilterSpec> =
         list("steps").iter().map(|step| FilterSpec::from_value(step).unwrap()).collect();
@@ -24,7 +24,7 @@ fn filter(case: &Dict, rules: FilterRules) -> Result<Value, String> {
         list("docs").iter().map(|document| document.as_dict().unwrap().clone()).collect();
     let responses = list("responses").iter().map(|answers| answers.as_list().unwrap().to_vec()).collect();
     let ids: Vec<DocId> = (0..documents.len()).map(DocId).collect();
-    let context = FilterContext { rules, ..FilterContext::default() };
+    let context = FilterContext { dialect, ..FilterContext::default() };
     let documents = MemoryDocuments::new(documents);
     let outcome = Filters::default()
         .ensemble("random", &steps, &context)
@@ -37,17 +37,17 @@ fn filter(case: &Dict, rules: FilterRules) -> Result<Value, String> {
     })
 }
 
-fn compare(dialect: &str, rules: FilterRules) {
+fn compare(dialect: Dialect) {
     let Some(python) = test_environment() else { return };
     let seed = seed();
-    let output = Command::new(python).args([SCRIPT, &seed, CASES, dialect]).output().unwrap();
+    let output = Command::new(python).args([SCRIPT, &seed, CASES, dialect.name]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stdout).unwrap();
     let mut errors = 0;
     for line in lines.lines() {
         let case = json::loads(line).unwrap();
         let case = case.as_dict().unwrap();
-        let filtered = filter(case, rules);
+        let filtered = filter(case, dialect);
         match case.get_str("out") {
             Some(expected) => {
                 let same =
@@ -66,10 +66,10 @@ fn compare(dialect: &str, rules: FilterRules) {
 
 #[test]
 fn the_older_line() {
-    compare("0.4", FilterRules::V04);
+    compare(Dialect::V04);
 }
 
 #[test]
 fn the_newer_line() {
-    compare("0.5", FilterRules::V05);
+    compare(Dialect::V05);
 }

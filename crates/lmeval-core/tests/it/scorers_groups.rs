@@ -1,8 +1,9 @@
 //! Groups over tasks that were scored.
 
+use lmeval_core::Dialect;
 use lmeval_core::groups::{Directions, GroupMetric, GroupSpec};
 use lmeval_core::results::{RunResults, TaskEntry, TaskResult};
-use lmeval_core::scorers::{MetricKey, ScoringRules};
+use lmeval_core::scorers::MetricKey;
 use lmeval_pycompat::Value;
 use lmeval_pycompat::repr::repr;
 
@@ -56,14 +57,14 @@ fn three_and_five() -> Vec<TaskResult> {
 
 #[test]
 fn means_and_errors_follow_the_dialect() {
-    for (rules, weighted, expected) in [
-        (ScoringRules::V05, true, "'acc,none': 0.25, 'acc_stderr,none': 0.17480147469502527"),
-        (ScoringRules::V05, false, "'acc,none': 0.26666666666666666, 'acc_stderr,none': 0.17480147469502527"),
-        (ScoringRules::V04, true, "'acc,none': 0.25, 'acc_stderr,none': 0.17480147469502527"),
-        (ScoringRules::V04, false, "'acc,none': 0.26666666666666666, 'acc_stderr,none': 0.19436506316151"),
+    for (dialect, weighted, expected) in [
+        (Dialect::V05, true, "'acc,none': 0.25, 'acc_stderr,none': 0.17480147469502527"),
+        (Dialect::V05, false, "'acc,none': 0.26666666666666666, 'acc_stderr,none': 0.17480147469502527"),
+        (Dialect::V04, true, "'acc,none': 0.25, 'acc_stderr,none': 0.17480147469502527"),
+        (Dialect::V04, false, "'acc,none': 0.26666666666666666, 'acc_stderr,none': 0.19436506316151"),
     ] {
         let groups = [group("g", &["t3", "t5"], &[metric("acc", None, weighted)])];
-        let run = RunResults::collect(three_and_five(), &groups, &rules).unwrap();
+        let run = RunResults::collect(three_and_five(), &groups, &dialect).unwrap();
         let entry = repr(run.groups.get_str("g").unwrap());
         let expected = format!(
             "{{'alias': 'g', 'name': 'g', 'sample_len': 8, {expected}, 'sample_count': {{'acc,none': 8}}}}"
@@ -80,7 +81,7 @@ fn groups_of_groups_average_tasks() {
         ..group("outer", &["t3", "inner"], &[metric("acc", Some(&["none"]), true)])
     };
     let top = group("top", &["outer"], &[]);
-    let run = RunResults::collect(three_and_five(), &[top, outer, inner], &ScoringRules::V05).unwrap();
+    let run = RunResults::collect(three_and_five(), &[top, outer, inner], &Dialect::V05).unwrap();
     let names: Vec<&str> = run.results.keys().filter_map(Value::as_str).collect();
     assert_eq!(names, ["t3", "t5", "inner", "outer", "top"]);
     assert_eq!(repr(run.results.get_str("inner").unwrap()), "{'alias': 'inner', 'name': 'inner'}");
@@ -106,7 +107,7 @@ fn missing_scores_and_errors_are_noticed() {
     tasks.push(task("lower", 2, &[("acc,b", Value::Float(1.0), Value::str("N/A"))], Some(false)));
     let metrics = [metric("acc", None, true), metric("em", Some(&["none"]), true)];
     let groups = [group("g", &["t3", "t5", "other", "lower"], &metrics)];
-    let run = RunResults::collect(tasks, &groups, &ScoringRules::V05).unwrap();
+    let run = RunResults::collect(tasks, &groups, &Dialect::V05).unwrap();
     let entry = run.groups.get_str("g").and_then(Value::as_dict).unwrap();
     let keys: Vec<&str> = entry.keys().filter_map(Value::as_str).collect();
     let expected = [
@@ -138,9 +139,9 @@ fn missing_scores_and_errors_are_noticed() {
 fn what_is_no_number_is_an_error() {
     let tasks = vec![task("t", 2, &[("acc,none", Value::str("x"), Value::str("N/A"))], Some(true))];
     let groups = [group("g", &["t"], &[metric("acc", None, true)])];
-    let error = RunResults::collect(tasks, &groups, &ScoringRules::V05).unwrap_err();
+    let error = RunResults::collect(tasks, &groups, &Dialect::V05).unwrap_err();
     let expected = "The group `g` cannot average `acc,none`: its value in `t` is no number but str";
     assert_eq!(error.to_string(), expected);
     let tasks = vec![task("t", 0, &[("acc,none", Value::Float(0.0), Value::str("N/A"))], Some(true))];
-    assert!(RunResults::collect(tasks, &groups, &ScoringRules::V05).is_err());
+    assert!(RunResults::collect(tasks, &groups, &Dialect::V05).is_err());
 }

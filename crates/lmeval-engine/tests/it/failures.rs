@@ -47,8 +47,9 @@ impl Model for Failing {
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
         self.asked.fetch_add(requests.len(), Ordering::SeqCst);
         assert!(!self.panics, "a model of a user");
-        let fails =
-            |request: &ModelRequest| self.fails.load(Ordering::SeqCst) && request.doc_id.0 % self.every == 0;
+        let fails = |request: &ModelRequest| {
+            self.fails.load(Ordering::SeqCst) && request.doc_id.0.is_multiple_of(self.every)
+        };
         let answers = requests.iter().map(|request| {
             if fails(request) {
                 return Err(ModelError::new(self.kind, "No answer"));
@@ -82,16 +83,7 @@ fn documents_without_answers_are_left_out_and_asked_about_again() {
     let whole = run(&model, &["demo_capitals"], &options).unwrap();
     assert!(whole.failures.is_empty());
     assert_eq!(failing.asked.load(Ordering::SeqCst), failed);
-    let never: Arc<dyn Model> = Failing::new(ModelErrorKind::Request, usize::MAX);
-    let undisturbed = EvaluateOptions { journal: None, limit: None, ..options };
-    // Document 0 would fail: every number divides it.
-    let undisturbed = {
-        let failing = Failing::new(ModelErrorKind::Request, 3);
-        failing.fails.store(false, Ordering::SeqCst);
-        drop(never);
-        let model: Arc<dyn Model> = failing;
-        run(&model, &["demo_capitals"], &undisturbed).unwrap()
-    };
+    let undisturbed = run(&model, &["demo_capitals"], &EvaluateOptions { journal: None, ..options }).unwrap();
     assert_eq!(shown(&whole), shown(&undisturbed));
 }
 

@@ -175,6 +175,10 @@ impl Model for ApiModel {
         facts
     }
 
+    fn wind_down(&self) {
+        self.parts.client.wind_down();
+    }
+
     fn stats(&self) -> Option<&ModelStats> {
         Some(self.parts.client.stats())
     }

@@ -135,6 +135,10 @@ impl Model for TextModel {
         Dispatch { batch_size: 1, in_flight: self.client.most_in_flight() }
     }
 
+    fn wind_down(&self) {
+        self.client.wind_down();
+    }
+
     fn stats(&self) -> Option<&ModelStats> {
         Some(self.client.stats())
     }

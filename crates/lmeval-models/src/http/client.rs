@@ -10,6 +10,7 @@ use reqwest::{Method, Request, Response, Url};
 
 use super::balance::{Balancer, Chosen, Endpoint};
 use super::connect::{Connections, endpoints};
+use super::ending::Ending;
 use super::failure::{Class, Failed, Failure, bad_status, half_answer, no_answer, subject};
 use super::limiter::{Limiter, MOST};
 use super::rate::Bucket;
@@ -36,6 +37,7 @@ pub struct Client {
     requests: Option<Bucket>,
     tokens: Option<Bucket>,
     outage: Outage,
+    ending: Ending,
     retries: AtomicU64,
     stats: ModelStats,
 }
@@ -87,6 +89,7 @@ impl Client {
             requests: settings.requests_per_minute.map(Bucket::new),
             tokens: settings.tokens_per_minute.map(Bucket::new),
             outage: Outage::new(),
+            ending: Ending::default(),
             retries: AtomicU64::new(0),
             connections,
             stats,
@@ -97,6 +100,11 @@ impl Client {
     /// What is counted while calls are made.
     pub fn stats(&self) -> &ModelStats {
         &self.stats
+    }
+
+    /// Ends calls that wait: for the server, for a limit, or for the next attempt.
+    pub fn wind_down(&self) {
+        self.ending.begin();
     }
 
     /// How many calls may be made at once; those beyond what the server bears wait inside.
@@ -117,14 +125,15 @@ impl Client {
     ) -> Result<T, ModelError> {
         let mut attempts = Attempts::default();
         loop {
-            let permit = self.limiter.acquire(&self.stats).await;
+            let permit = self.ending.unless(self.limiter.acquire(&self.stats)).await?;
             let deadline = || self.outage.deadline(self.settings.patience).map(|(deadline, _)| deadline);
-            let Some(chosen) = self.balancer.choose(attempts.last, deadline).await else {
+            let choosing = self.balancer.choose(attempts.last, deadline);
+            let Some(chosen) = self.ending.unless(choosing).await? else {
                 let reason =
                     self.outage.deadline(Duration::ZERO).map_or_else(String::new, |(_, reason)| reason);
                 return Err(self.out_of_patience(&call, &reason, None));
             };
-            self.wait_for_rates(call.tokens).await;
+            self.ending.unless(self.wait_for_rates(call.tokens)).await?;
             let answers = self.outage.answers();
             let started = Instant::now();
             let failure = match self.attempt(&chosen, &call).await {
@@ -153,7 +162,7 @@ impl Client {
             drop(chosen);
             drop(permit);
             let wait = self.next_wait(&call, &mut attempts, failure, answers)?;
-            tokio::time::sleep(wait).await;
+            self.ending.unless(tokio::time::sleep(wait)).await?;
         }
     }
 

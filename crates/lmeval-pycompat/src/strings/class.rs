@@ -57,6 +57,11 @@ pub fn is_alnum(character: char) -> bool {
     is_alpha(character) || is_numeric(character)
 }
 
+/// Whether `unicodedata.category` of one character is punctuation; symbols such as `$`, `+` and `~` are not.
+pub fn is_punctuation(character: char) -> bool {
+    contains(&tables::PUNCTUATION, character)
+}
+
 /// The value of a decimal digit of any script, as `int` reads it.
 pub fn decimal_value(character: char) -> Option<u32> {
     if character.is_ascii() {
@@ -88,4 +93,17 @@ pub fn is_identifier(text: &str) -> bool {
         }
     };
     characters.next().is_some_and(starts) && characters.all(continues)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_not_punctuation() {
+        let of_ascii: String = ('\0'..='\x7f').filter(|&character| is_punctuation(character)).collect();
+        assert_eq!(of_ascii, "!\"#%&'()*,-./:;?@[\\]_{}");
+        assert!("¿«»—…、「」".chars().all(is_punctuation));
+        assert!(!"$+<=>^`|~€´aé1 ".chars().any(is_punctuation));
+    }
 }

@@ -14,7 +14,7 @@ pub use case::{
 };
 pub use class::{
     decimal_value, digit_value, is_alnum, is_alpha, is_decimal, is_digit, is_identifier, is_numeric,
-    is_printable, is_space,
+    is_printable, is_punctuation, is_space,
 };
 pub use layout::{center, expandtabs, ljust, rjust, zfill};
 pub use split::{

@@ -17,7 +17,8 @@ type Class = Box<dyn Fn(char) -> bool>;
 type Mapping = fn(&str) -> String;
 
 /// The classes of single characters.
-const QUICK: [&str; 7] = ["space", "printable", "alpha", "decimal", "digit", "numeric", "alnum"];
+const QUICK: [&str; 8] =
+    ["space", "printable", "alpha", "decimal", "digit", "numeric", "alnum", "punctuation"];
 
 #[test]
 fn classes_hold_for_all_code_points() {
@@ -31,6 +32,7 @@ fn classes_hold_for_all_code_points() {
         ("digit", Box::new(strings::is_digit)),
         ("numeric", Box::new(strings::is_numeric)),
         ("alnum", Box::new(strings::is_alnum)),
+        ("punctuation", Box::new(strings::is_punctuation)),
         ("upper", Box::new(single(strings::is_upper_text))),
         ("lower", Box::new(single(strings::is_lower_text))),
         ("title", Box::new(single(strings::is_title_text))),

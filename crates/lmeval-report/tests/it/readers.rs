@@ -160,7 +160,7 @@ fn files_are_those_of_the_reference() {
         }
         let run = results(&object);
         let mut facts = facts(model_args.clone());
-        facts.fewshot_as_multiturn = true;
+        facts.fewshot_as_multiturn = Some(true);
         facts.gen_kwargs = arguments.get_str("gen_kwargs").cloned().unwrap_or_default();
         facts.system_instruction =
             arguments.get_str("system_instruction").and_then(Value::as_str).map(str::to_owned);

@@ -91,7 +91,7 @@ pub(crate) fn facts(model_args: Value) -> RunFacts {
         environment: Environment { git_hash: None, upper_git_hash: None, report: "nothing".into() },
         system_instruction: None,
         chat_template: None,
-        fewshot_as_multiturn: false,
+        fewshot_as_multiturn: Some(false),
         dialect: Dialect::V04,
         failed_requests: 0,
         hash_media: false,

@@ -76,13 +76,6 @@ const FORMATTED: [&str; 8] = [
     "scorer",
 ];
 
-/// What fills empty settings of generations in the 0.5 line.
-const FILLED: [(&str, Value); 3] = [
-    ("temperature", Value::Float(0.0)),
-    ("do_sample", Value::Bool(false)),
-    ("max_gen_toks", Value::Int(256)),
-];
-
 impl TaskConfig {
     /// The entry of `configs` in results, with what the caller of the run has changed.
     ///
@@ -196,27 +189,12 @@ impl Written<'_> {
     }
 
     fn generation_kwargs(&self) -> Value {
-        let settings = self.config.generation_kwargs.dict();
         let is_generation = self.config.output_type == OutputType::GenerateUntil;
-        match self.mapping.get("generation_kwargs") {
-            Some(Value::Dict(given)) if given.is_empty() => {
-                let until = match settings.get_str("until") {
-                    Some(until) => until.clone(),
-                    None => Value::list([self.value_of("fewshot_delimiter")]),
-                };
-                let mut shown = Dict::from_iter([(Value::str("until"), until)]);
-                let is_filled = |key: &Value, value: &Value| {
-                    FILLED.iter().any(|(name, default)| key.as_str() == Some(name) && value == default)
-                };
-                for (key, value) in settings.iter().filter(|(key, value)| !is_filled(key, value)) {
-                    shown.insert(key.clone(), value.clone());
-                }
-                Value::from(shown)
-            }
-            Some(Value::Dict(_)) => Value::from(settings.clone()),
-            _ if is_generation => Value::from(settings.clone()),
-            _ => Value::None,
+        let is_written = matches!(self.mapping.get("generation_kwargs"), Some(Value::Dict(_)));
+        if !is_generation && !is_written {
+            return Value::None;
         }
+        Value::from(self.config.generation_kwargs.in_dialect(&Dialect::V04).clone())
     }
 }
 

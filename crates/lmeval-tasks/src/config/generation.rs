@@ -1,6 +1,6 @@
 //! `generation_kwargs`: how an answer is generated.
 
-use lmeval_core::OutputType;
+use lmeval_core::{Dialect, OutputType};
 use lmeval_pycompat::float::parse_float;
 use lmeval_pycompat::{Dict, Value};
 
@@ -10,17 +10,29 @@ use crate::error::{Error, ErrorKind};
 
 /// The settings of a generation, in order, as every request carries them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct GenerationKwargs(Dict);
+pub struct GenerationKwargs {
+    settings: Dict,
+    /// The settings without defaults but the stop text, of a task whose mapping is there and empty.
+    unfilled: Option<Dict>,
+}
 
 impl GenerationKwargs {
     /// The settings.
     pub fn dict(&self) -> &Dict {
-        &self.0
+        &self.settings
+    }
+
+    /// The settings by the rules of a dialect; they differ where the mapping of the task is there and empty.
+    pub fn in_dialect(&self, dialect: &Dialect) -> &Dict {
+        match &self.unfilled {
+            Some(unfilled) if !dialect.fill_empty_generation_kwargs => unfilled,
+            _ => &self.settings,
+        }
     }
 
     /// One setting.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.0.get_str(key)
+        self.settings.get_str(key)
     }
 
     /// The stop texts: a list as it is, any other value alone.
@@ -42,7 +54,10 @@ impl GenerationKwargs {
 
     /// Puts settings of the caller over these; nothing is normalised again.
     pub fn merge(&mut self, settings: &Dict) {
-        self.0.update(settings);
+        self.settings.update(settings);
+        if let Some(unfilled) = &mut self.unfilled {
+            unfilled.update(settings);
+        }
     }
 
     /// Reads and normalises `generation_kwargs` of a task.
@@ -56,15 +71,26 @@ impl GenerationKwargs {
         let given = match reader.mapping.get("generation_kwargs") {
             Some(Value::Dict(given)) if !given.is_empty() => Dict::clone(given),
             Some(other) if other.is_truthy() => return Err(reader.wrong_type(&path, "a dict", other)),
-            _ if output_type != OutputType::GenerateUntil => return Ok(Self::default()),
-            _ => {
+            empty => {
                 let defaults = [
                     ("temperature", Value::Float(0.0)),
                     ("do_sample", Value::Bool(false)),
                     ("max_gen_toks", Value::Int(256)),
                     ("until", delimiters()),
                 ];
-                return Ok(Self(defaults.into_iter().map(|(key, value)| (Value::str(key), value)).collect()));
+                let defaults = defaults.into_iter().map(|(key, value)| (Value::str(key), value));
+                let is_generation = output_type == OutputType::GenerateUntil;
+                let stops = if is_generation {
+                    delimiters()
+                } else {
+                    // No model gets to see these, so they are as results show them, null and all.
+                    Value::list([fewshot_delimiter.map_or(Value::None, Value::str)])
+                };
+                let is_there = matches!(empty, Some(Value::Dict(_)));
+                return Ok(Self {
+                    settings: if is_generation { defaults.collect() } else { Dict::new() },
+                    unfilled: is_there.then(|| Dict::from_iter([(Value::str("until"), stops)])),
+                });
             }
         };
         if output_type != OutputType::GenerateUntil {
@@ -87,7 +113,7 @@ impl GenerationKwargs {
         if !settings.contains_str("until") {
             settings.insert("until", delimiters());
         }
-        Ok(Self(settings))
+        Ok(Self { settings, unfilled: None })
     }
 }
 

@@ -86,7 +86,7 @@ impl Plan {
             chat_template: options.chat_template.clone(),
             fewshot_as_multiturn: options.fewshot_as_multiturn,
             pool,
-            generation_kwargs: Arc::new(generation_kwargs(config, task.mapping(), &dialect)),
+            generation_kwargs: Arc::new(config.generation_kwargs.in_dialect(&dialect).clone()),
             repeats: repeats(config, task.mapping(), &dialect),
             mutual_information: uses_mutual_information(config, &dialect),
             metric_kwargs: metric_kwargs.filter(|_| config.output_type == OutputType::GenerateUntil),
@@ -121,26 +121,6 @@ fn example_split<'a>(config: &'a TaskConfig, mapping: &Mapping, dialect: &Dialec
         return None;
     }
     config.fewshot_config.split.as_deref()
-}
-
-fn generation_kwargs(config: &TaskConfig, mapping: &Mapping, dialect: &Dialect) -> Dict {
-    let mut kwargs = config.generation_kwargs.dict().clone();
-    let written_empty =
-        matches!(mapping.get("generation_kwargs"), Some(Value::Dict(given)) if given.is_empty());
-    if written_empty && !dialect.fill_empty_generation_kwargs {
-        // What the caller has set stays; what is as the defaults have it was filled in.
-        let filled = [
-            ("temperature", Value::Float(0.0)),
-            ("do_sample", Value::Bool(false)),
-            ("max_gen_toks", Value::Int(256)),
-        ];
-        for (key, default) in filled {
-            if kwargs.get_str(key) == Some(&default) {
-                kwargs.remove_str(key);
-            }
-        }
-    }
-    kwargs
 }
 
 fn repeats(config: &TaskConfig, mapping: &Mapping, dialect: &Dialect) -> usize {

@@ -1,8 +1,8 @@
 //! What results say about groups.
 
 use indexmap::IndexMap;
+use lmeval_core::Dialect;
 use lmeval_core::groups::{GroupMetric, GroupSpec};
-use lmeval_core::scorers::ScoringRules;
 
 use crate::config::AggregateMetric;
 use crate::error::{Error, ErrorKind};
@@ -16,11 +16,11 @@ pub struct ResultKeys {
 
 impl ResultKeys {
     /// The keys by the rules of a dialect: in the 0.4 line, the name of a task does not show its group.
-    pub fn new(loaded: &TaskDict, rules: &ScoringRules) -> Result<Self, Error> {
+    pub fn new(loaded: &TaskDict, dialect: &Dialect) -> Result<Self, Error> {
         let mut names: IndexMap<&str, &str> = IndexMap::new();
         for name in loaded.tasks.keys() {
             let bare = name.rsplit_once("::").map_or(name.as_str(), |(_, bare)| bare);
-            let key = if rules.bare_task_keys { bare } else { name };
+            let key = if dialect.scoring.bare_task_keys { bare } else { name };
             if let Some(first) = names.insert(key, name) {
                 let message = format!("`{first}` and `{name}` would both be `{key}` in the results");
                 return Err(Error::new(ErrorKind::Value, message)

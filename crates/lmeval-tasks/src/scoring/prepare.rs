@@ -1,6 +1,5 @@
 //! Scoring made ready before the first request, with every error at its place in the task file.
 
-use lmeval_core::Dialect;
 use lmeval_core::HostError;
 use lmeval_core::filters::FilterError;
 use lmeval_core::registry::instead_of_evaluate;
@@ -19,7 +18,6 @@ use crate::error::{Error, ErrorKind};
 pub fn prepare_scoring(
     task: &Task,
     sources: &ScoringSources,
-    dialect: &Dialect,
     predict_only: bool,
 ) -> Result<TaskScorer, Error> {
     let uses = if predict_only { Vec::new() } else { scoring_uses(&task.config, sources) };
@@ -28,7 +26,7 @@ pub fn prepare_scoring(
             return Err(error.at(used.path.locate(task.mapping())));
         }
     }
-    task_scorer(&task.config, sources, dialect, predict_only).map_err(|error| {
+    task_scorer(&task.config, sources, predict_only).map_err(|error| {
         let place = culprit(&error, &uses).and_then(|used| used.path.locate(task.mapping()));
         let mut located = Error::new(ErrorKind::Value, full_message(&error)).at(place);
         for hint in error.hints() {

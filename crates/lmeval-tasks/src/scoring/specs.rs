@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use lmeval_core::Dialect;
 use lmeval_core::filters::FilterSpec;
 use lmeval_core::scorers::{
     MetricSpec, PipelineSpec, Reference, ScoreError, ScorerSpec, ScoringSources, Setting, TaskCode,
@@ -42,13 +41,12 @@ pub fn scorer_spec(config: &ScorerConfig) -> ScorerSpec {
 pub fn task_scorer(
     config: &TaskConfig,
     sources: &ScoringSources,
-    dialect: &Dialect,
     predict_only: bool,
 ) -> Result<TaskScorer, ScoreError> {
     let output_type = config.output_type;
     if predict_only {
         let pipeline = build_predict_only(output_type, sources)?;
-        return Ok(TaskScorer::new(vec![pipeline], output_type, *dialect));
+        return Ok(TaskScorer::new(vec![pipeline], output_type, sources.dialect));
     }
     // A metric that nothing computes shows here rather than after all answers have come.
     let nothing = |used: &ScoringUse| {
@@ -70,7 +68,7 @@ pub fn task_scorer(
     if config.multiple_targets {
         context.insert("multiple_targets", Value::Bool(true));
     }
-    Ok(TaskScorer::new(pipelines, output_type, *dialect).with_code(code).with_context(&context))
+    Ok(TaskScorer::new(pipelines, output_type, sources.dialect).with_code(code).with_context(&context))
 }
 
 fn filter_spec(step: &FilterStep) -> FilterSpec {

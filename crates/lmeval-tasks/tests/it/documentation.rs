@@ -32,7 +32,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 fn every_example_loads() {
     let mut sources = ScoringSources::new(&Dialect::V05);
     sources.host = Arc::new(AnyFunction);
-    sources.filter_context.host = Arc::new(AnyFunction);
+    sources.filter_host = Arc::new(AnyFunction);
     for (page, expected) in PAGES.into_iter().zip([6, 4, 3, 2]) {
         let examples = blocks(&read(page), "yaml");
         assert_eq!(examples.len(), expected, "{page}");
@@ -50,7 +50,7 @@ fn every_example_loads() {
             assert!(findings.is_empty(), "{page}, example {number}: {findings:?}");
             let loaded = manager.load(&[spec], Overrides::default()).unwrap();
             for task in loaded.tasks.values() {
-                let ready = prepare_scoring(task, &sources, &Dialect::V05, false);
+                let ready = prepare_scoring(task, &sources, false);
                 assert!(ready.is_ok(), "{page}, example {number}: {:?}", ready.err());
             }
         }

@@ -100,7 +100,7 @@ impl Sources {
         let with_python = Dialect::ALL.map(|dialect| {
             let mut sources = ScoringSources::new(&dialect);
             sources.host = Arc::new(AnyFunction);
-            sources.filter_context.host = Arc::new(AnyFunction);
+            sources.filter_host = Arc::new(AnyFunction);
             (dialect, sources)
         });
         Self { without_python: ScoringSources::new(&Dialect::V05), with_python }
@@ -125,11 +125,11 @@ impl Found {
         let runs_without =
             runs_with_python && !uses.iter().any(|used| matches!(used.by, ComputedBy::Function(_)));
         for (dialect, sources) in &sources.with_python {
-            if prepare_scoring(task, sources, dialect, false).is_ok() != runs_with_python {
+            if prepare_scoring(task, sources, false).is_ok() != runs_with_python {
                 self.wrong.push(format!("{} with Python, {dialect}", task.name()));
             }
         }
-        match prepare_scoring(task, &sources.without_python, &Dialect::V05, false) {
+        match prepare_scoring(task, &sources.without_python, false) {
             Ok(_) if runs_without => {}
             Err(error)
                 if !runs_without
@@ -269,7 +269,7 @@ fn what_is_missing_is_named_with_its_place() {
             "task: t\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n{rest}\n"
         ));
         let sources = ScoringSources::new(&Dialect::V05);
-        let error = prepare_scoring(&task, &sources, &Dialect::V05, false).unwrap_err();
+        let error = prepare_scoring(&task, &sources, false).unwrap_err();
         (error.message().to_owned(), error.hints().to_vec())
     };
     let (text, hints) = message("metric_list: [{metric: exact_match}, {metric: rouge}]");
@@ -314,7 +314,7 @@ fn what_the_package_shares_with_the_program_needs_no_package() {
             "task: t\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n{rest}\n"
         ));
         let sources = ScoringSources::new(&Dialect::V05);
-        prepare_scoring(&task, &sources, &Dialect::V05, false).map(|_| ()).map_err(|error| error.to_string())
+        prepare_scoring(&task, &sources, false).map(|_| ()).map_err(|error| error.to_string())
     };
     for rest in [
         "metric_list: [{metric: exact_match, hf_evaluate: true, ignore_case: true}]",

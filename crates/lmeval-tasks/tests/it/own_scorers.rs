@@ -145,7 +145,7 @@ fn they_score_as_the_page_says() {
         ("scorer: judge", "judge,none=0.5"),
     ] {
         let task = task(&format!("task: t\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n{rest}\n"));
-        let mut scorer = prepare_scoring(&task, &sources(), &Dialect::V05, false).unwrap();
+        let mut scorer = prepare_scoring(&task, &sources(), false).unwrap();
         scorer.score(&documents).unwrap();
         let (key, value) = &scorer.aggregate(0).unwrap().metrics[0];
         assert_eq!(format!("{key}={}", value.to_f64().unwrap()), expected);

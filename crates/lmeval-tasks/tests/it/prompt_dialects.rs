@@ -6,7 +6,7 @@ use lmeval_tasks::prompt::RequestOptions;
 use lmeval_testkit::test_environment;
 
 use crate::prompt_reference::ask_reference;
-use crate::prompt_support::{build, splits, task};
+use crate::prompt_support::{build, document, splits, task};
 
 /// A task and the arguments of its first requests in both dialects.
 struct Difference {
@@ -420,14 +420,7 @@ fn the_old_dialect_is_that_of_the_reference() {
     for (number, difference) in DIFFERENCES.iter().enumerate() {
         let found = &theirs[&(number, 0)];
         if difference.reference {
-            let ours: Vec<String> = difference
-                .requests(Dialect::V04)
-                .iter()
-                .map(|args| {
-                    json::dumps(&Value::list([json::loads(args).unwrap()]), &json::Options::default())
-                        .unwrap()
-                })
-                .collect();
+            let ours = as_lines(&difference.requests(Dialect::V04));
             assert_eq!(found.as_ref(), Ok(&ours), "{}", difference.name);
         } else if let Ok(lines) = found {
             // Where the reference does not fail, it sends what is no text.
@@ -436,6 +429,58 @@ fn the_old_dialect_is_that_of_the_reference() {
                 "{}",
                 difference.name
             );
+        }
+    }
+}
+
+/// The same requests, as the reference writes them.
+fn as_lines(requests: &[String]) -> Vec<String> {
+    let line = |args: &String| Value::list([json::loads(args).unwrap()]);
+    requests.iter().map(|args| json::dumps(&line(args), &json::Options::default()).unwrap()).collect()
+}
+
+#[test]
+fn settings_of_the_caller_are_those_of_the_reference() {
+    let written =
+        ["", "generation_kwargs: null", "generation_kwargs: {}", "generation_kwargs: {max_gen_toks: 5}"];
+    let given = [
+        "{}",
+        r#"{"temperature": 0.0, "max_gen_toks": 256}"#,
+        r#"{"max_gen_toks": 256, "do_sample": false, "until": ["."]}"#,
+        r#"{"do_sample": true, "temperature": "0.5", "top_p": 1}"#,
+    ];
+    let definition = |written: &str| {
+        format!(
+            "{{task: t, test_split: test, doc_to_text: q, doc_to_target: a, fewshot_delimiter: '##', {written}}}"
+        )
+    };
+    let requests = |written: &str, given: &str, dialect: Dialect| {
+        let mut task = task(&definition(written));
+        task.config.merge_generation_kwargs(&document(json::loads(given).unwrap()));
+        build(&task, splits(DATA), &RequestOptions { dialect, ..RequestOptions::default() }).unwrap()
+    };
+    assert_eq!(
+        requests("generation_kwargs: {}", given[1], Dialect::V04)[0],
+        r###"["Q0", {"until": ["##"], "temperature": 0.0, "max_gen_toks": 256}]"###
+    );
+    assert_eq!(
+        requests("generation_kwargs: {}", given[1], Dialect::V05)[0],
+        r###"["Q0", {"temperature": 0.0, "do_sample": false, "max_gen_toks": 256, "until": ["##"]}]"###
+    );
+    let Some(python) = test_environment() else { return };
+    let case = |written: &&str| {
+        let runs = given.map(|given| Value::dict([("gen_kwargs", json::loads(given).unwrap())]));
+        Value::dict([
+            ("config", yaml::load(&definition(written)).unwrap().value),
+            ("splits", yaml::load(DATA).unwrap().value),
+            ("runs", Value::list(runs)),
+        ])
+    };
+    let theirs = ask_reference(&python, &Value::list(written.iter().map(case)), &["args"]);
+    for (number, written) in written.iter().enumerate() {
+        for (run, given) in given.iter().enumerate() {
+            let ours = as_lines(&requests(written, given, Dialect::V04));
+            assert_eq!(theirs[&(number, run)].as_ref(), Ok(&ours), "{written} with {given}");
         }
     }
 }

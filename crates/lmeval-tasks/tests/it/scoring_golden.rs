@@ -2,7 +2,7 @@
 
 use lmeval_core::Dialect;
 use lmeval_core::results::RunResults;
-use lmeval_core::scorers::{ScoringRules, ScoringSources};
+use lmeval_core::scorers::ScoringSources;
 use lmeval_pycompat::{Dict, Value, repr::repr};
 use lmeval_tasks::scoring::{ResultKeys, group_specs, task_result, task_scorer};
 
@@ -15,9 +15,8 @@ pub(crate) const PARTS: [&str; 8] =
 /// The results of a run with recorded answers.
 fn evaluate(run: &Run<'_>, requests: &[Value]) -> Result<Dict, String> {
     let dialect = Dialect::V05;
-    let rules = ScoringRules::of(&dialect);
     let loaded = run.load()?;
-    let keys = ResultKeys::new(&loaded, rules).map_err(|error| error.to_string())?;
+    let keys = ResultKeys::new(&loaded, &dialect).map_err(|error| error.to_string())?;
     let sources = ScoringSources::new(&dialect);
     let draws = run.get("bootstrap_iters").map_or(100_000, |draws| draws.as_i64().unwrap());
     let mut answers = Answers::new(requests);
@@ -25,14 +24,14 @@ fn evaluate(run: &Run<'_>, requests: &[Value]) -> Result<Dict, String> {
     for (name, task) in &loaded.tasks {
         let (documents, original) = run.documents(name, task);
         let documents = answers.answer(documents);
-        let mut scorer = task_scorer(&task.config, &sources, &dialect, run.is_on("predict_only"))
+        let mut scorer = task_scorer(&task.config, &sources, run.is_on("predict_only"))
             .map_err(|error| error.to_string())?;
         scorer.score(&documents).map_err(|error| format!("{error}: {error:?}"))?;
         let result = task_result(keys.get(name), task, &scorer, &documents, original, draws, true);
         tasks.push(result.map_err(|error| format!("{error}: {error:?}"))?);
     }
     let groups = group_specs(&loaded, &keys);
-    let results = RunResults::collect(tasks, &groups, rules).map_err(|error| error.to_string())?;
+    let results = RunResults::collect(tasks, &groups, &dialect).map_err(|error| error.to_string())?;
     Ok(results.to_dict())
 }
 

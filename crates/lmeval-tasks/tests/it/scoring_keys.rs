@@ -1,7 +1,7 @@
 //! Keys of results and what scorers are built of.
 
 use lmeval_core::Dialect;
-use lmeval_core::scorers::{ScoringRules, ScoringSources};
+use lmeval_core::scorers::ScoringSources;
 use lmeval_tasks::scoring::{ResultKeys, group_specs, task_scorer};
 use lmeval_tasks::{Overrides, Spec, TaskManager};
 
@@ -15,18 +15,15 @@ fn names_of_tasks_show_their_group_in_the_newer_line() {
         manager.load(&specs, Overrides::default()).unwrap()
     };
     let loaded = load(&["sub_maths"]);
-    let members = |rules: &ScoringRules| {
-        let keys = ResultKeys::new(&loaded, rules).unwrap();
+    let members = |dialect: &Dialect| {
+        let keys = ResultKeys::new(&loaded, dialect).unwrap();
         group_specs(&loaded, &keys)[0].members.clone()
     };
-    assert_eq!(
-        members(&ScoringRules::V05),
-        ["sub_maths::gen_self_consistency", "sub_maths::gen_two_pipelines"]
-    );
-    assert_eq!(members(&ScoringRules::V04), ["gen_self_consistency", "gen_two_pipelines"]);
+    assert_eq!(members(&Dialect::V05), ["sub_maths::gen_self_consistency", "sub_maths::gen_two_pipelines"]);
+    assert_eq!(members(&Dialect::V04), ["gen_self_consistency", "gen_two_pipelines"]);
     let twice = load(&["sub_maths", "gen_two_pipelines"]);
-    assert!(ResultKeys::new(&twice, &ScoringRules::V05).is_ok());
-    let error = ResultKeys::new(&twice, &ScoringRules::V04).unwrap_err();
+    assert!(ResultKeys::new(&twice, &Dialect::V05).is_ok());
+    let error = ResultKeys::new(&twice, &Dialect::V04).unwrap_err();
     let expected = "`sub_maths::gen_two_pipelines` and `gen_two_pipelines` would both be `gen_two_pipelines` in the results";
     assert_eq!(error.to_string(), expected);
 }
@@ -53,9 +50,9 @@ fn configuration_errors_show_before_any_request() {
     ] {
         let task = task(&format!("task: t\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n{rest}\n"));
         let sources = ScoringSources::new(&Dialect::V05);
-        let error = task_scorer(&task.config, &sources, &Dialect::V05, false).unwrap_err();
+        let error = task_scorer(&task.config, &sources, false).unwrap_err();
         assert_eq!(error.to_string(), expected, "{rest}");
-        let predicts = task_scorer(&task.config, &sources, &Dialect::V05, true);
+        let predicts = task_scorer(&task.config, &sources, true);
         assert_eq!(&*predicts.unwrap().pipelines()[0].metrics()[0].name, "bypass");
     }
 }

@@ -6,9 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use lmeval_core::results::RunResults;
-use lmeval_core::scorers::{
-    AnsweredDocument, AnsweredInstance, ScoringRules, ScoringSources, loglikelihood_response,
-};
+use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance, ScoringSources, loglikelihood_response};
 use lmeval_core::{Dialect, RequestType};
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value, json};
@@ -183,12 +181,11 @@ type Log = HashMap<String, VecDeque<Value>>;
 
 fn evaluate(folder: &Path, run: &Dict, log: &mut Log) -> Result<Dict, String> {
     let dialect = Dialect::V04;
-    let rules = ScoringRules::of(&dialect);
     let sources = ScoringSources::new(&dialect);
     let names = run.get_str("tasks").and_then(Value::as_list).unwrap();
     let specs: Vec<Spec> = names.iter().map(|name| Spec::from(name.as_str().unwrap())).collect();
     let loaded = TaskManager::new(&[folder.to_owned()]).load(&specs, Overrides::default()).unwrap();
-    let keys = ResultKeys::new(&loaded, rules).map_err(|error| error.to_string())?;
+    let keys = ResultKeys::new(&loaded, &dialect).map_err(|error| error.to_string())?;
     let predict_only = run.get_str("predict_only").is_some_and(Value::is_truthy);
     let draws = run.get_str("bootstrap_iters").and_then(Value::as_i64).unwrap_or(100_000);
     let options = RequestOptions {
@@ -210,14 +207,14 @@ fn evaluate(folder: &Path, run: &Dict, log: &mut Log) -> Result<Dict, String> {
                 answers: document.instances.into_iter().map(|instance| answer(instance, log)).collect(),
             })
             .collect();
-        let mut scorer = task_scorer(&task.config, &sources, &dialect, predict_only)
-            .map_err(|error| format!("{error:?}"))?;
+        let mut scorer =
+            task_scorer(&task.config, &sources, predict_only).map_err(|error| format!("{error:?}"))?;
         scorer.score(&documents).map_err(|error| format!("{error:?}"))?;
         let result = task_result(keys.get(name), task, &scorer, &documents, original, draws, true);
         results.push(result.map_err(|error| format!("{error:?}"))?);
     }
     let groups = group_specs(&loaded, &keys);
-    let results = RunResults::collect(results, &groups, rules).map_err(|error| error.to_string())?;
+    let results = RunResults::collect(results, &groups, &dialect).map_err(|error| error.to_string())?;
     Ok(results.to_dict())
 }
 

@@ -53,7 +53,8 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
     for warning in &evaluation.results.warnings {
         printer.note(&format!("warning: {warning}"));
     }
-    output::write(&settings, &start, &facts, &evaluation, &events.task_hashes(), printer)?;
+    let task_hashes = events.task_hashes(&evaluation);
+    output::write(&settings, &start, &facts, &evaluation, &task_hashes, printer)?;
     output::tell_audit(&evaluation, printer);
     if let Some(journal) = &journal {
         tell_reuse(&evaluation, &events, &board, &journal.path, printer);
@@ -200,7 +201,7 @@ fn evaluate_tasks(
         fewshot_seed: settings.seeds[3],
         system_instruction: settings.system_instruction.clone(),
         apply_chat_template: settings.apply_chat_template.clone(),
-        fewshot_as_multiturn: settings.fewshot_as_multiturn,
+        fewshot_as_multiturn: settings.fewshot_as_multiturn == Some(true),
         bootstrap_iters: settings.bootstrap_iters,
         log_samples: settings.log_samples,
         keep_samples: false,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lmeval_core::Dialect;
 use lmeval_core::results::TaskResult;
-use lmeval_engine::{Event, Events};
+use lmeval_engine::{Evaluation, Event, Events};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{Layout, SampleOptions, SamplesWriter};
 use lmeval_tasks::prompt::Skipped;
@@ -66,10 +66,12 @@ impl RunEvents {
         self.kept_before.load(Ordering::Relaxed)
     }
 
-    /// The hash of the records of each task.
-    pub(crate) fn task_hashes(&self) -> Dict {
+    /// The hash of the records of each task, in the order of the tasks rather than of their ends.
+    pub(crate) fn task_hashes(&self, evaluation: &Evaluation) -> Dict {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        written.iter().map(|(task, _, hash)| (Value::str(task.as_str()), Value::str(hash.as_str()))).collect()
+        let of_task = |key: &String| written.iter().find(|(task, ..)| task == key);
+        let in_order = evaluation.tasks.iter().filter_map(|(key, _)| of_task(key));
+        in_order.map(|(task, _, hash)| (Value::str(task.as_str()), Value::str(hash.as_str()))).collect()
     }
 
     fn task_event(&self, event: &str, task: &str, documents: Option<usize>) {

@@ -15,6 +15,9 @@ use crate::run::layers::Layers;
 use crate::run::no_effect::cache_requests;
 use crate::run::{dict_option, samples, seed};
 
+/// Reference: results say so wherever a model runs.
+const DEFAULT_DEVICE: &str = "cuda:0";
+
 /// The tasks of a run that names none.
 const DEMONSTRATION: &str = "demo_all";
 
@@ -48,7 +51,7 @@ pub(crate) struct RunSettings {
     pub predict_only: bool,
     pub system_instruction: Option<String>,
     pub apply_chat_template: ChatTemplateChoice,
-    pub fewshot_as_multiturn: bool,
+    pub fewshot_as_multiturn: Option<bool>,
     pub show_config: bool,
     pub library: LibraryArgs,
     pub gen_kwargs: Dict,
@@ -192,13 +195,7 @@ impl Layers {
         record.insert("samples", settings.samples.clone().map_or(Value::None, Value::from));
         record.insert("cache_requests", cache_requests(&self.value("cache_requests")));
         record.insert("log_samples", settings.log_samples);
-        let multiturn = self.value("fewshot_as_multiturn");
-        let multiturn = if multiturn.is_none() && !settings.apply_chat_template.is_on() {
-            Value::None
-        } else {
-            Value::Bool(settings.fewshot_as_multiturn)
-        };
-        record.insert("fewshot_as_multiturn", multiturn);
+        record.insert("fewshot_as_multiturn", settings.fewshot_as_multiturn.map_or(Value::None, Value::Bool));
         record.insert("seed", seed::to_value(&settings.seeds));
         record.insert("metadata", settings.metadata.clone());
         for (name, default) in [
@@ -282,7 +279,8 @@ impl Layers {
         })
     }
 
-    fn multiturn(&self, chat: bool) -> Result<bool> {
+    /// Whether examples are turns; in plain text, nobody has to say.
+    fn multiturn(&self, chat: bool) -> Result<Option<bool>> {
         let given = match self.value("fewshot_as_multiturn") {
             Value::None => None,
             _ => Some(self.flag("fewshot_as_multiturn")?),
@@ -290,7 +288,7 @@ impl Layers {
         if given == Some(true) && !chat {
             bail!("`--fewshot_as_multiturn` needs `--apply_chat_template`");
         }
-        Ok(given.unwrap_or(chat))
+        Ok(given.or(chat.then_some(true)))
     }
 
     /// Batch size and device, which may also stand among the arguments of the model.
@@ -318,8 +316,8 @@ impl Layers {
             Value::Int(most) => Some(most),
             _ => return Err(self.wrong("max_batch_size", "a whole number")),
         };
-        let device = Some(device).filter(|device| !device.is_none()).map(|device| repr::str(&device));
-        Ok((batch_size, max_batch_size, device))
+        let device = if device.is_none() { DEFAULT_DEVICE.to_owned() } else { repr::str(&device) };
+        Ok((batch_size, max_batch_size, Some(device)))
     }
 
     fn seeds(&self, notes: &mut Vec<String>) -> Result<seed::Seeds> {

@@ -47,7 +47,7 @@ fn a_run_that_is_killed_again_and_again_sends_no_answered_request_twice() {
         let wanted = (random >> 33) as usize % (DOCUMENTS / KILLS);
         // Every fourth kill comes at once, wherever the start is then.
         let patience =
-            if kill % 4 == 0 { Duration::from_millis(random % 60) } else { Duration::from_secs(60) };
+            if kill % 4 == 0 { Duration::from_millis(random % 60) } else { Duration::from_mins(1) };
         let start = Instant::now();
         while server.counts().total() < wanted + 1 && start.elapsed() < patience {
             assert!(child.try_wait().unwrap().is_none(), "the run ended before it was killed");

@@ -77,11 +77,10 @@ fn write_tasks(context: &TestContext) {
         let gold = number % options.len();
         json!({"q": format!("What is number {number}, “{}”?", words[number * 5 % 8]), "options": options, "gold": gold, "word": options[gold]})
     };
-    context
-        .write("tasks/choice.jsonl", (0..20).map(|number| format!("{}\n", line(number))).collect::<String>());
+    let lines = |lines: Vec<Value>| lines.iter().map(|line| line.to_string() + "\n").collect::<String>();
+    context.write("tasks/choice.jsonl", lines((0..20).map(line).collect()));
     let page = |number: usize| json!({"text": "One two three, and so on. ".repeat(1 + number * 7) + "End."});
-    context
-        .write("tasks/pages.jsonl", (0..6).map(|number| format!("{}\n", page(number))).collect::<String>());
+    context.write("tasks/pages.jsonl", lines((0..6).map(page).collect()));
 }
 
 /// One run: the end point, and the arguments behind `run`.
@@ -165,7 +164,7 @@ const CASES: [Case; 7] = [
         name: "llama.cpp",
         path: "",
         model: "gguf",
-        model_args: "max_length=512",
+        model_args: "model=m,max_length=512",
         arguments: &["--tasks", "last,said", "--limit", "5"],
     },
     Case {
@@ -332,11 +331,8 @@ fn the_reference_and_the_older_dialect_ask_and_report_the_same() {
         differences.extend(compare_files(case, &context.work().join(&own), &context.work().join(&other)));
         let table = fs_err::read_to_string(context.work().join(format!("{other}.txt"))).unwrap();
         // Reference: a line about each bootstrapped error stands before the table.
-        let table: String = table
-            .lines()
-            .filter(|line| !line.starts_with("bootstrapping"))
-            .map(|line| format!("{line}\n"))
-            .collect();
+        let table: Vec<&str> = table.lines().filter(|line| !line.starts_with("bootstrapping")).collect();
+        let table = table.join("\n");
         if output.stdout.trim_end() != table.trim_end() {
             differences.push(format!("{}: printed\n{}\ninstead of\n{table}", case.name, output.stdout));
         }

@@ -72,32 +72,36 @@ def command(program, arguments, folder, tasks, model_args, limit=None):
 
 def run(call):
     """Runs a program to its end; returns its largest resident set in MiB."""
-    pid = os.spawnvpe(os.P_NOWAIT, call[0], call, dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1"))
-    _, status, usage = os.wait4(pid, 0)
+    process = start(call)
+    _, status, usage = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"failed: {' '.join(call)}")
     return usage.ru_maxrss / 1024
 
 
+def start(call):
+    """Starts a program that says nothing and asks nobody but the server."""
+    environment = dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
+    return subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+
+
 def first_request(call, server):
     """Seconds from the start of the process to its first request."""
     server.counts()
-    start = time.time()
-    process = subprocess.Popen(
-        call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ, HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
-    )
+    begin = time.time()
+    process = start(call)
     try:
         while process.poll() is None:
             counts = server.counts()
             if counts["first"]:
-                return counts["first"] - start
+                return counts["first"] - begin
             time.sleep(0.005)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
     counts = server.counts()
     if counts["first"]:
-        return counts["first"] - start
+        return counts["first"] - begin
     sys.exit(f"no request came: {' '.join(call)}")
 
 

@@ -1,6 +1,8 @@
 //! From answers to scored tasks.
 
 use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use lmeval_core::results::TaskResult;
 use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance};
@@ -129,7 +131,7 @@ impl<'a> Collector<'a> {
 
     /// Takes messages until nobody sends any more.
     pub(crate) fn run(mut self, messages: &mpsc::Receiver<Message>) -> Result<Collected, EngineError> {
-        for message in messages {
+        while let Some(message) = next(messages) {
             self.take(message);
         }
         match self.error {
@@ -244,6 +246,23 @@ impl<'a> Collector<'a> {
         }
         Ok(Some(result))
     }
+}
+
+/// The next message; none when nobody sends any more.
+///
+/// A thread that waits has to be woken, and many answers a second would wake this one for each of them. So it looks
+/// again after a nap before it waits.
+fn next(messages: &mpsc::Receiver<Message>) -> Option<Message> {
+    const NAP: Duration = Duration::from_millis(1);
+    for look in 0..4 {
+        match messages.try_recv() {
+            Ok(message) => return Some(message),
+            Err(mpsc::TryRecvError::Disconnected) => return None,
+            Err(mpsc::TryRecvError::Empty) if look < 3 => thread::sleep(NAP),
+            Err(mpsc::TryRecvError::Empty) => {}
+        }
+    }
+    messages.recv().ok()
 }
 
 /// Lets go of prompts and documents that nobody will look at: they are most of what a run holds.

@@ -1,5 +1,6 @@
 //! From requests to answers: each one once, kept before it counts.
 
+use std::collections::VecDeque;
 use std::collections::hash_map::Entry as Place;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -42,14 +43,15 @@ pub(crate) enum Known {
 
 impl Dispatcher {
     /// Sends requests until there are no more, or the run is to end; then waits for what is under way.
-    pub(crate) async fn run(self: Arc<Self>, mut jobs: Receiver<Job>) {
+    pub(crate) async fn run(self: Arc<Self>, jobs: Receiver<Vec<Job>>) {
         let dispatch = self.model.dispatch();
         let slots = Arc::new(Semaphore::new(dispatch.in_flight.max(1)));
         let mut calls = JoinSet::new();
+        let mut queue = Queue { jobs, ready: VecDeque::new() };
         loop {
             let next = async {
                 let permit = Arc::clone(&slots).acquire_owned().await.ok()?;
-                let batch = next_batch(&mut jobs, dispatch.batch_size.max(1)).await;
+                let batch = queue.next_batch(dispatch.batch_size.max(1)).await;
                 (!batch.is_empty()).then_some((permit, batch))
             };
             let next = tokio::select! {
@@ -63,7 +65,7 @@ impl Dispatcher {
                 self.check(ended);
             }
         }
-        drop(jobs);
+        drop(queue);
         if self.stop.is_cancelled() {
             self.model.wind_down();
         }
@@ -181,22 +183,29 @@ impl Dispatcher {
     }
 }
 
-/// The next requests: as many as fit, fewer only when no more come for a while.
-async fn next_batch(jobs: &mut Receiver<Job>, size: usize) -> Vec<Job> {
-    let mut batch = Vec::with_capacity(size);
-    while batch.len() < size {
-        let missing = size - batch.len();
-        let more = jobs.recv_many(&mut batch, missing);
-        let more = if missing == size {
-            more.await
-        } else {
-            tokio::time::timeout(FILL_TIME, more).await.unwrap_or(0)
-        };
-        if more == 0 {
-            break;
+/// Requests that wait for the model.
+struct Queue {
+    jobs: Receiver<Vec<Job>>,
+    ready: VecDeque<Job>,
+}
+
+impl Queue {
+    /// The next requests: as many as fit, fewer only when no more come for a while.
+    async fn next_batch(&mut self, size: usize) -> Vec<Job> {
+        while self.ready.len() < size {
+            let more = self.jobs.recv();
+            let more = if self.ready.is_empty() {
+                more.await
+            } else {
+                tokio::time::timeout(FILL_TIME, more).await.unwrap_or(None)
+            };
+            match more {
+                Some(more) => self.ready.extend(more),
+                None => break,
+            }
         }
+        self.ready.drain(..size.min(self.ready.len())).collect()
     }
-    batch
 }
 
 fn entry(key: Key, job: &Job, answer: &Result<Answer, ModelError>) -> Entry {

@@ -19,7 +19,7 @@ use crate::event::{Event, Events};
 use crate::key::Keys;
 use crate::options::{EvaluateOptions, JournalOptions};
 use crate::plan::{Plan, plan};
-use crate::produce::{TASKS_AHEAD, prepare, produce};
+use crate::produce::{HANDED_OVER, TASKS_AHEAD, prepare, produce};
 
 /// How many requests wait for the model at most, beyond those under way.
 const REQUESTS_AHEAD: usize = 1024;
@@ -110,7 +110,7 @@ fn stream(
     };
     let stop = Cancel::new();
     let (messages, inbox) = mpsc::channel();
-    let (jobs, queue) = tokio::sync::mpsc::channel(REQUESTS_AHEAD);
+    let (jobs, queue) = tokio::sync::mpsc::channel(REQUESTS_AHEAD / HANDED_OVER);
     let dispatcher = Arc::new(Dispatcher {
         model: Arc::clone(model),
         journal: journal.clone(),

@@ -17,6 +17,9 @@ use crate::options::DataOptions;
 /// How many tasks are prepared ahead of the one whose requests are built: what is wrong with their data shows early.
 pub(crate) const TASKS_AHEAD: usize = 64;
 
+/// How many requests are handed to the model's side at once.
+pub(crate) const HANDED_OVER: usize = 64;
+
 /// Where an answer belongs: task, document and request by their places, and the repeat.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
@@ -72,11 +75,12 @@ pub(crate) fn produce(
     tasks: &[(Arc<Task>, RequestOptions)],
     prepared: &mpsc::Receiver<Prepared>,
     events: &dyn Events,
-    jobs: &Sender<Job>,
+    jobs: &Sender<Vec<Job>>,
     messages: &mpsc::Sender<Message>,
     stop: &Cancel,
 ) {
     let mut done = 0;
+    let mut ready = Ready { jobs, held: Vec::new(), most: 1 };
     for Prepared { place, builder } in prepared {
         let task = &tasks[place].0;
         let original = builder.document_count();
@@ -100,7 +104,7 @@ pub(crate) fn produce(
             if documents == 0 {
                 events.event(Event::FirstDocument { task, requests: &requests });
             }
-            if !hand_on(place, documents, requests, events, jobs, messages) {
+            if !hand_on(place, documents, requests, events, &mut ready, messages) {
                 return;
             }
             documents += 1;
@@ -108,6 +112,7 @@ pub(crate) fn produce(
         let _ = messages.send(Message::Built { task: place });
         done += 1;
     }
+    ready.send();
     if done == tasks.len() {
         events.event(Event::AllBuilt);
     }
@@ -119,13 +124,13 @@ fn hand_on(
     document: usize,
     requests: DocumentRequests,
     events: &dyn Events,
-    jobs: &Sender<Job>,
+    ready: &mut Ready<'_>,
     messages: &mpsc::Sender<Message>,
 ) -> bool {
-    let mut ready = Vec::new();
+    let mut made = Vec::new();
     for (instance, asked) in requests.instances.iter().enumerate() {
         events.event(Event::Built { kind: asked.request_type, count: asked.repeats });
-        ready.extend((0..asked.repeats).map(|repeat| {
+        made.extend((0..asked.repeats).map(|repeat| {
             let slot = Slot { task, document, instance, repeat };
             Job { slot, request: model_request(asked, repeat) }
         }));
@@ -134,7 +139,29 @@ fn hand_on(
     if messages.send(Message::Document { task, requests: Box::new(requests) }).is_err() {
         return false;
     }
-    ready.into_iter().all(|job| jobs.blocking_send(job).is_ok())
+    ready.take(made)
+}
+
+/// Requests on their way to the model, handed over many at a time: waking a thread costs more than building a request.
+/// The first ones go alone, so that the model begins at once.
+struct Ready<'a> {
+    jobs: &'a Sender<Vec<Job>>,
+    held: Vec<Job>,
+    /// How many are held at most.
+    most: usize,
+}
+
+impl Ready<'_> {
+    /// Takes requests. Returns whether anybody wants more.
+    fn take(&mut self, mut made: Vec<Job>) -> bool {
+        self.held.append(&mut made);
+        self.held.len() < self.most || self.send()
+    }
+
+    fn send(&mut self) -> bool {
+        self.most = (2 * self.most).min(HANDED_OVER);
+        self.held.is_empty() || self.jobs.blocking_send(std::mem::take(&mut self.held)).is_ok()
+    }
 }
 
 fn model_request(instance: &Instance, repeat: usize) -> ModelRequest {

@@ -23,6 +23,12 @@ const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// How many written records may wait for the disk.
 const SYNC_RECORDS: usize = 4096;
 
+/// How many records of one write mean that more are on their way.
+const BUSY: usize = 4;
+
+/// How long the writer waits for them: a write of many costs little more than a write of one.
+const GATHERING: Duration = Duration::from_micros(200);
+
 /// The capacity that the buffer of a write keeps.
 const KEPT_BUFFER: usize = 1 << 20;
 
@@ -182,6 +188,7 @@ impl Shared {
             if batch.is_empty() {
                 return;
             }
+            let is_busy = batch.len() >= BUSY;
             let failure = hold(&self.unsynced).failure.clone();
             match failure {
                 Some(error) => batch.into_iter().for_each(|pending| pending.waiter.tell(Err(error.clone()))),
@@ -189,6 +196,9 @@ impl Shared {
             }
             buffer.clear();
             buffer.shrink_to(KEPT_BUFFER);
+            if is_busy {
+                thread::sleep(GATHERING);
+            }
         }
     }
 

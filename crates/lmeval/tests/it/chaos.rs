@@ -91,3 +91,27 @@ fn a_server_without_log_probabilities_is_refused_with_advice() {
     assert!(output.stderr.contains("log-probabilities"), "{output}");
     assert!(output.stderr.contains("hint:"), "{output}");
 }
+
+#[test]
+fn a_run_that_waits_for_a_dead_server_ends_when_it_is_asked_to() {
+    let context = crate::context();
+    write_task(&context, DOCUMENTS);
+    let delay = Duration::from_millis(5);
+    let server = StandInServer::start(ServerOptions { delay, ..ServerOptions::default() });
+    let arguments = arguments(&server, ",num_concurrent=4");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut child = context.command(&arguments).spawn();
+    while server.counts().total() < 20 {
+        assert!(child.try_wait().unwrap().is_none(), "the run ended early");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    drop(server);
+    // By now every call waits for its next attempt.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(child.try_wait().unwrap().is_none(), "the server is waited for");
+    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let start = std::time::Instant::now();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
+}

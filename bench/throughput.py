@@ -31,8 +31,8 @@ WORDS = "time person year way day thing man world life hand part child eye woman
 class Server:
     """The stand-in server, in a process of its own."""
 
-    def __init__(self, binary):
-        self.process = subprocess.Popen([binary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, binary, *arguments):
+        self.process = subprocess.Popen([binary, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.url = json.loads(self.process.stdout.readline())["url"]
 
     def counts(self):
@@ -121,7 +121,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         make_task(folder, options.documents)
-        server = Server(str(target / "stand-in-server"))
+        server = Server(str(target / "stand-in-server"), "--canned")
         endpoint = f"{server.url}/v1/completions"
         print(f"{'concurrency':>11} {'program':>10} {'requests':>9} {'per second':>11} {'MiB':>8}")
         for concurrency, documents in ((1, options.documents // 50), (32, options.documents // 5), (256, options.documents)):
@@ -140,6 +140,9 @@ def main():
             group = folder / "mmlu"
             group.mkdir()
             mmlu.make_library(group)
+            server.close()
+            server = Server(str(target / "stand-in-server"))
+            endpoint = f"{server.url}/v1/completions"
             tokenizer = ROOT / "crates/lmeval-models/tests/data/tokenizer"
             args = f"model=stand-in,base_url={endpoint},tokenizer_backend=huggingface,tokenizer={tokenizer},max_length=8192"
             times = []

@@ -47,17 +47,23 @@ pub struct Failure {
 /// A document on its way to being answered.
 struct Pending {
     requests: DocumentRequests,
-    answers: Vec<Vec<Option<Answer>>>,
+    /// For each request and each of its repeats, one after the other.
+    answers: Vec<Option<Answer>>,
     missing: usize,
     failed: bool,
 }
 
 impl Pending {
     fn new(requests: DocumentRequests) -> Self {
-        let answers: Vec<Vec<Option<Answer>>> =
-            requests.instances.iter().map(|instance| vec![None; instance.repeats]).collect();
-        let missing = answers.iter().map(Vec::len).sum();
-        Self { requests, answers, missing, failed: false }
+        let missing = requests.instances.iter().map(|instance| instance.repeats).sum();
+        Self { requests, answers: vec![None; missing], missing, failed: false }
+    }
+
+    /// Puts an answer where it belongs.
+    fn set(&mut self, slot: Slot, answer: Answer) {
+        let before: usize =
+            self.requests.instances[..slot.instance].iter().map(|instance| instance.repeats).sum();
+        self.answers[before + slot.repeat] = Some(answer);
     }
 
     /// The document with its answers, unless one failed.
@@ -65,9 +71,11 @@ impl Pending {
         if self.failed {
             return None;
         }
-        let answered = self.requests.instances.into_iter().zip(self.answers).map(|(instance, answers)| {
-            let truncated = answers.iter().flatten().filter(|answer| answer.truncated).count();
-            let responses = answers.into_iter().flatten().map(|answer| answer.response.to_value()).collect();
+        let mut answers = self.answers.into_iter().flatten();
+        let answered = self.requests.instances.into_iter().map(|instance| {
+            let own: Vec<Answer> = answers.by_ref().take(instance.repeats).collect();
+            let truncated = own.iter().filter(|answer| answer.truncated).count();
+            let responses = own.iter().map(|answer| answer.response.to_value()).collect();
             AnsweredInstance { instance, responses, truncated }
         });
         Some(AnsweredDocument {
@@ -79,12 +87,19 @@ impl Pending {
     }
 }
 
+/// A document of a task. Most of a run is made of these, so each is kept as small as it can be.
+enum Document {
+    Pending(Box<Pending>),
+    Answered(AnsweredDocument),
+    Failed,
+}
+
 /// A task on its way to being scored.
 struct Progress {
     planned: Option<PlannedTask>,
     task: Arc<Task>,
     original: usize,
-    documents: Vec<Pending>,
+    documents: Vec<Document>,
     /// Documents that lack answers.
     open: usize,
     all_built: bool,
@@ -107,6 +122,8 @@ pub(crate) struct Collector<'a> {
     failures: Vec<Failure>,
     answered: usize,
     error: Option<EngineError>,
+    /// What stands for prompts that were let go.
+    nothing: Arc<str>,
 }
 
 impl<'a> Collector<'a> {
@@ -126,7 +143,17 @@ impl<'a> Collector<'a> {
             all_built: false,
         });
         let tasks = tasks.collect();
-        Self { options, events, stop, tasks, results, failures: Vec::new(), answered: 0, error: None }
+        Self {
+            options,
+            events,
+            stop,
+            tasks,
+            results,
+            failures: Vec::new(),
+            answered: 0,
+            error: None,
+            nothing: Arc::from(""),
+        }
     }
 
     /// Takes messages until nobody sends any more.
@@ -156,9 +183,10 @@ impl<'a> Collector<'a> {
             Message::Document { task, mut requests } => {
                 let task = &mut self.tasks[task];
                 if !self.options.log_samples {
-                    forget(&mut requests, task);
+                    forget(&mut requests, task, &self.nothing);
                 }
-                task.documents.push(Pending::new(*requests));
+                requests.instances.shrink_to_fit();
+                task.documents.push(Document::Pending(Box::new(Pending::new(*requests))));
                 task.open += 1;
             }
             Message::Built { task } => {
@@ -167,14 +195,11 @@ impl<'a> Collector<'a> {
             }
             Message::Answered { slot, answer } => {
                 self.answered += 1;
-                let document = &mut self.tasks[slot.task].documents[slot.document];
-                document.answers[slot.instance][slot.repeat] = Some(answer);
-                self.settle(slot);
+                self.settle(slot, Some(answer));
             }
             Message::Failed { slot, request, error } => {
                 self.failures.push(Failure { request: *request, error });
-                self.tasks[slot.task].documents[slot.document].failed = true;
-                self.settle(slot);
+                self.settle(slot, None);
                 self.check_failures();
             }
             Message::Stop(error) => self.fail(*error),
@@ -182,14 +207,25 @@ impl<'a> Collector<'a> {
     }
 
     /// One request less to wait for.
-    fn settle(&mut self, slot: Slot) {
+    fn settle(&mut self, slot: Slot, answer: Option<Answer>) {
         let task = &mut self.tasks[slot.task];
-        let document = &mut task.documents[slot.document];
-        document.missing -= 1;
-        if document.missing == 0 {
-            task.open -= 1;
-            self.score_if_complete(slot.task);
+        let place = &mut task.documents[slot.document];
+        let Document::Pending(pending) = place else { return };
+        match answer {
+            Some(answer) => pending.set(slot, answer),
+            None => pending.failed = true,
         }
+        pending.missing -= 1;
+        if pending.missing > 0 {
+            return;
+        }
+        if let Document::Pending(pending) = std::mem::replace(place, Document::Failed)
+            && let Some(answered) = pending.finish()
+        {
+            *place = Document::Answered(answered);
+        }
+        task.open -= 1;
+        self.score_if_complete(slot.task);
     }
 
     fn check_failures(&mut self) {
@@ -209,9 +245,9 @@ impl<'a> Collector<'a> {
             return;
         }
         let Some(planned) = progress.planned.take() else { return };
-        let pending = std::mem::take(&mut progress.documents);
+        let documents = std::mem::take(&mut progress.documents);
         let original = progress.original;
-        match self.score(planned, pending, original) {
+        match self.score(planned, documents, original) {
             Ok(result) => self.results[place] = result,
             Err(error) => self.fail(error),
         }
@@ -221,12 +257,16 @@ impl<'a> Collector<'a> {
     fn score(
         &self,
         mut planned: PlannedTask,
-        pending: Vec<Pending>,
+        documents: Vec<Document>,
         original: usize,
     ) -> Result<Option<TaskResult>, EngineError> {
         self.events.event(Event::Scoring { task: &planned.task });
-        let all = pending.len();
-        let documents: Vec<AnsweredDocument> = pending.into_iter().filter_map(Pending::finish).collect();
+        let all = documents.len();
+        let answered = documents.into_iter().filter_map(|document| match document {
+            Document::Answered(answered) => Some(answered),
+            Document::Pending(_) | Document::Failed => None,
+        });
+        let documents: Vec<AnsweredDocument> = answered.collect();
         if documents.is_empty() {
             return Ok(None);
         }
@@ -266,7 +306,7 @@ fn next(messages: &mpsc::Receiver<Message>) -> Option<Message> {
 }
 
 /// Lets go of prompts and documents that nobody will look at: they are most of what a run holds.
-fn forget(requests: &mut DocumentRequests, task: &Progress) {
+fn forget(requests: &mut DocumentRequests, task: &Progress, nothing: &Arc<str>) {
     if task.task.config.process_results.is_some() {
         return;
     }
@@ -274,7 +314,7 @@ fn forget(requests: &mut DocumentRequests, task: &Progress) {
         if let Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } =
             &mut instance.arguments
         {
-            *context = Context::Text(Arc::from(""));
+            *context = Context::Text(Arc::clone(nothing));
         }
     }
     if task.planned.as_ref().is_some_and(|planned| !planned.scorer.needs_documents()) {

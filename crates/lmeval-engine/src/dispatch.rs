@@ -152,6 +152,8 @@ impl Dispatcher {
         let waiting = {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             let before = match &answer {
+                // The journal knows it from now on.
+                Ok(_) if self.journal.is_some() => known.remove(&key),
                 Ok(answer) => known.insert(key, Known::Answered(answer.clone())),
                 Err(_) => known.remove(&key),
             };

@@ -85,8 +85,8 @@ pub fn evaluate(
 
 fn runtime() -> Result<Runtime, EngineError> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    // One more than cores: a model that computes in this process must not keep answers from being written.
-    let runtime = Builder::new_multi_thread().worker_threads(cores + 1).enable_all().build();
+    // At least two: a model that computes in this process must not keep answers from being written.
+    let runtime = Builder::new_multi_thread().worker_threads(cores.max(2)).enable_all().build();
     runtime.map_err(EngineError::Threads)
 }
 

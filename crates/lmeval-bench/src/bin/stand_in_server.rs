@@ -1,6 +1,6 @@
 //! A model server that answers at once, for benchmarks and side-by-side runs.
 //!
-//! `stand-in-server [--port N] [--delay-ms N] [--tokenizer] [--keep-bodies FILE]` prints its address as a line of JSON.
+//! `stand-in-server [--port N] [--delay-ms N] [--tokenizer] [--canned] [--keep-bodies FILE]` prints its address as a line of JSON.
 //! Each line on standard input is answered with the counts since the last one; the end of the input ends it.
 #![expect(clippy::print_stdout, reason = "what it prints is what it is for")]
 
@@ -23,6 +23,7 @@ fn main() -> std::io::Result<()> {
         delay: Duration::from_millis(number("--delay-ms")),
         tokenizer: arguments.iter().any(|argument| argument == "--tokenizer"),
         keep_bodies: bodies.is_some(),
+        canned: arguments.iter().any(|argument| argument == "--canned"),
         ..ServerOptions::default()
     });
     println!("{}", json!({"url": server.url("")}));

@@ -31,6 +31,9 @@ pub struct ServerOptions {
     pub tokenizer: bool,
     /// Whether log-probabilities of the prompt are left out, as servers do that ignore `echo`.
     pub ignores_echo: bool,
+    /// Whether every answer to a completion is the same text, made without a look at the request: for benchmarks of
+    /// clients, in which the server should cost nothing.
+    pub canned: bool,
     /// The port; 0 for any that is free.
     pub port: u16,
 }
@@ -42,6 +45,8 @@ pub struct Counts {
     pub received: HashMap<u64, usize>,
     /// How often each was answered in full.
     pub answered: HashMap<u64, usize>,
+    /// Requests that got the same answer without a look at them.
+    pub canned: usize,
     /// The bodies by path, where they are kept.
     pub bodies: Vec<(String, String)>,
     /// When the first request came.
@@ -53,7 +58,7 @@ pub struct Counts {
 impl Counts {
     /// Requests of any kind.
     pub fn total(&self) -> usize {
-        self.received.values().sum()
+        self.canned + self.received.values().sum::<usize>()
     }
 }
 

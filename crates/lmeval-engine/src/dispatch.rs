@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry as Place;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration;
 
-use lmeval_core::{Answer, Model, ModelError, ModelErrorKind};
+use lmeval_core::{Answer, Dispatch, Model, ModelError, ModelErrorKind};
 use lmeval_journal::{Entry, Journal, Key, Outcome};
 use rustc_hash::FxHashMap;
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::Receiver;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::cancel::Cancel;
@@ -30,7 +30,7 @@ pub(crate) struct Dispatcher {
     pub(crate) events: Arc<dyn Events>,
     pub(crate) messages: mpsc::Sender<Message>,
     pub(crate) stop: Cancel,
-    pub(crate) known: Mutex<FxHashMap<Key, Known>>,
+    pub(crate) known: std::sync::Mutex<FxHashMap<Key, Known>>,
 }
 
 /// A request that was seen before.
@@ -44,33 +44,42 @@ pub(crate) enum Known {
 impl Dispatcher {
     /// Sends requests until there are no more, or the run is to end; then waits for what is under way.
     pub(crate) async fn run(self: Arc<Self>, jobs: Receiver<Vec<Job>>) {
-        let dispatch = self.model.dispatch();
-        let slots = Arc::new(Semaphore::new(dispatch.in_flight.max(1)));
-        let mut calls = JoinSet::new();
-        let mut queue = Queue { jobs, ready: VecDeque::new() };
-        loop {
-            let next = async {
-                let permit = Arc::clone(&slots).acquire_owned().await.ok()?;
-                let batch = queue.next_batch(dispatch.batch_size.max(1)).await;
-                (!batch.is_empty()).then_some((permit, batch))
-            };
-            let next = tokio::select! {
-                biased;
-                () = self.stop.cancelled() => None,
-                next = next => next,
-            };
-            let Some((permit, batch)) = next else { break };
-            calls.spawn(Arc::clone(&self).answer(batch, permit));
-            while let Some(ended) = calls.try_join_next() {
-                self.check(ended);
-            }
+        let Dispatch { batch_size, in_flight } = self.model.dispatch();
+        let queue = Arc::new(Mutex::new(Queue { jobs, ready: VecDeque::new() }));
+        let mut workers = JoinSet::new();
+        for _ in 0..in_flight.max(1) {
+            workers.spawn(Arc::clone(&self).work(Arc::clone(&queue), batch_size.max(1)));
         }
         drop(queue);
-        if self.stop.is_cancelled() {
-            self.model.wind_down();
+        let mut is_ending = false;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled(), if !is_ending => {
+                    is_ending = true;
+                    self.model.wind_down();
+                }
+                ended = workers.join_next() => match ended {
+                    Some(ended) => self.check(ended),
+                    None => return,
+                },
+            }
         }
-        while let Some(ended) = calls.join_next().await {
-            self.check(ended);
+    }
+
+    /// Takes requests and has them answered, one batch after the other.
+    async fn work(self: Arc<Self>, queue: Arc<Mutex<Queue>>, batch_size: usize) {
+        loop {
+            let next = async { queue.lock().await.next_batch(batch_size).await };
+            let batch = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return,
+                batch = next => batch,
+            };
+            if batch.is_empty() {
+                return;
+            }
+            self.answer(batch).await;
         }
     }
 
@@ -90,7 +99,7 @@ impl Dispatcher {
     }
 
     /// Answers a batch: from the journal, from an identical request, or by the model.
-    async fn answer(self: Arc<Self>, batch: Vec<Job>, permit: OwnedSemaphorePermit) {
+    async fn answer(&self, batch: Vec<Job>) {
         let mut asked = Vec::with_capacity(batch.len());
         for job in batch {
             let key = self.keys.of(&job.request);
@@ -118,7 +127,6 @@ impl Dispatcher {
             }
             self.settle(key, job, answer, false);
         }
-        drop(permit);
     }
 
     /// Answers a request that was seen before, or lets it wait; gives back one that is new.

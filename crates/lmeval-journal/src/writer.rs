@@ -21,7 +21,7 @@ use crate::medium::{Medium, write_up_to};
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many written records may wait for the disk.
-const SYNC_RECORDS: usize = 4096;
+const SYNC_RECORDS: usize = 1 << 16;
 
 /// How many records of one write mean that more are on their way.
 const BUSY: usize = 4;

@@ -115,7 +115,8 @@ fn score(choice: &Dict, asked: &Scored, rules: &Rules) -> Result<Score, BadAnswe
         return Err(no_logprobs("`top_logprobs` is missing"));
     };
     let first = list("tokens").and_then(|tokens| tokens.first()?.as_str());
-    let (start, end) = range(all.len(), asked, first, rules)?;
+    let ends_there = choice.get_str("finish_reason").and_then(Value::as_str) == Some("stop");
+    let (start, end) = range(all.len(), asked, first, ends_there, rules)?;
     if top.len() < end {
         return Err(no_logprobs("`top_logprobs` has too few entries"));
     }
@@ -143,6 +144,7 @@ fn range(
     count: usize,
     asked: &Scored,
     first: Option<&str>,
+    ends_there: bool,
     rules: &Rules,
 ) -> Result<(usize, usize), BadAnswer> {
     let (sent, context) = (asked.tokens.len(), asked.context);
@@ -174,6 +176,10 @@ fn range(
         return Ok((context.min(count - 1), count - 1));
     }
     let begins_text = first.is_some_and(|first| first.is_empty() || !text.starts_with(first));
+    if count == sent && ends_there {
+        // The generated token is left out where it ends the text.
+        return Ok((context, sent));
+    }
     if count == sent + 2 && begins_text {
         return Ok((context + 1, count - 1));
     }
@@ -224,7 +230,8 @@ mod tests {
 
     #[test]
     fn ranges_of_continuations() {
-        let found = |count, text, first, dialect| range(count, &asked(text), first, &rules(dialect)).ok();
+        let found =
+            |count, text, first, dialect| range(count, &asked(text), first, false, &rules(dialect)).ok();
         for dialect in Dialect::ALL {
             assert_eq!(found(4, None, None, dialect), Some((1, 3)));
             assert_eq!(found(4, Some("abc"), Some("a"), dialect), Some((1, 3)));
@@ -238,6 +245,10 @@ mod tests {
         assert_eq!(found(5, Some("abc"), Some("<s>"), Dialect::V05), Some((2, 4)));
         assert_eq!(found(5, Some("abc"), Some("a"), Dialect::V05), None);
         assert_eq!(found(5, Some("abc"), Some("<s>"), Dialect::V04), Some((1, 4)));
+        // A text that the model would end is short of the generated token; any other is short of one of its own.
+        let of_end = |ends| range(3, &asked(Some("abc")), Some("a"), ends, &rules(Dialect::V05)).ok();
+        assert_eq!(of_end(true), Some((1, 3)));
+        assert_eq!(of_end(false), None);
     }
 
     #[test]

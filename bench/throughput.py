@@ -121,7 +121,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         make_task(folder, options.documents)
-        server = Server(str(target / "stand-in-server"), "--canned")
+        server = Server(str(target / "stand-in-server"), "--canned", "--threads", "1")
         endpoint = f"{server.url}/v1/completions"
         print(f"{'concurrency':>11} {'program':>10} {'requests':>9} {'per second':>11} {'MiB':>8}")
         for concurrency, documents in ((1, options.documents // 50), (32, options.documents // 5), (256, options.documents)):

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lmeval_core::Splits;
+use lmeval_core::{FunctionHost, Splits};
 use lmeval_data::{Request, Settings};
+use lmeval_tasks::prompt::RequestSources;
 use lmeval_tasks::{Task, embedded};
 
 use crate::error::EngineError;
@@ -12,15 +13,28 @@ use crate::options::DataOptions;
 
 /// Loads the splits that a task names.
 pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>, EngineError> {
-    if let Some(function) = &task.config.custom_dataset {
+    if let Some(class) = &task.config.class {
         return Err(EngineError::Settings {
-            message: format!(
-                "The data of `{}` comes from the Python function `{}`, which this version cannot call yet",
-                task.name(),
-                function.reference
-            ),
-            hint: "Leave the task out, or give it a `dataset_path`".to_owned(),
+            message: format!("The task `{}` is the Python class `{}`", task.name(), class.reference),
+            hint: "Tasks that are classes need a later version; leave it out".to_owned(),
         });
+    }
+    if let Some(function) = &task.config.custom_dataset {
+        let Some(python) = &options.python else {
+            return Err(EngineError::Settings {
+                message: format!(
+                    "The data of `{}` comes from the Python function `{}`",
+                    task.name(),
+                    function.reference
+                ),
+                hint: "Leave the task out, or give it a `dataset_path`".to_owned(),
+            });
+        };
+        let mut kwargs = task.config.dataset_kwargs.clone().unwrap_or_default();
+        kwargs.update(&task.config.metadata);
+        return python
+            .custom_dataset(function, &kwargs)
+            .map_err(|source| EngineError::Function { task: task.name().to_owned(), source });
     }
     let Some(mut request) = Request::for_task(task) else {
         return Err(EngineError::Settings {
@@ -36,4 +50,13 @@ pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>
     let data =
         data.map_err(|source| EngineError::Data { task: task.name().to_owned(), source: Box::new(source) })?;
     Ok(Arc::new(data))
+}
+
+/// What the requests of a task are built from: its data, and what runs its functions.
+pub fn request_sources(task: &Task, options: &DataOptions) -> Result<RequestSources, EngineError> {
+    let sources = RequestSources::new(load_splits(task, options)?);
+    Ok(match &options.python {
+        None => sources,
+        Some(python) => sources.with_host(Arc::clone(python) as Arc<dyn FunctionHost>),
+    })
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use lmeval_core::ModelError;
 use lmeval_core::groups::GroupError;
 use lmeval_core::scorers::ScoreError;
+use lmeval_core::{HostError, ModelError};
 use lmeval_tasks::prompt::PromptError;
 
 /// Why a run ended without results. Answers that came before it are in the journal, where there is one.
@@ -29,6 +29,14 @@ pub enum EngineError {
         task: String,
         /// Why.
         source: Box<lmeval_data::Error>,
+    },
+    /// A Python function of a task failed.
+    #[error("The data of `{task}` cannot be made")]
+    Function {
+        /// The task.
+        task: String,
+        /// Why.
+        source: HostError,
     },
     /// The requests of a task cannot be built.
     #[error(transparent)]

@@ -19,7 +19,7 @@ mod simple;
 
 pub use cancel::Cancel;
 pub use collect::Failure;
-pub use data::load_splits;
+pub use data::{load_splits, request_sources};
 pub use error::EngineError;
 pub use evaluate::{Evaluation, evaluate};
 pub use event::{Event, Events, NoEvents};

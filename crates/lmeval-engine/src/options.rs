@@ -1,9 +1,11 @@
 //! How a run goes.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use lmeval_core::Dialect;
 use lmeval_data::Settings;
+use lmeval_host::PythonHost;
 use lmeval_pycompat::Dict;
 use lmeval_tasks::prompt::DEFAULT_FEWSHOT_SEED;
 
@@ -48,6 +50,8 @@ pub struct DataOptions {
     pub dataset_dir: Option<PathBuf>,
     /// How many rows of each split are read at most.
     pub limit_rows: Option<u64>,
+    /// What runs the Python functions of tasks; `None` makes each of them an error.
+    pub python: Option<Arc<PythonHost>>,
 }
 
 /// How tasks are evaluated.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use lmeval_core::filters::FilterHost;
 use lmeval_core::groups::GroupSpec;
-use lmeval_core::scorers::{ScoringSources, TaskScorer};
+use lmeval_core::scorers::{ScoringHost, ScoringSources, TaskScorer};
 use lmeval_core::{Model, ModelTemplate, OutputType, RequestType, nearest};
 use lmeval_pycompat::Value;
 use lmeval_tasks::prompt::RequestOptions;
@@ -50,7 +51,11 @@ pub(crate) fn plan(
         ChatTemplateChoice::Default => Some(model.chat_template(None)?),
         ChatTemplateChoice::Named(name) => Some(model.chat_template(Some(name))?),
     };
-    let sources = ScoringSources::new(&options.dialect);
+    let mut sources = ScoringSources::new(&options.dialect);
+    if let Some(python) = &options.data.python {
+        sources.host = Arc::clone(python) as Arc<dyn ScoringHost>;
+        sources.filter_host = Arc::clone(python) as Arc<dyn FilterHost>;
+    }
     let groups = group_specs(&loaded, &keys);
     let tasks = loaded.tasks.into_iter().map(|(name, mut task)| {
         adjust(&mut task, options)?;

@@ -5,12 +5,12 @@ use std::sync::mpsc;
 
 use lmeval_core::{Instance, ModelRequest};
 use lmeval_tasks::Task;
-use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, RequestSources};
+use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions};
 use tokio::sync::mpsc::Sender;
 
 use crate::cancel::Cancel;
 use crate::collect::Message;
-use crate::data::load_splits;
+use crate::data::request_sources;
 use crate::event::{Event, Events};
 use crate::options::DataOptions;
 
@@ -51,8 +51,8 @@ pub(crate) fn prepare(
     messages: &mpsc::Sender<Message>,
 ) {
     for (place, (task, options)) in tasks.iter().enumerate() {
-        let builder = load_splits(task, data)
-            .and_then(|splits| Ok(RequestBuilder::new(task, &RequestSources::new(splits), options)?));
+        let builder =
+            request_sources(task, data).and_then(|sources| Ok(RequestBuilder::new(task, &sources, options)?));
         let sent = match builder {
             Ok(builder) => {
                 events.event(Event::Prepared { task, documents: builder.remaining() });

@@ -42,7 +42,7 @@ pub(crate) enum Command {
     /// Show what a task, group or tag resolves to, and where each value comes from.
     Show(ShowArgs),
     /// Print the prompts and requests that a task sends to a model.
-    Preview(PreviewArgs),
+    Preview(Box<PreviewArgs>),
     /// Install, list and remove task libraries.
     Tasks(TasksArgs),
     /// Look into the answers that runs have kept.
@@ -64,6 +64,15 @@ pub(crate) struct LibraryArgs {
     /// By default the small built-in library and the installed one (see `lm-eval tasks`) are both there.
     #[arg(long, value_name = "LIBRARY")]
     pub library: Option<String>,
+}
+
+/// What runs the Python functions of tasks.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Python")]
+pub(crate) struct PythonArgs {
+    /// The Python that runs functions of tasks; else that of the active virtual environment, else `python3`.
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
 }
 
 /// What `ls` lists.
@@ -207,6 +216,10 @@ pub(crate) struct PreviewArgs {
     /// Where to look.
     #[command(flatten)]
     pub library: LibraryArgs,
+
+    /// What runs functions of tasks.
+    #[command(flatten)]
+    pub python: PythonArgs,
 }
 
 /// Arguments of `tasks`.

@@ -8,6 +8,7 @@ mod legacy;
 mod library;
 mod printer;
 mod progress;
+mod python;
 mod report;
 mod roots;
 mod run;

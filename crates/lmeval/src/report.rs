@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
-use lmeval_core::ModelError;
+use lmeval_core::{HostError, ModelError};
 use lmeval_engine::EngineError;
 use lmeval_report::ReportError;
 use lmeval_tasks::prompt::PromptError;
@@ -23,6 +23,9 @@ pub(crate) enum Severity {
 
 /// Prints the failure that ends the command.
 pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
+    if let Some(traceback) = traceback(error) {
+        printer.note(traceback.trim_end());
+    }
     if let Some(task_error) = error.downcast_ref::<Error>() {
         printer.note(&render(Severity::Error, task_error.diagnostic()));
         return;
@@ -47,6 +50,14 @@ pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
         let _ = write!(text, "\nhint: {hint}");
     }
     printer.note(&text);
+}
+
+/// What Python says about a failure.
+fn traceback(error: &anyhow::Error) -> Option<&str> {
+    error.chain().find_map(|cause| match cause.downcast_ref::<HostError>() {
+        Some(HostError::Failed { traceback, .. }) => traceback.as_deref(),
+        _ => None,
+    })
 }
 
 /// What to try, where the failure knows.

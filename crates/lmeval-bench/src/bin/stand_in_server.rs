@@ -1,6 +1,6 @@
 //! A model server that answers at once, for benchmarks and side-by-side runs.
 //!
-//! `stand-in-server [--port N] [--delay-ms N] [--tokenizer] [--canned] [--keep-bodies FILE]` prints its address as a line of JSON.
+//! `stand-in-server [--port N] [--threads N] [--delay-ms N] [--tokenizer] [--canned] [--keep-bodies FILE]` prints its address as a line of JSON.
 //! Each line on standard input is answered with the counts since the last one; the end of the input ends it.
 #![expect(clippy::print_stdout, reason = "what it prints is what it is for")]
 
@@ -20,6 +20,7 @@ fn main() -> std::io::Result<()> {
     let bodies = value("--keep-bodies");
     let server = StandInServer::start(ServerOptions {
         port: u16::try_from(number("--port")).unwrap_or(0),
+        threads: usize::try_from(number("--threads")).unwrap_or(0),
         delay: Duration::from_millis(number("--delay-ms")),
         tokenizer: arguments.iter().any(|argument| argument == "--tokenizer"),
         keep_bodies: bodies.is_some(),

@@ -34,6 +34,8 @@ pub struct ServerOptions {
     /// Whether every answer to a completion is the same text, made without a look at the request: for benchmarks of
     /// clients, in which the server should cost nothing.
     pub canned: bool,
+    /// How many threads answer; 0 for two.
+    pub threads: usize,
     /// The port; 0 for any that is free.
     pub port: u16,
 }
@@ -89,7 +91,9 @@ impl StandInServer {
     ///
     /// If there is no free port.
     pub fn start(options: ServerOptions) -> Self {
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
+        let threads = if options.threads == 0 { 2 } else { options.threads };
+        let runtime =
+            Builder::new_multi_thread().worker_threads(threads).enable_all().build().expect("threads");
         let listener = runtime.block_on(bind(options.port));
         let address = listener.local_addr().expect("a bound socket has an address");
         let shared = Arc::new(Shared { options, counts: Mutex::default() });

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail};
 use lmeval_core::{Arguments, ChatTemplate, Context, Dialect, Instance, RemoteTemplate};
 use lmeval_data::Settings;
-use lmeval_engine::{DataOptions, load_splits};
+use lmeval_engine::{DataOptions, request_sources};
 use lmeval_models::TokenizerTemplate;
 use lmeval_pycompat::{Dict, Value, repr};
-use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, RequestSources, Skipped};
+use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, Skipped};
 use lmeval_tasks::{Overrides, Task, TaskManager};
 
 use crate::cli::PreviewArgs;
@@ -18,7 +18,7 @@ use crate::printer::Printer;
 use crate::progress::Downloads;
 use crate::run::given::is_true;
 use crate::run::samples;
-use crate::{environment, json_line, report, roots};
+use crate::{environment, json_line, python, report, roots};
 
 /// Prints the requests of the tasks that were named.
 pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Status> {
@@ -37,6 +37,7 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
         settings: Some(settings),
         dataset_dir: environment::dataset_dir(),
         limit_rows: environment::limit_rows(),
+        python: Some(python::host(arguments.python.python.as_deref(), &roots, &printer.notes())),
     };
     for (name, task) in &mut loaded.tasks {
         if let Some(count) = arguments.num_fewshot {
@@ -100,7 +101,7 @@ fn preview(
     json: bool,
     printer: &mut Printer,
 ) -> Result<()> {
-    let sources = RequestSources::new(load_splits(task, data)?);
+    let sources = request_sources(task, data)?;
     let builder = RequestBuilder::new(task, &sources, options)?;
     for requests in builder {
         let requests = requests?;

@@ -20,7 +20,7 @@ use crate::run::events::{Records, RunEvents};
 use crate::run::output::{self, Start};
 use crate::run::settings::RunSettings;
 use crate::run::{fields, interrupt};
-use crate::{environment, report, roots};
+use crate::{environment, python, report, roots};
 
 /// Evaluates.
 pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> {
@@ -37,7 +37,8 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
         );
     }
     let hash_media = environment::hash_media()?;
-    let tasks = load(&settings, printer)?;
+    let roots = roots::resolve(&settings.library, printer)?;
+    let tasks = load(&settings, &roots, printer)?;
     let model = create(&settings)?;
     let model_args = Value::from(settings.model_args.clone());
     let model_name = ModelName::new(&model_args, settings.seeds[0]);
@@ -48,7 +49,7 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
     }
     let start = Start { moment, model_name, files, hash_media };
     let (evaluation, events, board) =
-        evaluate_tasks(&settings, &start, &model, tasks, journal.as_ref(), printer)?;
+        evaluate_tasks(&settings, &start, &model, (tasks, &roots), journal.as_ref(), printer)?;
     let facts = output::facts(&settings, &start, &*model, &evaluation);
     for warning in &evaluation.results.warnings {
         printer.note(&format!("warning: {warning}"));
@@ -98,9 +99,8 @@ fn looks_like_chat(settings: &RunSettings) -> bool {
     })
 }
 
-fn load(settings: &RunSettings, printer: &mut Printer) -> Result<TaskDict> {
-    let roots = roots::resolve(&settings.library, printer)?;
-    let manager = TaskManager::new(&roots).with_metadata(settings.metadata.clone());
+fn load(settings: &RunSettings, roots: &[PathBuf], printer: &mut Printer) -> Result<TaskDict> {
+    let manager = TaskManager::new(roots).with_metadata(settings.metadata.clone());
     let specs = manager.select(&settings.tasks)?;
     let loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {
@@ -172,7 +172,7 @@ fn evaluate_tasks(
     settings: &RunSettings,
     start: &Start,
     model: &Arc<dyn Model>,
-    tasks: TaskDict,
+    (tasks, roots): (TaskDict, &[PathBuf]),
     journal: Option<&JournalOptions>,
     printer: &Printer,
 ) -> Result<(Evaluation, Arc<RunEvents>, Arc<Board>)> {
@@ -213,6 +213,7 @@ fn evaluate_tasks(
             settings: Some(data),
             dataset_dir: environment::dataset_dir(),
             limit_rows: environment::limit_rows(),
+            python: Some(python::host(settings.python.as_deref(), roots, &notes)),
         },
         cancel,
     };

@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use lmeval_pycompat::{Value, float, json};
 
-use crate::cli::LibraryArgs;
+use crate::cli::{LibraryArgs, PythonArgs};
 use crate::run::{samples, seed};
 
 /// Arguments of `run`.
@@ -167,6 +167,10 @@ pub(crate) struct RunArgs {
     /// Where tasks are looked for.
     #[command(flatten)]
     pub library: LibraryArgs,
+
+    /// What runs functions of tasks.
+    #[command(flatten)]
+    pub python: PythonArgs,
 }
 
 /// What is printed on standard output.

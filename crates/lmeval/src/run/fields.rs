@@ -41,13 +41,14 @@ pub(crate) const RECORDED: [&str; 33] = [
 ];
 
 /// Settings beside those of the reference's record.
-pub(crate) const FURTHER: [&str; 9] = [
+pub(crate) const FURTHER: [&str; 10] = [
     "trackio_args",
     "compat",
     "bootstrap_iters",
     "fresh",
     "max_failures",
     "library",
+    "python",
     "progress",
     "quiet",
     "format",

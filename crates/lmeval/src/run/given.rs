@@ -67,6 +67,9 @@ fn texts(arguments: &RunArgs, dict: &mut Dict) {
             dict.insert(name, text.as_str());
         }
     }
+    if let Some(python) = &arguments.python.python {
+        dict.insert("python", python.to_string_lossy().as_ref());
+    }
     if let Some(level) = &arguments.verbosity {
         dict.insert("verbosity", level.to_uppercase());
     }

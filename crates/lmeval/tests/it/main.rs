@@ -12,6 +12,7 @@ mod killed;
 mod long_run;
 mod ls;
 mod preview;
+mod python;
 mod recorded_runs;
 mod run;
 mod run_settings;

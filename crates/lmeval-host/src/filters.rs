@@ -1,0 +1,99 @@
+//! The host: filters.
+
+use std::sync::Arc;
+
+use lmeval_core::HostError;
+use lmeval_core::filters::{Filter, FilterDocs, FilterError, FilterHost, Filtered, Responses};
+use lmeval_pycompat::{Dict, Function, Value};
+
+use crate::host::PythonHost;
+use crate::message::{Message, failed, wrong_type};
+use crate::pool::Pool;
+use crate::protocol::{encode, encode_dict};
+
+impl FilterHost for PythonHost {
+    fn call_filter(
+        &self,
+        function: &Function,
+        responses: Vec<Value>,
+        docs: &FilterDocs<'_>,
+    ) -> Result<Vec<Value>, HostError> {
+        filter(Message::new("filter", function), &self.pool, function, &responses, docs)
+    }
+
+    fn check_filter(&self, function: &Function) -> Result<(), HostError> {
+        self.check(function)
+    }
+
+    fn filter_of_class(&self, class: &Function, kwargs: &Dict) -> Result<Box<dyn Filter>, HostError> {
+        let made = Message::new("filter_class", class).with_dict("kwargs", kwargs);
+        made.with("responses", &Value::None).ask_once(&self.pool)?;
+        Ok(Box::new(ClassFilter {
+            class: class.clone(),
+            kwargs: kwargs.clone(),
+            pool: Arc::clone(&self.pool),
+        }))
+    }
+}
+
+/// Sends answers and their documents, each document once.
+fn filter(
+    message: Message<'_>,
+    pool: &Pool,
+    function: &Function,
+    responses: &[Value],
+    docs: &FilterDocs<'_>,
+) -> Result<Vec<Value>, HostError> {
+    let mut documents: Vec<Arc<Dict>> = Vec::new();
+    let mut places = Vec::with_capacity(docs.len());
+    for request in 0..docs.len() {
+        // The requests of a document stand together.
+        if request == 0 || docs.id(request) != docs.id(request - 1) {
+            let document = docs.get(request);
+            documents.push(
+                document.map_err(|error| failed(function, format!("Cannot read a document: {error}")))?,
+            );
+        }
+        places.push(Value::Int(documents.len() as i64 - 1));
+    }
+    let answer = message
+        .with_list("responses", responses, encode)
+        .with_list("documents", &documents, |text, document| encode_dict(text, document))
+        .with("places", &Value::from(places))
+        .ask_once(pool)?;
+    match answer {
+        Value::List(items) => Ok(Arc::unwrap_or_clone(items)),
+        other => Err(wrong_type(function, "a list with one item for each request", &other)),
+    }
+}
+
+/// An object of a Python class with the method `apply`.
+#[derive(Debug)]
+struct ClassFilter {
+    class: Function,
+    kwargs: Dict,
+    pool: Arc<Pool>,
+}
+
+impl Filter for ClassFilter {
+    fn apply(&self, responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
+        self.apply_bare(responses.into_iter().map(Value::from).collect(), docs)
+    }
+
+    fn apply_bare(&self, values: Vec<Value>, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
+        let message = Message::new("filter_class", &self.class).with_dict("kwargs", &self.kwargs);
+        let returned = filter(message, &self.pool, &self.class, &values, docs)
+            .map_err(|source| FilterError::Host { filter: self.class.reference.clone(), source })?;
+        if returned.len() != values.len() {
+            return Err(FilterError::Length { given: values.len(), returned: returned.len() });
+        }
+        if !returned.iter().all(|value| matches!(value, Value::List(_) | Value::Tuple(_))) {
+            return Ok(Filtered::from_bare(returned));
+        }
+        let lists = returned.into_iter().map(|value| match value {
+            Value::List(items) | Value::Tuple(items) => Arc::unwrap_or_clone(items),
+            other => vec![other],
+        });
+        Ok(lists.collect::<Responses>().into())
+    }
+}

@@ -1,0 +1,101 @@
+//! The host: functions that prompts and data are made with.
+
+use std::sync::Arc;
+
+use lmeval_core::sampler::Sampler;
+use lmeval_core::{Documents, FunctionHost, HostError, MemoryDocuments, MemorySplits, Splits};
+use lmeval_pycompat::{Dict, Function, Value};
+
+use crate::message::{Message, failed, wrong_type};
+use crate::options::PythonOptions;
+use crate::pool::Pool;
+use crate::protocol::encode_dict;
+
+/// Runs the Python functions of tasks in worker processes.
+///
+/// Nothing is started before the first call, and all that was started ends with the host.
+#[derive(Debug)]
+pub struct PythonHost {
+    pub(crate) pool: Arc<Pool>,
+}
+
+impl PythonHost {
+    /// A host.
+    pub fn new(options: PythonOptions) -> Arc<Self> {
+        Arc::new(Self { pool: Arc::new(Pool::new(options)) })
+    }
+
+    /// Imports a function and says whether it can be called.
+    pub fn check(&self, function: &Function) -> Result<(), HostError> {
+        Message::new("load", function).ask_once(&self.pool).map(drop)
+    }
+
+    /// The splits that a `custom_dataset` function gives for keyword arguments.
+    pub fn custom_dataset(&self, function: &Function, kwargs: &Dict) -> Result<Arc<dyn Splits>, HostError> {
+        let answer = Message::new("splits", function).with_dict("kwargs", kwargs).ask_once(&self.pool)?;
+        let Value::Dict(splits) = &answer else {
+            return Err(wrong_type(function, "a dictionary of splits", &answer));
+        };
+        let mut known = MemorySplits::new();
+        for (name, split) in splits.iter() {
+            known = known.with(lmeval_pycompat::repr::str(name), documents(function, split)?);
+        }
+        Ok(Arc::new(known))
+    }
+}
+
+/// The documents of an answer.
+fn documents(function: &Function, answer: &Value) -> Result<MemoryDocuments, HostError> {
+    let part = |name: &str| answer.as_dict().and_then(|answer| answer.get_str(name)).and_then(Value::as_list);
+    let (Some(columns), Some(rows)) = (part("columns"), part("documents")) else {
+        return Err(wrong_type(function, "documents", answer));
+    };
+    let columns = columns.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let rows = rows.iter().map(|row| match row {
+        Value::Dict(row) => Ok(Arc::clone(row)),
+        other => Err(wrong_type(function, "documents that are dictionaries", other)),
+    });
+    Ok(MemoryDocuments::with_columns(columns, rows.collect::<Result<_, _>>()?))
+}
+
+impl FunctionHost for PythonHost {
+    fn call(&self, function: &Function, document: &Arc<Dict>) -> Result<Value, HostError> {
+        let message = Message::new("call", function).with_list("calls", [document], |text, document| {
+            text.push('[');
+            encode_dict(text, document)?;
+            text.push(']');
+            Ok(())
+        });
+        let answers = message.ask(&self.pool, 1, |_| Some(document))?;
+        Ok(answers.into_iter().next().unwrap_or_default())
+    }
+
+    fn process_documents(
+        &self,
+        function: &Function,
+        given: Arc<dyn Documents>,
+    ) -> Result<Arc<dyn Documents>, HostError> {
+        let columns = Value::list(given.columns().iter().map(|name| Value::str(name.as_str())));
+        let rows = (0..given.len())
+            .map(|index| given.get(index))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| failed(function, format!("Cannot read the documents: {error}")))?;
+        let message = Message::new("process_docs", function).with("columns", &columns).with_list(
+            "documents",
+            &rows,
+            |text, row| encode_dict(text, row),
+        );
+        drop(rows);
+        let answer = message.ask_once(&self.pool)?;
+        Ok(Arc::new(documents(function, &answer)?))
+    }
+
+    fn documents(&self, function: &Function) -> Result<Arc<dyn Documents>, HostError> {
+        let answer = Message::new("documents", function).ask_once(&self.pool)?;
+        Ok(Arc::new(documents(function, &answer)?))
+    }
+
+    fn sampler(&self, class: &Function) -> Result<Box<dyn Sampler>, HostError> {
+        Err(failed(class, "Samplers that are Python classes need a later version".to_owned()))
+    }
+}

@@ -1,0 +1,114 @@
+//! Messages to a worker.
+
+use lmeval_core::HostError;
+use lmeval_pycompat::{Dict, Function, Value};
+
+use crate::error::WorkerError;
+use crate::pool::Pool;
+use crate::protocol::{self, ProtocolError};
+
+/// A message under construction; the first part that cannot be written is what sending it fails with.
+#[derive(Debug)]
+pub(crate) struct Message<'a> {
+    function: &'a Function,
+    text: String,
+    failure: Option<ProtocolError>,
+}
+
+impl<'a> Message<'a> {
+    /// A message that asks for something to be done with a function.
+    pub(crate) fn new(operation: &str, function: &'a Function) -> Self {
+        let mut message = Self { function, text: format!("{{\"op\":\"{operation}\""), failure: None };
+        message.add(|text| {
+            text.push_str(",\"function\":");
+            let parts = [&function.directory, &function.reference].map(|part| Value::str(part.as_str()));
+            protocol::encode(text, &Value::list(parts))
+        });
+        message
+    }
+
+    /// Adds a value.
+    pub(crate) fn with(self, name: &str, value: &Value) -> Self {
+        self.with_written(name, |text| protocol::encode(text, value))
+    }
+
+    /// Adds a dictionary.
+    pub(crate) fn with_dict(self, name: &str, dict: &Dict) -> Self {
+        self.with_written(name, |text| protocol::encode_dict(text, dict))
+    }
+
+    /// Adds a list, of which each item is written by a function.
+    pub(crate) fn with_list<T>(
+        self,
+        name: &str,
+        items: impl IntoIterator<Item = T>,
+        mut write: impl FnMut(&mut String, T) -> Result<(), ProtocolError>,
+    ) -> Self {
+        self.with_written(name, |text| {
+            text.push('[');
+            for (place, item) in items.into_iter().enumerate() {
+                if place > 0 {
+                    text.push(',');
+                }
+                write(text, item)?;
+            }
+            text.push(']');
+            Ok(())
+        })
+    }
+
+    fn with_written(
+        mut self,
+        name: &str,
+        write: impl FnOnce(&mut String) -> Result<(), ProtocolError>,
+    ) -> Self {
+        self.add(|text| {
+            text.push_str(",\"");
+            text.push_str(name);
+            text.push_str("\":");
+            write(text)
+        });
+        self
+    }
+
+    fn add(&mut self, write: impl FnOnce(&mut String) -> Result<(), ProtocolError>) {
+        if self.failure.is_none() {
+            self.failure = write(&mut self.text).err();
+        }
+    }
+
+    /// Sends the message to a free worker and waits for its answers. An error names the document that `document` gives
+    /// for the answer that did not come.
+    pub(crate) fn ask<'d>(
+        mut self,
+        pool: &Pool,
+        answers: usize,
+        document: impl FnOnce(usize) -> Option<&'d Dict>,
+    ) -> Result<Vec<Value>, HostError> {
+        self.text.push('}');
+        let asked = match self.failure {
+            Some(failure) => Err((0, WorkerError::from(failure))),
+            None => match pool.worker() {
+                Ok(mut worker) => worker.ask(&self.text, answers),
+                Err(error) => return Err(error.of(self.function, None)),
+            },
+        };
+        asked.map_err(|(place, error)| error.of(self.function, document(place)))
+    }
+
+    /// As [`Message::ask`], for a message with one answer and no document.
+    pub(crate) fn ask_once(self, pool: &Pool) -> Result<Value, HostError> {
+        let answers = self.ask(pool, 1, |_| None)?;
+        Ok(answers.into_iter().next().unwrap_or_default())
+    }
+}
+
+/// The error of a function that gave something of another type than is needed.
+pub(crate) fn wrong_type(function: &Function, expected: &str, found: &Value) -> HostError {
+    failed(function, format!("Expected {expected}, found a value of type `{}`", found.type_name()))
+}
+
+/// The error of a function.
+pub(crate) fn failed(function: &Function, message: String) -> HostError {
+    HostError::Failed { function: function.reference.clone(), message, traceback: None }
+}

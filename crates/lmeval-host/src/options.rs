@@ -1,0 +1,74 @@
+//! How Python is run.
+
+use std::env;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// Takes the lines that functions of tasks print.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// How Python is run.
+#[derive(Clone)]
+pub struct PythonOptions {
+    /// The interpreter; `None` looks for one.
+    pub python: Option<PathBuf>,
+    /// The active virtual environment, whose interpreter is taken where none is named.
+    pub virtual_env: Option<PathBuf>,
+    /// How many processes there are at most.
+    pub workers: usize,
+    /// How long one call may take.
+    pub time_limit: Duration,
+    /// How much address space each process may take, in bytes.
+    pub memory_limit: Option<u64>,
+    /// Folders that `lm_eval.tasks` consists of, so that tasks can import each other's modules.
+    pub task_roots: Vec<PathBuf>,
+    /// Where printed lines go; `None` drops them.
+    pub log: Option<Log>,
+}
+
+impl Default for PythonOptions {
+    fn default() -> Self {
+        Self {
+            python: None,
+            virtual_env: None,
+            workers: thread::available_parallelism().map_or(1, usize::from),
+            time_limit: Duration::from_mins(10),
+            memory_limit: None,
+            task_roots: Vec::new(),
+            log: None,
+        }
+    }
+}
+
+impl PythonOptions {
+    /// The defaults, with the virtual environment that is active.
+    pub fn from_environment() -> Self {
+        let virtual_env = env::var_os("VIRTUAL_ENV").filter(|value| !value.is_empty()).map(PathBuf::from);
+        Self { virtual_env, ..Self::default() }
+    }
+
+    /// The interpreters to try, in order.
+    pub(crate) fn candidates(&self) -> Vec<PathBuf> {
+        if let Some(python) = &self.python {
+            return vec![python.clone()];
+        }
+        let of_environment = self.virtual_env.iter().map(|folder| folder.join("bin/python"));
+        of_environment.chain(["python3", "python"].map(PathBuf::from)).collect()
+    }
+}
+
+impl fmt::Debug for PythonOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PythonOptions")
+            .field("python", &self.python)
+            .field("virtual_env", &self.virtual_env)
+            .field("workers", &self.workers)
+            .field("time_limit", &self.time_limit)
+            .field("memory_limit", &self.memory_limit)
+            .field("task_roots", &self.task_roots)
+            .finish_non_exhaustive()
+    }
+}

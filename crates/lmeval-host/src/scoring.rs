@@ -1,0 +1,109 @@
+//! The host: functions that answers are scored with.
+
+use std::sync::Arc;
+
+use lmeval_core::HostError;
+use lmeval_core::scorers::{HostAggregation, HostMetric, HostReduction, ScoringHost, TaskCode};
+use lmeval_pycompat::{Dict, Function, Value};
+use rayon::prelude::*;
+
+use crate::host::PythonHost;
+use crate::message::{Message, wrong_type};
+use crate::pool::Pool;
+use crate::protocol::{encode, encode_dict};
+
+/// How many calls go to a worker at once: enough that their number no longer matters for the cost of each.
+const BATCH: usize = 64;
+
+/// A function of a task with what runs it.
+#[derive(Debug)]
+struct Scoring {
+    function: Arc<Function>,
+    pool: Arc<Pool>,
+}
+
+impl ScoringHost for PythonHost {
+    fn metric(&self, function: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
+        Ok(Arc::new(self.scoring(function)?))
+    }
+
+    fn aggregation(&self, function: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError> {
+        Ok(Arc::new(self.scoring(function)?))
+    }
+
+    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError> {
+        Ok(Arc::new(self.scoring(function)?))
+    }
+
+    fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
+        Ok(Arc::new(self.scoring(function)?))
+    }
+}
+
+impl PythonHost {
+    /// A function that is known to be there, before anything is sent to a model.
+    fn scoring(&self, function: &Arc<Function>) -> Result<Scoring, HostError> {
+        self.check(function)?;
+        Ok(Scoring { function: Arc::clone(function), pool: Arc::clone(&self.pool) })
+    }
+}
+
+impl Scoring {
+    fn call(&self, operation: &str, arguments: Value) -> Result<Value, HostError> {
+        let calls = Value::list([arguments]);
+        Message::new(operation, &self.function).with("calls", &calls).ask_once(&self.pool)
+    }
+
+    fn process(&self, calls: &[(Arc<Dict>, Vec<Value>)]) -> Result<Vec<Option<Dict>>, HostError> {
+        let message =
+            Message::new("call", &self.function).with_list("calls", calls, |text, (document, results)| {
+                text.push('[');
+                encode_dict(text, document)?;
+                text.push(',');
+                encode(text, &Value::list(results.iter().cloned()))?;
+                text.push(']');
+                Ok(())
+            });
+        let answers = message
+            .ask(&self.pool, calls.len(), |place| calls.get(place).map(|(document, _)| &**document))?;
+        answers
+            .into_iter()
+            .map(|answer| match answer {
+                Value::None => Ok(None),
+                Value::Dict(values) => Ok(Some(Arc::unwrap_or_clone(values))),
+                other => Err(wrong_type(&self.function, "a dictionary of values", &other)),
+            })
+            .collect()
+    }
+}
+
+impl HostMetric for Scoring {
+    fn compute(&self, references: &Value, predictions: &Value, kwargs: &Dict) -> Result<Value, HostError> {
+        let arguments = Value::list([references.clone(), predictions.clone(), Value::from(kwargs.clone())]);
+        self.call("metric", arguments)
+    }
+}
+
+impl HostAggregation for Scoring {
+    fn aggregate(&self, values: &[Value]) -> Result<Value, HostError> {
+        self.call("call", Value::list([Value::list(values.iter().cloned())]))
+    }
+}
+
+impl HostReduction for Scoring {
+    fn reduce(&self, reference: &Value, values: &[Value]) -> Result<Value, HostError> {
+        self.call("call", Value::list([reference.clone(), Value::list(values.iter().cloned())]))
+    }
+}
+
+impl TaskCode for Scoring {
+    fn process_results(&self, document: &Arc<Dict>, results: &[Value]) -> Result<Option<Dict>, HostError> {
+        let calls = [(Arc::clone(document), results.to_vec())];
+        Ok(self.process(&calls)?.into_iter().next().flatten())
+    }
+
+    fn process_many(&self, calls: &[(Arc<Dict>, Vec<Value>)]) -> Result<Vec<Option<Dict>>, HostError> {
+        let batches = calls.par_chunks(BATCH).map(|batch| self.process(batch));
+        Ok(batches.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+}

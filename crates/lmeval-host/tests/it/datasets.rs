@@ -1,0 +1,85 @@
+//! Splits as `process_docs` sees them.
+
+use std::sync::Arc;
+
+use lmeval_core::{Documents, FunctionHost, MemoryDocuments};
+use lmeval_pycompat::Value;
+use lmeval_pycompat::repr::repr;
+
+use crate::support::{Folder, document};
+
+const UTILS: &str = r#"
+import datasets
+from datasets import Dataset
+
+def as_list(dataset):
+    return [{"i": i, **doc} for i, doc in enumerate(dataset) if doc["n"] % 2]
+
+def chain(dataset: datasets.Dataset) -> Dataset:
+    def build(doc, index, suffix):
+        doc["q"] = doc["q"] + suffix
+        doc["index"] = index
+        return doc
+    dataset = dataset.map(build, with_indices=True, fn_kwargs={"suffix": "?"})
+    dataset = dataset.filter(lambda doc: doc["n"] > 1)
+    dataset = dataset.map(lambda doc: {"pair": (doc["n"], 0.5)}, remove_columns=["n"])
+    dataset = dataset.rename_column("q", "question").add_column("new", list("abc"))
+    assert dataset.column_names == ["question", "index", "pair", "new"], dataset.column_names
+    assert dataset.num_rows == len(dataset) == 3 and dataset[-1]["new"] == "c"
+    assert dataset[:2]["new"] == ["a", "b"] and list(dataset["new"]) == list("abc")
+    assert "question" in dataset.features
+    dataset = dataset.select(range(2)).map(
+        lambda batch: {"new": [n * 2 for n in batch["new"]]}, batched=True, batch_size=1)
+    return dataset.remove_columns("index")
+
+def shuffled(dataset):
+    return dataset.shuffle(seed=42)
+
+def nothing(dataset):
+    return dataset.filter(lambda doc: False)
+
+def wrong(dataset):
+    return {"a": 1}
+
+def rows(dataset):
+    return [1, 2]
+"#;
+
+fn split() -> Arc<dyn Documents> {
+    let rows =
+        (0..5).map(|number| document([("q", Value::str(format!("q{number}"))), ("n", Value::Int(number))]));
+    Arc::new(MemoryDocuments::with_columns(vec!["q".into(), "n".into()], rows.collect()))
+}
+
+fn shown(documents: &dyn Documents) -> String {
+    repr(&Value::list((0..documents.len()).map(|index| Value::Dict(documents.get(index).unwrap()))))
+}
+
+#[test]
+fn splits_are_data_sets_with_and_without_the_library() {
+    // A bare interpreter, and the one of the tests, which may have the library.
+    for bare in [true, false] {
+        let folder = Folder::with(UTILS, |options| {
+            if bare {
+                options.python = Some("python3".into());
+            }
+        });
+        let process = |name: &str| folder.host.process_documents(&folder.function(name), split());
+        let odd = process("utils.as_list").unwrap();
+        assert_eq!(shown(&*odd), "[{'i': 1, 'q': 'q1', 'n': 1}, {'i': 3, 'q': 'q3', 'n': 3}]");
+        assert_eq!(odd.columns(), ["i", "q", "n"]);
+        let chain = process("utils.chain").unwrap();
+        let expected = "[{'question': 'q2?', 'pair': [2.0, 0.5], 'new': 'aa'}, {'question': 'q3?', 'pair': [3.0, 0.5], 'new': 'bb'}]";
+        let text = shown(&*chain);
+        // The library has one type for the numbers of a list.
+        assert!(text == expected || text == expected.replace("2.0", "2").replace("3.0", "3"), "{text}");
+        // What numpy's generator with this seed makes of five rows.
+        let order = process("utils.shuffled").unwrap();
+        let order = (0..5).map(|index| order.get(index).unwrap().get_str("n").and_then(Value::as_i64));
+        assert!(order.eq([4, 2, 3, 1, 0].map(Some)));
+        let nothing = process("utils.nothing").unwrap();
+        assert_eq!((nothing.len(), nothing.columns().len()), (0, 2));
+        assert!(process("utils.wrong").unwrap_err().to_string().contains("expected documents"));
+        assert!(process("utils.rows").unwrap_err().to_string().contains("dictionaries"));
+    }
+}

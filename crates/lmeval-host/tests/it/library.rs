@@ -1,0 +1,88 @@
+//! Every function of the public task library can be imported.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use lmeval_core::HostError;
+use lmeval_host::{PythonHost, PythonOptions};
+
+use crate::support::{function, python};
+
+/// What an error holds that is no fault of ours: the reference fails on these just the same.
+const FOREIGN: [&str; 6] = [
+    // A metric of the package `evaluate`, which it downloads.
+    "Couldn't find a module script",
+    // Names that are not there.
+    "cannot import name 'load_metric' from 'datasets'",
+    "has no attribute 'filter_per_entities_from_lines'",
+    // A module that newer versions of an installed package lack.
+    "No module named 'transformers.data.metrics'",
+    // A folder that is a template for others.
+    "KeyError: 'template'",
+    // A program that is not installed.
+    "SWI-Prolog (swipl) is not installed",
+];
+
+/// The functions that the files below a folder name, with the folder of each.
+fn references(folder: &Path, found: &mut BTreeSet<(String, String)>) {
+    for entry in fs_err::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            references(&path, found);
+            continue;
+        }
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !name.contains("yaml") && !name.contains("yml") {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&fs_err::read(&path).unwrap()).into_owned();
+        for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
+            for reference in line.split("!function ").skip(1) {
+                let reference = reference.split_whitespace().next().unwrap_or_default();
+                let reference = reference.trim_matches(['"', '\'', ',', '}', ']']);
+                found.insert((folder.to_str().unwrap().to_owned(), reference.to_owned()));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_function_of_the_library_is_found() {
+    let Some(library) = lmeval_testkit::reference_library() else { return };
+    let mut found = BTreeSet::new();
+    references(&library, &mut found);
+    let host = PythonHost::new(PythonOptions {
+        python: Some(python()),
+        workers: 1,
+        time_limit: Duration::from_mins(2),
+        task_roots: vec![library.clone()],
+        ..PythonOptions::default()
+    });
+    let mut lacking: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut failed = Vec::new();
+    let mut skipped = BTreeSet::new();
+    for (folder, reference) in &found {
+        let module = (folder, reference.rsplit_once('.').map_or("", |(module, _)| module));
+        if skipped.contains(&module) {
+            continue;
+        }
+        let place = folder.strip_prefix(library.to_str().unwrap()).unwrap_or(folder);
+        let Err(error) = host.check(&function(Path::new(folder), reference)) else { continue };
+        let HostError::Failed { message, traceback, .. } = error else { panic!("{error}") };
+        if !message.starts_with("AttributeError") {
+            skipped.insert(module);
+        }
+        if let Some((_, rest)) = message.split_once("install the Python package `") {
+            let package = rest.split('`').next().unwrap_or_default();
+            lacking.entry(package.to_owned()).or_default().insert(place.to_owned());
+        } else if !FOREIGN.iter().any(|foreign| message.contains(foreign)) {
+            failed.push(format!("{place} {reference}: {message}\n{}", traceback.unwrap_or_default()));
+        }
+    }
+    println!("{} functions", found.len());
+    for (package, folders) in &lacking {
+        println!("without the package `{package}`: {folders:?}");
+    }
+    assert!(failed.is_empty(), "{} of {} functions:\n{}", failed.len(), found.len(), failed.join("\n"));
+}

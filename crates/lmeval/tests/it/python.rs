@@ -1,0 +1,95 @@
+//! Tasks with Python functions.
+
+use lmeval_testkit::TestContext;
+
+use crate::context;
+
+const UTILS: &str = r#"
+def process_docs(dataset):
+    print("there are", len(dataset))
+    return dataset.filter(lambda doc: doc["answer"] != "")
+
+def doc_to_text(doc):
+    return f"What is {doc['left']} + {doc['right']}?\nAnswer:"
+
+def process_results(doc, results):
+    return {"even": doc["left"] % 2 == 0, "pair": (doc["left"], len(results))}
+
+def largest(items):
+    return float(max(left for left, _ in items))
+
+def data(size, **metadata):
+    return {"test": [{"left": i, "right": i * i} for i in range(size)]}
+
+def shorten(resps, docs):
+    return [[r[:3] for r in resp] for resp in resps]
+
+class Upper:
+    def apply(self, resps, docs):
+        return [[r.upper() for r in resp] for resp in resps]
+
+def length(references, predictions):
+    return [float(len(p)) for p in predictions if p == p.upper()]
+
+def bad(doc):
+    raise ValueError(f"no {doc['left']}")
+"#;
+
+fn tasks() -> TestContext {
+    let context = context();
+    context.write("tasks/utils.py", UTILS);
+    let sums = "task: sums\ndataset_path: json\ndataset_kwargs: {data_files: {test: sums.jsonl}}\ntest_split: test\n\
+        output_type: generate_until\nprocess_docs: !function utils.process_docs\ndoc_to_text: !function utils.doc_to_text\n\
+        doc_to_target: '{{answer}}'\nprocess_results: !function utils.process_results\n\
+        metric_list: [{metric: even}, {metric: pair, aggregation: !function utils.largest}]\n";
+    context.write("tasks/sums.yaml", sums);
+    let made = "task: made\ncustom_dataset: !function utils.data\nmetadata: {size: 5}\ntest_split: test\n\
+        output_type: generate_until\ndoc_to_text: '{{left}}'\ndoc_to_target: '{{right}}'\n\
+        filter_list: [{name: own, filter: [{function: custom, filter_fn: !function utils.shorten}, {function: !function utils.Upper}]}]\n\
+        metric_list: [{metric: !function utils.length, aggregation: mean}]\n";
+    context.write("tasks/made.yaml", made);
+    context.write(
+        "tasks/bad.yaml",
+        made.replace("task: made", "task: bad").replace("'{{left}}'", "!function utils.bad"),
+    );
+    context.write("tasks/class.yaml", "task: classy\nclass: !function utils.Upper\n");
+    let line = |left: usize| {
+        let answer = if left == 3 { String::new() } else { left.to_string() };
+        format!("{{\"left\": {left}, \"right\": 1, \"answer\": \"{answer}\"}}\n")
+    };
+    context.write("sums.jsonl", (0..8).map(line).collect::<String>());
+    context
+}
+
+const LIBRARY: [&str; 4] = ["--library", "none", "--include_path", "tasks"];
+
+#[test]
+fn functions_are_called() {
+    let context = tasks();
+    let output = context.run(&[&["preview", "sums", "-n", "1"][..], &LIBRARY].concat());
+    assert!(output.stdout.contains("|What is 0 + 1?|"), "{output:?}");
+    assert!(output.stderr.contains("there are 8"), "{output:?}");
+    let run =
+        ["run", "--model", "dummy", "--tasks", "sums,made", "--bootstrap_iters", "0", "--format", "json"];
+    let output = context.run(&[&run[..], &LIBRARY].concat());
+    let results: serde_json::Value =
+        serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let score = |task: &str, key: &str| results["results"][task][key].as_f64();
+    assert_eq!(score("sums", "even,none"), Some(4.0 / 7.0), "{results}");
+    assert_eq!(score("sums", "pair,none"), Some(7.0), "{results}");
+    assert_eq!(score("made", "length,own"), Some(3.0), "{results}");
+}
+
+#[test]
+fn failures_name_function_and_document() {
+    let context = tasks();
+    let output = context.run(&[&["run", "--model", "dummy", "--tasks", "bad"][..], &LIBRARY].concat());
+    assert_eq!(output.status, 1);
+    for part in ["in bad", "document 0", "`utils.bad` failed: ValueError: no 0"] {
+        assert!(output.stderr.contains(part), "{part}: {}", output.stderr);
+    }
+    let output = context.run(&[&["preview", "classy"][..], &LIBRARY].concat());
+    assert!(output.stderr.contains("is the Python class `utils.Upper`"), "{output:?}");
+    let absent = [&["preview", "sums", "--python", "/no/such/python"][..], &LIBRARY].concat();
+    assert!(context.run(&absent).stderr.contains("Cannot start Python `/no/such/python`"));
+}

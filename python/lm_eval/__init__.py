@@ -1,0 +1,23 @@
+"""The Python side of lm-eval: what task files and plug-ins import.
+
+Importing this package needs the standard library alone. The engine is the `lm-eval` program; it starts worker
+processes that import this package, and with it the functions, filters, metrics, scorers and models that users
+write.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__version__ = "0.5.0"
+
+__all__ = ["TaskManager", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the public names on first use, so that importing the package costs nothing."""
+    if name == "TaskManager":
+        from lm_eval.tasks.manager import TaskManager
+
+        return TaskManager
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

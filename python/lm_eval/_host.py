@@ -1,0 +1,57 @@
+"""What the process around this package can do for it: load data sets and render templates.
+
+A worker sets both to functions that ask the engine. Without them, the third-party libraries are used where
+they are installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+DatasetLoader = Callable[..., Any]
+"""A function `(path, name, **options)` that returns the splits of a data set by name."""
+
+TemplateRenderer = Callable[[str, dict[str, Any]], str]
+"""A function `(template, document)` that returns text."""
+
+_dataset_loader: DatasetLoader | None = None
+_template_renderer: TemplateRenderer | None = None
+
+
+def set_dataset_loader(loader: DatasetLoader | None) -> None:
+    """Load data sets with this function from now on."""
+    global _dataset_loader
+    _dataset_loader = loader
+
+
+def set_template_renderer(renderer: TemplateRenderer | None) -> None:
+    """Render templates with this function from now on."""
+    global _template_renderer
+    _template_renderer = renderer
+
+
+def load_dataset(path: str | None, name: str | None = None, **options: Any) -> Any:
+    """Return the splits of a data set by name."""
+    if _dataset_loader is not None:
+        return _dataset_loader(path, name, **options)
+    try:
+        import datasets
+    except ImportError as error:
+        raise ImportError(f"Loading the data set `{path}` in Python needs the package `datasets`") from error
+    return datasets.load_dataset(path=path, name=name, **options)
+
+
+def render_template(template: str, doc: dict[str, Any]) -> str:
+    """Return a template filled with the fields of a document."""
+    if _template_renderer is not None:
+        return _template_renderer(template, doc)
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError("Rendering a template in Python needs the package `jinja2`") from error
+    from lm_eval.utils import regex_replace
+
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    environment.filters["regex_replace"] = regex_replace
+    return environment.from_string(template).render(**doc)

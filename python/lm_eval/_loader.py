@@ -1,0 +1,106 @@
+"""Finds the functions that task files name."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import types
+from typing import Any
+
+_LIBRARY = os.sep + os.path.join("lm_eval", "tasks")
+
+
+class Loader:
+    """Imports modules of task folders so that equal names in different folders do not meet.
+
+    While code of a folder runs, the folder is the first that imports look into, and its modules are those that
+    imports find; both change with the folder.
+    """
+
+    def __init__(self, task_roots: list[str]) -> None:
+        self._roots = task_roots
+        self._known: dict[tuple[str, str], Any] = {}
+        self._folder = ""
+        self._own_modules: dict[str, dict[str, types.ModuleType]] = {}
+
+    def resolve(self, directory: str, reference: str) -> Any:
+        """The object that `!function reference` in a file of the folder means."""
+        known = self._known.get((directory, reference))
+        if known is None:
+            known = self._known[directory, reference] = self._find(directory, reference)
+        self.enter(directory)
+        return known
+
+    def _find(self, directory: str, reference: str) -> Any:
+        name, dot, attribute = reference.rpartition(".")
+        if not dot or not name:
+            raise ValueError(f"`{reference}` names no module: write `module.name`")
+        path = os.path.join(directory, *name.split(".")) + ".py" if directory else ""
+        self.enter(directory)
+        if path and os.path.isfile(path):
+            module = self._load(os.path.abspath(path), os.path.abspath(directory))
+        else:
+            module = importlib.import_module(name)
+        return getattr(module, attribute)
+
+    def enter(self, directory: str) -> None:
+        """Makes the folder the one whose modules imports find."""
+        if directory == self._folder:
+            return
+        left = self._folder
+        if left:
+            if left in sys.path:
+                sys.path.remove(left)
+            inside = os.path.join(os.path.abspath(left), "")
+            own = self._own_modules.setdefault(left, {})
+            for name, module in list(sys.modules.items()):
+                file = getattr(module, "__file__", None)
+                private = name.startswith(("lm_eval.", "_lm_eval_folder_"))
+                if not private and isinstance(file, str) and file.startswith(inside):
+                    own[name] = sys.modules.pop(name)
+        self._folder = directory
+        if directory:
+            self._add_root(directory)
+            sys.path.insert(0, directory)
+            sys.modules.update(self._own_modules.get(directory, {}))
+
+    def _add_root(self, directory: str) -> None:
+        """Lets `lm_eval.tasks` have the library that the folder is part of."""
+        path = os.path.abspath(directory)
+        end = (path + os.sep).rfind(_LIBRARY + os.sep)
+        root = path[: end + len(_LIBRARY)]
+        if end >= 0 and root not in self._roots:
+            self._roots.append(root)
+
+    def _load(self, path: str, directory: str) -> types.ModuleType:
+        name = self._module_name(path, directory)
+        present = sys.modules.get(name)
+        if present is not None and getattr(present, "__file__", None) == path:
+            return present
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"cannot import `{path}`")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            sys.modules.pop(name, None)
+            raise
+        return module
+
+    def _module_name(self, path: str, directory: str) -> str:
+        for root in self._roots:
+            inside = os.path.relpath(path[: -len(".py")], root).split(os.sep)
+            if not any("." in part for part in inside):
+                importlib.import_module("lm_eval.tasks")
+                return ".".join(["lm_eval.tasks", *inside])
+        package = f"_lm_eval_folder_{abs(hash(directory)):x}"
+        if package not in sys.modules:
+            holder = types.ModuleType(package)
+            holder.__path__ = [directory]
+            sys.modules[package] = holder
+        inside = os.path.relpath(path[: -len(".py")], directory).split(os.sep)
+        return ".".join([package, *inside])

@@ -1,0 +1,154 @@
+"""What goes over the pipe between the engine and a worker: frames that hold values as JSON.
+
+A frame is its length in eight bytes, the highest first, and that many bytes of JSON in UTF-8. What JSON does not know
+is an object whose first key is `$`:
+
+| value | `$` | `v` |
+|---|---|---|
+| tuple | `t` | the items |
+| set | `s` | the items |
+| bytes | `b` | hexadecimal digits |
+| date | `D` | year, month, day |
+| datetime | `T` | the seven fields, and seconds east of UTC or null |
+| dictionary with other keys than text, or with the key `$` | `d` | pairs of key and value |
+| function | `f` | folder and reference |
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Callable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from decimal import Decimal
+from typing import Any, BinaryIO
+
+VERSION = 1
+
+_PLAIN = (str, int, float, bool, type(None))
+_dumps = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+
+
+class Unsendable(TypeError):
+    """A value that the engine has no form for."""
+
+
+def to_wire(value: Any) -> Any:
+    """The value in terms of JSON."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is list:
+        return [item if type(item) in _PLAIN else to_wire(item) for item in value]
+    if kind is dict:
+        wire = {}
+        for key, item in value.items():
+            if type(key) is not str or key == "$":
+                return _pairs(value)
+            wire[key] = item if type(item) in _PLAIN else to_wire(item)
+        return wire
+    if kind is tuple:
+        return {"$": "t", "v": [to_wire(item) for item in value]}
+    return _rarer(value)
+
+
+def _pairs(value: Mapping[Any, Any]) -> Any:
+    return {"$": "d", "v": [[to_wire(key), to_wire(item)] for key, item in value.items()]}
+
+
+def _rarer(value: Any) -> Any:
+    if isinstance(value, bool):
+        return bool(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, Mapping):
+        return to_wire(dict(value))
+    if isinstance(value, tuple):
+        return {"$": "t", "v": [to_wire(item) for item in value]}
+    if isinstance(value, list):
+        return [to_wire(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return {"$": "s", "v": [to_wire(item) for item in value]}
+    if isinstance(value, (bytes, bytearray)):
+        return {"$": "b", "v": bytes(value).hex()}
+    if isinstance(value, datetime.datetime):
+        offset = value.utcoffset()
+        fields = [value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond]
+        return {"$": "T", "v": [*fields, None if offset is None else int(offset.total_seconds())]}
+    if isinstance(value, datetime.date):
+        return {"$": "D", "v": [value.year, value.month, value.day]}
+    if isinstance(value, (Decimal, datetime.time, datetime.timedelta)):
+        return str(value)
+    if isinstance(value, (Sequence, Iterator, KeysView, ValuesView)):
+        return [to_wire(item) for item in value]
+    # Numbers and arrays of numpy, torch and pandas, without importing them.
+    shape = getattr(value, "shape", None)
+    if shape == () and hasattr(value, "item"):
+        item = value.item()
+        if item is not value:
+            return to_wire(item)
+    if hasattr(value, "tolist"):
+        return to_wire(value.tolist())
+    raise Unsendable(f"a value of type `{type(value).__name__}` cannot be handed to the engine")
+
+
+def _from_wire(resolve: Callable[[str, str], Any]) -> Callable[[dict[str, Any]], Any]:
+    def restore(wire: dict[str, Any]) -> Any:
+        if "$" not in wire:
+            return wire
+        tag, value = wire["$"], wire["v"]
+        if tag == "t":
+            return tuple(value)
+        if tag == "d":
+            return {_key(key): item for key, item in value}
+        if tag == "s":
+            return {_key(item) for item in value}
+        if tag == "b":
+            return bytes.fromhex(value)
+        if tag == "D":
+            return datetime.date(*value)
+        if tag == "T":
+            *fields, offset = value
+            zone = None if offset is None else datetime.timezone(datetime.timedelta(seconds=offset))
+            return datetime.datetime(*fields, tzinfo=zone)
+        if tag == "f":
+            return resolve(*value)
+        raise ValueError(f"unknown tag {tag!r}")
+
+    return restore
+
+
+def _key(value: Any) -> Any:
+    """A value where Python wants one that it can hash."""
+    return frozenset(value) if isinstance(value, set) else value
+
+
+class Channel:
+    """The worker's end of the pipe."""
+
+    def __init__(self, descriptor: int, resolve: Callable[[str, str], Any]) -> None:
+        self.descriptor = descriptor
+        self._reader: BinaryIO = open(descriptor, "rb", buffering=1 << 16, closefd=False)  # noqa: SIM115
+        self._decode = json.JSONDecoder(object_hook=_from_wire(resolve)).decode
+
+    def read(self) -> Any:
+        """The next message, or `None` when the engine has closed its end."""
+        head = self._reader.read(8)
+        if len(head) < 8:
+            return None
+        length = int.from_bytes(head, "big")
+        body = self._reader.read(length)
+        if len(body) < length:
+            return None
+        return self._decode(body.decode("utf-8"))
+
+    def write(self, message: Any) -> None:
+        """Sends a message that is in terms of JSON."""
+        body = _dumps(message).encode("utf-8")
+        frame = memoryview(len(body).to_bytes(8, "big") + body)
+        while frame:
+            frame = frame[os.write(self.descriptor, frame) :]

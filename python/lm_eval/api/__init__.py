@@ -1,0 +1,1 @@
+"""Base classes and registries for code that extends lm-eval."""

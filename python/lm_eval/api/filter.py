@@ -1,0 +1,56 @@
+"""Filters: what happens to a model's answers before they are scored."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lm_eval.api.instance import Instance
+
+__all__ = ["Filter", "FilterEnsemble"]
+
+
+class Filter(ABC):
+    """One step over the answers of all requests of a task.
+
+    A filter is made from the keyword arguments of its step and keeps no state between calls.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        """Take the arguments of the step; this base class ignores them."""
+
+    @abstractmethod
+    def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> Iterable[Any]:
+        """Return the new answers: as many entries as `resps`, in the same order.
+
+        Each entry holds the answers of one request, one per repeat; `docs` holds the request's document at
+        the same position.
+        """
+        return resps
+
+
+@dataclass
+class FilterEnsemble:
+    """A named chain of filters."""
+
+    name: str
+    filters: list[Callable[[], Filter]]
+
+    def apply(self, instances: Sequence[Instance[Any, Any]]) -> None:
+        """Run the chain and keep its result in `filtered_resps[name]` of each instance."""
+        if not instances:
+            raise ValueError(f"The filter chain `{self.name}` got no instances")
+        resps: Any = tuple(instance.resps for instance in instances)
+        docs = tuple(instance.doc for instance in instances)
+        for make in self.filters:
+            resps = make().apply(resps, docs)
+        results = list(resps)
+        if len(results) != len(instances):
+            raise ValueError(
+                f"The filter chain `{self.name}` returned {len(results)} entries, not {len(instances)}"
+            )
+        for instance, result in zip(instances, results, strict=True):
+            instance.filtered_resps[self.name] = result

@@ -1,0 +1,141 @@
+"""Groups of tasks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lm_eval.config.group import AggMetricConfig, GroupConfig
+
+if TYPE_CHECKING:
+    from lm_eval.api.task import Task
+
+__all__ = ["ConfigurableGroup", "Group"]
+
+
+@dataclass
+class Group:
+    """A named collection of tasks and of other groups."""
+
+    name: str
+    alias: str | None = None
+    aggregate_metric_list: list[AggMetricConfig] | None = None
+    metadata: dict[str, Any] | None = None
+    _children: dict[str, Any] = field(default_factory=dict, repr=False)
+    _config: GroupConfig | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_config(cls, config: GroupConfig | dict[str, Any]) -> Group:
+        """Make a group without members from its configuration."""
+        if isinstance(config, dict):
+            config = GroupConfig(**config)
+        return cls(
+            name=config.group,
+            alias=config.group_alias,
+            aggregate_metric_list=config.aggregate_metric_list,
+            metadata=config.metadata,
+            _config=config,
+        )
+
+    def add(self, item: Task | Group) -> None:
+        """Add a task or a group."""
+        name = item.name if isinstance(item, Group) else item.task_name
+        self._children[name] = item
+
+    def get(self, name: str) -> Any:
+        """Return a member by name, or `None`."""
+        return self._children.get(name)
+
+    def pop(self, name: str) -> Any:
+        """Remove a member by name and return it, or `None`."""
+        return self._children.pop(name, None)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._children
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._children.values())
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    @property
+    def child_names(self) -> list[str]:
+        """The names of the members."""
+        return list(self._children)
+
+    @property
+    def version(self) -> str:
+        """The version in the metadata, as text."""
+        return str((self.metadata or {}).get("version", "N/A"))
+
+    @property
+    def has_aggregation(self) -> bool:
+        """Whether the group has a score of its own."""
+        return bool(self.aggregate_metric_list)
+
+    def get_all_tasks(self, recursive: bool = True) -> list[Any]:
+        """Return the tasks, with `recursive` those of inner groups too."""
+        tasks: list[Any] = []
+        for child in self:
+            if not isinstance(child, Group):
+                tasks.append(child)
+            elif recursive:
+                tasks.extend(child.get_all_tasks())
+        return tasks
+
+    def get_all_groups(self, recursive: bool = True) -> list[Group]:
+        """Return the inner groups, with `recursive` those within them too."""
+        groups: list[Group] = []
+        for child in self:
+            if isinstance(child, Group):
+                groups.append(child)
+                if recursive:
+                    groups.extend(child.get_all_groups())
+        return groups
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the group's own settings."""
+        settings: dict[str, Any] = {"group": self.name, "group_alias": self.alias}
+        if self.aggregate_metric_list:
+            settings["aggregate_metric_list"] = [asdict(metric) for metric in self.aggregate_metric_list]
+        if self.metadata:
+            settings["metadata"] = self.metadata
+        return {key: value for key, value in settings.items() if value is not None}
+
+
+class ConfigurableGroup(Group):
+    """The older name of `Group`, which can be the key of a dictionary."""
+
+    def __init__(self, config: dict[str, Any] | GroupConfig | None = None) -> None:
+        warnings.warn("`ConfigurableGroup` is deprecated; use `Group`", DeprecationWarning, stacklevel=2)
+        group = Group.from_config(config or {"group": ""})
+        self.__dict__.update(group.__dict__)
+
+    @property
+    def group(self) -> str:
+        """The name."""
+        return self.name
+
+    @property
+    def group_name(self) -> str:
+        """The name."""
+        return self.name
+
+    @property
+    def group_alias(self) -> str | None:
+        """The name to show."""
+        return self.alias
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration as a dictionary."""
+        return {} if self._config is None else self._config.to_dict()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConfigurableGroup) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)

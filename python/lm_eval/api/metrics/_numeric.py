@@ -1,0 +1,170 @@
+"""Arithmetic that gives the same digits on every Python version, with and without numpy."""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Any
+
+
+class Vector(list[float]):
+    """A list of numbers that can be computed with as with a one-dimensional numpy array.
+
+    It stands in for an array where numpy has not been imported.
+    """
+
+    def _combined(self, other: Any, operation: Callable[[float, float], float]) -> Vector:
+        if isinstance(other, (list, tuple)):
+            if len(other) != len(self):
+                raise ValueError(f"Cannot combine {len(self)} numbers with {len(other)}")
+            return Vector(operation(left, right) for left, right in zip(self, other))
+        return Vector(operation(left, other) for left in self)
+
+    def __add__(self, other: Any) -> Vector:  # type: ignore[override]
+        return self._combined(other, operator.add)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Vector:
+        return self._combined(other, operator.sub)
+
+    def __rsub__(self, other: Any) -> Vector:
+        return (-self) + other
+
+    def __mul__(self, other: Any) -> Vector:  # type: ignore[override]
+        return self._combined(other, operator.mul)
+
+    __rmul__ = __mul__  # type: ignore[assignment]
+
+    def __truediv__(self, other: Any) -> Vector:
+        return self._combined(other, divide)
+
+    def __neg__(self) -> Vector:
+        return Vector(-value for value in self)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return len(self)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of elements, as a shape."""
+        return (len(self),)
+
+    def argmax(self) -> int:
+        """Return the position of the first maximum, or of the first NaN."""
+        return argmax(self)
+
+    def max(self) -> float:
+        """Return the maximum; NaN where there is one."""
+        return self[argmax(self)]
+
+    def sum(self) -> float:
+        """Return the sum, added up in numpy's order."""
+        return pairwise_sum(self)
+
+    def mean(self) -> float:
+        """Return the mean, added up in numpy's order."""
+        return divide(pairwise_sum(self), len(self))
+
+    def tolist(self) -> list[float]:
+        """Return a plain list."""
+        return list(self)
+
+
+def array(values: Iterable[float]) -> Any:
+    """Return a numpy array where numpy is imported already, else a `Vector`."""
+    numbers = [float(value) for value in values]
+    numpy = sys.modules.get("numpy")
+    return Vector(numbers) if numpy is None else numpy.array(numbers, dtype=numpy.float64)
+
+
+def floats(values: Iterable[Any]) -> list[float]:
+    """Return plain floats, whatever kind of sequence they come in."""
+    return [float(value) for value in values]
+
+
+def plain_sum(values: Iterable[Any]) -> Any:
+    """Return the sum, added from left to right."""
+    # From 3.12 on the built-in compensates rounding errors, which changes digits.
+    if sys.version_info < (3, 12):
+        return sum(values)
+    return reduce(operator.add, values, 0)
+
+
+def pairwise_sum(values: Sequence[float]) -> float:
+    """Return the sum, added up in the order of numpy's pairwise summation."""
+    count = len(values)
+    if count < 8:
+        return reduce(operator.add, values, 0.0) if count else 0.0
+    if count <= 128:
+        lanes = [float(value) for value in values[:8]]
+        whole = count - count % 8
+        for start in range(8, whole, 8):
+            for lane in range(8):
+                lanes[lane] += values[start + lane]
+        total = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + (
+            (lanes[4] + lanes[5]) + (lanes[6] + lanes[7])
+        )
+        return reduce(operator.add, values[whole:], total)
+    half = count // 2
+    half -= half % 8
+    return pairwise_sum(values[:half]) + pairwise_sum(values[half:])
+
+
+def divide(left: float, right: float) -> float:
+    """Divide as IEEE 754 says: by zero gives an infinity or NaN."""
+    if right != 0:
+        return left / right
+    if left == 0 or math.isnan(left) or math.isnan(right):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def exp(value: float) -> float:
+    """Return e to the power; an overflow gives infinity."""
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+def argmax(values: Sequence[float]) -> int:
+    """Return the position of the first maximum, or of the first NaN."""
+    if not len(values):
+        raise ValueError("There is no maximum of nothing")
+    best = 0
+    for position, value in enumerate(values):
+        if math.isnan(value):
+            return position
+        if value > values[best]:
+            best = position
+    return best
+
+
+def log_add_exp(values: Sequence[float]) -> float:
+    """Return ln Σ exp, folded from left to right."""
+    return reduce(_log_add_exp_pair, values)
+
+
+def _log_add_exp_pair(left: float, right: float) -> float:
+    if left == right:
+        return left + math.log(2)
+    difference = left - right
+    if difference > 0:
+        return left + math.log1p(exp(-difference))
+    if difference <= 0:
+        return right + math.log1p(exp(difference))
+    return difference
+
+
+def softmax(values: Sequence[float]) -> list[float]:
+    """Return the probabilities that log-likelihoods stand for."""
+    highest = values[argmax(values)]
+    powers = [exp(value - highest) for value in values]
+    total = pairwise_sum(powers)
+    return [divide(power, total) for power in powers]

@@ -1,0 +1,277 @@
+"""The metric record and how it comes from a registry or a task file."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from lm_eval.api.metrics._lone import lone_text
+from lm_eval.api.metrics._numeric import argmax, floats
+from lm_eval.api.metrics.reduce import take_first
+from lm_eval.api.metrics.results import LLResults
+from lm_eval.api.registry import get_aggregation, get_reduction, metric_registry
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_K = TypeVar("_K")
+_T_co = TypeVar("_T_co", covariant=True)
+_K_contra = TypeVar("_K_contra", contravariant=True)
+_T_contra = TypeVar("_T_contra", contravariant=True)
+_K_co = TypeVar("_K_co", covariant=True)
+
+__all__ = ["AggregationFn", "Metric", "MetricFn", "ReductionFn", "RegisteredMetric"]
+
+_KEYS = ("metric", "aggregation", "reduction", "higher_is_better", "kwargs")
+
+
+class MetricFn(Protocol[_T_co]):
+    """A function that scores one document."""
+
+    def __call__(self, references: Any, predictions: Any, **kwargs: Any) -> _T_co:
+        """Return the score of one document."""
+        ...
+
+
+class AggregationFn(Protocol[_K_contra]):
+    """A function that makes one number of the values of all documents."""
+
+    def __call__(self, items: Sequence[_K_contra], /) -> float:
+        """Return the score of all documents."""
+        ...
+
+
+class ReductionFn(Protocol[_T_contra, _K_co]):
+    """A function that makes one value of the values of all repeats of a document."""
+
+    def __call__(self, references: Any, predictions: Sequence[_T_contra], /) -> _K_co:
+        """Return the one value, or a mapping of named values."""
+        ...
+
+
+@dataclass(frozen=True)
+class Metric(Generic[_T, _K]):
+    """One metric: `fn` scores a document, `reduction` joins repeats, `aggregation` joins documents."""
+
+    name: str
+    fn: MetricFn[_T]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    aggregation: AggregationFn[_K] | None = None
+    higher_is_better: bool = True
+    output_type: set[str] = field(default_factory=lambda: {"multiple_choice"})
+    reduction: ReductionFn[_T, _K] | None = take_first
+    _calling: _Calling = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("A metric needs a name")
+        object.__setattr__(self, "_calling", _Calling.of(self.fn))
+        types = self.output_type
+        object.__setattr__(self, "output_type", {types} if isinstance(types, str) else set(types))
+        if self.reduction is None:
+            object.__setattr__(self, "reduction", take_first)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> _T:
+        """Call the metric's function as it is."""
+        return self.fn(*args, **kwargs)
+
+    def resolve(self) -> Metric[_T, _K]:
+        """Return the metric itself, as a registered one does."""
+        return self
+
+    def compute(self, references: Any, predictions: Any, **kwargs: Any) -> _T:
+        """Score one document with the metric's options, overridden by `kwargs`.
+
+        A function without a catch-all parameter gets only the options that it names. One that takes a single
+        argument gets the pair of reference and prediction, as pass-through metrics of v0.4 do.
+        """
+        if self._calling.pair:
+            return self.fn(_pair(references, predictions))  # type: ignore[call-arg]
+        options = {**self.kwargs, **kwargs}
+        if self._calling.options is not None:
+            options = {key: value for key, value in options.items() if key in self._calling.options}
+        return self.fn(lone_text(references), lone_text(predictions), **options)
+
+    def aggregate(self, values: Sequence[_K]) -> float:
+        """Return the score of all documents."""
+        if self.aggregation is None:
+            from lm_eval.api.metrics.aggregations import mean
+
+            return mean(values)
+        return self.aggregation(values)
+
+    @classmethod
+    def from_dict(cls, cfg: Mapping[str, Any], output_type: str | None = None) -> Metric[Any, Any]:
+        """Make the metric that an entry of `metric_list` describes."""
+        if "metric" not in cfg:
+            raise ValueError(f"An entry of `metric_list` needs the key `metric`: {dict(cfg)!r}")
+        options = {key: value for key, value in cfg.items() if key not in _KEYS}
+        options.update(cfg.get("kwargs", {}))
+        base = _base(cfg["metric"], output_type)
+        aggregation: Any = base.aggregation
+        if "aggregation" in cfg:
+            aggregation = _named("aggregation", cfg["aggregation"], get_aggregation)
+        if aggregation is None:
+            from lm_eval.api.metrics.aggregations import mean
+
+            logger.warning("The metric `%s` has no aggregation; the mean is used", base.name)
+            aggregation = mean
+        reduction: Any = base.reduction
+        if "reduction" in cfg:
+            reduction = _named("reduction", cfg["reduction"], get_reduction)
+        higher_is_better = cfg.get("higher_is_better", base.higher_is_better)
+        return cls(
+            name=base.name,
+            fn=base.fn,
+            kwargs=options,
+            aggregation=aggregation,
+            higher_is_better=True if higher_is_better is None else bool(higher_is_better),
+            output_type=base.output_type,
+            reduction=reduction,
+        )
+
+
+@dataclass(frozen=True)
+class _Calling:
+    """How a metric's function wants to be called."""
+
+    pair: bool = False
+    options: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> _Calling:
+        """Look at the parameters of a function."""
+        try:
+            parameters = inspect.signature(function).parameters
+        except (TypeError, ValueError):
+            return cls()
+        kinds = [parameter.kind for parameter in parameters.values()]
+        if inspect.Parameter.VAR_KEYWORD in kinds:
+            return cls()
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        pair = len(kinds) == 1 and kinds[0] in positional
+        return cls(pair=pair, options=frozenset(parameters))
+
+
+def _pair(references: Any, predictions: Any) -> tuple[Any, Any]:
+    """Return one reference and one prediction; of options, the likeliest."""
+    if isinstance(predictions, LLResults):
+        return references, argmax(floats(predictions.lls))
+    return _only(references), _only(predictions)
+
+
+def _only(values: Any) -> Any:
+    return values[0] if isinstance(values, list) and len(values) == 1 else values
+
+
+def _named(kind: str, value: Any, look_up: Callable[[str], Any]) -> Any:
+    """Return the function that a configured value stands for."""
+    if isinstance(value, str):
+        found = look_up(value)
+        if found is None:
+            raise ValueError(f"`{value}` is not a known {kind}")
+        return found
+    return value if callable(value) else None
+
+
+def _base(metric: Any, output_type: str | None) -> Metric[Any, Any]:
+    """Return the metric that a name or function stands for, without the options of its entry."""
+    if isinstance(metric, str):
+        registered = metric_registry.get(metric, None)
+        if registered is None:
+            logger.warning("`%s` is not a known metric; its values must come from `process_results`", metric)
+            return Metric(name=metric, fn=_placeholder(metric))
+        base = registered.resolve()
+        if metric == "exact_match" and output_type == "multiple_choice":
+            # Reference: 0.4.13 gives `exact_match` of multiple choice the value that v0.5 calls
+            # `exact_match_mc`.
+            replacement = metric_registry.get("exact_match_mc").resolve()
+            return Metric(metric, replacement.fn, {}, replacement.aggregation, True, replacement.output_type)
+        if output_type is not None and output_type not in base.output_type:
+            raise ValueError(
+                f"The metric `{metric}` is for {', '.join(sorted(base.output_type))}, not for {output_type}"
+            )
+        return base
+    if callable(metric):
+        return Metric(name=getattr(metric, "__name__", "metric(undefined)"), fn=metric)
+    raise TypeError(f"A metric is a name or a function, not {metric!r}")
+
+
+def _placeholder(name: str) -> Callable[..., Any]:
+    def unknown(references: Any, predictions: Any, **kwargs: Any) -> Any:
+        """Raise: only `process_results` can supply the values of an unknown metric."""
+        raise NotImplementedError(f"`{name}` is not a known metric")
+
+    return unknown
+
+
+@dataclass
+class RegisteredMetric:
+    """A metric as it was registered; names of aggregations and reductions are looked up on first use."""
+
+    name: str
+    fn: Callable[..., Any]
+    higher_is_better: bool
+    aggregation: str | Callable[..., Any] | None
+    reduction: str | Callable[..., Any] | None
+    output_type: frozenset[str]
+    corpus: bool = False
+    _metric: Metric[Any, Any] | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        decorated: Any,
+        *,
+        higher_is_better: bool,
+        aggregation: str | Callable[..., Any] | None,
+        reduction: str | Callable[..., Any] | None,
+        output_type: Any,
+    ) -> RegisteredMetric:
+        """Make the record of a function, or of a class that bundles its own aggregation and reduction."""
+        types = frozenset({output_type} if isinstance(output_type, str) else output_type)
+        corpus = (
+            isinstance(decorated, type) and hasattr(decorated, "aggregation") and hasattr(decorated, "reduce")
+        )
+        function = decorated
+        if corpus:
+            function = decorated()
+            aggregation, reduction = function.aggregation, function.reduce
+        record = cls(name, function, higher_is_better, aggregation, reduction, types, corpus)
+        # The registry asks an entry where it was defined, which is where the user's code is.
+        record.__module__ = getattr(decorated, "__module__", "")
+        record.__qualname__ = getattr(decorated, "__qualname__", name)  # type: ignore[attr-defined]
+        return record
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the metric's function as it is."""
+        return self.fn(*args, **kwargs)
+
+    def resolve(self) -> Metric[Any, Any]:
+        """Return the metric."""
+        if self._metric is None:
+            self._metric = Metric(
+                name=self.name,
+                fn=self.fn,
+                aggregation=_named("aggregation", self.aggregation, get_aggregation),
+                higher_is_better=self.higher_is_better,
+                output_type=set(self.output_type),
+                reduction=_named("reduction", self.reduction, get_reduction),
+            )
+        return self._metric
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the engine wants to know, in types that JSON has."""
+        return {
+            "higher_is_better": self.higher_is_better,
+            "output_type": sorted(self.output_type),
+            "aggregation": self.aggregation if isinstance(self.aggregation, str) else None,
+            "own_aggregation": callable(self.aggregation),
+            "reduction": self.reduction if isinstance(self.reduction, str) else None,
+            "own_reduction": callable(self.reduction),
+            "corpus": self.corpus,
+        }

@@ -1,0 +1,384 @@
+"""Registries: names under which code from Python is found from task files.
+
+Each kind (model, filter, metric, aggregation, reduction, scorer, sampler) has one registry and one
+decorator::
+
+    @register_metric(metric="my_metric", higher_is_better=True, output_type="generate_until",
+    aggregation="mean") def my_metric(references, predictions, **kwargs):
+        return 1.0 if predictions == references else 0.0
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from lm_eval.api.filter import Filter
+    from lm_eval.api.metrics.metric import Metric, RegisteredMetric
+    from lm_eval.api.model import LM
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Decorated = TypeVar("Decorated")
+
+_MISSING: Any = object()
+_BUILTIN_MODULES = (
+    "lm_eval.api.",
+    "lm_eval.filters.",
+    "lm_eval.scorers.",
+    "lm_eval.scorers",
+    "lm_eval.models",
+)
+
+
+def _definition(target: Any) -> tuple[str | None, str | None]:
+    """Return the module and qualified name of an object."""
+    return getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+
+
+def _is_builtin(target: Any) -> bool:
+    """Whether an object is part of this package."""
+    module = _definition(target)[0]
+    if module is None:
+        module = type(target).__module__
+    return module.startswith(_BUILTIN_MODULES)
+
+
+class Registry(Generic[T]):
+    """A table of named objects of one kind.
+
+    An entry may be the text `module:attribute`; it is imported when it is first asked for.
+    """
+
+    def __init__(self, kind: str, *, builtins: tuple[str, ...] = ()) -> None:
+        self.kind = kind
+        self._builtin_modules = builtins
+        self._entries: Any = {}
+        self._lock = threading.RLock()
+        self._loaded = not builtins
+
+    def register(self, *names: str, target: T | str | None = None) -> Callable[[Decorated], Decorated]:
+        """Return a decorator that registers an object, or register `target` at once under a single name."""
+        if target is not None:
+            if len(names) != 1:
+                raise ValueError(f"Registering a {self.kind} without decorating it takes exactly one name")
+            self._store(names[0], target)
+            return lambda decorated: decorated
+
+        def decorate(decorated: Decorated) -> Decorated:
+            for name in names or (getattr(decorated, "__name__", str(decorated)),):
+                self._store(name, decorated)
+            return decorated
+
+        return decorate
+
+    def _store(self, name: str, target: Any) -> None:
+        """Keep an object under a name; a name never silently changes its meaning."""
+        with self._lock:
+            if isinstance(self._entries, MappingProxyType):
+                raise TypeError(f"The {self.kind} registry is frozen")
+            if not _is_builtin(target):
+                # A user's name must not depend on whether the built-in ones have been looked at yet.
+                self._load()
+            known = self._entries.get(name)
+            if known is not None and known is not target and known != target:
+                self._check_replacement(name, known, target)
+            self._entries[name] = target
+
+    def _check_replacement(self, name: str, known: Any, target: Any) -> None:
+        """Raise unless `target` may take the place of `known`."""
+        module, qualified_name = _definition(target)
+        if isinstance(known, str) and known == f"{module}:{qualified_name}":
+            return
+        if _is_builtin(known) and not _is_builtin(target):
+            logger.warning("The %s `%s` from `%s` replaces the built-in one", self.kind, name, module)
+            return
+        # The same file imported under two module names, or reloaded, defines the same thing again; so does a
+        # helper that task folders keep as identical copies.
+        if qualified_name is not None and _definition(known)[1] == qualified_name:
+            logger.info("The %s `%s` is registered again from `%s`", self.kind, name, module)
+            return
+        raise ValueError(
+            f"The {self.kind} `{name}` is registered already ({known!r}) and differs from {target!r}"
+        )
+
+    def _load(self) -> None:
+        """Import the modules that register the built-in entries."""
+        if not self._loaded:
+            self._loaded = True
+            for module in self._builtin_modules:
+                importlib.import_module(module)
+
+    def get(self, name: str, default: Any = _MISSING) -> Any:
+        """Return the object of a name, or `default` where one is given and the name is unknown."""
+        with self._lock:
+            self._load()
+            found = self._entries.get(name, _MISSING)
+            if found is _MISSING:
+                if default is not _MISSING:
+                    return default
+                raise KeyError(self._unknown(name))
+            if isinstance(found, str):
+                found = _import_reference(found)
+                if not isinstance(self._entries, MappingProxyType):
+                    self._entries[name] = found
+            return found
+
+    def _unknown(self, name: str) -> str:
+        """Return the message for a name that is not registered."""
+        known = sorted(self._entries)
+        query = str(name).lower()
+        near = [other for other in known if query in other.lower() or query[:3] == other.lower()[:3]][:3]
+        message = f"`{name}` is not a known {self.kind}"
+        if near:
+            message += f", did you mean {' or '.join(f'`{other}`' for other in near)}?"
+        more = "…" if len(known) > 20 else ""
+        return f"{message} Known names: {', '.join(known[:20])}{more}"
+
+    def __getitem__(self, name: str) -> Any:
+        return self.get(name)
+
+    def __contains__(self, name: object) -> bool:
+        self._load()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        self._load()
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        self._load()
+        return len(self._entries)
+
+    def keys(self) -> list[str]:
+        """Return the registered names."""
+        return list(self)
+
+    def values(self) -> list[Any]:
+        """Return the registered objects."""
+        return [self.get(name) for name in self]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Return names and objects."""
+        return [(name, self.get(name)) for name in self]
+
+    def origin(self, name: str) -> str | None:
+        """Return where the object of a name is defined, as `module:qualified name`."""
+        target = self.get(name)
+        module, qualified_name = _definition(target)
+        if qualified_name is None:
+            module, qualified_name = type(target).__module__, type(target).__qualname__
+        return f"{module}:{qualified_name}"
+
+    def freeze(self) -> None:
+        """Make the registry read-only."""
+        self._load()
+        self._entries = MappingProxyType(dict(self._entries))
+
+
+def _import_reference(reference: str) -> Any:
+    """Import `module:attribute`."""
+    module, _, attribute = reference.partition(":")
+    target: Any = importlib.import_module(module)
+    for part in attribute.split("."):
+        target = getattr(target, part)
+    return target
+
+
+model_registry: Registry[type[LM]] = Registry("model")
+filter_registry: Registry[type[Filter]] = Registry("filter", builtins=("lm_eval.filters",))
+metric_registry: Registry[RegisteredMetric] = Registry("metric", builtins=("lm_eval.api.metrics",))
+aggregation_registry: Registry[Callable[..., float]] = Registry(
+    "aggregation", builtins=("lm_eval.api.metrics",)
+)
+reduction_registry: Registry[Callable[..., Any]] = Registry("reduction", builtins=("lm_eval.api.metrics",))
+scorer_registry: Registry[type[Any]] = Registry("scorer", builtins=("lm_eval.scorers",))
+sampler_registry: Registry[type[Any]] = Registry("sampler", builtins=("lm_eval.api.samplers",))
+
+MODEL_REGISTRY = model_registry
+FILTER_REGISTRY = filter_registry
+METRIC_REGISTRY = metric_registry
+AGGREGATION_REGISTRY = aggregation_registry
+
+_REGISTRIES: dict[str, Registry[Any]] = {
+    registry.kind: registry
+    for registry in (
+        model_registry,
+        filter_registry,
+        metric_registry,
+        aggregation_registry,
+        reduction_registry,
+        scorer_registry,
+        sampler_registry,
+    )
+}
+
+DEFAULT_METRIC_REGISTRY: dict[str, list[str]] = {
+    "loglikelihood": ["perplexity", "acc"],
+    "loglikelihood_rolling": ["word_perplexity", "byte_perplexity", "bits_per_byte"],
+    "multiple_choice": ["acc", "acc_norm"],
+    "generate_until": ["exact_match"],
+}
+"""The metrics of a task that names none, by output type."""
+
+
+def freeze_all() -> None:
+    """Make all registries read-only."""
+    for registry in _REGISTRIES.values():
+        registry.freeze()
+
+
+def register_model(*names: str) -> Callable[[Decorated], Decorated]:
+    """Register a subclass of `LM` under one or more names."""
+
+    def decorate(decorated: Any) -> Any:
+        from lm_eval.api.model import LM
+
+        if not (isinstance(decorated, type) and issubclass(decorated, LM)):
+            raise TypeError(f"The model {decorated!r} must be a class that extends `LM`")
+        return model_registry.register(*names)(decorated)
+
+    return decorate
+
+
+def get_model(model_name: str) -> type[LM]:
+    """Return the model class of a name."""
+    try:
+        return model_registry.get(model_name)
+    except KeyError as error:
+        raise ValueError(error.args[0]) from error
+
+
+def register_filter(name: str) -> Callable[[Decorated], Decorated]:
+    """Register a filter class."""
+    return filter_registry.register(name)
+
+
+def get_filter(filter_name: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Return the filter class of a name; a callable stands for itself."""
+    return filter_name if callable(filter_name) else filter_registry.get(filter_name)
+
+
+def register_scorer(*names: str) -> Callable[[Decorated], Decorated]:
+    """Register a scorer class under one or more names."""
+    return scorer_registry.register(*names)
+
+
+def get_scorer(name: str) -> type[Any]:
+    """Return the scorer class of a name."""
+    return scorer_registry.get(name)
+
+
+def register_sampler(*names: str) -> Callable[[Decorated], Decorated]:
+    """Register a class that draws few-shot examples under one or more names."""
+    return sampler_registry.register(*names)
+
+
+def register_aggregation(name: str) -> Callable[[Decorated], Decorated]:
+    """Register a function from the values of all documents to one number."""
+    return aggregation_registry.register(name)
+
+
+def get_aggregation(name: str) -> Callable[..., float] | None:
+    """Return the aggregation of a name; an unknown name gives a warning and `None`."""
+    found = aggregation_registry.get(name, None)
+    if found is None:
+        logger.warning("`%s` is not a known aggregation", name)
+    return found
+
+
+def register_reduction(name: str) -> Callable[[Decorated], Decorated]:
+    """Register a function `(reference, values)` from the values of all repeats to one value per document."""
+    return reduction_registry.register(name)
+
+
+def get_reduction(name: str) -> Callable[..., Any] | None:
+    """Return the reduction of a name; an unknown name gives a warning and `None`."""
+    found = reduction_registry.get(name, None)
+    if found is None:
+        logger.warning("`%s` is not a known reduction", name)
+    return found
+
+
+def register_metric(
+    name: str | None = None,
+    *,
+    metric: str | None = None,
+    higher_is_better: bool = True,
+    aggregation: str | Callable[..., float] | None = None,
+    reduction: str | Callable[..., Any] | None = None,
+    output_type: str | list[str] | set[str] | tuple[str, ...] = "multiple_choice",
+) -> Callable[[Decorated], Decorated]:
+    """Register a metric: a function, or a class with the methods `aggregation` and `reduce`.
+
+    The name may be given as `metric`. Aggregation and reduction are registered names or functions; the names
+    are looked up when the metric is first used.
+    """
+
+    def decorate(decorated: Any) -> Any:
+        from lm_eval.api.metrics.metric import RegisteredMetric
+
+        label = metric or name or decorated.__name__
+        metric_registry.register(
+            label,
+            target=RegisteredMetric.of(
+                label,
+                decorated,
+                higher_is_better=higher_is_better,
+                aggregation=aggregation,
+                reduction=reduction,
+                output_type=output_type,
+            ),
+        )
+        return decorated
+
+    return decorate
+
+
+def get_metric(name: str, hf_evaluate_metric: bool = False) -> Metric[Any, Any] | None:
+    """Return the metric of a name, which can be called like its function; an unknown name gives a warning."""
+    found = metric_registry.get(name, None)
+    if found is None:
+        logger.warning("`%s` is not a known metric", name)
+        return None
+    return found.resolve()
+
+
+def get_metric_aggregation(name: str) -> Callable[..., float] | None:
+    """Return the default aggregation of a metric."""
+    found = get_metric(name)
+    return None if found is None else found.aggregation
+
+
+def is_higher_better(metric_name: str) -> bool | None:
+    """Return whether higher values of a metric are better; `None` for an unknown metric."""
+    found = metric_registry.get(metric_name, None)
+    return None if found is None else found.higher_is_better
+
+
+def _facts(kind: str, name: str) -> dict[str, Any]:
+    """Return what is known about one entry, in types that JSON has."""
+    registry = _REGISTRIES[kind]
+    entry = registry._entries[name]
+    if isinstance(entry, str):
+        return {"origin": entry, "builtin": True}
+    facts: dict[str, Any] = {"origin": registry.origin(name), "builtin": _is_builtin(entry)}
+    if kind == "metric":
+        facts.update(entry.facts())
+    return facts
+
+
+def _dump(builtins: bool = False) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return kind → name → facts of everything that users registered; with `builtins`, of everything."""
+    dump: dict[str, dict[str, dict[str, Any]]] = {}
+    for kind, registry in _REGISTRIES.items():
+        names = list(registry) if builtins else list(registry._entries)
+        facts = {name: _facts(kind, name) for name in names}
+        dump[kind] = {name: fact for name, fact in facts.items() if builtins or not fact["builtin"]}
+    return dump

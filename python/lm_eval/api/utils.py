@@ -1,0 +1,55 @@
+"""Messages of a prompt and the seams between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Message", "maybe_delimit", "messages_to_text", "multiturn_to_singleturn", "requires_delimiter"]
+
+
+def requires_delimiter(prefix: str, suffix: str) -> bool:
+    """Return whether a delimiter belongs between two texts: neither may have white space at the seam."""
+    return bool(prefix) and not (prefix[-1].isspace() or suffix[0].isspace())
+
+
+def maybe_delimit(prefix: str | None, suffix: str | None, delimiter: str = " ") -> str:
+    """Return two texts joined, with a delimiter where one belongs between them."""
+    if not prefix or not suffix:
+        return (prefix or "") + (suffix or "")
+    return prefix + (delimiter if requires_delimiter(prefix, suffix) else "") + suffix
+
+
+@dataclass
+class Message:
+    """One message of a prompt; the delimiter follows it where messages become plain text."""
+
+    role: str
+    content: str
+    _delimiter: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the message as chat templates take it."""
+        return {"role": self.role, "content": self.content}
+
+    def to_text(self) -> str:
+        """Return the message as plain text."""
+        return self.content + self._delimiter
+
+
+def messages_to_text(messages: Sequence[Message]) -> str:
+    """Return all messages as plain text."""
+    return "".join(message.to_text() for message in messages)
+
+
+def multiturn_to_singleturn(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """Return the messages with all turns in one user message; an assistant message at the end stays apart."""
+    system = [message for message in messages if message.role == "system"]
+    turns = [message for message in messages if message.role != "system"]
+    prefill = turns.pop() if turns and turns[-1].role == "assistant" else None
+    merged = "".join(message.to_text() for message in turns[:-1]) + (turns[-1].content if turns else "")
+    conversation = [message.to_dict() for message in system]
+    conversation.append({"role": "user", "content": merged})
+    if prefill is not None:
+        conversation.append(prefill.to_dict())
+    return conversation

@@ -1,0 +1,60 @@
+"""Configuration of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lm_eval.config._callables import serialize_function
+
+__all__ = ["AggMetricConfig", "GroupConfig"]
+
+
+@dataclass
+class AggMetricConfig:
+    """One metric that a group aggregates over its members.
+
+    Without `filter_list`, all pipelines that report the metric are used; with `weight_by_size`, members count
+    by the number of their documents.
+    """
+
+    metric: str
+    filter_list: list[str] | None = None
+    aggregation: str | Callable[..., Any] = "mean"
+    weight_by_size: bool = True
+
+    def __post_init__(self) -> None:
+        if self.aggregation != "mean" and not callable(self.aggregation):
+            raise ValueError(f"A group aggregates by `mean`, not by `{self.aggregation}`")
+        if isinstance(self.filter_list, str):
+            self.filter_list = [self.filter_list]
+
+
+@dataclass
+class GroupConfig:
+    """A group as its file describes it."""
+
+    group: str
+    group_alias: str | None = None
+    task: Any = None
+    aggregate_metric_list: Any = None
+    metadata: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.task, str):
+            self.task = [self.task]
+        metrics = self.aggregate_metric_list
+        if metrics is not None:
+            if isinstance(metrics, (dict, AggMetricConfig)):
+                metrics = [metrics]
+            self.aggregate_metric_list = [
+                AggMetricConfig(**metric) if isinstance(metric, dict) else metric for metric in metrics
+            ]
+
+    def to_dict(self, keep_callable: bool = False) -> dict[str, Any]:
+        """Return the configuration as a dictionary."""
+        return {
+            key: serialize_function(value, keep_callable) if callable(value) else value
+            for key, value in asdict(self).items()
+        }

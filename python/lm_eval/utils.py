@@ -1,0 +1,204 @@
+"""Helpers that tasks and models import."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import logging
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+eval_logger = logging.getLogger("lm_eval")
+
+__all__ = [
+    "Reorderer",
+    "apply_template",
+    "create_iterator",
+    "eval_logger",
+    "general_detokenize",
+    "get_rolling_token_windows",
+    "group",
+    "handle_arg_string",
+    "handle_non_serializable",
+    "hash_string",
+    "join_iters",
+    "logging",
+    "make_disjoint_window",
+    "pattern_match",
+    "regex_replace",
+    "sanitize_list",
+    "sanitize_model_name",
+    "sanitize_task_name",
+    "simple_parse_args_string",
+    "softmax",
+    "weighted_f1_score",
+]
+
+
+def general_detokenize(string: str) -> str:
+    """Return tokenized English text with the blanks around punctuation removed."""
+    for spaced, joined in ((" n't", "n't"), (" )", ")"), ("( ", "("), ('" ', '"'), (' "', '"')):
+        string = string.replace(spaced, joined)
+    return re.sub(r" (['.,])", r"\1", string)
+
+
+def weighted_f1_score(items: Sequence[tuple[Any, Any]]) -> float:
+    """Return the mean of the labels' F1 scores over `(gold, prediction)` pairs, weighted by gold counts."""
+    from lm_eval.api.metrics._numeric import pairwise_sum
+
+    golds, predictions = zip(*items)
+    gold_counts, predicted_counts = Counter(golds), Counter(predictions)
+    right = Counter(gold for gold, predicted in zip(golds, predictions) if gold == predicted)
+    labels = sorted({*gold_counts, *predicted_counts})
+    weighted = [
+        2.0 * right[label] / (gold_counts[label] + predicted_counts[label]) * gold_counts[label]
+        for label in labels
+    ]
+    return pairwise_sum(weighted) / len(golds)
+
+
+def softmax(x: Sequence[float]) -> Any:
+    """Return the probabilities that scores stand for."""
+    from lm_eval.api.metrics import _numeric
+
+    return _numeric.array(_numeric.softmax(_numeric.floats(x)))
+
+
+def handle_arg_string(arg: str) -> Any:
+    """Return the truth value, number or text that an argument's text stands for."""
+    if arg.lower() in ("true", "false"):
+        return arg.lower() == "true"
+    if arg.isnumeric():
+        return int(arg)
+    try:
+        return float(arg)
+    except ValueError:
+        return arg
+
+
+def simple_parse_args_string(args_string: str | None) -> dict[str, Any]:
+    """Return the arguments in text such as `key=value,other=1`."""
+    pieces = [piece for piece in (args_string or "").strip().split(",") if piece]
+    split = [piece.partition("=") for piece in pieces]
+    return {key: handle_arg_string(value) for key, _, value in split}
+
+
+def handle_non_serializable(o: Any) -> Any:
+    """Return a form of an object that JSON has."""
+    kind = type(o)
+    if kind.__module__ == "numpy" and kind.__name__ in ("int32", "int64"):
+        return int(o)
+    return list(o) if isinstance(o, set) else str(o)
+
+
+def sanitize_list(sub: Any) -> Any:
+    """Return nested lists with every element as text."""
+    if isinstance(sub, (list, tuple)):
+        return type(sub)(sanitize_list(item) for item in sub)
+    return str(sub)
+
+
+def sanitize_model_name(model_name: str) -> str:
+    """Return the name of a model as part of a file name."""
+    return re.sub(r"[\"<>:/|\\?*\[\]]+", "__", model_name)
+
+
+def sanitize_task_name(task_name: str) -> str:
+    """Return the name of a task as part of a file name."""
+    return re.sub(r"\W", "_", task_name)
+
+
+def hash_string(string: str) -> str:
+    """Return the SHA-256 of a text, as hexadecimal digits."""
+    return hashlib.sha256(string.encode("utf-8")).hexdigest()
+
+
+def join_iters(iters: Iterable[Iterable[T]]) -> Iterator[T]:
+    """Yield the elements of all iterables."""
+    for iterable in iters:
+        yield from iterable
+
+
+def group(arr: Iterable[T], fn: Callable[[T], Any]) -> list[list[T]]:
+    """Return the elements in groups of equal keys."""
+    groups: dict[Any, list[T]] = defaultdict(list)
+    for element in arr:
+        groups[fn(element)].append(element)
+    return list(groups.values())
+
+
+def pattern_match(patterns: str | Iterable[str], source_list: Iterable[str]) -> list[str]:
+    """Return the names that fit one of the patterns, sorted."""
+    names = list(source_list)
+    wanted = [patterns] if isinstance(patterns, str) else patterns
+    return sorted({name for pattern in wanted for name in fnmatch.filter(names, pattern)})
+
+
+def regex_replace(string: str, pattern: str, repl: str, count: int = 0) -> str:
+    """Return the text with a pattern replaced."""
+    return re.sub(pattern, repl, string, count=count)
+
+
+def apply_template(template: str, doc: dict[str, Any]) -> str:
+    """Return a template filled with the fields of a document."""
+    from lm_eval._host import render_template
+
+    return render_template(template, doc)
+
+
+def create_iterator(
+    raw_iterator: Iterable[T], *, rank: int = 0, world_size: int = 1, limit: int | None = None
+) -> Iterator[T]:
+    """Return this process's share of the first `limit` elements."""
+    return islice(raw_iterator, rank, limit, world_size)
+
+
+def get_rolling_token_windows(
+    token_list: list[int], prefix_token: int, max_seq_len: int, context_len: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield `(input, predicted)` tokens of windows that together predict every token once.
+
+    Each window but the first sees at least `context_len` tokens before those that it predicts.
+    """
+    if not 1 <= context_len <= max_seq_len:
+        raise AssertionError(f"`context_len` must be between 1 and {max_seq_len}")
+    if not token_list:
+        return
+    step = max_seq_len - context_len + 1
+    first = min(max_seq_len, len(token_list))
+    yield [prefix_token, *token_list[: first - 1]], token_list[:first]
+    done = first
+    while done < len(token_list):
+        end = done + min(len(token_list) - done, step)
+        yield token_list[end - max_seq_len - 1 : end - 1], token_list[done:end]
+        done = end
+
+
+def make_disjoint_window(pair: tuple[list[int], list[int]]) -> tuple[list[int], list[int]]:
+    """Return a rolling window with the predicted tokens removed from its input."""
+    context, continuation = pair
+    return context[: len(context) - (len(continuation) - 1)], continuation
+
+
+class Reorderer:
+    """Sorts elements by a key and puts results back into the order they came in."""
+
+    def __init__(self, arr: Sequence[Any], fn: Callable[[Any], Any]) -> None:
+        self.size = len(arr)
+        self.arr = sorted(enumerate(arr), key=lambda element: fn(element[1]))
+
+    def get_reordered(self) -> list[Any]:
+        """Return the elements, sorted."""
+        return [element for _, element in self.arr]
+
+    def get_original(self, newarr: Sequence[T]) -> list[T]:
+        """Return results for the sorted elements in the original order."""
+        original: list[Any] = [None] * self.size
+        for (position, _), result in zip(self.arr, newarr, strict=True):
+            original[position] = result
+        return original

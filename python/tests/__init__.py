@@ -1,0 +1,1 @@
+"""Tests of the Python package; they need the standard library alone."""

@@ -1,10 +1,12 @@
 //! A run on loaded tasks.
 
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use lmeval_core::results::RunResults;
-use lmeval_core::{Model, ModelIdentity};
+use lmeval_core::{Model, ModelError, ModelErrorKind, ModelIdentity};
 use lmeval_journal::{Fingerprint, Journal};
 use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::{Task, TaskDict};
@@ -20,6 +22,9 @@ use crate::key::Keys;
 use crate::options::{EvaluateOptions, JournalOptions};
 use crate::plan::{Plan, plan};
 use crate::produce::{HANDED_OVER, TASKS_AHEAD, prepare, produce};
+
+/// How often it is looked whether the caller has asked to end while the model is asked what it is.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How many requests wait for the model at most, beyond those under way.
 const REQUESTS_AHEAD: usize = 1024;
@@ -101,7 +106,7 @@ fn stream(
     let wanted = options.journal.as_ref().filter(|_| model.is_worth_keeping());
     let (journal, fingerprint) = match wanted {
         Some(wanted) => {
-            let identity = identity(model, runtime)?;
+            let identity = identity(model, runtime, &options.cancel)?;
             events.event(Event::Model(&identity));
             let (journal, fingerprint) = open(wanted, &identity, &**events)?;
             (Some(Arc::new(journal)), fingerprint)
@@ -155,20 +160,30 @@ async fn pass_on(caller: Cancel, run: Cancel) {
 }
 
 /// What makes the model the one that it is. No `block_on`: the caller may be inside a runtime of its own.
-fn identity(model: &Arc<dyn Model>, runtime: &Runtime) -> Result<ModelIdentity, EngineError> {
+fn identity(
+    model: &Arc<dyn Model>,
+    runtime: &Runtime,
+    cancel: &Cancel,
+) -> Result<ModelIdentity, EngineError> {
     let (answer, answered) = mpsc::channel();
     let model = Arc::clone(model);
     runtime.spawn(async move {
         // Nobody waits any more if this fails.
         let _ = answer.send(model.identity().await);
     });
-    let unexpected = |_| {
-        lmeval_core::ModelError::new(
-            lmeval_core::ModelErrorKind::Capability,
-            "The model failed in a way it should not while it was asked what it is",
-        )
-    };
-    Ok(answered.recv().map_err(unexpected)??)
+    loop {
+        match answered.recv_timeout(LOOK) {
+            Ok(identity) => return Ok(identity?),
+            Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
+                return Err(EngineError::Interrupted { answered: 0, journal: None });
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let message = "The model failed in a way it should not while it was asked what it is";
+                return Err(ModelError::new(ModelErrorKind::Capability, message).into());
+            }
+        }
+    }
 }
 
 fn open(

@@ -1,7 +1,8 @@
 //! What a server says of the model that it runs.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_pycompat::{Dict, Value};
 
 use super::answer::parse;
@@ -9,23 +10,30 @@ use crate::http::Client;
 use crate::tokenizer::server_root;
 
 /// The fact that names what answers: the model that the server reports, else where the server is.
+///
+/// A server that is away is waited for: answers are found by this fact, and another one would ask for all of them again.
 pub(super) async fn server_facts(
     client: &Client,
     base_url: &str,
     model: Option<&str>,
     is_hosted: bool,
-) -> (&'static str, String) {
+) -> Result<(&'static str, String), ModelError> {
     let place = || ("server", host(base_url));
     if is_hosted {
-        return place();
+        return Ok(place());
     }
     let url = format!("{}/v1/models", server_root(base_url).trim_end_matches("/generate"));
-    match client.get(&url, Duration::from_secs(5)).await {
-        Ok(bytes) => parse(&bytes)
-            .ok()
-            .and_then(|answer| reported(&answer, model))
-            .map_or_else(place, |name| ("serves", name)),
-        Err(_) => place(),
+    let start = Instant::now();
+    loop {
+        match client.get(&url, Duration::from_secs(5)).await {
+            Ok(bytes) => {
+                let name = parse(&bytes).ok().and_then(|answer| reported(&answer, model));
+                return Ok(name.map_or_else(place, |name| ("serves", name)));
+            }
+            Err(error) if error.kind() != ModelErrorKind::Unreachable => return Ok(place()),
+            Err(error) if start.elapsed() >= client.patience() => return Err(error),
+            Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+        }
     }
 }
 

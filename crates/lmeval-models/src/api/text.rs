@@ -121,7 +121,7 @@ impl Model for TextModel {
                 facts.push(("model", model.to_owned()));
             }
             facts.push(
-                server_facts(&self.client, &self.base_url, self.protocol.model(), self.is_hosted).await,
+                server_facts(&self.client, &self.base_url, self.protocol.model(), self.is_hosted).await?,
             );
             Ok(ModelIdentity { backend: self.backend.into(), facts })
         })

@@ -112,6 +112,11 @@ impl Client {
         self.settings.num_concurrent.unwrap_or(MOST)
     }
 
+    /// How long a server that is away is waited for.
+    pub fn patience(&self) -> Duration {
+        self.settings.patience
+    }
+
     /// The first address, for messages.
     pub fn shown_url(&self) -> &str {
         &self.balancer.endpoints()[0].shown

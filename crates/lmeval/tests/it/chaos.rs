@@ -115,3 +115,19 @@ fn a_run_that_waits_for_a_dead_server_ends_when_it_is_asked_to() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
 }
+
+#[test]
+fn a_run_that_goes_on_waits_for_its_server_and_finds_its_answers() {
+    let context = crate::context();
+    write_task(&context, 50);
+    let server = StandInServer::start(ServerOptions::default());
+    let arguments = arguments(&server, ",retry_wait=0.05");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    assert_eq!(context.run(&arguments).status, 0);
+    server.reset();
+    let mut child = context.command(&arguments).spawn();
+    // The server is away when it is asked which model it runs.
+    server.die_for(Duration::from_secs(2));
+    assert!(child.wait().unwrap().success());
+    assert_eq!(server.counts().total(), 0);
+}

@@ -35,13 +35,14 @@ fn a_full_disk_is_an_error_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.journal");
     // The signal is ignored, so that a write that goes too far fails rather than ends the process.
-    let status = Command::new("bash")
+    let limited = Command::new("bash")
         .args(["-c", r#"trap "" XFSZ; ulimit -f 32; exec "$0" full_disk::child --exact --quiet"#])
         .arg(env::current_exe().unwrap())
         .env(VARIABLE, &path)
-        .status()
+        // A pipe: what it prints must not go to a file that has grown beyond the limit already.
+        .output()
         .unwrap();
-    assert!(status.success());
+    assert!(limited.status.success(), "{limited:?}");
     let (journal, opened) = Journal::open(&path).unwrap();
     assert!(opened.answers > 100 && opened.repaired_bytes.is_none(), "{opened:?}");
     let model = journal.register_model(&identity("a")).unwrap();
@@ -64,13 +65,14 @@ fn compacting_on_a_full_disk_leaves_the_journal_as_it_was() {
     let path = folder.path().join("a.journal");
     filled(&path, 500).0.close().unwrap();
     let before = fs_err::read(&path).unwrap();
-    let status = Command::new("bash")
+    let limited = Command::new("bash")
         .args(["-c", r#"trap "" XFSZ; ulimit -f 8; exec "$0" full_disk::compacting_child --exact --quiet"#])
         .arg(env::current_exe().unwrap())
         .env(VARIABLE, &path)
-        .status()
+        // A pipe: what it prints must not go to a file that has grown beyond the limit already.
+        .output()
         .unwrap();
-    assert!(status.success());
+    assert!(limited.status.success(), "{limited:?}");
     assert_eq!(fs_err::read(&path).unwrap(), before);
     let mut names: Vec<_> =
         fs_err::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();

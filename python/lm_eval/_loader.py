@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 _LIBRARY = os.sep + os.path.join("lm_eval", "tasks")
@@ -24,6 +25,8 @@ class Loader:
         self._known: dict[tuple[str, str], Any] = {}
         self._folder = ""
         self._own_modules: dict[str, dict[str, types.ModuleType]] = {}
+        self.schemes: dict[str, Callable[[str, str], Any]] = {}
+        """What finds the object of a reference `SCHEME:REST`, given the folder and the rest."""
 
     def resolve(self, directory: str, reference: str) -> Any:
         """The object that `!function reference` in a file of the folder means."""
@@ -34,6 +37,10 @@ class Loader:
         return known
 
     def _find(self, directory: str, reference: str) -> Any:
+        scheme, colon, rest = reference.partition(":")
+        if colon and scheme in self.schemes:
+            self.enter(directory)
+            return self.schemes[scheme](directory, rest)
         name, dot, attribute = reference.rpartition(".")
         if not dot or not name:
             raise ValueError(f"`{reference}` names no module: write `module.name`")

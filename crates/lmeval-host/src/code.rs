@@ -1,0 +1,33 @@
+//! The host: what is known of programs that models wrote.
+
+use lmeval_pycompat::{Dict, Value};
+
+use crate::host::PythonHost;
+
+/// The message that asks a worker; it forgets what it answers.
+const QUESTION: &str = "{\"op\":\"code_limits\"}";
+
+impl PythonHost {
+    /// How many programs that a model wrote have run since this was last asked, and under which limits: for each limit
+    /// the worst of all.
+    ///
+    /// Only idle workers are asked, so this is for a moment when nothing else is going on.
+    pub fn take_code_limits(&self) -> (usize, Dict) {
+        let mut programs = 0;
+        let mut limits = Dict::new();
+        for answer in self.pool.ask_idle(QUESTION) {
+            let Value::Dict(answer) = answer else { continue };
+            programs += answer.get_str("programs").and_then(Value::as_i64).unwrap_or(0);
+            let Some(Value::Dict(found)) = answer.get_str("limits") else { continue };
+            for (name, state) in found.iter() {
+                let is_in_force = |state: &Value| {
+                    state.as_dict().and_then(|state| state.get_str("in_force")) == Some(&Value::Bool(true))
+                };
+                if !limits.contains_str(name.as_str().unwrap_or_default()) || !is_in_force(state) {
+                    limits.insert(name.clone(), state.clone());
+                }
+            }
+        }
+        (usize::try_from(programs).unwrap_or(0), limits)
+    }
+}

@@ -1,0 +1,39 @@
+//! Runs programs that a model wrote, under limits of the kernel.
+//!
+//! A program gets a process of its own that may use little time and memory, can make no other process, reaches no
+//! network, and reads and writes nothing but a temporary folder and the files of its interpreter. What the kernel at hand
+//! can not enforce is not silently left out: every outcome comes with a [`Report`] of what was in force.
+//!
+//! The process limits itself before it becomes the interpreter, so the program that uses this crate is started again by
+//! [`run`] and must call [`enter`] when it is.
+//!
+//! ```no_run
+//! use lmeval_sandbox::{Interpreter, Limits, Program, run};
+//!
+//! let interpreter = Interpreter::ask("python3".as_ref())?;
+//! let program = Program { text: "assert 1 + 1 == 2".to_owned(), interpreter, limits: Limits::default() };
+//! let outcome = run(&program, &["inside".as_ref()])?;
+//! assert_eq!(outcome.result, "passed");
+//! # Ok::<(), lmeval_sandbox::Error>(())
+//! ```
+
+mod enter;
+mod error;
+mod interpreter;
+mod limits;
+mod lines;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+#[path = "elsewhere.rs"]
+mod linux;
+mod plan;
+mod report;
+mod supervisor;
+
+pub use enter::enter;
+pub use error::Error;
+pub use interpreter::Interpreter;
+pub use limits::Limits;
+pub use report::{Limit, Report};
+pub use supervisor::{Outcome, Program, run};

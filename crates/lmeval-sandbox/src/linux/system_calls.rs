@@ -1,0 +1,225 @@
+//! System calls, by seccomp.
+
+use std::collections::BTreeMap;
+
+use rustix::process::getpid;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen as Width, SeccompCmpOp as Is, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch, apply_filter,
+};
+
+/// Calls that reach beyond the process and that no program of a model has a use for.
+const DENIED: &[i64] = &[
+    // Network. Pairs of sockets within the process remain: event loops need them.
+    libc::SYS_socket,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_tkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_setsid,
+    libc::SYS_setpgid,
+    libc::SYS_setpriority,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setattr,
+    libc::SYS_ioprio_set,
+    // Namespaces and mounts.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    // What landlock does not restrict on files.
+    libc::SYS_truncate,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    libc::SYS_utimensat,
+    libc::SYS_mknodat,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_fanotify_init,
+    libc::SYS_fanotify_mark,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    // Memory that no limit of a process counts.
+    libc::SYS_memfd_create,
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_msgget,
+    libc::SYS_semget,
+    libc::SYS_mq_open,
+    libc::SYS_userfaultfd,
+    // Large parts of the kernel.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_io_setup,
+    libc::SYS_io_submit,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_personality,
+    // The machine.
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    // Rights.
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setfsuid,
+    libc::SYS_setfsgid,
+    libc::SYS_setgroups,
+    libc::SYS_capset,
+];
+
+/// Calls that are too new for every library of C to know them. Their numbers are the same for all processors.
+const DENIED_NEW: &[i64] = &[
+    447, // memfd_secret
+    452, // fchmodat2
+    463, // setxattrat
+    466, // removexattrat
+    467, // open_tree_attr
+    469, // file_setattr
+];
+
+/// Older forms, which newer processors do not have.
+#[cfg(target_arch = "x86_64")]
+const DENIED_OLD: &[i64] = &[
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
+    libc::SYS_mknod,
+    libc::SYS_inotify_init,
+    libc::SYS_iopl,
+    libc::SYS_ioperm,
+    libc::SYS_modify_ldt,
+    libc::SYS_sysfs,
+    libc::SYS_uselib,
+    libc::SYS_ustat,
+    libc::SYS_setrlimit,
+    // The forms of a second interface with pointers of half the size: ptrace, execve, process_vm_readv and others.
+    X32 + 520,
+    X32 + 521,
+    X32 + 528,
+    X32 + 539,
+    X32 + 540,
+    X32 + 543,
+    X32 + 544,
+    X32 + 545,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const DENIED_OLD: &[i64] = &[];
+
+/// Marks the calls of that interface.
+#[cfg(target_arch = "x86_64")]
+const X32: i64 = 0x4000_0000;
+
+/// Denies system calls that reach beyond this process, to it and to what it becomes.
+pub(crate) fn deny_system_calls() -> Result<String, String> {
+    let apply = || -> Result<(), seccompiler::Error> {
+        for filter in filters()? {
+            apply_filter(&filter)?;
+        }
+        Ok(())
+    };
+    apply().map_err(|error| error.to_string())?;
+    Ok(format!("{} denied (seccomp)", DENIED.len() + DENIED_NEW.len() + DENIED_OLD.len() + 6))
+}
+
+/// Two filters: a call that is refused gives one error each.
+fn filters() -> Result<[BpfProgram; 2], BackendError> {
+    let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
+    let filter = |rules, error: i32| {
+        let refuse = SeccompAction::Errno(error.unsigned_abs());
+        SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
+    };
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for call in DENIED.iter().chain(DENIED_NEW).chain(DENIED_OLD) {
+        rules.insert(*call, Vec::new());
+    }
+    let own = u64::from(getpid().as_raw_nonzero().get().unsigned_abs());
+    let when = |argument: u8, width: Width, is: Is, value: u64| {
+        SeccompRule::new(vec![SeccompCondition::new(argument, width, is, value)?])
+    };
+    // Threads are allowed, processes are not.
+    let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());
+    rules.insert(libc::SYS_clone, vec![when(0, Width::Qword, Is::MaskedEq(thread), 0)?]);
+    // The process itself may be ended: by `abort`, for example.
+    rules.insert(libc::SYS_kill, vec![when(0, Width::Dword, Is::Ne, own)?]);
+    rules.insert(libc::SYS_tgkill, vec![when(0, Width::Dword, Is::Ne, own)?]);
+    // Limits may be read and not set.
+    rules.insert(libc::SYS_prlimit64, vec![when(2, Width::Qword, Is::Ne, 0)?]);
+    // The signal that ends the process together with its supervisor stays.
+    let death = u64::from(libc::PR_SET_PDEATHSIG.unsigned_abs());
+    rules.insert(libc::SYS_prctl, vec![when(0, Width::Dword, Is::Eq, death)?]);
+    #[cfg(target_arch = "x86_64")]
+    for (call, conditions) in rules.clone() {
+        rules.entry(call | X32).or_insert(conditions);
+    }
+    // What the new form of `clone` asks for is behind a pointer, where no filter looks. Libraries that are told that it
+    // does not exist use the old one.
+    let newer = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    Ok([filter(rules, libc::EPERM)?, filter(newer, libc::ENOSYS)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filters_compile() {
+        assert!(filters().unwrap().iter().all(|filter| !filter.is_empty()));
+    }
+}

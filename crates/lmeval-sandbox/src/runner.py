@@ -1,0 +1,95 @@
+import builtins
+import faulthandler
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+
+class TimeoutException(Exception):
+    pass
+
+
+class Nowhere(io.StringIO):
+    def read(self, *args):
+        raise OSError
+
+    readline = readlines = read
+
+    def readable(self, *args):
+        return False
+
+    def write(self, text):
+        return len(text)
+
+
+def time_is_up(number, frame):
+    raise TimeoutException("Timed out!")
+
+
+def import_all(program):
+    # The metric that this stands in for runs programs in copies of a process that has imported much already. Large
+    # packages cannot be imported once the guard is up.
+    for line in program.splitlines():
+        first, _, rest = line.strip().partition(" ")
+        if first not in ("import", "from"):
+            continue
+        for name in rest.split(" import ")[0].split(",") if first == "from" else rest.split(","):
+            try:
+                __import__(name.split(" as ")[0].split("#")[0].strip(" ;\r"))
+            except BaseException:
+                pass
+
+
+def guard():
+    # As in the metric that this stands in for: programs that use these fail there, so they fail here.
+    faulthandler.disable()
+    builtins.exit = builtins.quit = builtins.help = None
+    os.environ["OMP_NUM_THREADS"] = "1"
+    for name in (
+        "kill system putenv remove removedirs rmdir fchdir setuid fork forkpty killpg rename renames truncate replace "
+        "unlink fchmod fchown chmod chown chroot lchflags lchmod lchown getcwd chdir"
+    ).split():
+        setattr(os, name, None)
+    shutil.rmtree = shutil.move = shutil.chown = None
+    subprocess.Popen = None
+    for name in ("ipdb", "joblib", "resource", "psutil", "tkinter"):
+        sys.modules[name] = None
+
+
+def main():
+    seconds = float(sys.argv[1])
+    sys.path[:] = sys.argv[2:]
+    with open(0, "rb", closefd=False) as given:
+        secret = given.readline().strip()
+        program = given.read().decode("utf-8", "surrogatepass")
+    answer = os.dup(1)
+    nowhere = os.open("/dev/null", os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.closerange(max(answer, nowhere) + 1, 1 << 16)
+    write, leave = os.write, os._exit
+    sys.argv[:] = [""]
+    sys.stdin = sys.stdout = sys.stderr = Nowhere()
+    import_all(program)
+    guard()
+    signal.signal(signal.SIGALRM, time_is_up)
+    write(answer, secret + b" ready\n")
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            exec(program, {})
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        result = "passed"
+    except TimeoutException:
+        result = "timed out"
+    except BaseException as error:
+        result = f"failed: {error}"
+    write(answer, secret + b" " + result[:60000].encode("utf-8", "backslashreplace").hex().encode() + b"\n")
+    leave(0)
+
+
+main()

@@ -1,0 +1,80 @@
+//! `lm-eval sandbox`: run a program that a model wrote, under limits.
+
+use std::ffi::OsStr;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use lmeval_sandbox::{Interpreter, Limits, Outcome, Program};
+
+use crate::cli::{SandboxArgs, SandboxPython};
+use crate::commands::Status;
+use crate::environment::VIRTUAL_ENV;
+use crate::printer::Printer;
+
+/// What shows the limits without needing them.
+const PROBE: &str = "pass";
+
+/// Runs a program, or shows the limits.
+pub(crate) fn run(arguments: &SandboxArgs, printer: &mut Printer) -> Result<Status> {
+    if let Some(plan) = &arguments.inside {
+        let Err(error) = lmeval_sandbox::enter(plan);
+        // Standard output is what the supervisor reads.
+        writeln!(printer.results(), "{:#}", anyhow::Error::from(error))?;
+        return Ok(Status::Failure);
+    }
+    let Ok(time) = Duration::try_from_secs_f64(arguments.time) else {
+        bail!("`--time` must be a number of seconds, not `{}`", arguments.time);
+    };
+    let mut limits = Limits { time, ..Limits::default() };
+    if let Some(mebibytes) = arguments.memory {
+        limits.memory = mebibytes.saturating_mul(1 << 20);
+    }
+    let text = match &arguments.program {
+        None => PROBE.to_owned(),
+        Some(path) => read(path)?,
+    };
+    let program = Program { text, interpreter: interpreter(&arguments.python)?, limits };
+    let outcome = lmeval_sandbox::run(&program, &["sandbox", "--inside"].map(OsStr::new))?;
+    show(&outcome, arguments, printer)?;
+    Ok(if outcome.result == "passed" { Status::Success } else { Status::Failure })
+}
+
+fn read(path: &Path) -> Result<String> {
+    if path == Path::new("-") {
+        let mut text = Vec::new();
+        std::io::stdin().read_to_end(&mut text).context("Cannot read the program from standard input")?;
+        // A program that is no text is the interpreter's to refuse.
+        return Ok(String::from_utf8_lossy(&text).into_owned());
+    }
+    Ok(fs_err::read_to_string(path)?)
+}
+
+fn interpreter(arguments: &SandboxPython) -> Result<Interpreter> {
+    if let Some(text) = &arguments.interpreter {
+        return Ok(Interpreter::from_json(text)?);
+    }
+    let of_environment = || {
+        let folder = std::env::var_os(VIRTUAL_ENV).filter(|folder| !folder.is_empty())?;
+        Some(PathBuf::from(folder).join("bin/python")).filter(|python| python.exists())
+    };
+    let python = arguments.python.clone().or_else(of_environment).unwrap_or_else(|| "python3".into());
+    Ok(Interpreter::ask(&python)?)
+}
+
+fn show(outcome: &Outcome, arguments: &SandboxArgs, printer: &mut Printer) -> Result<()> {
+    if arguments.json {
+        printer.result(&format!("{}\n", outcome.to_json()))?;
+        return Ok(());
+    }
+    if arguments.program.is_some() {
+        printer.result(&format!("{}\n", outcome.result))?;
+        return Ok(());
+    }
+    for limit in outcome.report.limits() {
+        let mark = if limit.in_force { "" } else { "NOT IN FORCE: " };
+        printer.result(&format!("{:<13} {mark}{}\n", limit.name, limit.text))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+"""What `import evaluate` finds in a worker.
+
+Metrics that run code of models, and those that need no package, are ours; for everything else the installed package
+`evaluate` is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+import types
+from typing import Any
+
+from lm_eval._code import CodeEval
+
+NAME = "evaluate"
+
+
+class ExactMatch:
+    """The metric `exact_match`: which share of the predictions equal their references."""
+
+    name = "exact_match"
+
+    def compute(self, *, predictions: Any, references: Any, **options: Any) -> dict[str, float]:
+        """The share, after what the options say is taken away from both."""
+        from lm_eval.api.metrics import exact_match_fn
+        from lm_eval.api.metrics._numeric import pairwise_sum
+
+        matches = exact_match_fn(list(references), list(predictions), **options)["exact_match"]
+        return {"exact_match": pairwise_sum(matches) / len(matches) if matches else float("nan")}
+
+
+_OWN: dict[str, type] = {"code_eval": CodeEval, "exact_match": ExactMatch}
+
+
+class _Module(types.ModuleType):
+    """Stands for the package until more than our metrics is asked of it."""
+
+    __lm_eval__ = True
+
+    def __getattr__(self, name: str) -> Any:
+        # A submodule is looked for in `__path__`; so does the import system before there is a `load`.
+        if name.startswith("__") and (name != "__path__" or "load" not in self.__dict__):
+            raise AttributeError(name)
+        package = _package()
+        if package is None:
+            raise AttributeError(f"`{NAME}.{name}` needs the package `{NAME}`", name=name, obj=self)
+        return getattr(package, name)
+
+
+def load(path: str, *arguments: Any, **options: Any) -> Any:
+    """The metric of a name."""
+    if path in _OWN:
+        return _OWN[path]()
+    package = _package()
+    if package is None:
+        raise ModuleNotFoundError(f"The metric `{path}` needs the package `{NAME}`", name=NAME)
+    return package.__lm_eval_load__(path, *arguments, **options)
+
+
+def _package() -> Any:
+    """The installed package, with `load` in place of its own; `None` if there is none."""
+    present = sys.modules.get(NAME)
+    if present is not None and not isinstance(present, _Module):
+        return present
+    sys.modules.pop(NAME, None)
+    _FINDER.is_active = False
+    try:
+        if importlib.util.find_spec(NAME) is None:
+            return None
+        package = importlib.import_module(NAME)
+    finally:
+        _FINDER.is_active = True
+        if NAME not in sys.modules and present is not None:
+            sys.modules[NAME] = present
+    package.__lm_eval_load__ = package.load
+    package.load = load
+    return package
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds our module before the package."""
+
+    is_active = True
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        return importlib.util.spec_from_loader(name, self) if name == NAME and self.is_active else None
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        return _Module(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        module.__dict__["load"] = load
+
+
+_FINDER = _Finder()
+
+
+def stand_in() -> None:
+    """Lets code that is imported from now on find our metrics."""
+    if _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)

@@ -1,0 +1,47 @@
+//! Compiles the kernels for GPUs, where the feature `cuda` asks for them.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const SOURCE: &str = "src/cuda/kernels.cu";
+
+fn main() -> ExitCode {
+    println!("cargo::rerun-if-changed={SOURCE}");
+    for variable in ["NVCC", "CUDA_HOME", "CUDA_PATH", "CUDA_COMPUTE_CAP"] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
+    if env::var_os("CARGO_FEATURE_CUDA").is_none() {
+        return ExitCode::SUCCESS;
+    }
+    match compile() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            println!("cargo::error={message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compile() -> Result<(), String> {
+    let target = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?).join("kernels.ptx");
+    let nvcc = nvcc();
+    // The oldest generation that has the instructions; drivers translate for newer ones.
+    let generation = env::var("CUDA_COMPUTE_CAP").unwrap_or_else(|_| "80".to_owned());
+    let mut command = Command::new(&nvcc);
+    command.args(["-ptx", "-O3", "-std=c++17", SOURCE, "-o"]).arg(target);
+    command.arg(format!("-arch=compute_{generation}"));
+    let status = command
+        .status()
+        .map_err(|error| format!("cannot start {}: {error}; set NVCC or CUDA_HOME", nvcc.display()))?;
+    if status.success() { Ok(()) } else { Err(format!("{} failed for {SOURCE}: {status}", nvcc.display())) }
+}
+
+fn nvcc() -> PathBuf {
+    if let Some(nvcc) = env::var_os("NVCC") {
+        return nvcc.into();
+    }
+    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(env::var_os);
+    let found = homes.map(|home| Path::new(&home).join("bin/nvcc")).find(|nvcc| nvcc.is_file());
+    found.unwrap_or_else(|| "nvcc".into())
+}

@@ -1,0 +1,188 @@
+//! Gemma 1, 2 and 3 (of the third, the part that reads text).
+
+use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
+use super::parts::{self, Heads};
+use super::{Architecture, Shape};
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::layers::{Activation, Rotary, RotaryParameters, RotaryStyle};
+use crate::weights::Weights;
+
+/// The weights of norms are stored as what they differ from one by.
+const NORM_OFFSET: f64 = 1.0;
+/// The rotations of layers that see everything and of those that slide, among those of the model.
+const FULL: usize = 0;
+const SLIDING: usize = 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Generation {
+    First,
+    /// With norms behind each part, capped scores, and windows in every other layer.
+    Second,
+    /// With norms of queries and keys in place of caps, and another rotation in layers with a window.
+    Third,
+}
+
+/// Makes Gemma 1.
+pub(super) fn build_1(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    build(config, weights, Generation::First)
+}
+
+/// Makes Gemma 2.
+pub(super) fn build_2(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    build(config, weights, Generation::Second)
+}
+
+/// Makes Gemma 3.
+pub(super) fn build_3(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    build(config, weights, Generation::Third)
+}
+
+/// Makes the language model of a Gemma 3 that also sees images.
+pub(super) fn build_3_of_images(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    let text = config.object("text_config")?.ok_or_else(|| Error::MissingField("text_config".into()))?;
+    build(&text, weights, Generation::Third)
+}
+
+fn build(config: &Config, weights: &Weights, generation: Generation) -> Result<Box<dyn Architecture>> {
+    parts::only_flag(config, "use_bidirectional_attention", false)?;
+    let hidden = config.size("hidden_size")?;
+    let heads = heads(config, generation)?;
+    let shape = Shape {
+        layers: config.size("num_hidden_layers")?,
+        kv_heads: heads.kv,
+        head_width: heads.width,
+        hidden,
+        vocabulary: match generation {
+            // Reference: published configurations of the third generation leave out what is as in the class.
+            Generation::Third => config.size_or("vocab_size", 262_208)?,
+            _ => config.size("vocab_size")?,
+        },
+        positions: None,
+    };
+    let places = ["model", "language_model.model", "model.language_model", ""];
+    let model = weights.find(&places, "embed_tokens.weight")?;
+    let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
+    let blocks =
+        (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), generation, heads, index));
+    let mut input = Input::new(&embedding)?;
+    input.scale = Some((hidden as f64).sqrt());
+    let epsilon = config.number_or("rms_norm_eps", 1e-6)?;
+    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
+    let mut output = Output::new(model.rms_norm("norm", hidden, epsilon, NORM_OFFSET)?, head);
+    output.cap = match generation {
+        Generation::First => None,
+        Generation::Second => cap(config, "final_logit_softcapping", Some(30.0))?,
+        Generation::Third => cap(config, "final_logit_softcapping", None)?,
+    };
+    Ok(Box::new(Decoder {
+        shape,
+        input,
+        blocks: blocks.collect::<Result<_>>()?,
+        output,
+        rotaries: rotaries(config, generation, heads)?,
+    }))
+}
+
+fn heads(config: &Config, generation: Generation) -> Result<Heads> {
+    let (count, kv) = match generation {
+        Generation::Third => {
+            (config.size_or("num_attention_heads", 8)?, config.size_or("num_key_value_heads", 4)?)
+        }
+        _ => (config.size("num_attention_heads")?, config.size("num_key_value_heads")?),
+    };
+    Heads { count, kv, width: config.size_or("head_dim", 256)? }.checked()
+}
+
+fn rotaries(config: &Config, generation: Generation, heads: Heads) -> Result<Vec<Rotary>> {
+    let rotary = |parameters| Rotary::new(parameters, heads.width, RotaryStyle::Halves);
+    if generation < Generation::Third {
+        return Ok(vec![rotary(RotaryParameters::read(config, None, 10_000.0)?)?]);
+    }
+    let full = RotaryParameters::read(config, Some("full_attention"), 1_000_000.0)?;
+    let sliding = match config.object("rope_parameters")?.map(|all| all.has("sliding_attention")) {
+        Some(true) => RotaryParameters::read(config, Some("sliding_attention"), 10_000.0)?,
+        // `rope_scaling` is of the layers that see everything.
+        _ => RotaryParameters::plain(config.number_or("rope_local_base_freq", 10_000.0)?),
+    };
+    Ok(vec![rotary(full)?, rotary(sliding)?])
+}
+
+fn block(
+    config: &Config,
+    weights: &Weights,
+    generation: Generation,
+    heads: Heads,
+    layer: usize,
+) -> Result<Block> {
+    let hidden = config.size("hidden_size")?;
+    let inner = config.size("intermediate_size")?;
+    let epsilon = config.number_or("rms_norm_eps", 1e-6)?;
+    let norm = |name: &str| weights.rms_norm(name, hidden, epsilon, NORM_OFFSET);
+    let bias = config.flag_or("attention_bias", false)?;
+    let projections = weights.at("self_attn");
+    let mut attention = parts::attention(&projections, hidden, heads, bias, ("o_proj", bias))?;
+    let options = &mut attention.options;
+    if generation > Generation::First {
+        options.scale = (1.0 / config.number_or("query_pre_attn_scalar", 256.0)?.sqrt()) as f32;
+    }
+    let slides = slides(config, generation, layer)?;
+    if slides {
+        options.window = parts::window(config, Some(4096))?;
+    }
+    if generation == Generation::Second {
+        options.softcap = cap(config, "attn_logit_softcapping", Some(50.0))?.map(|cap| cap as f32);
+    }
+    if generation == Generation::Third {
+        let norm = |name: &str| projections.rms_norm(name, heads.width, epsilon, NORM_OFFSET);
+        attention.head_norms = Some((norm("q_norm")?, norm("k_norm")?));
+    }
+    let flow = if generation == Generation::First {
+        Flow::Sequential {
+            attention: Norms::before(norm("input_layernorm")?),
+            feed_forward: Norms::before(norm("post_attention_layernorm")?),
+        }
+    } else {
+        let around = |before: &str, behind: &str| {
+            Ok::<_, Error>(Norms { before: Some(norm(before)?), behind: Some(norm(behind)?) })
+        };
+        Flow::Sequential {
+            attention: around("input_layernorm", "post_attention_layernorm")?,
+            feed_forward: around("pre_feedforward_layernorm", "post_feedforward_layernorm")?,
+        }
+    };
+    let activation = activation(config, generation)?;
+    Ok(Block {
+        flow,
+        attention,
+        feed_forward: FeedForward::Dense(parts::gated(&weights.at("mlp"), hidden, inner, activation)?),
+        rotary: Some(if generation == Generation::Third && slides { SLIDING } else { FULL }),
+    })
+}
+
+/// Whether a layer has a window.
+fn slides(config: &Config, generation: Generation, layer: usize) -> Result<bool> {
+    let pattern = match generation {
+        Generation::First => return Ok(false),
+        Generation::Second => 2,
+        Generation::Third => config.size_or("sliding_window_pattern", 6)?.max(1),
+    };
+    parts::slides(config, layer, |layer| !(layer + 1).is_multiple_of(pattern))
+}
+
+fn activation(config: &Config, generation: Generation) -> Result<Activation> {
+    if generation > Generation::First {
+        return Activation::read(config, "hidden_activation", "gelu_pytorch_tanh");
+    }
+    match Activation::read(config, "hidden_act", "gelu_pytorch_tanh")? {
+        // Reference: the first configurations say `gelu` where the approximation is meant.
+        Activation::Gelu => Ok(Activation::GeluTanh),
+        other => Ok(other),
+    }
+}
+
+/// A cap, which `null` switches off and whose default counts where the field is missing.
+fn cap(config: &Config, field: &str, default: Option<f64>) -> Result<Option<f64>> {
+    let default = default.filter(|_| !config.is_null(field));
+    Ok(config.optional_number(field)?.or(default))
+}

@@ -1,0 +1,87 @@
+//! GPT-2.
+
+use candle_core::Tensor;
+
+use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
+use super::parts::{self, Heads};
+use super::{Architecture, Shape};
+use crate::config::Config;
+use crate::error::Result;
+use crate::layers::{Activation, Linear, Mlp};
+use crate::weights::Weights;
+
+/// Makes the model.
+pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    parts::only_flag(config, "add_cross_attention", false)?;
+    let hidden = config.first_size(&["n_embd", "hidden_size"])?;
+    let heads = Heads::equal(config.first_size(&["n_head", "num_attention_heads"])?, hidden)?;
+    let positions = config.first_size(&["n_positions", "max_position_embeddings"])?;
+    let shape = Shape {
+        layers: config.first_size(&["n_layer", "num_hidden_layers"])?,
+        kv_heads: heads.kv,
+        head_width: heads.width,
+        hidden,
+        vocabulary: config.size("vocab_size")?,
+        positions: Some(positions),
+    };
+    let model = weights.find(&["transformer", ""], "wte.weight")?;
+    let embedding = model.tensor("wte.weight", &[shape.vocabulary, hidden])?;
+    let table = model.tensor("wpe.weight", &[positions, hidden])?;
+    let blocks = (0..shape.layers).map(|index| block(config, &model.at("h").at(index), heads, index));
+    let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
+    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
+    Ok(Box::new(Decoder {
+        shape,
+        input: Input::new(&embedding)?.with_positions(table, 0)?,
+        blocks: blocks.collect::<Result<_>>()?,
+        output: Output::new(model.layer_norm("ln_f", hidden, epsilon)?, head),
+        rotaries: Vec::new(),
+    }))
+}
+
+fn block(config: &Config, weights: &Weights, heads: Heads, layer: usize) -> Result<Block> {
+    let hidden = heads.count * heads.width;
+    let inner = config.size_or("n_inner", 4 * hidden)?;
+    let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
+    let projections = weights.at("attn");
+    let (weight, bias) = transposed(&projections, "c_attn", hidden, 3 * hidden)?;
+    let three = parts::split_three(&weight, Some(&bias), 1, [hidden; 3])?;
+    let mut attention = parts::plain_attention(three, linear(&projections, "c_proj", hidden, hidden)?, heads);
+    if !config.flag_or("scale_attn_weights", true)? {
+        attention.options.scale = 1.0;
+    }
+    if config.flag_or("scale_attn_by_inverse_layer_idx", false)? {
+        attention.options.scale /= (layer + 1) as f32;
+    }
+    let mlp = weights.at("mlp");
+    Ok(Block {
+        flow: Flow::Sequential {
+            attention: Norms::before(weights.layer_norm("ln_1", hidden, epsilon)?),
+            feed_forward: Norms::before(weights.layer_norm("ln_2", hidden, epsilon)?),
+        },
+        attention,
+        feed_forward: FeedForward::Dense(Mlp {
+            gate: None,
+            up: linear(&mlp, "c_fc", hidden, inner)?,
+            down: linear(&mlp, "c_proj", inner, hidden)?,
+            activation: Activation::read(config, "activation_function", "gelu_new")?,
+        }),
+        rotary: None,
+    })
+}
+
+/// A layer whose weight is stored as `[input, output]`.
+fn linear(weights: &Weights, name: &str, input: usize, output: usize) -> Result<Linear> {
+    let below = weights.at(name);
+    Ok(Linear::from_transposed(
+        below.tensor("weight", &[input, output])?,
+        Some(below.tensor("bias", &[output])?),
+    ))
+}
+
+/// A weight that is stored as `[input, output]`, the other way round, and its bias.
+fn transposed(weights: &Weights, name: &str, input: usize, output: usize) -> Result<(Tensor, Tensor)> {
+    let below = weights.at(name);
+    let weight = below.tensor("weight", &[input, output])?.t()?.contiguous()?;
+    Ok((weight, below.tensor("bias", &[output])?))
+}

@@ -1,0 +1,273 @@
+//! Architectures of models.
+//!
+//! # Adding one
+//!
+//! A model that is shaped like one that is here is a line of [`ARCHITECTURES`]: the class that `config.json` names in
+//! `architectures`, its `model_type`, and the function that builds it.
+//!
+//! A new shape is a file in this folder with a struct that implements [`Architecture`] and a function
+//! `build(&Config, &Weights)`:
+//!
+//! 1. Read sizes and switches from [`Config`]: `config.size("hidden_size")?` fails with the name of a missing field.
+//! 2. Take weights by their names in the checkpoint: `weights.at("model.layers").at(3).linear("mlp.up_proj", …)`. Shapes
+//!    are checked against the configuration. [`Weights::head`] knows about tied embeddings.
+//! 3. Put blocks of [`crate::layers`] together in `forward`. A batch is a matrix of rows, one per token of any text; rows
+//!    do not know of each other but for [`crate::layers::attend`], which all attention goes through and which also
+//!    stores keys and values. Positions that are added rather than rotated are in [`Batch::positions`].
+//! 4. Return the rows behind the last norm; `head` turns those rows that are needed into logits in 32 bits.
+//!
+//! Everything works on any device: no step may look at the numbers of a tensor, but for a router of experts. The test of
+//! an architecture is a tiny checkpoint in `tests/fixtures`, with what `transformers` makes of it.
+
+mod decoder;
+mod falcon;
+mod gemma;
+mod gpt2;
+mod gpt_neox;
+mod gptj;
+mod llama;
+mod mistral;
+mod mixtral;
+mod olmo2;
+mod opt;
+mod parts;
+mod phi;
+mod phi3;
+mod qwen;
+mod stablelm;
+
+use std::fmt::Debug;
+
+use candle_core::{DType, Tensor};
+
+use crate::batch::Batch;
+use crate::cache::Cache;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::weights::Weights;
+
+/// The sizes of a model that its surroundings have to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The number of layers with keys and values.
+    pub layers: usize,
+    /// The number of heads of keys and values.
+    pub kv_heads: usize,
+    /// The width of a head of keys and values.
+    pub head_width: usize,
+    /// The width of rows.
+    pub hidden: usize,
+    /// The number of tokens that are known.
+    pub vocabulary: usize,
+    /// How many positions the model has, where it has a table of them.
+    pub positions: Option<usize>,
+}
+
+/// A model: from tokens to what it says about the next one.
+pub trait Architecture: Debug + Send + Sync {
+    /// The sizes.
+    fn shape(&self) -> Shape;
+
+    /// The rows behind the last norm, `[rows, hidden]`. Keys and values of the batch go into the cache.
+    fn forward(&self, batch: &Batch, cache: &Cache) -> Result<Tensor>;
+
+    /// The logits of some of these rows, `[rows, vocabulary]`, in 32 bits.
+    fn head(&self, rows: &Tensor) -> Result<Tensor>;
+
+    /// The length above which a text is computed in another way than a shorter one: such texts share nothing with
+    /// shorter ones.
+    fn length_boundary(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// How an architecture is made.
+pub type Build = fn(&Config, &Weights) -> Result<Box<dyn Architecture>>;
+
+/// An architecture that can be named.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Which models these are, for people.
+    pub models: &'static str,
+    /// The classes that `config.json` names in `architectures`.
+    pub classes: &'static [&'static str],
+    /// What `config.json` says in `model_type`; it counts where no class is named.
+    pub model_types: &'static [&'static str],
+    /// Makes the model.
+    pub build: Build,
+}
+
+/// The architectures there are.
+pub const ARCHITECTURES: &[Entry] = &[
+    Entry {
+        models: "LLaMA 1 to 3.x, CodeLlama, Vicuna, SmolLM, Yi and others of its shape",
+        classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "YiForCausalLM"],
+        model_types: &["llama", "Yi"],
+        build: llama::build,
+    },
+    Entry {
+        models: "Mistral",
+        classes: &["MistralForCausalLM"],
+        model_types: &["mistral"],
+        build: mistral::build,
+    },
+    Entry {
+        models: "Mixtral",
+        classes: &["MixtralForCausalLM"],
+        model_types: &["mixtral"],
+        build: mixtral::build,
+    },
+    Entry {
+        models: "Qwen 1.5, 2 and 2.5",
+        classes: &["Qwen2ForCausalLM"],
+        model_types: &["qwen2"],
+        build: qwen::build_2,
+    },
+    Entry {
+        models: "Qwen 1.5 and 2 with experts",
+        classes: &["Qwen2MoeForCausalLM"],
+        model_types: &["qwen2_moe"],
+        build: qwen::build_2_experts,
+    },
+    Entry { models: "Qwen 3", classes: &["Qwen3ForCausalLM"], model_types: &["qwen3"], build: qwen::build_3 },
+    Entry {
+        models: "Qwen 3 with experts",
+        classes: &["Qwen3MoeForCausalLM"],
+        model_types: &["qwen3_moe"],
+        build: qwen::build_3_experts,
+    },
+    Entry {
+        models: "Gemma 1",
+        classes: &["GemmaForCausalLM"],
+        model_types: &["gemma"],
+        build: gemma::build_1,
+    },
+    Entry {
+        models: "Gemma 2",
+        classes: &["Gemma2ForCausalLM"],
+        model_types: &["gemma2"],
+        build: gemma::build_2,
+    },
+    Entry {
+        models: "Gemma 3 of text",
+        classes: &["Gemma3ForCausalLM"],
+        model_types: &["gemma3_text"],
+        build: gemma::build_3,
+    },
+    Entry {
+        models: "Gemma 3 of text and images, for text",
+        classes: &["Gemma3ForConditionalGeneration"],
+        model_types: &["gemma3"],
+        build: gemma::build_3_of_images,
+    },
+    Entry { models: "GPT-2", classes: &["GPT2LMHeadModel"], model_types: &["gpt2"], build: gpt2::build },
+    Entry {
+        models: "GPT-NeoX, Pythia",
+        classes: &["GPTNeoXForCausalLM"],
+        model_types: &["gpt_neox"],
+        build: gpt_neox::build,
+    },
+    Entry { models: "GPT-J", classes: &["GPTJForCausalLM"], model_types: &["gptj"], build: gptj::build },
+    Entry { models: "OPT", classes: &["OPTForCausalLM"], model_types: &["opt"], build: opt::build },
+    Entry {
+        models: "Phi 1, 1.5 and 2",
+        classes: &["PhiForCausalLM"],
+        model_types: &["phi"],
+        build: phi::build,
+    },
+    Entry {
+        models: "Phi 3, 3.5 and 4",
+        classes: &["Phi3ForCausalLM"],
+        model_types: &["phi3"],
+        build: phi3::build,
+    },
+    Entry { models: "OLMo 2", classes: &["Olmo2ForCausalLM"], model_types: &["olmo2"], build: olmo2::build },
+    Entry {
+        models: "StableLM",
+        classes: &["StableLmForCausalLM"],
+        model_types: &["stablelm"],
+        build: stablelm::build,
+    },
+    Entry {
+        models: "Falcon, but for those with `alibi`",
+        classes: &["FalconForCausalLM"],
+        model_types: &["falcon"],
+        build: falcon::build,
+    },
+];
+
+/// The architecture of a configuration.
+pub fn find(config: &Config) -> Result<&'static Entry> {
+    let classes = config.texts("architectures")?;
+    let by_class =
+        ARCHITECTURES.iter().find(|entry| classes.iter().any(|class| entry.classes.contains(class)));
+    if let Some(entry) = by_class {
+        return Ok(entry);
+    }
+    let model_type = config.text("model_type")?;
+    if classes.is_empty()
+        && let Some(model_type) = model_type
+        && let Some(entry) = ARCHITECTURES.iter().find(|entry| entry.model_types.contains(&model_type))
+    {
+        return Ok(entry);
+    }
+    let message = match (classes.first(), model_type) {
+        (Some(class), _) => format!("Models of the class `{class}` are not known here"),
+        (None, Some(model_type)) => format!("Models of the type `{model_type}` are not known here"),
+        (None, None) => return Err(Error::MissingField("architectures".into())),
+    };
+    let mut known: Vec<&str> =
+        ARCHITECTURES.iter().filter_map(|entry| entry.classes.first().copied()).collect();
+    known.sort_unstable();
+    let hint = format!(
+        "There are `{}`; `--model lm_eval:hf` runs any model of `transformers` through Python",
+        known.join("`, `")
+    );
+    Err(Error::Unsupported { message, hint: Some(hint) })
+}
+
+/// Logits in 32 bits, whatever the model computes in.
+pub(crate) fn logits(head: &crate::layers::Linear, rows: &Tensor) -> Result<Tensor> {
+    Ok(head.forward(rows)?.to_dtype(DType::F32)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use lmeval_pycompat::{Dict, Value};
+
+    use super::*;
+
+    fn config(class: Option<&str>, model_type: Option<&str>) -> Config {
+        let mut fields = Dict::new();
+        if let Some(class) = class {
+            fields.insert("architectures", Value::list([Value::str(class)]));
+        }
+        if let Some(model_type) = model_type {
+            fields.insert("model_type", model_type);
+        }
+        Config::from_fields(fields)
+    }
+
+    #[test]
+    fn classes_are_known_once() {
+        for names in [|entry: &Entry| entry.classes, |entry: &Entry| entry.model_types] {
+            let mut names: Vec<&str> =
+                ARCHITECTURES.iter().flat_map(|entry| names(entry).iter().copied()).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count);
+        }
+    }
+
+    #[test]
+    fn unknown_classes_say_what_is_known() {
+        assert!(find(&config(Some("LlamaForCausalLM"), None)).is_ok());
+        assert!(find(&config(None, Some("mistral"))).is_ok());
+        let error = find(&config(Some("T5ForConditionalGeneration"), Some("llama"))).unwrap_err();
+        assert_eq!(error.to_string(), "Models of the class `T5ForConditionalGeneration` are not known here");
+        let Error::Unsupported { hint: Some(hint), .. } = error else { panic!("{error}") };
+        assert!(hint.contains("`LlamaForCausalLM`") && hint.contains("--model lm_eval:hf"), "{hint}");
+        assert!(matches!(find(&config(None, None)), Err(Error::MissingField(_))));
+    }
+}

@@ -1,0 +1,219 @@
+//! Parts that several architectures read from their configurations and weights in the same way.
+
+use candle_core::Tensor;
+use lmeval_pycompat::Value;
+
+use super::Shape;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::layers::{Activation, AttentionOptions, Linear, Mlp, SelfAttention};
+use crate::weights::Weights;
+
+/// The sizes of attention.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heads {
+    pub(super) count: usize,
+    pub(super) kv: usize,
+    pub(super) width: usize,
+}
+
+impl Heads {
+    /// Reads `num_attention_heads`, `num_key_value_heads` and `head_dim`, of which the last two may be missing.
+    pub(super) fn read(config: &Config, hidden: usize) -> Result<Self> {
+        let count = config.size("num_attention_heads")?;
+        let kv = config.size_or("num_key_value_heads", count)?;
+        match config.optional_size("head_dim")? {
+            Some(width) => Self { count, kv, width }.checked(),
+            None => Self { kv, ..Self::equal(count, hidden)? }.checked(),
+        }
+    }
+
+    /// As many heads of keys and values as of queries, which share the rows evenly.
+    pub(super) fn equal(count: usize, hidden: usize) -> Result<Self> {
+        if count == 0 || !hidden.is_multiple_of(count) {
+            let message = format!("Rows of width {hidden} cannot be divided among {count} heads");
+            return Err(Error::unsupported(message));
+        }
+        Ok(Self { count, kv: count, width: hidden / count })
+    }
+
+    /// The heads, if each head of keys and values serves the same number of queries.
+    pub(super) fn checked(self) -> Result<Self> {
+        let Self { count, kv, width } = self;
+        if kv == 0 || count == 0 || width == 0 || !count.is_multiple_of(kv) {
+            let message =
+                format!("{count} heads of width {width} cannot share {kv} heads of keys and values evenly");
+            return Err(Error::unsupported(message));
+        }
+        Ok(self)
+    }
+}
+
+/// How many numbers of a head are rotated: `partial_rotary_factor`, among the rotary parameters or outside.
+pub(super) fn rotated_width(config: &Config, head_width: usize, default: f64) -> Result<usize> {
+    let own = config.object("rope_parameters")?.or(config.object("rope_scaling")?);
+    let own = own.map(|own| own.optional_number("partial_rotary_factor")).transpose()?.flatten();
+    let factor = match own {
+        Some(factor) => factor,
+        None => config.number_or("partial_rotary_factor", default)?,
+    };
+    if !(0.0..=1.0).contains(&factor) {
+        return Err(wrong(config, "partial_rotary_factor", "a number from zero to one"));
+    }
+    // Reference: a fraction of a number is dropped.
+    Ok((head_width as f64 * factor) as usize)
+}
+
+/// Takes a fused linear layer apart whose outputs are `groups` times the `parts`, one part after the other.
+pub(super) fn split(
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    groups: usize,
+    parts: &[usize],
+) -> Result<Vec<Linear>> {
+    let width = weight.dim(1)?;
+    let sum: usize = parts.iter().sum();
+    let weight = weight.reshape((groups, sum, width))?;
+    let bias = bias.map(|bias| bias.reshape((groups, sum))).transpose()?;
+    let mut first = 0;
+    let mut made = Vec::with_capacity(parts.len());
+    for &part in parts {
+        let own = weight.narrow(1, first, part)?.contiguous()?.reshape((groups * part, width))?;
+        let bias = bias.as_ref().map(|bias| bias.narrow(1, first, part)?.contiguous()?.flatten_all());
+        made.push(Linear::new(own, bias.transpose()?)?);
+        first += part;
+    }
+    Ok(made)
+}
+
+/// The three parts of a fused projection to queries, keys and values.
+pub(super) fn split_three(
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    groups: usize,
+    parts: [usize; 3],
+) -> Result<[Linear; 3]> {
+    let made = split(weight, bias, groups, &parts)?;
+    Ok(made.try_into().expect("there are as many layers as parts"))
+}
+
+/// The weight and perhaps the bias of a fused layer.
+pub(super) fn fused(
+    weights: &Weights,
+    name: &str,
+    input: usize,
+    output: usize,
+    bias: bool,
+) -> Result<(Tensor, Option<Tensor>)> {
+    let below = weights.at(name);
+    let weight = below.tensor("weight", &[output, input])?;
+    let bias = if bias { Some(below.tensor("bias", &[output])?) } else { None };
+    Ok((weight, bias))
+}
+
+/// The sizes of a model whose configuration names them in the usual way.
+pub(super) fn shape(config: &Config, hidden: usize, heads: Heads) -> Result<Shape> {
+    Ok(Shape {
+        layers: config.size("num_hidden_layers")?,
+        kv_heads: heads.kv,
+        head_width: heads.width,
+        hidden,
+        vocabulary: config.size("vocab_size")?,
+        positions: None,
+    })
+}
+
+/// Attention with the projections `q_proj`, `k_proj`, `v_proj` and one to the output.
+pub(super) fn attention(
+    weights: &Weights,
+    hidden: usize,
+    heads: Heads,
+    bias: bool,
+    output: (&str, bool),
+) -> Result<SelfAttention> {
+    let Heads { count, kv, width } = heads;
+    let projections = [
+        weights.linear("q_proj", hidden, count * width, bias)?,
+        weights.linear("k_proj", hidden, kv * width, bias)?,
+        weights.linear("v_proj", hidden, kv * width, bias)?,
+    ];
+    Ok(plain_attention(projections, weights.linear(output.0, count * width, hidden, output.1)?, heads))
+}
+
+/// Attention without norms of queries and keys.
+pub(super) fn plain_attention(projections: [Linear; 3], output: Linear, heads: Heads) -> SelfAttention {
+    let [query, key, value] = projections;
+    SelfAttention {
+        query,
+        key,
+        value,
+        output,
+        head_norms: None,
+        row_norms: None,
+        heads: heads.count,
+        kv_heads: heads.kv,
+        head_width: heads.width,
+        options: AttentionOptions::new(heads.width),
+    }
+}
+
+/// A gated feed-forward layer with the projections `gate_proj`, `up_proj` and `down_proj`.
+pub(super) fn gated(weights: &Weights, hidden: usize, inner: usize, activation: Activation) -> Result<Mlp> {
+    Ok(Mlp {
+        gate: Some(weights.linear("gate_proj", hidden, inner, false)?),
+        up: weights.linear("up_proj", hidden, inner, false)?,
+        down: weights.linear("down_proj", inner, hidden, false)?,
+        activation,
+    })
+}
+
+/// A feed-forward layer of two matrices.
+pub(super) fn plain_mlp(
+    weights: &Weights,
+    names: [&str; 2],
+    sizes: [usize; 2],
+    bias: bool,
+    activation: Activation,
+) -> Result<Mlp> {
+    let [hidden, inner] = sizes;
+    Ok(Mlp {
+        gate: None,
+        up: weights.linear(names[0], hidden, inner, bias)?,
+        down: weights.linear(names[1], inner, hidden, bias)?,
+        activation,
+    })
+}
+
+/// Whether a layer has a window: what `layer_types` says, or `default` without it.
+pub(super) fn slides(config: &Config, layer: usize, default: impl Fn(usize) -> bool) -> Result<bool> {
+    let kinds = config.texts("layer_types")?;
+    match kinds.get(layer) {
+        Some(&"sliding_attention") => Ok(true),
+        Some(&"full_attention") => Ok(false),
+        Some(_) => Err(wrong(config, "layer_types", "a list of `full_attention` and `sliding_attention`")),
+        None if kinds.is_empty() => Ok(default(layer)),
+        None => Err(wrong(config, "layer_types", "a list with an entry for each layer")),
+    }
+}
+
+/// The width of the window, which `null` switches off and whose default counts where the field is missing.
+pub(super) fn window(config: &Config, default: Option<usize>) -> Result<Option<usize>> {
+    let default = default.filter(|_| !config.is_null("sliding_window"));
+    match config.optional_size("sliding_window")? {
+        Some(0) => Err(wrong(config, "sliding_window", "a number above zero or `null`")),
+        window => Ok(window.or(default)),
+    }
+}
+
+/// The error of a field with a value that is not known here.
+pub(super) fn wrong(config: &Config, field: &str, expected: &str) -> Error {
+    config.wrong(field, expected, config.get(field).unwrap_or(&Value::None))
+}
+
+/// Refuses a switch that stands in another way than the one that is known here, which is also the default.
+pub(super) fn only_flag(config: &Config, field: &str, known: bool) -> Result<()> {
+    if config.flag_or(field, known)? == known {
+        return Ok(());
+    }
+    Err(wrong(config, field, &format!("`{known}`")))
+}

@@ -1,0 +1,156 @@
+//! Qwen 2, 2.5 and 3, also as mixtures of experts.
+
+use super::Architecture;
+use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
+use super::parts::{self, Heads};
+use crate::config::Config;
+use crate::error::Result;
+use crate::layers::{Activation, Experts, Rotary, RotaryParameters, RotaryStyle};
+use crate::weights::Weights;
+
+/// What the generations differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Generation {
+    /// Biases of queries, keys and values.
+    Second,
+    /// Norms of queries and keys.
+    Third,
+}
+
+/// Makes Qwen 2 and 2.5.
+pub(super) fn build_2(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    build(config, weights, Generation::Second, false)
+}
+
+/// Makes Qwen 3.
+pub(super) fn build_3(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    build(config, weights, Generation::Third, false)
+}
+
+/// Makes Qwen 2 with experts.
+pub(super) fn build_2_experts(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    build(config, weights, Generation::Second, true)
+}
+
+/// Makes Qwen 3 with experts.
+pub(super) fn build_3_experts(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    build(config, weights, Generation::Third, true)
+}
+
+fn build(
+    config: &Config,
+    weights: &Weights,
+    generation: Generation,
+    experts: bool,
+) -> Result<Box<dyn Architecture>> {
+    let hidden = config.size("hidden_size")?;
+    let heads = heads(config, generation, experts, hidden)?;
+    let shape = parts::shape(config, hidden, heads)?;
+    let epsilon = config.number_or("rms_norm_eps", 1e-6)?;
+    let model = weights.find(&["model", ""], "embed_tokens.weight")?;
+    let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
+    let (bias, output_bias) = match generation {
+        Generation::Second => (config.flag_or("qkv_bias", true)?, false),
+        Generation::Third => [config.flag_or("attention_bias", false)?; 2].into(),
+    };
+    let block = |index: usize| {
+        let weights = model.at("layers").at(index);
+        let projections = weights.at("self_attn");
+        let mut attention = parts::attention(&projections, hidden, heads, bias, ("o_proj", output_bias))?;
+        if generation == Generation::Third {
+            let norm = |name: &str| projections.rms_norm(name, heads.width, epsilon, 0.0);
+            attention.head_norms = Some((norm("q_norm")?, norm("k_norm")?));
+        }
+        attention.options.window = window(config, generation, experts, index)?;
+        let feed_forward = if experts && sparse(config, index)? {
+            FeedForward::Experts(mixture(config, &weights.at("mlp"), generation, hidden)?)
+        } else {
+            let activation = Activation::read(config, "hidden_act", "silu")?;
+            let inner = config.size("intermediate_size")?;
+            FeedForward::Dense(parts::gated(&weights.at("mlp"), hidden, inner, activation)?)
+        };
+        Ok(Block {
+            flow: Flow::Sequential {
+                attention: Norms::before(weights.rms_norm("input_layernorm", hidden, epsilon, 0.0)?),
+                feed_forward: Norms::before(weights.rms_norm(
+                    "post_attention_layernorm",
+                    hidden,
+                    epsilon,
+                    0.0,
+                )?),
+            },
+            attention,
+            feed_forward,
+            rotary: Some(0),
+        })
+    };
+    let rotary =
+        Rotary::new(RotaryParameters::read(config, None, 10_000.0)?, heads.width, RotaryStyle::Halves)?;
+    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
+    Ok(Box::new(Decoder {
+        shape,
+        input: Input::new(&embedding)?,
+        blocks: (0..shape.layers).map(block).collect::<Result<_>>()?,
+        output: Output::new(model.rms_norm("norm", hidden, epsilon, 0.0)?, head),
+        rotaries: vec![rotary],
+    }))
+}
+
+fn heads(config: &Config, generation: Generation, experts: bool, hidden: usize) -> Result<Heads> {
+    // Reference: the default of the third generation, but not of its models with experts.
+    if generation == Generation::Third && !experts && !config.has("head_dim") {
+        let count = config.size("num_attention_heads")?;
+        return Heads { count, kv: config.size_or("num_key_value_heads", count)?, width: 128 }.checked();
+    }
+    Heads::read(config, hidden)
+}
+
+/// How many keys a query of a layer sees.
+fn window(config: &Config, generation: Generation, experts: bool, layer: usize) -> Result<Option<usize>> {
+    if !config.flag_or("use_sliding_window", false)? {
+        return Ok(None);
+    }
+    let bound = config.size_or("max_window_layers", 28)?;
+    let slides = match (generation, experts) {
+        // Reference: of the models with experts, the third generation slides everywhere and the second in every other
+        // of the first layers.
+        (Generation::Third, true) => true,
+        (Generation::Second, true) => {
+            parts::slides(config, layer, |layer| layer.is_multiple_of(2) && layer < bound)?
+        }
+        (_, false) => parts::slides(config, layer, |layer| layer >= bound)?,
+    };
+    if slides { parts::window(config, Some(4096)) } else { Ok(None) }
+}
+
+/// Whether a layer has experts.
+fn sparse(config: &Config, layer: usize) -> Result<bool> {
+    let dense = config.numbers("mlp_only_layers")?.unwrap_or_default();
+    let step = config.size_or("decoder_sparse_step", 1)?;
+    if step == 0 {
+        return Err(parts::wrong(config, "decoder_sparse_step", "a number above zero"));
+    }
+    Ok(!dense.contains(&(layer as f64)) && (layer + 1).is_multiple_of(step))
+}
+
+/// The experts of a layer.
+fn mixture(config: &Config, weights: &Weights, generation: Generation, hidden: usize) -> Result<Experts> {
+    let inner = config.size("moe_intermediate_size")?;
+    let activation = Activation::read(config, "hidden_act", "silu")?;
+    let count = config.first_size(&["num_experts", "num_local_experts"])?;
+    let expert = |index: usize| parts::gated(&weights.at("experts").at(index), hidden, inner, activation);
+    let shared = if generation == Generation::Second {
+        let inner = config.size("shared_expert_intermediate_size")?;
+        let gate = weights.linear("shared_expert_gate", hidden, 1, false)?;
+        Some((parts::gated(&weights.at("shared_expert"), hidden, inner, activation)?, gate))
+    } else {
+        None
+    };
+    Ok(Experts {
+        router: weights.linear("gate", hidden, count, false)?,
+        experts: (0..count).map(expert).collect::<Result<_>>()?,
+        chosen: config.size("num_experts_per_tok")?,
+        normalise: config.flag_or("norm_topk_prob", false)?,
+        shared,
+    })
+}

@@ -1,0 +1,292 @@
+//! The arguments of the model `hf`.
+
+use candle_core::{DType, Device};
+use lmeval_core::{ModelError, ModelErrorKind, nearest};
+use lmeval_models::ModelSettings;
+use lmeval_pycompat::{Value, repr};
+
+/// Arguments that change nothing about answers here.
+const WITHOUT_EFFECT: [&str; 12] = [
+    "attn_implementation",
+    "low_cpu_mem_usage",
+    "use_safetensors",
+    "use_fast_tokenizer",
+    "logits_cache",
+    "truncation",
+    "offload_folder",
+    "max_memory_per_gpu",
+    "max_cpu_memory",
+    "softmax_dtype",
+    "max_batch_size",
+    "model",
+];
+
+/// Arguments that ask for what is not here, where they ask for something.
+const ELSEWHERE: [&str; 16] = [
+    "peft",
+    "delta",
+    "autogptq",
+    "gptqmodel",
+    "parallelize",
+    "device_map",
+    "load_in_8bit",
+    "load_in_4bit",
+    "bnb_4bit_quant_type",
+    "bnb_4bit_compute_dtype",
+    "quantization_config",
+    "mixed_precision_dtype",
+    "tp_plan",
+    "subfolder",
+    "enable_thinking",
+    "chat_template_args",
+];
+
+/// Arguments that are read.
+const KNOWN: [&str; 16] = [
+    "pretrained",
+    "revision",
+    "tokenizer",
+    "dtype",
+    "device",
+    "batch_size",
+    "max_length",
+    "max_gen_toks",
+    "add_bos_token",
+    "prefix_token_id",
+    "gguf_file",
+    "trust_remote_code",
+    "backend",
+    "think_end_token",
+    "data_parallel",
+    "seed",
+];
+
+/// The type that numbers are computed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precision {
+    /// As the weights are stored.
+    Auto,
+    /// This one.
+    Given(DType),
+}
+
+/// The arguments, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Arguments {
+    pub(crate) pretrained: String,
+    pub(crate) revision: String,
+    pub(crate) tokenizer: Option<String>,
+    pub(crate) precision: Precision,
+    pub(crate) device: Device,
+    pub(crate) batch_size: Option<usize>,
+    pub(crate) max_length: Option<usize>,
+    pub(crate) add_bos_token: Option<bool>,
+    pub(crate) prefix_token_id: Option<u32>,
+    pub(crate) gguf_file: Option<String>,
+    /// Where thinking ends: a text, or the number of a token.
+    pub(crate) think_end: Option<ThinkEnd>,
+    pub(crate) seed: u64,
+}
+
+/// What ends the part of an answer that is not looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ThinkEnd {
+    Text(String),
+    Token(u32),
+}
+
+impl Arguments {
+    /// Reads and checks the arguments.
+    pub(crate) fn read(settings: &ModelSettings) -> Result<Self, ModelError> {
+        check_names(settings)?;
+        if settings.flag("trust_remote_code", false)? {
+            return Err(configuration("Code that comes with a model is never run here")
+                .hint("Leave `trust_remote_code` out: models of known classes do not need it")
+                .hint("`--model lm_eval:hf` runs models with code of their own through Python"));
+        }
+        match settings.text("backend").as_deref() {
+            None | Some("default" | "causal") => {}
+            Some(other) => {
+                return Err(configuration(format!("The back end `{other}` is not known here"))
+                    .hint("Models that continue texts are `causal`; `--model lm_eval:hf` runs others through Python"));
+            }
+        }
+        if natural(settings, "data_parallel")?.is_some_and(|count| count > 1) {
+            return Err(configuration("A model runs on one device here: `data_parallel` must be 1")
+                .hint("Start the program once for each GPU, each with tasks of its own and `--device cuda:<number>`"));
+        }
+        Ok(Self {
+            pretrained: settings.required("pretrained", "<folder or name on the hub>")?,
+            revision: settings.text("revision").unwrap_or_else(|| "main".into()),
+            tokenizer: settings.text("tokenizer"),
+            precision: precision(settings.text("dtype").as_deref())?,
+            device: match settings.text("device") {
+                Some(name) => device(Some(&name))?,
+                // The command line names the first GPU where nobody names a device.
+                None if settings.device.as_deref() == Some("cuda:0") => device(None)?,
+                None => device(settings.device.as_deref())?,
+            },
+            batch_size: batch_size(settings)?,
+            // Reference: 0 counts as not given.
+            max_length: natural(settings, "max_length")?.filter(|length| *length > 0),
+            add_bos_token: match settings.get("add_bos_token") {
+                None => None,
+                Some(_) => Some(settings.flag("add_bos_token", false)?),
+            },
+            prefix_token_id: natural(settings, "prefix_token_id")?.map(|token| token as u32),
+            gguf_file: settings.text("gguf_file"),
+            think_end: settings.text("think_end_token").map(|text| match text.parse() {
+                Ok(token) => ThinkEnd::Token(token),
+                Err(_) => ThinkEnd::Text(text),
+            }),
+            seed: settings.integer("seed")?.or(settings.random_seed).unwrap_or(0) as u64,
+        })
+    }
+}
+
+/// The error of an argument.
+pub(crate) fn configuration(message: impl Into<String>) -> ModelError {
+    ModelError::new(ModelErrorKind::Configuration, message)
+}
+
+fn check_names(settings: &ModelSettings) -> Result<(), ModelError> {
+    for name in settings.args.keys().filter_map(Value::as_str) {
+        if KNOWN.contains(&name) || WITHOUT_EFFECT.contains(&name) {
+            continue;
+        }
+        if ELSEWHERE.contains(&name) {
+            if settings.get(name).is_none_or(|value| !value.is_truthy()) {
+                continue;
+            }
+            return Err(configuration(format!("The argument `{name}` of the model `hf` is not known here"))
+                .hint("`--model lm_eval:hf` runs the model through Python, with all of its arguments"));
+        }
+        let error = configuration(format!("The model `hf` has no argument `{name}`"));
+        let near = nearest(name, KNOWN.iter().copied());
+        return Err(if near.is_empty() {
+            error.hint(format!("It has `{}`", KNOWN.join("`, `")))
+        } else {
+            error.hint(format!("Did you mean `{}`?", near.join("` or `")))
+        });
+    }
+    Ok(())
+}
+
+fn natural(settings: &ModelSettings, name: &str) -> Result<Option<usize>, ModelError> {
+    let Some(number) = settings.integer(name)? else { return Ok(None) };
+    match u32::try_from(number) {
+        Ok(number) => Ok(Some(number as usize)),
+        Err(_) => Err(configuration(format!(
+            "The model argument `{name}` must be a number that is not negative, not `{number}`"
+        ))),
+    }
+}
+
+/// How many texts go through the model at once, where the arguments say so.
+fn batch_size(settings: &ModelSettings) -> Result<Option<usize>, ModelError> {
+    let given = settings.get("batch_size").cloned().or_else(|| settings.batch_size.clone());
+    let Some(value) = given.filter(|value| !value.is_none()) else { return Ok(None) };
+    let text = repr::str(&value);
+    if text == "auto" || text.starts_with("auto:") {
+        return Ok(None);
+    }
+    match text.parse::<usize>() {
+        // Reference: 1 is what stands for no choice at all; here it is nothing to gain from.
+        Ok(0 | 1) => Ok(None),
+        Ok(number) => Ok(Some(number)),
+        Err(_) => Err(configuration(format!("The batch size must be a number or `auto`, not `{text}`"))),
+    }
+}
+
+fn precision(name: Option<&str>) -> Result<Precision, ModelError> {
+    Ok(match name {
+        None | Some("auto") => Precision::Auto,
+        Some("float32" | "float" | "fp32" | "torch.float32") => Precision::Given(DType::F32),
+        Some("bfloat16" | "bf16" | "torch.bfloat16") => Precision::Given(DType::BF16),
+        Some("float16" | "half" | "fp16" | "torch.float16") => Precision::Given(DType::F16),
+        Some(other) => {
+            return Err(configuration(format!("Models cannot be computed in `{other}`"))
+                .hint("`dtype` is `auto`, `float32`, `bfloat16` or `float16`"));
+        }
+    })
+}
+
+fn device(name: Option<&str>) -> Result<Device, ModelError> {
+    let cuda = |index: usize| {
+        if !cfg!(feature = "cuda") {
+            return Err(configuration("This program is built without CUDA").hint(
+                "Build it with `--features cuda`, or leave `--device` out to compute on the processor",
+            ));
+        }
+        Device::new_cuda(index)
+            .map_err(|error| configuration(format!("The device `cuda:{index}` cannot be used: {error}")))
+    };
+    match name {
+        None => {
+            Ok(if cfg!(feature = "cuda") { Device::new_cuda(0).unwrap_or(Device::Cpu) } else { Device::Cpu })
+        }
+        Some("cpu") => Ok(Device::Cpu),
+        Some("cuda") => cuda(0),
+        Some(other) => match other.strip_prefix("cuda:").and_then(|index| index.parse().ok()) {
+            Some(index) => cuda(index),
+            None => Err(configuration(format!("There is no device `{other}` here"))
+                .hint("`--device` is `cpu`, `cuda` or `cuda:<number>`")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lmeval_pycompat::Dict;
+
+    use super::*;
+
+    fn read(pairs: &[(&str, Value)]) -> Result<Arguments, ModelError> {
+        let mut args = Dict::new();
+        args.insert("pretrained", "folder");
+        for (name, value) in pairs {
+            args.insert(*name, value.clone());
+        }
+        Arguments::read(&ModelSettings::from_args(args))
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        let arguments = read(&[
+            ("dtype", Value::str("bfloat16")),
+            ("device", Value::str("cpu")),
+            ("batch_size", Value::str("auto:4")),
+            ("max_length", Value::Int(512)),
+            ("add_bos_token", Value::Bool(true)),
+            ("think_end_token", Value::str("128")),
+            ("attn_implementation", Value::str("sdpa")),
+            ("parallelize", Value::Bool(false)),
+        ])
+        .unwrap();
+        assert_eq!(arguments.precision, Precision::Given(DType::BF16));
+        assert_eq!((arguments.batch_size, arguments.max_length), (None, Some(512)));
+        assert_eq!(arguments.add_bos_token, Some(true));
+        assert_eq!(arguments.think_end, Some(ThinkEnd::Token(128)));
+        assert_eq!(read(&[("batch_size", Value::Int(8))]).unwrap().batch_size, Some(8));
+    }
+
+    #[test]
+    fn wrong_arguments_say_what_to_do() {
+        let error = |name: &str, value: Value| {
+            let error = read(&[(name, value)]).unwrap_err();
+            format!("{error} | {}", error.hints().join(" | "))
+        };
+        assert!(error("trust_remote_code", Value::Bool(true)).contains("never run here"));
+        assert!(error("peft", Value::str("x")).contains("lm_eval:hf"));
+        assert!(error("parallelize", Value::Bool(true)).contains("lm_eval:hf"));
+        assert!(error("max_lenght", Value::Int(3)).contains("Did you mean `max_length`"));
+        assert!(error("dtype", Value::str("int4")).contains("`dtype` is `auto`"));
+        assert!(error("device", Value::str("mps")).contains("`cpu`, `cuda`"));
+        assert!(error("max_length", Value::Int(-1)).contains("not negative"));
+        assert!(error("batch_size", Value::str("many")).contains("`auto`"));
+        assert!(error("backend", Value::str("seq2seq")).contains("causal"));
+        if cfg!(not(feature = "cuda")) {
+            assert!(error("device", Value::str("cuda:1")).contains("--features cuda"));
+        }
+    }
+}

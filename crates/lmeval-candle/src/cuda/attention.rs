@@ -1,0 +1,173 @@
+//! Ragged attention in one kernel.
+
+use std::sync::{Mutex, PoisonError};
+
+use candle_core::cuda::WrapErr;
+use candle_core::cuda::cudarc::driver::{LaunchConfig, PushKernelArg};
+use candle_core::{CpuStorage, CudaStorage, CustomOp3, DType, Layout, Result, Shape, Tensor, bail};
+
+use super::{KERNELS, MODULE, view, with_half_floats, with_numbers};
+use crate::batch::Batch;
+use crate::cache::LayerCache;
+use crate::layers::AttentionOptions;
+
+/// The widths of heads that there are kernels for.
+const WIDTHS: [usize; 6] = [32, 64, 80, 96, 128, 256];
+
+/// Rows of a block of threads, as in `kernels.cu`.
+const ROWS: usize = 64;
+
+/// Numbers that describe the work of a block.
+const TILE: usize = 5;
+
+/// A batch in the form that the kernel reads.
+#[derive(Debug)]
+pub(crate) struct Ragged {
+    /// The rows of the cache that the segments see, one segment after the other.
+    key_rows: Tensor,
+    /// The rows of the cache that take the batch's keys and values.
+    pub(crate) destinations: Tensor,
+    /// What each block works on, by how many heads share keys: layers need the same ones.
+    tiles: Mutex<Vec<(usize, Tensor)>>,
+}
+
+impl Ragged {
+    pub(crate) fn new(batch: &Batch) -> Result<Self> {
+        let rows = batch.segments().iter().flat_map(|segment| {
+            let rows = segment.spans.iter().flat_map(|span| span.rows());
+            rows.take(segment.offset + segment.len).map(|row| row as u32)
+        });
+        let destinations: Vec<u32> = batch.destinations().iter().map(|row| *row as u32).collect();
+        Ok(Self {
+            key_rows: Tensor::new(rows.collect::<Vec<u32>>(), batch.device())?,
+            destinations: Tensor::new(destinations, batch.device())?,
+            tiles: Mutex::default(),
+        })
+    }
+
+    /// The work of the blocks, where so many heads share keys. Long work comes first, so that none is left at the end.
+    fn tiles(&self, batch: &Batch, group: usize) -> Result<Tensor> {
+        let mut known = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tiles)) = known.iter().find(|(of, _)| *of == group) {
+            return Ok(tiles.clone());
+        }
+        let mut tiles: Vec<[usize; TILE]> = Vec::new();
+        let mut keys = 0;
+        for segment in batch.segments() {
+            let rows = (0..segment.len * group).step_by(ROWS);
+            tiles.extend(rows.map(|row| [segment.first, segment.len, segment.offset, keys, row]));
+            keys += segment.offset + segment.len;
+        }
+        tiles.sort_by_key(|[_, _, offset, _, row]| std::cmp::Reverse(offset + row / group));
+        let numbers: Vec<u32> = tiles.into_iter().flatten().map(|number| number as u32).collect();
+        let tiles = Tensor::new(numbers, batch.device())?;
+        known.push((group, tiles.clone()));
+        Ok(tiles)
+    }
+}
+
+/// Attention of `[rows, heads, width]` as `[rows, heads · width]`; `None` where there is no kernel for it.
+pub(crate) fn attend(
+    queries: &Tensor,
+    options: &AttentionOptions,
+    batch: &Batch,
+    cache: &LayerCache,
+) -> crate::Result<Option<Tensor>> {
+    let (rows, heads, width) = queries.dims3()?;
+    let (_, kv_heads, _) = cache.keys().dims3()?;
+    if !queries.device().is_cuda()
+        || !matches!(queries.dtype(), DType::BF16 | DType::F16)
+        || !WIDTHS.contains(&width)
+        || rows == 0
+    {
+        return Ok(None);
+    }
+    let ragged = batch.ragged()?;
+    let tiles = ragged.tiles(batch, heads / kv_heads)?;
+    let slopes = options.slopes.as_ref().map(|slopes| Tensor::new(slopes.as_slice(), queries.device()));
+    let op = Attention { ragged, tiles, slopes: slopes.transpose()?, options };
+    let made = queries.contiguous()?.apply_op3_no_bwd(cache.keys(), cache.values(), &op)?;
+    Ok(Some(made))
+}
+
+struct Attention<'a> {
+    ragged: &'a Ragged,
+    tiles: Tensor,
+    slopes: Option<Tensor>,
+    options: &'a AttentionOptions,
+}
+
+impl CustomOp3 for Attention<'_> {
+    fn name(&self) -> &'static str {
+        "ragged-attention"
+    }
+
+    fn cpu_fwd(
+        &self,
+        _: &CpuStorage,
+        _: &Layout,
+        _: &CpuStorage,
+        _: &Layout,
+        _: &CpuStorage,
+        _: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        bail!("the kernel runs on GPUs only")
+    }
+
+    fn cuda_fwd(
+        &self,
+        queries: &CudaStorage,
+        query_layout: &Layout,
+        keys: &CudaStorage,
+        key_layout: &Layout,
+        values: &CudaStorage,
+        value_layout: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let (rows, heads, width) = query_layout.shape().dims3()?;
+        let (_, kv_heads, _) = key_layout.shape().dims3()?;
+        let device = queries.device.clone();
+        let blocks = self.tiles.elem_count() / TILE;
+        let config = LaunchConfig {
+            grid_dim: (blocks as u32, kv_heads as u32, 1),
+            block_dim: ((ROWS / 16 * 32) as u32, 1, 1),
+            shared_mem_bytes: 0,
+        };
+        let AttentionOptions { scale, softcap, window, .. } = *self.options;
+        let (cap, window) = (softcap.unwrap_or(0.0), window.unwrap_or(0) as i32);
+        let (heads_number, kv_number) = (heads as i32, kv_heads as i32);
+        let slopes = self.slopes.as_ref().map(Tensor::storage_and_layout);
+        let storage = with_half_floats!(queries, suffix, Number => {
+            let function =
+                device.get_or_load_custom_func(&format!("attention_{suffix}_{width}"), MODULE, KERNELS)?;
+            let queries = view::<Number>(queries, query_layout)?;
+            let keys = view::<Number>(keys, key_layout)?;
+            let values = view::<Number>(values, value_layout)?;
+            // SAFETY: the kernel writes every number.
+            let made = unsafe { device.alloc::<Number>(rows * heads * width)? };
+            with_numbers(&self.tiles, |tiles| {
+                with_numbers(&self.ragged.key_rows, |key_rows| {
+                    let mut arguments = function.builder();
+                    arguments.arg(&queries).arg(&keys).arg(&values).arg(&made).arg(&tiles).arg(&key_rows);
+                    let none = 0u64;
+                    let slope_numbers = match &slopes {
+                        Some((storage, layout)) => match &**storage {
+                            candle_core::Storage::Cuda(storage) => Some(view::<f32>(storage, layout)?),
+                            _ => bail!("the slopes are not on the device"),
+                        },
+                        None => None,
+                    };
+                    match &slope_numbers {
+                        Some(slopes) => arguments.arg(slopes),
+                        None => arguments.arg(&none),
+                    };
+                    arguments.arg(&heads_number).arg(&kv_number).arg(&scale).arg(&cap).arg(&window);
+                    // SAFETY: sizes and places are those of the batch, which the kernel's checks assume.
+                    unsafe { arguments.launch(config) }.w()?;
+                    Ok(())
+                })
+            })?;
+            CudaStorage::wrap_cuda_slice(made, device.clone())
+        });
+        Ok((storage, Shape::from((rows, heads * width))))
+    }
+}

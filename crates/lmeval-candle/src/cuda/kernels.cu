@@ -1,0 +1,290 @@
+// Kernels of the parts that would otherwise go through device memory several times.
+//
+// Attention is ragged: each block takes rows of one segment and one head of keys and values, and walks over the rows
+// of the cache that the segment names. A row is one query of one head; the heads that share keys stand next to each
+// other, so that keys are loaded once for all of them.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <math.h>
+#include <stdint.h>
+
+// Rows of a block and its threads: each warp has 16 rows.
+constexpr int ROWS = 64;
+constexpr int THREADS = ROWS / 16 * 32;
+
+template <typename T> struct Numbers;
+
+template <> struct Numbers<__nv_bfloat16> {
+    static __device__ uint32_t pack(float low, float high) {
+        __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+        return *reinterpret_cast<uint32_t *>(&pair);
+    }
+    static __device__ float read(__nv_bfloat16 number) { return __bfloat162float(number); }
+    static __device__ __nv_bfloat16 write(float number) { return __float2bfloat16_rn(number); }
+    static __device__ void multiply(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                     "{%0,%1,%2,%3};"
+                     : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+};
+
+template <> struct Numbers<__half> {
+    static __device__ uint32_t pack(float low, float high) {
+        __half2 pair = __floats2half2_rn(low, high);
+        return *reinterpret_cast<uint32_t *>(&pair);
+    }
+    static __device__ float read(__half number) { return __half2float(number); }
+    static __device__ __half write(float number) { return __float2half_rn(number); }
+    static __device__ void multiply(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                     "{%0,%1,%2,%3};"
+                     : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+};
+
+__device__ inline uint32_t shared_address(const void *pointer) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ inline void load_matrices(uint32_t (&parts)[4], uint32_t address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(parts[0]), "=r"(parts[1]), "=r"(parts[2]), "=r"(parts[3])
+                 : "r"(address));
+}
+
+__device__ inline void load_transposed(uint32_t (&parts)[4], uint32_t address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(parts[0]), "=r"(parts[1]), "=r"(parts[2]), "=r"(parts[3])
+                 : "r"(address));
+}
+
+// Copies 16 bytes without waiting; zeros where there is nothing to copy.
+__device__ inline void copy_later(uint32_t target, const void *source, bool is_there) {
+    int bytes = is_there ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(source), "r"(bytes));
+}
+
+// Keys that are in shared memory at a time, so that two stages of keys and values fit into 48 KB.
+template <int WIDTH> constexpr int KEYS_AT_ONCE = WIDTH <= 64 ? 64 : WIDTH <= 128 ? 32 : 16;
+
+struct Tile {
+    int first;   // the first row of the segment in the batch
+    int length;  // tokens of the segment
+    int offset;  // keys before its first token
+    int keys;    // where its keys begin in the list of cache rows
+    int row;     // the first of the block's rows: token * group + head
+};
+
+template <typename T, int WIDTH>
+__device__ void attend(const T *__restrict__ queries, const T *__restrict__ keys, const T *__restrict__ values,
+                       T *__restrict__ made, const int *__restrict__ tiles, const uint32_t *__restrict__ key_rows,
+                       const float *__restrict__ slopes, int heads, int kv_heads, float scale, float cap, int window) {
+    constexpr int KEYS = KEYS_AT_ONCE<WIDTH>;
+    constexpr int PITCH = WIDTH + 8;  // rows of shared memory start in different banks
+    constexpr int STEPS = WIDTH / 16;
+    constexpr float LOG2E = 1.4426950408889634f;
+    __shared__ __align__(16) T key_stage[2][KEYS][PITCH];
+    __shared__ __align__(16) T value_stage[2][KEYS][PITCH];
+
+    const int *numbers = tiles + blockIdx.x * 5;
+    const Tile tile = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
+    const int kv_head = blockIdx.y;
+    const int group = heads / kv_heads;
+    const int rows = tile.length * group;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    // The two rows of which this thread holds numbers.
+    const int row_of[2] = {tile.row + warp * 16 + lane / 4, tile.row + warp * 16 + lane / 4 + 8};
+    int position[2];
+    float slope[2];
+    for (int half = 0; half < 2; half++) {
+        int row = min(row_of[half], rows - 1);
+        position[half] = tile.offset + row / group;
+        slope[half] = slopes == nullptr ? 0.0f : slopes[kv_head * group + row % group];
+    }
+
+    // Queries in the form that products want them.
+    uint32_t query[STEPS][4];
+    for (int half = 0; half < 2; half++) {
+        int row = min(row_of[half], rows - 1);
+        const T *source = queries + (static_cast<size_t>(tile.first + row / group) * heads + kv_head * group + row % group) * WIDTH;
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            query[step][half] = *reinterpret_cast<const uint32_t *>(source + step * 16 + lane % 4 * 2);
+            query[step][half + 2] = *reinterpret_cast<const uint32_t *>(source + step * 16 + 8 + lane % 4 * 2);
+        }
+    }
+
+    const int last_row = min(tile.row + ROWS, rows) - 1;
+    const int end = tile.offset + last_row / group + 1;
+    const int first_position = tile.offset + tile.row / group;
+    const int begin = window > 0 ? max(0, first_position + 1 - window) / KEYS * KEYS : 0;
+
+    auto fetch = [&](int stage, int from) {
+        constexpr int PIECES = WIDTH / 8;
+        for (int piece = threadIdx.x; piece < KEYS * PIECES; piece += THREADS) {
+            int key = piece / PIECES, column = piece % PIECES * 8;
+            bool is_there = from + key < end;
+            size_t place = 0;
+            if (is_there) {
+                place = (static_cast<size_t>(key_rows[tile.keys + from + key]) * kv_heads + kv_head) * WIDTH + column;
+            }
+            copy_later(shared_address(&key_stage[stage][key][column]), keys + place, is_there);
+            copy_later(shared_address(&value_stage[stage][key][column]), values + place, is_there);
+        }
+        asm volatile("cp.async.commit_group;");
+    };
+
+    float sum[WIDTH / 8][4] = {};
+    float largest[2] = {-INFINITY, -INFINITY};
+    float total[2] = {0.0f, 0.0f};
+
+    fetch(0, begin);
+    int stage = 0;
+    for (int from = begin; from < end; from += KEYS, stage ^= 1) {
+        if (from + KEYS < end) {
+            fetch(stage ^ 1, from + KEYS);
+            asm volatile("cp.async.wait_group 1;");
+        } else {
+            asm volatile("cp.async.wait_group 0;");
+        }
+        __syncthreads();
+
+        float score[KEYS / 8][4] = {};
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+#pragma unroll
+            for (int part = 0; part < KEYS / 16; part++) {
+                uint32_t matrices[4];
+                int key = part * 16 + lane % 8 + lane / 16 * 8, column = step * 16 + lane / 8 % 2 * 8;
+                load_matrices(matrices, shared_address(&key_stage[stage][key][column]));
+                Numbers<T>::multiply(score[part * 2], query[step], matrices[0], matrices[1]);
+                Numbers<T>::multiply(score[part * 2 + 1], query[step], matrices[2], matrices[3]);
+            }
+        }
+
+        // Scores become powers of two.
+        float top[2] = {largest[0], largest[1]};
+#pragma unroll
+        for (int part = 0; part < KEYS / 8; part++) {
+#pragma unroll
+            for (int item = 0; item < 4; item++) {
+                int half = item / 2;
+                int key = from + part * 8 + lane % 4 * 2 + item % 2;
+                float number = score[part][item] * scale;
+                if (cap > 0.0f) number = cap * tanhf(number / cap);
+                number = (number + slope[half] * key) * LOG2E;
+                bool is_seen = key <= position[half] && (window <= 0 || key > position[half] - window);
+                number = is_seen ? number : -INFINITY;
+                score[part][item] = number;
+                top[half] = fmaxf(top[half], number);
+            }
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            top[half] = fmaxf(top[half], __shfl_xor_sync(0xffffffff, top[half], 1));
+            top[half] = fmaxf(top[half], __shfl_xor_sync(0xffffffff, top[half], 2));
+            // A row that has seen no key yet has nothing to scale.
+            float base = top[half] == -INFINITY ? 0.0f : top[half];
+            float factor = exp2f(largest[half] - base);
+            largest[half] = top[half];
+            total[half] *= factor;
+#pragma unroll
+            for (int part = 0; part < WIDTH / 8; part++) {
+                sum[part][half * 2] *= factor;
+                sum[part][half * 2 + 1] *= factor;
+            }
+#pragma unroll
+            for (int part = 0; part < KEYS / 8; part++) {
+#pragma unroll
+                for (int item = half * 2; item < half * 2 + 2; item++) {
+                    score[part][item] = exp2f(score[part][item] - base);
+                    total[half] += score[part][item];
+                }
+            }
+        }
+
+#pragma unroll
+        for (int part = 0; part < KEYS / 16; part++) {
+            uint32_t weights[4] = {
+                Numbers<T>::pack(score[part * 2][0], score[part * 2][1]),
+                Numbers<T>::pack(score[part * 2][2], score[part * 2][3]),
+                Numbers<T>::pack(score[part * 2 + 1][0], score[part * 2 + 1][1]),
+                Numbers<T>::pack(score[part * 2 + 1][2], score[part * 2 + 1][3]),
+            };
+#pragma unroll
+            for (int step = 0; step < STEPS; step++) {
+                uint32_t matrices[4];
+                int key = part * 16 + lane % 16, column = step * 16 + lane / 16 * 8;
+                load_transposed(matrices, shared_address(&value_stage[stage][key][column]));
+                Numbers<T>::multiply(sum[step * 2], weights, matrices[0], matrices[1]);
+                Numbers<T>::multiply(sum[step * 2 + 1], weights, matrices[2], matrices[3]);
+            }
+        }
+        __syncthreads();
+    }
+
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        total[half] += __shfl_xor_sync(0xffffffff, total[half], 1);
+        total[half] += __shfl_xor_sync(0xffffffff, total[half], 2);
+        int row = row_of[half];
+        if (row >= rows) continue;
+        float share = 1.0f / total[half];
+        T *target = made + (static_cast<size_t>(tile.first + row / group) * heads + kv_head * group + row % group) * WIDTH;
+#pragma unroll
+        for (int part = 0; part < WIDTH / 8; part++) {
+            *reinterpret_cast<uint32_t *>(target + part * 8 + lane % 4 * 2) =
+                Numbers<T>::pack(sum[part][half * 2] * share, sum[part][half * 2 + 1] * share);
+        }
+    }
+}
+
+// act(gate) * rows, eight numbers a thread.
+template <typename T>
+__device__ void silu_times(const T *__restrict__ gate, const T *__restrict__ rows, T *__restrict__ made, size_t count) {
+    size_t place = (static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x) * 8;
+    if (place >= count) return;
+    int4 first = *reinterpret_cast<const int4 *>(gate + place);
+    int4 second = *reinterpret_cast<const int4 *>(rows + place);
+    T *gates = reinterpret_cast<T *>(&first), *others = reinterpret_cast<T *>(&second);
+#pragma unroll
+    for (int index = 0; index < 8; index++) {
+        float number = Numbers<T>::read(gates[index]);
+        // Rounded in between, as two steps would be.
+        float activated = Numbers<T>::read(Numbers<T>::write(number / (1.0f + __expf(-number))));
+        gates[index] = Numbers<T>::write(activated * Numbers<T>::read(others[index]));
+    }
+    *reinterpret_cast<int4 *>(made + place) = first;
+}
+
+// Copies rows of `width` bytes, a multiple of 16, to the rows that `destinations` names.
+extern "C" __global__ void store_rows(const int4 *__restrict__ rows, int4 *__restrict__ cache,
+                                      const uint32_t *__restrict__ destinations, int pieces) {
+    size_t from = static_cast<size_t>(blockIdx.x) * pieces, to = static_cast<size_t>(destinations[blockIdx.x]) * pieces;
+    for (int piece = threadIdx.x; piece < pieces; piece += blockDim.x) cache[to + piece] = rows[from + piece];
+}
+
+#define ATTENTION(NAME, TYPE, WIDTH)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(THREADS) NAME##_##WIDTH(                                             \
+        const TYPE *queries, const TYPE *keys, const TYPE *values, TYPE *made, const int *tiles,                      \
+        const uint32_t *key_rows, const float *slopes, int heads, int kv_heads, float scale, float cap, int window) { \
+        attend<TYPE, WIDTH>(queries, keys, values, made, tiles, key_rows, slopes, heads, kv_heads, scale, cap,        \
+                            window);                                                                                  \
+    }
+
+#define KERNELS(SUFFIX, TYPE)                                                                                         \
+    ATTENTION(attention_##SUFFIX, TYPE, 32)                                                                           \
+    ATTENTION(attention_##SUFFIX, TYPE, 64)                                                                           \
+    ATTENTION(attention_##SUFFIX, TYPE, 80)                                                                           \
+    ATTENTION(attention_##SUFFIX, TYPE, 96)                                                                           \
+    ATTENTION(attention_##SUFFIX, TYPE, 128)                                                                          \
+    ATTENTION(attention_##SUFFIX, TYPE, 256)                                                                          \
+    extern "C" __global__ void silu_times_##SUFFIX(const TYPE *gate, const TYPE *rows, TYPE *made, size_t count) {    \
+        silu_times<TYPE>(gate, rows, made, count);                                                                    \
+    }
+
+KERNELS(bf16, __nv_bfloat16)
+KERNELS(f16, __half)

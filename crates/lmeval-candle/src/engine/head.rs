@@ -1,0 +1,80 @@
+//! From logits to log-probabilities.
+
+use candle_core::{CpuStorage, D, Storage, Tensor};
+use rayon::prelude::*;
+
+use crate::error::Result;
+use crate::layers::simd;
+
+/// What logits say about one row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Summary {
+    /// The most likely token.
+    pub(super) best: u32,
+    /// The largest logit.
+    pub(super) largest: f32,
+    /// The sum of the exponentials of all logits less the largest one.
+    pub(super) total: f32,
+}
+
+impl Summary {
+    /// The log-probability of a token with this logit.
+    pub(super) fn log_probability(&self, logit: f32) -> f64 {
+        f64::from(logit) - f64::from(self.largest) - f64::from(self.total).ln()
+    }
+}
+
+/// Summaries of rows of logits, and the logits of some tokens: `(row, token)`.
+pub(super) fn summarise(logits: &Tensor, wanted: &[(usize, u32)]) -> Result<(Vec<Summary>, Vec<f32>)> {
+    let (_, vocabulary) = logits.dims2()?;
+    if logits.device().is_cpu() && logits.is_contiguous() {
+        let (storage, layout) = logits.storage_and_layout();
+        if let Storage::Cpu(CpuStorage::F32(numbers)) = &*storage {
+            let numbers = &numbers[layout.start_offset()..][..layout.shape().elem_count()];
+            let summary = |row: &[f32]| {
+                let (best, largest, total) = simd::log_sum_exp(row);
+                Summary { best, largest, total }
+            };
+            let summaries = numbers.par_chunks_exact(vocabulary).map(summary).collect();
+            let found = wanted.iter().map(|(row, token)| numbers[row * vocabulary + *token as usize]);
+            return Ok((summaries, found.collect()));
+        }
+    }
+    let largest = logits.max_keepdim(D::Minus1)?;
+    let totals = logits.broadcast_sub(&largest)?.exp()?.sum(D::Minus1)?.to_vec1::<f32>()?;
+    let best = logits.argmax(D::Minus1)?.to_vec1::<u32>()?;
+    let largest = largest.flatten_all()?.to_vec1::<f32>()?;
+    let summaries = best.into_iter().zip(largest).zip(totals);
+    let summaries = summaries.map(|((best, largest), total)| Summary { best, largest, total }).collect();
+    if wanted.is_empty() {
+        return Ok((summaries, Vec::new()));
+    }
+    let places: Vec<u32> = wanted.iter().map(|(row, token)| (row * vocabulary) as u32 + token).collect();
+    let places = Tensor::new(places, logits.device())?;
+    let found = logits.contiguous()?.flatten_all()?.index_select(&places, 0)?;
+    Ok((summaries, found.to_vec1()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+
+    #[test]
+    fn both_ways_agree() {
+        let numbers: Vec<f32> = (0..300).map(|index| (index as f32 * 1.7).sin() * 9.0).collect();
+        let logits = Tensor::from_vec(numbers.clone(), (3, 100), &Device::Cpu).unwrap();
+        let wanted = [(0, 5), (2, 99), (2, 0)];
+        let (fast, picked) = summarise(&logits, &wanted).unwrap();
+        // A view that is not contiguous goes the way of other devices.
+        let view = logits.t().unwrap().contiguous().unwrap().t().unwrap();
+        let (slow, also) = summarise(&view, &wanted).unwrap();
+        assert_eq!(picked, also);
+        assert_eq!(picked, [numbers[5], numbers[299], numbers[200]]);
+        for (fast, slow) in fast.iter().zip(&slow) {
+            assert_eq!((fast.best, fast.largest), (slow.best, slow.largest));
+            assert!((fast.total - slow.total).abs() < 1e-5);
+        }
+    }
+}

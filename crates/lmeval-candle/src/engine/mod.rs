@@ -1,0 +1,117 @@
+//! Scoring and generation: requests in, tokens and log-probabilities out.
+
+#[cfg(test)]
+pub(crate) mod fixture;
+mod generate;
+mod head;
+mod sample;
+mod score;
+mod trie;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use candle_core::{DType, Device};
+
+use crate::arch::Architecture;
+use crate::cache::Cache;
+use crate::error::Result;
+
+pub(crate) use generate::GenerationRequest;
+pub(crate) use sample::Sampling;
+pub(crate) use score::ScoreRequest;
+
+/// Rows that go through the model at once on a processor: enough for full speed, and caches stay warm.
+const CPU_ROWS: usize = 1024;
+/// Rows that go through the model at once on other devices.
+const DEVICE_ROWS: usize = 8192;
+/// The fewest rows that passes are cut down to where memory is short.
+const FEWEST_ROWS: usize = 128;
+/// Texts that are generated at once where nobody says how many.
+const TEXTS: usize = 32;
+
+/// A model with what it needs to work: its cache, and how much it does at once.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    model: Box<dyn Architecture>,
+    device: Device,
+    dtype: DType,
+    cache: Mutex<Option<Cache>>,
+    /// Rows of a pass; shrinks where memory is short.
+    rows: AtomicUsize,
+    /// Texts of a pass, where somebody says how many.
+    texts: Option<usize>,
+    pub(crate) work: Work,
+}
+
+/// What was asked for and what it took.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// Tokens of all texts that were scored or continued.
+    pub(crate) asked: AtomicU64,
+    /// Tokens that went through the model.
+    pub(crate) computed: AtomicU64,
+}
+
+impl Engine {
+    /// An engine for a model whose weights are numbers of a type on a device; `texts` go through it at once.
+    pub(crate) fn new(
+        model: Box<dyn Architecture>,
+        device: &Device,
+        dtype: DType,
+        texts: Option<usize>,
+    ) -> Self {
+        let rows = if device.is_cpu() { CPU_ROWS } else { DEVICE_ROWS };
+        Self {
+            model,
+            device: device.clone(),
+            dtype,
+            cache: Mutex::new(None),
+            rows: AtomicUsize::new(rows),
+            texts,
+            work: Work::default(),
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Halves the rows of passes to come.
+    fn shrink(&self) {
+        self.rows.store((self.rows() / 2).max(FEWEST_ROWS), Ordering::Relaxed);
+    }
+
+    /// The fewest tokens that are worth being shared. On a processor every token costs more than a segment does.
+    fn shortest(&self) -> usize {
+        if self.device.is_cpu() { 1 } else { 16 }
+    }
+
+    /// The cache, with as many rows at least.
+    fn cache(&self, capacity: usize) -> Result<MutexGuard<'_, Option<Cache>>> {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_fit = cache
+            .as_ref()
+            .is_some_and(|cache| cache.capacity() >= capacity && cache.available() == cache.capacity());
+        if !is_fit {
+            // The old one goes first, so that there is room.
+            *cache = None;
+            *cache = Some(Cache::new(&self.model.shape(), capacity, self.dtype, &self.device)?);
+        }
+        Ok(cache)
+    }
+
+    /// Texts by their lengths as far as they matter: those of different classes share nothing.
+    fn classes<'a>(&self, lengths: impl Iterator<Item = usize> + 'a) -> Vec<(usize, Vec<usize>)> {
+        let boundary = self.model.length_boundary().unwrap_or(usize::MAX);
+        let mut classes: Vec<(usize, Vec<usize>)> = Vec::new();
+        for (index, length) in lengths.enumerate() {
+            let class = if length <= boundary { 0 } else { length };
+            match classes.iter_mut().find(|(known, _)| *known == class) {
+                Some((_, members)) => members.push(index),
+                None => classes.push((class, vec![index])),
+            }
+        }
+        classes
+    }
+}

@@ -1,0 +1,100 @@
+//! What can be wrong with a model's files or its computation.
+
+use std::path::PathBuf;
+
+use lmeval_core::{ModelError, ModelErrorKind};
+
+/// Results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a model cannot be loaded, or fails while it computes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A field of `config.json` is missing.
+    #[error("The model's configuration has no field `{0}`")]
+    MissingField(String),
+    /// A field of `config.json` has a value that cannot be used.
+    #[error("The field `{field}` of the model's configuration must be {expected}, not `{found}`")]
+    WrongField {
+        /// The name of the field.
+        field: String,
+        /// What it must be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// Something that a model asks for is not known here.
+    #[error("{message}")]
+    Unsupported {
+        /// What is not known.
+        message: String,
+        /// What to try.
+        hint: Option<String>,
+    },
+    /// A weight is missing.
+    #[error("The weights have no tensor `{0}`")]
+    MissingWeight(String),
+    /// A weight does not fit to the configuration.
+    #[error("The weight `{name}` has the shape {found:?} where the configuration asks for {expected:?}")]
+    WrongShape {
+        /// The name of the weight.
+        name: String,
+        /// The shape that it has.
+        found: Vec<usize>,
+        /// The shape that it should have.
+        expected: Vec<usize>,
+    },
+    /// A file cannot be used.
+    #[error("The file `{path}` cannot be used: {problem}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The run ends before the computation does.
+    #[error("The run was ended")]
+    Ended,
+    /// The computation failed.
+    #[error("The computation failed: {0}")]
+    Compute(#[from] candle_core::Error),
+}
+
+impl Error {
+    /// The error of a file.
+    #[expect(clippy::needless_pass_by_value, reason = "errors are handed over where they come up")]
+    pub fn file(path: impl Into<PathBuf>, problem: impl ToString) -> Self {
+        Self::File { path: path.into(), problem: problem.to_string() }
+    }
+
+    /// The error of something that is not known here.
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Self::Unsupported { message: message.into(), hint: None }
+    }
+
+    /// Whether the device had too little memory.
+    pub fn is_out_of_memory(&self) -> bool {
+        let Self::Compute(error) = self else { return false };
+        let text = error.to_string().to_lowercase();
+        text.contains("out of memory") || text.contains("out_of_memory") || text.contains("alloc_failed")
+    }
+}
+
+impl From<Error> for ModelError {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::Compute(_) | Error::Ended => ModelErrorKind::Unreachable,
+            _ => ModelErrorKind::Configuration,
+        };
+        let made = Self::new(kind, error.to_string());
+        match error {
+            Error::Unsupported { hint: Some(hint), .. } => made.hint(hint),
+            Error::MissingWeight(_) | Error::WrongShape { .. } => {
+                made.hint("The weights belong to another configuration, or a file of the model is missing")
+            }
+            Error::File { .. } => made.hint("Download the file again if it is damaged"),
+            _ => made,
+        }
+    }
+}

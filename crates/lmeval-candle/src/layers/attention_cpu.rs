@@ -1,0 +1,168 @@
+//! Attention on the processor: ragged, in 32-bit numbers.
+
+use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape};
+use rayon::prelude::*;
+
+use super::activation::slice;
+use super::attention::AttentionOptions;
+use super::simd::{self, LANES};
+use crate::batch::{Batch, Segment};
+
+/// Queries of a segment that a core works on at a time. Keys are rearranged once for each piece.
+const QUERIES: usize = 64;
+
+/// Attention of all queries of a batch: `queries [rows, heads, width]`, keys and values `[cache rows, kv heads, width]`.
+pub(super) struct RaggedAttention<'a> {
+    pub(super) batch: &'a Batch,
+    pub(super) options: &'a AttentionOptions,
+}
+
+/// The tensors, and their sizes.
+struct Tensors<'a> {
+    queries: &'a [f32],
+    keys: &'a [f32],
+    values: &'a [f32],
+    heads: usize,
+    kv_heads: usize,
+    width: usize,
+}
+
+/// Neighbouring queries of a segment.
+struct Piece<'a> {
+    segment: &'a Segment,
+    /// The first query within the segment.
+    first: usize,
+    count: usize,
+}
+
+impl CustomOp3 for RaggedAttention<'_> {
+    fn name(&self) -> &'static str {
+        "ragged-attention"
+    }
+
+    fn cpu_fwd(
+        &self,
+        queries: &CpuStorage,
+        queries_layout: &Layout,
+        keys: &CpuStorage,
+        keys_layout: &Layout,
+        values: &CpuStorage,
+        values_layout: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (rows, heads, width) = queries_layout.shape().dims3()?;
+        let (_, kv_heads, _) = keys_layout.shape().dims3()?;
+        let tensors = Tensors {
+            queries: slice(queries, queries_layout)?,
+            keys: slice(keys, keys_layout)?,
+            values: slice(values, values_layout)?,
+            heads,
+            kv_heads,
+            width,
+        };
+        let mut made = vec![0.0_f32; rows * heads * width];
+        let mut pieces = Vec::new();
+        let mut rest = made.as_mut_slice();
+        for segment in self.batch.segments() {
+            for first in (0..segment.len).step_by(QUERIES) {
+                let count = QUERIES.min(segment.len - first);
+                let (own, others) = rest.split_at_mut(count * heads * width);
+                pieces.push((Piece { segment, first, count }, own));
+                rest = others;
+            }
+        }
+        pieces.into_par_iter().for_each(|(piece, made)| tensors.attend(&piece, self.options, made));
+        Ok((CpuStorage::F32(made), Shape::from((rows, heads * width))))
+    }
+}
+
+/// Memory that the heads of a piece use one after the other.
+#[derive(Default)]
+struct Scratch {
+    panels: Vec<[f32; LANES]>,
+    queries: Vec<f32>,
+    scores: Vec<f32>,
+}
+
+impl Tensors<'_> {
+    /// Computes a piece: `made` is `[queries, heads, width]`.
+    fn attend(&self, piece: &Piece<'_>, options: &AttentionOptions, made: &mut [f32]) {
+        let Piece { segment, first, count } = *piece;
+        let visible = segment.offset + first + count;
+        // No query of the piece sees what stands before this.
+        let hidden = options.window.map_or(0, |window| (segment.offset + first + 1).saturating_sub(window));
+        let rows = segment.spans.iter().flat_map(|span| span.rows()).take(visible).skip(hidden);
+        let rows: Vec<usize> = rows.collect();
+        let mut scratch = Scratch::default();
+        for kv_head in 0..self.kv_heads {
+            self.attend_head(piece, options, kv_head, hidden, &rows, &mut scratch, made);
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all of them differ from head to head or are shared by all"
+    )]
+    fn attend_head(
+        &self,
+        piece: &Piece<'_>,
+        options: &AttentionOptions,
+        kv_head: usize,
+        hidden: usize,
+        rows: &[usize],
+        scratch: &mut Scratch,
+        made: &mut [f32],
+    ) {
+        let Self { heads, width, .. } = *self;
+        let group = heads / self.kv_heads;
+        let position = piece.segment.offset + piece.first;
+        let padded = rows.len().next_multiple_of(LANES);
+        let count = piece.count * group;
+        let head = |row: usize| kv_head * group + row % group;
+        // One row per query and head that reads these keys, scaled once rather than score by score.
+        scratch.queries.clear();
+        for row in 0..count {
+            let query = piece.segment.first + piece.first + row / group;
+            let query = &self.queries[(query * heads + head(row)) * width..][..width];
+            scratch.queries.extend(query.iter().map(|number| number * options.scale));
+        }
+        scratch.scores.clear();
+        scratch.scores.resize(count * padded, 0.0);
+        for (panel, rows) in rows.chunks(LANES).enumerate() {
+            scratch.panels.clear();
+            scratch.panels.resize(width, [0.0; LANES]);
+            for (lane, row) in rows.iter().enumerate() {
+                let key = &self.keys[(row * self.kv_heads + kv_head) * width..][..width];
+                for (lanes, number) in scratch.panels.iter_mut().zip(key) {
+                    lanes[lane] = *number;
+                }
+            }
+            let scores = &mut scratch.scores;
+            simd::multiply(&scratch.queries, width, count, &scratch.panels, |row, products| {
+                scores[row * padded + panel * LANES..][..LANES].copy_from_slice(products);
+            });
+        }
+        for (row, scores) in scratch.scores.chunks_exact_mut(padded).enumerate() {
+            let position = position + row / group;
+            let first = options.window.map_or(0, |window| (position + 1).saturating_sub(window)) - hidden;
+            let end = position + 1 - hidden;
+            scores[..first].fill(0.0);
+            scores[end..].fill(0.0);
+            let seen = &mut scores[first..end];
+            options.adjust(head(row), hidden + first, seen);
+            simd::softmax(seen);
+        }
+        for start in (0..width).step_by(LANES) {
+            let lanes = LANES.min(width - start);
+            scratch.panels.clear();
+            scratch.panels.resize(padded, [0.0; LANES]);
+            for (panel, row) in scratch.panels.iter_mut().zip(rows) {
+                let value = &self.values[(row * self.kv_heads + kv_head) * width + start..][..lanes];
+                panel[..lanes].copy_from_slice(value);
+            }
+            simd::multiply(&scratch.scores, padded, count, &scratch.panels, |row, products| {
+                let place = ((row / group) * heads + head(row)) * width + start;
+                made[place..][..lanes].copy_from_slice(&products[..lanes]);
+            });
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Attention on other devices: segments as rectangles, so that few large products do the work of all.
+
+use std::sync::{Mutex, PoisonError};
+
+use candle_core::{D, DType, Device, Tensor};
+
+use super::attention::AttentionOptions;
+use crate::batch::{Batch, Segment, Span};
+use crate::cache::LayerCache;
+use crate::error::Result;
+
+/// The segments of a batch as rectangles of the longest one's size.
+///
+/// What all segments see first is read as one matrix by the queries of all of them: the shared prefix costs one product
+/// with many rows instead of many small ones, and its keys are read once.
+#[derive(Debug)]
+pub(crate) struct Padded {
+    /// The rows of the cache that take the batch's keys and values, `[rows, 1, 1]`.
+    pub(crate) destinations: Tensor,
+    /// What all segments see.
+    shared: Vec<Span>,
+    /// The number of segments.
+    segments: usize,
+    /// Queries and keys of a rectangle; keys without the shared ones.
+    queries: usize,
+    keys: usize,
+    /// The batch's row of each query of the rectangles; `None` where they are the rows in their order.
+    query_rows: Option<Tensor>,
+    /// The place among the rectangles' queries of each row.
+    row_queries: Option<Tensor>,
+    /// The cache's row of each key of the rectangles.
+    key_rows: Tensor,
+    /// Positions of the rectangles' queries.
+    positions: Vec<usize>,
+    /// Masks by window and size of groups: layers need the same ones.
+    masks: Mutex<Vec<(MaskKey, Tensor)>>,
+}
+
+/// The window, and how many heads read the same keys.
+type MaskKey = (Option<usize>, usize);
+
+impl Padded {
+    pub(crate) fn new(batch: &Batch) -> Result<Self> {
+        let device = batch.device();
+        let segments = batch.segments();
+        let shared = shared(segments);
+        let prefix: usize = shared.iter().map(|span| span.len).sum();
+        let queries = segments.iter().map(|segment| segment.len).max().unwrap_or(0);
+        let keys = segments.iter().map(|segment| segment.offset + segment.len - prefix).max().unwrap_or(0);
+        let is_even = segments.iter().all(|segment| segment.len == queries);
+        let mut query_rows = Vec::new();
+        let mut row_queries = Vec::new();
+        let mut key_rows = Vec::new();
+        let mut positions = Vec::new();
+        for (index, segment) in segments.iter().enumerate() {
+            let last = segment.len.saturating_sub(1);
+            query_rows.extend((0..queries).map(|query| (segment.first + query.min(last)) as u32));
+            row_queries.extend((0..segment.len).map(|query| (index * queries + query) as u32));
+            let rows = segment.spans.iter().flat_map(|span| span.rows()).skip(prefix);
+            let own: Vec<u32> =
+                rows.take(segment.offset + segment.len - prefix).map(|row| row as u32).collect();
+            let filler = own.first().copied().unwrap_or(0);
+            let missing = keys - own.len();
+            key_rows.extend(own.into_iter().chain(std::iter::repeat_n(filler, missing)));
+            positions.extend((0..queries).map(|query| segment.offset + query.min(last)));
+        }
+        let tensor = |numbers: Vec<u32>| Tensor::new(numbers, device);
+        let destinations: Vec<u32> = batch.destinations().iter().map(|row| *row as u32).collect();
+        let count = destinations.len();
+        Ok(Self {
+            destinations: tensor(destinations)?.reshape((count, 1, 1))?,
+            shared,
+            segments: segments.len(),
+            queries,
+            keys,
+            query_rows: if is_even { None } else { Some(tensor(query_rows)?) },
+            row_queries: if is_even { None } else { Some(tensor(row_queries)?) },
+            key_rows: tensor(key_rows)?,
+            positions,
+            masks: Mutex::default(),
+        })
+    }
+
+    /// Attention of `[rows, heads, width]` as `[rows, heads · width]`.
+    pub(super) fn attend(
+        &self,
+        queries: &Tensor,
+        options: &AttentionOptions,
+        cache: &LayerCache,
+    ) -> Result<Tensor> {
+        let device = queries.device().clone();
+        let device = &device;
+        let (_, heads, width) = queries.dims3()?;
+        let (_, kv_heads, _) = cache.keys().dims3()?;
+        let group = heads / kv_heads;
+        let Self { segments, queries: length, keys, .. } = *self;
+        let dtype = queries.dtype();
+        let queries = match &self.query_rows {
+            Some(rows) => queries.index_select(rows, 0)?,
+            None => queries.clone(),
+        };
+        // [kv heads, segments, queries · group, width]
+        let queries = (queries * f64::from(options.scale))?
+            .reshape((segments, length, kv_heads, group, width))?
+            .permute((2, 0, 1, 3, 4))?
+            .contiguous()?
+            .reshape((kv_heads, segments, length * group, width))?;
+        let gather = |stored: &Tensor| {
+            stored
+                .index_select(&self.key_rows, 0)?
+                .reshape((segments, keys, kv_heads, width))?
+                .permute((2, 0, 1, 3))?
+                .contiguous()
+        };
+        let (own_keys, own_values) = (gather(cache.keys())?, gather(cache.values())?);
+        let mut scores = queries.matmul(&own_keys.transpose(2, 3)?)?;
+        let shared = self.shared_rows(cache)?;
+        let all_queries = (kv_heads, segments * length * group, width);
+        let prefix: usize = self.shared.iter().map(|span| span.len).sum();
+        if let Some((keys, _)) = &shared {
+            let first = queries.reshape(all_queries)?.matmul(&keys.transpose(1, 2)?)?;
+            scores =
+                Tensor::cat(&[&first.reshape((kv_heads, segments, length * group, prefix))?, &scores], 3)?;
+        }
+        let mut scores = scores.to_dtype(DType::F32)?;
+        if let Some(cap) = options.softcap {
+            scores = ((scores / f64::from(cap))?.tanh()? * f64::from(cap))?;
+        }
+        if let Some(slopes) = &options.slopes {
+            scores = scores.broadcast_add(&self.slopes(slopes, kv_heads, prefix, device)?)?;
+        }
+        let scores = scores.broadcast_add(&self.mask(options.window, group, prefix, device)?)?;
+        let weights = candle_nn::ops::softmax_last_dim(&scores)?.to_dtype(dtype)?;
+        let mut made = weights.narrow(D::Minus1, prefix, keys)?.contiguous()?.matmul(&own_values)?;
+        if let Some((_, values)) = &shared {
+            let first = weights.narrow(D::Minus1, 0, prefix)?.contiguous()?;
+            let first = first.reshape((kv_heads, segments * length * group, prefix))?.matmul(values)?;
+            made = (made + first.reshape((kv_heads, segments, length * group, width))?)?;
+        }
+        let made = made
+            .reshape((kv_heads, segments, length, group, width))?
+            .permute((1, 2, 0, 3, 4))?
+            .contiguous()?
+            .reshape((segments * length, heads * width))?;
+        match &self.row_queries {
+            Some(rows) => Ok(made.index_select(rows, 0)?),
+            None => Ok(made),
+        }
+    }
+
+    /// Keys and values of what all segments see, `[kv heads, rows, width]`.
+    fn shared_rows(&self, cache: &LayerCache) -> Result<Option<(Tensor, Tensor)>> {
+        if self.shared.is_empty() {
+            return Ok(None);
+        }
+        let rows = |stored: &Tensor| -> Result<Tensor> {
+            let spans: Vec<Tensor> = self
+                .shared
+                .iter()
+                .map(|span| stored.narrow(0, span.start, span.len))
+                .collect::<candle_core::Result<_>>()?;
+            Ok(Tensor::cat(&spans, 0)?.transpose(0, 1)?.contiguous()?)
+        };
+        Ok(Some((rows(cache.keys())?, rows(cache.values())?)))
+    }
+
+    /// What is added to scores `[.., segments, queries · group, shared + keys]`: minus infinity where a key is not seen.
+    fn mask(&self, window: Option<usize>, group: usize, prefix: usize, device: &Device) -> Result<Tensor> {
+        let mut masks = self.masks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, mask)) = masks.iter().find(|(key, _)| *key == (window, group)) {
+            return Ok(mask.clone());
+        }
+        let width = prefix + self.keys;
+        let mut mask = vec![f32::NEG_INFINITY; self.segments * self.queries * group * width];
+        let rows = self.positions.iter().flat_map(|position| std::iter::repeat_n(*position, group));
+        for (position, row) in rows.zip(mask.chunks_exact_mut(width.max(1))) {
+            let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
+            row[first..=position].fill(0.0);
+        }
+        let mask = Tensor::from_vec(mask, (1, self.segments, self.queries * group, width), device)?;
+        masks.push(((window, group), mask.clone()));
+        Ok(mask)
+    }
+
+    /// What is added for the position of keys, `[kv heads, 1, queries · group, shared + keys]`.
+    fn slopes(&self, slopes: &[f32], kv_heads: usize, prefix: usize, device: &Device) -> Result<Tensor> {
+        let width = prefix + self.keys;
+        let group = slopes.len() / kv_heads;
+        let mut made = Vec::with_capacity(slopes.len() * self.queries * width);
+        for slopes in slopes.chunks(group) {
+            for slope in std::iter::repeat_n(slopes, self.queries).flatten() {
+                made.extend((0..width).map(|position| slope * position as f32));
+            }
+        }
+        Ok(Tensor::from_vec(made, (kv_heads, 1, self.queries * group, width), device)?)
+    }
+}
+
+/// The spans that all segments begin with, but for those with own rows.
+fn shared(segments: &[Segment]) -> Vec<Span> {
+    let [first, others @ ..] = segments else { return Vec::new() };
+    let mut shared = Vec::new();
+    let mut length = 0;
+    for (index, span) in first.spans.iter().enumerate() {
+        length += span.len;
+        let is_shared = !others.is_empty()
+            && length <= first.offset
+            && others.iter().all(|other| other.spans.get(index) == Some(span) && length <= other.offset);
+        if !is_shared {
+            break;
+        }
+        shared.push(*span);
+    }
+    shared
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::super::attention::attend;
+    use super::*;
+    use crate::arch::Shape;
+    use crate::cache::Cache;
+
+    /// Both ways give the same: segments of several lengths below each other, with everything that scores can have.
+    #[test]
+    fn rectangles_as_ragged() {
+        let (heads, kv_heads, width) = (6, 2, 40);
+        let shape =
+            Shape { layers: 1, kv_heads, head_width: width, hidden: 1, vocabulary: 1, positions: None };
+        let device = Device::Cpu;
+        let random =
+            |rows: usize, heads: usize| Tensor::randn(0_f32, 1.0, (rows, heads, width), &device).unwrap();
+        let mut cache = Cache::new(&shape, 200, DType::F32, &device).unwrap();
+        let span = |start, len| Span { start, len };
+        let prefix = cache.take(90).unwrap();
+        let first = Segment { first: 0, len: 90, offset: 0, spans: prefix };
+        let plain = AttentionOptions::new(width);
+        let slopes = Some((0..heads).map(|head| 0.1 * head as f32).collect());
+        for options in [
+            plain.clone(),
+            AttentionOptions { window: Some(7), ..plain.clone() },
+            AttentionOptions { window: Some(60), softcap: Some(2.0), ..plain.clone() },
+            AttentionOptions { slopes, ..plain },
+        ] {
+            let tokens = vec![0; 90];
+            let batch = Batch::new(&tokens, vec![first.clone()], 90, &device).unwrap();
+            let layer = cache.layer(0).unwrap();
+            let (queries, keys, values) = (random(90, heads), random(90, kv_heads), random(90, kv_heads));
+            check(
+                &attend(&queries, &keys, &values, &options, &batch, layer).unwrap(),
+                &queries,
+                &options,
+                &batch,
+                layer,
+            );
+            let segments = vec![
+                Segment { first: 0, len: 5, offset: 90, spans: vec![span(0, 90), span(90, 5)] },
+                Segment { first: 5, len: 70, offset: 90, spans: vec![span(0, 90), span(95, 70)] },
+                Segment {
+                    first: 75,
+                    len: 1,
+                    offset: 95,
+                    spans: vec![span(0, 90), span(90, 5), span(170, 1)],
+                },
+                Segment {
+                    first: 76,
+                    len: 3,
+                    offset: 95,
+                    spans: vec![span(0, 90), span(90, 5), span(172, 3)],
+                },
+            ];
+            let batch = Batch::new(&vec![0; 79], segments, 200, &device).unwrap();
+            let (queries, keys, values) = (random(79, heads), random(79, kv_heads), random(79, kv_heads));
+            check(
+                &attend(&queries, &keys, &values, &options, &batch, layer).unwrap(),
+                &queries,
+                &options,
+                &batch,
+                layer,
+            );
+        }
+    }
+
+    fn check(
+        ragged: &Tensor,
+        queries: &Tensor,
+        options: &AttentionOptions,
+        batch: &Batch,
+        layer: &LayerCache,
+    ) {
+        let padded = batch.padded().unwrap().attend(queries, options, layer).unwrap();
+        let difference =
+            (ragged - padded).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
+        assert!(difference < 2e-5, "{difference} with {options:?}");
+    }
+}

@@ -1,0 +1,87 @@
+//! Feed-forward blocks, also as mixtures of experts.
+
+use candle_core::{D, DType, Tensor};
+use candle_nn::ops;
+
+use super::activation::Activation;
+use super::linear::Linear;
+use crate::error::Result;
+
+/// A feed-forward block.
+#[derive(Debug)]
+pub struct Mlp {
+    /// What the activation is applied to, in gated blocks.
+    pub gate: Option<Linear>,
+    /// The way up.
+    pub up: Linear,
+    /// The way down.
+    pub down: Linear,
+    /// The activation.
+    pub activation: Activation,
+}
+
+impl Mlp {
+    /// The outputs of rows.
+    pub fn forward(&self, rows: &Tensor) -> Result<Tensor> {
+        let up = self.up.forward(rows)?;
+        let inner = match &self.gate {
+            Some(gate) => self.activation.gated(&gate.forward(rows)?, &up)?,
+            None => self.activation.forward(&up)?,
+        };
+        Ok(self.down.forward(&inner)?)
+    }
+}
+
+/// A mixture of experts: each row goes through the few that a router chooses.
+#[derive(Debug)]
+pub struct Experts {
+    /// Scores the experts for each row.
+    pub router: Linear,
+    /// The experts.
+    pub experts: Vec<Mlp>,
+    /// How many experts a row goes through.
+    pub chosen: usize,
+    /// Whether the weights of the chosen ones are made to add up to one.
+    pub normalise: bool,
+    /// A block that every row goes through, and the gate of its part.
+    pub shared: Option<(Mlp, Linear)>,
+}
+
+impl Experts {
+    /// The outputs of rows.
+    pub fn forward(&self, rows: &Tensor) -> Result<Tensor> {
+        let scores = ops::softmax_last_dim(&self.router.forward(rows)?.to_dtype(DType::F32)?)?;
+        let scores = scores.to_vec2::<f32>()?;
+        // For each expert the rows that go through it, and their weights.
+        let mut work: Vec<(Vec<u32>, Vec<f32>)> = vec![Default::default(); self.experts.len()];
+        for (row, scores) in scores.iter().enumerate() {
+            let mut order: Vec<usize> = (0..scores.len()).collect();
+            // Stable: of equal scores the first counts.
+            order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+            order.truncate(self.chosen);
+            let total: f32 =
+                if self.normalise { order.iter().map(|expert| scores[*expert]).sum() } else { 1.0 };
+            for expert in order {
+                work[expert].0.push(row as u32);
+                work[expert].1.push(scores[expert] / total);
+            }
+        }
+        let mut made = rows.zeros_like()?;
+        for (expert, (indexes, weights)) in self.experts.iter().zip(work) {
+            if indexes.is_empty() {
+                continue;
+            }
+            let count = indexes.len();
+            let indexes = Tensor::new(indexes, rows.device())?;
+            let weights = Tensor::from_vec(weights, (count, 1), rows.device())?.to_dtype(rows.dtype())?;
+            let outputs = expert.forward(&rows.index_select(&indexes, 0)?)?.broadcast_mul(&weights)?;
+            made = made.index_add(&indexes, &outputs, 0)?;
+        }
+        if let Some((shared, gate)) = &self.shared {
+            let part = ops::sigmoid(&gate.forward(rows)?)?;
+            debug_assert_eq!(part.dim(D::Minus1)?, 1);
+            made = (made + shared.forward(rows)?.broadcast_mul(&part)?)?;
+        }
+        Ok(made)
+    }
+}

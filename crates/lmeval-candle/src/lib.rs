@@ -1,0 +1,25 @@
+//! Models in this process: architectures, shared-prefix scoring and generation.
+
+pub mod arch;
+mod arguments;
+mod batch;
+mod cache;
+mod codec;
+mod config;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod engine;
+mod error;
+mod generation;
+pub mod layers;
+mod load;
+mod model;
+mod registry;
+mod weights;
+
+pub use batch::{Batch, Segment, Span};
+pub use cache::{Cache, LayerCache};
+pub use config::Config;
+pub use error::{Error, Result};
+pub use registry::{MODELS, find};
+pub use weights::{Gguf, Safetensors, Source, Weights};

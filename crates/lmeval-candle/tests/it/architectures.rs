@@ -1,0 +1,446 @@
+//! Every architecture against what `transformers` answers on a tiny checkpoint, in 32 bits.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use candle_core::{D, DType, Device, Tensor};
+use candle_nn::ops;
+use lmeval_candle::arch::{self, ARCHITECTURES, Architecture};
+use lmeval_candle::{Batch, Cache, Config, Error, Safetensors, Segment, Span, Weights};
+use serde_json::{Value, json};
+
+/// How far log-probabilities may be from those of `transformers`.
+const TOLERANCE: f32 = 1e-4;
+/// How far log-probabilities may be apart that differ in nothing but what was computed together.
+const SHARED_TOLERANCE: f32 = 5e-5;
+/// How far log-probabilities may be on average from those of a model that computes in 32 bits.
+const HALF_TOLERANCE: f32 = 0.06;
+
+/// The rows of a text in the cache.
+type Rows = Vec<Vec<f32>>;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+/// The checkpoints, by name.
+fn names() -> Vec<String> {
+    let entries = fs_err::read_dir(fixtures()).unwrap().map(|entry| entry.unwrap());
+    let folders = entries.filter(|entry| entry.path().join("expected.json").exists());
+    let mut names: Vec<String> = folders.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.sort_unstable();
+    assert!(names.len() > ARCHITECTURES.len(), "{names:?}");
+    names
+}
+
+fn build(folder: &Path, config: &Config, dtype: DType) -> Result<Box<dyn Architecture>, Error> {
+    let source = Arc::new(Safetensors::from_folder(folder)?);
+    let weights = Weights::new(source, dtype, &Device::Cpu);
+    (arch::find(config)?.build)(config, &weights)
+}
+
+fn load(name: &str) -> (Box<dyn Architecture>, Value) {
+    load_as(name, DType::F32)
+}
+
+fn load_as(name: &str, dtype: DType) -> (Box<dyn Architecture>, Value) {
+    let folder = fixtures().join(name);
+    let config = Config::read(&folder.join("config.json")).unwrap();
+    let model = build(&folder, &config, dtype).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let expected = fs_err::read(folder.join("expected.json")).unwrap();
+    (model, serde_json::from_slice(&expected).unwrap())
+}
+
+fn tokens(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as u32).collect()
+}
+
+fn numbers(value: &Value) -> Vec<f32> {
+    value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect()
+}
+
+fn most_likely(row: &[f32]) -> u32 {
+    let best = row.iter().enumerate().reduce(|best, next| if next.1 > best.1 { next } else { best });
+    best.unwrap().0 as u32
+}
+
+/// A model with a cache, whose rows are handed out one after the other.
+struct Run<'model> {
+    model: &'model dyn Architecture,
+    cache: Cache,
+    used: usize,
+}
+
+impl<'model> Run<'model> {
+    fn new(model: &'model dyn Architecture, capacity: usize) -> Self {
+        Self::new_as(model, capacity, DType::F32)
+    }
+
+    fn new_as(model: &'model dyn Architecture, capacity: usize, dtype: DType) -> Self {
+        let cache = Cache::new(&model.shape(), capacity, dtype, &Device::Cpu).unwrap();
+        Self { model, cache, used: 0 }
+    }
+
+    /// Log-probabilities behind each token of several texts, each of which follows rows that are in the cache. The
+    /// spans of what is computed are returned with them.
+    fn forward(&mut self, texts: &[(&[u32], &[Span])], length: usize) -> (Rows, Vec<Span>) {
+        let mut all = Vec::new();
+        let (mut segments, mut own) = (Vec::new(), Vec::new());
+        for (text, before) in texts {
+            let span = Span { start: self.used, len: text.len() };
+            self.used += text.len();
+            let offset = before.iter().map(|span| span.len).sum();
+            let spans = before.iter().copied().chain([span]).collect();
+            segments.push(Segment { first: all.len(), len: text.len(), offset, spans });
+            all.extend_from_slice(text);
+            own.push(span);
+        }
+        let batch = Batch::new(&all, segments, length, &Device::Cpu).unwrap();
+        let rows = self.model.forward(&batch, &self.cache).unwrap();
+        (log_probabilities(&self.model.head(&rows).unwrap()), own)
+    }
+}
+
+fn log_probabilities(logits: &Tensor) -> Rows {
+    ops::log_softmax(logits, D::Minus1).unwrap().to_vec2().unwrap()
+}
+
+/// One text alone.
+fn alone(model: &dyn Architecture, text: &[u32]) -> Rows {
+    Run::new(model, text.len()).forward(&[(text, &[])], text.len()).0
+}
+
+/// The largest of numbers, or what is no number among them, which `f32::max` would drop.
+fn largest(numbers: impl IntoIterator<Item = f32>) -> f32 {
+    numbers.into_iter().fold(0.0, |most, next| if next > most || next.is_nan() { next } else { most })
+}
+
+/// Whether a difference is small, which one that is no number is not.
+fn below(apart: f32, tolerance: f32) -> bool {
+    apart < tolerance
+}
+
+fn difference(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    largest(a.iter().zip(b).map(|(a, b)| (a - b).abs()))
+}
+
+fn rows_difference(a: &[Vec<f32>], b: &[Vec<f32>]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    largest(a.iter().zip(b).map(|(a, b)| difference(a, b)))
+}
+
+#[test]
+fn log_probabilities_are_those_of_transformers() {
+    let mut failed = Vec::new();
+    for name in names() {
+        let (model, expected) = load(&name);
+        let mut most: f32 = 0.0;
+        let mut same = true;
+        for sequence in expected["sequences"].as_array().unwrap() {
+            let text = tokens(&sequence["tokens"]);
+            let found = alone(model.as_ref(), &text);
+            let next: Vec<f32> =
+                found.iter().zip(&text[1..]).map(|(row, token)| row[*token as usize]).collect();
+            let apart = difference(&next, &numbers(&sequence["next_log_probabilities"]));
+            let last_apart = difference(found.last().unwrap(), &numbers(&sequence["last_distribution"]));
+            most = largest([most, apart, last_apart]);
+            let likely: Vec<u32> = found.iter().map(|row| most_likely(row)).collect();
+            same &= likely == tokens(&sequence["most_likely"]);
+        }
+        if !same || !below(most, TOLERANCE) {
+            failed.push(format!("{name}: {most:e} apart, most likely tokens the same: {same}"));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn greedy_continuations_are_those_of_transformers() {
+    let mut failed = Vec::new();
+    for name in names() {
+        let (model, expected) = load(&name);
+        let prompt = tokens(&expected["greedy"]["prompt"]);
+        let continuation = tokens(&expected["greedy"]["continuation"]);
+        assert_eq!(continuation.len(), 32);
+        let mut run = Run::new(model.as_ref(), prompt.len() + continuation.len());
+        let (rows, mut spans) = run.forward(&[(&prompt, &[])], prompt.len());
+        let mut found = vec![most_likely(rows.last().unwrap())];
+        while found.len() < continuation.len() {
+            let length = prompt.len() + found.len();
+            let (rows, own) = run.forward(&[(&found[found.len() - 1..], &spans)], length);
+            spans.extend(own);
+            found.push(most_likely(&rows[0]));
+        }
+        if found != continuation {
+            failed.push(format!("{name}: {found:?} instead of {continuation:?}"));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn shared_prefixes_change_nothing() {
+    let mut failed = Vec::new();
+    for name in names() {
+        let (model, expected) = load(&name);
+        let sequence = expected["sequences"].as_array().unwrap().last().unwrap();
+        let text = tokens(&sequence["tokens"]);
+        let mut other = text.clone();
+        for shared in [1, 17] {
+            // Two continuations of the same prefix, and one that goes on after the first of them.
+            other[shared..].reverse();
+            let middle = usize::midpoint(shared, text.len());
+            let mut run = Run::new(model.as_ref(), 3 * text.len());
+            let (prefix, spans) = run.forward(&[(&text[..shared], &[])], text.len());
+            let (rows, own) =
+                run.forward(&[(&text[shared..middle], &spans), (&other[shared..], &spans)], text.len());
+            let first = [spans[0], own[0]];
+            let (rest, _) = run.forward(&[(&text[middle..], &first)], text.len());
+            let (rows, others) = rows.split_at(middle - shared);
+            let found: Rows = prefix.iter().chain(rows).chain(&rest).cloned().collect();
+            let apart = rows_difference(&found, &alone(model.as_ref(), &text));
+            let other_apart = rows_difference(others, &alone(model.as_ref(), &other)[shared..]);
+            if !below(largest([apart, other_apart]), SHARED_TOLERANCE) {
+                failed.push(format!("{name}, {shared} tokens shared: {apart:e}, {other_apart:e} apart"));
+            }
+            other.clone_from(&text);
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn texts_of_other_lengths_change_nothing() {
+    let mut failed = Vec::new();
+    for name in names() {
+        let (model, expected) = load(&name);
+        if model.length_boundary().is_some() {
+            // Such texts are not computed together.
+            continue;
+        }
+        let texts: Vec<Vec<u32>> = expected["sequences"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|sequence| tokens(&sequence["tokens"]))
+            .collect();
+        let rows = texts.iter().map(Vec::len).sum();
+        let longest = texts.iter().map(Vec::len).max().unwrap();
+        let batch: Vec<(&[u32], &[Span])> =
+            texts.iter().map(|text| (text.as_slice(), [].as_slice())).collect();
+        let (found, _) = Run::new(model.as_ref(), rows).forward(&batch, longest);
+        let expected: Rows = texts.iter().flat_map(|text| alone(model.as_ref(), text)).collect();
+        let apart = rows_difference(&found, &expected);
+        if !below(apart, SHARED_TOLERANCE) {
+            failed.push(format!("{name}: {apart:e} apart"));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn numbers_of_16_bits_are_close() {
+    let mut failed = Vec::new();
+    for name in names() {
+        let (model, expected) = load_as(&name, DType::BF16);
+        let mut apart = Vec::new();
+        for sequence in expected["sequences"].as_array().unwrap() {
+            let text = tokens(&sequence["tokens"]);
+            let mut run = Run::new_as(model.as_ref(), text.len(), DType::BF16);
+            let (found, _) = run.forward(&[(&text, &[])], text.len());
+            let expected = numbers(&sequence["next_log_probabilities"]);
+            let next = found.iter().zip(&text[1..]).map(|(row, token)| row[*token as usize]);
+            apart.extend(next.zip(&expected).map(|(found, expected)| (found - expected).abs()));
+        }
+        let mean = apart.iter().sum::<f32>() / apart.len() as f32;
+        if !below(mean, HALF_TOLERANCE) {
+            failed.push(format!("{name}: {mean} apart on average"));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn every_architecture_has_a_checkpoint() {
+    let classes: Vec<String> = names()
+        .iter()
+        .map(|name| {
+            let config = fs_err::read(fixtures().join(name).join("config.json")).unwrap();
+            let config: Value = serde_json::from_slice(&config).unwrap();
+            config["architectures"][0].as_str().unwrap().to_owned()
+        })
+        .collect();
+    for entry in ARCHITECTURES {
+        assert!(
+            entry.classes.iter().any(|class| classes.iter().any(|found| found == class)),
+            "{:?}",
+            entry.classes
+        );
+    }
+}
+
+/// What is wrong with a checkpoint whose configuration is changed: fields are replaced, or taken away with `null`.
+fn refusal(name: &str, changes: &Value) -> String {
+    let folder = fixtures().join(name);
+    let text = fs_err::read(folder.join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_slice(&text).unwrap();
+    for (field, value) in changes.as_object().unwrap() {
+        match value {
+            Value::Null => drop(config.as_object_mut().unwrap().remove(field)),
+            value => config[field] = value.clone(),
+        }
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("config.json");
+    fs_err::write(&path, config.to_string()).unwrap();
+    match build(&folder, &Config::read(&path).unwrap(), DType::F32) {
+        Ok(_) => panic!("{name} is not refused with {changes}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn configurations_that_are_not_known_are_refused() {
+    let must = |field: &str, expected: &str, found: &str| {
+        format!("The field `{field}` of the model's configuration must be {expected}, not `{found}`")
+    };
+    let missing = |field: &str| format!("The model's configuration has no field `{field}`");
+    let rope = "`default`, `linear`, `dynamic`, `llama3`, `yarn` or `longrope`";
+    let cases = [
+        (
+            "llama",
+            json!({"rope_parameters": {"rope_type": "spiral", "rope_theta": 10000.0}}),
+            must("rope_parameters.rope_type", rope, "'spiral'"),
+        ),
+        ("llama_tied", json!({"rope_scaling": {"type": "spiral"}}), must("rope_scaling.type", rope, "'spiral'")),
+        ("llama_tied", json!({"rope_scaling": {"type": "linear"}}), missing("rope_scaling.factor")),
+        (
+            "mistral",
+            json!({"hidden_act": "cosine"}),
+            must("hidden_act", "`silu`, `gelu`, `gelu_new`, `gelu_pytorch_tanh` or `relu`", "'cosine'"),
+        ),
+        ("falcon", json!({"alibi": true}), must("alibi", "`false`", "True")),
+        ("mistral", json!({"sliding_window": 0}), must("sliding_window", "a number above zero or `null`", "0")),
+        (
+            "falcon_new_decoder",
+            json!({"num_ln_in_parallel_attn": 3}),
+            must("num_ln_in_parallel_attn", "1 or 2", "3"),
+        ),
+        ("falcon_new_decoder", json!({"parallel_attn": false}), must("parallel_attn", "`true`", "False")),
+        (
+            "gemma3_nested_rope",
+            json!({"use_bidirectional_attention": true}),
+            must("use_bidirectional_attention", "`false`", "True"),
+        ),
+        (
+            "qwen2_sliding",
+            json!({"layer_types": ["sliding_attention", "spiral"]}),
+            must(
+                "layer_types",
+                "a list of `full_attention` and `sliding_attention`",
+                "['sliding_attention', 'spiral']",
+            ),
+        ),
+        (
+            "qwen2_sliding",
+            json!({"layer_types": ["sliding_attention"]}),
+            must("layer_types", "a list with an entry for each layer", "['sliding_attention']"),
+        ),
+        (
+            "phi3",
+            json!({"rope_scaling": {"type": "linear", "factor": 2.0}}),
+            must("rope_scaling.type", "`default` or `longrope`", "'linear'"),
+        ),
+        ("gptj", json!({"rotary_dim": 16}), must("rotary_dim", "at most the width of a head", "16")),
+        ("phi", json!({"partial_rotary_factor": 1.5}), must("partial_rotary_factor", "a number from zero to one", "1.5")),
+        ("qwen3_moe", json!({"decoder_sparse_step": 0}), must("decoder_sparse_step", "a number above zero", "0")),
+        (
+            "opt",
+            json!({"layer_norm_elementwise_affine": false}),
+            must("layer_norm_elementwise_affine", "`true`", "False"),
+        ),
+        ("gpt2", json!({"add_cross_attention": true}), must("add_cross_attention", "`false`", "True")),
+        ("gpt2", json!({"n_embd": "many"}), must("n_embd", "a number that is not negative", "'many'")),
+        (
+            "gpt_neox",
+            json!({"num_attention_heads": 5}),
+            "Rows of width 32 cannot be divided among 5 heads".to_owned(),
+        ),
+        (
+            "qwen3",
+            json!({"num_key_value_heads": 3}),
+            "4 heads of width 16 cannot share 3 heads of keys and values evenly".to_owned(),
+        ),
+        (
+            "qwen2",
+            json!({"vocab_size": 129}),
+            "The weight `model.embed_tokens.weight` has the shape [128, 32] where the configuration asks for [129, 32]"
+                .to_owned(),
+        ),
+        (
+            "mixtral",
+            json!({"num_local_experts": 5}),
+            "The weight `model.layers.0.block_sparse_moe.gate.weight` has the shape [4, 32] where the configuration asks \
+             for [5, 32]"
+                .to_owned(),
+        ),
+    ];
+    for (name, changes, expected) in cases {
+        let found = refusal(name, &changes);
+        assert!(
+            found == expected || (expected.is_empty() && !found.is_empty()),
+            "{name}, {changes}: {found}"
+        );
+    }
+}
+
+#[test]
+fn missing_fields_are_named() {
+    let cases = [
+        ("llama", "hidden_size"),
+        ("llama", "intermediate_size"),
+        ("llama", "vocab_size"),
+        ("mistral", "num_hidden_layers"),
+        ("mixtral", "num_local_experts"),
+        ("mixtral", "num_experts_per_tok"),
+        ("qwen2", "num_attention_heads"),
+        ("qwen2_moe", "moe_intermediate_size"),
+        ("qwen2_moe", "shared_expert_intermediate_size"),
+        ("qwen3", "hidden_size"),
+        ("gemma", "num_key_value_heads"),
+        ("gemma2", "intermediate_size"),
+        ("gemma3", "num_hidden_layers"),
+        ("gpt2", "n_embd"),
+        ("gpt2", "n_positions"),
+        ("gpt_neox", "intermediate_size"),
+        ("gptj", "n_head"),
+        ("opt", "ffn_dim"),
+        ("opt", "max_position_embeddings"),
+        ("phi", "vocab_size"),
+        ("phi3", "intermediate_size"),
+        ("olmo2", "hidden_size"),
+        ("stablelm", "num_attention_heads"),
+        ("falcon", "hidden_size"),
+    ];
+    for (name, field) in cases {
+        let found = refusal(name, &json!({field: null}));
+        assert_eq!(found, format!("The model's configuration has no field `{field}`"), "{name}");
+    }
+    // Under another name in this checkpoint.
+    let found = refusal("qwen3_moe", &json!({"num_local_experts": null}));
+    assert_eq!(found, "The model's configuration has no field `num_experts`");
+}
+
+#[test]
+fn the_documentation_lists_every_architecture() {
+    let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let rows = ARCHITECTURES.iter().map(|entry| {
+        format!("| {} | {} | {} |\n", entry.models, quoted(entry.classes), quoted(entry.model_types))
+    });
+    let header = "| models | class | `model_type` |\n|---|---|---|\n".to_owned();
+    let table: String = [header].into_iter().chain(rows).collect();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hf-models.md");
+    let page = fs_err::read_to_string(page).unwrap();
+    assert!(page.contains(&table), "docs/hf-models.md has to contain\n{table}");
+}

@@ -1,0 +1,203 @@
+//! The model `hf` as the program uses it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lmeval_core::{
+    Answer, Arguments, Context, DocId, Model, ModelError, ModelRequest, RequestType, Response,
+};
+use lmeval_models::ModelSettings;
+use lmeval_pycompat::{Dict, Value, json};
+
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/llama")
+}
+
+/// The model of a folder, with further arguments.
+pub(crate) fn create(folder: &Path, more: &[(&str, Value)]) -> Result<Arc<dyn Model>, ModelError> {
+    let mut args = Dict::new();
+    args.insert("pretrained", folder.to_str().unwrap());
+    args.insert("device", "cpu");
+    for (name, value) in more {
+        args.insert(*name, value.clone());
+    }
+    (lmeval_candle::find("hf").unwrap().create)(&ModelSettings::from_args(args))
+}
+
+fn request(arguments: Arguments) -> ModelRequest {
+    ModelRequest {
+        task_name: "task".into(),
+        doc_id: DocId(0),
+        idx: 0,
+        repeat: 0,
+        arguments,
+        additional_args: None,
+    }
+}
+
+fn pair(context: &str, continuation: &str) -> ModelRequest {
+    let context = Context::from(context);
+    request(Arguments::Loglikelihood { context, continuation: continuation.into() })
+}
+
+fn text(context: &str, kwargs: &str) -> ModelRequest {
+    let Ok(Value::Dict(kwargs)) = json::loads(kwargs) else { panic!("{kwargs}") };
+    request(Arguments::Generate { context: Context::from(context), kwargs })
+}
+
+fn answer(model: &dyn Model, requests: Vec<ModelRequest>) -> Vec<Result<Answer, ModelError>> {
+    tokio::runtime::Builder::new_multi_thread().build().unwrap().block_on(model.answer(requests))
+}
+
+fn logprob(answer: &Result<Answer, ModelError>) -> f64 {
+    match answer.as_ref().unwrap().response {
+        Response::Loglikelihood { logprob, .. } | Response::Rolling { logprob } => logprob,
+        Response::Text(_) => panic!("a text"),
+    }
+}
+
+#[test]
+fn answers_stand_in_the_order_of_requests() {
+    let model = create(&fixture(), &[]).unwrap();
+    let requests = vec![
+        pair("abc", " d"),
+        text("abc", r#"{"until": [], "max_gen_toks": 5}"#),
+        pair("", "abc d"),
+        request(Arguments::Rolling { text: "abc d".into() }),
+        pair("abc", " e"),
+        request(Arguments::Rolling { text: "".into() }),
+        pair("abc", " d"),
+        pair("abc", ""),
+        text("", r#"{"until": ["x"], "max_gen_toks": 3}"#),
+    ];
+    let alone: Vec<Result<Answer, ModelError>> =
+        requests.iter().flat_map(|request| answer(model.as_ref(), vec![request.clone()])).collect();
+    let together = answer(model.as_ref(), requests.clone());
+    assert_eq!(alone.len(), together.len());
+    for ((alone, together), request) in alone.iter().zip(&together).zip(&requests) {
+        match (alone, together) {
+            (Ok(a), Ok(b)) => match (&a.response, &b.response) {
+                (Response::Text(a), Response::Text(b)) => assert_eq!(a, b),
+                _ => assert!((logprob(alone) - logprob(together)).abs() < 1e-5, "{}", request.describe()),
+            },
+            (Err(a), Err(b)) => assert_eq!(a.to_string(), b.to_string()),
+            _ => panic!("{alone:?} {together:?}"),
+        }
+    }
+    assert!(together[7].as_ref().unwrap_err().to_string().contains("nothing to score"));
+    assert_eq!(logprob(&together[5]), 0.0);
+    // Without a context, the token that begins texts stands there: the same as the whole text.
+    assert!(
+        (logprob(&together[2]) - logprob(&together[3])).abs() < 1e-5 || model.facts().tokenizer.len() > 5
+    );
+}
+
+#[test]
+fn long_texts_are_cut_from_the_left() {
+    let model = create(&fixture(), &[("max_length", Value::Int(8))]).unwrap();
+    let long = "abcdefghijklmnopqrstuvwxyz".repeat(3);
+    let answers = answer(
+        model.as_ref(),
+        vec![
+            pair(&long, "ab"),
+            pair(&long[20..], "ab"),
+            pair("a", &long),
+            request(Arguments::Rolling { text: long.as_str().into() }),
+        ],
+    );
+    assert!((logprob(&answers[0]) - logprob(&answers[1])).abs() < 1e-5);
+    assert!(answers[2].as_ref().unwrap_err().to_string().contains("8 at most"));
+    assert!(logprob(&answers[3]) < -50.0);
+    let error = answer(model.as_ref(), vec![text("a", "{}")]).remove(0).unwrap_err();
+    assert!(error.to_string().contains("leaves no room"), "{error}");
+}
+
+#[test]
+fn facts_and_identity() {
+    let model = create(&fixture(), &[]).unwrap();
+    let facts = model.facts();
+    let parameters = facts.config.get_str("model_num_parameters").and_then(Value::as_i64).unwrap();
+    assert!(parameters > 1000, "{parameters}");
+    assert_eq!(facts.config.get_str("model_dtype").and_then(Value::as_str), Some("torch.float32"));
+    assert!(model.is_worth_keeping());
+    assert!(model.supports(RequestType::LoglikelihoodRolling).is_ok());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let identity = |model: &dyn Model| runtime.block_on(model.identity()).unwrap().to_string();
+    let other = create(&fixture(), &[("max_length", Value::Int(9))]).unwrap();
+    assert_ne!(identity(model.as_ref()), identity(other.as_ref()));
+}
+
+/// A copy of the model's folder, with a file replaced or, without content, removed.
+fn damaged(file: &str, content: Option<&[u8]>) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs_err::read_dir(fixture()).unwrap() {
+        let entry = entry.unwrap();
+        fs_err::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    match content {
+        Some(content) => fs_err::write(folder.path().join(file), content).unwrap(),
+        None => fs_err::remove_file(folder.path().join(file)).unwrap(),
+    }
+    folder
+}
+
+fn message(folder: &Path) -> String {
+    let error = create(folder, &[]).unwrap_err();
+    format!("{error} | {}", error.hints().join(" | "))
+}
+
+#[test]
+fn damaged_files_are_named() {
+    let weights = fs_err::read(fixture().join("model.safetensors")).unwrap();
+    for (content, expected) in [
+        (&weights[..weights.len() - 100], "no complete safetensors file"),
+        (&weights[..4], "no complete safetensors file"),
+        (b"not a model, but a text that is long enough".as_slice(), "no complete safetensors file"),
+        (&[], "cannot be used"),
+    ] {
+        let folder = damaged("model.safetensors", Some(content));
+        let text = message(folder.path());
+        assert!(text.contains("model.safetensors") && text.contains(expected), "{text}");
+    }
+    let folder = damaged("model.safetensors", None);
+    assert!(message(folder.path()).contains("has neither `model.safetensors` nor"));
+    let folder = damaged("tokenizer.json", None);
+    assert!(message(folder.path()).contains("tokenizer.json"));
+    let index = br#"{"weight_map": {"lm_head.weight": "model-00001-of-00002.safetensors"}}"#;
+    let folder = damaged("model.safetensors.index.json", Some(index));
+    assert!(message(folder.path()).contains("model-00001-of-00002.safetensors"));
+    let index = br#"{"weight_map": {"lm_head.weight": "../../etc/passwd"}}"#;
+    let folder = damaged("model.safetensors.index.json", Some(index));
+    assert!(message(folder.path()).contains("no name of a file"));
+}
+
+#[test]
+fn configurations_that_do_not_fit_are_named() {
+    let config = fs_err::read_to_string(fixture().join("config.json")).unwrap();
+    let with = |change: &dyn Fn(&mut serde_json::Map<String, serde_json::Value>)| {
+        let mut value: serde_json::Value = serde_json::from_str(&config).unwrap();
+        change(value.as_object_mut().unwrap());
+        damaged("config.json", Some(value.to_string().as_bytes()))
+    };
+    let folder = with(&|config| drop(config.remove("hidden_size")));
+    assert!(message(folder.path()).contains("has no field `hidden_size`"));
+    let folder = with(&|config| drop(config.insert("hidden_size".into(), "wide".into())));
+    assert!(message(folder.path()).contains("`hidden_size`"));
+    let folder = with(&|config| drop(config.insert("vocab_size".into(), 17.into())));
+    assert!(message(folder.path()).contains("has the shape"));
+    let folder = with(&|config| drop(config.insert("num_hidden_layers".into(), 99.into())));
+    assert!(message(folder.path()).contains("have no tensor `model.layers."));
+    let folder = with(&|config| drop(config.insert("architectures".into(), serde_json::json!(["T5Model"]))));
+    assert!(message(folder.path()).contains("--model lm_eval:hf"));
+    for field in
+        ["num_attention_heads", "num_key_value_heads", "num_hidden_layers", "head_dim", "intermediate_size"]
+    {
+        let folder = with(&|config| drop(config.insert(field.into(), 0.into())));
+        let text = message(folder.path());
+        assert!(text.contains("shape") || text.contains(field) || text.contains("head"), "{field}: {text}");
+    }
+    let folder = damaged("config.json", Some(b"{"));
+    assert!(message(folder.path()).contains("config.json"));
+    let error = create(Path::new("/no/such/folder"), &[]).unwrap_err();
+    assert!(error.to_string().contains("neither a folder with a model nor a name on the hub"), "{error}");
+}

@@ -1,0 +1,280 @@
+//! Tasks of the public library that bring Python functions have, in the old dialect, the requests and scores of the
+//! reference, on documents that were made up for them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lmeval_core::{
+    Answer, Arguments, Dialect, Dispatch, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity,
+    ModelRequest, Response,
+};
+use lmeval_data::Settings;
+use lmeval_engine::{DataOptions, EvaluateOptions, Events, NoEvents, evaluate};
+use lmeval_host::{PythonHost, PythonOptions};
+use lmeval_pycompat::{Value, json};
+use lmeval_tasks::{Overrides, TaskManager};
+use lmeval_testkit::{reference_library, test_environment};
+use serde_json::Value as Json;
+
+/// Tasks with documents that they can be evaluated on. `tests/record/function_tasks.py` finds them.
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/differential.jsonl");
+
+/// The fewest tasks, and folders of the library that they come from, for the comparison to mean something.
+const FEWEST: (usize, usize) = (100, 40);
+
+/// A model that has the answers which the reference got, and keeps what it is asked.
+#[derive(Debug, Default)]
+struct Recorded {
+    answers: HashMap<(String, String), Json>,
+    asked: Mutex<BTreeSet<(String, String)>>,
+}
+
+impl Recorded {
+    fn new(requests: &Json) -> Self {
+        let entry = |request: &Json| ((text(&request[0]), text(&request[1])), request[2].clone());
+        Self { answers: requests.as_array().unwrap().iter().map(entry).collect(), asked: Mutex::default() }
+    }
+
+    fn answer_one(&self, request: &ModelRequest) -> Result<Answer, ModelError> {
+        let kind = request.request_type().name().to_owned();
+        let mut arguments = match &request.arguments {
+            Arguments::Loglikelihood { context, continuation } => {
+                vec![context.to_value(), Value::Str(Arc::clone(continuation))]
+            }
+            Arguments::Rolling { text } => vec![Value::Str(Arc::clone(text))],
+            Arguments::Generate { context, kwargs } => {
+                vec![context.to_value(), Value::Dict(Arc::clone(kwargs))]
+            }
+        };
+        arguments.extend(request.additional_args.clone().map(Value::Dict));
+        let key = (kind, dumped(&Value::from(arguments)));
+        let answer = self.answers.get(&key).cloned();
+        self.asked.lock().unwrap().insert(key.clone());
+        let Some(answer) = answer else {
+            return Err(ModelError::new(
+                ModelErrorKind::Request,
+                format!("The reference did not ask {key:?}"),
+            ));
+        };
+        let response = match &request.arguments {
+            Arguments::Loglikelihood { .. } => Response::Loglikelihood {
+                logprob: answer[0].as_f64().unwrap(),
+                is_greedy: answer[1].as_bool().unwrap(),
+            },
+            Arguments::Rolling { .. } => Response::Rolling { logprob: answer.as_f64().unwrap() },
+            Arguments::Generate { .. } => Response::Text(answer.as_str().unwrap().into()),
+        };
+        Ok(Answer::from(response))
+    }
+}
+
+impl Model for Recorded {
+    fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
+        Box::pin(async { Ok(ModelIdentity { backend: "recorded".to_owned(), facts: Vec::new() }) })
+    }
+
+    fn dispatch(&self) -> Dispatch {
+        Dispatch { batch_size: 64, in_flight: 1 }
+    }
+
+    fn fill_time(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+
+    fn is_worth_keeping(&self) -> bool {
+        false
+    }
+
+    fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
+        Box::pin(async move { requests.iter().map(|request| self.answer_one(request)).collect() })
+    }
+}
+
+fn text(value: &Json) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+fn dumped(value: &Value) -> String {
+    json::dumps(value, &json::Options::default()).unwrap_or_else(|error| panic!("{error}: {value:?}"))
+}
+
+/// A value as the reference's program prints it.
+fn shown(value: &Value) -> Json {
+    fn plain(value: &Value) -> Value {
+        match value {
+            Value::List(items) | Value::Tuple(items) | Value::Set(items) => {
+                Value::list(items.iter().map(plain))
+            }
+            Value::Dict(dict) => {
+                let named = |(key, value): (&Value, &Value)| (lmeval_pycompat::repr::str(key), plain(value));
+                Value::dict(dict.iter().map(named).collect::<Vec<_>>())
+            }
+            Value::Float(number) if !number.is_finite() => Value::from(format!("{number}")),
+            other => other.clone(),
+        }
+    }
+    serde_json::from_str(&dumped(&plain(value))).unwrap()
+}
+
+/// Whether two values are equal; whether a number is written as an integer does not matter.
+fn equal(left: &Json, right: &Json) -> bool {
+    match (left, right) {
+        (Json::Array(left), Json::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
+        }
+        (Json::Object(left), Json::Object(right)) => {
+            left.len() == right.len()
+                && left.iter().all(|(key, value)| right.get(key).is_some_and(|other| equal(value, other)))
+        }
+        _ => left == right || number(left).is_some_and(|left| Some(left) == number(right)),
+    }
+}
+
+fn number(value: &Json) -> Option<f64> {
+    value.as_f64().or_else(|| value.as_bool().map(|flag| f64::from(u8::from(flag))))
+}
+
+/// What the reference gives for each case.
+fn ask_reference(python: &Path, library: &Path) -> Vec<Json> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/record/function_tasks.py");
+    let mut command = Command::new(python);
+    command.args([script.as_ref(), "run".as_ref(), library.as_os_str(), CASES.as_ref()]);
+    let output = command.stderr(Stdio::null()).output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+struct Comparison {
+    manager: TaskManager,
+    host: Arc<PythonHost>,
+    folder: tempfile::TempDir,
+    library: std::path::PathBuf,
+}
+
+impl Comparison {
+    /// What differs for a task.
+    fn compare(&self, place: usize, case: &Json, expected: &Json) -> Result<(), String> {
+        let path = self.library.join(text(&case["path"]));
+        let specs = self.manager.select(&[path.to_string_lossy()]).map_err(|error| error.to_string())?;
+        let mut loaded =
+            self.manager.load(&specs, Overrides::default()).map_err(|error| error.to_string())?;
+        let (_, task) = loaded.tasks.first_mut().unwrap();
+        let mut files = lmeval_pycompat::Dict::new();
+        for (split, documents) in case["splits"].as_object().unwrap() {
+            let file = self.folder.path().join(format!("{place}-{split}.jsonl"));
+            let lines = documents.as_array().unwrap().iter().map(|document| format!("{document}\n"));
+            fs_err::write(&file, lines.collect::<String>()).unwrap();
+            files.insert(split.as_str(), file.to_string_lossy().into_owned());
+        }
+        task.config.dataset_path = Some("json".to_owned());
+        task.config.dataset_name = None;
+        task.config.custom_dataset = None;
+        task.config.dataset_kwargs =
+            Some(std::iter::once(("data_files".into(), Value::from(files))).collect());
+        let model = Arc::new(Recorded::new(&expected["requests"]));
+        let options = EvaluateOptions {
+            dialect: Dialect::V04,
+            bootstrap_iters: 0,
+            confirm_run_unsafe_code: true,
+            max_failures: Some(0),
+            data: DataOptions {
+                settings: Some(Settings::from_environment()),
+                python: Some(Arc::clone(&self.host)),
+                ..DataOptions::default()
+            },
+            ..EvaluateOptions::default()
+        };
+        let events: Arc<dyn Events> = Arc::new(NoEvents);
+        let asked: Arc<dyn Model> = Arc::clone(&model) as Arc<dyn Model>;
+        let evaluation = evaluate(&asked, loaded, &options, &events).map_err(|error| chain(&error))?;
+        let asked = std::mem::take(&mut *model.asked.lock().unwrap());
+        let missing = model.answers.keys().find(|key| !asked.contains(key));
+        if let Some(missing) = missing {
+            return Err(format!("not asked: {missing:?}"));
+        }
+        let results = evaluation.results.results.values().next().map(shown).unwrap();
+        for (key, score) in expected["results"].as_object().unwrap() {
+            if key.contains(',') && !results.get(key).is_some_and(|ours| equal(ours, score)) {
+                return Err(format!("{key}: {:?} instead of {score}", results.get(key)));
+            }
+        }
+        let records = evaluation.results.samples.iter().flat_map(|(_, records)| records.iter());
+        let records: BTreeMap<(u64, String), Json> = records
+            .map(|record| {
+                ((record.doc_id.0 as u64, record.filter.to_string()), shown(&Value::from(record.to_dict())))
+            })
+            .collect();
+        for sample in expected["samples"].as_array().unwrap() {
+            let id = (sample["doc_id"].as_u64().unwrap(), text(&sample["filter"]));
+            let ours = records.get(&id).ok_or_else(|| format!("no record {id:?}"))?;
+            let metrics = sample["metrics"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
+            for key in ["target", "filtered_resps"].into_iter().chain(metrics) {
+                if !ours.get(key).is_some_and(|ours| equal(ours, &sample[key])) {
+                    return Err(format!("{id:?} {key}: {:?} instead of {}", ours.get(key), sample[key]));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+#[test]
+fn functions_of_the_library_give_what_they_give_in_the_reference() {
+    let (Some(python), Some(library)) = (test_environment(), reference_library()) else { return };
+    let cases = fs_err::read_to_string(CASES).unwrap();
+    let cases: Vec<Json> = cases.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answers = ask_reference(&python, &library);
+    assert_eq!(answers.len(), cases.len());
+    let host = PythonHost::new(PythonOptions {
+        python: Some(python),
+        workers: 2,
+        task_roots: vec![library.clone()],
+        ..PythonOptions::default()
+    });
+    let manager = TaskManager::new(std::slice::from_ref(&library));
+    let comparison = Comparison { manager, host, folder: tempfile::tempdir().unwrap(), library };
+    let mut failures = Vec::new();
+    let mut unknown = Vec::new();
+    let mut compared = 0;
+    let mut folders = BTreeSet::new();
+    for (place, (case, expected)) in cases.iter().zip(&answers).enumerate() {
+        let path = text(&case["path"]);
+        if let Some(error) = expected.get("error") {
+            // The reference cannot run the task either, for lack of a package.
+            unknown.push(format!("{path}: {error}"));
+            continue;
+        }
+        match comparison.compare(place, case, expected) {
+            Ok(()) => {
+                compared += 1;
+                folders.insert(path.split('/').next().unwrap().to_owned());
+            }
+            Err(error) => failures.push(format!("{path}: {error}")),
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{compared} are equal, {} are not:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+    let enough = compared >= FEWEST.0 && folders.len() >= FEWEST.1;
+    assert!(enough, "{compared} tasks of {} folders:\n{}", folders.len(), unknown.join("\n"));
+}

@@ -7,11 +7,15 @@ write.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.5.0"
 
-__all__ = ["TaskManager", "__version__"]
+__all__ = ["TaskManager", "__version__", "evaluate", "simple_evaluate"]
+
+if TYPE_CHECKING:
+    from lm_eval.evaluator import evaluate, simple_evaluate
+    from lm_eval.tasks.manager import TaskManager
 
 
 def __getattr__(name: str) -> Any:
@@ -20,4 +24,8 @@ def __getattr__(name: str) -> Any:
         from lm_eval.tasks.manager import TaskManager
 
         return TaskManager
+    if name in ("evaluate", "simple_evaluate"):
+        from lm_eval import evaluator
+
+        return getattr(evaluator, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

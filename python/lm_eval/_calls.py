@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import sys
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lm_eval import _dataset
+from lm_eval._random import DRAWS, seed
 
 if TYPE_CHECKING:
     from lm_eval._worker import Worker
@@ -23,19 +21,19 @@ def _load(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[An
 
 
 def _call(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[Any]:
+    DRAWS.start()
     for arguments in message["calls"]:
-        _seed(arguments)
-        yield function(*arguments)
+        yield DRAWS.run(function, arguments)
 
 
 def _metric(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[Any]:
     for references, predictions, kwargs in message["calls"]:
         _seed((references, predictions))
-        yield _call_metric(function, references, predictions, kwargs)
+        yield _metric_of(function).compute(references, _predictions(predictions), **kwargs)
 
 
 def _process_docs(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[Any]:
-    split = _dataset.make(message["documents"], message["columns"])
+    split = _dataset.make(message["documents"], message["columns"], message.get("features"))
     _seed_all()
     yield _dataset.documents(function(split))
 
@@ -76,47 +74,36 @@ def _answers(message: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     return message["responses"], [documents[place] for place in message["places"]]
 
 
-@functools.cache
-def _parameters(function: Callable[..., Any]) -> tuple[bool, int | None, frozenset[str], bool]:
-    """Whether references and predictions have their names; how many arguments go by position; names; `**kwargs`."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return False, None, frozenset(), False
-    by_position = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    variable = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    names = frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
-    catch_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    named = names >= {"references", "predictions"}
-    return named, None if variable else len(by_position), names, catch_all
+def _metric_of(function: Any) -> Any:
+    """The function as a metric, which knows how it is called."""
+    known = _metrics.get(id(function))
+    if known is None:
+        from lm_eval.api.metrics.metric import Metric, RegisteredMetric
+
+        called = function.fn if isinstance(function, RegisteredMetric) else function
+        known = called if isinstance(called, Metric) else Metric(name="function", fn=called)
+        _metrics[id(function)] = known
+    return known
 
 
-def _call_metric(function: Any, references: Any, predictions: Any, kwargs: dict[str, Any]) -> Any:
-    try:
-        named, positions, names, catch_all = _parameters(function)
-    except TypeError:
-        named, positions, names, catch_all = _parameters.__wrapped__(function)
-    if not catch_all:
-        kwargs = {name: value for name, value in kwargs.items() if name in names}
-    if named:
-        return function(**{**kwargs, "references": references, "predictions": predictions})
-    if positions == 1 and not catch_all and isinstance(references, list):
-        # A metric of the older kind takes the pair of target and answer.
-        return function([references[0], predictions[0]], **kwargs)
-    return function(references, predictions, **kwargs)
+_metrics: dict[int, Any] = {}
+"""Metrics by the identity of their functions, which the loader keeps."""
+
+
+def _predictions(value: Any) -> Any:
+    """What a metric gets to see: generated answers as they are, log-likelihoods as one object."""
+    if not isinstance(value, dict):
+        return value
+    from lm_eval.api.metrics.results import LLResults, array
+
+    pairs = list(zip(value["lls"], value["is_greedy"]))
+    value["lls"], value["lls_mutual_info"] = array(value["lls"]), array(value["lls_mutual_info"])
+    return LLResults(results=[[pair] for pair in pairs], **value)
 
 
 def _seed(arguments: Any) -> None:
     """Makes what a function draws depend on its arguments alone, whichever worker it runs in."""
-    random = sys.modules.get("random")
-    numpy = sys.modules.get("numpy.random")
-    if random is None and numpy is None:
-        return
-    seed = zlib.crc32(repr(arguments).encode("utf-8", "surrogatepass"))
-    if random is not None:
-        random.seed(seed)
-    if numpy is not None:
-        numpy.seed(seed)
+    seed(arguments)
 
 
 def _seed_all() -> None:

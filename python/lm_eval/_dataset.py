@@ -18,18 +18,84 @@ from lm_eval._shuffle import permutation
 Row = dict[str, Any]
 
 
-def make(rows: list[Row], columns: list[str]) -> Any:
-    """A split of these documents."""
+def make(rows: list[Row], columns: list[str], features: Mapping[str, Any] | None = None) -> Any:
+    """A split of these documents, whose columns have these types as far as they are known."""
     library = _library()
     if library is not None:
         try:
-            if rows:
-                return library.Dataset.from_list(rows)
-            return library.Dataset.from_dict({name: [] for name in columns})
+            split = library.Dataset.from_list(rows) if rows else library.Dataset.from_dict({name: [] for name in columns})
         except Exception:  # noqa: BLE001
             # Values that Arrow has no type for.
-            return Dataset(rows, columns)
-    return Dataset(rows, columns)
+            return Dataset(rows, columns, _labels(features))
+        return _with_labels(split, _labels(features), library)
+    return Dataset(rows, columns, _labels(features))
+
+
+def _labels(features: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The columns whose numbers have names; all other types can be told from the values."""
+    return {
+        name: label for name, feature in (features or {}).items() if (label := _label(feature)) is not None
+    }
+
+
+def _label(feature: Any) -> Any:
+    if not isinstance(feature, Mapping):
+        return None
+    if feature.get("_type") == "ClassLabel":
+        return ClassLabel(names=list(feature["names"]))
+    if feature.get("_type") in ("List", "Sequence"):
+        inner = _label(feature.get("feature"))
+        return None if inner is None else Sequence(inner)
+    return None
+
+
+def _with_labels(split: Any, labels: dict[str, Any], library: Any) -> Any:
+    """A split of the library whose columns have the names of their numbers."""
+    if not labels:
+        return split
+
+    def of_library(label: Any) -> Any:
+        if isinstance(label, Sequence):
+            return library.Sequence(of_library(label.feature))
+        return library.ClassLabel(names=label.names)
+
+    features = split.features.copy()
+    features.update({name: of_library(label) for name, label in labels.items() if name in features})
+    try:
+        return split.cast(features)
+    except Exception:  # noqa: BLE001
+        return split
+
+
+def splits(names: list[str], load: Callable[[str], dict[str, Any]]) -> Any:
+    """The splits of a data set, each loaded when it is first asked for."""
+    library = _library()
+    base = DatasetDict if library is None else library.DatasetDict
+
+    class Splits(base):  # type: ignore[misc, valid-type]
+        """Splits by name."""
+
+        def __getitem__(self, name: Any) -> Any:
+            if name in self and dict.__getitem__(self, name) is None:
+                loaded = load(name)
+                dict.__setitem__(self, name, make(loaded["documents"], loaded["columns"], loaded["features"]))
+            return super().__getitem__(name)
+
+        def get(self, name: Any, default: Any = None) -> Any:
+            return self[name] if name in self else default
+
+        def values(self) -> Any:
+            return [self[name] for name in self]
+
+        def items(self) -> Any:
+            return [(name, self[name]) for name in self]
+
+        def pop(self, name: Any, *default: Any) -> Any:
+            if name in self:
+                self[name]
+            return super().pop(name, *default)
+
+    return Splits(dict.fromkeys(names))
 
 
 def documents(split: Any) -> dict[str, Any]:
@@ -81,6 +147,59 @@ class Value:
         return hash(self.dtype)
 
 
+class ClassLabel:
+    """The type of a column of numbers that have names."""
+
+    dtype = "int64"
+
+    def __init__(
+        self, num_classes: int | None = None, names: list[str] | None = None, names_file: Any = None, **_: Any
+    ) -> None:
+        if names is None:
+            names = [str(number) for number in range(num_classes or 0)]
+        self.names = list(names)
+        self.num_classes = len(self.names)
+
+    def int2str(self, values: Any) -> Any:
+        """The name of a number, or the names of several."""
+        if isinstance(values, Iterable):
+            return [self.int2str(value) for value in values]
+        if not 0 <= values < self.num_classes:
+            raise ValueError(f"invalid class label {values}")
+        return self.names[values]
+
+    def str2int(self, values: Any) -> Any:
+        """The number of a name, or the numbers of several."""
+        if not isinstance(values, str) and isinstance(values, Iterable):
+            return [self.str2int(value) for value in values]
+        text = str(values).strip()
+        if text in self.names:
+            return self.names.index(text)
+        if text.lstrip("-").isdigit() and -1 <= int(text) < self.num_classes:
+            return int(text)
+        raise ValueError(f"invalid class label {values!r}")
+
+    def __repr__(self) -> str:
+        return f"ClassLabel(names={self.names!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClassLabel) and other.names == self.names
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.names))
+
+
+class Sequence:
+    """The type of a column of lists."""
+
+    def __init__(self, feature: Any, length: int = -1, **_: Any) -> None:
+        self.feature = feature
+        self.length = length
+
+    def __repr__(self) -> str:
+        return f"Sequence({self.feature!r})"
+
+
 _TYPES = {bool: "bool", int: "int64", float: "float64", str: "string", bytes: "binary", type(None): "null"}
 
 
@@ -110,11 +229,17 @@ def _listed(names: str | Iterable[str] | None) -> list[str]:
 class Dataset:
     """Rows with named columns; every method gives a new data set."""
 
-    def __init__(self, rows: Iterable[Row], columns: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        rows: Iterable[Row],
+        columns: list[str] | None = None,
+        labels: Mapping[str, Any] | None = None,
+    ) -> None:
         self._rows = list(rows)
         if columns is None:
             columns = list(dict.fromkeys(name for row in self._rows for name in row))
         self._columns = columns
+        self._labels = {name: label for name, label in (labels or {}).items() if name in columns}
 
     @classmethod
     def from_list(cls, mapping: list[Row], **_: Any) -> Dataset:
@@ -137,12 +262,12 @@ class Dataset:
         return cls.from_list(list(generator(**(gen_kwargs or {}))))
 
     @classmethod
-    def _of(cls, rows: list[Row], known: Iterable[str] = ()) -> Dataset:
+    def _of(cls, rows: list[Row], known: Iterable[str] = (), labels: Mapping[str, Any] | None = None) -> Dataset:
         """Rows of which each has all columns."""
         columns = list(dict.fromkeys(name for row in rows for name in row)) if rows else list(known)
         if any(len(row) != len(columns) for row in rows):
             rows = [{name: row.get(name) for name in columns} for row in rows]
-        return cls(rows, columns)
+        return cls(rows, columns, labels)
 
     @property
     def column_names(self) -> list[str]:
@@ -154,7 +279,11 @@ class Dataset:
         """The types of the columns, by the first value of each that is not None."""
 
         def kind(name: str) -> Any:
-            return _feature(next((row[name] for row in self._rows if row.get(name) is not None), None))
+            first = next((row[name] for row in self._rows if row.get(name) is not None), None)
+            label = self._labels.get(name)
+            # A function may have put other values in the place of the numbers.
+            fits = isinstance(first, list if isinstance(label, Sequence) else int)
+            return label if label is not None and (first is None or fits) else _feature(first)
 
         return {name: kind(name) for name in self._columns}
 
@@ -220,7 +349,7 @@ class Dataset:
                 if result is given:
                     result = {name: item for name, item in result.items() if name not in dropped}
                 made.append({**kept, **_stored(result or {})})
-            return Dataset._of(made, [name for name in self._columns if name not in dropped])
+            return Dataset._of(made, [name for name in self._columns if name not in dropped], self._labels)
         size = batch_size if batch_size and batch_size > 0 else max(len(self._rows), 1)
         made = []
         for start in range(0, len(self._rows), size):
@@ -229,7 +358,7 @@ class Dataset:
             indices = list(range(start, min(start + size, len(self._rows))))
             columns = {**kept, **(call(batch, indices) or {})}
             made.extend(Dataset.from_dict(columns)._rows)
-        return Dataset._of(made, [name for name in self._columns if name not in dropped])
+        return Dataset._of(made, [name for name in self._columns if name not in dropped], self._labels)
 
     def filter(
         self,
@@ -246,7 +375,7 @@ class Dataset:
             kept = list(call(self.to_dict(), list(range(len(self._rows)))))
         else:
             kept = [call(dict(row), index) for index, row in enumerate(self._rows)]
-        return Dataset([row for row, keep in zip(self._rows, kept) if keep], self._columns)
+        return Dataset([row for row, keep in zip(self._rows, kept) if keep], self._columns, self._labels)
 
     @staticmethod
     def _caller(
@@ -265,7 +394,7 @@ class Dataset:
 
     def select(self, indices: Iterable[int], **_: Any) -> Dataset:
         """The rows at these positions."""
-        return Dataset([self._rows[index] for index in indices], self._columns)
+        return Dataset([self._rows[index] for index in indices], self._columns, self._labels)
 
     def shuffle(self, seed: int | None = None, **_: Any) -> Dataset:
         """The rows in the order that the library `datasets` gives them for the seed."""
@@ -276,15 +405,16 @@ class Dataset:
     def sort(self, column_names: str | list[str], reverse: bool = False, **_: Any) -> Dataset:
         """The rows, sorted by columns."""
         names = _listed(column_names)
-        return Dataset(sorted(self._rows, key=lambda row: [row[n] for n in names], reverse=reverse), self._columns)
+        rows = sorted(self._rows, key=lambda row: [row[n] for n in names], reverse=reverse)
+        return Dataset(rows, self._columns, self._labels)
 
     def take(self, n: int) -> Dataset:
         """The first rows."""
-        return Dataset(self._rows[:n], self._columns)
+        return Dataset(self._rows[:n], self._columns, self._labels)
 
     def skip(self, n: int) -> Dataset:
         """All but the first rows."""
-        return Dataset(self._rows[n:], self._columns)
+        return Dataset(self._rows[n:], self._columns, self._labels)
 
     def _check(self, names: Iterable[str]) -> None:
         absent = [name for name in names if name not in self._columns]
@@ -302,7 +432,8 @@ class Dataset:
         if len(set(columns)) < len(columns):
             raise ValueError(f"two columns would have the same name: {columns}")
         rows = [{column_mapping.get(name, name): item for name, item in row.items()} for row in self._rows]
-        return Dataset(rows, columns)
+        labels = {column_mapping.get(name, name): label for name, label in self._labels.items()}
+        return Dataset(rows, columns, labels)
 
     def remove_columns(self, column_names: str | list[str], **_: Any) -> Dataset:
         """The data set without columns."""
@@ -314,7 +445,7 @@ class Dataset:
         """The data set with these columns alone."""
         names = _listed(column_names)
         self._check(names)
-        return Dataset([{name: row.get(name) for name in names} for row in self._rows], names)
+        return Dataset([{name: row.get(name) for name in names} for row in self._rows], names, self._labels)
 
     def add_column(self, name: str, column: Iterable[Any], *_: Any, **__: Any) -> Dataset:
         """The data set with one more column."""
@@ -324,11 +455,24 @@ class Dataset:
         if len(values) != len(self._rows):
             raise ValueError(f"the column has {len(values)} values, and there are {len(self._rows)} rows")
         rows = [{**row, name: _stored(value)} for row, value in zip(self._rows, values)]
-        return Dataset(rows, [*self._columns, name])
+        return Dataset(rows, [*self._columns, name], self._labels)
 
     def add_item(self, item: Row, **_: Any) -> Dataset:
         """The data set with one more row."""
-        return Dataset._of([*self._rows, _stored(item)], self._columns)
+        return Dataset._of([*self._rows, _stored(item)], self._columns, self._labels)
+
+    def cast_column(self, column: str, feature: Any, **_: Any) -> Dataset:
+        """The data set with another type for a column; names become numbers where the type is that of labels."""
+        self._check([column])
+        labels = {name: label for name, label in self._labels.items() if name != column}
+        if not isinstance(feature, ClassLabel):
+            return Dataset(self._rows, self._columns, labels)
+
+        def number(value: Any) -> Any:
+            return feature.str2int(value) if isinstance(value, str) else value
+
+        rows = [{**row, column: number(row.get(column))} for row in self._rows]
+        return Dataset(rows, self._columns, {**labels, column: feature})
 
     def unique(self, column: str) -> list[Any]:
         """The different values of a column."""
@@ -375,6 +519,13 @@ def concatenate_datasets(dsets: Iterable[Dataset], **_: Any) -> Dataset:
     return Dataset._of([row for split in dsets for row in split])
 
 
+def _load_dataset(path: str, name: str | None = None, *, split: str | None = None, **options: Any) -> Any:
+    """The splits of a data set, or one of them; the engine loads them."""
+    from lm_eval import _host
+
+    return _host.load_dataset(path, name, **(options if split is None else {**options, "split": split}))
+
+
 def _needs_library(name: str) -> Callable[..., Any]:
     def missing(*_: Any, **__: Any) -> Any:
         raise ModuleNotFoundError(f"`datasets.{name}` needs the package `datasets`", name="datasets")
@@ -391,11 +542,15 @@ class _StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: types.ModuleType) -> None:
         module.__dict__.update(
             __lm_eval__=True,
+            __version__="4.0.0",
             Dataset=Dataset,
             DatasetDict=DatasetDict,
             Value=Value,
+            ClassLabel=ClassLabel,
+            Sequence=Sequence,
+            Features=dict,
             concatenate_datasets=concatenate_datasets,
-            load_dataset=_needs_library("load_dataset"),
+            load_dataset=_load_dataset,
             load_from_disk=_needs_library("load_from_disk"),
         )
 

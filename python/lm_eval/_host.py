@@ -15,6 +15,11 @@ DatasetLoader = Callable[..., Any]
 TemplateRenderer = Callable[[str, dict[str, Any]], str]
 """A function `(template, document)` that returns text."""
 
+
+class EngineError(RuntimeError):
+    """The engine could not do what it was asked for."""
+
+
 _dataset_loader: DatasetLoader | None = None
 _template_renderer: TemplateRenderer | None = None
 
@@ -34,12 +39,28 @@ def set_template_renderer(renderer: TemplateRenderer | None) -> None:
 def load_dataset(path: str | None, name: str | None = None, **options: Any) -> Any:
     """Return the splits of a data set by name."""
     if _dataset_loader is not None:
-        return _dataset_loader(path, name, **options)
+        try:
+            return _dataset_loader(path, name, **options)
+        except EngineError:
+            library = _library()
+            if library is None:
+                raise
+            # Loaders that the engine does not have.
+            return library.load_dataset(path=path, name=name, **options)
     try:
         import datasets
     except ImportError as error:
         raise ImportError(f"Loading the data set `{path}` in Python needs the package `datasets`") from error
     return datasets.load_dataset(path=path, name=name, **options)
+
+
+def _library() -> Any:
+    """Return the library `datasets`, unless it is not installed."""
+    try:
+        import datasets
+    except ImportError:
+        return None
+    return None if getattr(datasets, "__lm_eval__", False) else datasets
 
 
 def render_template(template: str, doc: dict[str, Any]) -> str:

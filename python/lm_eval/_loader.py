@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from lm_eval import _scope
+
 _LIBRARY = os.sep + os.path.join("lm_eval", "tasks")
 
 
@@ -68,6 +70,7 @@ class Loader:
                 if not private and isinstance(file, str) and file.startswith(inside):
                     own[name] = sys.modules.pop(name)
         self._folder = directory
+        _scope.folder = os.path.abspath(directory) if directory else ""
         if directory:
             self._add_root(directory)
             sys.path.insert(0, directory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import importlib.util
+import mmap
 import os
 import sys
 import threading
@@ -12,16 +13,25 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lm_eval import _calls, _dataset
+from lm_eval import _calls, _class_tasks, _code, _dataset, _evaluate, _models, _plugins, _registered
 from lm_eval._loader import Loader
 from lm_eval._protocol import VERSION, Channel, to_wire
 
 Operation = Callable[["Worker", Any, dict[str, Any]], Iterator[Any]]
 """What a message asks for: it yields one value for each call."""
 
-_OPERATIONS: dict[str, Operation] = {**_calls.OPERATIONS}
+_OPERATIONS: dict[str, Operation] = {
+    **_calls.OPERATIONS,
+    **_registered.OPERATIONS,
+    **_class_tasks.OPERATIONS,
+    **_models.OPERATIONS,
+    **_code.OPERATIONS,
+}
 
 _OWN_FILES = ("<lm-eval>/lm_eval/_", "<frozen importlib")
+
+_PLAINLY_NAMED = ("builtins", "lm_eval._protocol", "lm_eval._plugins")
+"""The modules of exceptions whose names say enough."""
 
 
 def main(descriptor: int, settings: dict[str, Any]) -> None:
@@ -33,11 +43,16 @@ def main(descriptor: int, settings: dict[str, Any]) -> None:
     if hasattr(sys, "set_int_max_str_digits"):
         sys.set_int_max_str_digits(0)
     _dataset.stand_in()
+    _evaluate.stand_in()
+    _code.RUNNER.configure(settings["program"], settings["run_unsafe_code"])
     loader = Loader(settings["task_roots"])
     channel = Channel(descriptor, loader.resolve)
     threading.Thread(target=_end_with_engine, args=(descriptor,), daemon=True).start()
-    channel.write({"protocol": VERSION, "python": list(sys.version_info[:3]), "executable": sys.executable})
     worker = Worker(loader, channel)
+    worker.report_progress(settings["progress"])
+    channel.write({"protocol": VERSION, "python": list(sys.version_info[:3]), "executable": sys.executable})
+    _class_tasks.objects(worker)
+    worker.start(settings["plugins"])
     while True:
         try:
             message = channel.read()
@@ -58,13 +73,16 @@ def _limit_memory(limit: int | None) -> None:
 
 
 def _end_with_engine(descriptor: int) -> None:
-    """Ends the process soon after the engine, whatever the main thread is busy with."""
+    """Ends the process and what it has started soon after the engine, whatever the main thread is busy with."""
     import select
+    import signal
 
     ended = select.poll()
     ended.register(descriptor, 0)
     ended.poll()
     time.sleep(2)
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(0)
 
 
@@ -75,21 +93,47 @@ class Worker:
         self.loader = loader
         self.channel = channel
         self._process = os.getpid()
+        self._progress: mmap.mmap | None = None
         self.filters: dict[str, Any] = {}
+        self.scorers: dict[str, Any] = {}
+        loader.schemes[_registered.SCHEME] = _registered.finder(loader)
+
+    def report_progress(self, path: str | None) -> None:
+        """Notes in a file, from now on, how many calls are done."""
+        if path is not None:
+            with open(path, "r+b") as file:
+                self._progress = mmap.mmap(file.fileno(), 8)
+
+    def start(self, plugins: list[str]) -> None:
+        """Imports the plug-ins, which may register things; the first answer says how that went."""
+        try:
+            self.channel.write({"ok": _plugins.load(plugins)})
+        except BaseException as error:  # noqa: BLE001
+            self.fail(error)
 
     def serve(self, message: dict[str, Any]) -> None:
         """Answers a message: one frame for each call, up to the first that fails."""
+        done = 0
+        self._note(done)
         try:
             function = self.loader.resolve(*message["function"]) if "function" in message else None
             for value in _OPERATIONS[message["op"]](self, function, message):
                 if os.getpid() != self._process:
                     # A function has forked and its child came back here: the answer is the parent's to give.
                     os._exit(0)
-                self.channel.write({"ok": to_wire(value)})
+                self.channel.hold({"ok": to_wire(value)})
+                done += 1
+                self._note(done)
+            self.channel.flush()
         except BaseException as error:  # noqa: BLE001
             if os.getpid() != self._process:
                 os._exit(1)
             self.fail(error)
+
+    def _note(self, done: int) -> None:
+        """Lets the engine know how many calls are done, whatever becomes of this process."""
+        if self._progress is not None:
+            self._progress[:8] = done.to_bytes(8, "little")
 
     def fail(self, error: BaseException) -> None:
         """Sends what went wrong."""
@@ -99,7 +143,7 @@ class Worker:
         self.channel.write(
             {
                 "error": {
-                    "type": name if module in ("builtins", "lm_eval._protocol") else f"{module}.{name}",
+                    "type": name if module in _PLAINLY_NAMED else f"{module}.{name}",
                     "message": _text(error),
                     "traceback": _traceback(error),
                     "missing": missing,
@@ -137,8 +181,11 @@ def _text(error: BaseException) -> str:
 def _traceback(error: BaseException) -> str:
     """The traceback from the task's own code on."""
     trace = traceback.TracebackException.from_exception(error)
-    frames = list(trace.stack)
-    while frames and frames[0].filename.startswith(_OWN_FILES):
-        frames.pop(0)
-    trace.stack = traceback.StackSummary.from_list(frames)
+    part: traceback.TracebackException | None = trace
+    while part is not None:
+        frames = list(part.stack)
+        while frames and frames[0].filename.startswith(_OWN_FILES):
+            frames.pop(0)
+        part.stack = traceback.StackSummary.from_list(frames)
+        part = part.__cause__ or part.__context__
     return "".join(trace.format()).encode("utf-8", "backslashreplace").decode("utf-8")

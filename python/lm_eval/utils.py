@@ -29,6 +29,7 @@ __all__ = [
     "join_iters",
     "logging",
     "make_disjoint_window",
+    "make_table",
     "pattern_match",
     "regex_replace",
     "sanitize_list",
@@ -94,6 +95,18 @@ def handle_non_serializable(o: Any) -> Any:
     if kind.__module__ == "numpy" and kind.__name__ in ("int32", "int64"):
         return int(o)
     return list(o) if isinstance(o, set) else str(o)
+
+
+def make_table(
+    result_dict: dict[str, Any], column: str = "results", sort_results: bool = False, latex: bool = False
+) -> str:
+    """Return a table of results in Markdown, or in LaTeX; `column` is `results` or `groups`."""
+    from lm_eval import _engine
+
+    needed = (column, "versions", "n-shot", "higher_is_better", "group_subtasks")
+    parts = {name: result_dict[name] for name in needed if name in result_dict}
+    table: str = _engine.ask("table", results=parts, column=column, sort=sort_results, latex=latex)
+    return table
 
 
 def sanitize_list(sub: Any) -> Any:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+import unittest
+from typing import Any, ClassVar
 
+from lm_eval import _scope
 from lm_eval.api import registry
 from lm_eval.api.filter import Filter
 from lm_eval.api.registry import Registry, _dump, register_filter, register_metric
@@ -106,3 +109,71 @@ class Registries(RegistryTestCase):
 
         with self.assertRaisesRegex(ValueError, "`maen` is not a known aggregation"):
             registry.get_metric("misspelt")
+
+
+class Folders(RegistryTestCase):
+    """Names that task folders register."""
+
+    def test_folders_do_not_meet(self) -> None:
+        """A name means in each folder what its code registered, and nothing outside."""
+        for folder in ("one", "two"):
+            with _scope.within(f"/{folder}"):
+                registry.register_aggregation("own")(_constant(folder))
+        self.addCleanup(registry.aggregation_registry._of_folders.clear)
+        for folder, expected in (("one", "one"), ("two", "two")):
+            with _scope.within(f"/{folder}"):
+                own = registry.get_aggregation("own")
+                assert own is not None
+                self.assertEqual(own([]), expected)
+                self.assertIn("own", registry.aggregation_registry)
+        self.assertNotIn("own", registry.aggregation_registry)
+        with _scope.within("/one"), self.assertRaisesRegex(ValueError, "`own` is registered already"):
+            registry.register_aggregation("own")(max)
+
+    def test_plug_ins_come_first(self) -> None:
+        """A folder cannot take the name of a plug-in for something else."""
+        registry.register_aggregation("taken")(_constant("plug-in"))
+        with _scope.within("/folder"):
+            found = registry.get_aggregation("taken")
+            assert found is not None
+            self.assertEqual(found([]), "plug-in")
+            with self.assertRaisesRegex(ValueError, "`taken` is registered already"):
+                registry.register_aggregation("taken")(max)
+
+
+def _constant(value: Any) -> Any:
+    def constant(items: Any) -> Any:
+        return value
+
+    constant.__qualname__ = f"constant_{value}"
+    return constant
+
+
+class Documented(unittest.TestCase):
+    """The names of the documentation."""
+
+    NAMES: ClassVar[dict[str, str]] = {
+        "lm_eval.api.metrics": "Metric CorpusMetric LLResults acc acc_norm acc_bytes acc_mutual_info_fn exact_match_mc "
+        "bpb logprob_fn brier_score exact_match_fn mean median nanmean weighted_mean perplexity weighted_perplexity "
+        "bits_per_byte Perplexity WordPerplexity BytePerplexity BitsPerByte Bleu Chrf Ter F1 MCC stderr_for_metric "
+        "bootstrap_stderr mean_stderr register_metric register_aggregation",
+        "lm_eval.scorers": "Scorer GenScorer LLScorer ChoiceMatchScorer FirstTokenScorer RegexExtractionScorer MetricKey "
+        "ScoredDoc ReducedDoc build_scorer",
+        "lm_eval.api.instance": "Instance LLInstance GenInstance",
+        "lm_eval.api.group": "Group ConfigurableGroup",
+        "lm_eval.api._types": "Doc DataSplit Dataset Context LLArgs LLOutput GenArgs Completion Reference",
+        "lm_eval.config.task": "TaskConfig MetricConfig FilterStep ScorerConfig FilterPipeline",
+        "lm_eval.tasks": "TaskManager get_task_dict",
+        "lm_eval.api.registry": "register_model register_filter register_metric register_aggregation register_reduction "
+        "register_scorer register_sampler get_model get_filter get_metric get_aggregation get_reduction get_scorer",
+        "lm_eval.api.filter": "Filter FilterEnsemble",
+        "lm_eval.api.model": "LM TemplateLM",
+        "lm_eval.api.task": "Task ConfigurableTask",
+        "lm_eval.filters": "build_filter_ensemble",
+    }
+
+    def test_names(self) -> None:
+        """All of them can be imported."""
+        for module, names in self.NAMES.items():
+            for name in names.split():
+                self.assertTrue(hasattr(importlib.import_module(module), name), f"{module}.{name}")

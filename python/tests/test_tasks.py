@@ -13,7 +13,6 @@ from lm_eval.api.samplers import ContextSampler, get_sampler
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.api.utils import messages_to_text
 from lm_eval.config.task import TaskConfig
-from lm_eval.tasks import TaskManager, get_task_dict
 
 DOCS = [{"q": f"Q{number}:", "a": f"A{number}", "c": ["x", "y"], "n": number % 2} for number in range(6)]
 
@@ -295,7 +294,7 @@ class Configuration(unittest.TestCase):
 
 
 class Groups(unittest.TestCase):
-    """Groups and the task manager."""
+    """Groups."""
 
     def test_members(self) -> None:
         """Tasks of inner groups belong to the outer one."""
@@ -315,14 +314,10 @@ class Groups(unittest.TestCase):
             )
 
     def test_deprecated_names(self) -> None:
-        """They warn; the manager says which command to use."""
+        """They warn."""
         with self.assertWarns(DeprecationWarning):
             group = ConfigurableGroup({"group": "g", "group_alias": "G"})
         self.assertEqual((group.group_name, group.group_alias, {group: 1}[group]), ("g", "G", 1))
-        with self.assertRaisesRegex(NotImplementedError, "lm-eval ls tasks"):
-            _ = TaskManager().all_tasks
-        with self.assertWarns(DeprecationWarning), self.assertRaisesRegex(NotImplementedError, "lm-eval run"):
-            get_task_dict(["t"])
 
 
 if __name__ == "__main__":

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use lmeval_core::sampler::Sampler;
-use lmeval_core::{Documents, FunctionHost, HostError, MemoryDocuments, MemorySplits, Splits};
+use lmeval_core::{
+    ClassCall, Documents, FunctionHost, HostError, HostServices, MemoryDocuments, MemorySplits, Splits,
+};
 use lmeval_pycompat::{Dict, Function, Value};
 
+use crate::class_task;
 use crate::message::{Message, failed, wrong_type};
 use crate::options::PythonOptions;
 use crate::pool::Pool;
 use crate::protocol::encode_dict;
+use crate::sampler::PythonSampler;
 
 /// Runs the Python functions of tasks in worker processes.
 ///
@@ -23,6 +27,11 @@ impl PythonHost {
     /// A host.
     pub fn new(options: PythonOptions) -> Arc<Self> {
         Arc::new(Self { pool: Arc::new(Pool::new(options)) })
+    }
+
+    /// Lets Python code ask the engine for data sets and rendered templates.
+    pub fn set_services(&self, services: Arc<dyn HostServices>) {
+        self.pool.services.set_engine(services);
     }
 
     /// Imports a function and says whether it can be called.
@@ -76,15 +85,15 @@ impl FunctionHost for PythonHost {
         given: Arc<dyn Documents>,
     ) -> Result<Arc<dyn Documents>, HostError> {
         let columns = Value::list(given.columns().iter().map(|name| Value::str(name.as_str())));
+        let features = Value::from(given.features());
         let rows = (0..given.len())
             .map(|index| given.get(index))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| failed(function, format!("Cannot read the documents: {error}")))?;
-        let message = Message::new("process_docs", function).with("columns", &columns).with_list(
-            "documents",
-            &rows,
-            |text, row| encode_dict(text, row),
-        );
+        let message = Message::new("process_docs", function)
+            .with("columns", &columns)
+            .with("features", &features)
+            .with_list("documents", &rows, |text, row| encode_dict(text, row));
         drop(rows);
         let answer = message.ask_once(&self.pool)?;
         Ok(Arc::new(documents(function, &answer)?))
@@ -95,7 +104,11 @@ impl FunctionHost for PythonHost {
         Ok(Arc::new(documents(function, &answer)?))
     }
 
-    fn sampler(&self, class: &Function) -> Result<Box<dyn Sampler>, HostError> {
-        Err(failed(class, "Samplers that are Python classes need a later version".to_owned()))
+    fn sampler(&self, class: &Function, seed: Option<i64>) -> Result<Box<dyn Sampler>, HostError> {
+        Ok(Box::new(PythonSampler::new(class, seed, &self.pool)?))
+    }
+
+    fn class_requests(&self, object: &Function, call: &ClassCall<'_>) -> Result<Value, HostError> {
+        class_task::requests(&self.pool, object, call)
     }
 }

@@ -12,17 +12,28 @@
 //! # drop(host);
 //! ```
 
+mod caller;
+mod class_task;
+mod code;
 mod embed;
 mod error;
 mod filters;
 mod host;
 mod log;
 mod message;
+mod model;
 mod options;
 mod pool;
+mod process;
+mod progress;
 mod protocol;
+mod registered;
+mod sampler;
 mod scoring;
+mod services;
 mod worker;
 
+pub use caller::Caller;
 pub use host::PythonHost;
+pub use model::{PythonModel, PythonModelSettings, RegisteredModels};
 pub use options::{Log, PythonOptions};

@@ -29,6 +29,12 @@ impl Printed {
         let keep = move |line: &[u8]| {
             let line = String::from_utf8_lossy(line);
             let line = line.trim_end_matches(['\n', '\r']);
+            // What was drawn over is gone.
+            let is_redrawn = line.contains('\r');
+            let line = line.rsplit('\r').next().unwrap_or_default();
+            if is_redrawn && is_bar(line) {
+                return;
+            }
             if let Some(log) = &log {
                 log(line);
             }
@@ -52,6 +58,11 @@ impl Printed {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Whether a line is a bar that says how far something is; the engine has its own.
+fn is_bar(line: &str) -> bool {
+    line.contains("it/s]") || line.contains("s/it]") || line.contains("?it/s")
 }
 
 fn split(pipe: PipeReader, keep: impl Fn(&[u8])) {
@@ -79,5 +90,27 @@ fn split(pipe: PipeReader, keep: impl Fn(&[u8])) {
     }
     if !line.is_empty() {
         keep(&line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn bars_are_not_logged() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let logged = Arc::clone(&lines);
+        let log: Log = Arc::new(move |line: &str| logged.lock().unwrap().push(line.to_owned()));
+        let printed = Printed::read(reader, Some(log));
+        let text =
+            "one\n\r  0%|  | 0/4 [00:00<?, ?it/s]\r100%|##| 4/4 [00:00<00:00, 9.0it/s]\ntwo\rthree\r\n";
+        writer.write_all(text.as_bytes()).unwrap();
+        drop(writer);
+        assert_eq!(printed.last_words(), "one\nthree");
+        assert_eq!(*lines.lock().unwrap(), ["one", "three"]);
     }
 }

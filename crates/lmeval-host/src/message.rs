@@ -1,11 +1,12 @@
 //! Messages to a worker.
 
-use lmeval_core::HostError;
+use lmeval_core::{HostError, shown_reference};
 use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::error::WorkerError;
 use crate::pool::Pool;
 use crate::protocol::{self, ProtocolError};
+use crate::services::Serve;
 
 /// A message under construction; the first part that cannot be written is what sending it fails with.
 #[derive(Debug)]
@@ -25,6 +26,11 @@ impl<'a> Message<'a> {
             protocol::encode(text, &Value::list(parts))
         });
         message
+    }
+
+    /// A message about a function that the worker need not know; errors name it.
+    pub(crate) fn about(operation: &str, function: &'a Function) -> Self {
+        Self { function, text: format!("{{\"op\":\"{operation}\""), failure: None }
     }
 
     /// Adds a value.
@@ -80,20 +86,36 @@ impl<'a> Message<'a> {
     /// Sends the message to a free worker and waits for its answers. An error names the document that `document` gives
     /// for the answer that did not come.
     pub(crate) fn ask<'d>(
-        mut self,
+        self,
         pool: &Pool,
         answers: usize,
         document: impl FnOnce(usize) -> Option<&'d Dict>,
     ) -> Result<Vec<Value>, HostError> {
+        self.ask_serving(pool, answers, document, &|_, _| None)
+    }
+
+    /// As [`Message::ask`], where `own` answers what the worker asks about this message.
+    pub(crate) fn ask_serving<'d>(
+        mut self,
+        pool: &Pool,
+        answers: usize,
+        document: impl FnOnce(usize) -> Option<&'d Dict>,
+        own: &Serve<'_>,
+    ) -> Result<Vec<Value>, HostError> {
         self.text.push('}');
-        let asked = match self.failure {
-            Some(failure) => Err((0, WorkerError::from(failure))),
-            None => match pool.worker() {
-                Ok(mut worker) => worker.ask(&self.text, answers),
-                Err(error) => return Err(error.of(self.function, None)),
+        let serve = |question: &Dict| {
+            let kind = question.get_str("kind").and_then(Value::as_str).unwrap_or_default();
+            own(kind, question).unwrap_or_else(|| pool.services.serve(kind, question))
+        };
+        let asked = match (self.failure, pool.caller_of(self.function)) {
+            (Some(failure), _) => Err((0, WorkerError::from(failure))),
+            (None, Some(caller)) => caller.ask(&self.text, answers, &serve),
+            (None, None) => match pool.worker() {
+                Ok(mut worker) => worker.ask(&self.text, answers, &serve),
+                Err(error) => return Err(error.of(&shown(self.function), None)),
             },
         };
-        asked.map_err(|(place, error)| error.of(self.function, document(place)))
+        asked.map_err(|(place, error)| error.of(&shown(self.function), document(place)))
     }
 
     /// As [`Message::ask`], for a message with one answer and no document.
@@ -110,5 +132,10 @@ pub(crate) fn wrong_type(function: &Function, expected: &str, found: &Value) -> 
 
 /// The error of a function.
 pub(crate) fn failed(function: &Function, message: String) -> HostError {
-    HostError::Failed { function: function.reference.clone(), message, traceback: None }
+    HostError::Failed { function: shown_reference(&function.reference), message, traceback: None }
+}
+
+/// The function as messages name it.
+fn shown(function: &Function) -> Function {
+    Function { directory: function.directory.clone(), reference: shown_reference(&function.reference) }
 }

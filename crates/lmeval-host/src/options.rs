@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use crate::caller::Caller;
+
 /// Takes the lines that functions of tasks print.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -25,6 +27,14 @@ pub struct PythonOptions {
     pub memory_limit: Option<u64>,
     /// Folders that `lm_eval.tasks` consists of, so that tasks can import each other's modules.
     pub task_roots: Vec<PathBuf>,
+    /// Modules, by name or file, that each process imports when it starts, so that they can register things.
+    pub plugins: Vec<String>,
+    /// The program that called the engine, for functions and models that exist in its process alone.
+    pub caller: Option<Arc<Caller>>,
+    /// The `lm-eval` program, which runs code that a model wrote; `None` looks for it when it is needed.
+    pub program: Option<PathBuf>,
+    /// Whether code that a model wrote may be run at all.
+    pub run_unsafe_code: bool,
     /// Where printed lines go; `None` drops them.
     pub log: Option<Log>,
 }
@@ -38,6 +48,10 @@ impl Default for PythonOptions {
             time_limit: Duration::from_mins(10),
             memory_limit: None,
             task_roots: Vec::new(),
+            plugins: Vec::new(),
+            caller: None,
+            program: None,
+            run_unsafe_code: false,
             log: None,
         }
     }
@@ -69,6 +83,7 @@ impl fmt::Debug for PythonOptions {
             .field("time_limit", &self.time_limit)
             .field("memory_limit", &self.memory_limit)
             .field("task_roots", &self.task_roots)
+            .field("plugins", &self.plugins)
             .finish_non_exhaustive()
     }
 }

@@ -3,9 +3,13 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use lmeval_pycompat::{Dict, Function, Value};
+
+use crate::caller::Caller;
 use crate::error::WorkerError;
 use crate::options::PythonOptions;
-use crate::worker::Worker;
+use crate::services::Services;
+use crate::worker::{Purpose, Worker};
 
 /// Workers, started when they are needed.
 #[derive(Debug)]
@@ -13,6 +17,8 @@ pub(crate) struct Pool {
     options: PythonOptions,
     state: Mutex<State>,
     freed: Condvar,
+    /// What answers the questions of workers.
+    pub(crate) services: Services,
 }
 
 #[derive(Debug, Default)]
@@ -25,11 +31,39 @@ struct State {
 impl Pool {
     /// A pool without workers.
     pub(crate) fn new(options: PythonOptions) -> Self {
-        Self { options, state: Mutex::default(), freed: Condvar::new() }
+        Self { options, state: Mutex::default(), freed: Condvar::new(), services: Services::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The program that called the engine, for a function that exists there alone.
+    pub(crate) fn caller_of(&self, function: &Function) -> Option<&Caller> {
+        self.options.caller.as_deref().filter(|caller| caller.has(function))
+    }
+
+    /// Whether plug-ins were named, or the caller has registered things itself.
+    pub(crate) fn has_plugins(&self) -> bool {
+        let caller = self.options.caller.as_deref();
+        !self.options.plugins.is_empty() || caller.is_some_and(Caller::has_any_registered)
+    }
+
+    /// How many workers there are at most.
+    pub(crate) fn size(&self) -> usize {
+        self.options.workers.max(1)
+    }
+
+    /// Asks every worker that is idle something without an own place in a run; one that gives no answer is left out.
+    pub(crate) fn ask_idle(&self, message: &str) -> Vec<Value> {
+        let mut workers = std::mem::take(&mut self.lock().idle);
+        let nothing = |_: &Dict| Err("nothing can be asked now".to_owned());
+        let answers =
+            workers.iter_mut().filter_map(|worker| worker.ask(message, 1, &nothing).ok()?.pop()).collect();
+        for worker in workers {
+            drop(Lease { pool: self, worker: Some(worker) });
+        }
+        answers
     }
 
     /// A worker for one thread; waits while all are busy.
@@ -44,7 +78,7 @@ impl Pool {
                 drop(state);
                 // The lease gives the place back should the start fail.
                 let mut lease = Lease { pool: self, worker: None };
-                lease.worker = Some(Worker::start(&self.options)?);
+                lease.worker = Some(Worker::start(&self.options, Purpose::Functions)?);
                 return Ok(lease);
             }
             state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use lmeval_core::HostError;
-use lmeval_core::scorers::{HostAggregation, HostMetric, HostReduction, ScoringHost, TaskCode};
+use lmeval_core::registry::RegisteredHost;
+use lmeval_core::scorers::{HostAggregation, HostMetric, HostReduction, HostScorer, ScoringHost, TaskCode};
 use lmeval_pycompat::{Dict, Function, Value};
 use rayon::prelude::*;
 
@@ -11,6 +12,7 @@ use crate::host::PythonHost;
 use crate::message::{Message, wrong_type};
 use crate::pool::Pool;
 use crate::protocol::{encode, encode_dict};
+use crate::registered::ClassScorer;
 
 /// How many calls go to a worker at once: enough that their number no longer matters for the cost of each.
 const BATCH: usize = 64;
@@ -37,6 +39,14 @@ impl ScoringHost for PythonHost {
 
     fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
         Ok(Arc::new(self.scoring(function)?))
+    }
+
+    fn scorer(&self, class: &Arc<Function>, pipeline: &Dict) -> Result<Arc<dyn HostScorer>, HostError> {
+        Ok(Arc::new(ClassScorer::new(class, pipeline, &self.pool)?))
+    }
+
+    fn registered(&self) -> &dyn RegisteredHost {
+        self
     }
 }
 
@@ -82,11 +92,58 @@ impl HostMetric for Scoring {
         let arguments = Value::list([references.clone(), predictions.clone(), Value::from(kwargs.clone())]);
         self.call("metric", arguments)
     }
+
+    fn compute_many(&self, calls: &[(Value, Value)], kwargs: &Dict) -> Result<Vec<Value>, HostError> {
+        let batches = calls.par_chunks(BATCH).map(|batch| {
+            let message = Message::new("metric", &self.function).with_list(
+                "calls",
+                batch,
+                |text, (references, predictions)| {
+                    text.push('[');
+                    encode(text, references)?;
+                    text.push(',');
+                    encode(text, predictions)?;
+                    text.push(',');
+                    encode_dict(text, kwargs)?;
+                    text.push(']');
+                    Ok(())
+                },
+            );
+            message.ask(&self.pool, batch.len(), |_| None)
+        });
+        Ok(batches.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
 }
 
 impl HostAggregation for Scoring {
     fn aggregate(&self, values: &[Value]) -> Result<Value, HostError> {
         self.call("call", Value::list([Value::list(values.iter().cloned())]))
+    }
+
+    fn resample(
+        &self,
+        values: &[Value],
+        seeds: usize,
+        count: usize,
+    ) -> Result<Option<Vec<Value>>, HostError> {
+        // Each worker gets the values once.
+        let share = seeds.div_ceil(self.pool.size()).max(1);
+        let all: Vec<i64> = (0..seeds as i64).collect();
+        let parts = all.par_chunks(share).map(|seeds| {
+            let message = Message::new("resample", &self.function)
+                .with_list("values", values, encode)
+                .with("count", &Value::Int(count as i64))
+                .with("seeds", &Value::list(seeds.iter().copied().map(Value::Int)));
+            message.ask(&self.pool, seeds.len(), |_| None)
+        });
+        let mut scores = Vec::with_capacity(seeds * count);
+        for of_seed in parts.collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
+            match of_seed {
+                Value::List(some) => scores.extend(Arc::unwrap_or_clone(some)),
+                other => return Err(wrong_type(&self.function, "a list of scores", &other)),
+            }
+        }
+        Ok(Some(scores))
     }
 }
 

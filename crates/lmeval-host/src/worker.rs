@@ -2,22 +2,21 @@
 
 use std::io::{self, BufReader};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::process::ExitStatus;
+use std::time::Duration;
 
-use lmeval_pycompat::Value;
 use lmeval_pycompat::json::Decoder;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use lmeval_pycompat::{Dict, Value};
 
-use crate::embed::{BOOT, MODULES};
+use crate::embed::{BOOT, BRIDGE, MODULES, ORIGINAL};
 use crate::error::WorkerError;
-use crate::log::Printed;
 use crate::options::PythonOptions;
+use crate::process::{Process, Signals, described};
+use crate::progress::Progress;
 use crate::protocol::{self, ProtocolError, VERSION};
+use crate::services::Served;
 
 /// How long a worker may take from its start to its first message.
 const START_LIMIT: Duration = Duration::from_mins(1);
@@ -28,32 +27,56 @@ const END_LIMIT: Duration = Duration::from_secs(2);
 /// The status with which a Python that is too old ends.
 const TOO_OLD: i32 = 86;
 
-/// The variables that a worker gets unless the user has set them.
-const ENVIRONMENT: [(&str, &str); 3] = [
-    // The order of sets must not differ between workers.
-    ("PYTHONHASHSEED", "0"),
-    ("PYTHONIOENCODING", "utf-8:backslashreplace"),
-    ("HF_DATASETS_DISABLE_PROGRESS_BARS", "1"),
-];
+/// What a worker is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Functions of tasks, with a limit for the time of each call.
+    Functions,
+    /// A model that uses the package which the program carries.
+    Model,
+    /// A model of the original package, which is the only `lm_eval` there.
+    Original,
+}
+
+impl Purpose {
+    fn script(self) -> &'static str {
+        if self == Self::Original { ORIGINAL } else { BOOT }
+    }
+
+    /// The modules that the engine brings along.
+    fn modules(self) -> impl Iterator<Item = (&'static str, Value)> {
+        let carried = move |path: &str| self != Self::Original || BRIDGE.contains(&path);
+        MODULES
+            .iter()
+            .filter(move |(path, _)| carried(path))
+            .map(|(path, source)| (*path, Value::str(*source)))
+    }
+
+    fn environment(self) -> &'static [(&'static str, &'static str)] {
+        // The engine shows how far a model is; bars of Python's would be lines of the log.
+        if self == Self::Functions { &[] } else { &[("TQDM_DISABLE", "1")] }
+    }
+}
 
 /// A running worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    child: Child,
+    process: Process,
     engine_end: BufReader<UnixStream>,
-    printed: Printed,
     decoder: Decoder,
-    time_limit: Duration,
+    /// How long a call may take; `None` for as long as it needs.
+    time_limit: Option<Duration>,
+    progress: Option<Progress>,
     is_broken: bool,
 }
 
 impl Worker {
     /// Starts a worker and waits until it is ready.
-    pub(crate) fn start(options: &PythonOptions) -> Result<Self, WorkerError> {
+    pub(crate) fn start(options: &PythonOptions, purpose: Purpose) -> Result<Self, WorkerError> {
         let candidates = options.candidates();
         let mut failure = None;
         for python in &candidates {
-            match Self::spawn(python, options) {
+            match Self::spawn(python, options, purpose) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     failure.get_or_insert((python, error));
                 }
@@ -61,8 +84,10 @@ impl Worker {
                     return Err(WorkerError::Start { python: python.display().to_string(), source });
                 }
                 Ok(mut worker) => {
-                    return match worker.greet(options) {
-                        Err(WorkerError::Died { said, .. }) if worker.exit_code() == Some(TOO_OLD) => {
+                    return match worker.greet(options, purpose) {
+                        Err(WorkerError::Died { said, .. })
+                            if worker.process.exit_code() == Some(TOO_OLD) =>
+                        {
                             Err(WorkerError::TooOld { python: python.display().to_string(), said })
                         }
                         Err(error) => Err(error),
@@ -78,50 +103,54 @@ impl Worker {
         Err(WorkerError::Start { python, source })
     }
 
-    fn spawn(python: &Path, options: &PythonOptions) -> io::Result<Self> {
+    fn spawn(python: &Path, options: &PythonOptions, purpose: Purpose) -> io::Result<Self> {
         let (engine_end, worker_end) = UnixStream::pair()?;
-        let (reader, writer) = io::pipe()?;
-        let mut command = Command::new(python);
-        command.args(["-u", "-c", BOOT]);
-        command.stdin(OwnedFd::from(worker_end)).stdout(writer.try_clone()?).stderr(writer);
-        // A group of its own: an interrupt at the terminal is the engine's to handle, and what functions start can be
-        // ended with the worker.
-        command.process_group(0);
-        for (name, value) in ENVIRONMENT {
-            if std::env::var_os(name).is_none() {
-                command.env(name, value);
-            }
-        }
-        let child = command.spawn()?;
-        drop(command);
+        let log = options.log.clone();
         Ok(Self {
-            child,
+            process: Process::spawn(python, purpose.script(), worker_end, purpose.environment(), log)?,
             engine_end: BufReader::with_capacity(1 << 16, engine_end),
-            printed: Printed::read(reader, options.log.clone()),
             decoder: Decoder::new(),
-            time_limit: options.time_limit,
+            time_limit: (purpose == Purpose::Functions).then_some(options.time_limit),
+            progress: (purpose == Purpose::Functions).then(Progress::new).flatten(),
             is_broken: false,
         })
     }
 
-    fn greet(&mut self, options: &PythonOptions) -> Result<(), WorkerError> {
-        let modules = MODULES.iter().map(|(path, source)| (*path, Value::str(*source)));
+    fn greet(&mut self, options: &PythonOptions, purpose: Purpose) -> Result<(), WorkerError> {
+        // A model takes what it needs.
+        let memory_limit = options.memory_limit.filter(|_| purpose == Purpose::Functions);
         let roots = options.task_roots.iter().map(|root| Value::str(root.to_string_lossy()));
+        let plugins = options.plugins.iter().map(|plugin| Value::str(plugin.as_str()));
         let settings = Value::dict([
             ("protocol", Value::Int(VERSION)),
-            ("modules", Value::dict(modules)),
+            ("modules", Value::dict(purpose.modules())),
             ("task_roots", Value::list(roots)),
-            ("memory_limit", options.memory_limit.and_then(|limit| i64::try_from(limit).ok()).into()),
+            ("plugins", Value::list(plugins)),
+            (
+                "program",
+                options.program.as_ref().map(|program| program.to_string_lossy().into_owned()).into(),
+            ),
+            ("run_unsafe_code", Value::Bool(options.run_unsafe_code)),
+            (
+                "progress",
+                self.progress.as_ref().map(|progress| progress.path().to_string_lossy().into_owned()).into(),
+            ),
+            ("memory_limit", memory_limit.and_then(|limit| i64::try_from(limit).ok()).into()),
         ]);
         let mut text = String::new();
         protocol::encode(&mut text, &settings)?;
         self.send(&text)?;
-        let hello = self.receive(START_LIMIT)?;
-        if hello.as_dict().and_then(|hello| hello.get_str("protocol")) == Some(&Value::Int(VERSION)) {
-            return Ok(());
+        let hello = self.receive(Some(START_LIMIT))?;
+        if hello.as_dict().and_then(|hello| hello.get_str("protocol")) != Some(&Value::Int(VERSION)) {
+            self.is_broken = true;
+            let message = "it speaks another version of the protocol".to_owned();
+            return Err(ProtocolError::Malformed(message).into());
         }
-        self.is_broken = true;
-        Err(ProtocolError::Malformed("it speaks another version of the protocol".to_owned()).into())
+        if let Some(progress) = &self.progress {
+            progress.opened();
+        }
+        // Plug-ins may import large packages; they have as much time as a call.
+        self.answer(&|_| Err("nothing can be asked yet".to_owned())).map(drop)
     }
 
     /// Whether the worker can be used no more.
@@ -129,25 +158,72 @@ impl Worker {
         self.is_broken
     }
 
-    /// Sends a message and waits for its answers; an error comes with the number of answers before it.
-    pub(crate) fn ask(&mut self, message: &str, answers: usize) -> Result<Vec<Value>, (usize, WorkerError)> {
+    /// What other threads can send to the process.
+    pub(crate) fn signals(&self) -> Signals {
+        self.process.signals()
+    }
+
+    /// Sends a message; each answer goes to `take`, until that says that it was the last.
+    pub(crate) fn converse(
+        &mut self,
+        message: &str,
+        take: &mut dyn FnMut(Value) -> bool,
+    ) -> Result<(), WorkerError> {
+        self.send(message)?;
+        loop {
+            match self.answer(&|_| Err("a model can ask nothing".to_owned())) {
+                Ok(value) => {
+                    if take(value) {
+                        return Ok(());
+                    }
+                }
+                Err(error) => {
+                    self.is_broken |= !error.is_survived();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Sends a message and waits for its answers; an error comes with the number of answers before it. What the worker
+    /// asks in between, `serve` answers.
+    pub(crate) fn ask(
+        &mut self,
+        message: &str,
+        answers: usize,
+        serve: &dyn Fn(&Dict) -> Served,
+    ) -> Result<Vec<Value>, (usize, WorkerError)> {
         self.send(message).map_err(|error| (0, error))?;
         let mut values = Vec::with_capacity(answers);
         while values.len() < answers {
-            match self.answer() {
+            match self.answer(serve) {
                 Ok(value) => values.push(value),
                 Err(error) => {
                     self.is_broken |= !error.is_survived();
-                    return Err((values.len(), error));
+                    let done = self.progress.as_ref().filter(|_| self.is_broken).map_or(0, Progress::done);
+                    return Err((values.len().max(done.min(answers - 1)), error));
                 }
             }
         }
         Ok(values)
     }
 
-    fn answer(&mut self) -> Result<Value, WorkerError> {
-        let Value::Dict(answer) = self.receive(self.time_limit)? else {
-            return Err(ProtocolError::Malformed("an answer that is no dictionary".to_owned()).into());
+    fn answer(&mut self, serve: &dyn Fn(&Dict) -> Served) -> Result<Value, WorkerError> {
+        let answer = loop {
+            let Value::Dict(answer) = self.receive(self.time_limit)? else {
+                return Err(ProtocolError::Malformed("an answer that is no dictionary".to_owned()).into());
+            };
+            let Some(Value::Dict(question)) = answer.get_str("ask") else { break answer };
+            let mut reply = String::from("{\"");
+            match serve(question) {
+                Ok(value) => reply.extend(["ok\":", &value]),
+                Err(message) => {
+                    reply.push_str("error\":");
+                    protocol::encode(&mut reply, &Value::from(message))?;
+                }
+            }
+            reply.push('}');
+            self.send(&reply)?;
         };
         match (answer.get_str("ok"), answer.get_str("error")) {
             (Some(value), None) => Ok(value.clone()),
@@ -159,15 +235,13 @@ impl Worker {
     fn send(&mut self, message: &str) -> Result<(), WorkerError> {
         let stream = self.engine_end.get_mut();
         let sent = stream
-            .set_write_timeout(Some(self.time_limit.max(Duration::from_millis(1))))
+            .set_write_timeout(at_least(self.time_limit))
             .and_then(|()| protocol::write_frame(stream, message));
         sent.map_err(|error| self.lost(error, self.time_limit))
     }
 
-    fn receive(&mut self, limit: Duration) -> Result<Value, WorkerError> {
-        // A limit of nothing would be none at all.
-        let timeout = Some(limit.max(Duration::from_millis(1)));
-        if let Err(error) = self.engine_end.get_ref().set_read_timeout(timeout) {
+    fn receive(&mut self, limit: Option<Duration>) -> Result<Value, WorkerError> {
+        if let Err(error) = self.engine_end.get_ref().set_read_timeout(at_least(limit)) {
             return Err(self.lost(error, limit));
         }
         match protocol::read_frame(&mut self.engine_end) {
@@ -178,17 +252,17 @@ impl Worker {
     }
 
     /// What became of a worker whose pipe failed.
-    fn lost(&mut self, error: io::Error, limit: Duration) -> WorkerError {
+    fn lost(&mut self, error: io::Error, limit: Option<Duration>) -> WorkerError {
         self.is_broken = true;
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 self.end(Duration::ZERO);
-                WorkerError::TimedOut { limit }
+                WorkerError::TimedOut { limit: limit.unwrap_or_default() }
             }
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                 let status = self.end(END_LIMIT);
                 let how = status.map_or_else(|| "ended".to_owned(), described);
-                WorkerError::Died { how, said: self.printed.last_words() }
+                WorkerError::Died { how, said: self.process.last_words() }
             }
             _ => ProtocolError::Io(error).into(),
         }
@@ -200,27 +274,10 @@ impl Worker {
         let _ = self.engine_end.get_ref().shutdown(Shutdown::Both);
     }
 
-    fn exit_code(&mut self) -> Option<i32> {
-        self.child.try_wait().ok().flatten().and_then(|status| status.code())
-    }
-
     /// Ends the worker, and all that it has started, unless it ends by itself in time.
     fn end(&mut self, limit: Duration) -> Option<ExitStatus> {
-        if let Ok(Some(status)) = self.child.try_wait() {
-            return Some(status);
-        }
         self.close();
-        if let Some(process) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let deadline = Instant::now() + limit;
-            // The process must stay waited for until its group has been ended: its number could be given to another.
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-            while Instant::now() < deadline && matches!(waitid(WaitId::Pid(process), options), Ok(None)) {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            // An empty group is as good as one that was ended.
-            let _ = kill_process_group(process, Signal::KILL);
-        }
-        self.child.wait().ok()
+        self.process.end(limit)
     }
 }
 
@@ -231,13 +288,7 @@ impl Drop for Worker {
     }
 }
 
-/// How a process ended.
-fn described(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with status {code}"),
-        (None, Some(9)) => "was killed (signal 9), perhaps for lack of memory".to_owned(),
-        (None, Some(11)) => "crashed (signal 11, segmentation fault)".to_owned(),
-        (None, Some(signal)) => format!("crashed (signal {signal})"),
-        (None, None) => "ended".to_owned(),
-    }
+/// A limit as sockets take it, for which nothing would be none at all.
+fn at_least(limit: Option<Duration>) -> Option<Duration> {
+    limit.map(|limit| limit.max(Duration::from_millis(1)))
 }

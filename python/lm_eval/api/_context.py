@@ -66,8 +66,8 @@ def messages_of(
             question,
             answer,
             choices,
-            prefix=task._resolve(fewshot.gen_prefix, doc),
-            target_delimiter=fewshot.target_delimiter,
+            prefix=task._resolve(fewshot.gen_prefix, example if task._is_compat_04 else doc),
+            target_delimiter=task._example_delimiter,
             fewshot_delimiter=fewshot.fewshot_delimiter,
         )
     return messages + turn(

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import abc
+import hashlib
+import json
 import logging
+import os
+import pickle
+import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lm_eval.utils import simple_parse_args_string
@@ -15,17 +21,22 @@ logger = logging.getLogger(__name__)
 
 LMType = TypeVar("LMType", bound="LM")
 
-__all__ = ["LM", "CacheHook", "TemplateLM"]
+__all__ = ["LM", "CacheHook", "CachingLM", "TemplateLM", "hash_args"]
 
 
 class CacheHook:
-    """Takes answers as soon as a model has them; the base class drops them."""
+    """Takes answers as soon as a model has them, and puts them into a cache where there is one.
 
-    def __init__(self, cachinglm: Any = None) -> None:
+    The engine sets a hook of its own, which sends answers to its journal.
+    """
+
+    def __init__(self, cachinglm: CachingLM | None = None) -> None:
         self.dbdict = None if cachinglm is None else cachinglm.dbdict
 
-    def add_partial(self, attr: str, req: Any, res: Any) -> None:
+    def add_partial(self, attr: str, req: Iterable[Any], res: Any) -> None:
         """Take the answer to one request of the method `attr`."""
+        if self.dbdict is not None:
+            self.dbdict[hash_args(attr, req)] = res
 
 
 class LM(abc.ABC):
@@ -113,6 +124,112 @@ class LM(abc.ABC):
         self.cache_hook = cache_hook
 
 
+def _digest(value: Any) -> Any:
+    """What stands for a value that JSON does not have: the hash of its content."""
+    if isinstance(value, (bytes, bytearray)):
+        return {"__bytes_sha256__": hashlib.sha256(bytes(value)).hexdigest()}
+    raise TypeError(f"A value of type `{type(value).__name__}` cannot be part of a cached request")
+
+
+def hash_args(attr: str, args: Iterable[Any]) -> str:
+    """Return the key of a request to the method `attr` in a cache."""
+    return hashlib.sha256(json.dumps([attr, *args], default=_digest).encode("utf-8")).hexdigest()
+
+
+class _Table:
+    """Answers in a SQLite file, by their keys; each is in the file as soon as it is stored."""
+
+    def __init__(self, path: str) -> None:
+        import sqlite3
+
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._connection.execute('CREATE TABLE IF NOT EXISTS "unnamed" (key TEXT PRIMARY KEY, value BLOB)')
+
+    def get(self, key: str) -> Any:
+        """Return the answer of a key, or `None`."""
+        with self._lock:
+            row = self._connection.execute('SELECT value FROM "unnamed" WHERE key = ?', (key,)).fetchone()
+        return None if row is None else pickle.loads(row[0])
+
+    def __contains__(self, key: str) -> bool:
+        return self.get(key) is not None
+
+    def __getitem__(self, key: str) -> Any:
+        found = self.get(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        data = pickle.dumps(value, protocol=5)
+        with self._lock:
+            self._connection.execute('REPLACE INTO "unnamed" (key, value) VALUES (?, ?)', (key, data))
+
+    def __len__(self) -> int:
+        with self._lock:
+            return int(self._connection.execute('SELECT COUNT(*) FROM "unnamed"').fetchone()[0])
+
+    def commit(self) -> None:
+        """Do nothing: every answer is committed by itself."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+
+class CachingLM:
+    """A model whose answers are kept in a SQLite file and asked for only once.
+
+    Runs of the engine keep answers in a journal instead; this class is for code that calls models itself.
+    """
+
+    def __init__(self, lm: LM, cache_db: str) -> None:
+        self.lm = lm
+        self.cache_db = cache_db
+        if os.path.dirname(cache_db):
+            os.makedirs(os.path.dirname(cache_db), exist_ok=True)
+        self.dbdict = _Table(cache_db)
+        lm.set_cache_hook(self.get_cache_hook())
+
+    def __getattr__(self, attr: str) -> Any:
+        if attr == "lm":
+            raise AttributeError(attr)
+        return getattr(self.lm, attr)
+
+    def loglikelihood(self, requests: list[Instance[Any, Any]]) -> list[Any]:
+        """Return the log-likelihoods, from the file as far as they are there."""
+        return self._answer("loglikelihood", requests)
+
+    def loglikelihood_rolling(self, requests: list[Instance[Any, Any]]) -> list[Any]:
+        """Return the log-likelihoods of whole texts, from the file as far as they are there."""
+        return self._answer("loglikelihood_rolling", requests)
+
+    def generate_until(self, requests: list[Instance[Any, Any]]) -> list[Any]:
+        """Return the texts, from the file as far as they are there and not drawn at random."""
+        return self._answer("generate_until", requests)
+
+    def _answer(self, attr: str, requests: list[Instance[Any, Any]]) -> list[Any]:
+        keys = [hash_args(attr, request.args) for request in requests]
+        sampled = [
+            attr == "generate_until" and bool(request.args[1].get("do_sample", False)) for request in requests
+        ]
+        if any(sampled):
+            logger.warning("Answers that are drawn at random are not taken from the cache")
+        answers = [None if drawn else self.dbdict.get(key) for key, drawn in zip(keys, sampled, strict=True)]
+        missing = [place for place, answer in enumerate(answers) if answer is None]
+        if missing:
+            made = getattr(self.lm, attr)([requests[place] for place in missing])
+            for place, answer in zip(missing, made, strict=True):
+                answers[place] = answer
+                self.dbdict[keys[place]] = answer
+        return answers
+
+    def get_cache_hook(self) -> CacheHook:
+        """Return a hook that puts answers into the file."""
+        return CacheHook(self)
+
+
 class TemplateLM(LM):
     """A model with a tokenizer of its own: a subclass scores tokens, this class makes them."""
 
@@ -184,7 +301,9 @@ class TemplateLM(LM):
         if chat_template is False or chat_template is None:
             logger.warning("A chat template was asked for with templating switched off")
             return None
-        templates = getattr(self.tokenizer, "chat_template", None)
+        templates = getattr(self.tokenizer, "chat_template", None) or getattr(
+            self.tokenizer, "default_chat_template", None
+        )
         if not isinstance(templates, dict):
             if isinstance(chat_template, str):
                 logger.warning(

@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from lm_eval import _scope
 
 if TYPE_CHECKING:
     from lm_eval.api.filter import Filter
@@ -50,16 +54,25 @@ def _is_builtin(target: Any) -> bool:
     return module.startswith(_BUILTIN_MODULES)
 
 
+def _home(target: Any) -> str | None:
+    """Return the folder of the file that defines an object."""
+    module = sys.modules.get(_definition(target)[0] or "")
+    file = getattr(module, "__file__", None)
+    return os.path.dirname(os.path.abspath(file)) if isinstance(file, str) else None
+
+
 class Registry(Generic[T]):
     """A table of named objects of one kind.
 
-    An entry may be the text `module:attribute`; it is imported when it is first asked for.
+    An entry may be the text `module:attribute`; it is imported when it is first asked for. What the code of a task
+    folder registers is known while code of that folder runs, and hides nothing from others.
     """
 
     def __init__(self, kind: str, *, builtins: tuple[str, ...] = ()) -> None:
         self.kind = kind
         self._builtin_modules = builtins
         self._entries: Any = {}
+        self._of_folders: dict[str, dict[str, Any]] = {}
         self._lock = threading.RLock()
         self._loaded = not builtins
 
@@ -86,10 +99,24 @@ class Registry(Generic[T]):
             if not _is_builtin(target):
                 # A user's name must not depend on whether the built-in ones have been looked at yet.
                 self._load()
-            known = self._entries.get(name)
+            known = self._table(name).get(name)
             if known is not None and known is not target and known != target:
                 self._check_replacement(name, known, target)
-            self._entries[name] = target
+            if not _scope.folder:
+                self._entries[name] = target
+                return
+            # Of code that another folder shares, the folder it lies in knows the name, too.
+            for folder in {_scope.folder, _home(target) or _scope.folder}:
+                self._of_folders.setdefault(folder, {})[name] = target
+
+    def _table(self, name: str) -> Any:
+        """Return the table that a name is looked up in: that of the folder whose code runs, if it has the name."""
+        own = self._of_folders.get(_scope.folder, {})
+        return own if name in own else self._entries
+
+    def _names(self) -> list[str]:
+        """Return all names that are known to the code that runs."""
+        return list(dict.fromkeys([*self._entries, *self._of_folders.get(_scope.folder, ())]))
 
     def _check_replacement(self, name: str, known: Any, target: Any) -> None:
         """Raise unless `target` may take the place of `known`."""
@@ -119,25 +146,28 @@ class Registry(Generic[T]):
         """Return the object of a name, or `default` where one is given and the name is unknown."""
         with self._lock:
             self._load()
-            found = self._entries.get(name, _MISSING)
+            table = self._table(name)
+            found = table.get(name, _MISSING)
             if found is _MISSING:
                 if default is not _MISSING:
                     return default
                 raise KeyError(self._unknown(name))
             if isinstance(found, str):
                 found = _import_reference(found)
-                if not isinstance(self._entries, MappingProxyType):
-                    self._entries[name] = found
+                if not isinstance(table, MappingProxyType):
+                    table[name] = found
             return found
 
     def _unknown(self, name: str) -> str:
         """Return the message for a name that is not registered."""
-        known = sorted(self._entries)
+        known = sorted(self._names())
         query = str(name).lower()
         near = [other for other in known if query in other.lower() or query[:3] == other.lower()[:3]][:3]
         message = f"`{name}` is not a known {self.kind}"
         if near:
             message += f", did you mean {' or '.join(f'`{other}`' for other in near)}?"
+        else:
+            message += "."
         more = "…" if len(known) > 20 else ""
         return f"{message} Known names: {', '.join(known[:20])}{more}"
 
@@ -146,15 +176,15 @@ class Registry(Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         self._load()
-        return name in self._entries
+        return name in self._table(str(name))
 
     def __iter__(self) -> Iterator[str]:
         self._load()
-        return iter(self._entries)
+        return iter(self._names())
 
     def __len__(self) -> int:
         self._load()
-        return len(self._entries)
+        return len(self._names())
 
     def keys(self) -> list[str]:
         """Return the registered names."""
@@ -365,7 +395,7 @@ def is_higher_better(metric_name: str) -> bool | None:
 def _facts(kind: str, name: str) -> dict[str, Any]:
     """Return what is known about one entry, in types that JSON has."""
     registry = _REGISTRIES[kind]
-    entry = registry._entries[name]
+    entry = registry._table(name)[name]
     if isinstance(entry, str):
         return {"origin": entry, "builtin": True}
     facts: dict[str, Any] = {"origin": registry.origin(name), "builtin": _is_builtin(entry)}
@@ -378,7 +408,7 @@ def _dump(builtins: bool = False) -> dict[str, dict[str, dict[str, Any]]]:
     """Return kind → name → facts of everything that users registered; with `builtins`, of everything."""
     dump: dict[str, dict[str, dict[str, Any]]] = {}
     for kind, registry in _REGISTRIES.items():
-        names = list(registry) if builtins else list(registry._entries)
+        names = list(registry) if builtins else registry._names()
         facts = {name: _facts(kind, name) for name in names}
         dump[kind] = {name: fact for name, fact in facts.items() if builtins or not fact["builtin"]}
     return dump

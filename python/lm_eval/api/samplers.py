@@ -101,6 +101,22 @@ class FirstNSampler(ContextSampler):
         return pool[:n]
 
 
+class DrawnSampler(ContextSampler):
+    """Gives the examples that were drawn for a document already."""
+
+    def sample(
+        self,
+        n: int,
+        eval_doc: dict[str, Any] | None = None,
+        df: Sequence[dict[str, Any]] | None = None,
+        **kwargs: Any,
+    ) -> Sequence[dict[str, Any]]:
+        """Return the first n examples."""
+        if n > len(self.df):
+            raise ValueError(f"{n} examples are wanted, and {len(self.df)} were drawn: set `num_fewshot`")
+        return list(self.df[:n])
+
+
 SAMPLER_REGISTRY = sampler_registry
 
 

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
+from dataclasses import fields
 from random import Random
 from typing import Any
 
@@ -19,14 +20,21 @@ from lm_eval import _host
 from lm_eval.api import _context
 from lm_eval.api._types import Doc, OutputType
 from lm_eval.api.instance import Instance
-from lm_eval.api.samplers import ContextSampler, get_sampler
+from lm_eval.api.samplers import ContextSampler, DrawnSampler, get_sampler
 from lm_eval.api.utils import maybe_delimit, requires_delimiter
 from lm_eval.config.task import FewshotConfig, TaskConfig
 from lm_eval.utils import create_iterator
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["ALL_OUTPUT_TYPES", "ConfigurableTask", "Task", "TaskConfig"]
+__all__ = [
+    "ALL_OUTPUT_TYPES",
+    "ConfigurableTask",
+    "MultipleChoiceTask",
+    "PerplexityTask",
+    "Task",
+    "TaskConfig",
+]
 
 ALL_OUTPUT_TYPES = ["loglikelihood", "multiple_choice", "loglikelihood_rolling", "generate_until"]
 """What a task can ask of a model."""
@@ -56,7 +64,10 @@ class Task(abc.ABC):
         download_mode: Any = None,
         config: Mapping[str, Any] | TaskConfig | None = None,
     ) -> None:
-        self._config = _configured(self.CONFIG, config)
+        self._given = self._fields_given(config)
+        self._config = config if isinstance(config, TaskConfig) else TaskConfig(**_copied(self._given))
+        # What tells later changes of the configuration from what was given.
+        self._normal = self._config.to_dict(keep_callable=True)
         if self._config.output_type not in ALL_OUTPUT_TYPES:
             raise ValueError(
                 f"`output_type` is one of {', '.join(ALL_OUTPUT_TYPES)}, not `{self._config.output_type}`"
@@ -70,13 +81,35 @@ class Task(abc.ABC):
         self._dataset: Any = None
         self._sampler: ContextSampler | None = None
         self._fewshot_seed: int | None = _DEFAULT_SEED
+        self._drawn: list[Doc] = []
+        self._has_own_sampler = False
+        self._is_compat_04 = False
         self._instances: list[Instance[Any, Any]] | None = None
         self.fewshot_rnd: Random | None = None
+
+    def _fields_given(self, config: Mapping[str, Any] | TaskConfig | None) -> dict[str, Any]:
+        """Return the fields of the configuration as they are given, over those that the class sets."""
+        fields = {} if self.CONFIG is None else self.CONFIG.to_dict(keep_callable=True)
+        if isinstance(config, TaskConfig):
+            fields = config.to_dict(keep_callable=True)
+        elif config:
+            fields.update(_copied(config))
+            if "class" in fields:
+                # The whole file was handed on: it names the class, and may have keys for it.
+                fields = {name: value for name, value in fields.items() if name in _FIELDS}
+        if not isinstance(self, ConfigurableTask) and self.OUTPUT_TYPE is not None:
+            fields.setdefault("output_type", self.OUTPUT_TYPE)
+        return fields
 
     @property
     def config(self) -> TaskConfig:
         """The configuration."""
         return self._config
+
+    @property
+    def fewshot_cfg(self) -> FewshotConfig:
+        """The configuration of the examples."""
+        return self._config.fewshot_config
 
     @property
     def task_name(self) -> str:
@@ -272,6 +305,9 @@ class Task(abc.ABC):
     @property
     def sampler(self) -> ContextSampler:
         """What draws the few-shot examples."""
+        if self._drawn and not self._has_own_sampler:
+            # The engine has drawn them, in the order of the documents.
+            return DrawnSampler(self._drawn)
         if self._sampler is None:
             fewshot: FewshotConfig = self._config.fewshot_config
             kind = get_sampler(fewshot.sampler) if isinstance(fewshot.sampler, str) else fewshot.sampler
@@ -283,6 +319,7 @@ class Task(abc.ABC):
     @sampler.setter
     def sampler(self, sampler: ContextSampler) -> None:
         self._sampler = sampler
+        self._has_own_sampler = True
 
     def set_fewshot_seed(self, seed: int | None = None) -> None:
         """Draw examples from this seed on."""
@@ -345,7 +382,9 @@ class Task(abc.ABC):
             delimiter = ""
         requests = []
         for idx, choice in enumerate(self.doc_to_choice(doc)):
-            delimited = not isinstance(ctx, str) or requires_delimiter(ctx, choice)
+            delimited = (
+                self._is_compat_04 or not isinstance(ctx, str) or requires_delimiter(ctx, choice)
+            )
             request: Instance[Any, Any] = Instance(
                 request_type="loglikelihood",
                 doc=doc,
@@ -423,6 +462,16 @@ class Task(abc.ABC):
         definers = {name: next((base for base in cls.__mro__ if name in vars(base)), Task) for name in names}
         return sorted(name for name, definer in definers.items() if definer not in own)
 
+    @property
+    def _example_delimiter(self) -> str:
+        """What stands between question and answer of an example."""
+        # Reference: classes of the older kind write them one behind the other.
+        return self._config.fewshot_config.target_delimiter if isinstance(self, ConfigurableTask) else ""
+
+    def _excludes_evaluated(self) -> bool:
+        """Return whether a document must not be among its own examples."""
+        return bool(self._config.fewshot_config.split == self._config.test_split)
+
 
 class ConfigurableTask(Task):
     """A task whose configuration says it all, unless a subclass says otherwise."""
@@ -430,12 +479,129 @@ class ConfigurableTask(Task):
     VERSION: int | str | None = "Yaml"
 
 
-def _configured(preset: TaskConfig | None, given: Mapping[str, Any] | TaskConfig | None) -> TaskConfig:
-    """Return the configuration of a task, with what is given over what its class sets."""
-    if isinstance(given, TaskConfig):
-        return given
-    fields = {} if preset is None else preset.to_dict(keep_callable=True)
-    return TaskConfig(**{**fields, **(given or {})})
+class MultipleChoiceTask(Task):
+    """A task of the older kind whose documents have `choices` and the number of the right one under `gold`."""
+
+    OUTPUT_TYPE: OutputType | None = "loglikelihood"
+
+    def doc_to_target(self, doc: Doc, doc_to_target: Any = None) -> Any:
+        """Return the right choice."""
+        return " " + doc["choices"][doc["gold"]]
+
+    def construct_requests(self, doc: Doc, ctx: Any, **kwargs: Any) -> Any:
+        """Return a request for each choice."""
+        kwargs = _without_chat(kwargs)
+        return [
+            Instance(request_type="loglikelihood", doc=doc, arguments=(ctx, f" {choice}"), idx=place, **kwargs)
+            for place, choice in enumerate(doc["choices"])
+        ]
+
+    def process_results(self, doc: Doc, results: Any) -> Any:
+        """Return whether the most likely choice is the right one, as it is and per letter."""
+        likelihoods = [result[0] for result in results]
+        per_letter = [
+            likelihood / float(len(choice)) for likelihood, choice in zip(likelihoods, doc["choices"])
+        ]
+
+        def is_right(values: list[float]) -> float:
+            return 1.0 if values.index(max(values)) == doc["gold"] else 0.0
+
+        return {"acc": is_right(likelihoods), "acc_norm": is_right(per_letter)}
+
+    def higher_is_better(self) -> Mapping[str, bool]:
+        """Return that higher is better."""
+        return {"acc": True, "acc_norm": True}
+
+    def aggregation(self) -> Mapping[str, Callable[..., Any]]:
+        """Return the mean for both."""
+        from lm_eval.api.metrics import mean
+
+        return {"acc": mean, "acc_norm": mean}
+
+
+class PerplexityTask(Task):
+    """A task of the older kind whose documents are texts that are scored as a whole."""
+
+    OUTPUT_TYPE: OutputType | None = "loglikelihood_rolling"
+
+    def has_training_docs(self) -> bool:
+        """Return no: there are no examples."""
+        return False
+
+    def fewshot_examples(self, num_fewshot: int, doc: Any = None) -> list[Doc]:
+        """Return nothing; examples are an error."""
+        if num_fewshot != 0:
+            raise ValueError("The number of few-shot examples must be 0 for perplexity tasks")
+        return []
+
+    def fewshot_context(self, doc: Any, num_fewshot: int = 0, **kwargs: Any) -> Any:
+        """Return no text; examples are an error."""
+        self.fewshot_examples(num_fewshot, doc)
+        return ""
+
+    def doc_to_text(self, doc: Any, doc_to_text: Any = None) -> Any:
+        """Return no text."""
+        return ""
+
+    def doc_to_target(self, doc: Any, doc_to_target: Any = None) -> Any:
+        """Return the document, which is the text."""
+        return doc
+
+    def doc_to_decontamination_query(self, doc: Any) -> Any:
+        """Return the document, which is the text."""
+        return doc
+
+    def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
+        """Return a request for the whole text."""
+        if ctx:
+            raise ValueError("A text that is scored as a whole has no context")
+        kwargs = _without_chat(kwargs)
+        request_type: Any = self.OUTPUT_TYPE
+        return Instance(
+            request_type=request_type, doc=doc, arguments=(self.doc_to_target(doc),), idx=0, **kwargs
+        )
+
+    def process_results(self, doc: Any, results: Any) -> Any:
+        """Return the likelihood with the numbers of words and bytes."""
+        (likelihood,) = results
+        if isinstance(likelihood, tuple):
+            likelihood = likelihood[0]
+        text = self.doc_to_target(doc)
+        words, size = self.count_words(text), self.count_bytes(text)
+        return {
+            "word_perplexity": (likelihood, words),
+            "byte_perplexity": (likelihood, size),
+            "bits_per_byte": (likelihood, size),
+        }
+
+    def higher_is_better(self) -> Mapping[str, bool]:
+        """Return that lower is better."""
+        return {"word_perplexity": False, "byte_perplexity": False, "bits_per_byte": False}
+
+    def aggregation(self) -> Mapping[str, Callable[..., Any]]:
+        """Return the perplexities over all documents."""
+        from lm_eval.api.metrics import bits_per_byte, weighted_perplexity
+
+        return {
+            "word_perplexity": weighted_perplexity,
+            "byte_perplexity": weighted_perplexity,
+            "bits_per_byte": bits_per_byte,
+        }
+
+
+_FIELDS = frozenset(item.name for item in fields(TaskConfig))
+
+
+def _copied(value: Any) -> Any:
+    """Return a value whose dictionaries and lists can be changed without changing those that are given."""
+    if isinstance(value, Mapping):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
+
+
+def _without_chat(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a request without those about conversations."""
+    return {name: item for name, item in kwargs.items() if name not in ("apply_chat_template", "chat_template")}
 
 
 def _as_list(value: Any) -> Any:

@@ -40,7 +40,7 @@ def build_scorer(
     """Make the scorer of a pipeline.
 
     `scorer_type` is the name of a scorer, or a mapping with its name under `type` and arguments of its class
-    under `kwargs`; without it the output type decides.
+    beside it or under `kwargs`, which wins; without it the output type decides.
     """
     arguments: dict[str, Any] = {}
     name = "none"
@@ -53,6 +53,7 @@ def build_scorer(
             name = scorer_type
         else:
             name = scorer_type["type"]
-            arguments = dict(scorer_type.get("kwargs") or {})
+            arguments = {key: value for key, value in scorer_type.items() if key not in ("type", "kwargs")}
+            arguments.update(scorer_type.get("kwargs") or {})
         scorer_class = get_scorer(name)
     return scorer_class.from_dict({"name": name} if cfg is None else cfg, output_type, **arguments)

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lm_eval.tasks.manager import TaskManager
+from lm_eval.tasks.manager import TaskDict, TaskManager
 
-__all__ = ["TaskManager", "get_task_dict"]
+__all__ = ["TaskDict", "TaskManager", "get_task_dict"]
 
 LIBRARY_VARIABLE = "LMEVAL_TASK_LIBRARY"
 """The environment variable with folders of tasks, separated as in `PATH`."""
@@ -34,8 +34,8 @@ for _folder in os.environ.get(LIBRARY_VARIABLE, "").split(os.pathsep):
 
 def get_task_dict(
     task_name_list: str | Iterable[Any], task_manager: TaskManager | None = None
-) -> dict[str, Any]:
+) -> dict[Any, Any]:
     """Load tasks into nested dictionaries; `TaskManager.load` has taken its place."""
     warnings.warn("`get_task_dict` is deprecated; use `TaskManager.load`", DeprecationWarning, stacklevel=2)
     names = [task_name_list] if isinstance(task_name_list, str) else list(task_name_list)
-    return (task_manager or TaskManager()).load_task_or_group(names)
+    return (task_manager or TaskManager())._nested(names)

@@ -2,60 +2,207 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import warnings
-from collections.abc import Iterable
-from typing import Any, NoReturn
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypedDict
 
-__all__ = ["TaskManager"]
+if TYPE_CHECKING:
+    from lm_eval.api.group import Group
+    from lm_eval.api.task import Task
+
+__all__ = ["Entry", "TaskDict", "TaskManager"]
+
+logger = logging.getLogger(__name__)
+
+TaskSpec = Any
+"""A name, an inline definition or a task object."""
+
+
+class TaskDict(TypedDict):
+    """What `TaskManager.load` returns."""
+
+    tasks: dict[str, Task]
+    groups: dict[str, Group]
+    group_map: dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A name that the manager knows."""
+
+    name: str
+    kind: str
+    yaml_path: str | None
+    tags: tuple[str, ...]
 
 
 class TaskManager:
-    """Finds and loads tasks.
+    """Finds and loads tasks, groups and tags by name. The engine does the work.
 
-    Inside a worker there is nothing to find: the engine loads the tasks. Each method says which command does
-    the same.
+    `include_path` adds folders of definitions, whose names win over those of the libraries; `metadata` goes
+    into every task.
     """
 
     def __init__(
         self,
         verbosity: str | None = None,
-        include_path: str | list[str] | None = None,
+        include_path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
         include_defaults: bool = True,
-        metadata: dict[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        self.include_path = include_path
+        if verbosity is not None:
+            logging.getLogger("lm_eval").setLevel(verbosity.upper())
+        folders = [include_path] if isinstance(include_path, (str, os.PathLike)) else include_path or []
+        self.include_path = [os.path.abspath(os.fspath(folder)) for folder in folders]
         self.include_defaults = include_defaults
-        self.metadata = metadata
+        self.metadata = dict(metadata or {})
 
-    def load(self, spec: str | Iterable[Any], overrides: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Load tasks and groups."""
-        _use("run --tasks NAME")
+    def _settings(self) -> dict[str, Any]:
+        """Return what the engine is told of this manager."""
+        return {
+            "include_path": self.include_path,
+            "include_defaults": self.include_defaults,
+            "metadata": self.metadata,
+        }
 
-    def load_task_or_group(self, task_list: str | Iterable[Any]) -> dict[str, Any]:
-        """Load tasks and groups into nested dictionaries; `load` has taken its place."""
-        warnings.warn("`load_task_or_group` is deprecated; use `load`", DeprecationWarning, stacklevel=2)
-        return self.load(task_list)
+    @cached_property
+    def _names(self) -> dict[str, Any]:
+        from lm_eval import _engine
+
+        names: dict[str, Any] = _engine.ask("names", manager=self._settings())
+        return names
 
     @property
     def all_tasks(self) -> list[str]:
-        """The names of all tasks, groups and tags."""
-        _use("ls tasks")
+        """The names of all tasks, groups and tags, sorted."""
+        return list(self._names["all_tasks"])
 
     @property
     def all_subtasks(self) -> list[str]:
-        """The names of all tasks."""
-        _use("ls subtasks")
+        """The names of all tasks, sorted."""
+        return list(self._names["all_subtasks"])
 
     @property
     def all_groups(self) -> list[str]:
-        """The names of all groups."""
-        _use("ls groups")
+        """The names of all groups, sorted."""
+        return list(self._names["all_groups"])
 
     @property
     def all_tags(self) -> list[str]:
-        """The names of all tags."""
-        _use("ls tags")
+        """The names of all tags, sorted."""
+        return list(self._names["all_tags"])
 
+    @property
+    def task_index(self) -> dict[str, Entry]:
+        """What each name stands for, and the file that says so."""
+        entries = self._names["entries"].items()
+        return {name: Entry(name, kind, path, tuple(tags)) for name, (kind, path, tags) in entries}
 
-def _use(command: str) -> NoReturn:
-    raise NotImplementedError(f"Tasks are loaded by the engine, not in Python; use `lm-eval {command}`")
+    def match_tasks(self, task_list: Iterable[str]) -> list[str]:
+        """Return the names that fit patterns such as `arc_*`, sorted; a pattern that fits none is kept."""
+        import fnmatch
+
+        found: set[str] = set()
+        for given in task_list:
+            pattern, at, suffix = given.partition("@")
+            names = [name for name in self._names["all_tasks"] if fnmatch.fnmatchcase(name, pattern)]
+            found.update([name + at + suffix for name in names] or [given])
+        return sorted(found)
+
+    def list_all_tasks(
+        self, list_groups: bool = True, list_tags: bool = True, list_subtasks: bool = True
+    ) -> str:
+        """Return tables in Markdown of what there is."""
+        index = self.task_index
+        parts = []
+        for wanted, title, names in (
+            (list_groups, "Group", self.all_groups),
+            (list_tags, "Tag", self.all_tags),
+            (list_subtasks, "Task", self.all_subtasks),
+        ):
+            if wanted:
+                rows = [f"|{name}|{index[name].yaml_path or ''}|" for name in names]
+                parts.append("\n".join([f"|{title}|Definition|", "|---|---|", *rows]))
+        return "\n\n".join(parts) + "\n"
+
+    def load(
+        self, task_list: TaskSpec | list[TaskSpec], overrides: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> TaskDict:
+        """Load tasks and groups.
+
+        A specification is a name (also `task@format` and `group::task`), the path of a YAML file, a
+        dictionary that is the definition, or a task object. `overrides` gives names fields that replace those
+        of their definitions.
+        """
+        from lm_eval.api.task import Task
+        from lm_eval.tasks import _loaded
+
+        specs = task_list if isinstance(task_list, list) else [task_list]
+        for spec in specs:
+            if not isinstance(spec, (str, Mapping, Task)):
+                raise TypeError(
+                    f"A task is given by its name, a dictionary or a `Task`, not by {type(spec).__name__}"
+                )
+        result: TaskDict = {"tasks": {}, "groups": {}, "group_map": {}}
+        if not any(isinstance(spec, Task) for spec in specs):
+            self._load_into(result, specs, overrides)
+            return result
+        for spec in specs:
+            if isinstance(spec, Task):
+                result["tasks"][_loaded.qualified_name(spec)] = spec
+            else:
+                own = {name: fields for name, fields in (overrides or {}).items() if name == spec}
+                self._load_into(result, [spec], own)
+        return result
+
+    def _load_into(
+        self, result: TaskDict, specs: list[Any], overrides: Mapping[str, Mapping[str, Any]] | None
+    ) -> None:
+        from lm_eval import _engine
+        from lm_eval.tasks import _loaded
+
+        load = {**self._settings(), "specs": specs, "overrides": {**(overrides or {})}}
+        told = _engine.ask("load", load=load)
+        tasks = {name: _loaded.make_task(load, name, task) for name, task in told["tasks"].items()}
+        result["tasks"].update(tasks)
+        result["groups"].update(_loaded.make_groups(load, told, tasks))
+        result["group_map"].update(told["group_map"])
+
+    def load_task_or_group(self, task_list: TaskSpec | list[TaskSpec]) -> dict[Any, Any]:
+        """Load tasks and groups into nested dictionaries; `load` has taken its place."""
+        warnings.warn("`load_task_or_group` is deprecated; use `load`", DeprecationWarning, stacklevel=2)
+        return self._nested(task_list)
+
+    def _nested(self, task_list: TaskSpec | list[TaskSpec]) -> dict[Any, Any]:
+        """Return groups as keys of dictionaries of their members, whose names are the short ones."""
+        from lm_eval.api.group import ConfigurableGroup, Group
+
+        loaded = self.load(list(task_list) if isinstance(task_list, tuple) else task_list)
+        members = {member for children in loaded["group_map"].values() for member in children}
+
+        def key_of(group: Group) -> ConfigurableGroup:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                key = ConfigurableGroup(config=group._config)
+            key.__dict__.update({**group.__dict__, "_children": {}})
+            return key
+
+        def nested(group: Group) -> dict[Any, Any]:
+            children: dict[Any, Any] = {}
+            for name, child in group._children.items():
+                if isinstance(child, Group):
+                    children[key_of(child)] = nested(child)
+                else:
+                    children[name.rpartition("::")[2]] = child
+            return children
+
+        result: dict[Any, Any] = {}
+        for name, group in loaded["groups"].items():
+            if name not in members:
+                result[key_of(group)] = nested(group)
+        result.update({name: task for name, task in loaded["tasks"].items() if name not in members})
+        return result

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Documents, FunctionHost, MemoryDocuments};
-use lmeval_pycompat::Value;
+use lmeval_core::{DocumentError, Documents, FunctionHost, MemoryDocuments};
 use lmeval_pycompat::repr::repr;
+use lmeval_pycompat::{Dict, Value};
 
 use crate::support::{Folder, document};
 
@@ -37,6 +37,18 @@ def shuffled(dataset):
 
 def nothing(dataset):
     return dataset.filter(lambda doc: False)
+
+def labels(dataset):
+    label = dataset.features["label"]
+    assert label.names == ["no", "yes"] and label.num_classes == 2, label
+    assert label.int2str(1) == "yes" and label.int2str([0, 1]) == ["no", "yes"] and label.str2int("no") == 0
+    assert dataset.features["many"].feature.names == ["a", "b"]
+    assert dataset.features["text"].dtype == "string"
+    kept = dataset.filter(lambda doc: True).select(range(len(dataset))).rename_column("label", "l")
+    kept = kept.map(lambda doc: {"text": doc["text"] + "!"}).shuffle(seed=1)
+    assert kept.features["l"].int2str(0) == "no", kept.features
+    changed = dataset.map(lambda doc: {"label": label.int2str(doc["label"])}, features=None)
+    return changed if isinstance(changed[0]["label"], str) else kept.map(lambda doc: {"name": label.int2str(doc["l"])})
 
 def wrong(dataset):
     return {"a": 1}
@@ -81,5 +93,55 @@ fn splits_are_data_sets_with_and_without_the_library() {
         assert_eq!((nothing.len(), nothing.columns().len()), (0, 2));
         assert!(process("utils.wrong").unwrap_err().to_string().contains("expected documents"));
         assert!(process("utils.rows").unwrap_err().to_string().contains("dictionaries"));
+    }
+}
+
+/// Documents whose numbers have names.
+#[derive(Debug)]
+struct Labelled(MemoryDocuments);
+
+impl Documents for Labelled {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn columns(&self) -> &[String] {
+        self.0.columns()
+    }
+
+    fn get(&self, index: usize) -> Result<Arc<Dict>, DocumentError> {
+        self.0.get(index)
+    }
+
+    fn features(&self) -> Option<Dict> {
+        let label = |names: [&str; 2]| {
+            Value::dict([("names", Value::list(names.map(Value::str))), ("_type", Value::str("ClassLabel"))])
+        };
+        let text = Value::dict([("dtype", Value::str("string")), ("_type", Value::str("Value"))]);
+        let many = Value::dict([("feature", label(["a", "b"])), ("_type", Value::str("List"))]);
+        let features = [("text", text), ("label", label(["no", "yes"])), ("many", many)];
+        Some(features.into_iter().map(|(name, feature)| (Value::str(name), feature)).collect())
+    }
+}
+
+#[test]
+fn numbers_keep_their_names_with_and_without_the_library() {
+    for bare in [true, false] {
+        let folder = Folder::with(UTILS, |options| {
+            if bare {
+                options.python = Some("python3".into());
+            }
+        });
+        let row = |number: i64| {
+            document([
+                ("text", Value::str(format!("t{number}"))),
+                ("label", Value::Int(number % 2)),
+                ("many", Value::list([Value::Int(1)])),
+            ])
+        };
+        let columns = ["text", "label", "many"].map(str::to_owned).to_vec();
+        let split = Arc::new(Labelled(MemoryDocuments::with_columns(columns, (0..4).map(row).collect())));
+        let made = folder.host.process_documents(&folder.function("utils.labels"), split).unwrap();
+        assert_eq!(made.len(), 4);
     }
 }

@@ -7,10 +7,15 @@
 )]
 
 mod calls;
+mod class_tasks;
 mod datasets;
 mod faults;
 mod folders;
 mod library;
+mod models;
+mod random;
+mod registered;
+mod samplers;
 mod speed;
 mod support;
 mod values;

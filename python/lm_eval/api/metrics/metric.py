@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from lm_eval import _scope
 from lm_eval.api.metrics._lone import lone_text
 from lm_eval.api.metrics._numeric import argmax, floats
 from lm_eval.api.metrics.reduce import take_first
@@ -88,12 +89,15 @@ class Metric(Generic[_T, _K]):
         A function without a catch-all parameter gets only the options that it names. One that takes a single
         argument gets the pair of reference and prediction, as pass-through metrics of v0.4 do.
         """
-        if self._calling.pair:
-            return self.fn(_pair(references, predictions))  # type: ignore[call-arg]
-        options = {**self.kwargs, **kwargs}
-        if self._calling.options is not None:
-            options = {key: value for key, value in options.items() if key in self._calling.options}
-        return self.fn(lone_text(references), lone_text(predictions), **options)
+        calling, options = self._calling, {**self.kwargs, **kwargs}
+        if calling.options is not None:
+            options = {key: value for key, value in options.items() if key in calling.options}
+        if calling.pair:
+            return self.fn(_pair(references, predictions), **options)  # type: ignore[call-arg]
+        references, predictions = lone_text(references), lone_text(predictions)
+        if calling.named:
+            return self.fn(**{**options, "references": references, "predictions": predictions})
+        return self.fn(references, predictions, **options)
 
     def aggregate(self, values: Sequence[_K]) -> float:
         """Return the score of all documents."""
@@ -139,6 +143,7 @@ class _Calling:
     """How a metric's function wants to be called."""
 
     pair: bool = False
+    named: bool = False
     options: frozenset[str] | None = None
 
     @classmethod
@@ -148,23 +153,28 @@ class _Calling:
             parameters = inspect.signature(function).parameters
         except (TypeError, ValueError):
             return cls()
+        by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        names = frozenset(name for name, parameter in parameters.items() if parameter.kind in by_name)
+        # Some functions have the two the other way round.
+        named = names >= {"references", "predictions"}
         kinds = [parameter.kind for parameter in parameters.values()]
         if inspect.Parameter.VAR_KEYWORD in kinds:
-            return cls()
-        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        pair = len(kinds) == 1 and kinds[0] in positional
-        return cls(pair=pair, options=frozenset(parameters))
+            return cls(named=named)
+        by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        pair = sum(kind in by_position for kind in kinds) == 1 and inspect.Parameter.VAR_POSITIONAL not in kinds
+        return cls(pair=pair, named=named, options=names)
 
 
-def _pair(references: Any, predictions: Any) -> tuple[Any, Any]:
+def _pair(references: Any, predictions: Any) -> Any:
     """Return one reference and one prediction; of options, the likeliest."""
     if isinstance(predictions, LLResults):
         return references, argmax(floats(predictions.lls))
-    return _only(references), _only(predictions)
+    # Reference: the v0.4 line hands over a list of target and answer.
+    return [_first(references), _first(predictions)]
 
 
-def _only(values: Any) -> Any:
-    return values[0] if isinstance(values, list) and len(values) == 1 else values
+def _first(values: Any) -> Any:
+    return values[0] if isinstance(values, list) and values else values
 
 
 def _named(kind: str, value: Any, look_up: Callable[[str], Any]) -> Any:
@@ -195,6 +205,8 @@ def _base(metric: Any, output_type: str | None) -> Metric[Any, Any]:
                 f"The metric `{metric}` is for {', '.join(sorted(base.output_type))}, not for {output_type}"
             )
         return base
+    if isinstance(metric, RegisteredMetric):
+        return metric.resolve()
     if callable(metric):
         return Metric(name=getattr(metric, "__name__", "metric(undefined)"), fn=metric)
     raise TypeError(f"A metric is a name or a function, not {metric!r}")
@@ -219,6 +231,7 @@ class RegisteredMetric:
     reduction: str | Callable[..., Any] | None
     output_type: frozenset[str]
     corpus: bool = False
+    folder: str = field(default_factory=lambda: _scope.folder, compare=False, repr=False)
     _metric: Metric[Any, Any] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
@@ -254,13 +267,16 @@ class RegisteredMetric:
     def resolve(self) -> Metric[Any, Any]:
         """Return the metric."""
         if self._metric is None:
+            with _scope.within(self.folder):
+                aggregation = _named("aggregation", self.aggregation, get_aggregation)
+                reduction = _named("reduction", self.reduction, get_reduction)
             self._metric = Metric(
                 name=self.name,
                 fn=self.fn,
-                aggregation=_named("aggregation", self.aggregation, get_aggregation),
+                aggregation=aggregation,
                 higher_is_better=self.higher_is_better,
                 output_type=set(self.output_type),
-                reduction=_named("reduction", self.reduction, get_reduction),
+                reduction=reduction,
             )
         return self._metric
 

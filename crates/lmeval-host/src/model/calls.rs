@@ -1,0 +1,205 @@
+//! What goes to a model and comes back.
+
+use std::sync::Arc;
+
+use lmeval_core::{Answer, Arguments, Context, ModelRequest, RequestType, Response};
+use lmeval_pycompat::{Dict, Value};
+
+use crate::protocol::{self, ProtocolError};
+
+/// How many bytes of text go over at once, roughly.
+const MOST_TEXT: usize = 64 << 20;
+
+/// Requests of one kind that go over together: their places in the batch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub(crate) kind: RequestType,
+    pub(crate) places: Vec<usize>,
+}
+
+/// The calls that a batch takes: one for each kind, in order of first appearance, more where there is much text.
+pub(crate) fn calls(requests: &[ModelRequest]) -> Vec<Call> {
+    let mut calls: Vec<(Call, usize)> = Vec::new();
+    for (place, request) in requests.iter().enumerate() {
+        let (kind, size) = (request.request_type(), text_size(request));
+        let open = calls.iter_mut().rev().find(|(call, _)| call.kind == kind);
+        match open {
+            Some((call, text)) if *text + size <= MOST_TEXT => {
+                call.places.push(place);
+                *text += size;
+            }
+            _ => calls.push((Call { kind, places: vec![place] }, size)),
+        }
+    }
+    calls.into_iter().map(|(call, _)| call).collect()
+}
+
+fn text_size(request: &ModelRequest) -> usize {
+    let of_context = |context: &Context| match context {
+        Context::Text(text) | Context::Json(text) => text.len(),
+        Context::Messages(messages) => messages.iter().map(|message| message.content.len()).sum(),
+    };
+    match &request.arguments {
+        Arguments::Loglikelihood { context, continuation } => of_context(context) + continuation.len(),
+        Arguments::Rolling { text } => text.len(),
+        Arguments::Generate { context, .. } => of_context(context),
+    }
+}
+
+/// The message of a call.
+pub(crate) fn encode_call(
+    handle: i64,
+    call: &Call,
+    requests: &[ModelRequest],
+    rolling_context: bool,
+) -> Result<String, ProtocolError> {
+    let mut text = format!(
+        "{{\"op\":\"model_answer\",\"handle\":{handle},\"method\":\"{}\",\"requests\":[",
+        call.kind.name()
+    );
+    for (number, place) in call.places.iter().enumerate() {
+        if number > 0 {
+            text.push(',');
+        }
+        let request = &requests[*place];
+        let parts = [
+            arguments(request, rolling_context),
+            Value::Str(Arc::clone(&request.task_name)),
+            Value::Int(request.doc_id.0 as i64),
+            Value::Int(request.idx as i64),
+        ];
+        protocol::encode(&mut text, &Value::list(parts))?;
+    }
+    text.push_str("]}");
+    Ok(text)
+}
+
+fn arguments(request: &ModelRequest, rolling_context: bool) -> Value {
+    let mut arguments = match &request.arguments {
+        Arguments::Loglikelihood { context, continuation } => {
+            vec![prompt(context), Value::Str(Arc::clone(continuation))]
+        }
+        Arguments::Rolling { text } if rolling_context => {
+            vec![Value::str(""), Value::Str(Arc::clone(text))]
+        }
+        Arguments::Rolling { text } => vec![Value::Str(Arc::clone(text))],
+        Arguments::Generate { context, kwargs } => vec![prompt(context), Value::Dict(Arc::clone(kwargs))],
+    };
+    arguments.extend(request.additional_args.clone().map(Value::Dict));
+    Value::from(arguments)
+}
+
+fn prompt(context: &Context) -> Value {
+    match context {
+        Context::Json(text) => Value::tuple([Value::Str(Arc::clone(text))]),
+        other => other.to_value(),
+    }
+}
+
+/// What a model says while it is asked.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Said {
+    /// An answer to the request of this number.
+    Answer(usize, Answer),
+    /// Something that is none.
+    Bad(usize, String),
+    /// There are no more answers.
+    Done,
+}
+
+/// Reads what a model says; `None` for what nobody understands.
+pub(crate) fn decode(kind: RequestType, value: &Value) -> Option<Said> {
+    if value.is_none() {
+        return Some(Said::Done);
+    }
+    let (number, answer) = value.as_list()?.split_first()?;
+    let number = usize::try_from(number.as_i64()?).ok()?;
+    let response = match (kind, answer) {
+        (_, [Value::None, message]) => return Some(Said::Bad(number, message.as_str()?.to_owned())),
+        (RequestType::Loglikelihood, [logprob, Value::Bool(is_greedy)]) => {
+            Response::Loglikelihood { logprob: logprob.to_f64()?, is_greedy: *is_greedy }
+        }
+        (RequestType::LoglikelihoodRolling, [logprob, ..]) => {
+            Response::Rolling { logprob: logprob.to_f64()? }
+        }
+        (RequestType::GenerateUntil, [Value::Str(text)]) => Response::Text(Arc::clone(text)),
+        _ => return None,
+    };
+    Some(Said::Answer(number, response.into()))
+}
+
+/// A message without requests.
+pub(crate) fn encode_message(operation: &str, parts: &Dict) -> Result<String, ProtocolError> {
+    let mut message = Dict::new();
+    message.insert("op", operation);
+    message.update(parts);
+    let mut text = String::new();
+    protocol::encode_dict(&mut text, &message)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use lmeval_core::DocId;
+
+    use super::*;
+
+    fn request(doc_id: usize, arguments: Arguments) -> ModelRequest {
+        ModelRequest {
+            task_name: "t".into(),
+            doc_id: DocId(doc_id),
+            idx: 0,
+            repeat: 0,
+            arguments,
+            additional_args: None,
+        }
+    }
+
+    fn pair(text: &str) -> Arguments {
+        Arguments::Loglikelihood { context: text.into(), continuation: "x".into() }
+    }
+
+    #[test]
+    fn a_batch_is_one_call_for_each_kind() {
+        let rolling = || Arguments::Rolling { text: "r".into() };
+        let requests = [pair("a"), rolling(), pair("b"), rolling()].map(|arguments| request(0, arguments));
+        let calls = calls(&requests);
+        assert_eq!(calls.len(), 2);
+        assert_eq!(calls[0], Call { kind: RequestType::Loglikelihood, places: vec![0, 2] });
+        assert_eq!(calls[1], Call { kind: RequestType::LoglikelihoodRolling, places: vec![1, 3] });
+    }
+
+    #[test]
+    fn much_text_is_several_calls() {
+        let text = "x".repeat(MOST_TEXT / 3);
+        let requests: Vec<_> = (0..7).map(|number| request(number, pair(&text))).collect();
+        let calls = calls(&requests);
+        let places: Vec<usize> = calls.iter().flat_map(|call| call.places.clone()).collect();
+        assert_eq!(places, (0..7).collect::<Vec<_>>());
+        assert_eq!(calls.iter().map(|call| call.places.len()).collect::<Vec<_>>(), [2, 2, 2, 1]);
+    }
+
+    #[test]
+    fn rolling_requests_have_the_shape_of_the_package() {
+        let requests = [request(3, Arguments::Rolling { text: "r".into() })];
+        let call = Call { kind: RequestType::LoglikelihoodRolling, places: vec![0] };
+        let with = encode_call(0, &call, &requests, true).unwrap();
+        assert!(with.contains(r#"[[["","r"],"t",3,0]]"#), "{with}");
+        let without = encode_call(0, &call, &requests, false).unwrap();
+        assert!(without.contains(r#"[[["r"],"t",3,0]]"#), "{without}");
+    }
+
+    #[test]
+    fn answers_are_read() {
+        let said = |kind, value: Value| decode(kind, &value);
+        let list = |parts: &[Value]| Value::list(parts.iter().cloned());
+        let answer = Response::Loglikelihood { logprob: -1.0, is_greedy: true };
+        let told = list(&[Value::Int(2), Value::Float(-1.0), Value::Bool(true)]);
+        assert_eq!(said(RequestType::Loglikelihood, told.clone()), Some(Said::Answer(2, answer.into())));
+        assert_eq!(said(RequestType::GenerateUntil, told), None);
+        let bad = list(&[Value::Int(0), Value::None, Value::str("no")]);
+        assert_eq!(said(RequestType::GenerateUntil, bad), Some(Said::Bad(0, "no".to_owned())));
+        assert_eq!(said(RequestType::GenerateUntil, Value::None), Some(Said::Done));
+        assert_eq!(said(RequestType::GenerateUntil, Value::Int(1)), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! The conversation with the process that has a model.
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use lmeval_pycompat::Value;
+
+use crate::caller::Caller;
+use crate::error::WorkerError;
+use crate::options::PythonOptions;
+use crate::process::Signals;
+use crate::worker::{Purpose, Worker};
+
+/// How long a model that was interrupted may take to notice.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Takes an answer and says whether it was the last one.
+pub(crate) type Take<'a> = &'a mut dyn FnMut(Value) -> bool;
+
+/// Where a model is. One conversation at a time is under way; others wait.
+pub(crate) trait Link: Debug + Send + Sync {
+    /// Sends a message and takes its answers.
+    fn converse(&self, message: &str, take: Take<'_>) -> Result<(), WorkerError>;
+
+    /// Ends the conversation that is under way, if there is one.
+    fn interrupt(&self) {}
+}
+
+/// A process that was started for a model.
+#[derive(Debug)]
+pub(crate) struct ModelProcess {
+    worker: Mutex<Worker>,
+    signals: Signals,
+    is_busy: Arc<AtomicBool>,
+}
+
+impl ModelProcess {
+    pub(crate) fn start(options: &PythonOptions, purpose: Purpose) -> Result<Self, WorkerError> {
+        let worker = Worker::start(options, purpose)?;
+        Ok(Self { signals: worker.signals(), worker: Mutex::new(worker), is_busy: Arc::default() })
+    }
+}
+
+impl Link for ModelProcess {
+    fn converse(&self, message: &str, take: Take<'_>) -> Result<(), WorkerError> {
+        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        if worker.is_broken() {
+            return Err(WorkerError::Died { how: "has ended before".to_owned(), said: String::new() });
+        }
+        self.is_busy.store(true, Ordering::SeqCst);
+        let conversed = worker.converse(message, take);
+        self.is_busy.store(false, Ordering::SeqCst);
+        conversed
+    }
+
+    fn interrupt(&self) {
+        if !self.is_busy.load(Ordering::SeqCst) {
+            return;
+        }
+        self.signals.interrupt();
+        let (signals, is_busy) = (self.signals.clone(), Arc::clone(&self.is_busy));
+        let kill = move || {
+            thread::sleep(GRACE);
+            if is_busy.load(Ordering::SeqCst) {
+                signals.kill();
+            }
+        };
+        // Without a thread, a second Ctrl-C does the same.
+        let _ = thread::Builder::new().name("python-end".to_owned()).spawn(kill);
+    }
+}
+
+impl Link for Arc<Caller> {
+    fn converse(&self, message: &str, take: Take<'_>) -> Result<(), WorkerError> {
+        Caller::converse(self, message, take)
+    }
+}

@@ -1,0 +1,338 @@
+//! Models that are written in Python.
+
+mod calls;
+mod failure;
+mod link;
+mod settings;
+mod template;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use lmeval_core::{
+    Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
+    ModelRequest, ModelTemplate,
+};
+use lmeval_pycompat::{Dict, Function, Value};
+use tokio::sync::oneshot;
+
+pub use settings::PythonModelSettings;
+
+use crate::caller::Caller;
+use crate::model::calls::{Call, Said, calls, decode, encode_call, encode_message};
+use crate::model::failure::failure;
+use crate::model::link::{Link, ModelProcess};
+use crate::model::template::PythonTemplate;
+use crate::options::PythonOptions;
+use crate::protocol::ProtocolError;
+use crate::worker::Purpose;
+
+/// How many requests a model gets at once: it sorts them by length and makes batches of its own.
+const AT_ONCE: usize = 8192;
+
+/// How long requests wait for others, so that a model gets many at once.
+const FILL_TIME: Duration = Duration::from_secs(1);
+
+/// A Python process in which plug-ins have registered models.
+///
+/// It becomes the process of the model that is made of one of them.
+#[derive(Debug)]
+pub struct RegisteredModels {
+    process: ModelProcess,
+    names: Vec<String>,
+}
+
+impl RegisteredModels {
+    /// Starts a process and looks what is registered.
+    pub fn start(options: &PythonOptions) -> Result<Self, ModelError> {
+        let failed =
+            |error| failure(ModelErrorKind::Configuration, "Models of plug-ins cannot be found", error);
+        let process = ModelProcess::start(options, Purpose::Model).map_err(failed)?;
+        let mut names = Vec::new();
+        let mut take = |value: Value| {
+            names.extend(value.as_list().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+            true
+        };
+        process.converse("{\"op\":\"model_names\"}", &mut take).map_err(failed)?;
+        Ok(Self { process, names })
+    }
+
+    /// The names of models.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Makes the model of a name.
+    pub fn create(self, name: &str, settings: &PythonModelSettings) -> Result<Arc<PythonModel>, ModelError> {
+        let mut parts = settings.to_dict();
+        parts.insert("name", name);
+        PythonModel::open("python", name, Box::new(self.process), &parts, settings)
+    }
+}
+
+/// A model that a Python process has.
+///
+/// Requests go over in batches, all of one kind at a time; answers that the model hands to its `cache_hook` come back
+/// at once, the others at the end of the call.
+#[derive(Debug)]
+pub struct PythonModel {
+    name: String,
+    handle: i64,
+    identity: ModelIdentity,
+    ignored: Vec<String>,
+    rolling_context: bool,
+    link: Box<dyn Link>,
+    is_ending: AtomicBool,
+    /// Whether answers have come of the call that is under way.
+    has_answered: AtomicBool,
+    this: Weak<Self>,
+}
+
+impl PythonModel {
+    /// Makes a model of the original package `lm_eval` that is installed for the interpreter.
+    pub fn original(
+        name: &str,
+        options: &PythonOptions,
+        settings: &PythonModelSettings,
+    ) -> Result<Arc<Self>, ModelError> {
+        let what = format!("The model `{name}` of the package `lm_eval` cannot be made");
+        let process = ModelProcess::start(options, Purpose::Original)
+            .map_err(|error| failure(ModelErrorKind::Configuration, &what, error))?;
+        let mut parts = settings.to_dict();
+        parts.insert("name", name);
+        Self::open("lm_eval", name, Box::new(process), &parts, settings)
+    }
+
+    /// Takes a model that is in the process that called the engine.
+    pub fn of_caller(
+        caller: Arc<Caller>,
+        reference: &Function,
+        settings: &PythonModelSettings,
+    ) -> Result<Arc<Self>, ModelError> {
+        let mut parts = settings.to_dict();
+        let function = [&reference.directory, &reference.reference].map(|part| Value::str(part.as_str()));
+        parts.insert("function", Value::list(function));
+        Self::open("python", &reference.reference, Box::new(caller), &parts, settings)
+    }
+
+    fn open(
+        backend: &str,
+        name: &str,
+        link: Box<dyn Link>,
+        parts: &Dict,
+        settings: &PythonModelSettings,
+    ) -> Result<Arc<Self>, ModelError> {
+        let what = format!("The model `{name}` cannot be made");
+        let kind = ModelErrorKind::Configuration;
+        let described = ask_once(&*link, "model_open", parts).map_err(|error| failure(kind, &what, error))?;
+        let (Some(description), Some(handle)) = (described.as_dict(), part(&described, "handle")) else {
+            return Err(ModelError::new(kind, format!("{what}: Python says nothing of it")));
+        };
+        let class = part(&described, "class").and_then(Value::as_str).unwrap_or(name);
+        let ignored = part(&described, "ignored").and_then(Value::as_list).unwrap_or_default();
+        Ok(Arc::new_cyclic(|this| Self {
+            name: class.to_owned(),
+            handle: handle.as_i64().unwrap_or_default(),
+            identity: settings.identity(backend, description),
+            ignored: ignored.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            rolling_context: match part(&described, "rolling_context") {
+                Some(Value::Bool(has_context)) => *has_context,
+                _ => settings.rolling_context,
+            },
+            link,
+            is_ending: AtomicBool::new(false),
+            has_answered: AtomicBool::new(false),
+            this: Weak::clone(this),
+        }))
+    }
+
+    /// The name of the model's class.
+    pub fn class_name(&self) -> &str {
+        &self.name
+    }
+
+    /// Settings that the model takes no argument for: `batch_size`, `max_batch_size`, `device`.
+    pub fn ignored_settings(&self) -> &[String] {
+        &self.ignored
+    }
+
+    /// Asks something other than requests.
+    pub(crate) fn ask(&self, operation: &str, mut parts: Dict, what: &str) -> Result<Value, ModelError> {
+        parts.insert("handle", self.handle);
+        let what = format!("The model `{}` {what}", self.name);
+        ask_once(&*self.link, operation, &parts).map_err(|error| {
+            let is_missing = matches!(&error, crate::error::WorkerError::Raised { kind, .. } if kind == "NotImplementedError");
+            let kind =
+                if is_missing { ModelErrorKind::Unsupported } else { ModelErrorKind::Configuration };
+            failure(kind, &what, error)
+        })
+    }
+
+    /// Has a batch answered, call by call. An error is told of one request: it ends the run, whatever the others are.
+    fn answer_calls(&self, requests: &[ModelRequest], sink: &mut AnswerSink) {
+        for call in calls(requests) {
+            if self.is_ending.load(Ordering::SeqCst) {
+                return;
+            }
+            let mut open = vec![true; call.places.len()];
+            if let Err(error) = self.call(&call, requests, &mut open, sink) {
+                let first = open.iter().position(|is_open| *is_open).unwrap_or_default();
+                return sink(call.places[first], Err(error));
+            }
+        }
+    }
+
+    fn call(
+        &self,
+        call: &Call,
+        requests: &[ModelRequest],
+        open: &mut [bool],
+        sink: &mut AnswerSink,
+    ) -> Result<(), ModelError> {
+        let what = format!("The model `{}` failed in `{}`", self.name, call.kind);
+        let wrong = |message: &str| {
+            let error = ProtocolError::Malformed(message.to_owned()).into();
+            failure(ModelErrorKind::Capability, &what, error)
+        };
+        let message = encode_call(self.handle, call, requests, self.rolling_context)
+            .map_err(|error| failure(ModelErrorKind::Request, &what, error.into()))?;
+        self.has_answered.store(false, Ordering::SeqCst);
+        let mut nonsense = false;
+        let mut take = |value: Value| {
+            let (number, answer) = match decode(call.kind, &value) {
+                Some(Said::Done) => return true,
+                Some(Said::Answer(number, answer)) => (number, Ok(answer)),
+                Some(Said::Bad(number, message)) => {
+                    let message = format!("The model `{}` gave no usable answer: {message}", self.name);
+                    (number, Err(ModelError::new(ModelErrorKind::Answer, message)))
+                }
+                None => {
+                    nonsense = true;
+                    return false;
+                }
+            };
+            self.has_answered.store(true, Ordering::SeqCst);
+            match open.get_mut(number) {
+                Some(is_open) if *is_open => {
+                    *is_open = false;
+                    sink(call.places[number], answer);
+                }
+                _ => nonsense = true,
+            }
+            false
+        };
+        let conversed = self.link.converse(&message, &mut take);
+        drop(message);
+        match conversed {
+            // What was interrupted has not failed.
+            Err(error) if self.is_ending.load(Ordering::SeqCst) => {
+                Err(failure(ModelErrorKind::Unreachable, &what, error))
+            }
+            Err(error) => Err(failure(ModelErrorKind::Capability, &what, error).hint(
+                "Answers that came before are kept with `--output_path` or `--use_cache`; the same command again asks \
+                 for the others only",
+            )),
+            Ok(()) if nonsense => Err(wrong("an answer to no request, or of another kind")),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+fn part<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+    value.as_dict().and_then(|dict| dict.get_str(name))
+}
+
+fn ask_once(link: &dyn Link, operation: &str, parts: &Dict) -> Result<Value, crate::error::WorkerError> {
+    let mut answer = Value::None;
+    let mut take = |value: Value| {
+        answer = value;
+        true
+    };
+    link.converse(&encode_message(operation, parts)?, &mut take)?;
+    Ok(answer)
+}
+
+impl Model for PythonModel {
+    fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
+        Box::pin(async { Ok(self.identity.clone()) })
+    }
+
+    fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
+        let mut parts = Dict::new();
+        parts.insert("template", name.map_or(Value::Bool(true), Value::str));
+        let told = self.ask("model_template", parts, "has no chat template to use")?;
+        let source = part(&told, "source").and_then(Value::as_str).map(str::to_owned);
+        let model = self.this.upgrade().expect("the model is borrowed, so it is there");
+        Ok(ModelTemplate { template: Arc::new(PythonTemplate { model }), source })
+    }
+
+    fn dispatch(&self) -> Dispatch {
+        Dispatch { batch_size: AT_ONCE, in_flight: 1 }
+    }
+
+    fn fill_time(&self) -> Duration {
+        FILL_TIME
+    }
+
+    fn facts(&self) -> ModelFacts {
+        // Results do without what a model cannot say of itself.
+        let told = self.ask("model_facts", Dict::new(), "says nothing of itself").unwrap_or_default();
+        let dict = |name: &str| part(&told, name).and_then(Value::as_dict).cloned().unwrap_or_default();
+        let sizes = part(&told, "batch_sizes").and_then(Value::as_list).unwrap_or_default();
+        ModelFacts {
+            config: dict("config"),
+            tokenizer: dict("tokenizer"),
+            batch_sizes: sizes.iter().filter_map(Value::as_i64).collect(),
+        }
+    }
+
+    fn wind_down(&self) {
+        self.is_ending.store(true, Ordering::SeqCst);
+        // A model that hands its answers over one by one loses next to nothing; from another one, all are still to come.
+        if self.has_answered.load(Ordering::SeqCst) {
+            self.link.interrupt();
+        }
+    }
+
+    fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
+        Box::pin(async move {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let mut answers: Vec<_> = requests.iter().map(|_| None).collect();
+            // The receiver is there until all is sent.
+            let sink = Box::new(move |place, answer| drop(sender.send((place, answer))));
+            self.answer_each(requests, sink).await;
+            for (place, answer) in receiver {
+                answers[place] = Some(answer);
+            }
+            let first =
+                answers.iter().flatten().find_map(|answer: &Result<_, ModelError>| answer.as_ref().err());
+            let error = first.cloned().unwrap_or_else(|| {
+                ModelError::new(
+                    ModelErrorKind::Unreachable,
+                    format!("The model `{}` was interrupted", self.name),
+                )
+            });
+            answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(error.clone()))).collect()
+        })
+    }
+
+    fn answer_each(&self, requests: Vec<ModelRequest>, mut sink: AnswerSink) -> ModelFuture<'_, ()> {
+        Box::pin(async move {
+            let (done, ended) = oneshot::channel();
+            let model = self.this.upgrade().expect("the model is borrowed, so it is there");
+            let work = move || {
+                model.answer_calls(&requests, &mut sink);
+                // What the engine waits for is the end of this, and that the sink is gone.
+                drop((requests, sink, model));
+                let _ = done.send(());
+            };
+            // A thread of its own: what it does is to wait, for as long as the model takes.
+            if thread::Builder::new().name("python-model".to_owned()).spawn(work).is_ok() {
+                // An end without a word is an end, too.
+                let _ = ended.await;
+            }
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! The host: what Python code registers under names.
+
+use std::sync::Arc;
+
+use lmeval_core::HostError;
+use lmeval_core::registry::{NameLookup, NameScope, Registered, RegisteredHost};
+use lmeval_core::scorers::HostScorer;
+use lmeval_pycompat::{Dict, Function, Value};
+use rayon::prelude::*;
+
+use crate::host::PythonHost;
+use crate::message::{Message, wrong_type};
+use crate::pool::Pool;
+use crate::protocol::encode;
+
+/// How many documents go to a worker at once.
+const BATCH: usize = 64;
+
+impl RegisteredHost for PythonHost {
+    fn has_plugins(&self) -> bool {
+        self.pool.has_plugins()
+    }
+
+    fn find(&self, kind: &str, name: &str, scope: &NameScope) -> Result<NameLookup, HostError> {
+        let function = Function { directory: String::new(), reference: format!("registry:{kind}/{name}") };
+        let text = |text: &str| Value::str(text);
+        let answer = Message::about("registered", &function)
+            .with("kind", &text(kind))
+            .with("name", &text(name))
+            .with("folders", &Value::list(scope.folders.iter().map(|folder| text(folder))))
+            .with("whole", &Value::Bool(scope.whole))
+            .ask_once(&self.pool)?;
+        let part = |name: &str| answer.as_dict().and_then(|answer| answer.get_str(name));
+        match (part("function"), part("facts"), part("known")) {
+            (Some(Value::Function(function)), Some(Value::Dict(facts)), _) => {
+                Ok(NameLookup::Found(Registered {
+                    function: Arc::clone(function),
+                    facts: Dict::clone(facts),
+                }))
+            }
+            (_, _, Some(Value::List(known))) => {
+                Ok(NameLookup::Unknown(known.iter().filter_map(Value::as_str).map(str::to_owned).collect()))
+            }
+            _ => Err(wrong_type(&function, "what is registered", &answer)),
+        }
+    }
+}
+
+/// An object of a scorer class.
+#[derive(Debug)]
+pub(crate) struct ClassScorer {
+    class: Arc<Function>,
+    pipeline: Dict,
+    pool: Arc<Pool>,
+}
+
+impl ClassScorer {
+    /// Makes the object once, so that wrong arguments show before anything is sent to a model.
+    pub(crate) fn new(class: &Arc<Function>, pipeline: &Dict, pool: &Arc<Pool>) -> Result<Self, HostError> {
+        Message::new("scorer", class).with_dict("pipeline", pipeline).ask_once(pool)?;
+        Ok(Self { class: Arc::clone(class), pipeline: pipeline.clone(), pool: Arc::clone(pool) })
+    }
+
+    fn score_some(&self, documents: &[Value], context: &Dict, batch: bool) -> Result<Vec<Value>, HostError> {
+        let message = Message::new("score", &self.class)
+            .with_dict("pipeline", &self.pipeline)
+            .with_dict("context", context)
+            .with("batch", &Value::Bool(batch))
+            .with_list("documents", documents, encode);
+        let document = |place: usize| documents.get(place)?.as_dict()?.get_str("doc")?.as_dict();
+        // A batch that fails has no one document to blame.
+        message.ask(&self.pool, documents.len(), |place| if batch { None } else { document(place) })
+    }
+}
+
+impl HostScorer for ClassScorer {
+    fn score(&self, documents: &[Value], context: &Dict, batch: bool) -> Result<Vec<Value>, HostError> {
+        if batch {
+            return self.score_some(documents, context, true);
+        }
+        let batches = documents.par_chunks(BATCH).map(|some| self.score_some(some, context, false));
+        Ok(batches.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+}

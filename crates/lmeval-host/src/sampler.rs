@@ -1,0 +1,87 @@
+//! The host: samplers that are Python classes.
+
+use std::sync::Arc;
+
+use lmeval_core::HostError;
+use lmeval_core::sampler::{Draw, Drawn, Sampler, SamplerError};
+use lmeval_pycompat::{Dict, Function, Value};
+
+use crate::message::{Message, wrong_type};
+use crate::pool::Pool;
+use crate::protocol::encode_dict;
+use crate::services::encode_documents;
+
+/// An object of a Python class with the method `sample`.
+///
+/// Any worker can make the next draw: the state of the object's generator goes from one to the other.
+#[derive(Debug)]
+pub(crate) struct PythonSampler {
+    class: Function,
+    seed: Option<i64>,
+    /// The state of the generator after the last draw.
+    state: Value,
+    /// What workers know the sampler and its documents by.
+    number: u64,
+    pool: Arc<Pool>,
+}
+
+impl PythonSampler {
+    /// A sampler of a class, which is imported.
+    pub(crate) fn new(class: &Function, seed: Option<i64>, pool: &Arc<Pool>) -> Result<Self, HostError> {
+        Message::new("load", class).ask_once(pool)?;
+        Ok(Self {
+            class: class.clone(),
+            seed,
+            state: Value::None,
+            number: pool.services.number(),
+            pool: Arc::clone(pool),
+        })
+    }
+
+    fn ask(&mut self, draw: &Draw<'_>, excluded: &[Option<&Dict>]) -> Result<Vec<Vec<usize>>, HostError> {
+        let message = Message::new("sample", &self.class)
+            .with("sampler", &Value::Int(self.number as i64))
+            .with("seed", &Value::from(self.seed))
+            .with("state", &self.state)
+            .with("count", &Value::Int(draw.count as i64))
+            .with_list("evaluated", excluded, |text, document| match document {
+                Some(document) => encode_dict(text, document),
+                None => {
+                    text.push_str("null");
+                    Ok(())
+                }
+            });
+        let pool = draw.pool;
+        let own = |kind: &str, _: &Dict| (kind == "pool").then(|| encode_documents(pool));
+        let answers = message.ask_serving(&self.pool, 1, |_| None, &own)?;
+        let answer = answers.into_iter().next().unwrap_or_default();
+        let part = |name: &str| answer.as_dict().and_then(|answer| answer.get_str(name));
+        let position = |value: &Value| value.as_i64().and_then(|place| usize::try_from(place).ok());
+        let draws = part("draws").and_then(Value::as_list).map(|draws| {
+            let positions = |draw: &Value| draw.as_list()?.iter().map(position).collect::<Option<Vec<_>>>();
+            draws.iter().map(positions).collect::<Option<Vec<_>>>()
+        });
+        match draws.flatten() {
+            Some(draws) if draws.len() == excluded.len() => {
+                self.state = part("state").cloned().unwrap_or_default();
+                Ok(draws)
+            }
+            _ => Err(wrong_type(&self.class, "positions of examples", &answer)),
+        }
+    }
+}
+
+impl Sampler for PythonSampler {
+    fn draw(&mut self, draw: Draw<'_>) -> Drawn {
+        let excluded = [draw.excluded];
+        self.draw_many(draw, &excluded).pop().unwrap_or(Err(SamplerError::Empty))
+    }
+
+    fn draw_many(&mut self, draw: Draw<'_>, excluded: &[Option<&Dict>]) -> Vec<Drawn> {
+        match self.ask(&draw, excluded) {
+            Ok(draws) => draws.into_iter().map(Ok).collect(),
+            // One failure ends the run, so who gets it does not matter.
+            Err(error) => vec![Err(SamplerError::Host(error))],
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Names that Python code registers.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use lmeval_core::registry::{NameLookup, NameScope, Registered, RegisteredHost};
+use lmeval_core::scorers::{HostAggregation, ScoringHost};
+use lmeval_pycompat::random::Random;
+use lmeval_pycompat::{Dict, Value};
+
+use crate::support::{Folder, told};
+
+const UTILS: &str = r#"
+from lm_eval.api.metrics import mean
+from lm_eval.api.registry import register_aggregation, register_filter, register_metric, register_scorer
+from lm_eval.scorers import GenScorer
+
+@register_aggregation("spread")
+def spread(values):
+    return max(values) - min(values) / 3
+
+@register_metric(metric="own", output_type=["generate_until", "multiple_choice"], aggregation="spread", higher_is_better=False)
+def own(references, predictions, **kwargs):
+    return 1.0
+
+@register_metric(metric="joint", reduction=lambda reference, values: values[-1], aggregation=mean)
+def joint(references, predictions):
+    return predictions.lls[references]
+
+@register_filter("upper")
+class Upper:
+    def apply(self, resps, docs):
+        return [[r.upper() for r in resp] for resp in resps]
+
+@register_scorer("plain", "simple")
+class Plain(GenScorer):
+    default_filter_cfg = ["upper", Upper]
+    default_metric_cfg = [{"metric": own, "option": 1}]
+    def score(self, reference, predictions, metric_kwargs=None):
+        return {"length": [len(p) for p in predictions]}
+"#;
+
+fn scope(folder: &Folder) -> NameScope {
+    NameScope { folders: vec![folder.folder.path().to_string_lossy().into_owned()], whole: true }
+}
+
+fn found(folder: &Folder, kind: &str, name: &str) -> Registered {
+    match folder.host.find(kind, name, &scope(folder)).unwrap() {
+        NameLookup::Found(registered) => registered,
+        NameLookup::Unknown(known) => panic!("{kind} {name}: {known:?}"),
+    }
+}
+
+#[test]
+fn names_have_their_facts() {
+    let folder = Folder::new(UTILS);
+    let own = found(&folder, "metric", "own");
+    assert_eq!(own.function.reference, "registry:metric/own");
+    assert_eq!(
+        (own.text("aggregation"), own.facts.get_str("reduction")),
+        (Some("spread"), Some(&Value::None))
+    );
+    assert_eq!(own.facts.get_str("higher_is_better"), Some(&Value::Bool(false)));
+    assert_eq!(own.facts.get_str("output_type").and_then(Value::as_list).map(<[_]>::len), Some(2));
+    let joint = found(&folder, "metric", "joint");
+    // A built-in function is known by its name, one of the module by a reference.
+    assert_eq!(joint.text("aggregation"), Some("mean"));
+    let Some(Value::Function(reduction)) = joint.facts.get_str("reduction") else { panic!("{joint:?}") };
+    let reduction = folder.host.reduction(reduction).unwrap();
+    assert_eq!(reduction.reduce(&Value::None, &[Value::Int(1), Value::Int(2)]).unwrap(), Value::Int(2));
+    let plain = found(&folder, "scorer", "simple");
+    assert_eq!(plain.text("tier"), Some("document"));
+    assert_eq!(plain.facts.get_str("filters").and_then(Value::as_list).map(<[_]>::len), Some(2));
+    found(&folder, "filter", "upper");
+    let NameLookup::Unknown(known) = folder.host.find("metric", "owm", &scope(&folder)).unwrap() else {
+        panic!("there is no such metric")
+    };
+    assert_eq!(known, ["own", "joint"]);
+    // Without its folder a name means nothing.
+    let elsewhere = folder.host.find("metric", "own", &NameScope::default()).unwrap();
+    assert!(matches!(elsewhere, NameLookup::Unknown(known) if known.is_empty()));
+    let strange = folder.host.find("metric", "acc", &scope(&folder)).unwrap();
+    assert!(matches!(strange, NameLookup::Unknown(_)), "built-in names are not for Python to find");
+}
+
+#[test]
+fn log_likelihoods_come_as_one_object() {
+    let folder = Folder::new(UTILS);
+    let metric = folder.host.metric(&found(&folder, "metric", "joint").function).unwrap();
+    let list = |numbers: &[f64]| Value::list(numbers.iter().copied().map(Value::Float));
+    let given = Value::dict([
+        ("lls", list(&[-1.0, -2.5])),
+        ("is_greedy", Value::list([Value::Bool(true), Value::Bool(false)])),
+        ("targets", Value::Int(1)),
+        ("ctx", Value::str("")),
+        ("choices", Value::list([])),
+        ("lls_mutual_info", list(&[])),
+        ("metadata", Value::from(Dict::new())),
+        ("option_texts", Value::list([])),
+    ]);
+    assert_eq!(metric.compute(&Value::Int(1), &given, &Dict::new()).unwrap(), Value::Float(-2.5));
+    let many = metric.compute_many(&vec![(Value::Int(0), given); 200], &Dict::new()).unwrap();
+    assert_eq!(many, vec![Value::Float(-1.0); 200]);
+}
+
+/// What single calls give for the draws of Python's generator.
+fn one_by_one(
+    aggregation: &Arc<dyn HostAggregation>,
+    values: &[Value],
+    seeds: usize,
+    count: usize,
+) -> Vec<Value> {
+    let mut scores = Vec::new();
+    for seed in 0..seeds {
+        let mut random = Random::from_seed(seed as i64);
+        for _ in 0..count {
+            let drawn: Vec<Value> = (0..values.len())
+                .map(|_| values[(random.random() * values.len() as f64) as usize].clone())
+                .collect();
+            scores.push(aggregation.aggregate(&drawn).unwrap());
+        }
+    }
+    scores
+}
+
+#[test]
+fn draws_in_a_worker_have_the_digits_of_single_calls() {
+    let folder = Folder::new(UTILS);
+    let aggregation = folder.host.aggregation(&found(&folder, "aggregation", "spread").function).unwrap();
+    let values: Vec<Value> = (0..17).map(|n| Value::Float(f64::from(n * n) / 7.0)).collect();
+    let drawn = aggregation.resample(&values, 3, 40).unwrap().unwrap();
+    assert_eq!(drawn, one_by_one(&aggregation, &values, 3, 40));
+}
+
+#[test]
+fn a_hundred_thousand_draws_take_seconds() {
+    let folder = Folder::new(UTILS);
+    let aggregation = folder.host.aggregation(&found(&folder, "aggregation", "spread").function).unwrap();
+    let values: Vec<Value> = (0..50).map(Value::Int).collect();
+    let start = Instant::now();
+    let drawn = aggregation.resample(&values, 100, 1000).unwrap().unwrap();
+    println!("{} draws of 50 values in {:?}", drawn.len(), start.elapsed());
+    assert_eq!(drawn.len(), 100_000);
+    assert!(start.elapsed().as_secs() < 60);
+}
+
+#[test]
+fn what_fails_says_so() {
+    let folder =
+        Folder::new("from lm_eval.api.registry import register_metric\nraise ValueError('broken')\n");
+    let (message, traceback) = told(folder.host.find("metric", "own", &scope(&folder)).unwrap_err());
+    assert!(message.contains("ValueError: broken"), "{message}");
+    assert!(traceback.contains("utils.py"));
+}

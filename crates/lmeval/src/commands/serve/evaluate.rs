@@ -1,0 +1,212 @@
+//! A run that the caller wants.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, bail};
+use lmeval_core::{Dialect, Model};
+use lmeval_engine::{ChatTemplateChoice, EvaluateOptions, Evaluation};
+use lmeval_host::{PythonHost, PythonModel, PythonModelSettings, PythonOptions};
+use lmeval_pycompat::{Dict, Value};
+use lmeval_report::{ModelName, Moment, RunFacts, result_object};
+
+use super::{Request, tasks};
+use crate::cli::LibraryArgs;
+use crate::commands::run as command;
+use crate::printer::Printer;
+use crate::run::arguments::Format;
+use crate::run::layers::Layers;
+use crate::run::output::{self, Start};
+use crate::run::settings::RunSettings;
+use crate::run::{model, samples, seed};
+use crate::{environment, python};
+
+/// Evaluates, and gives the result object together with what files say beside it.
+pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
+    let moment = Moment::now();
+    let settings = settings(request.dict("settings"))?;
+    if settings.quiet {
+        printer.notes().be_quiet();
+    }
+    if settings.check_integrity {
+        bail!(
+            "`check_integrity`: there are no self-tests of tasks\nhint: `lm-eval validate --tasks …` checks definitions"
+        );
+    }
+    for note in &settings.notes {
+        printer.notes().info(note);
+    }
+    let hash_media = environment::hash_media()?;
+    let (tasks, roots) = tasks::of_run(request, printer)?;
+    let python = python(request, &settings, &roots, printer);
+    let model = model(request, &settings, &python, printer)?;
+    let model_args = shown(request, "model_args").unwrap_or_default();
+    let model_name = ModelName::new(&model_args, settings.seeds[0]);
+    let files = command::files(&settings, &model_name, moment)?;
+    let journal = command::journal(&settings, files.as_ref().map(|(layout, _)| layout), &*model);
+    // The caller writes files itself, when it wants them.
+    let start = Start { moment, model_name, files: None, hash_media };
+    let adjust = |options: &mut EvaluateOptions| {
+        options.keep_samples = true;
+        options.data.python = Some(PythonHost::new(python));
+        // Nobody else sets it.
+        let _ = request.cancel.set(options.cancel.clone());
+    };
+    let (evaluation, _, _) = command::evaluate_tasks(
+        &settings,
+        &start,
+        &model,
+        (tasks, &roots),
+        journal.as_ref(),
+        printer,
+        adjust,
+    )?;
+    for warning in &evaluation.results.warnings {
+        printer.note(&format!("warning: {warning}"));
+    }
+    output::tell_audit(&evaluation, printer);
+    if !evaluation.failures.is_empty() {
+        output::tell_failures(&evaluation.failures, journal.is_some(), printer);
+    }
+    let facts = facts(request, &settings, &start, &*model, &evaluation);
+    let configs = output::configs(&settings, &evaluation);
+    let results = result_object(&evaluation.results, &configs, &facts);
+    let tracked = Value::dict([
+        ("model_source", Value::str(facts.model_source.as_str())),
+        ("model_name", Value::str(facts.model_name.name.as_str())),
+        ("model_name_sanitized", Value::str(facts.model_name.sanitized.as_str())),
+        ("chat_template", Value::from(facts.chat_template.clone())),
+    ]);
+    Ok(Value::dict([("results", Value::from(results)), ("tracked", tracked)]))
+}
+
+/// What runs the Python functions of the tasks; those that exist in the caller's process run there.
+fn python(request: &Request, settings: &RunSettings, roots: &[PathBuf], printer: &Printer) -> PythonOptions {
+    let registered = request.part("registered");
+    let registered = registered.as_list().unwrap_or_default();
+    request.caller.add_registered(registered.iter().filter_map(Value::as_str).map(str::to_owned));
+    let options = python::options(settings.python.as_deref(), &settings.plugins, roots, &printer.notes());
+    PythonOptions {
+        caller: Some(Arc::clone(&request.caller)),
+        run_unsafe_code: settings.confirm_run_unsafe_code,
+        ..options
+    }
+}
+
+/// The model: one that the caller has, or the one of a name.
+fn model(
+    request: &Request,
+    settings: &RunSettings,
+    python: &PythonOptions,
+    printer: &Printer,
+) -> Result<Arc<dyn Model>> {
+    let Value::Function(live) = request.part("live_model") else {
+        return model::create(settings, python, &printer.notes());
+    };
+    let [random, numpy, torch, _] = settings.seeds;
+    let made = PythonModelSettings {
+        args: settings.model_args.clone(),
+        seeds: [random, numpy, torch],
+        rolling_context: settings.dialect.rolling_context,
+        ..PythonModelSettings::default()
+    };
+    Ok(PythonModel::of_caller(Arc::clone(&request.caller), &live, &made)?)
+}
+
+/// What the caller gave where results show it as it was given.
+fn shown(request: &Request, name: &str) -> Option<Value> {
+    request.dict("shown").get_str(name).cloned()
+}
+
+fn facts(
+    request: &Request,
+    settings: &RunSettings,
+    start: &Start,
+    model: &dyn Model,
+    evaluation: &Evaluation,
+) -> RunFacts {
+    let facts = output::facts(settings, start, model, evaluation);
+    let text = |name: &str, default: String| {
+        shown(request, name).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or(default)
+    };
+    RunFacts {
+        model: text("model", facts.model),
+        model_source: text("model_source", facts.model_source),
+        model_args: shown(request, "model_args").unwrap_or(facts.model_args),
+        device: shown(request, "device").unwrap_or(facts.device),
+        batch_size: shown(request, "batch_size").unwrap_or(facts.batch_size),
+        gen_kwargs: shown(request, "gen_kwargs").unwrap_or(facts.gen_kwargs),
+        bootstrap_iters: shown(request, "bootstrap_iters").unwrap_or(facts.bootstrap_iters),
+        ..facts
+    }
+}
+
+/// The settings of the run. The caller has filled in defaults.
+fn settings(given: Dict) -> Result<RunSettings> {
+    let layers = Layers { merged: given, given: Dict::new(), file: None };
+    let limit = layers.value("limit");
+    if layers.number("limit")?.is_some_and(|number| number <= 0.0 || number.is_nan()) {
+        bail!("`limit` leaves no documents\nhint: Give a number of documents, or a share of them below 1");
+    }
+    let seeds = seed::from_value(&layers.value("seed")).map_err(|message| anyhow!("`seed`: {message}"))?;
+    let predict_only = layers.flag("predict_only")?;
+    let plugins = layers.value("plugins");
+    let plugins = plugins.as_list().unwrap_or_default();
+    let path = |name: &str| -> Result<Option<PathBuf>> {
+        Ok(layers.text(name)?.filter(|path| !path.is_empty()).map(PathBuf::from))
+    };
+    let dialect = match layers.text("compat")? {
+        None => Dialect::default(),
+        Some(name) => name.parse().map_err(|error| anyhow!("{error}"))?,
+    };
+    Ok(RunSettings {
+        record: Dict::new(),
+        from_file: false,
+        notes: Vec::new(),
+        model: layers.text("model")?.unwrap_or_default(),
+        model_args: layers.dict("model_args")?,
+        tasks: Vec::new(),
+        num_fewshot: layers.integer("num_fewshot")?,
+        repeats: layers.count("repeats")?,
+        batch_size: Some(layers.value("batch_size")).filter(|size| !size.is_none()).unwrap_or(Value::Int(1)),
+        max_batch_size: layers.integer("max_batch_size")?,
+        device: layers.text("device")?,
+        limit,
+        samples: samples::resolve(&layers.value("samples"))?,
+        use_cache: layers.text("use_cache")?,
+        check_integrity: layers.flag("check_integrity")?,
+        write_out: layers.flag("write_out")?,
+        log_samples: layers.flag("log_samples")? || predict_only,
+        output_path: path("output_path")?,
+        predict_only,
+        system_instruction: layers.text("system_instruction")?,
+        apply_chat_template: chat_template(&layers)?,
+        fewshot_as_multiturn: Some(layers.flag("fewshot_as_multiturn")?),
+        show_config: false,
+        library: LibraryArgs::default(),
+        python: path("python")?,
+        plugins: plugins.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        gen_kwargs: layers.dict("gen_kwargs")?,
+        seeds: seeds.seeds,
+        trust_remote_code: false,
+        confirm_run_unsafe_code: layers.flag("confirm_run_unsafe_code")?,
+        metadata: Dict::new(),
+        dialect,
+        bootstrap_iters: layers.integer("bootstrap_iters")?.unwrap_or(0),
+        fresh: false,
+        max_failures: layers.count("max_failures")?,
+        progress: layers.choice("progress")?,
+        quiet: layers.flag("quiet")? || environment::only_warnings(),
+        format: Format::default(),
+    })
+}
+
+fn chat_template(layers: &Layers) -> Result<ChatTemplateChoice> {
+    Ok(match layers.value("apply_chat_template") {
+        Value::None | Value::Bool(false) => ChatTemplateChoice::Off,
+        Value::Bool(true) => ChatTemplateChoice::Default,
+        Value::Str(name) if name.is_empty() => ChatTemplateChoice::Off,
+        Value::Str(name) => ChatTemplateChoice::Named(name.to_string()),
+        _ => return Err(layers.wrong("apply_chat_template", "true, false or the name of a template")),
+    })
+}

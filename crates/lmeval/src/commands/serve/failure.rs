@@ -1,0 +1,99 @@
+//! Failures as Python sees them.
+
+use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_engine::EngineError;
+use lmeval_pycompat::Value;
+use lmeval_tasks::{Error, ErrorKind};
+
+use crate::report;
+
+/// What the caller is told: the class of the exception, the message with place and advice, and the traceback of code that
+/// failed in a worker.
+pub(super) fn described(error: &anyhow::Error) -> Value {
+    Value::dict([
+        ("kind", Value::str(kind(error))),
+        ("message", Value::from(text(error))),
+        ("traceback", report::traceback(error).map_or(Value::None, Value::str)),
+    ])
+}
+
+/// What happened and what to try, without styles; where a file is to blame, with an excerpt.
+fn text(error: &anyhow::Error) -> String {
+    let of_task = match error.downcast_ref::<EngineError>() {
+        Some(EngineError::Task(error)) => Some(error),
+        _ => error.downcast_ref::<Error>(),
+    };
+    if let Some(error) = of_task.filter(|error| error.location().is_none()) {
+        let hints = error.hints().iter().map(|hint| format!("\nhint: {hint}"));
+        return error.message().to_owned() + &hints.collect::<String>();
+    }
+    let text = anstream::adapter::strip_str(&report::rendered(error)).to_string();
+    text.strip_prefix("error: ").unwrap_or(&text).to_owned()
+}
+
+/// The built-in exception that the reference raises in such a case, or one of its kind.
+fn kind(error: &anyhow::Error) -> &'static str {
+    if let Some(error) = error.downcast_ref::<Error>() {
+        return of_task(error);
+    }
+    if let Some(error) = error.downcast_ref::<ModelError>() {
+        return of_model(error);
+    }
+    match error.downcast_ref::<EngineError>() {
+        Some(EngineError::Task(error)) => of_task(error),
+        Some(EngineError::Model(error) | EngineError::Unsupported { source: error, .. }) => of_model(error),
+        Some(EngineError::Settings { .. }) => "ValueError",
+        Some(EngineError::Interrupted { .. }) => "KeyboardInterrupt",
+        Some(_) => "RuntimeError",
+        // All else is about an argument, or about a file.
+        None if is_about_a_file(error) => "OSError",
+        None => "ValueError",
+    }
+}
+
+fn is_about_a_file(error: &anyhow::Error) -> bool {
+    error.chain().any(<dyn std::error::Error>::is::<std::io::Error>)
+}
+
+fn of_task(error: &Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::Io => "OSError",
+        ErrorKind::UnknownName => "KeyError",
+        ErrorKind::Type => "TypeError",
+        _ => "ValueError",
+    }
+}
+
+fn of_model(error: &ModelError) -> &'static str {
+    match error.kind() {
+        ModelErrorKind::Configuration => "ValueError",
+        ModelErrorKind::Unsupported => "NotImplementedError",
+        _ => "RuntimeError",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    fn told(error: &anyhow::Error) -> (String, String) {
+        let told = described(error);
+        let part = |name: &str| told.as_dict().and_then(|told| told.get_str(name)).and_then(Value::as_str);
+        (part("kind").unwrap().to_owned(), part("message").unwrap().to_owned())
+    }
+
+    #[test]
+    fn failures_have_their_exceptions() {
+        let of = |kind: &str, text: &str| (kind.to_owned(), text.to_owned());
+        assert_eq!(told(&anyhow!("`limit` is odd")), of("ValueError", "`limit` is odd"));
+        let unknown = Error::new(ErrorKind::UnknownName, "`x` is not known").hint("Did you mean `y`?");
+        assert_eq!(told(&unknown.into()), of("KeyError", "`x` is not known\nhint: Did you mean `y`?"));
+        let model = ModelError::new(ModelErrorKind::Unreachable, "No answer").hint("Start the server");
+        let text = "No answer\nhint: Start the server";
+        assert_eq!(told(&EngineError::Model(model).into()), of("RuntimeError", text));
+        let interrupted = EngineError::Interrupted { answered: 3, journal: None };
+        assert_eq!(told(&interrupted.into()).0, "KeyboardInterrupt");
+    }
+}

@@ -1,0 +1,30 @@
+//! Small things that the package wants: tables of results, files of settings.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use lmeval_pycompat::Value;
+use lmeval_report::{Column, make_latex_table, make_table};
+
+use super::Request;
+use crate::run::config_file::ConfigFile;
+
+/// Results as a table, in Markdown or in LaTeX.
+pub(super) fn table(request: &Request) -> Result<Value> {
+    let column = match request.part("column").as_str() {
+        Some("results") => Column::Results,
+        Some("groups") => Column::Groups,
+        other => bail!("A table shows `results` or `groups`, not `{}`", other.unwrap_or_default()),
+    };
+    let results = request.dict("results");
+    let sorted = request.part("sort").is_truthy();
+    let table = if request.part("latex").is_truthy() { make_latex_table } else { make_table };
+    Ok(Value::from(table(&results, column, sorted)))
+}
+
+/// What a YAML file of settings says.
+pub(super) fn read_config(request: &Request) -> Result<Value> {
+    let path = request.part("path");
+    let file = ConfigFile::read(Path::new(path.as_str().unwrap_or_default()))?;
+    Ok(Value::from(file.dict))
+}

@@ -1,0 +1,273 @@
+"""The engine: finds the program, starts it, and answers its calls until it has a result."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from lm_eval._live import SCHEME, Live, Server, TaskFunction
+from lm_eval._loader import Loader
+from lm_eval._protocol import VERSION, Channel, _from_wire, to_wire
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["EngineError", "UnknownNameError", "ask", "find_program"]
+
+PROGRAM_VARIABLE = "LM_EVAL_BINARY"
+"""The environment variable with the path of the program."""
+
+_NAME = "lm-eval.exe" if os.name == "nt" else "lm-eval"
+_END_LIMIT = 15.0
+
+
+class EngineError(RuntimeError):
+    """What went wrong in the engine."""
+
+
+class UnknownNameError(KeyError):
+    """A name that the engine does not know; the message says which ones are near."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+_KINDS: dict[str, Callable[[str], Exception]] = {
+    "KeyError": UnknownNameError,
+    "NotImplementedError": NotImplementedError,
+    "OSError": OSError,
+    "TypeError": TypeError,
+    "ValueError": ValueError,
+}
+
+
+def find_program() -> str:
+    """Return the path of the engine.
+
+    In this order: what the variable `LM_EVAL_BINARY` says, beside this package as it was installed, on the
+    search path, and in the folder that the package is developed in.
+    """
+    given = os.environ.get(PROGRAM_VARIABLE)
+    if given:
+        return given
+    for candidate in _candidates():
+        if candidate.is_file() and os.access(candidate, os.X_OK) and not _is_script(candidate):
+            return str(candidate)
+    raise FileNotFoundError(
+        f"The program `{_NAME}` is not there; install the package again, or name it in `{PROGRAM_VARIABLE}`"
+    )
+
+
+def _candidates() -> Iterator[Path]:
+    for scheme in (None, f"{os.name}_user"):
+        with contextlib.suppress(KeyError):
+            scripts = sysconfig.get_path("scripts", scheme) if scheme else sysconfig.get_path("scripts")
+            yield Path(scripts, _NAME)
+    package = Path(__file__).resolve().parent
+    # `pip install --target FOLDER` puts programs into `FOLDER/bin`.
+    yield package.parent / "bin" / _NAME
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        found = shutil.which(_NAME, path=folder) if folder else None
+        if found:
+            yield Path(found)
+    repository = package.parents[1]
+    if (repository / "Cargo.toml").is_file():
+        target = Path(os.environ.get("CARGO_TARGET_DIR") or repository / "target")
+        built = [target / profile / _NAME for profile in ("release", "debug")]
+        yield from sorted(
+            (path for path in built if path.is_file()), key=lambda path: path.stat().st_mtime, reverse=True
+        )
+
+
+def _is_script(path: Path) -> bool:
+    """Whether a program is a script, as the one of another package with the same name is."""
+    with open(path, "rb") as file:
+        return file.read(2) == b"#!"
+
+
+def ask(operation: str, live: Live | None = None, **parts: Any) -> Any:
+    """Start the engine with one request, answer its calls, and return the result."""
+    live = live or Live()
+    request = live.sendable({"protocol": VERSION, "op": operation, **parts})
+    with _Conversation(live, as_text=operation == "evaluate") as conversation:
+        return conversation.run(to_wire(request))
+
+
+class _Channel(Channel):
+    """This end of the socket; functions in results are not those that calls are about."""
+
+    def __init__(
+        self, descriptor: int, resolve: Callable[[str, str], Any], of_results: Callable[[str, str], Any]
+    ) -> None:
+        super().__init__(descriptor, resolve)
+        self._decode_call: Callable[[str], Any] = self._decode
+        self._decode_result = json.JSONDecoder(object_hook=_from_wire(of_results)).decode
+        self._decode = self._decode_any  # type: ignore[assignment]
+        self.is_writing = False
+
+    def _decode_any(self, text: str) -> Any:
+        return self._decode_result(text) if text.startswith('{"result":') else self._decode_call(text)
+
+    def write(self, message: Any) -> None:
+        """Send a message, which nothing may cut off."""
+        self.is_writing = True
+        try:
+            super().write(message)
+        finally:
+            self.is_writing = False
+
+
+class _Conversation:
+    """A running engine with which this thread talks."""
+
+    def __init__(self, live: Live, as_text: bool) -> None:
+        self._live = live
+        self._as_text = as_text
+
+    def __enter__(self) -> Self:
+        mine, theirs = socket.socketpair()
+        self._socket = mine
+        stream, descriptor = _error_stream()
+        try:
+            # A session of its own: Ctrl-C at the terminal is for this process, which passes it on.
+            self._process = subprocess.Popen(
+                [find_program(), "serve-python"],
+                stdin=theirs.fileno(),
+                stdout=descriptor,
+                stderr=descriptor if descriptor != subprocess.PIPE else subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except BaseException:
+            mine.close()
+            raise
+        finally:
+            theirs.close()
+        self._pump: threading.Thread | None = None
+        if self._process.stdout is not None:
+            self._pump = threading.Thread(target=_pump, args=(self._process.stdout, stream), daemon=True)
+            self._pump.start()
+        loader = Loader([])
+        loader.schemes[SCHEME] = self._live.find
+        channel = _Channel(mine.fileno(), loader.resolve, self._live.text if self._as_text else TaskFunction)
+        self._channel = channel
+        self._server = Server(channel, loader)
+        self._interrupts = 0
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.release()
+        # The engine ends when its caller is gone.
+        self._socket.close()
+        try:
+            self._process.wait(_END_LIMIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
+        finally:
+            if self._pump is not None:
+                self._pump.join(5)
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+
+    def run(self, request: Any) -> Any:
+        """Send the request and answer calls until there is a result."""
+        with self._interruptible():
+            message = self._talk(request)
+        if self._interrupts:
+            told = (message or {}).get("failure") or {}
+            raise KeyboardInterrupt(told.get("message") or "The run was interrupted")
+        if message is None:
+            status = self._process.wait()
+            how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+            raise EngineError(f"The engine {how} before there was a result")
+        if "failure" in message:
+            self._fail(message["failure"])
+        return message["result"]
+
+    def _talk(self, request: Any) -> Any:
+        try:
+            self._channel.write(request)
+            while True:
+                message = self._channel.read()
+                if message is None or "op" not in message:
+                    return message
+                self._server.serve(message)
+        except (BrokenPipeError, ConnectionResetError):
+            return None
+
+    @contextlib.contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Let Ctrl-C end the engine in order: what has been answered is kept."""
+        previous = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or not callable(previous):
+            yield
+            return
+
+        def interrupt(number: int, frame: Any) -> None:
+            self._interrupts += 1
+            if self._interrupts > 1:
+                self._process.kill()
+                raise KeyboardInterrupt
+            self._process.send_signal(signal.SIGINT)
+            if previous is not signal.default_int_handler:
+                previous(number, frame)
+            elif self._server.is_calling and not self._channel.is_writing:
+                # Only what is called can be left in the middle; a message cannot.
+                raise KeyboardInterrupt
+
+        signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, previous)
+
+    def _fail(self, told: dict[str, Any]) -> NoReturn:
+        """Raise what the engine tells of; an exception of this process as the object that it was."""
+        message, traceback = told["message"], told["traceback"]
+        if told["kind"] == "KeyboardInterrupt":
+            raise KeyboardInterrupt(message)
+        for text, original in self._server.raised:
+            if text == traceback:
+                if original.__cause__ is None and not original.__suppress_context__:
+                    raise original from EngineError(message)
+                raise original
+        if traceback:
+            message = f"{message}\n\n{traceback.rstrip()}"
+        raise _KINDS.get(told["kind"], EngineError)(message)
+
+
+def _error_stream() -> tuple[Any, int]:
+    """Return where messages go: to standard error, or through this process to what stands for it."""
+    stream = sys.stderr
+    if stream is None:
+        return None, subprocess.DEVNULL
+    if stream is sys.__stderr__ and isinstance(stream, io.TextIOBase):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+            return stream, stream.fileno()
+    return stream, subprocess.PIPE
+
+
+def _pump(pipe: Any, stream: Any) -> None:
+    """Write what the engine says to a stream that is no file, such as that of a notebook."""
+    for line in pipe:
+        # Somebody may have closed it, which is no reason to stop the engine.
+        with contextlib.suppress(Exception):
+            stream.write(line.decode("utf-8", "replace"))
+            stream.flush()

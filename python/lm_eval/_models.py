@@ -1,0 +1,484 @@
+"""The operations of a worker that has a model: it is made and asked, and tells each answer when it is there.
+
+The worker may be one with this package or one with the original package, so this module imports the standard
+library alone and takes `lm_eval` as it finds it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import inspect
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Any
+
+_ROLLING = "loglikelihood_rolling"
+_GENERATE = "generate_until"
+
+_served: dict[int, Served] = {}
+"""The models of this process by their handles."""
+
+
+class BadAnswer(TypeError):
+    """An answer of the wrong type."""
+
+
+class Served:
+    """A model and what the engine needs to know about it."""
+
+    def __init__(self, lm: Any, ignored: list[str]) -> None:
+        self.lm = lm
+        self.ignored = ignored
+        self.prompt_type: Callable[[str], Any] = _json_prompt
+        self.hook = Hook()
+        if hasattr(lm, "set_cache_hook"):
+            lm.set_cache_hook(self.hook)
+        else:
+            lm.cache_hook = self.hook
+
+    @property
+    def name(self) -> str:
+        """The name of the class."""
+        return type(self.lm).__qualname__
+
+
+class Hook:
+    """Stands in for the cache of a model: an answer that it is given goes to the engine at once."""
+
+    dbdict = None
+
+    def __init__(self) -> None:
+        self._call: _Call | None = None
+
+    def follow(self, call: _Call | None) -> None:
+        """Passes answers to a call from now on."""
+        self._call = call
+
+    def add_partial(self, attr: str, req: Any, res: Any) -> None:
+        """Takes the answer to one request of the method `attr`."""
+        if self._call is not None:
+            self._call.take_early(attr, req, res)
+
+
+class _Call:
+    """One call of a method of the model, and which of its requests were answered."""
+
+    def __init__(self, method: str, arguments: list[tuple[Any, ...]], send: Callable[[Any], None]) -> None:
+        self.method = method
+        self.arguments = arguments
+        self.answers: list[Any] = [None] * len(arguments)
+        self.differing = 0
+        self._send = send
+        self._lock = threading.Lock()
+        self._places: dict[Any, list[int]] | None = None
+
+    def take_early(self, method: str, arguments: Any, result: Any) -> None:
+        """Takes an answer before the call is over; one that belongs to no request of it is let go."""
+        if method != self.method or not isinstance(arguments, Iterable):
+            return
+        with self._lock:
+            place = self._find(arguments)
+            if place is None:
+                return
+            try:
+                answer = _checked(method, result)
+            except BadAnswer:
+                # The same answer will be returned, and is an error then.
+                return
+            self.answers[place] = answer
+            self._send([place, *answer])
+
+    def take(self, place: int, result: Any) -> None:
+        """Takes an answer that the method has returned."""
+        with self._lock:
+            try:
+                answer = _checked(self.method, result)
+            except BadAnswer as error:
+                if self.answers[place] is None:
+                    self._send([place, None, str(error)])
+                return
+            if self.answers[place] is None:
+                self.answers[place] = answer
+                self._send([place, *answer])
+            elif repr(self.answers[place]) != repr(answer):
+                self.differing += 1
+
+    def _find(self, arguments: Any) -> int | None:
+        """The first request with these arguments that has no answer yet."""
+        if self._places is None:
+            self._places = {}
+            for place, own in enumerate(self.arguments):
+                for key in _keys(self.method, own):
+                    self._places.setdefault(key, []).append(place)
+        arguments = (arguments,) if isinstance(arguments, str) else tuple(arguments)
+        exact, loose = _keys(self.method, arguments)
+        found = self._open(exact)
+        if found is None and len(self._places.get(loose, ())) == 1:
+            # Models change generation settings on their way; a context that stands once is enough.
+            found = self._open(loose)
+        return found
+
+    def _open(self, key: Any) -> int | None:
+        places = (self._places or {}).get(key, ())
+        return next((place for place in places if self.answers[place] is None), None)
+
+
+def _keys(method: str, arguments: tuple[Any, ...]) -> tuple[bytes, bytes]:
+    """What requests are told apart by: all arguments, and for generated text the context alone."""
+    if method == _ROLLING:
+        # The text stands alone or behind an empty context.
+        arguments = arguments[-1:]
+    exact = _digest(arguments)
+    return exact, b"loose" + _digest(arguments[:1]) if method == _GENERATE else exact
+
+
+def _digest(value: Any) -> bytes:
+    text = json.dumps(value, default=repr)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _checked(method: str, result: Any) -> tuple[Any, ...]:
+    """An answer in terms of JSON."""
+    if method == _GENERATE:
+        if not isinstance(result, str):
+            raise BadAnswer(f"expected text, found a value of type `{type(result).__name__}`")
+        return (_valid(result),)
+    if method == _ROLLING:
+        if isinstance(result, (tuple, list)) and result:
+            result = result[0]
+        return (_number(result), False)
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise BadAnswer(f"expected a pair `(log-likelihood, is greedy)`, found {_excerpt(result)}")
+    return (_number(result[0]), bool(result[1]))
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, (bool, str, bytes)) or value is None:
+        raise BadAnswer(f"expected a log-likelihood, found {_excerpt(value)}")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise BadAnswer(f"expected a log-likelihood, found {_excerpt(value)}") from None
+
+
+def _excerpt(value: Any) -> str:
+    text = repr(value)
+    return f"`{text[:77] + '…' if len(text) > 78 else text}` of type `{type(value).__name__}`"
+
+
+def _valid(text: str) -> str:
+    """The text, with what UTF-8 cannot hold replaced."""
+    text = str.__str__(text)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _names(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
+    yield sorted(importlib.import_module("lm_eval.api.registry").model_registry)
+
+
+def _open(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
+    yield describe(serve(find(message["name"]) if function is None else function, message))
+
+
+def find(name: str) -> Any:
+    """The class that is registered under a name."""
+    return importlib.import_module("lm_eval.api.registry").get_model(name)
+
+
+def serve(target: Any, message: dict[str, Any]) -> int:
+    """Makes a model of a class, or takes one that is there, and returns its handle."""
+    _seed(message.get("seeds") or [])
+    ignored: list[str] = []
+    lm = target
+    if isinstance(target, type):
+        lm, ignored = _create(target, message.get("args") or {}, message.get("additional") or {})
+    handle = len(_served)
+    _served[handle] = Served(lm, ignored)
+    return handle
+
+
+def _create(cls: Any, arguments: dict[str, Any], additional: dict[str, Any]) -> tuple[Any, list[str]]:
+    additional = {name: value for name, value in additional.items() if value is not None}
+    ignored: list[str] = []
+    own = {name for base in cls.__mro__ if not _is_base(base) for name in vars(base)}
+    if "create_from_arg_obj" not in own:
+        if not arguments and "create_from_arg_string" in own:
+            return cls.create_from_arg_string("", additional), ignored
+        ignored = _unknown(cls, additional)
+        additional = {name: value for name, value in additional.items() if name not in ignored}
+    return cls.create_from_arg_obj(arguments, additional), ignored
+
+
+def _is_base(cls: type) -> bool:
+    """Whether a class is one of those that models are derived from."""
+    return cls is object or cls.__module__ in ("abc", "typing", "lm_eval.api.model")
+
+
+def _unknown(cls: Any, additional: dict[str, Any]) -> list[str]:
+    """What the constructor of a class takes no argument for."""
+    try:
+        parameters = inspect.signature(cls).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return []
+    names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    return [name for name in additional if name not in names]
+
+
+def _seed(seeds: list[int | None]) -> None:
+    """Seeds the generators of the standard library, numpy and torch, as far as they are in use."""
+    random, numpy, torch = [*seeds, None, None, None][:3]
+    if random is not None:
+        importlib.import_module("random").seed(random)
+    if numpy is not None and "numpy" in sys.modules:
+        importlib.import_module("numpy.random").seed(numpy)
+    if torch is not None and "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(torch)
+
+
+def describe(handle: int) -> dict[str, Any]:
+    """What makes a model the one that it is."""
+    served = _served[handle]
+    cls = type(served.lm)
+    return {
+        "handle": handle,
+        "class": cls.__qualname__,
+        "module": _module(cls),
+        "code": "; ".join(dict.fromkeys(_code(base) for base in cls.__mro__ if not _is_base(base))),
+        "ignored": served.ignored,
+    }
+
+
+def _file(cls: type) -> str | None:
+    return getattr(sys.modules.get(cls.__module__), "__file__", None)
+
+
+def _is_installed(file: str) -> bool:
+    return any(part in ("site-packages", "dist-packages") for part in file.split(os.sep))
+
+
+def _module(cls: type) -> str:
+    """The module of a class; of one that is not installed, its file's name, since its own is up to chance."""
+    file = _file(cls)
+    return cls.__module__ if file is None or _is_installed(file) else os.path.basename(file)
+
+
+def _code(cls: type) -> str:
+    """The version of the package that a class is part of; without one, what is in its file."""
+    package = cls.__module__.partition(".")[0]
+    file = _file(cls)
+    if file is None or _is_installed(file):
+        from importlib import metadata
+
+        try:
+            return f"{package} {metadata.version(package)}"
+        except metadata.PackageNotFoundError:
+            version = getattr(sys.modules.get(package), "__version__", None)
+            if isinstance(version, str):
+                return f"{package} {version}"
+    try:
+        with open(file or "", "rb") as source:
+            return f"{os.path.basename(file or '')} {hashlib.sha256(source.read()).hexdigest()[:16]}"
+    except OSError:
+        return package
+
+
+def _answer(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
+    served = _served[message["handle"]]
+    method = message["method"]
+    instance = importlib.import_module("lm_eval.api.instance").Instance
+    arguments = [_arguments(served, method, request[0]) for request in message["requests"]]
+    instances = [
+        instance(
+            request_type=method,
+            doc={},
+            arguments=own,
+            idx=request[3],
+            metadata=(request[1], request[2], 1),
+        )
+        for own, request in zip(arguments, message["requests"], strict=True)
+    ]
+    call = _Call(method, arguments, lambda answer: worker.channel.write({"ok": answer}))
+    served.hook.follow(call)
+    try:
+        _run(served, call, _method(served.lm, method)(instances))
+    finally:
+        served.hook.follow(None)
+    if call.differing:
+        print(
+            f"warning: {call.differing} answers that `{served.name}.{method}` returned differ from those "
+            "that it had given to `cache_hook.add_partial`; the first ones count",
+            file=sys.stderr,
+        )
+    yield None
+
+
+def _method(lm: Any, name: str) -> Callable[[list[Any]], Any]:
+    """A method of the model; without a bar, since the engine shows how far it is."""
+    method = getattr(lm, name)
+    try:
+        has_bar = "disable_tqdm" in inspect.signature(method).parameters
+    except (TypeError, ValueError):
+        has_bar = False
+    return functools.partial(method, disable_tqdm=True) if has_bar else method
+
+
+def _run(served: Served, call: _Call, results: Any) -> None:
+    """Takes what a method returned; of a generator, each answer when it is made."""
+    called, expected = f"`{served.name}.{call.method}`", len(call.arguments)
+    if isinstance(results, (str, bytes, dict)) or not isinstance(results, Iterable):
+        kind = type(results).__name__
+        raise TypeError(
+            f"{called} returned a value of type `{kind}` instead of a list with {expected} answers"
+        )
+    if isinstance(results, Sized) and len(results) != expected:
+        raise ValueError(f"{called} returned {len(results)} answers to {expected} requests")
+    count = 0
+    for place, result in enumerate(results):
+        if place == expected:
+            raise ValueError(f"{called} returned more than {expected} answers to as many requests")
+        call.take(place, result)
+        count += 1
+    if count != expected:
+        raise ValueError(f"{called} returned {count} answers to {expected} requests")
+
+
+def _arguments(served: Served, method: str, arguments: list[Any]) -> tuple[Any, ...]:
+    if method == _ROLLING:
+        return tuple(arguments)
+    context, rest, *media = arguments
+    if isinstance(context, tuple):
+        context = served.prompt_type(context[0])
+    return (
+        context,
+        rest,
+        *({name: [_medium(item) for item in items] for name, items in m.items()} for m in media),
+    )
+
+
+def _medium(item: Any) -> Any:
+    """An image as models expect it, where the library for it is installed."""
+    data = item.get("bytes") if isinstance(item, dict) else item
+    if not isinstance(data, (bytes, bytearray)):
+        return item
+    try:
+        from io import BytesIO
+
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        return item
+    try:
+        return Image.open(BytesIO(data))
+    except UnidentifiedImageError:
+        return item
+
+
+def _json_prompt(text: str) -> Any:
+    """A conversation as the text that a server gets."""
+    module = sys.modules.get("lm_eval.models.api_models")
+    return (text,) if module is None else module.JsonChatStr(text)
+
+
+def _template(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
+    served = _served[message["handle"]]
+    if _is_base(_owner(type(served.lm), "apply_chat_template")):
+        raise NotImplementedError(f"`{served.name}` has no method `apply_chat_template`")
+    source = served.lm.chat_template(message["template"])
+    yield {
+        "source": None if source is None else str(source),
+        "tokenizer": _tokenizer_name(served.lm),
+    }
+
+
+def _owner(cls: type, name: str) -> type:
+    return next((base for base in cls.__mro__ if name in vars(base)), object)
+
+
+def _tokenizer_name(lm: Any) -> str | None:
+    try:
+        return str(lm.tokenizer_name)
+    except Exception:  # noqa: BLE001
+        return None
+
+
+def _prompt(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
+    served = _served[message["handle"]]
+    add = message["add_generation_prompt"]
+    prompt = served.lm.apply_chat_template(message["messages"], add_generation_prompt=add)
+    if isinstance(prompt, str):
+        yield _valid(prompt)
+        return
+    if isinstance(prompt, tuple) and len(prompt) == 1 and isinstance(prompt[0], str):
+        served.prompt_type = type(prompt) if hasattr(prompt, "_fields") else lambda text: (text,)
+        yield (prompt[0],)
+        return
+    if not isinstance(prompt, (list, tuple)):
+        kind = type(prompt).__name__
+        raise TypeError(
+            f"`{served.name}.apply_chat_template` returned a value of type `{kind}`, not text or messages"
+        )
+    yield list(prompt)
+
+
+def _facts(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
+    lm = _served[message["handle"]].lm
+    sizes = getattr(lm, "batch_sizes", None)
+    yield {
+        "config": _config(lm),
+        "tokenizer": _tokenizer(lm),
+        "batch_sizes": [int(size) for size in sizes.values()] if isinstance(sizes, dict) else [],
+    }
+
+
+def _config(lm: Any) -> dict[str, Any]:
+    try:
+        return {str(name): _plain(value) for name, value in lm.get_model_info().items()}
+    except Exception:  # noqa: BLE001
+        return {}
+
+
+def _tokenizer(lm: Any) -> dict[str, Any]:
+    if isinstance(inspect.getattr_static(lm, "tokenizer", None), functools.cached_property):
+        # One that nobody has needed so far is not loaded for its name.
+        return {}
+    try:
+        tokenizer = getattr(lm, "tokenizer", None)
+        if not tokenizer:
+            return {}
+        facts: dict[str, Any] = {
+            f"tokenizer_{kind}_token": [
+                _plain(getattr(tokenizer, f"{kind}_token")),
+                str(getattr(tokenizer, f"{kind}_token_id")),
+            ]
+            for kind in ("pad", "eos", "bos")
+        }
+        facts["eot_token_id"] = _plain(getattr(lm, "eot_token_id", None))
+        facts["max_length"] = _plain(getattr(lm, "max_length", None))
+    except Exception:  # noqa: BLE001
+        return {}
+    return facts
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has, else its text."""
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+OPERATIONS = {
+    "model_names": _names,
+    "model_open": _open,
+    "model_answer": _answer,
+    "model_template": _template,
+    "model_prompt": _prompt,
+    "model_facts": _facts,
+}

@@ -1,0 +1,394 @@
+"""Evaluation of a model on tasks, by the engine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lm_eval import _engine
+from lm_eval._live import Live
+from lm_eval._protocol import Unsendable, to_wire
+from lm_eval.api.group import Group
+from lm_eval.api.model import LM
+from lm_eval.api.task import Task
+from lm_eval.tasks import _loaded
+from lm_eval.tasks.manager import TaskManager
+from lm_eval.utils import simple_parse_args_string
+
+if TYPE_CHECKING:
+    from lm_eval.loggers import EvaluationTracker
+    from lm_eval.tasks.manager import TaskDict
+
+__all__ = ["evaluate", "simple_evaluate"]
+
+logger = logging.getLogger(__name__)
+
+_OF_EVALUATION = (
+    "results",
+    "groups",
+    "group_subtasks",
+    "configs",
+    "versions",
+    "n-shot",
+    "higher_is_better",
+    "n-samples",
+    "samples",
+    "audit",
+    "compat",
+    "failed_requests",
+)
+"""The parts of the result object that are about scores rather than about the run."""
+
+_QUIET = ("WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
+
+
+def simple_evaluate(
+    model: str | LM,
+    model_args: str | Mapping[str, Any] | None = None,
+    tasks: str | list[str | dict[str, Any] | Task] | None = None,
+    num_fewshot: int | None = None,
+    repeats: int | None = None,
+    batch_size: int | str | None = None,
+    max_batch_size: int | None = None,
+    device: str | None = None,
+    use_cache: str | None = None,
+    cache_requests: bool = False,
+    rewrite_requests_cache: bool = False,
+    delete_requests_cache: bool = False,
+    limit: float | None = None,
+    samples: Mapping[str, list[int]] | str | None = None,
+    bootstrap_iters: int | None = 100_000,
+    check_integrity: bool = False,
+    write_out: bool = False,
+    log_samples: bool = True,
+    evaluation_tracker: EvaluationTracker | None = None,
+    system_instruction: str | None = None,
+    apply_chat_template: bool | str = False,
+    fewshot_as_multiturn: bool = True,
+    gen_kwargs: str | Mapping[str, Any] | None = None,
+    task_manager: TaskManager | None = None,
+    verbosity: str | None = None,
+    predict_only: bool = False,
+    random_seed: int | None = 0,
+    numpy_random_seed: int | None = 1234,
+    torch_random_seed: int | None = 1234,
+    fewshot_random_seed: int | None = 1234,
+    confirm_run_unsafe_code: bool = False,
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    compat: str | None = None,
+    max_failures: int | None = 0,
+) -> dict[str, Any]:
+    """Evaluate a model on tasks and return the result object.
+
+    `model` is the name of a back end, of a model that this process has registered, or an object. `tasks` are
+    names, inline definitions, whose fields may be functions, and task objects. `compat="0.4"` follows the
+    rules of the 0.4 line. More than `max_failures` requests without an answer end the evaluation; `None`
+    allows any number, whose documents are left out of the scores. The requests cache has no effect: prompts
+    are built faster than they could be read.
+    """
+    if limit is not None and samples is not None:
+        raise ValueError("`limit` and `samples` exclude each other")
+    specs = [tasks] if isinstance(tasks, (str, Mapping, Task)) else tasks
+    if not specs:
+        raise ValueError("There are no tasks to evaluate; name some in `tasks`")
+    if not isinstance(specs, list):
+        raise TypeError(f"`tasks` is a list, not a value of type `{type(specs).__name__}`")
+    if not isinstance(model, (str, LM)):
+        raise TypeError(f"`model` is a name or an `LM` object, not a value of type `{type(model).__name__}`")
+    _seed(random_seed, numpy_random_seed, torch_random_seed)
+    arguments = _parsed(model_args)
+    if not apply_chat_template and _looks_like_chat(arguments):
+        logger.warning(
+            "The arguments of the model look like those of a chat model, and `apply_chat_template` is off: "
+            "prompts are plain text"
+        )
+    if gen_kwargs:
+        logger.warning("`gen_kwargs` replaces settings of tasks: %s", _parsed(gen_kwargs))
+    settings = {
+        "model": model if isinstance(model, str) else type(model).__name__,
+        "model_args": _told(arguments) if isinstance(model, str) else {},
+        "num_fewshot": num_fewshot,
+        "repeats": repeats,
+        "batch_size": batch_size,
+        "max_batch_size": max_batch_size,
+        "device": device,
+        "use_cache": use_cache,
+        "limit": limit,
+        "samples": samples,
+        "bootstrap_iters": bootstrap_iters,
+        "check_integrity": check_integrity,
+        "write_out": write_out,
+        "log_samples": log_samples,
+        "system_instruction": system_instruction,
+        "apply_chat_template": apply_chat_template,
+        "fewshot_as_multiturn": fewshot_as_multiturn,
+        "gen_kwargs": _parsed(gen_kwargs),
+        "predict_only": predict_only,
+        "seed": [random_seed, numpy_random_seed, torch_random_seed, fewshot_random_seed],
+        "confirm_run_unsafe_code": confirm_run_unsafe_code,
+        "compat": compat,
+        "max_failures": max_failures,
+        "quiet": _is_quiet(verbosity),
+    }
+    # Reference: arguments that are not given are no text for a name, and nothing for an object.
+    given = "" if model_args is None and isinstance(model, str) else model_args
+    shown = {
+        "model": _name(model),
+        "model_source": model if isinstance(model, str) else "CUSTOM",
+        "model_args": _told(given) if isinstance(given, Mapping) else given,
+        "device": device,
+        "batch_size": batch_size,
+        "gen_kwargs": None if gen_kwargs is None else _parsed(gen_kwargs),
+        "bootstrap_iters": bootstrap_iters,
+    }
+    lm = _model(
+        model, arguments, {"batch_size": batch_size, "max_batch_size": max_batch_size, "device": device}
+    )
+    if lm is None and evaluation_tracker is not None:
+        # Answers of an object are kept only where somebody says so: no one else can tell it from another one.
+        settings["output_path"] = getattr(evaluation_tracker, "output_path", None)
+    manager = task_manager or TaskManager(metadata={**_told(arguments), **(metadata or {})})
+    live = Live()
+    message = _loaded.Message(live)
+    for spec in specs:
+        message.add(spec)
+    told = _run(live, settings, shown, lm, manager, message)
+    if evaluation_tracker is not None:
+        evaluation_tracker.general_config_tracker.log_experiment_args(
+            model_source=told["tracked"]["model_source"],
+            model_args=given,
+            system_instruction=system_instruction,
+            chat_template=told["tracked"]["chat_template"],
+            fewshot_as_multiturn=fewshot_as_multiturn,
+        )
+        tracker = evaluation_tracker.general_config_tracker
+        tracker.model_name = told["tracked"]["model_name"]
+        tracker.model_name_sanitized = told["tracked"]["model_name_sanitized"]
+    results: dict[str, Any] = told["results"]
+    return results
+
+
+def evaluate(
+    lm: LM,
+    task_dict: TaskDict | Mapping[Any, Any],
+    limit: float | None = None,
+    samples: Mapping[str, list[int]] | None = None,
+    cache_requests: bool = False,
+    rewrite_requests_cache: bool = False,
+    bootstrap_iters: int | None = 100_000,
+    write_out: bool = False,
+    log_samples: bool = True,
+    system_instruction: str | None = None,
+    apply_chat_template: bool | str = False,
+    fewshot_as_multiturn: bool = False,
+    verbosity: str = "INFO",
+    confirm_run_unsafe_code: bool = False,
+    *,
+    compat: str | None = None,
+    max_failures: int | None = 0,
+) -> dict[str, Any]:
+    """Evaluate a model object on loaded tasks and return the scores.
+
+    `task_dict` is what `TaskManager.load` returns, or nested dictionaries with groups as keys.
+    """
+    if limit is not None and samples is not None:
+        raise ValueError("`limit` and `samples` exclude each other")
+    if not isinstance(lm, LM):
+        raise TypeError(f"`lm` is an `LM` object, not a value of type `{type(lm).__name__}`")
+    live = Live()
+    message = _loaded.Message(live)
+    tasks, short = _flattened(task_dict, message)
+    if not tasks:
+        raise ValueError("There are no tasks to evaluate")
+    settings = {
+        "model": type(lm).__name__,
+        "limit": limit,
+        "samples": samples and {long: samples[name] for long, name in _all_names(short, samples)},
+        "bootstrap_iters": bootstrap_iters,
+        "write_out": write_out,
+        "log_samples": log_samples,
+        "system_instruction": system_instruction,
+        "apply_chat_template": apply_chat_template,
+        "fewshot_as_multiturn": fewshot_as_multiturn,
+        "seed": [None, None, None, tasks[0]._fewshot_seed],
+        "confirm_run_unsafe_code": confirm_run_unsafe_code,
+        "compat": compat,
+        "max_failures": max_failures,
+        "quiet": _is_quiet(verbosity),
+    }
+    told = _run(live, settings, {"model_args": None}, lm, TaskManager(), message)
+    results = {name: told["results"][name] for name in _OF_EVALUATION if name in told["results"]}
+    return _renamed(results, short) if short else results
+
+
+def _run(
+    live: Live,
+    settings: dict[str, Any],
+    shown: dict[str, Any],
+    lm: LM | None,
+    manager: TaskManager,
+    message: _loaded.Message,
+) -> Any:
+    """Let the engine evaluate."""
+    from lm_eval.api import registry
+
+    if lm is not None and lm.world_size > 1:
+        raise NotImplementedError("A model that is spread over several processes is not supported here")
+    registered = [f"{kind}/{name}" for kind, names in registry._dump().items() for name in names]
+    hook = getattr(lm, "cache_hook", None)
+    try:
+        told = _engine.ask(
+            "evaluate",
+            live,
+            settings={**settings, "python": sys.executable},
+            shown=shown,
+            live_model=None if lm is None else live.refer(lm),
+            registered=registered,
+            manager=manager._settings(),
+            **message.parts(),
+        )
+    finally:
+        if lm is not None and hook is not None:
+            lm.set_cache_hook(hook)
+    told["results"]["configs"] = live.shown(told["results"]["configs"])
+    for records in told["results"].get("samples", {}).values():
+        for record in records:
+            record["arguments"] = [tuple(arguments) for arguments in record["arguments"]]
+    return told
+
+
+def _flattened(task_dict: Mapping[Any, Any], message: _loaded.Message) -> tuple[list[Task], dict[str, str]]:
+    """Tell the engine of loaded tasks and groups; return the tasks, and the short names that some go by."""
+    short: dict[str, str] = {}
+    found: list[Task] = []
+    message.groups = []
+    if isinstance(task_dict.get("tasks"), Mapping):
+        for task in task_dict["tasks"].values():
+            message.add(task)
+            found.append(task)
+        members = task_dict.get("group_map") or {}
+        for name, group in (task_dict.get("groups") or {}).items():
+            message.add_group(group, members.get(name, group.child_names))
+        return found, short
+
+    def walk(nested: Mapping[Any, Any]) -> list[str]:
+        names = []
+        for key, value in nested.items():
+            if isinstance(value, Mapping):
+                if not isinstance(key, Group):
+                    raise TypeError(f"The key of a dictionary of tasks is a group, not {key!r}")
+                place = len(message.groups or [])
+                children = walk(value)
+                message.add_group(key, children, place)
+                names.append(key.name)
+            elif isinstance(value, Task):
+                message.add(value)
+                found.append(value)
+                names.append(_loaded.qualified_name(value))
+                # Reference: members of nested dictionaries keep the names that they have there.
+                if isinstance(key, str) and key != names[-1] and key not in short.values():
+                    short[names[-1]] = key
+            elif isinstance(value, tuple) and len(value) == 2:
+                # Older dictionaries give the group beside each of its tasks.
+                names += walk({key: value[1]})
+            else:
+                raise TypeError(
+                    f"A task of the dictionary is a `Task`, not a value of type `{type(value).__name__}`"
+                )
+        return names
+
+    walk(task_dict)
+    return found, short
+
+
+def _all_names(short: dict[str, str], samples: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the engine's name of each task that documents were chosen of, with the caller's."""
+    long = {name: qualified for qualified, name in short.items()}
+    return [(long.get(name, name), name) for name in samples]
+
+
+def _renamed(results: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """Return results with other names of tasks."""
+
+    def rename(value: Any) -> Any:
+        return names.get(value, value) if isinstance(value, str) else value
+
+    renamed = {
+        part: {rename(name): entry for name, entry in entries.items()}
+        if isinstance(entries, dict)
+        else entries
+        for part, entries in results.items()
+    }
+    for entry in renamed["results"].values():
+        entry["name"] = rename(entry["name"])
+    for part in ("configs", "versions", "n-shot", "higher_is_better"):
+        renamed[part] = dict(sorted(renamed[part].items()))
+    subtasks = renamed["group_subtasks"].items()
+    renamed["group_subtasks"] = {group: [rename(member) for member in members] for group, members in subtasks}
+    return renamed
+
+
+def _model(model: str | LM, arguments: dict[str, Any], additional: dict[str, Any]) -> LM | None:
+    """Return the model where it is in this process: an object, or one of a class that was registered here."""
+    if isinstance(model, LM):
+        return model
+    from lm_eval.api import registry
+
+    if model not in registry._dump().get("model", {}):
+        return None
+    given = {name: value for name, value in additional.items() if value is not None}
+    twice = sorted(given.keys() & arguments.keys())
+    if twice:
+        raise TypeError(f"`{twice[0]}` is given twice: as an argument and in `model_args`")
+    made: LM = registry.get_model(model).create_from_arg_obj(arguments, given)
+    return made
+
+
+def _name(model: str | LM) -> str:
+    """Return the name of the model in results."""
+    if isinstance(model, str):
+        return model
+    name = getattr(getattr(model, "config", None), "_name_or_path", None)
+    return name if isinstance(name, str) else type(model).__name__
+
+
+def _looks_like_chat(arguments: Mapping[str, Any]) -> bool:
+    """Reference: any argument that contains one of these words."""
+    texts = [str(value).lower() for value in arguments.values()]
+    return any(word in text for text in texts for word in ("inst", "chat"))
+
+
+def _told(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of a model as the engine can take them: of other objects their textual form."""
+    told = {}
+    for name, value in arguments.items():
+        try:
+            to_wire(value)
+            told[name] = value
+        except Unsendable:
+            told[name] = repr(value)
+    return told
+
+
+def _parsed(given: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return arguments as a dictionary."""
+    return simple_parse_args_string(given) if isinstance(given, str) else dict(given or {})
+
+
+def _seed(python: int | None, numpy: int | None, torch: int | None) -> None:
+    """Seed the generators of this process, as far as they are in use."""
+    if python is not None:
+        random.seed(python)
+    if numpy is not None and "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(numpy)
+    if torch is not None and "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(torch)
+
+
+def _is_quiet(verbosity: str | None) -> bool:
+    return str(verbosity or os.environ.get("LMEVAL_LOG_LEVEL", "")).upper() in _QUIET

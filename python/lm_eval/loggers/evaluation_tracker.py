@@ -1,0 +1,186 @@
+"""Writes results and records of documents to files, as the command line does."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import logging
+import os
+import random
+import string
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lm_eval.utils import handle_non_serializable, hash_string, sanitize_list, sanitize_model_name
+
+__all__ = ["EvaluationTracker", "GeneralConfigTracker"]
+
+logger = logging.getLogger(__name__)
+
+_NAMING = ("peft", "delta", "pretrained", "model", "path", "engine")
+"""The arguments that may name a model; the first one that is there wins."""
+
+_OWN = ("audit", "compat", "failed_requests")
+"""The parts of results that other harnesses do not have; in files they come last."""
+
+
+class GeneralConfigTracker:
+    """What is known of an evaluation beside its scores."""
+
+    def __init__(self) -> None:
+        self.model_source: str | None = None
+        self.model_name: str | None = None
+        self.model_name_sanitized: str | None = None
+        self.system_instruction: str | None = None
+        self.system_instruction_sha: str | None = None
+        self.fewshot_as_multiturn: bool | None = None
+        self.chat_template: str | None = None
+        self.chat_template_sha: str | None = None
+        self.start_time: float | None = time.perf_counter()
+        self.end_time: float | None = None
+        self.total_evaluation_time_seconds: str | None = None
+
+    def log_experiment_args(
+        self,
+        model_source: str,
+        model_args: str | Mapping[str, Any] | None,
+        system_instruction: str | None,
+        chat_template: str | None,
+        fewshot_as_multiturn: bool,
+    ) -> None:
+        """Take note of what an evaluation was asked for."""
+        self.model_source = model_source
+        self.model_name = _model_name(model_args)
+        self.model_name_sanitized = sanitize_model_name(self.model_name)
+        self.system_instruction = system_instruction
+        self.system_instruction_sha = hash_string(system_instruction) if system_instruction else None
+        self.chat_template = chat_template
+        self.chat_template_sha = hash_string(chat_template) if chat_template else None
+        self.fewshot_as_multiturn = fewshot_as_multiturn
+
+    def log_end_time(self) -> None:
+        """Take note of the end of an evaluation."""
+        self.end_time = time.perf_counter()
+        self.total_evaluation_time_seconds = str(self.end_time - (self.start_time or self.end_time))
+
+    def _noted(self) -> dict[str, Any]:
+        """Return what files say, in their order."""
+        return {name: value for name, value in vars(self).items() if name not in ("start_time", "end_time")}
+
+
+def _model_name(model_args: str | Mapping[str, Any] | None) -> str:
+    """Return the name that the arguments of a model give, else one of eight random characters."""
+    if isinstance(model_args, Mapping):
+        given = next((str(model_args[key]) for key in _NAMING if key in model_args), "")
+    else:
+        text = model_args or ""
+        given = next((text.split(f"{key}=")[1].split(",")[0] for key in _NAMING if f"{key}=" in text), "")
+    return given or "".join(random.choices(string.ascii_lowercase + string.digits, k=8))
+
+
+class EvaluationTracker:
+    """Keeps a record of an evaluation and writes it below `output_path`.
+
+    Pushing to the hub is not part of this version; the arguments for it are accepted.
+    """
+
+    def __init__(
+        self,
+        output_path: str | os.PathLike[str] | None = None,
+        hub_results_org: str = "",
+        hub_repo_name: str = "",
+        details_repo_name: str = "",
+        results_repo_name: str = "",
+        push_results_to_hub: bool = False,
+        push_samples_to_hub: bool = False,
+        public_repo: bool = False,
+        token: str = "",
+        leaderboard_url: str = "",
+        point_of_contact: str = "",
+        gated: bool = False,
+    ) -> None:
+        if push_results_to_hub or push_samples_to_hub:
+            warnings.warn("Pushing results to the hub is not in this version yet", stacklevel=2)
+        self.general_config_tracker = GeneralConfigTracker()
+        self.output_path = None if output_path is None else os.fspath(output_path)
+        self.date_id: str | None = None
+
+    def save_results_aggregated(self, results: dict[str, Any], samples: dict[str, Any] | None = None) -> None:
+        """Write the scores; `samples` are the records by task, whose hashes become part of them."""
+        self.general_config_tracker.log_end_time()
+        if not self.output_path:
+            return
+        try:
+            hashes = {task: _task_hash(records) for task, records in (samples or {}).items()}
+            own = {name: results.pop(name) for name in _OWN if name in results}
+            results.update({"task_hashes": hashes, **self.general_config_tracker._noted(), **own})
+            written = {name: value for name, value in results.items() if name != "samples"}
+            text = json.dumps(written, indent=2, default=handle_non_serializable, ensure_ascii=False)
+            self.date_id = _stamp()
+            folder, stem = self._place()
+            folder.mkdir(parents=True, exist_ok=True)
+            _write(folder / f"{stem}_{self.date_id}.json", text)
+        except Exception as error:
+            logger.warning("The results cannot be written: %r", error)
+
+    def save_results_samples(self, task_name: str, samples: list[dict[str, Any]]) -> None:
+        """Write the records of a task's documents, one a line."""
+        if not self.output_path:
+            return
+        try:
+            self.date_id = self.date_id or _stamp()
+            folder, _ = self._place()
+            folder.mkdir(parents=True, exist_ok=True)
+            name = task_name.translate(dict.fromkeys(map(ord, "/\\\0"), "_"))
+            lines = []
+            for record in samples:
+                _make_writable(record)
+                lines.append(json.dumps(record, default=handle_non_serializable, ensure_ascii=False) + "\n")
+            with open(folder / f"samples_{name}_{self.date_id}.jsonl", "a", encoding="utf-8") as file:
+                file.writelines(lines)
+        except Exception as error:
+            logger.warning("The records of `%s` cannot be written: %r", task_name, error)
+
+    def _place(self) -> tuple[Path, str]:
+        """Return the folder of the files, and the start of the name of the results."""
+        path = Path(self.output_path or "")
+        if path.suffix == ".json":
+            return path.parent, path.stem
+        return path / (self.general_config_tracker.model_name_sanitized or ""), "results"
+
+
+def _task_hash(records: list[dict[str, Any]]) -> str:
+    return hash_string("".join(r["doc_hash"] + r["prompt_hash"] + r["target_hash"] for r in records))
+
+
+def _stamp() -> str:
+    return datetime.datetime.now().isoformat().replace(":", "-")
+
+
+def _make_writable(record: dict[str, Any]) -> None:
+    """Name the arguments of a record, and make its answers and its target text."""
+    if not isinstance(record["arguments"], dict):
+        record["arguments"] = {
+            f"gen_args_{request}": {f"arg_{place}": argument for place, argument in enumerate(arguments)}
+            for request, arguments in enumerate(record["arguments"])
+        }
+    for name in ("resps", "filtered_resps"):
+        record[name] = sanitize_list(record[name])
+    record["target"] = str(record["target"])
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with open(part, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise

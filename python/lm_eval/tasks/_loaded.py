@@ -1,0 +1,167 @@
+"""Objects of tasks and groups that the engine has loaded, and what the engine is told of objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lm_eval import _dataset, _engine
+from lm_eval._live import Live, TaskFunction
+from lm_eval.api.group import Group
+from lm_eval.api.task import ConfigurableTask, Task
+
+_ATTRIBUTE = "_loaded_from"
+
+_FORMATTED = (
+    "output_type",
+    "doc_to_text",
+    "doc_to_choice",
+    "doc_to_target",
+    "gen_prefix",
+    "target_delimiter",
+    "fewshot_delimiter",
+    "scorer",
+)
+"""The fields that a prompt format sets."""
+
+
+@dataclass
+class Origin:
+    """What a loaded object was made from."""
+
+    load: dict[str, Any]
+    key: str
+    fields: dict[str, Any]
+
+
+def make_task(load: dict[str, Any], key: str, told: Mapping[str, Any]) -> Task:
+    """Make the object of a task."""
+    fields = dict(told["config"])
+    if told["class"] is not None:
+        task = _of_class(told["class"], fields)
+    else:
+        task = ConfigurableTask(config=fields)
+        task.download = lambda *_, **__: _download(task)  # type: ignore[method-assign]
+    setattr(task, _ATTRIBUTE, Origin(load, key, fields_of(task)))
+    return task
+
+
+def _of_class(reference: TaskFunction, fields: dict[str, Any]) -> Task:
+    import inspect
+
+    kind = reference.resolve()
+    takes_config = "config" in inspect.signature(kind.__init__).parameters
+    task: Task = kind(config=fields) if takes_config else kind()
+    task.config.task = fields["task"]
+    return task
+
+
+def _download(task: Task) -> None:
+    """Let the engine load the data of a task."""
+    live = Live()
+    origin: Origin = getattr(task, _ATTRIBUTE)
+    splits = _engine.ask("splits", live, load=origin.load, task=(0, origin.key, changes_of(task)))
+    task.dataset = {
+        name: _dataset.make(split["documents"], split["columns"]) for name, split in splits.items()
+    }
+
+
+def make_groups(load: dict[str, Any], told: Mapping[str, Any], tasks: Mapping[str, Task]) -> dict[str, Group]:
+    """Make the objects of groups, with their members."""
+    groups: dict[str, Group] = {}
+    for name, definition in told["groups"].items():
+        fields = {key: value for key, value in definition.items() if key != "task"}
+        group = Group.from_config({**fields, "group": name})
+        setattr(group, _ATTRIBUTE, Origin(load, name, {}))
+        groups[name] = group
+    for name, members in told["group_map"].items():
+        for member in members:
+            groups[name]._children[member] = groups[member] if member in groups else tasks[member]
+    return groups
+
+
+def fields_of(task: Task) -> dict[str, Any]:
+    """Return the configuration of a task, with functions as they are."""
+    return task.config.to_dict(keep_callable=True)
+
+
+def changes_of(task: Task) -> dict[str, Any]:
+    """Return the fields of a loaded task that have been changed since."""
+    origin: Origin = getattr(task, _ATTRIBUTE)
+    now = fields_of(task)
+    names = {**origin.fields, **now}
+    changes = {name: now.get(name) for name in names if now.get(name) != origin.fields.get(name)}
+    if origin.fields.get("formats") and any(name in changes for name in _FORMATTED):
+        changes.update({name: now.get(name) for name in _FORMATTED})
+        changes.update(formats=None, _formats_selection=None)
+    return changes
+
+
+def qualified_name(task: Task) -> str:
+    """Return the key of a task in results."""
+    return task.config._qualified_name or task.task_name
+
+
+class Message:
+    """What the engine is told of the tasks of a run."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self.loads: list[dict[str, Any]] = []
+        self.tasks: list[Any] = []
+        self.groups: list[Any] | None = None
+
+    def add(self, spec: str | Mapping[str, Any] | Task) -> None:
+        """Add a name, an inline definition or a task object."""
+        if isinstance(spec, Task):
+            self.tasks.append(self._of_object(spec))
+        elif isinstance(spec, (str, Mapping)):
+            self.tasks.append(spec)
+        else:
+            kind = type(spec).__name__
+            raise TypeError(
+                f"A task is given by its name, a dictionary or a `Task`, not by a value of type `{kind}`"
+            )
+
+    def add_group(self, group: Group, members: Iterable[str], place: int | None = None) -> None:
+        """Add a group whose members are among the tasks and groups, at the end or at a place before it."""
+        origin: Origin | None = getattr(group, _ATTRIBUTE, None)
+        load = None if origin is None else self._place(origin.load)
+        name = group.name if origin is None else origin.key
+        definition = {**group.to_dict(), "group": group.name, "task": []}
+        self.groups = self.groups or []
+        self.groups.insert(
+            len(self.groups) if place is None else place, (load, name, definition, list(members))
+        )
+
+    def _of_object(self, task: Task) -> Any:
+        if hasattr(task, _ATTRIBUTE):
+            origin: Origin = getattr(task, _ATTRIBUTE)
+            return (self._place(origin.load), origin.key, changes_of(task))
+        fields = {**fields_of(task), "task": task.task_name}
+        fewshot = fields.get("fewshot_config")
+        if isinstance(fewshot, dict):
+            # What examples have from the task anyway; a prompt format may still change it there.
+            inherited = {**fields, "split": fields.get("fewshot_split"), "sampler": "default"}
+            fields["fewshot_config"] = {
+                name: value for name, value in fewshot.items() if value != inherited.get(name)
+            }
+        if type(task)._overridden_hooks():
+            fields["class"] = self._live.refer(_class_of(task))
+        return fields
+
+    def _place(self, load: dict[str, Any]) -> int:
+        if load not in self.loads:
+            self.loads.append(load)
+        return self.loads.index(load)
+
+    def parts(self) -> dict[str, Any]:
+        """Return the parts of the request."""
+        return {"tasks": self.tasks, "loads": self.loads, "groups": self.groups}
+
+
+def _class_of(task: Task) -> type[Task]:
+    """Return a class of which the task is the one object."""
+    kind = type(task)
+    return type(kind.__name__, (kind,), {"__new__": lambda *_, **__: task, "__module__": kind.__module__})

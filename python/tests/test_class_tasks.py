@@ -1,0 +1,292 @@
+"""What a worker does with classes: objects of tasks, samplers, splits that are loaded when they are needed."""
+
+from __future__ import annotations
+
+import os
+import random
+import unittest
+from typing import Any
+
+from lm_eval import _class_tasks, _dataset, _host
+from lm_eval._loader import Loader
+from lm_eval._protocol import Reference
+from lm_eval.api.instance import Instance
+from lm_eval.api.metrics import mean
+from lm_eval.api.samplers import ContextSampler
+from lm_eval.api.task import ConfigurableTask, MultipleChoiceTask, PerplexityTask, Task
+
+ROWS = [{"q": f"q{number}", "a": number % 2} for number in range(6)]
+
+
+class Counting(ConfigurableTask):
+    """A class that is configured, loads its documents and makes requests."""
+
+    VERSION = 2
+
+    def __init__(self, config: Any) -> None:
+        self.extra = config["extra"]
+        super().__init__(config=config)
+        self.config.repeats = 3
+
+    def validation_docs(self) -> Any:
+        """Return a split of the engine."""
+        return self.dataset["validation"]
+
+    def has_validation_docs(self) -> bool:
+        """Return yes."""
+        return True
+
+    def doc_to_text(self, doc: Any, doc_to_text: Any = None) -> str:
+        """Return the question with what the file says."""
+        return f"{self.extra} {super().doc_to_text(doc, doc_to_text)}"
+
+    def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
+        """Return one request."""
+        return Instance(
+            request_type="loglikelihood",
+            doc=doc,
+            arguments=(ctx, " yes"),
+            idx=0,
+            metadata=kwargs["metadata"],
+        )
+
+    def aggregation(self) -> Any:
+        """Return one that is built in and one that is not."""
+        return {"m": mean, "own": lambda values: 5}
+
+
+class Lines(PerplexityTask):
+    """Documents that are texts."""
+
+    def has_validation_docs(self) -> bool:
+        """Return yes."""
+        return True
+
+    def validation_docs(self) -> Any:
+        """Return texts."""
+        return ["one two", "three"]
+
+
+class Engine:
+    """Stands in for the engine: a channel whose questions are answered at once."""
+
+    def __init__(self, definition: dict[str, Any]) -> None:
+        self.definition = definition
+        self.asked: list[Any] = []
+
+    def write(self, message: Any) -> None:
+        """Take a question."""
+        self.asked.append(message["ask"])
+
+    def read(self) -> Any:
+        """Return the answer to the last question."""
+        question = self.asked[-1]
+        kind = question["kind"]
+        if kind == "class":
+            return {"ok": self.definition}
+        if kind == "dataset" and question["path"] == "data":
+            return {"ok": {"number": 0, "names": ["train", "validation"]}}
+        if kind == "split":
+            rows = ROWS[:3] if question["name"] == "train" else ROWS[3:]
+            return {"ok": {"documents": rows, "columns": ["q", "a"], "features": None}}
+        if kind == "render":
+            return {"ok": question["template"].upper()}
+        if kind == "pool":
+            return {"ok": {"documents": ROWS}}
+        return {"error": "no"}
+
+
+class Worker:
+    """Stands in for a worker."""
+
+    def __init__(self, made: Any = None, config: Any = None, settings: Any = None) -> None:
+        self.loader = Loader([])
+        self.channel = Engine({"class": made, "config": config or {}, "settings": settings or {}})
+        self._process = os.getpid()
+        self.objects = _class_tasks.Objects(self)  # type: ignore[arg-type]
+
+    def ask(self, operation: str, reference: str = "class:0:m.C", **message: Any) -> Any:
+        """Return the answer to a message."""
+        function = self.loader.resolve("", reference)
+        run: Any = _class_tasks.OPERATIONS[operation]
+        return next(run(self, function, {"function": ["", reference], **message}))
+
+
+class WorkerTestCase(unittest.TestCase):
+    """Tests that leave no engine behind."""
+
+    def setUp(self) -> None:
+        """Forget the engine afterwards."""
+        self.addCleanup(_host.set_dataset_loader, None)
+        self.addCleanup(_host.set_template_renderer, None)
+
+
+class Objects(WorkerTestCase):
+    """Objects of tasks."""
+
+    def counting(self) -> Worker:
+        """Return a worker with a task."""
+        config = {"task": "counting", "class": Counting, "extra": "!", "dataset_path": "data", "doc_to_text": "q"}
+        return Worker(Counting, {**config, "num_fewshot": 1}, {"num_fewshot": 4, "fewshot_seed": 3})
+
+    def test_description(self) -> None:
+        """What the class says, as it said it, and references to its methods."""
+        worker = self.counting()
+        told = worker.ask("describe_class")
+        expected = {"dataset_path": "data", "doc_to_text": "q", "num_fewshot": 1, "repeats": 3}
+        self.assertEqual(told["config"], expected)
+        self.assertEqual(told["fields"], {"doc_to_text": Reference("", "class:0:m.C/doc_to_text")})
+        self.assertEqual(told["aggregation"]["m"], "mean")
+        self.assertEqual(worker.loader.resolve(*told["aggregation"]["own"])([]), 5)
+        self.assertTrue(told["makes_requests"] and told["is_configurable"] and told["excludes_evaluated"])
+        self.assertFalse(told["makes_context"])
+        self.assertEqual(told["version"], 2)
+        task = worker.loader.resolve("", "class:0:m.C")
+        self.assertEqual((task.config.num_fewshot, task.config.task), (4, "counting"))
+
+    def test_documents_are_loaded_once_and_when_they_are_needed(self) -> None:
+        """Only the split that is asked for."""
+        worker = self.counting()
+        docs = worker.loader.resolve("", "class:0:m.C/eval_docs")
+        self.assertEqual([doc["q"] for doc in docs()], ["q3", "q4", "q5"])
+        self.assertEqual(len(list(docs())), 3)
+        kinds = [question["kind"] for question in worker.channel.asked]
+        self.assertEqual(kinds, ["class", "dataset", "split"])
+
+    def test_requests(self) -> None:
+        """Fields through the engine's templates; the target is that of the task."""
+        worker = self.counting()
+        text = worker.loader.resolve("", "class:0:m.C/doc_to_text")
+        self.assertEqual(text({"q": "why"}), "! why")
+        self.assertEqual(text({"other": 1}), "! Q")
+        made = worker.ask(
+            "class_requests",
+            document=ROWS[0],
+            doc_id=7,
+            context="ctx",
+            makes_context=False,
+            system_instruction=None,
+            apply_chat_template=False,
+            fewshot_as_multiturn=False,
+            examples=[],
+        )
+        (request,) = made["instances"]
+        self.assertEqual((request["arguments"], request["repeats"]), (["ctx", " yes"], 3))
+
+    def test_documents_that_are_no_dictionaries(self) -> None:
+        """They are wrapped on the way and unwrapped for the class."""
+        worker = Worker(Lines, {"task": "lines"})
+        docs = worker.loader.resolve("", "class:0:m.C/eval_docs")()
+        self.assertEqual(docs[1], {_class_tasks.WRAPPED: "three"})
+        score = worker.loader.resolve("", "class:0:m.C/process_results")
+        self.assertEqual(score(docs[0], [-2.0])["word_perplexity"], (-2.0, 2))
+
+    def test_what_is_no_task(self) -> None:
+        """It is refused by name."""
+        with self.assertRaisesRegex(TypeError, "`Worker` is no subclass"):
+            Worker(Worker).ask("describe_class")
+
+    def test_the_engine_says_no(self) -> None:
+        """Its reason is that of the error."""
+        worker = Worker()
+        with self.assertRaisesRegex(_host.EngineError, "no"):
+            worker.objects.ask("something")
+
+
+class OlderClasses(unittest.TestCase):
+    """Base classes of the 0.4 line."""
+
+    def test_choices(self) -> None:
+        """One request for each, scored as it is and per letter."""
+
+        class Choices(MultipleChoiceTask):
+            pass
+
+        task: Task = Choices()
+        doc = {"choices": ["a", "bbbb"], "gold": 1}
+        requests = task.construct_requests(doc, "ctx", apply_chat_template=False, chat_template=None)
+        self.assertEqual([request.args for request in requests], [("ctx", " a"), ("ctx", " bbbb")])
+        self.assertEqual(task.OUTPUT_TYPE, "loglikelihood")
+        scores = task.process_results(doc, [(-1.0, True), (-2.0, False)])
+        self.assertEqual(scores, {"acc": 0.0, "acc_norm": 1.0})
+        self.assertEqual(task.doc_to_target(doc), " bbbb")
+
+    def test_texts(self) -> None:
+        """No context, no examples."""
+        task = Lines()
+        self.assertEqual(task.construct_requests("text", "").args, ("text",))
+        with self.assertRaises(ValueError):
+            task.fewshot_context("text", num_fewshot=1)
+        self.assertEqual(set(task.aggregation()), {"word_perplexity", "byte_perplexity", "bits_per_byte"})
+
+
+class Samplers(WorkerTestCase):
+    """Samplers that are classes."""
+
+    def draw(self, worker: Worker, made: Any, state: Any = None, **message: Any) -> Any:
+        """Return what a sampler gives for two documents."""
+        run: Any = _class_tasks.OPERATIONS["sample"]
+        given = {"sampler": 1, "seed": 5, "state": state, "count": 2, "evaluated": [None, ROWS[0]], **message}
+        return next(run(worker, made, given))
+
+    def test_the_state_goes_on(self) -> None:
+        """Another worker draws as the first one would have."""
+        first, second = Worker(), Worker()
+        told = self.draw(first, ContextSampler)
+        expected = ContextSampler(ROWS, rnd=5)
+        drawn = [expected.sample(2), expected.sample(2, eval_doc=ROWS[0])]
+        self.assertEqual([[ROWS[place] for place in draw] for draw in told["draws"]], drawn)
+        self.assertEqual(
+            self.draw(first, ContextSampler, told["state"])["draws"],
+            self.draw(second, ContextSampler, told["state"])["draws"],
+        )
+
+    def test_global_generators(self) -> None:
+        """They depend on the document alone."""
+
+        class Global(ContextSampler):
+            def sample(self, n: int, eval_doc: Any = None, df: Any = None, **kwargs: Any) -> Any:
+                return random.sample(list(self.df), n)
+
+        self.assertEqual(self.draw(Worker(), Global)["draws"], self.draw(Worker(), Global)["draws"])
+
+
+class LightDataset(unittest.TestCase):
+    """The class that stands in for the library."""
+
+    def test_labels(self) -> None:
+        """They stay with their columns while the values are numbers."""
+        label = _dataset.ClassLabel(names=["no", "yes"])
+        split = _dataset.Dataset([{"l": 0, "t": "x"}, {"l": 1, "t": "y"}], ["l", "t"], {"l": label})
+        self.assertEqual(split.filter(lambda doc: doc["l"]).features["l"], label)
+        self.assertEqual(split.rename_column("l", "m").features["m"].int2str(1), "yes")
+        self.assertEqual(split.remove_columns("l").features, {"t": _dataset.Value("string")})
+        named = split.map(lambda doc: {"l": label.int2str(doc["l"])})
+        self.assertEqual(named.features["l"], _dataset.Value("string"))
+        self.assertEqual(named.cast_column("l", label)["l"], [0, 1])
+        self.assertEqual(label.str2int(["yes", "0"]), [1, 0])
+        for wrong in (lambda: label.int2str(2), lambda: label.str2int("maybe")):
+            with self.assertRaises(ValueError):
+                wrong()
+
+    def test_splits(self) -> None:
+        """All ways to a split load it."""
+        loaded: list[str] = []
+
+        def load(name: str) -> dict[str, Any]:
+            loaded.append(name)
+            return {"documents": [{"n": name}], "columns": ["n"], "features": None}
+
+        splits = _dataset.splits(["a", "b"], load)
+        self.assertEqual((list(splits), len(splits), "a" in splits, loaded), (["a", "b"], 2, True, []))
+        self.assertEqual(splits["a"][0], {"n": "a"})
+        self.assertEqual(splits.get("c"), None)
+        self.assertEqual([len(split) for split in splits.values()], [1, 1])
+        self.assertEqual(loaded, ["a", "b"])
+        self.assertEqual({name: split["n"][0] for name, split in splits.items()}, {"a": "a", "b": "b"})
+        self.assertEqual(splits.pop("b")[0], {"n": "b"})
+        self.assertEqual(list(splits.map(lambda doc: {"n": doc["n"] * 2})["a"]["n"]), ["aa"])
+
+
+if __name__ == "__main__":
+    unittest.main()

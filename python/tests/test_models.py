@@ -1,0 +1,258 @@
+"""Base classes of models, the cache, and the worker's side of models."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sqlite3
+import tempfile
+import unittest
+from typing import Any
+
+from lm_eval import _models
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM, CacheHook, CachingLM, TemplateLM, hash_args
+
+
+def instance(method: str, *arguments: Any) -> Instance[Any, Any]:
+    """Return a request."""
+    return Instance(request_type=method, doc={}, arguments=arguments, metadata=("t", 0, 1))
+
+
+class Counting(LM):
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Any] = []
+        self.answers: list[Any] = []
+
+    def loglikelihood(self, requests: list[Any]) -> list[Any]:
+        """Answer with the length."""
+        self.asked += [request.args for request in requests]
+        return [(-float(len(request.args[1])), True) for request in requests]
+
+    def loglikelihood_rolling(self, requests: list[Any]) -> list[Any]:
+        """Answer with the length."""
+        self.asked += [request.args for request in requests]
+        return [(-float(len(request.args[-1])), False) for request in requests]
+
+    def generate_until(self, requests: list[Any]) -> Any:
+        """Answer with what the test says."""
+        self.asked += [request.args for request in requests]
+        return self.answers or [f"answer {len(self.asked)}" for _ in requests]
+
+
+class Cache(unittest.TestCase):
+    """Answers in a SQLite file."""
+
+    def test_keys_are_those_of_old_caches(self) -> None:
+        """The hashes of requests are fixed."""
+        self.assertEqual(
+            hash_args("loglikelihood", ("Q: What is 0+0?\nA:", " zero")),
+            "23ac338635f35d88981318ef1544ea2ba6e981cf7e0fd4bd0424a9e72989dfd3",
+        )
+        self.assertEqual(
+            hash_args(
+                "generate_until",
+                ("Q: What is 0+0?\nA:", {"until": ["\n"], "max_gen_toks": 16}),
+            ),
+            "4071458b28668474900ff5c33c00e87ce3f159269307de53e535ab21eedd9924",
+        )
+        self.assertEqual(
+            hash_args("loglikelihood_rolling", ("", "What is 0+0? some more words")),
+            "2b1cff55851f676774cc57506ca82eec75e18a3c4ff9c222d56f570633969106",
+        )
+        self.assertEqual(
+            hash_args("loglikelihood", ("café", " x")),
+            "1cfb5709806ab6ae081d3f3eef0a2cbd74db66165c2385e1690beecdcd111349",
+        )
+
+    def test_answers_are_asked_for_once(self) -> None:
+        """A second model with the same file is asked for the rest only."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "deep", "cache.db")
+            first = Counting()
+            cached = CachingLM(first, path)
+            requests = [
+                instance("loglikelihood", "a", " b"),
+                instance("loglikelihood", "a", " cc"),
+            ]
+            self.assertEqual(cached.loglikelihood(requests), [(-2.0, True), (-3.0, True)])
+            self.assertEqual(cached.rank, 0)
+            second = Counting()
+            again = CachingLM(second, path)
+            more = [*requests, instance("loglikelihood", "x", " dddd")]
+            self.assertEqual(again.loglikelihood(more), [(-2.0, True), (-3.0, True), (-5.0, True)])
+            self.assertEqual(second.asked, [("x", " dddd")])
+            second.cache_hook.add_partial("loglikelihood_rolling", ("", "text"), (-4.0, False))
+            self.assertEqual(
+                again.loglikelihood_rolling([instance("loglikelihood_rolling", "", "text")]),
+                [(-4.0, False)],
+            )
+            with sqlite3.connect(path) as connection:
+                rows = dict(connection.execute('SELECT key, value FROM "unnamed"'))
+            connection.close()
+            self.assertEqual(len(rows), 4)
+            self.assertEqual(
+                pickle.loads(rows[hash_args("loglikelihood", ("a", " b"))]),
+                (-2.0, True),
+            )
+
+    def test_drawn_answers_are_not_taken(self) -> None:
+        """An answer that is drawn at random is asked for again, and written."""
+        with tempfile.TemporaryDirectory() as folder:
+            lm = Counting()
+            cached = CachingLM(lm, os.path.join(folder, "cache.db"))
+            request = instance("generate_until", "a", {"do_sample": True})
+            with self.assertLogs("lm_eval.api.model", "WARNING"):
+                self.assertEqual(cached.generate_until([request]), ["answer 1"])
+            with self.assertLogs("lm_eval.api.model", "WARNING"):
+                self.assertEqual(cached.generate_until([request]), ["answer 2"])
+            self.assertEqual(len(cached.dbdict), 1)
+
+    def test_a_hook_without_a_cache_drops_answers(self) -> None:
+        """The default hook does nothing."""
+        CacheHook(None).add_partial("loglikelihood", ("a", "b"), (0.0, True))
+
+
+class Bytes(TemplateLM):
+    """Tokens are bytes, and 0 ends a text."""
+
+    eot_token_id = 0
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
+        """Return the bytes."""
+        return list(string.encode())
+
+    def _loglikelihood_tokens(self, requests: list[Any], **kwargs: Any) -> list[Any]:
+        return [(texts, context, continuation) for texts, context, continuation in requests]
+
+    def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
+        """Answer nothing."""
+        return []
+
+    def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        """Answer nothing."""
+        return []
+
+
+class Template(unittest.TestCase):
+    """Tokens of pairs."""
+
+    def test_blanks_belong_to_the_continuation(self) -> None:
+        """The seam of a pair is before the blanks."""
+        context, continuation = Bytes()._encode_pair("Hello \n ", "x")
+        self.assertEqual((bytes(context), bytes(continuation)), (b"Hello", b" \n x"))
+
+    def test_an_empty_context_is_the_prefix_token(self) -> None:
+        """Unless the continuation starts with it."""
+        asked = [
+            instance("loglikelihood", "", "ab"),
+            instance("loglikelihood", "", "\0ab"),
+        ]
+        made = Bytes().loglikelihood(asked)
+        self.assertEqual(
+            [(context, bytes(rest)) for _, context, rest in made],
+            [([0], b"ab"), ([0], b"ab")],
+        )
+        with self.assertRaises(IndexError):
+            Bytes().loglikelihood([instance("loglikelihood", "", "")])
+
+    def test_templates_by_name(self) -> None:
+        """A dictionary of templates has names and a default."""
+        lm = Bytes()
+        self.assertEqual(lm.chat_template(True), "")
+        lm.tokenizer = type("Tokenizer", (), {"chat_template": {"default": "d", "tools": "t"}})()
+        self.assertEqual((lm.chat_template(True), lm.chat_template("tools")), ("d", "t"))
+        with self.assertRaises(ValueError):
+            lm.chat_template("other")
+        lm.tokenizer.chat_template = "one"
+        self.assertEqual(lm.chat_template(True), "one")
+        lm.tokenizer = object()
+        self.assertIsNone(lm.chat_template(True))
+
+
+class Channel:
+    """Keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    def write(self, message: Any) -> None:
+        """Keep a message."""
+        self.sent.append(message["ok"])
+
+
+class Worker:
+    """Has a channel, as a worker has."""
+
+    def __init__(self) -> None:
+        self.channel = Channel()
+
+
+def ask(lm: LM, method: str, requests: list[list[Any]]) -> tuple[list[Any], list[Any]]:
+    """Return what was sent before the end, and what came at the end."""
+    worker = Worker()
+    handle = _models.serve(lm, {})
+    wire = [[arguments, "t", place, 0] for place, arguments in enumerate(requests)]
+    message = {"handle": handle, "method": method, "requests": wire}
+    ended = list(_models.OPERATIONS["model_answer"](worker, None, message))
+    return worker.channel.sent, ended
+
+
+class Served(unittest.TestCase):
+    """The worker's side of models."""
+
+    def test_answers_are_numbered(self) -> None:
+        """Each answer goes with the place of its request."""
+        sent, ended = ask(Counting(), "loglikelihood", [["a", " b"], ["a", " cc"]])
+        self.assertEqual((sent, ended), ([[0, -2.0, True], [1, -3.0, True]], [None]))
+        sent, _ = ask(Counting(), "loglikelihood_rolling", [["", "text"]])
+        self.assertEqual(sent, [[0, -4.0, False]])
+
+    def test_equal_requests_have_answers_of_their_own(self) -> None:
+        """An early answer goes to the first equal request that has none."""
+
+        class Drawing(Counting):
+            def generate_until(self, requests: list[Any]) -> list[str]:
+                """Draw for each request."""
+                drawn = [f"draw {place}" for place, _ in enumerate(requests)]
+                for request, answer in zip(requests, drawn, strict=True):
+                    self.cache_hook.add_partial("generate_until", request.args, answer)
+                return drawn
+
+        sent, _ = ask(Drawing(), "generate_until", [["a", {"do_sample": True}]] * 3)
+        self.assertEqual(sent, [[0, "draw 0"], [1, "draw 1"], [2, "draw 2"]])
+
+    def test_what_is_no_request_of_the_call_is_let_go(self) -> None:
+        """Windows of a rolling request and other methods are nobody's answers."""
+
+        class Windows(Counting):
+            def loglikelihood_rolling(self, requests: list[Any]) -> list[Any]:
+                """Hand over windows and whole texts."""
+                self.cache_hook.add_partial("loglikelihood", ("", "text"), (-9.0, True))
+                self.cache_hook.add_partial("loglikelihood_rolling", ("window",), -9.0)
+                self.cache_hook.add_partial("loglikelihood_rolling", None, -9.0)
+                self.cache_hook.add_partial("loglikelihood_rolling", ("text",), -1.5)
+                return [-1.5 for _ in requests]
+
+        sent, _ = ask(Windows(), "loglikelihood_rolling", [["", "text"], ["", "more"]])
+        self.assertEqual(sent, [[0, -1.5, False], [1, -1.5, False]])
+
+    def test_numbers_of_other_libraries_count(self) -> None:
+        """What behaves like a number is one; text and truth values are not."""
+
+        class Scalar:
+            def __float__(self) -> float:
+                return -0.5
+
+        self.assertEqual(_models._checked("loglikelihood", (Scalar(), 1)), (-0.5, True))
+        self.assertEqual(_models._checked("loglikelihood_rolling", Scalar()), (-0.5, False))
+        for wrong in ("1", None, True, (1.0,), (1.0, True, 2), ("1", True)):
+            with self.subTest(wrong), self.assertRaises(_models.BadAnswer):
+                _models._checked("loglikelihood", wrong)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,58 @@
+"""Random numbers of functions depend on what they are called with."""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import sys
+import tempfile
+import types
+import unittest
+
+from lm_eval import _random
+
+
+def _module(folder: str, name: str, source: str) -> types.ModuleType:
+    path = pathlib.Path(folder, f"{name}.py")
+    path.write_text(source)
+    module = types.ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module
+    exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102
+    return module
+
+
+class Drawing(unittest.TestCase):
+    """What functions draw, in one order of calls and in another."""
+
+    def _check(self, source: str, helper: str | None = None) -> _random.Draws:
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as elsewhere:
+            if helper is not None:
+                _module(elsewhere, "_test_library", helper)
+            function = _module(folder, "_test_task", source).draw
+            draws = _random.Draws()
+            ways = []
+            for order in (range(6), reversed(range(6))):
+                random.random()
+                draws.start()
+                ways.append({number: draws.run(function, [number]) for number in order})
+            self.assertEqual(ways[0], ways[1])
+        return draws
+
+    def test_a_function_that_draws(self) -> None:
+        self._check("import random\ndef draw(number):\n    return random.random()")
+
+    def test_a_function_that_draws_sometimes(self) -> None:
+        self._check("import random\ndef draw(number):\n    return random.random() if number == 3 else 0")
+
+    def test_a_library_that_draws(self) -> None:
+        source = "import _test_library\ndef draw(number):\n    return _test_library.pick() if number > 2 else 0"
+        self._check(source, "import random\ndef pick():\n    return random.random()")
+
+    def test_a_function_that_draws_nothing_is_called_once(self) -> None:
+        self._check("seen = []\ndef draw(number):\n    seen.append(number)\n    return seen.count(number) // 2 * 0")
+        self.assertEqual(sorted(sys.modules["_test_task"].seen), sorted([*range(6)] * 2))
+
+
+if __name__ == "__main__":
+    unittest.main()

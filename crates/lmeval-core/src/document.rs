@@ -33,6 +33,12 @@ pub trait Documents: Debug + Send + Sync {
 
     /// The document at a position below [`Documents::len`].
     fn get(&self, index: usize) -> Result<Arc<Dict>, DocumentError>;
+
+    /// The types of the columns, where they are known: for each name what the library `datasets` writes, as in
+    /// `{"_type": "ClassLabel", "names": ["no", "yes"]}`.
+    fn features(&self) -> Option<Dict> {
+        None
+    }
 }
 
 /// The splits of a data set.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use lmeval_pycompat::{Dict, Function, Value};
 
-use crate::document::Documents;
+use crate::chat::ChatTemplate;
+use crate::document::{DocId, DocumentError, Documents, Splits};
 use crate::sampler::Sampler;
 
 /// Why a function gave no value.
@@ -54,8 +55,77 @@ pub trait FunctionHost: Debug + Send + Sync {
     /// The documents that the function, which takes no arguments, gives.
     fn documents(&self, function: &Function) -> Result<Arc<dyn Documents>, HostError>;
 
-    /// The sampler of a class.
-    fn sampler(&self, class: &Function) -> Result<Box<dyn Sampler>, HostError>;
+    /// The sampler of a class, whose generator starts from a seed.
+    fn sampler(&self, class: &Function, seed: Option<i64>) -> Result<Box<dyn Sampler>, HostError>;
+
+    /// What the object of a task's class makes of a document: a dictionary with its requests (`instances`) and its
+    /// `target`.
+    fn class_requests(&self, object: &Function, call: &ClassCall<'_>) -> Result<Value, HostError> {
+        let _ = call;
+        Err(HostError::needs_python(object))
+    }
+}
+
+/// A document that the object of a task's class makes requests of.
+#[derive(Clone, Copy, Debug)]
+pub struct ClassCall<'a> {
+    /// The document.
+    pub document: &'a Arc<Dict>,
+    /// Its number.
+    pub doc_id: DocId,
+    /// Its context; `None` lets the object make it.
+    pub context: Option<&'a Value>,
+    /// The examples that were drawn for it.
+    pub examples: &'a [Arc<Dict>],
+    /// Text before everything else.
+    pub system_instruction: Option<&'a str>,
+    /// The chat template of the model, where prompts are conversations.
+    pub chat_template: Option<&'a dyn ChatTemplate>,
+    /// Whether, in a conversation, each example is a turn of its own.
+    pub fewshot_as_multiturn: bool,
+}
+
+/// A data set that code of a task asks for.
+#[derive(Clone, Debug, Default)]
+pub struct DatasetRequest {
+    /// Its path.
+    pub path: String,
+    /// Its configuration.
+    pub name: Option<String>,
+    /// The splits that are needed, perhaps sliced (`train[:100]`); none means all.
+    pub splits: Vec<String>,
+    /// More arguments of the loader.
+    pub kwargs: Dict,
+    /// The folder of the code, where relative paths are looked up after the working directory.
+    pub folder: Option<String>,
+}
+
+/// The splits of a data set with their names.
+#[derive(Clone, Debug)]
+pub struct NamedSplits {
+    /// The names, in order.
+    pub names: Vec<String>,
+    /// The splits.
+    pub splits: Arc<dyn Splits>,
+}
+
+/// What code of a task can ask of the program that runs it.
+///
+/// Questions come from several threads at once.
+pub trait HostServices: Debug + Send + Sync {
+    /// Loads a data set.
+    fn dataset(&self, request: &DatasetRequest) -> Result<NamedSplits, DocumentError>;
+
+    /// Fills a template with the fields of a document.
+    fn render(&self, template: &str, document: &Dict) -> Result<String, DocumentError>;
+}
+
+/// A reference as messages and results show it: of a method of a task's object, the class and the method.
+pub fn shown_reference(reference: &str) -> String {
+    match reference.strip_prefix("class:").and_then(|rest| rest.split_once(':')) {
+        Some((_, path)) => path.replace('/', "."),
+        None => reference.to_owned(),
+    }
 }
 
 /// The host of a run without Python: every function is an error that says so.
@@ -79,7 +149,7 @@ impl FunctionHost for NoHost {
         Err(HostError::needs_python(function))
     }
 
-    fn sampler(&self, class: &Function) -> Result<Box<dyn Sampler>, HostError> {
+    fn sampler(&self, class: &Function, _: Option<i64>) -> Result<Box<dyn Sampler>, HostError> {
         Err(HostError::needs_python(class))
     }
 }

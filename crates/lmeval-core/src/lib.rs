@@ -31,12 +31,15 @@ pub use dialect::{Dialect, FilterRules, ScoringRules, UnknownDialect};
 pub use document::{
     DocId, DocumentError, Documents, MemoryDocuments, MemorySplits, NoSuchDocument, NoSuchSplit, Splits,
 };
-pub use host::{FunctionHost, HostError, HostFn, NoHost};
+pub use host::{
+    ClassCall, DatasetRequest, FunctionHost, HostError, HostFn, HostServices, NamedSplits, NoHost,
+    shown_reference,
+};
 pub use instance::{Arguments, Context, Instance, InstanceMetadata, RequestType};
 pub use message::{ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
 pub use model::{
-    Answer, Dispatch, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture,
-    ModelIdentity, ModelRequest, ModelStats, ModelTemplate, Response, Usage,
+    Answer, AnswerSink, Dispatch, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFacts,
+    ModelFuture, ModelIdentity, ModelRequest, ModelStats, ModelTemplate, Response, Usage,
 };
 pub use near::nearest;
 pub use output_type::{OutputType, UnknownOutputType};

@@ -55,6 +55,18 @@ impl ChatMessage {
             ("content", Value::Str(Arc::clone(&self.content))),
         ])
     }
+
+    /// The message in a dictionary of role and content.
+    pub fn from_value(value: &Value) -> Option<Self> {
+        let dict = value.as_dict()?;
+        let role = match dict.get_str("role")?.as_str()? {
+            "system" => Role::System,
+            "user" => Role::User,
+            "assistant" => Role::Assistant,
+            _ => return None,
+        };
+        Some(Self::new(role, dict.get_str("content")?.as_str()?))
+    }
 }
 
 /// A message of a prompt: in plain text, its content is followed by its delimiter; in a chat, the delimiter is gone.

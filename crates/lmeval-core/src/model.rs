@@ -4,6 +4,7 @@ use std::fmt::{self, Debug};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lmeval_pycompat::{Dict, Value};
 
@@ -13,6 +14,9 @@ use crate::instance::{Arguments, RequestType};
 
 /// What a model does later.
 pub type ModelFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Takes the answers of a batch one by one: the place of the request in the batch, and what came of it.
+pub type AnswerSink = Box<dyn FnMut(usize, Result<Answer, ModelError>) + Send>;
 
 /// One request as a model gets it: one repeat of one question about one document.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,18 +137,30 @@ pub struct ModelError {
     kind: ModelErrorKind,
     message: String,
     hints: Vec<String>,
+    traceback: Option<Arc<str>>,
 }
 
 impl ModelError {
     /// An error with its message: a sentence without a full stop.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hints: Vec::new() }
+        Self { kind, message: message.into(), hints: Vec::new(), traceback: None }
     }
 
     /// Adds what to try.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
+    }
+
+    /// Adds what Python says about the failure.
+    pub fn with_traceback(mut self, traceback: impl Into<Arc<str>>) -> Self {
+        self.traceback = Some(traceback.into());
+        self
+    }
+
+    /// What Python says about the failure of a model that is written in it.
+    pub fn traceback(&self) -> Option<&str> {
+        self.traceback.as_deref()
     }
 
     /// What went wrong.
@@ -259,6 +275,11 @@ pub trait Model: Debug + Send + Sync {
     /// How requests are handed to the model.
     fn dispatch(&self) -> Dispatch;
 
+    /// How long a batch that is not full waits for more requests. A model that gains much from full batches waits longer.
+    fn fill_time(&self) -> Duration {
+        Duration::from_millis(20)
+    }
+
     /// Whether the answer depends on the number of the document, not only on what is asked.
     fn depends_on_document(&self) -> bool {
         false
@@ -284,6 +305,16 @@ pub trait Model: Debug + Send + Sync {
 
     /// Answers a batch: one result per request, in order.
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>>;
+
+    /// Answers a batch and hands each answer over as soon as it is there, in any order, each request once. A model that
+    /// has answers long before the last one overrides this: what was handed over is kept, whatever happens to the rest.
+    fn answer_each(&self, requests: Vec<ModelRequest>, mut sink: AnswerSink) -> ModelFuture<'_, ()> {
+        Box::pin(async move {
+            for (place, answer) in self.answer(requests).await.into_iter().enumerate() {
+                sink(place, answer);
+            }
+        })
+    }
 }
 
 /// What results say of a model.
@@ -293,6 +324,8 @@ pub struct ModelFacts {
     pub config: Dict,
     /// Entries of the result object itself: `tokenizer_eos_token` and its like, `max_length`.
     pub tokenizer: Dict,
+    /// The batch sizes that a model has found out for itself.
+    pub batch_sizes: Vec<i64>,
 }
 
 /// A model that computes in this process.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lmeval_core::{DocumentError, Documents, NoSuchDocument, NoSuchSplit, Splits};
 use lmeval_pycompat::Dict;
 
+use crate::features;
 use crate::split::{DatasetDict, Split};
 
 impl Documents for Split {
@@ -21,6 +22,10 @@ impl Documents for Split {
             Some(row) => Ok(Arc::new(row?)),
             None => Err(NoSuchDocument { index, length: Documents::len(self) }.into()),
         }
+    }
+
+    fn features(&self) -> Option<Dict> {
+        Some(features::written(self.schema()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_pycompat::{Value, repr};
+use lmeval_pycompat::{Dict, Value, repr};
 
 use crate::types::{Fields, Schema, Type};
 
@@ -84,6 +84,33 @@ fn class_label(dtype: &Value) -> Option<Type> {
     Some(Type::ClassLabel(names.into()))
 }
 
+/// The types of columns as the library `datasets` writes them.
+pub(crate) fn written(schema: &Schema) -> Dict {
+    schema.columns.iter().map(|(name, kind)| (Value::Str(Arc::clone(name)), feature(kind))).collect()
+}
+
+fn feature(kind: &Type) -> Value {
+    let value = |dtype: &str| Value::dict([("dtype", Value::str(dtype)), ("_type", Value::str("Value"))]);
+    match kind {
+        Type::Null | Type::Any => value("null"),
+        Type::Bool => value("bool"),
+        Type::Int => value("int64"),
+        Type::Float => value("float64"),
+        Type::Float32 => value("float32"),
+        Type::Str => value("string"),
+        Type::Timestamp => value("timestamp[s]"),
+        Type::Json => value("json"),
+        Type::ClassLabel(names) => Value::dict([
+            ("names", Value::list(names.iter().map(|name| Value::Str(Arc::clone(name))))),
+            ("_type", Value::str("ClassLabel")),
+        ]),
+        Type::List(item) => Value::dict([("feature", feature(item)), ("_type", Value::str("List"))]),
+        Type::Struct(fields) => {
+            Value::dict(fields.iter().map(|(name, kind)| (name.to_string(), feature(kind))))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use lmeval_pycompat::yaml;
@@ -128,6 +155,7 @@ mod tests {
         assert_eq!(kinds[3], Type::ClassLabel(["neg".into(), "pos".into()].into()));
         assert_eq!(kinds[3].convert(Value::str("pos")), Ok(Value::Int(1)));
         assert_eq!(kinds[4], Type::Struct(vec![("g".into(), list(Type::Timestamp))]));
+        assert_eq!(repr::repr(&feature(&kinds[3])), "{'names': ['neg', 'pos'], '_type': 'ClassLabel'}");
         assert_eq!(kinds[5..], [Type::Any, list(Type::Struct(vec![("j".into(), Type::Bool)]))]);
     }
 }

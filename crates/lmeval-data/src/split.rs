@@ -64,6 +64,11 @@ impl Split {
         &self.shared.columns
     }
 
+    /// The types of the columns.
+    pub(crate) fn schema(&self) -> &Schema {
+        &self.shared.schema
+    }
+
     /// The row at an index below [`Split::len`]; beyond it, `None`.
     pub fn get(&self, index: u64) -> Option<Result<Dict, Error>> {
         let Shared { schema, parts, ends, .. } = &*self.shared;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use lmeval_core::results::TaskResult;
 use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance};
 use lmeval_core::{Answer, Arguments, Context, ModelError, ModelRequest};
+use lmeval_pycompat::{Dict, Value};
 use lmeval_tasks::Task;
 use lmeval_tasks::prompt::DocumentRequests;
 use lmeval_tasks::scoring::task_result;
@@ -110,6 +111,7 @@ pub(crate) struct Collected {
     pub(crate) results: Vec<TaskResult>,
     pub(crate) failures: Vec<Failure>,
     pub(crate) answered: usize,
+    pub(crate) code_limits: Dict,
 }
 
 /// Puts answers where they belong and scores tasks when they are complete.
@@ -121,6 +123,7 @@ pub(crate) struct Collector<'a> {
     results: Vec<Option<TaskResult>>,
     failures: Vec<Failure>,
     answered: usize,
+    code_limits: Dict,
     error: Option<EngineError>,
     /// What stands for prompts that were let go.
     nothing: Arc<str>,
@@ -151,6 +154,7 @@ impl<'a> Collector<'a> {
             results,
             failures: Vec::new(),
             answered: 0,
+            code_limits: Dict::new(),
             error: None,
             nothing: Arc::from(""),
         }
@@ -167,6 +171,7 @@ impl<'a> Collector<'a> {
                 results: self.results.into_iter().flatten().collect(),
                 failures: self.failures,
                 answered: self.answered,
+                code_limits: self.code_limits,
             }),
         }
     }
@@ -247,9 +252,17 @@ impl<'a> Collector<'a> {
         let Some(planned) = progress.planned.take() else { return };
         let documents = std::mem::take(&mut progress.documents);
         let original = progress.original;
+        let task = Arc::clone(&progress.task);
+        let key = planned.key.clone();
+        let python = self.options.data.python.as_ref().filter(|_| task.config.unsafe_code);
+        // What ran before, such as the self-tests of modules, is not this task's.
+        let _ = python.map(|python| python.take_code_limits());
         match self.score(planned, documents, original) {
             Ok(result) => self.results[place] = result,
             Err(error) => self.fail(error),
+        }
+        if let Some(python) = python {
+            self.code_limits.insert(key, code_limits(python.take_code_limits()));
         }
     }
 
@@ -286,6 +299,18 @@ impl<'a> Collector<'a> {
         }
         Ok(Some(result))
     }
+}
+
+/// What the results say of the programs that were run for a task.
+fn code_limits((programs, limits): (usize, Dict)) -> Value {
+    let mut entry = Dict::new();
+    entry.insert("programs", programs as i64);
+    if programs == 0 {
+        entry.insert("note", "No program was run under limits; if the task runs code, its own functions do");
+    } else {
+        entry.insert("limits", limits);
+    }
+    Value::from(entry)
 }
 
 /// The next message; none when nobody sends any more.

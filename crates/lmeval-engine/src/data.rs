@@ -3,21 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lmeval_core::{FunctionHost, Splits};
+use lmeval_core::{FunctionHost, MemorySplits, Splits};
 use lmeval_data::{Request, Settings};
 use lmeval_tasks::prompt::RequestSources;
 use lmeval_tasks::{Task, embedded};
 
+use crate::class_tasks::serve;
 use crate::error::EngineError;
 use crate::options::DataOptions;
 
 /// Loads the splits that a task names.
 pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>, EngineError> {
-    if let Some(class) = &task.config.class {
-        return Err(EngineError::Settings {
-            message: format!("The task `{}` is the Python class `{}`", task.name(), class.reference),
-            hint: "Tasks that are classes need a later version; leave it out".to_owned(),
-        });
+    if task.class_task().is_some_and(|class| class.loads_documents()) {
+        return Ok(Arc::new(MemorySplits::new()));
     }
     if let Some(function) = &task.config.custom_dataset {
         let Some(python) = &options.python else {
@@ -44,12 +42,17 @@ pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>
     };
     request.limit_rows = options.limit_rows;
     request.dataset_dir.clone_from(&options.dataset_dir);
-    let mut settings = options.settings.clone().unwrap_or_else(Settings::from_environment);
-    settings.virtual_files.get_or_insert(|path: &Path| embedded::read(path).map(str::as_bytes));
-    let data = lmeval_data::load(&request, &settings);
+    let data = lmeval_data::load(&request, &data_settings(options));
     let data =
         data.map_err(|source| EngineError::Data { task: task.name().to_owned(), source: Box::new(source) })?;
     Ok(Arc::new(data))
+}
+
+/// How data sets are found.
+pub(crate) fn data_settings(options: &DataOptions) -> Settings {
+    let mut settings = options.settings.clone().unwrap_or_else(Settings::from_environment);
+    settings.virtual_files.get_or_insert(|path: &Path| embedded::read(path).map(str::as_bytes));
+    settings
 }
 
 /// What the requests of a task are built from: its data, and what runs its functions.
@@ -57,6 +60,9 @@ pub fn request_sources(task: &Task, options: &DataOptions) -> Result<RequestSour
     let sources = RequestSources::new(load_splits(task, options)?);
     Ok(match &options.python {
         None => sources,
-        Some(python) => sources.with_host(Arc::clone(python) as Arc<dyn FunctionHost>),
+        Some(python) => {
+            serve(python, options);
+            sources.with_host(Arc::clone(python) as Arc<dyn FunctionHost>)
+        }
     })
 }

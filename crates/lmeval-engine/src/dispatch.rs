@@ -9,7 +9,7 @@ use lmeval_core::{Answer, Dispatch, Model, ModelError, ModelErrorKind};
 use lmeval_journal::{Entry, Journal, Key, Outcome};
 use rustc_hash::FxHashMap;
 use tokio::sync::Mutex;
-use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::{Receiver, unbounded_channel};
 use tokio::task::JoinSet;
 
 use crate::cancel::Cancel;
@@ -18,9 +18,6 @@ use crate::error::EngineError;
 use crate::event::{Event, Events};
 use crate::key::Keys;
 use crate::produce::Job;
-
-/// How long a batch waits for more requests before it is sent as it is.
-const FILL_TIME: Duration = Duration::from_millis(20);
 
 /// What all calls of a run share.
 pub(crate) struct Dispatcher {
@@ -45,7 +42,8 @@ impl Dispatcher {
     /// Sends requests until there are no more, or the run is to end; then waits for what is under way.
     pub(crate) async fn run(self: Arc<Self>, jobs: Receiver<Vec<Job>>) {
         let Dispatch { batch_size, in_flight } = self.model.dispatch();
-        let queue = Arc::new(Mutex::new(Queue { jobs, ready: VecDeque::new() }));
+        let fill_time = self.model.fill_time();
+        let queue = Arc::new(Mutex::new(Queue { jobs, ready: VecDeque::new(), fill_time }));
         let mut workers = JoinSet::new();
         for _ in 0..in_flight.max(1) {
             workers.spawn(Arc::clone(&self).work(Arc::clone(&queue), batch_size.max(1)));
@@ -113,20 +111,51 @@ impl Dispatcher {
         if asked.is_empty() || self.stop.is_cancelled() {
             return;
         }
+        self.ask(asked).await;
+    }
+
+    /// Has requests answered by the model. Each answer is kept and counts when it comes, not when the last one is there.
+    async fn ask(&self, asked: Vec<(Key, Job)>) {
         let requests = asked.iter().map(|(_, job)| job.request.clone()).collect();
-        let answers = self.model.answer(requests).await;
-        for ((key, job), answer) in asked.into_iter().zip(answers) {
-            if self.stop.is_cancelled() && answer.as_ref().is_err_and(|error| !error.is_fatal()) {
-                // It was not tried as often as it should be, so it has not failed.
-                continue;
+        let mut open: Vec<Option<(Key, Job)>> = asked.into_iter().map(Some).collect();
+        let (sender, mut answers) = unbounded_channel();
+        // Nobody listens any more when an answer could not be kept.
+        let sink = Box::new(move |place, answer| drop(sender.send((place, answer))));
+        let keep = async {
+            while let Some((place, answer)) = answers.recv().await {
+                let Some((key, job)) = open.get_mut(place).and_then(Option::take) else { continue };
+                self.keep(key, job, answer).await?;
             }
-            if let Some(journal) = &self.journal
-                && let Err(error) = journal.append(entry(key, &job, &answer)).await
-            {
+            Ok(())
+        };
+        let ((), kept) = tokio::join!(self.model.answer_each(requests, sink), keep);
+        if let Err(error) = kept {
+            return self.end(EngineError::Journal(error));
+        }
+        for (key, job) in open.into_iter().flatten() {
+            let error = ModelError::new(ModelErrorKind::Answer, "The model gave no answer to this request");
+            if let Err(error) = self.keep(key, job, Err(error)).await {
                 return self.end(error.into());
             }
-            self.settle(key, job, answer, false);
         }
+    }
+
+    /// Writes an answer down and reports it.
+    async fn keep(
+        &self,
+        key: Key,
+        job: Job,
+        answer: Result<Answer, ModelError>,
+    ) -> Result<(), lmeval_journal::Error> {
+        if self.stop.is_cancelled() && answer.as_ref().is_err_and(|error| !error.is_fatal()) {
+            // It was not tried as often as it should be, so it has not failed.
+            return Ok(());
+        }
+        if let Some(journal) = &self.journal {
+            journal.append(entry(key, &job, &answer)).await?;
+        }
+        self.settle(key, job, answer, false);
+        Ok(())
     }
 
     /// Answers a request that was seen before, or lets it wait; gives back one that is new.
@@ -197,6 +226,8 @@ impl Dispatcher {
 struct Queue {
     jobs: Receiver<Vec<Job>>,
     ready: VecDeque<Job>,
+    /// How long a batch waits for more requests before it is sent as it is.
+    fill_time: Duration,
 }
 
 impl Queue {
@@ -207,7 +238,7 @@ impl Queue {
             let more = if self.ready.is_empty() {
                 more.await
             } else {
-                tokio::time::timeout(FILL_TIME, more).await.unwrap_or(None)
+                tokio::time::timeout(self.fill_time, more).await.unwrap_or(None)
             };
             match more {
                 Some(more) => self.ready.extend(more),

@@ -38,6 +38,14 @@ pub enum EngineError {
         /// Why.
         source: HostError,
     },
+    /// The object of a task that is a Python class cannot be made.
+    #[error("The task `{task}`, which is a Python class, cannot be made")]
+    Class {
+        /// The task.
+        task: String,
+        /// Why.
+        source: HostError,
+    },
     /// The requests of a task cannot be built.
     #[error(transparent)]
     Prompt(#[from] PromptError),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lmeval_core::results::RunResults;
 use lmeval_core::{Model, ModelError, ModelErrorKind, ModelIdentity};
 use lmeval_journal::{Fingerprint, Journal};
+use lmeval_pycompat::Dict;
 use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::{Task, TaskDict};
 use rustc_hash::FxHashMap;
@@ -42,6 +43,8 @@ pub struct Evaluation {
     pub failures: Vec<Failure>,
     /// Requests that were answered.
     pub answered: usize,
+    /// For each task that runs code of the model how many programs ran under limits, and which limits those were.
+    pub code_limits: Dict,
 }
 
 /// Evaluates tasks on a model.
@@ -74,7 +77,7 @@ pub fn evaluate(
     let runtime = runtime()?;
     let collected = stream(model, planned, options, events, &runtime);
     runtime.shutdown_background();
-    let Collected { results, failures, answered } = collected?;
+    let Collected { results, failures, answered, code_limits } = collected?;
     if results.is_empty()
         && let Some(first) = failures.first()
     {
@@ -85,7 +88,7 @@ pub fn evaluate(
     }
     let results = RunResults::collect(results, &groups, &options.dialect)?;
     let chat_template = template.and_then(|template| template.source);
-    Ok(Evaluation { results, tasks, chat_template, failures, answered })
+    Ok(Evaluation { results, tasks, chat_template, failures, answered, code_limits })
 }
 
 fn runtime() -> Result<Runtime, EngineError> {

@@ -5,6 +5,7 @@
 //! [`simple_evaluate`] does the whole of it from names. Nothing here prints: [`Events`] hears what happens.
 
 mod cancel;
+mod class_tasks;
 mod collect;
 mod data;
 mod dispatch;
@@ -18,6 +19,7 @@ mod produce;
 mod simple;
 
 pub use cancel::Cancel;
+pub use class_tasks::{ClassSettings, load_class};
 pub use collect::Failure;
 pub use data::{load_splits, request_sources};
 pub use error::EngineError;

@@ -11,6 +11,7 @@ use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::scoring::{ResultKeys, group_specs, prepare_scoring};
 use lmeval_tasks::{Task, TaskDict};
 
+use crate::class_tasks::{ClassSettings, load_class};
 use crate::error::EngineError;
 use crate::options::{ChatTemplateChoice, EvaluateOptions};
 
@@ -57,7 +58,9 @@ pub(crate) fn plan(
         sources.filter_host = Arc::clone(python) as Arc<dyn FilterHost>;
     }
     let groups = group_specs(&loaded, &keys);
+    let classes = ClassSettings::of_run(options);
     let tasks = loaded.tasks.into_iter().map(|(name, mut task)| {
+        load_class(&mut task, &classes, &options.data)?;
         adjust(&mut task, options)?;
         check(model, &task, options)?;
         let scorer = prepare_scoring(&task, &sources, options.predict_only)?;
@@ -91,6 +94,10 @@ fn check(model: &dyn Model, task: &Task, options: &EvaluateOptions) -> Result<()
             format!("The task `{}` runs code that the model writes", task.name()),
             "Confirm with `--confirm_run_unsafe_code` that this may happen on this machine",
         ));
+    }
+    if task.class_task().is_some_and(|class| class.makes_requests()) {
+        // Only the requests themselves show of which kinds they are.
+        return Ok(());
     }
     let kind = match task.config.output_type {
         OutputType::Loglikelihood | OutputType::MultipleChoice => RequestType::Loglikelihood,

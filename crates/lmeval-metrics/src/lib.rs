@@ -49,6 +49,6 @@ pub use number::Number;
 pub use reduction::{AnyReduction, Reduced, Reduction};
 pub use registry::{AGGREGATION_NAMES, METRIC_NAMES, aggregation, metric, reduction};
 pub use stderr::{
-    StandardError, bootstrap_stderr, combined_stderr_unweighted, mean_stderr, pooled_stderr,
-    stderr_for_metric, weighted_mean,
+    StandardError, bootstrap_plan, bootstrap_stderr, combined_stderr_unweighted, mean_stderr, pooled_stderr,
+    sample_stddev, stderr_for_metric, weighted_mean,
 };

@@ -71,8 +71,16 @@ pub fn mean_stderr(numbers: &[f64]) -> Result<f64, MetricError> {
     Ok(sample_stddev(numbers)? / (numbers.len() as f64).sqrt())
 }
 
-/// The standard deviation of a sample: `√(Σ(x−μ)² / (n−1))`.
-fn sample_stddev(numbers: &[f64]) -> Result<f64, MetricError> {
+/// How a bootstrap of so many iterations is drawn: the number of generators, seeded from 0 on, and the draws of each.
+///
+/// What does not fill a generator's share is not drawn.
+pub fn bootstrap_plan(iterations: usize) -> (usize, usize) {
+    let chunk = iterations.min(CHUNK);
+    (iterations.checked_div(chunk).unwrap_or(0), chunk)
+}
+
+/// The standard deviation of a sample: `√(Σ(x−μ)² / (n−1))`. Of the scores of resamples it is their standard error.
+pub fn sample_stddev(numbers: &[f64]) -> Result<f64, MetricError> {
     let count = numbers.len() as f64;
     let mean = quotient(sum(numbers.iter().copied()), count, "the number of values")?;
     // A square takes 11 ns, those of 100,000 numbers as long as 600 draws; few numbers are not worth a thread.

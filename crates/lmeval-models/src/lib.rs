@@ -10,6 +10,10 @@ mod stops;
 mod tokenizer;
 mod windows;
 
-pub use registry::{MODELS, ModelEntry, create};
+pub use registry::{MODELS, ModelEntry, create, find, unknown};
 pub use settings::ModelSettings;
-pub use tokenizer::{HubSettings, HuggingFaceTokenizer, SpecialToken, TiktokenTokenizer, TokenizerTemplate};
+pub use stops::stops;
+pub use tokenizer::{
+    HubSettings, HuggingFaceTokenizer, SpecialToken, TiktokenTokenizer, TokenizerTemplate, wait,
+};
+pub use windows::{Window, windows};

@@ -91,25 +91,19 @@ pub const MODELS: &[ModelEntry] = &[
 
 /// Makes the model of a name.
 pub fn create(name: &str, settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
-    let found = MODELS.iter().find(|entry| entry.names.contains(&name));
-    found.map_or_else(|| Err(unknown(name)), |entry| (entry.create)(settings))
+    find(name).map_or_else(|| Err(unknown(name, &[])), |entry| (entry.create)(settings))
+}
+
+/// The back end of a name, where there is one.
+pub fn find(name: &str) -> Option<&'static ModelEntry> {
+    MODELS.iter().find(|entry| entry.names.contains(&name))
 }
 
 /// Back ends of the Python harness that are not here, and what to use instead.
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (
-        &[
-            "hf",
-            "hf-auto",
-            "huggingface",
-            "hf-multimodal",
-            "hf-mistral3",
-            "hf-audiolm-qwen",
-            "mamba_ssm",
-            "steered",
-        ],
-        "Start a server for the model, such as `vllm serve <model>`, and use `--model local-completions`; models in \
-         this process come with a later version",
+        &["hf-multimodal", "hf-mistral3", "hf-audiolm-qwen", "mamba_ssm", "steered"],
+        "Start a server for the model, such as `vllm serve <model>`, and use `--model local-completions`",
     ),
     (
         &["vllm", "vllm-vlm"],
@@ -145,12 +139,18 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     ),
 ];
 
-fn unknown(name: &str) -> ModelError {
+/// The error of a name that no model has; `others` are the names of models from elsewhere.
+pub fn unknown(name: &str, others: &[String]) -> ModelError {
     if let Some((_, instead)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)) {
         let message = format!("The model `{name}` of the Python harness is not part of this one");
-        return ModelError::new(ModelErrorKind::Configuration, message).hint(*instead);
+        let error = ModelError::new(ModelErrorKind::Configuration, message).hint(*instead);
+        return error.hint(format!(
+            "`--model lm_eval:{name}` runs it where the original package `lm_eval` is installed; `--python` names the \
+             interpreter"
+        ));
     }
     let known = MODELS.iter().flat_map(|entry| entry.names.iter().copied());
+    let known = known.chain(others.iter().map(String::as_str));
     let near = nearest(name, known.clone());
     let error = ModelError::new(ModelErrorKind::Configuration, format!("There is no model `{name}`"));
     if near.is_empty() {
@@ -180,7 +180,6 @@ mod tests {
         let error = |name: &str| create(name, &ModelSettings::default()).unwrap_err();
         assert!(error("local-completion").hints()[0].starts_with("Did you mean `local-completions`"));
         assert!(error("vllm").hints()[0].contains("--model local-completions"));
-        assert!(error("hf").to_string().contains("`hf`"));
         assert_eq!(
             error("local-completions").to_string(),
             "The model `local-completions` needs the argument `base_url`"

@@ -4,7 +4,7 @@ use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_pycompat::{Value, repr};
 
 /// The list of stop strings: `until` as one or several, then the end-of-text string where it is not among them.
-pub(crate) fn stops(until: Option<&Value>, end_of_text: Option<&str>) -> Result<Vec<Value>, ModelError> {
+pub fn stops(until: Option<&Value>, end_of_text: Option<&str>) -> Result<Vec<Value>, ModelError> {
     let mut stops = match until {
         None | Some(Value::None) => Vec::new(),
         Some(text @ Value::Str(_)) => vec![text.clone()],

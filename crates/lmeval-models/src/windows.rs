@@ -2,18 +2,18 @@
 
 /// A window: the tokens before, and the tokens that are scored after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Window {
+pub struct Window {
     /// What the model sees first.
-    pub(crate) context: Vec<u32>,
+    pub context: Vec<u32>,
     /// What is scored.
-    pub(crate) continuation: Vec<u32>,
+    pub continuation: Vec<u32>,
 }
 
 /// Cuts a text into windows of at most `length` scored tokens, such that each token is scored once.
 ///
 /// Each window begins with at least `overlap` tokens that an earlier one scored; the first begins with `prefix`.
 /// `1 <= overlap <= length` must hold.
-pub(crate) fn windows(tokens: &[u32], prefix: u32, length: usize, overlap: usize) -> Vec<Window> {
+pub fn windows(tokens: &[u32], prefix: u32, length: usize, overlap: usize) -> Vec<Window> {
     let mut found = Vec::new();
     let first = length.min(tokens.len());
     if first == 0 {

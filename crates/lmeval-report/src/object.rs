@@ -58,6 +58,8 @@ pub struct RunFacts {
     pub failed_requests: usize,
     /// Whether hashes stand for bytes in samples.
     pub hash_media: bool,
+    /// For each task that ran code of the model the limits under which it ran.
+    pub code_limits: Dict,
 }
 
 /// The seeds of a run, null for those that are not set.
@@ -191,5 +193,8 @@ fn add_own(object: &mut Dict, results: &RunResults, facts: &RunFacts) {
     object.insert("compat", facts.dialect.name);
     if facts.failed_requests > 0 {
         object.insert("failed_requests", facts.failed_requests as i64);
+    }
+    if !facts.code_limits.is_empty() {
+        object.insert("code_limits", facts.code_limits.clone());
     }
 }

@@ -17,5 +17,5 @@ mod validate;
 
 pub use embedded::ROOT as BUILTIN_LIBRARY;
 pub use error::{Diagnostic, Error, ErrorKind, Location};
-pub use manager::{Group, Overrides, Spec, Task, TaskDict, TaskManager};
+pub use manager::{ClassTask, Group, Overrides, Spec, Task, TaskDict, TaskManager};
 pub use validate::{Finding, Severity};

@@ -49,6 +49,12 @@ pub(crate) enum Command {
     Journal(JournalArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
+    /// Run a program that a model wrote, under limits; without one, show the limits of this machine.
+    #[command(hide = true)]
+    Sandbox(SandboxArgs),
+    /// Do what the Python package, on the other end of standard input, asks for.
+    #[command(hide = true)]
+    ServePython,
 }
 
 /// Where task definitions are looked for.
@@ -73,6 +79,10 @@ pub(crate) struct PythonArgs {
     /// The Python that runs functions of tasks; else that of the active virtual environment, else `python3`.
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
+
+    /// A Python module, or a file, that registers metrics, filters, scorers or models; may be given several times.
+    #[arg(long, value_name = "MODULE_OR_FILE")]
+    pub plugins: Vec<String>,
 }
 
 /// What `ls` lists.
@@ -281,6 +291,49 @@ pub(crate) struct CompletionsArgs {
     /// The shell.
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
+}
+
+/// Arguments of `sandbox`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit status: 0 if the program passed, 1 if not, 2 for a wrong call.\n\nExamples:\n  lm-eval sandbox                   which limits this machine can enforce\n  lm-eval sandbox program.py        run a program under them"
+)]
+pub(crate) struct SandboxArgs {
+    /// The program, a file with Python code; `-` reads it from standard input.
+    #[arg(value_name = "FILE")]
+    pub program: Option<PathBuf>,
+
+    /// How many seconds it may run.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    pub time: f64,
+
+    /// How much address space it may have.
+    #[arg(long, value_name = "MIB")]
+    pub memory: Option<u64>,
+
+    /// One JSON object.
+    #[arg(long)]
+    pub json: bool,
+
+    /// What runs it.
+    #[command(flatten)]
+    pub python: SandboxPython,
+
+    /// Limit this process and become the interpreter.
+    #[arg(long, hide = true, value_name = "PLAN")]
+    pub inside: Option<String>,
+}
+
+/// What runs a program of a model.
+#[derive(Args, Debug)]
+pub(crate) struct SandboxPython {
+    /// The Python that runs it; else that of the active virtual environment, else `python3`.
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+
+    /// The same with where it has its files, so that it need not be asked.
+    #[arg(long, hide = true, value_name = "JSON")]
+    pub interpreter: Option<String>,
 }
 
 /// Arguments of `journal`.

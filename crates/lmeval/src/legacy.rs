@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 /// The words that may stand first; anything else in front of further words means `run`.
-const COMMANDS: [&str; 9] =
-    ["run", "ls", "validate", "show", "preview", "tasks", "journal", "completions", "help"];
+const COMMANDS: [&str; 10] =
+    ["run", "ls", "validate", "show", "preview", "tasks", "journal", "completions", "sandbox", "help"];
 
 /// Rewrites the argument vector before it is parsed: no words at all ask for help, and
 /// `lm-eval --model x --tasks y` means `lm-eval run --model x --tasks y`.

@@ -26,21 +26,23 @@ pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
     if let Some(traceback) = traceback(error) {
         printer.note(traceback.trim_end());
     }
+    printer.note(&rendered(error));
+}
+
+/// A failure as text: message, excerpt of the file, causes, hints. Styled; the printer strips what cannot be shown.
+pub(crate) fn rendered(error: &anyhow::Error) -> String {
     if let Some(task_error) = error.downcast_ref::<Error>() {
-        printer.note(&render(Severity::Error, task_error.diagnostic()));
-        return;
+        return render(Severity::Error, task_error.diagnostic());
     }
     if let Some(prompt_error) = error.downcast_ref::<PromptError>() {
-        printer.note(&render_prompt_error(prompt_error));
-        return;
+        return render_prompt_error(prompt_error);
     }
     if let Some(engine_error) = error.downcast_ref::<EngineError>() {
-        match engine_error {
-            EngineError::Task(error) => printer.note(&render(Severity::Error, error.diagnostic())),
-            EngineError::Prompt(error) => printer.note(&render_prompt_error(error)),
-            other => printer.note(&render_engine_error(error, other)),
-        }
-        return;
+        return match engine_error {
+            EngineError::Task(error) => render(Severity::Error, error.diagnostic()),
+            EngineError::Prompt(error) => render_prompt_error(error),
+            other => render_engine_error(error, other),
+        };
     }
     let mut text = format!("error: {error}");
     for cause in error.chain().skip(1) {
@@ -49,11 +51,23 @@ pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
     for hint in hints(error) {
         let _ = write!(text, "\nhint: {hint}");
     }
-    printer.note(&text);
+    text
 }
 
 /// What Python says about a failure.
-fn traceback(error: &anyhow::Error) -> Option<&str> {
+pub(crate) fn traceback(error: &anyhow::Error) -> Option<&str> {
+    let of_model = match error.downcast_ref::<EngineError>() {
+        Some(
+            EngineError::Model(source)
+            | EngineError::Unsupported { source, .. }
+            | EngineError::TooManyFailures { source, .. }
+            | EngineError::NothingAnswered { source, .. },
+        ) => Some(source),
+        _ => error.chain().find_map(|cause| cause.downcast_ref::<ModelError>()),
+    };
+    if let Some(traceback) = of_model.and_then(ModelError::traceback) {
+        return Some(traceback);
+    }
     error.chain().find_map(|cause| match cause.downcast_ref::<HostError>() {
         Some(HostError::Failed { traceback, .. }) => traceback.as_deref(),
         _ => None,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lmeval_pycompat::Dict;
+use lmeval_pycompat::{Dict, Function};
 
 use super::arguments::Arguments;
 use super::ensemble::{EnsembleError, FilterEnsemble};
@@ -102,6 +102,17 @@ impl Filters {
         }
         self.added.push((name, constructor));
         Ok(())
+    }
+
+    /// Adds a filter that Python code registered. It comes before what is built in.
+    pub fn add_registered(&mut self, name: impl Into<String>, class: Arc<Function>) {
+        let name = name.into();
+        self.added.retain(|(known, _)| *known != name);
+        let constructor: FilterConstructor = Arc::new(move |arguments, context| {
+            let made = context.host.filter_of_class(&class, arguments.kwargs());
+            made.map_err(|source| FilterError::Host { filter: arguments.filter().to_owned(), source })
+        });
+        self.added.push((name, constructor));
     }
 
     /// Makes the filter of a step; its arguments are checked here.

@@ -9,6 +9,7 @@ mod metric_config;
 mod metrics;
 mod options;
 mod reductions;
+mod registered;
 mod samplers;
 mod scorers;
 mod table;
@@ -22,6 +23,7 @@ pub use metrics::{
 };
 pub use options::{OptionEntry, OptionKind, OptionProblem, OptionTable, UnknownOptions};
 pub use reductions::{REDUCTIONS, ReductionEntry, reduction_count};
+pub use registered::{NameLookup, NameScope, Registered, RegisteredHost};
 pub use samplers::{SAMPLERS, SamplerEntry};
 pub use scorers::{SCORERS, ScorerEntry, ScorerMetric};
 pub use table::{AlreadyRegistered, Entry, Registry, UnknownName};

@@ -13,6 +13,7 @@ pub use self::default::DefaultSampler;
 pub use self::first_n::FirstN;
 use crate::dialect::Dialect;
 use crate::document::{DocumentError, Documents};
+use crate::host::HostError;
 use crate::near::nearest;
 use crate::registry::UnknownName;
 
@@ -37,7 +38,20 @@ pub struct Draw<'a> {
 pub trait Sampler: fmt::Debug + Send {
     /// The positions of the examples in the pool, in the order of the prompt.
     fn draw(&mut self, draw: Draw<'_>) -> Result<Vec<usize>, SamplerError>;
+
+    /// [`Sampler::draw`] for several documents, one after the other; `excluded` has an item for each of them.
+    /// Samplers that something outside of this program runs override it.
+    fn draw_many(&mut self, draw: Draw<'_>, excluded: &[Option<&Dict>]) -> Vec<Drawn> {
+        let Draw { pool, count, random, dialect, .. } = draw;
+        let one = |excluded: Option<&Dict>| {
+            self.draw(Draw { pool, count, excluded, random: &mut *random, dialect })
+        };
+        excluded.iter().copied().map(one).collect()
+    }
 }
+
+/// The positions of the examples of a document.
+pub type Drawn = Result<Vec<usize>, SamplerError>;
 
 /// Why there are no examples.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +77,9 @@ pub enum SamplerError {
         #[source]
         source: DocumentError,
     },
+    /// Something outside of this program that runs the sampler failed.
+    #[error(transparent)]
+    Host(HostError),
     /// The sampler failed in a way of its own.
     #[error("{0}")]
     Other(String),

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lmeval_metrics::{AnyAggregation, MetricError, Number, Resample, stderr_for_metric};
+use lmeval_metrics::{
+    AnyAggregation, MetricError, Number, Resample, bootstrap_plan, sample_stddev, stderr_for_metric,
+};
 use lmeval_pycompat::Value;
 
 use super::error::ScoreError;
@@ -132,6 +134,14 @@ fn score_and_stderr(
         }
         MetricAggregation::Host(function) => {
             let score = function.aggregate(values)?;
+            if draws > 0 && values.len() > 1 {
+                let (seeds, count) = bootstrap_plan(draws as usize);
+                if let Some(scores) = function.resample(values, seeds, count)? {
+                    let scores: Vec<f64> =
+                        scores.iter().map(number).collect::<Result<_, _>>().map_err(failed)?;
+                    return Ok((score, Value::Float(sample_stddev(&scores).map_err(failed)?)));
+                }
+            }
             let resampled = HostResamples { function: Arc::clone(function), failure: Arc::default() };
             match stderr_for_metric(&resampled, values, draws) {
                 Ok(stderr) => Ok((score, stderr.to_value())),
@@ -169,11 +179,16 @@ impl Resample for HostValues {
             self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             MetricError::NoValues
         })?;
-        score.to_f64().ok_or(MetricError::WrongValue {
-            expected: "a number",
-            found: lmeval_pycompat::repr::repr(&score),
-        })
+        number(&score)
     }
+}
+
+/// The number that a function of the task gave.
+fn number(score: &Value) -> Result<f64, MetricError> {
+    score.to_f64().ok_or_else(|| MetricError::WrongValue {
+        expected: "a number",
+        found: lmeval_pycompat::repr::repr(score),
+    })
 }
 
 impl AnyAggregation for HostResamples {

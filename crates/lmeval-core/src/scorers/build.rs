@@ -7,6 +7,7 @@ use super::gen_scorer::GenScorer;
 use super::ll_scorer::LLScorer;
 use super::metric::PipelineMetric;
 use super::pipeline::ScoringPipeline;
+use super::registered_scorer::{self, RegisteredScorer};
 use super::registry::ScoringNames;
 use super::resolve::resolve_metric;
 use super::scorer::Scorer;
@@ -78,8 +79,12 @@ pub fn build_scorer(
     facts: TaskFacts<'_>,
     sources: &ScoringSources,
 ) -> Result<ScoringPipeline, ScoreError> {
-    let scorer: Arc<dyn Scorer> = match (facts.scorer, facts.output_type) {
-        (Some(spec), _) => sources.names.scorer(spec)?,
+    let registered = facts.scorer.and_then(|spec| sources.names.registered("scorer", &spec.kind));
+    let mut scorer: Arc<dyn Scorer> = match (facts.scorer, facts.output_type) {
+        (Some(spec), _) => match registered {
+            Some(registered) => Arc::new(RegisteredScorer::new(&spec.kind, registered)?),
+            None => sources.names.scorer(spec)?,
+        },
         (None, OutputType::GenerateUntil) => Arc::new(GenScorer),
         (None, _) => Arc::new(LLScorer),
     };
@@ -99,6 +104,11 @@ pub fn build_scorer(
         .enumerate()
         .map(|(place, metric)| resolve_metric(place, metric, facts, sources))
         .collect::<Result<Vec<_>, _>>()?;
+    if let (Some(spec), Some(registered)) = (facts.scorer, registered) {
+        let config = registered_scorer::config(pipeline, spec, facts.output_type, &sources.names);
+        let made = sources.host.scorer(&registered.function, &config)?;
+        scorer = Arc::new(RegisteredScorer::new(&spec.kind, registered)?.with_host(made));
+    }
     let metrics = in_order(metrics, facts.output_type, &sources.dialect);
     Ok(ScoringPipeline::new(ensemble, metrics, scorer, facts.output_type, sources.dialect))
 }

@@ -14,6 +14,10 @@ impl Scorer for ChoiceMatchScorer {
         "choice_match"
     }
 
+    fn scores_by_metrics(&self) -> bool {
+        true
+    }
+
     fn default_metrics(&self) -> Option<Vec<MetricSpec>> {
         Some(vec![MetricSpec::normalised_exact_match()])
     }

@@ -28,13 +28,21 @@ pub enum ScoreError {
         /// The argument.
         argument: String,
     },
+    /// A scorer of Python code whose own filters or metrics are not written as such.
+    #[error("The scorer `{scorer}` has filters or metrics that cannot be used: {message}")]
+    ScorerDefaults {
+        /// The scorer.
+        scorer: String,
+        /// What is wrong.
+        message: String,
+    },
     /// A metric that is made for other tasks.
     #[error("The metric `{metric}` is for {}, but the task's output type is {output_type}", made_for.join(" and "))]
     OutputType {
         /// The metric.
         metric: String,
         /// The output types it is made for.
-        made_for: Vec<&'static str>,
+        made_for: Vec<String>,
         /// The output type of the task.
         output_type: OutputType,
     },

@@ -15,6 +15,10 @@ impl Scorer for FirstTokenScorer {
         "first_token"
     }
 
+    fn scores_by_metrics(&self) -> bool {
+        true
+    }
+
     fn default_filters(&self) -> Option<Vec<FilterSpec>> {
         Some(vec![FilterSpec::named("remove_whitespace")])
     }

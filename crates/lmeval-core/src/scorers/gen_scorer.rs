@@ -17,6 +17,10 @@ impl Scorer for GenScorer {
         "none"
     }
 
+    fn scores_by_metrics(&self) -> bool {
+        true
+    }
+
     fn score(&self, input: &ScoringInput<'_>) -> Result<Scores<Vec<Value>>, ScoreError> {
         input.generation_scores()
     }
@@ -25,9 +29,16 @@ impl Scorer for GenScorer {
 impl ScoringInput<'_> {
     /// The values that the metrics of the pipeline give for generated answers.
     pub fn generation_scores(&self) -> Result<Scores<Vec<Value>>, ScoreError> {
+        self.with_generation(|input| self.metrics.compute(self, input))?
+    }
+
+    /// Calls a function with what metrics of generated answers look at.
+    pub(super) fn with_generation<T>(
+        &self,
+        call: impl FnOnce(MetricInput<'_>) -> T,
+    ) -> Result<T, ScoreError> {
         let reference = as_text(self.reference()?);
         let references = std::slice::from_ref(&*reference);
-        let input = MetricInput::Generation { references, predictions: self.predictions()? };
-        self.metrics.compute(self, input)
+        Ok(call(MetricInput::Generation { references, predictions: self.predictions()? }))
     }
 }

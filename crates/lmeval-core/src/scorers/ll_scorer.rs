@@ -24,6 +24,10 @@ impl Scorer for LLScorer {
         "none"
     }
 
+    fn scores_by_metrics(&self) -> bool {
+        true
+    }
+
     fn score(&self, input: &ScoringInput<'_>) -> Result<Scores<Vec<Value>>, ScoreError> {
         input.likelihood_scores()
     }
@@ -32,19 +36,30 @@ impl Scorer for LLScorer {
 impl ScoringInput<'_> {
     /// The values that the metrics of the pipeline give for log-likelihoods.
     pub fn likelihood_scores(&self) -> Result<Scores<Vec<Value>>, ScoreError> {
-        let results = self.ll_results()?;
-        let input = MetricInput::Likelihood { reference: &results.targets, results: &results };
-        self.metrics.compute(self, input)
+        self.with_likelihood(|input| self.metrics.compute(self, input))?
     }
 
     /// The values that the metrics of the pipeline give for whatever the task asks of a model.
     pub fn metric_scores(&self) -> Result<Scores<Vec<Value>>, ScoreError> {
+        self.with_metric_input(|input| self.metrics.compute(self, input))?
+    }
+
+    /// Calls a function with what metrics look at.
+    pub(super) fn with_metric_input<T>(
+        &self,
+        call: impl FnOnce(MetricInput<'_>) -> T,
+    ) -> Result<T, ScoreError> {
         match self.output_type {
-            OutputType::GenerateUntil => self.generation_scores(),
+            OutputType::GenerateUntil => self.with_generation(call),
             OutputType::Loglikelihood | OutputType::LoglikelihoodRolling | OutputType::MultipleChoice => {
-                self.likelihood_scores()
+                self.with_likelihood(call)
             }
         }
+    }
+
+    fn with_likelihood<T>(&self, call: impl FnOnce(MetricInput<'_>) -> T) -> Result<T, ScoreError> {
+        let results = self.ll_results()?;
+        Ok(call(MetricInput::Likelihood { reference: &results.targets, results: &results }))
     }
 
     /// The log-likelihoods of the document as metrics get them.
@@ -103,7 +118,7 @@ impl FromInstances for LLResults {
 }
 
 /// The index or indices of the right option; of what is not an option, an index that no option has.
-fn target(gold: &Value, output_type: OutputType) -> Value {
+pub(super) fn target(gold: &Value, output_type: OutputType) -> Value {
     if output_type != OutputType::MultipleChoice {
         return Value::Int(0);
     }

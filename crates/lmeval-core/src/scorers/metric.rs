@@ -1,10 +1,11 @@
 //! The metrics of a pipeline.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lmeval_metrics::{
-    AnyAggregation, AnyMetric, AnyReduction, BoundMetric, MetricError, MetricInput, Reduced,
+    AnyAggregation, AnyMetric, AnyReduction, BoundMetric, LLResults, MetricError, MetricInput, Reduced,
 };
 use lmeval_pycompat::{Dict, Value};
 
@@ -142,6 +143,8 @@ pub struct BoundMetrics<'a> {
     bound: Vec<Bound>,
     /// For each name that a function of the task gave to a value, the metric that it belongs to.
     owners: Mutex<Vec<(Arc<str>, usize)>>,
+    /// What functions of the task gave for documents, by the place of the metric, where all were asked at once.
+    ready: OnceLock<HashMap<(usize, DocId), Value>>,
 }
 
 /// A metric with its options.
@@ -167,7 +170,7 @@ impl<'a> BoundMetrics<'a> {
     ) -> Result<Self, ScoreError> {
         let bound = bind(metrics, context, request_kwargs)?;
         let request_kwargs = request_kwargs.cloned();
-        Ok(Self { metrics, context, request_kwargs, bound, owners: Mutex::default() })
+        Ok(Self { metrics, context, request_kwargs, bound, owners: Mutex::default(), ready: OnceLock::new() })
     }
 
     /// The metrics.
@@ -175,8 +178,42 @@ impl<'a> BoundMetrics<'a> {
         self.metrics
     }
 
+    /// Keyword arguments that every metric is offered, over those of its configuration.
+    pub fn context(&self) -> &'a Dict {
+        self.context
+    }
+
     pub(super) fn into_owners(self) -> Vec<(Arc<str>, usize)> {
         self.owners.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls the functions of the task for all documents at once, which costs a fraction of calling them for each.
+    ///
+    /// Where one of them fails nothing is kept: the same call for a single document says which.
+    pub(super) fn prepare(&self, inputs: &[ScoringInput<'_>]) {
+        let mut ready = HashMap::new();
+        for (index, bound) in self.bound.iter().enumerate() {
+            let Bound::Host(function, kwargs) = bound else { continue };
+            let usual = inputs.iter().filter(|input| self.has_usual_kwargs(input));
+            let calls: Result<Vec<_>, ScoreError> = usual
+                .clone()
+                .map(|input| input.with_metric_input(|given| host_arguments(input, given)))
+                .collect();
+            let Ok(calls) = calls else { return };
+            let Ok(values) = function.compute_many(&calls, kwargs) else { return };
+            ready.extend(usual.zip(values).map(|(input, value)| ((index, input.doc_id()), value)));
+        }
+        // Nothing else sets it.
+        let _ = self.ready.set(ready);
+    }
+
+    /// Whether the requests of a document carry the options that the metrics are bound to.
+    fn has_usual_kwargs(&self, input: &ScoringInput<'_>) -> bool {
+        match (input.metric_kwargs(), &self.request_kwargs) {
+            (Some(ours), Some(known)) => Arc::ptr_eq(ours, known) || ours == known,
+            (None, None) => true,
+            _ => false,
+        }
     }
 
     /// The values of all metrics for a document.
@@ -185,17 +222,11 @@ impl<'a> BoundMetrics<'a> {
         input: &ScoringInput<'_>,
         given: MetricInput<'_>,
     ) -> Result<Scores<Vec<Value>>, ScoreError> {
-        let kwargs = input.metric_kwargs();
-        let same = match (kwargs, &self.request_kwargs) {
-            (Some(ours), Some(known)) => Arc::ptr_eq(ours, known) || ours == known,
-            (None, None) => true,
-            _ => false,
-        };
         let own;
-        let bound = if same {
+        let bound = if self.has_usual_kwargs(input) {
             &self.bound
         } else {
-            own = bind(self.metrics, self.context, kwargs)?;
+            own = bind(self.metrics, self.context, input.metric_kwargs())?;
             &own
         };
         let mut scores = Scores::new();
@@ -226,10 +257,16 @@ impl<'a> BoundMetrics<'a> {
                 }
             },
             Bound::Host(function, kwargs) => {
-                let (references, predictions) = host_arguments(input, given);
-                let value = function
-                    .compute(&references, &predictions, kwargs)
-                    .map_err(|source| ScoreError::HostOnDocument { document: input.doc_id(), source })?;
+                let document = input.doc_id();
+                let ready = self.ready.get().and_then(|ready| ready.get(&(index, document)));
+                let value = match ready {
+                    Some(value) => value.clone(),
+                    None => {
+                        let (references, predictions) = host_arguments(input, given);
+                        let value = function.compute(&references, &predictions, kwargs);
+                        value.map_err(|source| ScoreError::HostOnDocument { document, source })?
+                    }
+                };
                 self.insert_host_value(index, value, input, scores)?;
             }
             Bound::Placeholder => return Err(ScoreError::NoFunction { metric: name.to_string() }),
@@ -347,10 +384,22 @@ fn host_arguments(input: &ScoringInput<'_>, given: MetricInput<'_>) -> (Value, V
                 if several { Value::list([predictions]) } else { predictions },
             )
         }
-        MetricInput::Likelihood { reference, results } => {
-            let pairs = results.lls.iter().zip(&results.is_greedy);
-            let pairs = pairs.map(|(ll, greedy)| Value::tuple([Value::Float(*ll), Value::Bool(*greedy)]));
-            (reference.clone(), Value::list(pairs))
-        }
+        MetricInput::Likelihood { reference, results } => (reference.clone(), bundle(results)),
     }
+}
+
+/// The log-likelihoods of a document as functions of the task get them: by the names of their parts.
+fn bundle(results: &LLResults) -> Value {
+    let numbers = |numbers: &[f64]| Value::list(numbers.iter().copied().map(Value::Float));
+    let texts = |texts: &[String]| Value::list(texts.iter().map(|text| Value::str(text.as_str())));
+    Value::dict([
+        ("lls", numbers(&results.lls)),
+        ("is_greedy", Value::list(results.is_greedy.iter().copied().map(Value::Bool))),
+        ("targets", results.targets.clone()),
+        ("ctx", Value::str(results.ctx.as_str())),
+        ("choices", texts(&results.choices)),
+        ("lls_mutual_info", numbers(&results.lls_mutual_info)),
+        ("metadata", Value::from(results.metadata.clone())),
+        ("option_texts", texts(&results.option_texts)),
+    ])
 }

@@ -81,9 +81,9 @@ impl ScoringPipeline {
         self.context = context;
     }
 
-    /// Whether the filters look at documents.
+    /// Whether the filters or the scorer look at documents.
     pub fn needs_documents(&self) -> bool {
-        self.filters.needs_documents()
+        self.filters.needs_documents() || self.scorer.needs_documents()
     }
 
     /// Applies the filters to the answers of all documents.
@@ -141,6 +141,9 @@ impl ScoringPipeline {
                 dialect: &self.dialect,
             })
             .collect();
+        if self.scorer.scores_by_metrics() {
+            metrics.prepare(&inputs);
+        }
         let mut scored = self.scorer.score_documents(&inputs)?;
         if scored.len() != inputs.len() {
             return Err(ScoreError::DocumentCount {

@@ -15,6 +15,10 @@ impl Scorer for RegexExtractionScorer {
         "regex"
     }
 
+    fn scores_by_metrics(&self) -> bool {
+        true
+    }
+
     fn default_filters(&self) -> Option<Vec<FilterSpec>> {
         Some(vec![FilterSpec::named("regex")])
     }

@@ -15,7 +15,7 @@ use super::spec::ScorerSpec;
 use crate::near::nearest;
 use crate::registry::{
     AGGREGATIONS, AggregationEntry, AlreadyRegistered, Entry, METRICS, MetricEntry, REDUCTIONS,
-    ReductionEntry, ScorerEntry, UnknownName,
+    ReductionEntry, Registered, ScorerEntry, UnknownName,
 };
 
 /// Makes a scorer from its keyword arguments.
@@ -37,6 +37,8 @@ pub struct ScoringNames {
     metrics: Vec<Arc<dyn AnyMetric>>,
     aggregations: Vec<(String, Arc<dyn AnyAggregation>)>,
     reductions: Vec<(String, Arc<dyn AnyReduction>)>,
+    /// What Python code registered, by kind and name.
+    registered: Vec<(&'static str, String, Registered)>,
 }
 
 impl fmt::Debug for ScoringNames {
@@ -47,6 +49,7 @@ impl fmt::Debug for ScoringNames {
             .field("metrics", &metrics)
             .field("aggregations", &names_of(&self.aggregations))
             .field("reductions", &names_of(&self.reductions))
+            .field("registered", &self.registered)
             .finish()
     }
 }
@@ -96,6 +99,20 @@ impl ScoringNames {
         add(&mut self.reductions, ReductionEntry::KIND, name, reduction, taken)
     }
 
+    /// Adds what Python code registered: a metric, an aggregation, a reduction or a scorer. It comes before what is
+    /// built in.
+    pub fn add_registered(&mut self, kind: &'static str, name: impl Into<String>, registered: Registered) {
+        let name = name.into();
+        self.registered.retain(|(of, known, _)| *of != kind || *known != name);
+        self.registered.push((kind, name, registered));
+    }
+
+    /// What Python code registered under a name.
+    pub fn registered(&self, kind: &str, name: &str) -> Option<&Registered> {
+        let found = self.registered.iter().find(|(of, known, _)| *of == kind && known == name);
+        found.map(|(_, _, registered)| registered)
+    }
+
     /// The metric of a name.
     pub fn metric(&self, name: &str) -> Option<Arc<dyn AnyMetric>> {
         let added = self.metrics.iter().find(|metric| metric.name() == name).cloned();
@@ -118,6 +135,11 @@ impl ScoringNames {
             .map(|(_, reduction)| Arc::clone(reduction))
             .or_else(|| lmeval_metrics::reduction(name))
             .ok_or_else(|| unknown(ReductionEntry::KIND, name, &names_of(&self.reductions), REDUCTIONS))
+    }
+
+    /// Whether there is a scorer of this name.
+    pub fn has_scorer(&self, name: &str) -> bool {
+        BUILT_IN_SCORERS.contains(&name) || self.scorers.iter().any(|(known, _)| known == name)
     }
 
     /// Makes the scorer that a task names.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lmeval_metrics::AnyMetric;
-use lmeval_pycompat::Function;
+use lmeval_pycompat::{Function, Value};
 
 use super::build::{ScoringSources, TaskFacts};
 use super::error::ScoreError;
@@ -11,6 +11,7 @@ use super::metric::{MetricAggregation, MetricFunction, MetricReduction, Pipeline
 use super::registry::entry_of;
 use super::spec::{MetricSpec, Reference, Setting};
 use crate::output_type::OutputType;
+use crate::registry::Registered;
 
 /// The aggregations whose standard errors the 0.4 line knows.
 const OLDER_STDERRS: [&str; 10] =
@@ -23,14 +24,22 @@ pub(super) fn resolve_metric(
     facts: TaskFacts<'_>,
     sources: &ScoringSources,
 ) -> Result<PipelineMetric, ScoreError> {
-    let (name, registered, function) = resolve_function(spec, facts, sources)?;
+    let own;
+    let (spec, (name, registered, function)) = match registered_metric(spec, sources) {
+        Some((metric, registered)) => {
+            own = with_facts(spec, registered);
+            (&own, resolve_registered(metric, registered, facts, sources)?)
+        }
+        None => (spec, resolve_function(spec, facts, sources)?),
+    };
     if name.is_empty() || name.contains(',') {
         return Err(ScoreError::MetricName { metric: name.to_string() });
     }
     let aggregation = match (&spec.aggregation, &registered) {
-        (Setting::Given(Reference::Name(name)), _) => {
-            MetricAggregation::Registered(sources.names.aggregation(name)?)
-        }
+        (Setting::Given(Reference::Name(name)), _) => match sources.names.registered("aggregation", name) {
+            Some(registered) => MetricAggregation::Host(sources.host.aggregation(&registered.function)?),
+            None => MetricAggregation::Registered(sources.names.aggregation(name)?),
+        },
         (Setting::Given(Reference::Function(function)), _) => {
             MetricAggregation::Host(sources.host.aggregation(function)?)
         }
@@ -40,9 +49,10 @@ pub(super) fn resolve_metric(
         }
     };
     let reduction = match (&spec.reduction, &registered) {
-        (Setting::Given(Reference::Name(name)), _) => {
-            MetricReduction::Registered(sources.names.reduction(name)?)
-        }
+        (Setting::Given(Reference::Name(name)), _) => match sources.names.registered("reduction", name) {
+            Some(registered) => MetricReduction::Host(sources.host.reduction(&registered.function)?),
+            None => MetricReduction::Registered(sources.names.reduction(name)?),
+        },
         (Setting::Given(Reference::Function(function)), _) => {
             MetricReduction::Host(sources.host.reduction(function)?)
         }
@@ -83,6 +93,58 @@ pub(super) fn resolve_metric(
     })
 }
 
+/// The metric that Python code registered under the name that a task gives.
+fn registered_metric<'a>(
+    spec: &'a MetricSpec,
+    sources: &'a ScoringSources,
+) -> Option<(&'a Arc<str>, &'a Registered)> {
+    let Reference::Name(name) = &spec.metric else { return None };
+    sources.names.registered("metric", name).map(|registered| (name, registered))
+}
+
+/// What a task says about a metric, with what was said when it was registered in the place of the rest.
+fn with_facts(spec: &MetricSpec, registered: &Registered) -> MetricSpec {
+    let part = |given: &Setting<Reference>, fact| match (given, registered.facts.get_str(fact)) {
+        (Setting::Own, Some(Value::Str(name))) => Setting::Given(Reference::Name(Arc::clone(name))),
+        (Setting::Own, Some(Value::Function(function))) => {
+            Setting::Given(Reference::Function(Arc::clone(function)))
+        }
+        (Setting::Own, _) => Setting::Null,
+        (given, _) => given.clone(),
+    };
+    let direction = match (spec.higher_is_better, registered.facts.get_str("higher_is_better")) {
+        (Setting::Own, Some(Value::Bool(direction))) => Setting::Given(*direction),
+        (given, _) => given,
+    };
+    MetricSpec {
+        aggregation: part(&spec.aggregation, "aggregation"),
+        reduction: part(&spec.reduction, "reduction"),
+        higher_is_better: direction,
+        ..spec.clone()
+    }
+}
+
+fn resolve_registered(
+    name: &Arc<str>,
+    registered: &Registered,
+    facts: TaskFacts<'_>,
+    sources: &ScoringSources,
+) -> Result<Resolved, ScoreError> {
+    let made_for = registered.facts.get_str("output_type").and_then(Value::as_list);
+    let made_for = made_for.map(|types| types.iter().filter_map(Value::as_str).collect::<Vec<_>>());
+    if let Some(made_for) = made_for.filter(|types| !types.contains(&facts.output_type.name()))
+        && !facts.scores_itself
+    {
+        return Err(ScoreError::OutputType {
+            metric: name.to_string(),
+            made_for: made_for.into_iter().map(str::to_owned).collect(),
+            output_type: facts.output_type,
+        });
+    }
+    let called = MetricFunction::Host(sources.host.metric(&registered.function)?);
+    Ok((Arc::clone(name), None, called))
+}
+
 type Resolved = (Arc<str>, Option<Arc<dyn AnyMetric>>, MetricFunction);
 
 fn resolve_function(
@@ -117,7 +179,7 @@ fn resolve_function(
         output_type => {
             return Err(ScoreError::OutputType {
                 metric: name.to_string(),
-                made_for: metric.output_types().to_vec(),
+                made_for: metric.output_types().iter().map(|made_for| (*made_for).to_owned()).collect(),
                 output_type,
             });
         }

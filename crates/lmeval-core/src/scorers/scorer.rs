@@ -108,6 +108,16 @@ pub trait Scorer: Debug + Send + Sync {
         None
     }
 
+    /// Whether the values of every document are those of the metrics; unless a scorer says otherwise, they may not be.
+    fn scores_by_metrics(&self) -> bool {
+        false
+    }
+
+    /// Whether the scorer looks at documents; unless a scorer says otherwise, it does not.
+    fn needs_documents(&self) -> bool {
+        false
+    }
+
     /// The values of one document; the metrics of the pipeline, unless said otherwise.
     fn score(&self, input: &ScoringInput<'_>) -> Result<Scores<Vec<Value>>, ScoreError> {
         input.metric_scores()
@@ -115,13 +125,21 @@ pub trait Scorer: Debug + Send + Sync {
 
     /// The values of all documents, in their order; [`Scorer::score`] of each, unless said otherwise.
     fn score_documents(&self, inputs: &[ScoringInput<'_>]) -> Result<Vec<ScoredDoc>, ScoreError> {
-        let scored = inputs.par_iter().map(|input| {
-            Ok(ScoredDoc {
-                doc_id: input.doc_id(),
-                reference: input.reference()?.clone(),
-                scores: self.score(input)?,
-            })
-        });
-        scored.collect()
+        score_each(self, inputs)
     }
+}
+
+/// [`Scorer::score`] of each document.
+pub(super) fn score_each<S: Scorer + ?Sized>(
+    scorer: &S,
+    inputs: &[ScoringInput<'_>],
+) -> Result<Vec<ScoredDoc>, ScoreError> {
+    let scored = inputs.par_iter().map(|input| {
+        Ok(ScoredDoc {
+            doc_id: input.doc_id(),
+            reference: input.reference()?.clone(),
+            scores: scorer.score(input)?,
+        })
+    });
+    scored.collect()
 }

@@ -7,23 +7,51 @@ use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::groups::Directions;
 use crate::host::{HostError, NoHost};
+use crate::registry::RegisteredHost;
 
 /// A metric that is a function of the task.
 pub trait HostMetric: Debug + Send + Sync {
     /// The value for one document: a number, a list with one value per answer, or a dictionary of those.
     fn compute(&self, references: &Value, predictions: &Value, kwargs: &Dict) -> Result<Value, HostError>;
+
+    /// [`HostMetric::compute`] of many pairs of references and predictions; hosts that run functions in parallel override
+    /// it.
+    fn compute_many(&self, calls: &[(Value, Value)], kwargs: &Dict) -> Result<Vec<Value>, HostError> {
+        calls.iter().map(|(references, predictions)| self.compute(references, predictions, kwargs)).collect()
+    }
 }
 
 /// An aggregation that is a function of the task.
 pub trait HostAggregation: Debug + Send + Sync {
     /// One value from those of all documents.
     fn aggregate(&self, values: &[Value]) -> Result<Value, HostError>;
+
+    /// The values of `count` resamples for each of `seeds` seeds from 0 on, where the host draws them itself, as Python's
+    /// `random.Random(seed).choices` does; `None` leaves that to the engine.
+    fn resample(
+        &self,
+        values: &[Value],
+        seeds: usize,
+        count: usize,
+    ) -> Result<Option<Vec<Value>>, HostError> {
+        let _ = (values, seeds, count);
+        Ok(None)
+    }
 }
 
 /// A reduction that is a function of the task.
 pub trait HostReduction: Debug + Send + Sync {
     /// One value from those of a document's repeats, or a dictionary of several.
     fn reduce(&self, reference: &Value, values: &[Value]) -> Result<Value, HostError>;
+}
+
+/// A scorer that is an object of a Python class, made for one pipeline.
+pub trait HostScorer: Debug + Send + Sync {
+    /// For each document its scores: a dictionary with `reference` and `scores`, or `None` where it has none.
+    ///
+    /// The documents are dictionaries with `doc_id`, `doc` and `requests`. `context` are keyword arguments that every
+    /// metric is offered. With `batch` the scorer sees all documents at once.
+    fn score(&self, documents: &[Value], context: &Dict, batch: bool) -> Result<Vec<Value>, HostError>;
 }
 
 /// Code of a task that takes the place of metrics: `process_results`, and what task classes override.
@@ -63,6 +91,18 @@ pub trait ScoringHost: Debug + Send + Sync {
 
     /// The code of a task whose `process_results` is a function.
     fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError>;
+
+    /// The scorer that a class makes of the configuration of a pipeline: `name`, `metric_list`, `output_type`
+    /// and `kwargs`.
+    fn scorer(&self, class: &Arc<Function>, pipeline: &Dict) -> Result<Arc<dyn HostScorer>, HostError> {
+        let _ = pipeline;
+        Err(HostError::needs_python(class))
+    }
+
+    /// What knows the names that Python code has registered.
+    fn registered(&self) -> &dyn RegisteredHost {
+        &NoHost
+    }
 }
 
 impl ScoringHost for NoHost {

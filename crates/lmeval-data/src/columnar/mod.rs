@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, Schema as ArrowSchema};
-use lmeval_pycompat::{Dict, Value, json};
+use lmeval_pycompat::{Dict, Value, json, repr};
 
 use crate::error::{Error, ErrorKind};
 use crate::source::{Opened, Source};
@@ -121,6 +121,10 @@ fn kind_of(kind: &DataType, feature: Option<&Value>) -> Type {
     match kind {
         DataType::Null => Type::Null,
         DataType::Boolean => Type::Bool,
+        kind if kind.is_integer() && tag == Some("ClassLabel") => {
+            let names = dict.and_then(|dict| dict.get_str("names")?.as_list()).unwrap_or_default();
+            Type::ClassLabel(names.iter().map(|name| Arc::from(repr::str(name))).collect())
+        }
         kind if kind.is_integer() => Type::Int,
         DataType::Float32 => Type::Float32,
         DataType::Float64 => Type::Float,

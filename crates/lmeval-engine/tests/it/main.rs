@@ -1,5 +1,6 @@
 //! Runs from tasks to results.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod early_answers;
 mod failures;
 mod stream;

@@ -1,6 +1,7 @@
 //! Where the files of a tokenizer are: in a folder, in the hub's cache, or on the hub.
 
 use std::env;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -25,6 +26,26 @@ pub struct HubSettings {
     pub token: Option<SecretString>,
     /// Whether nothing may be downloaded.
     pub offline: bool,
+}
+
+/// What asks the hub: without following redirections, and following them.
+pub(super) struct Clients {
+    heads: Client,
+    bodies: Client,
+}
+
+impl Clients {
+    pub(super) fn new() -> Result<Self, ModelError> {
+        let client = |redirects| {
+            Client::builder()
+                .redirect(redirects)
+                .connect_timeout(Duration::from_mins(1))
+                .read_timeout(Duration::from_mins(1))
+                .build()
+                .map_err(|error| missing(format!("The hub cannot be asked: {error}")))
+        };
+        Ok(Self { heads: client(redirect::Policy::none())?, bodies: client(redirect::Policy::default())? })
+    }
 }
 
 impl HubSettings {
@@ -92,7 +113,7 @@ impl HubSettings {
         self.download(name, revision).await
     }
 
-    fn repository(&self, name: &str) -> PathBuf {
+    pub(super) fn repository(&self, name: &str) -> PathBuf {
         self.cache.join(format!("models--{}", name.replace('/', "--")))
     }
 
@@ -107,42 +128,87 @@ impl HubSettings {
     }
 
     async fn download(&self, name: &str, revision: &str) -> Result<PathBuf, ModelError> {
-        let client = |redirects| {
-            Client::builder()
-                .redirect(redirects)
-                .timeout(Duration::from_mins(1))
-                .build()
-                .map_err(|error| missing(format!("The hub cannot be asked: {error}")))
-        };
-        let (heads, bodies) = (client(redirect::Policy::none())?, client(redirect::Policy::default())?);
-        let repository = self.repository(name);
+        let clients = Clients::new()?;
         let mut snapshot = None;
         for file in FILES {
-            let url = format!("{}/{name}/resolve/{revision}/{file}", self.endpoint);
-            // The commit and the hash of the content stand before the redirection to where large files are.
-            let head = self.send(heads.head(&url), name).await?;
-            if head.status() == StatusCode::NOT_FOUND && file != TOKENIZER {
-                continue;
+            match self.fetch(&clients, name, revision, file).await? {
+                Some(folder) => snapshot = Some(folder),
+                None if file == TOKENIZER => {
+                    let message =
+                        format!("There is no `{TOKENIZER}` of `{name}` at revision `{revision}` on the hub");
+                    return Err(missing(message));
+                }
+                None => {}
             }
-            refuse(&head, name, revision)?;
-            let header = |key: &str| head.headers().get(key)?.to_str().ok().map(str::to_owned);
-            let commit = header("x-repo-commit").filter(|commit| is_safe(commit));
-            let etag = header("x-linked-etag").or_else(|| header("etag"));
-            let etag = etag.map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned());
-            let (Some(commit), Some(etag)) = (commit, etag.filter(|etag| is_safe(etag))) else {
-                return Err(missing(format!("`{url}` does not answer as the hub does"))
-                    .hint("Check `HF_ENDPOINT`, or give a folder as `tokenizer=<folder>`"));
-            };
-            let body = self.send(bodies.get(&url), name).await?;
-            refuse(&body, name, revision)?;
-            let content = body.bytes().await.map_err(|error| not_downloaded(name, &error))?;
-            let folder = repository.join("snapshots").join(&commit);
-            keep(&repository, &folder, file, &etag, &content)
-                .and_then(|()| remember(&repository, revision, &commit))
-                .map_err(|error| missing(format!("The tokenizer `{name}` cannot be stored: {error}")))?;
-            snapshot = Some(folder);
         }
         snapshot.ok_or_else(|| missing(format!("The tokenizer `{name}` has no files")))
+    }
+
+    /// Downloads a file of a repository into the cache, if it is there; the folder that it is in.
+    pub(super) async fn fetch(
+        &self,
+        clients: &Clients,
+        name: &str,
+        revision: &str,
+        file: &str,
+    ) -> Result<Option<PathBuf>, ModelError> {
+        let repository = self.repository(name);
+        let url = format!("{}/{name}/resolve/{revision}/{file}", self.endpoint);
+        // The commit and the hash of the content stand before the redirection to where large files are.
+        let head = self.send(clients.heads.head(&url), name).await?;
+        if head.status() == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        refuse(&head, name, revision)?;
+        let header = |key: &str| head.headers().get(key)?.to_str().ok().map(str::to_owned);
+        let commit = header("x-repo-commit").filter(|commit| is_safe(commit));
+        let etag = header("x-linked-etag").or_else(|| header("etag"));
+        let etag = etag.map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned());
+        let (Some(commit), Some(etag)) = (commit, etag.filter(|etag| is_safe(etag))) else {
+            return Err(missing(format!("`{url}` does not answer as the hub does"))
+                .hint("Check `HF_ENDPOINT`, or give a folder as `tokenizer=<folder>`"));
+        };
+        let not_stored =
+            |error: std::io::Error| missing(format!("`{file}` of `{name}` cannot be stored: {error}"));
+        let folder = repository.join("snapshots").join(&commit);
+        let blob = repository.join("blobs").join(&etag);
+        if !blob.is_file() {
+            let body = self.send(clients.bodies.get(&url), name).await?;
+            refuse(&body, name, revision)?;
+            self.store(body, &blob, name, not_stored).await?;
+        }
+        keep(&folder, file, &etag, &blob)
+            .and_then(|()| remember(&repository, revision, &commit))
+            .map_err(not_stored)?;
+        Ok(Some(folder))
+    }
+
+    /// Writes a body piece by piece, such that no reader ever sees a part of it.
+    async fn store(
+        &self,
+        mut body: Response,
+        blob: &Path,
+        name: &str,
+        not_stored: impl Fn(std::io::Error) -> ModelError,
+    ) -> Result<(), ModelError> {
+        let mut unfinished = blob.as_os_str().to_owned();
+        unfinished.push(format!(".{}.incomplete", std::process::id()));
+        let unfinished = PathBuf::from(unfinished);
+        let expected = body.content_length();
+        let create = || {
+            fs_err::create_dir_all(blob.parent().unwrap_or(blob))?;
+            fs_err::File::create(&unfinished)
+        };
+        let mut file = create().map_err(&not_stored)?;
+        let mut written = 0;
+        while let Some(piece) = body.chunk().await.map_err(|error| not_downloaded(name, &error))? {
+            file.write_all(&piece).map_err(&not_stored)?;
+            written += piece.len() as u64;
+        }
+        if expected.is_some_and(|expected| expected != written) {
+            return Err(missing(format!("The download of `{name}` ended after {written} bytes")));
+        }
+        file.sync_all().and_then(|()| fs_err::rename(&unfinished, blob)).map_err(not_stored)
     }
 
     async fn send(&self, request: reqwest::RequestBuilder, name: &str) -> Result<Response, ModelError> {
@@ -178,11 +244,11 @@ fn refuse(answer: &Response, name: &str, revision: &str) -> Result<(), ModelErro
     }
     let error = match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            missing(format!("The hub does not give out the tokenizer `{name}` ({status})"))
+            missing(format!("The hub does not give out `{name}` ({status})"))
                 .hint("Check the spelling; for a private or gated model set `HF_TOKEN` and accept its terms")
         }
         StatusCode::NOT_FOUND => {
-            missing(format!("There is no `{TOKENIZER}` of `{name}` at revision `{revision}` on the hub"))
+            missing(format!("There is no such file of `{name}` at revision `{revision}` on the hub"))
         }
         status => missing(format!("The hub answers {status} for the tokenizer `{name}`")),
     };
@@ -190,7 +256,7 @@ fn refuse(answer: &Response, name: &str, revision: &str) -> Result<(), ModelErro
 }
 
 /// Whether a text can be the name of a repository: `name` or `owner/name`.
-fn is_repository(name: &str) -> bool {
+pub(super) fn is_repository(name: &str) -> bool {
     is_safe(name)
         && name.split('/').count() <= 2
         && !name.contains(['\\', ' '])
@@ -198,23 +264,20 @@ fn is_repository(name: &str) -> bool {
 }
 
 /// Whether a path stays below the folder that it is joined to.
-fn is_safe(path: &str) -> bool {
+pub(super) fn is_safe(path: &str) -> bool {
     !path.is_empty()
         && !path.contains([':', '\\'])
         && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
 }
 
-/// Stores a file as the hub's own client does: the content by its hash, a link to it by its name.
-fn keep(repository: &Path, snapshot: &Path, file: &str, etag: &str, content: &[u8]) -> std::io::Result<()> {
-    let blobs = repository.join("blobs");
-    fs_err::create_dir_all(&blobs)?;
+/// Makes a file known as the hub's own client does: the content lies by its hash, a link to it by its name.
+fn keep(snapshot: &Path, file: &str, etag: &str, blob: &Path) -> std::io::Result<()> {
     fs_err::create_dir_all(snapshot)?;
-    replace(&blobs.join(etag), content)?;
     let pointer = snapshot.join(file);
     if pointer.is_symlink() || pointer.is_file() {
         fs_err::remove_file(&pointer)?;
     }
-    link(&format!("../../blobs/{etag}"), &pointer).or_else(|_| replace(&pointer, content))
+    link(&format!("../../blobs/{etag}"), &pointer).or_else(|_| fs_err::copy(blob, &pointer).map(|_| ()))
 }
 
 fn remember(repository: &Path, revision: &str, commit: &str) -> std::io::Result<()> {

@@ -77,7 +77,16 @@ impl HuggingFaceTokenizer {
 
     /// The text of tokens, special ones included.
     pub fn decode(&self, tokens: &[u32]) -> Result<String, ModelError> {
-        let text = self.tokenizer.decode(tokens, false).map_err(|error| {
+        self.text_of(tokens, false)
+    }
+
+    /// The text of tokens without the special ones.
+    pub fn decode_plain(&self, tokens: &[u32]) -> Result<String, ModelError> {
+        self.text_of(tokens, true)
+    }
+
+    fn text_of(&self, tokens: &[u32], skip_special: bool) -> Result<String, ModelError> {
+        let text = self.tokenizer.decode(tokens, skip_special).map_err(|error| {
             ModelError::new(
                 ModelErrorKind::Request,
                 format!("The tokens cannot be turned into text: {error}"),
@@ -92,8 +101,13 @@ impl HuggingFaceTokenizer {
         Some(SpecialToken { text, id: self.tokenizer.token_to_id(text) })
     }
 
+    /// The number of tokens, without those that were added to it.
+    pub fn vocabulary_size(&self) -> usize {
+        self.tokenizer.get_vocab_size(false)
+    }
+
     /// The token that texts are filled up with, where the tokenizer itself has none.
-    pub(crate) fn padding(&self) -> (String, u32) {
+    pub fn padding(&self) -> (String, u32) {
         for name in ["pad_token", "unk_token", "eos_token"] {
             if let Some(SpecialToken { text, id: Some(id) }) = self.special_token(name) {
                 return (text.to_owned(), id);

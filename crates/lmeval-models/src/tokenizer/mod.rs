@@ -4,6 +4,7 @@ mod chat;
 mod choose;
 mod encoder;
 mod hub;
+mod hub_model;
 mod huggingface;
 mod remote;
 mod special;
@@ -20,9 +21,7 @@ pub(crate) use remote::server_root;
 pub use tiktoken::TiktokenTokenizer;
 
 /// Runs a future to its end on a thread of its own: models are made within a runtime and without one.
-pub(crate) fn wait<T: Send>(
-    future: impl Future<Output = Result<T, ModelError>> + Send,
-) -> Result<T, ModelError> {
+pub fn wait<T: Send>(future: impl Future<Output = Result<T, ModelError>> + Send) -> Result<T, ModelError> {
     let failed = |problem: &str| {
         ModelError::new(ModelErrorKind::Configuration, format!("The model cannot be made: {problem}"))
     };

@@ -95,6 +95,7 @@ pub(crate) fn facts(model_args: Value) -> RunFacts {
         dialect: Dialect::V04,
         failed_requests: 0,
         hash_media: false,
+        code_limits: Dict::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Dialect, OutputType};
+use lmeval_core::{Dialect, OutputType, shown_reference};
 use lmeval_pycompat::{Dict, Value};
 
 use super::task::TaskConfig;
@@ -172,7 +172,12 @@ impl Written<'_> {
             // Reference: such a task has no source at all.
             metadata.remove_str("config_source");
         }
-        Value::from(metadata)
+        // Only the class of a task can say nothing here.
+        if metadata.is_empty() && !self.mapping.contains("metadata") {
+            Value::None
+        } else {
+            Value::from(metadata)
+        }
     }
 
     fn fewshot_config(&self) -> Value {
@@ -201,7 +206,7 @@ impl Written<'_> {
 /// A value in which functions are their references.
 fn references(value: &Value) -> Value {
     match value {
-        Value::Function(function) => Value::str(function.reference.as_str()),
+        Value::Function(function) => Value::from(shown_reference(&function.reference)),
         Value::List(items) => Value::list(items.iter().map(references)),
         Value::Tuple(items) => Value::Tuple(Arc::new(items.iter().map(references).collect())),
         Value::Dict(dict) => {

@@ -42,11 +42,17 @@ impl ScorerConfig {
             Some(Value::Str(kind)) => kind.as_ref().to_owned(),
             Some(other) => return Err(reader.wrong_type(&path.then("type"), "a str", other)),
         };
-        let kwargs = match entry.get_str("kwargs") {
-            None | Some(Value::None) => Dict::new(),
-            Some(Value::Dict(kwargs)) => Dict::clone(kwargs),
+        // Arguments stand beside the type or under `kwargs`, which wins.
+        let mut kwargs: Dict = entry
+            .iter()
+            .filter(|(key, _)| !matches!(key.as_str(), Some("type" | "kwargs")))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        match entry.get_str("kwargs") {
+            None | Some(Value::None) => {}
+            Some(Value::Dict(explicit)) => kwargs.update(explicit),
             Some(other) => return Err(reader.wrong_type(&path.then("kwargs"), "a dict", other)),
-        };
+        }
         Ok(Some(Self { kind, kwargs, path, entry }))
     }
 }

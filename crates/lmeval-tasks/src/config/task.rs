@@ -105,6 +105,8 @@ pub struct TaskConfig {
     pub qualified_name: Option<String>,
     /// The Python class of the task.
     pub class: Option<Arc<Function>>,
+    /// The version that the class says, where the metadata say none.
+    pub class_version: Option<Value>,
     /// Keys that only the class of the task knows.
     pub extras: Dict,
     /// The name of the format that was applied.
@@ -247,6 +249,7 @@ impl TaskConfig {
             formats_selection: reader.text("_formats_selection")?,
             qualified_name: reader.text("_qualified_name")?,
             class: None,
+            class_version: None,
             extras: Dict::new(),
             format,
         })
@@ -254,7 +257,8 @@ impl TaskConfig {
 
     /// The version of the task, `Yaml` where none is given.
     pub fn version(&self) -> Value {
-        self.metadata.get_str("version").cloned().unwrap_or_else(|| Value::str("Yaml"))
+        let version = self.metadata.get_str("version").or(self.class_version.as_ref());
+        version.cloned().unwrap_or_else(|| Value::str("Yaml"))
     }
 
     /// The name without the format it may have been written with.

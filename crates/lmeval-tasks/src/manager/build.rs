@@ -181,7 +181,7 @@ impl<'a> Builder<'a> {
         };
         let name = config.qualified_name.clone().unwrap_or_else(|| config.task.clone());
         let source = source.map(Path::to_owned);
-        Ok(Node::Task(Box::new(Task { name, config, mapping, source })))
+        Ok(Node::Task(Box::new(Task { name, config, mapping, source, class: None })))
     }
 
     /// `{**own, **manager's, config_source}`: the manager's metadata wins over the file's.

@@ -1,6 +1,7 @@
 //! The `TaskManager`: from names to tasks and groups.
 
 mod build;
+mod class_task;
 mod group;
 mod names;
 mod select;
@@ -16,6 +17,7 @@ use lmeval_pycompat::fnmatch::Pattern;
 use rustc_hash::FxHashMap;
 
 use self::build::{Builder, Node};
+pub use self::class_task::ClassTask;
 pub use self::group::Group;
 pub use self::select::Spec;
 pub use self::task::Task;

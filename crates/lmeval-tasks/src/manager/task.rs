@@ -1,7 +1,9 @@
 //! One loaded task.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::ClassTask;
 use crate::config::TaskConfig;
 use crate::source::Mapping;
 
@@ -13,6 +15,7 @@ pub struct Task {
     pub config: TaskConfig,
     pub(super) mapping: Mapping,
     pub(super) source: Option<PathBuf>,
+    pub(super) class: Option<Arc<ClassTask>>,
 }
 
 impl Task {

@@ -1,12 +1,14 @@
 //! The requests of a task, document by document.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 
+use lmeval_core::registry::UnknownName;
 use lmeval_core::sampler::{Draw, Sampler, SamplerError};
-use lmeval_core::{Dialect, DocId, Documents, Instance};
+use lmeval_core::{Dialect, DocId, Documents, HostError, Instance};
 use lmeval_pycompat::random::Random;
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::{Dict, Function, Value};
 use rayon::prelude::*;
 
 use super::error::{Place, PromptError, PromptErrorKind};
@@ -93,7 +95,7 @@ impl RequestBuilder {
     }
 
     fn prepare(task: &Task, sources: &RequestSources, options: &RequestOptions) -> Result<Self, PromptError> {
-        let documents = evaluated_documents(&task.config, sources)?;
+        let documents = evaluated_documents(task, sources)?;
         let selection = Selection::new(documents.len(), options)?;
         let plan = Plan::new(task, &*documents, sources, options)?;
         let count = task.config.fewshot_count();
@@ -141,17 +143,13 @@ impl RequestBuilder {
                 (id, document)
             })
             .collect();
-        let drawing = &mut self.drawing;
-        let drawn: Vec<(DocId, Result<Drawn, PromptError>)> = read
-            .into_iter()
-            .map(|(id, document)| {
-                let drawn = document.and_then(|document| match drawing {
-                    None => Ok((document, Vec::new())),
-                    Some(drawing) => drawing.draw(plan, &document).map(|examples| (document, examples)),
-                });
-                (id, drawn)
-            })
-            .collect();
+        let drawn: Vec<(DocId, Result<Drawn, PromptError>)> = match &mut self.drawing {
+            None => read
+                .into_iter()
+                .map(|(id, document)| (id, document.map(|document| (document, Vec::new()))))
+                .collect(),
+            Some(drawing) => drawing.draw(plan, read),
+        };
         let built: Vec<Result<DocumentRequests, PromptError>> = drawn
             .into_par_iter()
             .map(|(doc_id, drawn)| {
@@ -202,42 +200,80 @@ impl Drawing {
     ) -> Result<Self, PromptError> {
         let field = "fewshot_config.sampler";
         let sampler = match &task.config.fewshot_config.sampler {
-            Named::Name(name) => sources.samplers.make(name).map_err(|unknown| {
-                let mut error =
-                    PromptError::new(PromptErrorKind::UnknownName, unknown.to_string()).in_field(field);
-                if !unknown.nearest.is_empty() {
-                    error = error.hint(format!("Did you mean `{}`?", unknown.nearest.join("` or `")));
-                }
-                error.caused_by(unknown)
-            })?,
-            Named::Function(class) => {
-                sources.host.sampler(class).map_err(|error| PromptError::host(error).in_field(field))?
-            }
+            Named::Name(name) => match sources.samplers.make(name) {
+                Ok(sampler) => sampler,
+                Err(unknown) => registered_sampler(task, name, sources, options)
+                    .unwrap_or_else(|| Err(unknown_sampler(unknown)))
+                    .map_err(|error| error.in_field(field))?,
+            },
+            Named::Function(class) => sources
+                .host
+                .sampler(class, options.fewshot_seed)
+                .map_err(|error| PromptError::host(error).in_field(field))?,
         };
         let random = options.fewshot_seed.map_or_else(Random::from_entropy, Random::from_seed);
         Ok(Self { sampler, random, count, exclude: Plan::excludes_evaluated(task, &options.dialect) })
     }
 
-    fn draw(&mut self, plan: &Plan, document: &Dict) -> Result<Vec<usize>, PromptError> {
+    /// The examples of documents, one after the other.
+    fn draw(
+        &mut self,
+        plan: &Plan,
+        read: Vec<(DocId, Result<Arc<Dict>, PromptError>)>,
+    ) -> Vec<(DocId, Result<Drawn, PromptError>)> {
         let Some(pool) = &plan.pool else {
-            return Ok(Vec::new());
+            let without = |document: Arc<Dict>| (document, Vec::new());
+            return read.into_iter().map(|(id, document)| (id, document.map(without))).collect();
         };
-        let draw = Draw {
-            pool,
-            count: self.count,
-            excluded: self.exclude.then_some(document),
-            random: &mut self.random,
-            dialect: &plan.dialect,
+        let documents = read.iter().filter_map(|(_, document)| document.as_ref().ok());
+        let excluded: Vec<Option<&Dict>> =
+            documents.map(|document| self.exclude.then_some(&**document)).collect();
+        let random = &mut self.random;
+        let draw = Draw { pool, count: self.count, excluded: None, random, dialect: &plan.dialect };
+        let mut draws = self.sampler.draw_many(draw, &excluded).into_iter();
+        let mut next = |document: Arc<Dict>| match draws.next() {
+            Some(Ok(examples)) => Ok((document, examples)),
+            Some(Err(error)) => Err(no_examples(error)),
+            None => Err(no_examples(SamplerError::Other("The sampler has failed before".to_owned()))),
         };
-        self.sampler.draw(draw).map_err(|error| {
-            let hint = match error {
-                SamplerError::TooFew { .. } | SamplerError::Empty => {
-                    Some("Lower `num_fewshot`, or name a larger split under `fewshot_split`")
-                }
-                _ => None,
-            };
-            let failure = PromptError::new(PromptErrorKind::Examples, error.to_string()).caused_by(error);
-            hint.into_iter().fold(failure, PromptError::hint)
-        })
+        read.into_iter().map(|(id, document)| (id, document.and_then(&mut next))).collect()
     }
+}
+
+/// The sampler that Python code registers under a name; `None` where there is no such code.
+fn registered_sampler(
+    task: &Task,
+    name: &str,
+    sources: &RequestSources,
+    options: &RequestOptions,
+) -> Option<Result<Box<dyn Sampler>, PromptError>> {
+    let folder = task.source().and_then(Path::parent).unwrap_or(Path::new(""));
+    let directory = folder.to_string_lossy().into_owned();
+    let class = Function { reference: format!("registry:sampler/{name}"), directory };
+    match sources.host.sampler(&class, options.fewshot_seed) {
+        Ok(sampler) => Some(Ok(sampler)),
+        Err(HostError::NeedsPython { .. }) => None,
+        Err(HostError::Failed { message, .. }) if message.starts_with("KeyError") => None,
+        Err(error) => Some(Err(PromptError::host(error))),
+    }
+}
+
+fn unknown_sampler(unknown: UnknownName) -> PromptError {
+    let mut error = PromptError::new(PromptErrorKind::UnknownName, unknown.to_string());
+    if !unknown.nearest.is_empty() {
+        error = error.hint(format!("Did you mean `{}`?", unknown.nearest.join("` or `")));
+    }
+    error.caused_by(unknown)
+}
+
+fn no_examples(error: SamplerError) -> PromptError {
+    let hint = match error {
+        SamplerError::TooFew { .. } | SamplerError::Empty => {
+            Some("Lower `num_fewshot`, or name a larger split under `fewshot_split`")
+        }
+        SamplerError::Host(error) => return PromptError::host(error).in_field("fewshot_config.sampler"),
+        _ => None,
+    };
+    let failure = PromptError::new(PromptErrorKind::Examples, error.to_string()).caused_by(error);
+    hint.into_iter().fold(failure, PromptError::hint)
 }

@@ -10,7 +10,8 @@ use rustc_hash::FxHashMap;
 use super::coerce::{described, item_at};
 use super::error::{Place, PromptError, PromptErrorKind};
 use super::fields::{Inputs, TaskFields};
-use super::selection::{documents_of, split_documents};
+use super::selection::{class_documents, documents_of, split_documents};
+use crate::Task;
 use crate::config::{FewshotSamples, TaskConfig};
 
 /// The parts of an example.
@@ -64,18 +65,31 @@ impl<T: Clone> Kept<T> {
 impl Pool {
     /// The pool of a task.
     pub(crate) fn new(
-        config: &TaskConfig,
+        task: &Task,
         split: Option<&str>,
         use_indices: bool,
         sources: &super::RequestSources,
     ) -> Result<Self, PromptError> {
-        let documents = pool_documents(config, split, sources)?;
+        let config = &task.config;
+        let documents = match task.class_task().and_then(|class| class.fewshot_docs.as_ref()) {
+            Some(function) => class_documents(function, sources)?,
+            None => pool_documents(config, split, sources)?,
+        };
         let indices = match config.fewshot_config.fewshot_indices.as_deref().filter(|_| use_indices) {
             None | Some([]) => None,
             Some(indices) => Some(positions(indices, documents.len())?),
         };
         let length = indices.as_ref().map_or(documents.len(), Vec::len);
         Ok(Self { documents, indices, length, kept: Kept::new(), examples: Kept::new() })
+    }
+
+    /// The document at a position.
+    pub(crate) fn document(&self, index: usize) -> Result<Arc<Dict>, PromptError> {
+        self.get(index).map_err(|source| {
+            PromptError::new(PromptErrorKind::Documents, format!("Cannot read the document: {source}"))
+                .caused_by(source)
+                .at(Place::Example(index))
+        })
     }
 
     fn read(&self, index: usize) -> Result<Arc<Dict>, DocumentError> {
@@ -110,6 +124,10 @@ impl Documents for Pool {
 
     fn get(&self, index: usize) -> Result<Arc<Dict>, DocumentError> {
         self.kept.get(index, || self.read(index))
+    }
+
+    fn features(&self) -> Option<Dict> {
+        self.documents.features()
     }
 }
 

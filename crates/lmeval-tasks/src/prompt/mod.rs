@@ -6,6 +6,7 @@
 //! and context and answers become requests.
 
 mod builder;
+mod class_requests;
 mod coerce;
 mod context;
 mod error;
@@ -16,6 +17,7 @@ mod options;
 mod plan;
 mod request;
 mod selection;
+mod templates;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -24,3 +26,4 @@ pub use builder::{DocumentRequests, RequestBuilder};
 pub use error::{Place, PromptError, PromptErrorKind};
 pub use options::{DEFAULT_FEWSHOT_SEED, RequestOptions, RequestSources, Shard};
 pub use request::Skipped;
+pub use templates::Templates;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{ChatTemplate, Context, Dialect, Documents, OutputType};
+use lmeval_core::{ChatTemplate, Context, Dialect, Documents, FunctionHost, OutputType};
 use lmeval_pycompat::{Dict, Value};
 
 use super::error::{Place, PromptError, PromptErrorKind};
@@ -10,9 +10,9 @@ use super::example::Pool;
 use super::fields::TaskFields;
 use super::options::{RequestOptions, RequestSources};
 use super::turn::{Delimiter, Delimiters};
-use crate::Task;
 use crate::config::{Named, TaskConfig};
 use crate::source::Mapping;
+use crate::{ClassTask, Task};
 
 /// A task, ready to turn documents into requests. It never changes, so documents can be rendered in parallel.
 #[derive(Debug)]
@@ -35,6 +35,15 @@ pub(crate) struct Plan {
     pub(crate) repeats: usize,
     pub(crate) mutual_information: bool,
     pub(crate) metric_kwargs: Option<Arc<Dict>>,
+    /// The object that makes requests, where the task is a class that does.
+    pub(crate) class: Option<PlannedClass>,
+}
+
+/// The object of a task's class, with what runs it.
+#[derive(Debug)]
+pub(crate) struct PlannedClass {
+    pub(crate) class: Arc<ClassTask>,
+    pub(crate) host: Arc<dyn FunctionHost>,
 }
 
 impl Plan {
@@ -56,7 +65,7 @@ impl Plan {
         fields.decide_shape(config, &first);
         let pool = if config.fewshot_count() > 0 {
             let split = example_split(config, task.mapping(), &dialect);
-            Some(Pool::new(config, split, dialect.fewshot_indices, sources)?)
+            Some(Pool::new(task, split, dialect.fewshot_indices, sources)?)
         } else {
             None
         };
@@ -90,6 +99,10 @@ impl Plan {
             repeats: repeats(config, task.mapping(), &dialect),
             mutual_information: uses_mutual_information(config, &dialect),
             metric_kwargs: metric_kwargs.filter(|_| config.output_type == OutputType::GenerateUntil),
+            class: task
+                .class_task()
+                .filter(|class| class.makes_requests())
+                .map(|class| PlannedClass { class: Arc::clone(class), host: Arc::clone(&sources.host) }),
             fields,
         })
     }
@@ -98,6 +111,9 @@ impl Plan {
     ///
     /// Reference: the split of examples is that of the evaluated documents, where none and none are the same, too.
     pub(crate) fn excludes_evaluated(task: &Task, dialect: &Dialect) -> bool {
+        if let Some(class) = task.class_task() {
+            return class.excludes_evaluated;
+        }
         example_split(&task.config, task.mapping(), dialect) == task.config.test_split.as_deref()
     }
 

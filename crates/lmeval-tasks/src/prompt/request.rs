@@ -24,6 +24,8 @@ pub enum Skipped {
     NoTarget,
     /// The model takes conversations that options cannot be appended to.
     ContextWithoutOptions,
+    /// The class of the task makes no requests of it.
+    NoRequests,
 }
 
 /// The requests of a document with its options, or why there are none.
@@ -45,6 +47,9 @@ impl Plan {
         document: &Arc<Dict>,
         examples: &[usize],
     ) -> Result<Built, PromptError> {
+        if let Some(class) = &self.class {
+            return self.class_requests(class, doc_id, document, examples);
+        }
         let target = self.fields.target(self.fields.evaluated.target.as_deref(), document)?;
         let additional_args = self.media(document)?;
         let common = |target: Value, gold: Value| Common { doc_id, target, gold, additional_args };
@@ -119,7 +124,11 @@ impl Plan {
         Ok((gold, options))
     }
 
-    fn single_context(&self, document: &Arc<Dict>, examples: &[usize]) -> Result<Context, PromptError> {
+    pub(super) fn single_context(
+        &self,
+        document: &Arc<Dict>,
+        examples: &[usize],
+    ) -> Result<Context, PromptError> {
         match self.contexts(document, examples, None)? {
             Contexts::One(context) => Ok(context),
             Contexts::Several(_) => {

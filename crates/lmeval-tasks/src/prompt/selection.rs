@@ -8,6 +8,7 @@ use lmeval_pycompat::Function;
 
 use super::error::{PromptError, PromptErrorKind};
 use super::options::{RequestOptions, RequestSources, Shard};
+use crate::Task;
 use crate::config::TaskConfig;
 
 /// The documents of a split, after the function that they go through.
@@ -38,21 +39,36 @@ pub(crate) fn documents_of(
     split.map(|split| split_documents(split, config.process_docs.as_deref(), sources)).transpose()
 }
 
-/// The documents that are evaluated: those of the test split, else those of the validation split.
-pub(crate) fn evaluated_documents(
-    config: &TaskConfig,
+/// The documents that a function of the task's class gives.
+pub(crate) fn class_documents(
+    function: &Function,
     sources: &RequestSources,
 ) -> Result<Arc<dyn Documents>, PromptError> {
+    sources.host.documents(function).map_err(PromptError::host)
+}
+
+/// The documents that are evaluated: those that the class of the task gives, else those of the test split, else those
+/// of the validation split.
+pub(crate) fn evaluated_documents(
+    task: &Task,
+    sources: &RequestSources,
+) -> Result<Arc<dyn Documents>, PromptError> {
+    let none = || {
+        PromptError::new(PromptErrorKind::Documents, "There are no documents to evaluate")
+            .hint("A task needs `test_split` or `validation_split`, and documents in that split")
+    };
+    if let Some(function) = task.class_task().and_then(|class| class.eval_docs.as_ref()) {
+        let documents = class_documents(function, sources)?;
+        return if documents.is_empty() { Err(none()) } else { Ok(documents) };
+    }
+    let config = &task.config;
     if let Some(test) = documents_of(config, config.test_split.as_deref(), sources)?
         && !test.is_empty()
     {
         return Ok(test);
     }
     let validation = documents_of(config, config.validation_split.as_deref(), sources)?;
-    validation.filter(|documents| !documents.is_empty()).ok_or_else(|| {
-        PromptError::new(PromptErrorKind::Documents, "There are no documents to evaluate")
-            .hint("A task needs `test_split` or `validation_split`, and documents in that split")
-    })
+    validation.filter(|documents| !documents.is_empty()).ok_or_else(none)
 }
 
 /// The chosen documents, in the order in which they are evaluated.

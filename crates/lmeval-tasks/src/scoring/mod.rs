@@ -6,6 +6,7 @@
 
 mod group;
 mod prepare;
+mod registered;
 mod result;
 mod specs;
 mod uses;

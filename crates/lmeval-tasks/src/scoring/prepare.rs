@@ -5,6 +5,7 @@ use lmeval_core::filters::FilterError;
 use lmeval_core::registry::instead_of_evaluate;
 use lmeval_core::scorers::{ScoreError, ScoringSources, TaskScorer};
 
+use super::registered;
 use super::specs::task_scorer;
 use super::uses::{ComputedBy, ScoringUse, UseKind, scoring_uses};
 use crate::Task;
@@ -20,19 +21,33 @@ pub fn prepare_scoring(
     sources: &ScoringSources,
     predict_only: bool,
 ) -> Result<TaskScorer, Error> {
+    let resolved = if predict_only { None } else { Some(registered::resolve(task, sources)?) };
+    let sources = resolved.as_ref().map_or(sources, |resolved| &resolved.sources);
+    let known = resolved.as_ref().map_or(&[][..], |resolved| &resolved.known);
     let uses = if predict_only { Vec::new() } else { scoring_uses(&task.config, sources) };
     for used in &uses {
         if let Some(error) = missing(used, sources) {
-            return Err(error.at(used.path.locate(task.mapping())));
+            let hint = registered::hint(known, used.kind.word());
+            return Err(hint.into_iter().fold(error, Error::hint).at(used.path.locate(task.mapping())));
         }
     }
     task_scorer(&task.config, sources, predict_only).map_err(|error| {
         let place = culprit(&error, &uses).and_then(|used| used.path.locate(task.mapping()));
         let mut located = Error::new(ErrorKind::Value, full_message(&error)).at(place);
-        for hint in error.hints() {
+        let registered = match &error {
+            ScoreError::Unknown(unknown) => registered::hint(known, unknown.kind),
+            ScoreError::Filter(error) if matches!(&*error.source, FilterError::Unknown(_)) => {
+                registered::hint(known, UseKind::Filter.word())
+            }
+            _ => None,
+        };
+        for hint in error.hints().into_iter().chain(registered) {
             located = located.hint(hint);
         }
-        located.caused_by(error)
+        match error {
+            ScoreError::Host(error) => located.caused_by(error),
+            error => located.caused_by(error),
+        }
     })
 }
 

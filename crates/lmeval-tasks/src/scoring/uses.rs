@@ -155,7 +155,9 @@ fn filter_use(step: &FilterStep, sources: &ScoringSources) -> ScoringUse {
             (Some(Provider::BuiltIn), Some(Value::Function(function))) if &**name == "custom" => {
                 ComputedBy::Function(Arc::clone(function))
             }
-            (Some(Provider::TaskCode), _) => ComputedBy::TaskCode,
+            (Some(Provider::TaskCode), _) if !sources.filters.names().contains(&&**name) => {
+                ComputedBy::TaskCode
+            }
             _ if sources.filters.names().contains(&&**name) => ComputedBy::Program,
             _ => ComputedBy::Nobody,
         },
@@ -196,11 +198,15 @@ fn metric_uses(
         uses.push(ScoringUse { kind, name: named.to_string(), path, by, arguments: Vec::new() });
     };
     let is_aggregation = |name: &str| {
-        AGGREGATIONS.iter().any(|entry| entry.name() == name) || sources.names.aggregation(name).is_ok()
+        AGGREGATIONS.iter().any(|entry| entry.name() == name)
+            || sources.names.aggregation(name).is_ok()
+            || sources.names.registered(UseKind::Aggregation.word(), name).is_some()
     };
     part(UseKind::Aggregation, "aggregation", metric.aggregation.value(), &is_aggregation);
     let is_reduction = |name: &str| {
-        REDUCTIONS.iter().any(|entry| entry.answers_to(name)) || sources.names.reduction(name).is_ok()
+        REDUCTIONS.iter().any(|entry| entry.answers_to(name))
+            || sources.names.reduction(name).is_ok()
+            || sources.names.registered(UseKind::Reduction.word(), name).is_some()
     };
     part(UseKind::Reduction, "reduction", metric.reduction.value(), &is_reduction);
 }
@@ -208,6 +214,11 @@ fn metric_uses(
 fn metric_by(config: &TaskConfig, metric: &MetricConfig, sources: &ScoringSources) -> ComputedBy {
     if config.scores_itself() {
         return ComputedBy::ProcessResults;
+    }
+    let registered =
+        metric.metric.name().and_then(|name| sources.names.registered(UseKind::Metric.word(), name));
+    if let Some(registered) = registered {
+        return ComputedBy::Function(Arc::clone(&registered.function));
     }
     match &metric.metric {
         Named::Function(function) => ComputedBy::Function(Arc::clone(function)),

@@ -292,7 +292,7 @@ impl FunctionHost for Functions {
         ])))
     }
 
-    fn sampler(&self, class: &Function) -> Result<Box<dyn Sampler>, HostError> {
+    fn sampler(&self, class: &Function, _: Option<i64>) -> Result<Box<dyn Sampler>, HostError> {
         Err(HostError::needs_python(class))
     }
 }

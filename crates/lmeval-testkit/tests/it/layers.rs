@@ -6,7 +6,7 @@ use std::process::Command;
 const LAYERS: &[&[&str]] = &[
     &["lmeval-pycompat", "lmeval-template", "lmeval-metrics"],
     &["lmeval-core", "lmeval-tasks"],
-    &["lmeval-data", "lmeval-models", "lmeval-candle", "lmeval-journal", "lmeval-host"],
+    &["lmeval-data", "lmeval-models", "lmeval-candle", "lmeval-journal", "lmeval-host", "lmeval-sandbox"],
     &["lmeval-engine", "lmeval-report"],
     &["lmeval"],
 ];

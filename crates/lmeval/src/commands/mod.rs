@@ -5,6 +5,8 @@ mod journal;
 mod ls;
 mod preview;
 mod run;
+mod sandbox;
+mod serve;
 mod show;
 mod tasks;
 mod validate;
@@ -49,6 +51,8 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
         Command::Run(arguments) => run::run(&arguments, printer)?,
         Command::Journal(arguments) => journal::run(&arguments, printer)?,
+        Command::Sandbox(arguments) => sandbox::run(&arguments, printer)?,
+        Command::ServePython => serve::run(printer)?,
     };
     printer.flush()?;
     Ok(status)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail};
 use lmeval_core::{Arguments, ChatTemplate, Context, Dialect, Instance, RemoteTemplate};
 use lmeval_data::Settings;
-use lmeval_engine::{DataOptions, request_sources};
+use lmeval_engine::{ClassSettings, DataOptions, load_class, request_sources};
 use lmeval_models::TokenizerTemplate;
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, Skipped};
@@ -37,9 +37,23 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
         settings: Some(settings),
         dataset_dir: environment::dataset_dir(),
         limit_rows: environment::limit_rows(),
-        python: Some(python::host(arguments.python.python.as_deref(), &roots, &printer.notes())),
+        python: Some(python::host(
+            arguments.python.python.as_deref(),
+            &arguments.python.plugins,
+            &roots,
+            &printer.notes(),
+        )),
+    };
+    let classes = ClassSettings {
+        num_fewshot: arguments.num_fewshot,
+        fewshot_seed: options.fewshot_seed,
+        dialect: options.dialect,
+        ..ClassSettings::default()
     };
     for (name, task) in &mut loaded.tasks {
+        for warning in load_class(task, &classes, &data)? {
+            printer.note(&report::render(report::Severity::Warning, &warning));
+        }
         if let Some(count) = arguments.num_fewshot {
             task.config.set_num_fewshot(count);
         }
@@ -141,6 +155,7 @@ fn describe(text: &mut String, task: &Task, requests: &DocumentRequests) {
         let reason = match reason {
             Skipped::NoOptions => "it has no options",
             Skipped::NoTarget => "it has no target",
+            Skipped::NoRequests => "the class of the task makes no requests of it",
             _ => "options cannot follow a conversation",
         };
         let _ = writeln!(text, "skipped, because {reason}\n");

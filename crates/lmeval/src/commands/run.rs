@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use lmeval_core::Model;
 use lmeval_data::Settings;
 use lmeval_engine::{Cancel, DataOptions, EvaluateOptions, Evaluation, Events, JournalOptions, evaluate};
-use lmeval_models::ModelSettings;
+use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Value, repr};
 use lmeval_report::{Layout, ModelName, Moment, SampleOptions};
 use lmeval_tasks::{Overrides, TaskDict, TaskManager};
@@ -19,7 +19,7 @@ use crate::run::arguments::{ProgressMode, RunArgs};
 use crate::run::events::{Records, RunEvents};
 use crate::run::output::{self, Start};
 use crate::run::settings::RunSettings;
-use crate::run::{fields, interrupt};
+use crate::run::{fields, interrupt, model};
 use crate::{environment, python, report, roots};
 
 /// Evaluates.
@@ -39,7 +39,9 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
     let hash_media = environment::hash_media()?;
     let roots = roots::resolve(&settings.library, printer)?;
     let tasks = load(&settings, &roots, printer)?;
-    let model = create(&settings)?;
+    let notes = printer.notes();
+    let options = python::options(settings.python.as_deref(), &settings.plugins, &roots, &notes);
+    let model = model::create(&settings, &options, &notes)?;
     let model_args = Value::from(settings.model_args.clone());
     let model_name = ModelName::new(&model_args, settings.seeds[0]);
     let files = files(&settings, &model_name, moment)?;
@@ -49,7 +51,7 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
     }
     let start = Start { moment, model_name, files, hash_media };
     let (evaluation, events, board) =
-        evaluate_tasks(&settings, &start, &model, (tasks, &roots), journal.as_ref(), printer)?;
+        evaluate_tasks(&settings, &start, &model, (tasks, &roots), journal.as_ref(), printer, |_| {})?;
     let facts = output::facts(&settings, &start, &*model, &evaluation);
     for warning in &evaluation.results.warnings {
         printer.note(&format!("warning: {warning}"));
@@ -109,26 +111,12 @@ fn load(settings: &RunSettings, roots: &[PathBuf], printer: &mut Printer) -> Res
     Ok(loaded)
 }
 
-fn create(settings: &RunSettings) -> Result<Arc<dyn Model>> {
-    let mut args = settings.model_args.clone();
-    if settings.trust_remote_code {
-        // Nothing here runs code of a model, so no back end has to know.
-        args.remove_str("trust_remote_code");
-    }
-    let name = &settings.model;
-    let made = ModelSettings {
-        args,
-        batch_size: Some(settings.batch_size.clone()),
-        max_batch_size: settings.max_batch_size,
-        device: settings.device.clone(),
-        random_seed: settings.seeds[0],
-        dialect: settings.dialect,
-    };
-    Ok(lmeval_models::create(name, &made)?)
-}
-
 /// Where files go; the folder is tried out, so that the run does not find out at its end.
-fn files(settings: &RunSettings, model: &ModelName, moment: Moment) -> Result<Option<(Layout, String)>> {
+pub(super) fn files(
+    settings: &RunSettings,
+    model: &ModelName,
+    moment: Moment,
+) -> Result<Option<(Layout, String)>> {
     let Some(path) = &settings.output_path else { return Ok(None) };
     let layout = Layout::new(path, &model.sanitized);
     layout.prepare()?;
@@ -137,7 +125,11 @@ fn files(settings: &RunSettings, model: &ModelName, moment: Moment) -> Result<Op
 }
 
 /// Where answers are kept; nowhere for a model that is as fast as a file.
-fn journal(settings: &RunSettings, layout: Option<&Layout>, model: &dyn Model) -> Option<JournalOptions> {
+pub(super) fn journal(
+    settings: &RunSettings,
+    layout: Option<&Layout>,
+    model: &dyn Model,
+) -> Option<JournalOptions> {
     if !model.is_worth_keeping() {
         return None;
     }
@@ -168,13 +160,15 @@ fn tell_not_kept(settings: &RunSettings, printer: &Printer) {
     }
 }
 
-fn evaluate_tasks(
+/// Evaluates; `adjust` has the last word on how.
+pub(super) fn evaluate_tasks(
     settings: &RunSettings,
     start: &Start,
     model: &Arc<dyn Model>,
     (tasks, roots): (TaskDict, &[PathBuf]),
     journal: Option<&JournalOptions>,
     printer: &Printer,
+    adjust: impl FnOnce(&mut EvaluateOptions),
 ) -> Result<(Evaluation, Arc<RunEvents>, Arc<Board>)> {
     let notes = printer.notes();
     let show = Show::new(settings.progress, settings.quiet);
@@ -191,7 +185,7 @@ fn evaluate_tasks(
     interrupt::listen(cancel.clone(), notes.clone(), journal.is_some());
     let mut data = Settings::from_environment();
     data.progress = Arc::new(Downloads(notes.clone()));
-    let options = EvaluateOptions {
+    let mut options = EvaluateOptions {
         dialect: settings.dialect,
         limit: settings.limit.to_f64(),
         samples: settings.samples.clone(),
@@ -213,10 +207,14 @@ fn evaluate_tasks(
             settings: Some(data),
             dataset_dir: environment::dataset_dir(),
             limit_rows: environment::limit_rows(),
-            python: Some(python::host(settings.python.as_deref(), roots, &notes)),
+            python: Some(PythonHost::new(PythonOptions {
+                run_unsafe_code: settings.confirm_run_unsafe_code,
+                ..python::options(settings.python.as_deref(), &settings.plugins, roots, &notes)
+            })),
         },
         cancel,
     };
+    adjust(&mut options);
     let ticker = Ticker::start(show, Arc::clone(&board), Arc::clone(model), notes);
     let heard: Arc<dyn Events> = Arc::clone(&events) as Arc<dyn Events>;
     let evaluation = evaluate(model, tasks, &options, &heard);

@@ -41,7 +41,7 @@ pub(crate) const RECORDED: [&str; 33] = [
 ];
 
 /// Settings beside those of the reference's record.
-pub(crate) const FURTHER: [&str; 10] = [
+pub(crate) const FURTHER: [&str; 11] = [
     "trackio_args",
     "compat",
     "bootstrap_iters",
@@ -49,6 +49,7 @@ pub(crate) const FURTHER: [&str; 10] = [
     "max_failures",
     "library",
     "python",
+    "plugins",
     "progress",
     "quiet",
     "format",

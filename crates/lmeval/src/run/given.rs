@@ -70,6 +70,12 @@ fn texts(arguments: &RunArgs, dict: &mut Dict) {
     if let Some(python) = &arguments.python.python {
         dict.insert("python", python.to_string_lossy().as_ref());
     }
+    if !arguments.python.plugins.is_empty() {
+        dict.insert(
+            "plugins",
+            Value::list(arguments.python.plugins.iter().map(|plugin| Value::str(plugin.as_str()))),
+        );
+    }
     if let Some(level) = &arguments.verbosity {
         dict.insert("verbosity", level.to_uppercase());
     }

@@ -8,6 +8,7 @@ pub(crate) mod fields;
 pub(crate) mod given;
 pub(crate) mod interrupt;
 pub(crate) mod layers;
+pub(crate) mod model;
 pub(crate) mod no_effect;
 pub(crate) mod output;
 pub(crate) mod samples;

@@ -41,15 +41,16 @@ pub(crate) fn facts(
     model: &dyn Model,
     evaluation: &Evaluation,
 ) -> RunFacts {
+    let model_facts = model.facts();
     let seed = |place: usize| settings.seeds[place].map_or(Value::None, Value::Int);
     RunFacts {
         model: settings.model.clone(),
         model_source: settings.model.clone(),
         model_name: start.model_name.clone(),
         model_args: Value::from(settings.model_args.clone()),
-        model_facts: model.facts(),
+        batch_sizes: model_facts.batch_sizes.clone(),
+        model_facts,
         batch_size: settings.batch_size.clone(),
-        batch_sizes: Vec::new(),
         device: settings.device.as_deref().map_or(Value::None, Value::str),
         use_cache: settings.use_cache.as_deref().map_or(Value::None, Value::str),
         limit: settings.limit.clone(),
@@ -65,6 +66,7 @@ pub(crate) fn facts(
         dialect: settings.dialect,
         failed_requests: evaluation.failures.len(),
         hash_media: start.hash_media,
+        code_limits: evaluation.code_limits.clone(),
     }
 }
 
@@ -119,7 +121,7 @@ fn print(settings: &RunSettings, in_memory: &Dict, in_file: &Dict, printer: &mut
         limit: settings.limit.clone(),
         num_fewshot: settings.num_fewshot.map_or(Value::None, Value::Int),
         batch_size: settings.batch_size.clone(),
-        batch_sizes: Vec::new(),
+        batch_sizes: batch_sizes(in_memory),
     };
     let table = |column| match settings.format {
         Format::Latex => make_latex_table(in_memory, column, false),
@@ -130,6 +132,13 @@ fn print(settings: &RunSettings, in_memory: &Dict, in_file: &Dict, printer: &mut
         printer.result(&format!("{}\n", table(Column::Groups)))?;
     }
     Ok(())
+}
+
+/// The batch sizes that the model found out for itself.
+fn batch_sizes(results: &Dict) -> Vec<i64> {
+    let sizes =
+        results.get_str("config").and_then(Value::as_dict).and_then(|config| config.get_str("batch_sizes"));
+    sizes.and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::as_i64).collect()
 }
 
 /// Says which answers are odd: a score alone hides them.

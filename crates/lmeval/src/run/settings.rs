@@ -16,7 +16,7 @@ use crate::run::no_effect::cache_requests;
 use crate::run::{dict_option, samples, seed};
 
 /// Reference: results say so wherever a model runs.
-const DEFAULT_DEVICE: &str = "cuda:0";
+pub(crate) const DEFAULT_DEVICE: &str = "cuda:0";
 
 /// The tasks of a run that names none.
 const DEMONSTRATION: &str = "demo_all";
@@ -55,6 +55,7 @@ pub(crate) struct RunSettings {
     pub show_config: bool,
     pub library: LibraryArgs,
     pub python: Option<PathBuf>,
+    pub plugins: Vec<String>,
     pub gen_kwargs: Dict,
     pub seeds: seed::Seeds,
     pub trust_remote_code: bool,
@@ -168,6 +169,7 @@ impl Layers {
             show_config: self.flag("show_config")?,
             library: self.library()?,
             python: self.text("python")?.map(PathBuf::from),
+            plugins: self.plugins()?,
             gen_kwargs,
             seeds,
             trust_remote_code,
@@ -349,6 +351,20 @@ impl Layers {
             library = Some("none".to_owned());
         }
         Ok(LibraryArgs { include_path, library })
+    }
+
+    fn plugins(&self) -> Result<Vec<String>> {
+        match self.value("plugins") {
+            Value::None => Ok(Vec::new()),
+            Value::Str(plugin) => Ok(vec![plugin.to_string()]),
+            Value::List(plugins) => {
+                let plugins = plugins.iter().map(|plugin| plugin.as_str().map(str::to_owned));
+                plugins
+                    .collect::<Option<_>>()
+                    .ok_or_else(|| self.wrong("plugins", "a module or a list of modules"))
+            }
+            _ => Err(self.wrong("plugins", "a module or a list of modules")),
+        }
     }
 
     fn dialect(&self) -> Result<Dialect> {

@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod chaos;
+mod class_tasks;
+mod code;
 mod command_line;
+mod differential;
 mod documentation;
 mod documents;
 mod interrupted;
@@ -13,9 +16,12 @@ mod long_run;
 mod ls;
 mod preview;
 mod python;
+mod python_models;
+mod python_places;
 mod recorded_runs;
 mod run;
 mod run_settings;
+mod sandbox;
 mod secrets;
 mod server;
 mod show;

@@ -89,7 +89,7 @@ fn failures_name_function_and_document() {
         assert!(output.stderr.contains(part), "{part}: {}", output.stderr);
     }
     let output = context.run(&[&["preview", "classy"][..], &LIBRARY].concat());
-    assert!(output.stderr.contains("is the Python class `utils.Upper`"), "{output:?}");
+    assert!(output.stderr.contains("`classy`, which is a Python class"), "{output:?}");
     let absent = [&["preview", "sums", "--python", "/no/such/python"][..], &LIBRARY].concat();
     assert!(context.run(&absent).stderr.contains("Cannot start Python `/no/such/python`"));
 }

@@ -84,12 +84,12 @@ fn write_tasks(context: &TestContext) {
 }
 
 /// One run: the end point, and the arguments behind `run`.
-struct Case {
-    name: &'static str,
-    path: &'static str,
-    model: &'static str,
-    model_args: &'static str,
-    arguments: &'static [&'static str],
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) model: &'static str,
+    pub(crate) model_args: &'static str,
+    pub(crate) arguments: &'static [&'static str],
 }
 
 const CASES: [Case; 7] = [
@@ -290,12 +290,17 @@ fn the_reference_and_the_older_dialect_ask_and_report_the_same() {
     let Some(environment) = test_environment() else { return };
     let context = crate::context();
     write_tasks(&context);
+    compare(&context, &environment, &CASES);
+}
+
+/// Runs the tasks of the folder `tasks` in both.
+pub(crate) fn compare(context: &TestContext, environment: &Path, cases: &[Case]) {
     let server = StandInServer::start(ServerOptions { keep_bodies: true, ..ServerOptions::default() });
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/side_by_side.py");
     let mut differences = Vec::new();
-    for (place, case) in CASES.iter().enumerate() {
+    for (place, case) in cases.iter().enumerate() {
         let (own, other) = (format!("ours{place}"), format!("theirs{place}"));
-        let mut reference = Command::new(&environment)
+        let mut reference = Command::new(environment)
             .arg(script)
             .current_dir(context.work())
             .env("HF_HUB_OFFLINE", "1")

@@ -45,6 +45,7 @@ impl Checker<'_> {
             }
             // The scorer may give values under any name.
             Err(_) if has_own_scorer(self.config) => {}
+            Err(unknown) if self.may_be_registered(&path, &unknown) => {}
             Err(unknown) => {
                 let near: Vec<&str> = unknown.nearest.iter().map(String::as_str).collect();
                 let message = format!("`{path}`: `{}` is not a known metric", shortened(name));

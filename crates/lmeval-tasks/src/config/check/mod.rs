@@ -8,6 +8,7 @@ mod metrics;
 
 pub use definition::functions;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lmeval_core::registry::{OptionKind, OptionProblem, OptionTable, Registries, UnknownName};
@@ -64,6 +65,25 @@ pub fn task(config: &TaskConfig, mapping: &Mapping, registries: &Registries, rep
 pub(crate) fn scorer(config: &TaskConfig, mapping: &Mapping, registries: &Registries, report: &mut Report) {
     Checker { config, mapping, registries, report }.scorer();
 }
+
+/// The first module of a folder that registers something, by the look of its text; `utils.py` comes first.
+fn registering_module(folder: &Path) -> Option<String> {
+    let files = fs_err::read_dir(folder).into_iter().flatten().flatten();
+    let mut modules: Vec<PathBuf> = files
+        .map(|file| file.path())
+        .filter(|file| file.extension().is_some_and(|end| end == "py"))
+        .collect();
+    modules.sort_by_key(|module| (!module.ends_with("utils.py"), module.clone()));
+    let registers = |module: &PathBuf| {
+        let text = fs_err::read(module).unwrap_or_default();
+        text.windows(REGISTERS.len()).any(|part| part == REGISTERS)
+    };
+    let module = modules.into_iter().find(registers)?;
+    module.file_name().map(|name| name.to_string_lossy().into_owned())
+}
+
+/// How the decorators that register something begin.
+const REGISTERS: &[u8] = b"register_";
 
 struct Checker<'a> {
     config: &'a TaskConfig,
@@ -145,11 +165,30 @@ impl Checker<'_> {
     }
 
     fn unknown(&mut self, kind: ErrorKind, path: &ConfigPath, unknown: &UnknownName) {
+        if self.may_be_registered(path, unknown) {
+            return;
+        }
         let near: Vec<&str> = unknown.nearest.iter().map(String::as_str).collect();
         let message = format!("`{path}`: `{}` is not a known {}", shortened(&unknown.name), unknown.kind);
         let error =
             Error::new(kind, message).did_you_mean(&near).hint(format!("Known: {}", listed(&unknown.known)));
         self.error(path, error);
+    }
+
+    /// Warns of a name that Python code beside the task file may register, which only running it would show.
+    fn may_be_registered(&mut self, path: &ConfigPath, unknown: &UnknownName) -> bool {
+        let places = [self.locate(path), self.locate(&ConfigPath::key("task"))];
+        let mut folders = places.iter().flatten().filter_map(|place| place.path().parent());
+        let Some(module) = folders.find_map(registering_module) else { return false };
+        let (name, kind) = (shortened(&unknown.name), unknown.kind);
+        let message = format!(
+            "`{path}`: the {kind} `{name}` is not built in, and whether `{module}` registers it only Python can say"
+        );
+        self.warn(path, message);
+        if let (Some(last), false) = (self.report.warnings.last_mut(), unknown.nearest.is_empty()) {
+            last.hints.push(format!("If it does not: did you mean `{}`?", unknown.nearest.join("` or `")));
+        }
+        true
     }
 
     /// Reports what is wrong with keyword arguments. They stand beside the name or under `kwargs`.

@@ -190,7 +190,9 @@ fn scorers_are_names_or_dicts() {
     assert_eq!(shown(&task("{task: t, scorer: regex}"), "scorer"), "{'type': 'regex'}");
     let config = task("{task: t, scorer: {type: regex, kwargs: {x: 1}, note: y}}");
     assert_eq!(shown(&config, "scorer"), "{'type': 'regex', 'kwargs': {'x': 1}, 'note': 'y'}");
-    assert_eq!(config.scorer.unwrap().kwargs.len(), 1);
+    // Arguments stand under `kwargs` or beside the type.
+    let kwargs = config.scorer.unwrap().kwargs;
+    assert_eq!((kwargs.len(), kwargs.contains_str("note")), (2, true));
 }
 
 #[test]

@@ -1,0 +1,246 @@
+//! Scorers that are Python classes.
+
+use std::sync::Arc;
+
+use lmeval_pycompat::{Dict, Value, repr};
+
+use super::answered::{AnsweredDocument, AnsweredInstance};
+use super::error::ScoreError;
+use super::input::{ScoringInput, as_text};
+use super::ll_scorer::target;
+use super::metric::text_keys;
+use super::registry::ScoringNames;
+use super::scored::{ScoredDoc, Scores};
+use super::scorer::Scorer;
+use super::spec::{MetricSpec, PipelineSpec, Reference, ScorerSpec};
+use super::task_code::HostScorer;
+use crate::filters::FilterSpec;
+use crate::instance::Arguments;
+use crate::output_type::OutputType;
+use crate::registry::Registered;
+
+/// What a scorer has code for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tier {
+    /// Nothing: it names filters and metrics.
+    Config,
+    /// One document.
+    Document,
+    /// All documents at once.
+    Batch,
+}
+
+/// What a Python class uses where a task names no filters or metrics.
+#[derive(Clone, Debug, Default)]
+pub struct ScorerDefaults {
+    /// Its filters.
+    pub filters: Option<Vec<FilterSpec>>,
+    /// Its metrics.
+    pub metrics: Option<Vec<MetricSpec>>,
+    /// Those of its metrics that are not found by their names elsewhere.
+    pub records: Vec<(String, Registered)>,
+}
+
+impl ScorerDefaults {
+    /// What the facts of a scorer say.
+    pub fn of(scorer: &str, registered: &Registered) -> Result<Self, ScoreError> {
+        let list = |name: &str| registered.facts.get_str(name).and_then(Value::as_list);
+        let wrong = |message: String| ScoreError::ScorerDefaults { scorer: scorer.to_owned(), message };
+        let mut records = Vec::new();
+        let filters = list("filters").map(|steps| {
+            let steps = steps.iter().map(FilterSpec::from_value);
+            steps.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(error.to_string()))
+        });
+        let metrics = list("metrics").map(|entries| {
+            let mut metrics = Vec::with_capacity(entries.len());
+            for entry in entries {
+                metrics.push(match record(entry) {
+                    Some((name, registered)) => {
+                        let kwargs = registered.facts.get_str("kwargs").and_then(Value::as_dict);
+                        let kwargs = kwargs.cloned().unwrap_or_default();
+                        let spec = MetricSpec { kwargs, ..MetricSpec::named(&name) };
+                        records.push((name, registered));
+                        spec
+                    }
+                    None => MetricSpec::from_value(entry).map_err(|error| wrong(error.to_string()))?,
+                });
+            }
+            Ok::<_, ScoreError>(metrics)
+        });
+        Ok(Self { filters: filters.transpose()?, metrics: metrics.transpose()?, records })
+    }
+}
+
+/// The name and the function of a metric that a class has as an object.
+fn record(entry: &Value) -> Option<(String, Registered)> {
+    let facts = entry.as_dict()?;
+    let name = facts.get_str("record").and_then(Value::as_str)?;
+    let Some(Value::Function(function)) = facts.get_str("function") else { return None };
+    Some((name.to_owned(), Registered { function: Arc::clone(function), facts: facts.clone() }))
+}
+
+/// A Python class as a scorer.
+#[derive(Debug)]
+pub(super) struct RegisteredScorer {
+    name: String,
+    tier: Tier,
+    defaults: ScorerDefaults,
+    host: Option<Arc<dyn HostScorer>>,
+}
+
+impl RegisteredScorer {
+    pub(super) fn new(name: &str, registered: &Registered) -> Result<Self, ScoreError> {
+        let tier = match registered.text("tier") {
+            Some("batch") => Tier::Batch,
+            Some("document") => Tier::Document,
+            _ => Tier::Config,
+        };
+        let defaults = ScorerDefaults::of(name, registered)?;
+        Ok(Self { name: name.to_owned(), tier, defaults, host: None })
+    }
+
+    /// Sets the object of the class.
+    pub(super) fn with_host(mut self, host: Arc<dyn HostScorer>) -> Self {
+        self.host = Some(host);
+        self
+    }
+}
+
+/// What a class makes the scorer of a pipeline of.
+pub(super) fn config(
+    pipeline: &PipelineSpec,
+    scorer: &ScorerSpec,
+    output_type: OutputType,
+    names: &ScoringNames,
+) -> Dict {
+    let entry = |metric: &MetricSpec| {
+        let function = match &metric.metric {
+            Reference::Name(name) => match names.registered("metric", name) {
+                Some(registered) => Value::Function(Arc::clone(&registered.function)),
+                None => Value::Str(Arc::clone(name)),
+            },
+            Reference::Function(function) => Value::Function(Arc::clone(function)),
+        };
+        // Values are reduced and aggregated here, so the class needs to know how they are computed alone.
+        Value::dict([("metric", function), ("kwargs", Value::from(metric.kwargs.clone()))])
+    };
+    let mut config = Dict::new();
+    config.insert("name", pipeline.name.as_str());
+    config.insert("metric_list", Value::list(pipeline.metrics.iter().map(entry)));
+    config.insert("output_type", output_type.name());
+    config.insert("kwargs", scorer.kwargs.clone());
+    config
+}
+
+impl Scorer for RegisteredScorer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn default_filters(&self) -> Option<Vec<FilterSpec>> {
+        self.defaults.filters.clone()
+    }
+
+    fn default_metrics(&self) -> Option<Vec<MetricSpec>> {
+        self.defaults.metrics.clone()
+    }
+
+    fn scores_by_metrics(&self) -> bool {
+        self.tier == Tier::Config
+    }
+
+    fn needs_documents(&self) -> bool {
+        self.tier != Tier::Config
+    }
+
+    fn score_documents(&self, inputs: &[ScoringInput<'_>]) -> Result<Vec<ScoredDoc>, ScoreError> {
+        let host = match (&self.host, inputs.first()) {
+            (Some(host), Some(_)) if self.tier != Tier::Config => host,
+            _ => return super::scorer::score_each(self, inputs),
+        };
+        let documents: Vec<Value> = inputs.iter().map(document).collect();
+        let no_context = Dict::new();
+        let context = inputs.first().map_or(&no_context, |first| first.metrics.context());
+        let answers = host.score(&documents, context, self.tier == Tier::Batch)?;
+        drop(documents);
+        inputs.iter().zip(answers).map(|(input, answer)| self.scored(input, &answer)).collect()
+    }
+}
+
+impl RegisteredScorer {
+    fn scored(&self, input: &ScoringInput<'_>, answer: &Value) -> Result<ScoredDoc, ScoreError> {
+        let part = |name: &str| answer.as_dict().and_then(|answer| answer.get_str(name));
+        let mut scores = Scores::new();
+        if let Some(given) = part("scores").and_then(Value::as_dict) {
+            for (name, value) in text_keys(given, input.doc_id())? {
+                if name.is_empty() || name.contains(',') {
+                    return Err(ScoreError::MetricName { metric: name.to_string() });
+                }
+                scores.insert(name, value.as_list().map_or_else(|| vec![value.clone()], <[Value]>::to_vec));
+            }
+        } else if !answer.is_none() {
+            return Err(ScoreError::User {
+                scorer: self.name.clone(),
+                document: input.doc_id(),
+                message: "it gave no scores".to_owned(),
+            });
+        }
+        let reference = part("reference").cloned().unwrap_or_default();
+        Ok(ScoredDoc { doc_id: input.doc_id(), reference, scores })
+    }
+}
+
+/// A document as Python gets it.
+fn document(input: &ScoringInput<'_>) -> Value {
+    let AnsweredDocument { doc_id, document, choices, answers } = input.document;
+    let count = answers.iter().filter(|answer| !answer.instance.metadata.unconditional).count();
+    let options = choices.as_deref().filter(|options| options.len() == count);
+    let mut options = options.into_iter().flatten();
+    let requests = answers.iter().zip(input.filtered).map(|(answer, filtered)| {
+        let option = if answer.instance.metadata.unconditional { None } else { options.next() };
+        request(answer, filtered, option, input.output_type)
+    });
+    Value::dict([
+        ("doc_id", Value::Int(doc_id.0 as i64)),
+        ("doc", Value::Dict(Arc::clone(document))),
+        ("requests", Value::list(requests)),
+    ])
+}
+
+/// A request with its answers, by the names of the fields of `Instance`.
+fn request(
+    answer: &AnsweredInstance,
+    filtered: &[Value],
+    option: Option<&Value>,
+    output_type: OutputType,
+) -> Value {
+    let instance = &answer.instance;
+    let arguments = match &instance.arguments {
+        Arguments::Loglikelihood { context, continuation } => {
+            vec![context.to_value(), Value::Str(Arc::clone(continuation))]
+        }
+        Arguments::Rolling { text } => vec![Value::Str(Arc::clone(text))],
+        Arguments::Generate { context, kwargs } => {
+            vec![context.to_value(), Value::Dict(Arc::clone(kwargs))]
+        }
+    };
+    let gold = match output_type {
+        OutputType::GenerateUntil => as_text(&instance.gold).into_owned(),
+        _ => target(&instance.gold, output_type),
+    };
+    let mut metadata = instance.metadata.to_dict();
+    if let Some(option) = option {
+        metadata.insert("option_text", repr::str(option));
+    }
+    Value::dict([
+        ("request_type", Value::str(instance.request_type.name())),
+        ("arguments", Value::tuple(arguments)),
+        ("idx", Value::Int(instance.idx as i64)),
+        ("metadata", Value::from(metadata)),
+        ("resps", Value::list(answer.responses.iter().cloned())),
+        ("filtered", Value::list(filtered.iter().cloned())),
+        ("task_name", Value::Str(Arc::clone(&instance.task_name))),
+        ("repeats", Value::Int(instance.repeats as i64)),
+        ("target", gold),
+    ])
+}

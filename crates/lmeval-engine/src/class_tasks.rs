@@ -1,0 +1,119 @@
+//! Tasks that are Python classes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lmeval_core::{DatasetRequest, Dialect, DocumentError, HostServices, NamedSplits};
+use lmeval_data::Request;
+use lmeval_host::PythonHost;
+use lmeval_pycompat::{Dict, Value};
+use lmeval_tasks::prompt::Templates;
+use lmeval_tasks::{Diagnostic, Task};
+
+use crate::data::data_settings;
+use crate::error::EngineError;
+use crate::options::{DataOptions, EvaluateOptions};
+
+/// What the caller of a run says that the classes of tasks must know.
+#[derive(Clone, Debug, Default)]
+pub struct ClassSettings {
+    /// The number of examples, over what tasks say.
+    pub num_fewshot: Option<i64>,
+    /// The number of answers per document of generation tasks, over what tasks say.
+    pub repeats: Option<usize>,
+    /// Generation settings, over those of tasks.
+    pub gen_kwargs: Option<Dict>,
+    /// The seed of the examples.
+    pub fewshot_seed: Option<i64>,
+    /// The rules of the run.
+    pub dialect: Dialect,
+}
+
+impl ClassSettings {
+    /// What a run says.
+    pub(crate) fn of_run(options: &EvaluateOptions) -> Self {
+        Self {
+            num_fewshot: options.num_fewshot,
+            repeats: options.repeats,
+            gen_kwargs: options.gen_kwargs.clone(),
+            fewshot_seed: options.fewshot_seed,
+            dialect: options.dialect,
+        }
+    }
+
+    fn to_dict(&self) -> Dict {
+        let repeats = self.repeats.and_then(|repeats| i64::try_from(repeats).ok());
+        let compat = if self.dialect == Dialect::V04 { "0.4" } else { "0.5" };
+        let settings = [
+            ("num_fewshot", Value::from(self.num_fewshot)),
+            ("repeats", Value::from(repeats)),
+            ("gen_kwargs", Value::from(self.gen_kwargs.clone())),
+            ("fewshot_seed", Value::from(self.fewshot_seed)),
+            ("compat", Value::str(compat)),
+        ];
+        settings.into_iter().map(|(name, value)| (Value::str(name), value)).collect()
+    }
+}
+
+/// Makes the object of a task that is a Python class, and takes its configuration from it. Other tasks stay as they
+/// are.
+pub fn load_class(
+    task: &mut Task,
+    settings: &ClassSettings,
+    data: &DataOptions,
+) -> Result<Vec<Diagnostic>, EngineError> {
+    let Some(class) = task.config.class.clone() else { return Ok(Vec::new()) };
+    if task.class_task().is_some() {
+        return Ok(Vec::new());
+    }
+    let Some(python) = &data.python else {
+        return Err(EngineError::Settings {
+            message: format!("The task `{}` is the Python class `{}`", task.name(), class.reference),
+            hint: "Nothing runs Python here; leave the task out".to_owned(),
+        });
+    };
+    serve(python, data);
+    let described = python.describe_class(&class, task.mapping().values(), &settings.to_dict());
+    let described =
+        described.map_err(|source| EngineError::Class { task: task.name().to_owned(), source })?;
+    Ok(task.set_class(&described)?)
+}
+
+/// Lets Python code have data sets and templates.
+pub(crate) fn serve(python: &Arc<PythonHost>, data: &DataOptions) {
+    let data = DataOptions { python: None, ..data.clone() };
+    python.set_services(Arc::new(Services { data, templates: Templates::default() }));
+}
+
+/// What Python code can ask for.
+struct Services {
+    data: DataOptions,
+    templates: Templates,
+}
+
+impl std::fmt::Debug for Services {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Services").finish_non_exhaustive()
+    }
+}
+
+impl HostServices for Services {
+    fn dataset(&self, request: &DatasetRequest) -> Result<NamedSplits, DocumentError> {
+        let request = Request {
+            path: request.path.clone(),
+            name: request.name.clone(),
+            splits: request.splits.clone(),
+            kwargs: request.kwargs.clone(),
+            base: request.folder.as_deref().map(Path::new).map(PathBuf::from),
+            limit_rows: self.data.limit_rows,
+            dataset_dir: self.data.dataset_dir.clone(),
+        };
+        let loaded = lmeval_data::load(&request, &data_settings(&self.data))?;
+        let names = loaded.names().map(str::to_owned).collect();
+        Ok(NamedSplits { names, splits: Arc::new(loaded) })
+    }
+
+    fn render(&self, template: &str, document: &Dict) -> Result<String, DocumentError> {
+        Ok(self.templates.render(template, document)?)
+    }
+}

@@ -1,0 +1,93 @@
+//! Models that hand answers over one by one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lmeval_core::{
+    Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity, ModelRequest,
+};
+use lmeval_engine::{EngineError, EvaluateOptions, JournalOptions};
+
+use crate::stream::{answer, run, shown};
+
+/// Hands over the answers of a batch from the last to the first, and may fail in the middle of the first batch.
+#[derive(Debug, Default)]
+struct Early {
+    fails: AtomicBool,
+    /// Whether it leaves one request of each batch without a word.
+    forgets: bool,
+    answered: AtomicUsize,
+    batches: AtomicUsize,
+}
+
+impl Model for Early {
+    fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
+        Box::pin(async { Ok(ModelIdentity { backend: "early".to_owned(), facts: Vec::new() }) })
+    }
+
+    fn dispatch(&self) -> Dispatch {
+        Dispatch { batch_size: 10_000, in_flight: 1 }
+    }
+
+    fn fill_time(&self) -> Duration {
+        Duration::from_secs(20)
+    }
+
+    fn answer(&self, _: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
+        unreachable!("answers are handed over one by one")
+    }
+
+    fn answer_each(&self, requests: Vec<ModelRequest>, mut sink: AnswerSink) -> ModelFuture<'_, ()> {
+        self.batches.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            let half = requests.len() / 2;
+            for (place, request) in requests.iter().enumerate().rev() {
+                if self.fails.load(Ordering::SeqCst) && place == half {
+                    return sink(place, Err(ModelError::new(ModelErrorKind::Capability, "It broke")));
+                }
+                if self.forgets && place == 0 {
+                    return;
+                }
+                self.answered.fetch_add(1, Ordering::SeqCst);
+                sink(place, Ok(answer(&request.arguments).into()));
+                // A second answer to the same request, or one to none, is let go.
+                sink(place, Err(ModelError::new(ModelErrorKind::Capability, "Nobody asked")));
+                sink(requests.len(), Ok(answer(&request.arguments).into()));
+            }
+        })
+    }
+}
+
+fn options() -> EvaluateOptions {
+    EvaluateOptions { bootstrap_iters: 0, ..EvaluateOptions::default() }
+}
+
+#[test]
+fn what_was_handed_over_before_a_failure_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = JournalOptions { path: folder.path().join("x.journal"), ..JournalOptions::default() };
+    let kept = EvaluateOptions { journal: Some(journal), ..options() };
+    let early = Arc::new(Early { fails: AtomicBool::new(true), ..Early::default() });
+    let model: Arc<dyn Model> = early.clone();
+    let error = run(&model, &["demo_capitals"], &kept).unwrap_err();
+    assert!(matches!(error, EngineError::Model(_)), "{error}");
+    let first = early.answered.swap(0, Ordering::SeqCst);
+    assert!(first > 0);
+    early.fails.store(false, Ordering::SeqCst);
+    let whole = run(&model, &["demo_capitals"], &kept).unwrap();
+    let second = early.answered.swap(0, Ordering::SeqCst);
+    let undisturbed = run(&model, &["demo_capitals"], &options()).unwrap();
+    assert_eq!(first + second, early.answered.load(Ordering::SeqCst));
+    assert_eq!(shown(&whole), shown(&undisturbed));
+    // All requests of a run go over together where the model waits for them.
+    assert_eq!(early.batches.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn a_request_without_an_answer_has_failed() {
+    let model: Arc<dyn Model> = Arc::new(Early { forgets: true, ..Early::default() });
+    let run = run(&model, &["demo_capitals"], &options()).unwrap();
+    assert_eq!(run.failures.len(), 1);
+    assert_eq!(run.failures[0].error.to_string(), "The model gave no answer to this request");
+}

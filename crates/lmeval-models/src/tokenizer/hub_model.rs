@@ -1,0 +1,105 @@
+//! Where the files of a model are: in a folder, in the hub's cache, or on the hub.
+
+use std::path::{Path, PathBuf};
+
+use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_pycompat::{Value, json};
+
+use super::hub::{Clients, HubSettings, is_repository, is_safe};
+
+/// The file without which there is no model.
+const CONFIG: &str = "config.json";
+/// The weights in one file, and the file that names their parts.
+const WEIGHTS: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+/// What may stand beside them.
+const OTHERS: [&str; 5] = [
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+];
+
+impl HubSettings {
+    /// The folder with a model's files: the folder of that name, else what the cache has, else a download.
+    pub async fn locate_model(&self, name: &str, revision: &str) -> Result<PathBuf, ModelError> {
+        let folder = Path::new(name);
+        if folder.is_dir() {
+            return if folder.join(CONFIG).is_file() {
+                Ok(folder.to_owned())
+            } else {
+                Err(missing(format!("The folder `{name}` has no `{CONFIG}`")))
+            };
+        }
+        if !is_repository(name) || !is_safe(revision) {
+            return Err(missing(format!("`{name}` is neither a folder with a model nor a name on the hub")));
+        }
+        if let Some(folder) = self.cached_model(name, revision) {
+            return Ok(folder);
+        }
+        if self.offline {
+            let message = format!("The model `{name}` is not in the cache, and nothing may be downloaded");
+            return Err(missing(message).hint("Run once without `HF_HUB_OFFLINE`, or copy the cache folder"));
+        }
+        self.download_model(name, revision).await
+    }
+
+    /// What the cache has of a model, if it is complete.
+    fn cached_model(&self, name: &str, revision: &str) -> Option<PathBuf> {
+        let repository = self.repository(name);
+        let commit = fs_err::read_to_string(repository.join("refs").join(revision));
+        let commit = commit.map_or_else(|_| revision.to_owned(), |commit| commit.trim().to_owned());
+        let snapshot = repository.join("snapshots").join(commit);
+        let has = |file: &str| snapshot.join(file).is_file();
+        let is_complete = has(CONFIG)
+            && (has(WEIGHTS)
+                || (has(INDEX)
+                    && parts(&snapshot.join(INDEX)).is_ok_and(|parts| parts.iter().all(|part| has(part)))));
+        is_complete.then_some(snapshot)
+    }
+
+    async fn download_model(&self, name: &str, revision: &str) -> Result<PathBuf, ModelError> {
+        let clients = Clients::new()?;
+        let Some(folder) = self.fetch(&clients, name, revision, CONFIG).await? else {
+            return Err(missing(format!(
+                "There is no `{CONFIG}` of `{name}` at revision `{revision}` on the hub"
+            )));
+        };
+        for file in OTHERS {
+            self.fetch(&clients, name, revision, file).await?;
+        }
+        if self.fetch(&clients, name, revision, INDEX).await?.is_some() {
+            for part in parts(&folder.join(INDEX))? {
+                if self.fetch(&clients, name, revision, &part).await?.is_none() {
+                    return Err(missing(format!("The part `{part}` of `{name}` is not on the hub")));
+                }
+            }
+        } else if self.fetch(&clients, name, revision, WEIGHTS).await?.is_none() {
+            return Err(missing(format!("`{name}` has no weights as `{WEIGHTS}` on the hub"))
+                .hint("`--model lm_eval:hf` loads older weights through Python"));
+        }
+        Ok(folder)
+    }
+}
+
+/// The files that an index names, each once.
+fn parts(index: &Path) -> Result<Vec<String>, ModelError> {
+    let broken = || missing(format!("`{}` cannot be used", index.display()));
+    let text = fs_err::read_to_string(index).map_err(|_| broken())?;
+    let value = json::loads(&text).map_err(|_| broken())?;
+    let map = value.as_dict().and_then(|index| index.get_str("weight_map")).and_then(Value::as_dict);
+    let mut parts: Vec<String> = Vec::new();
+    for file in map.ok_or_else(broken)?.values() {
+        let file = file.as_str().filter(|file| is_safe(file)).ok_or_else(broken)?;
+        if !parts.iter().any(|part| part == file) {
+            parts.push(file.to_owned());
+        }
+    }
+    Ok(parts)
+}
+
+fn missing(message: String) -> ModelError {
+    ModelError::new(ModelErrorKind::Configuration, message)
+        .hint("Give the model as `pretrained=<folder or name on the hub>`")
+}

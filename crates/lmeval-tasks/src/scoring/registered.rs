@@ -1,0 +1,224 @@
+//! Names that Python code registers: in plug-ins, and in the modules beside a task file.
+
+use std::path::Path;
+
+use lmeval_core::HostError;
+use lmeval_core::filters::{FilterFunction, FilterSpec};
+use lmeval_core::registry::{NameLookup, NameScope, Registered};
+use lmeval_core::scorers::{MetricSpec, Reference, ScoreError, ScorerDefaults, ScoringSources, Setting};
+
+use super::specs::metric_spec;
+use super::uses::{ComputedBy, ScoringUse, UseKind, scoring_uses};
+use crate::Task;
+use crate::config::ConfigPath;
+use crate::error::{Error, ErrorKind, Location};
+
+/// What a task is scored with: the given sources and what Python code registers under the names that the task uses.
+pub(super) struct TaskSources {
+    pub(super) sources: ScoringSources,
+    /// For each kind the names that Python code registers, where one was looked for in vain.
+    pub(super) known: Vec<(&'static str, Vec<String>)>,
+}
+
+/// Looks up all names of a task that are not built in, and, where there are plug-ins, those that are.
+pub(super) fn resolve(task: &Task, given: &ScoringSources) -> Result<TaskSources, Error> {
+    let mut lookups =
+        Lookups { task, given, found: TaskSources { sources: given.clone(), known: Vec::new() } };
+    if let Some(scorer) = &task.config.scorer {
+        let known = if given.names.has_scorer(&scorer.kind) { Known::BuiltIn } else { Known::No };
+        if let Some(registered) = lookups.find("scorer", &scorer.kind, known, &scorer.path)? {
+            lookups.scorer(&scorer.kind, &registered, &scorer.path)?;
+        }
+    }
+    for used in scoring_uses(&task.config, given) {
+        lookups.used(&used)?;
+    }
+    for pipeline in &task.config.filter_list {
+        for metric in &pipeline.metric_list {
+            lookups.parts(&metric_spec(metric), &metric.path)?;
+        }
+    }
+    Ok(lookups.found)
+}
+
+/// What is known of a name without Python.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// It is built in.
+    BuiltIn,
+    /// It need not mean anything: values are delivered under it.
+    Free,
+    /// Nothing.
+    No,
+}
+
+struct Lookups<'a> {
+    task: &'a Task,
+    given: &'a ScoringSources,
+    found: TaskSources,
+}
+
+impl Lookups<'_> {
+    fn used(&mut self, used: &ScoringUse) -> Result<(), Error> {
+        let kind = match used.kind {
+            UseKind::Filter => "filter",
+            UseKind::Metric => "metric",
+            UseKind::Aggregation => "aggregation",
+            UseKind::Reduction => "reduction",
+            UseKind::ProcessResults | UseKind::TaskClass => return Ok(()),
+        };
+        let known = match &used.by {
+            ComputedBy::Function(_) => return Ok(()),
+            ComputedBy::Program => Known::BuiltIn,
+            ComputedBy::ProcessResults | ComputedBy::Scorer if self.is_metric(&used.name) => Known::BuiltIn,
+            ComputedBy::ProcessResults | ComputedBy::Scorer => Known::Free,
+            ComputedBy::TaskCode | ComputedBy::Evaluate | ComputedBy::Nobody => Known::No,
+        };
+        self.find(kind, &used.name, known, &used.path).map(drop)
+    }
+
+    fn is_metric(&self, name: &str) -> bool {
+        self.given.names.metric(name).is_some()
+    }
+
+    /// The aggregation and the reduction that a metric was registered with.
+    fn parts(&mut self, spec: &MetricSpec, path: &ConfigPath) -> Result<(), Error> {
+        let Reference::Name(name) = &spec.metric else { return Ok(()) };
+        let Some(registered) = self.found.sources.names.registered("metric", name).cloned() else {
+            return Ok(());
+        };
+        for (kind, given) in [("aggregation", &spec.aggregation), ("reduction", &spec.reduction)] {
+            if let (Setting::Own, Some(part)) = (given, registered.text(kind)) {
+                self.part(kind, part, path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, kind: &'static str, name: &str, path: &ConfigPath) -> Result<(), Error> {
+        let is_known = match kind {
+            "aggregation" => self.given.names.aggregation(name).is_ok(),
+            _ => self.given.names.reduction(name).is_ok(),
+        };
+        let known = if is_known { Known::BuiltIn } else { Known::No };
+        self.find(kind, name, known, path).map(drop)
+    }
+
+    /// The filters and metrics that a scorer has of its own.
+    fn scorer(&mut self, name: &str, registered: &Registered, path: &ConfigPath) -> Result<(), Error> {
+        let defaults =
+            ScorerDefaults::of(name, registered).map_err(|error| located(error, self.task, path))?;
+        for (name, record) in defaults.records {
+            self.found.sources.names.add_registered("metric", name, record);
+        }
+        for FilterSpec { function, .. } in defaults.filters.iter().flatten() {
+            if let FilterFunction::Name(name) = function {
+                let is_known = self.given.filters.names().contains(&name.as_str());
+                self.find("filter", name, if is_known { Known::BuiltIn } else { Known::No }, path)?;
+            }
+        }
+        for spec in defaults.metrics.iter().flatten() {
+            if let Reference::Name(name) = &spec.metric
+                && self.found.sources.names.registered("metric", name).is_none()
+            {
+                let known = if self.is_metric(name) { Known::BuiltIn } else { Known::Free };
+                self.find("metric", name, known, path)?;
+            }
+            for (kind, given) in [("aggregation", &spec.aggregation), ("reduction", &spec.reduction)] {
+                if let Setting::Given(Reference::Name(name)) = given {
+                    self.part(kind, name, path)?;
+                }
+            }
+            self.parts(spec, path)?;
+        }
+        Ok(())
+    }
+
+    /// What Python code registers under a name, which from now on comes before what is built in.
+    fn find(
+        &mut self,
+        kind: &'static str,
+        name: &str,
+        known: Known,
+        path: &ConfigPath,
+    ) -> Result<Option<Registered>, Error> {
+        let host = self.given.host.registered();
+        let folders = if known == Known::BuiltIn { Vec::new() } else { folders(self.task, path) };
+        let has_modules = folders.iter().any(|folder| has_modules(Path::new(folder)));
+        // Where nothing could replace or explain the name, no Python is started for it.
+        let is_settled = match known {
+            Known::BuiltIn => true,
+            Known::Free => !has_modules,
+            Known::No => false,
+        };
+        if is_settled && !host.has_plugins() {
+            return Ok(None);
+        }
+        match host.find(kind, name, &NameScope { folders, whole: known == Known::No }) {
+            Ok(NameLookup::Found(registered)) => {
+                if kind == "filter" {
+                    self.found.sources.filters.add_registered(name, registered.function.clone());
+                } else {
+                    self.found.sources.names.add_registered(kind, name, registered.clone());
+                }
+                Ok(Some(registered))
+            }
+            Ok(NameLookup::Unknown(names)) => {
+                if known == Known::No && !names.is_empty() {
+                    self.found.known.push((kind, names));
+                }
+                Ok(None)
+            }
+            // The values come from elsewhere, or there is nothing that could register the name.
+            Err(_) if known == Known::Free || (!has_modules && !host.has_plugins()) => Ok(None),
+            Err(error) => {
+                let message = format!("The {kind} `{name}` cannot be looked up: {}", what_failed(&error));
+                Err(Error::new(ErrorKind::Value, message)
+                    .at(path.locate(self.task.mapping()))
+                    .caused_by(error))
+            }
+        }
+    }
+}
+
+/// The folders whose modules may register a name: that of the file in which it stands, then that of the task.
+pub(crate) fn folders(task: &Task, path: &ConfigPath) -> Vec<String> {
+    let place = path.locate(task.mapping());
+    let files = place.as_ref().map(Location::path).into_iter().chain(task.source());
+    let mut folders: Vec<String> = Vec::new();
+    for folder in files.filter_map(Path::parent) {
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let folder = folder.to_string_lossy().into_owned();
+        if !folders.contains(&folder) {
+            folders.push(folder);
+        }
+    }
+    folders
+}
+
+/// Whether there is a module in a folder.
+fn has_modules(folder: &Path) -> bool {
+    let files = fs_err::read_dir(folder).into_iter().flatten().flatten();
+    files.into_iter().any(|file| file.path().extension().is_some_and(|end| end == "py"))
+}
+
+fn located(error: ScoreError, task: &Task, path: &ConfigPath) -> Error {
+    Error::new(ErrorKind::Value, error.to_string()).at(path.locate(task.mapping())).caused_by(error)
+}
+
+/// What went wrong in Python, without the reference that was being followed.
+fn what_failed(error: &HostError) -> String {
+    match error {
+        HostError::Failed { message, .. } => message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A hint that lists what Python code registers.
+pub(super) fn hint(known: &[(&'static str, Vec<String>)], kind: &str) -> Option<String> {
+    let names = known.iter().filter(|(of, _)| *of == kind).flat_map(|(_, names)| names);
+    let mut names: Vec<&str> = names.map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    (!names.is_empty()).then(|| format!("Python code registers `{}`", names.join("`, `")))
+}

@@ -1,0 +1,99 @@
+//! Which model a run is about: one of this program, one that a plug-in registers, or one of the original package.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use lmeval_core::Model;
+use lmeval_host::{PythonModel, PythonModelSettings, PythonOptions, RegisteredModels};
+use lmeval_models::ModelSettings;
+use lmeval_pycompat::Value;
+
+use crate::printer::Notes;
+use crate::run::settings::{DEFAULT_DEVICE, RunSettings};
+
+/// The start of names of models of the original package.
+const ORIGINAL: &str = "lm_eval:";
+
+/// Makes the model that the settings name.
+pub(crate) fn create(
+    settings: &RunSettings,
+    options: &PythonOptions,
+    notes: &Notes,
+) -> Result<Arc<dyn Model>> {
+    let name = settings.model.as_str();
+    if let Some(name) = name.strip_prefix(ORIGINAL) {
+        notes.info(&format!(
+            "Importing the package `lm_eval` for its model `{name}`, which takes some seconds"
+        ));
+        let made = PythonModel::original(name, options, &of_python(settings))?;
+        tell_ignored(&made, settings, notes);
+        return Ok(made);
+    }
+    let built_in = lmeval_models::find(name).or_else(|| lmeval_candle::find(name));
+    // What a plug-in registers wins over what is built in; without plug-ins, no Python is started for the latter.
+    let registered = if built_in.is_some() && settings.plugins.is_empty() {
+        None
+    } else {
+        match RegisteredModels::start(options) {
+            Ok(registered) => Some(registered),
+            Err(error) if !settings.plugins.is_empty() => return Err(error.into()),
+            // A name that nobody knows stays unknown without Python.
+            Err(_) => None,
+        }
+    };
+    let others = registered.as_ref().map(|registered| registered.names().to_vec()).unwrap_or_default();
+    if let Some(registered) = registered.filter(|_| others.iter().any(|other| other == name)) {
+        if built_in.is_some() {
+            notes.info(&format!("The model `{name}` of a plug-in replaces the built-in one"));
+        }
+        let made = registered.create(name, &of_python(settings))?;
+        tell_ignored(&made, settings, notes);
+        return Ok(made);
+    }
+    match built_in {
+        Some(entry) => Ok((entry.create)(&of_back_end(settings))?),
+        None => Err(lmeval_models::unknown(name, &others).into()),
+    }
+}
+
+fn of_python(settings: &RunSettings) -> PythonModelSettings {
+    let [random, numpy, torch, _] = settings.seeds;
+    PythonModelSettings {
+        args: settings.model_args.clone(),
+        batch_size: Some(settings.batch_size.clone()),
+        max_batch_size: settings.max_batch_size,
+        device: settings.device.clone(),
+        seeds: [random, numpy, torch],
+        rolling_context: settings.dialect.rolling_context,
+    }
+}
+
+fn of_back_end(settings: &RunSettings) -> ModelSettings {
+    let mut args = settings.model_args.clone();
+    if settings.trust_remote_code {
+        // Nothing here runs code of a model, so no back end has to know.
+        args.remove_str("trust_remote_code");
+    }
+    ModelSettings {
+        args,
+        batch_size: Some(settings.batch_size.clone()),
+        max_batch_size: settings.max_batch_size,
+        device: settings.device.clone(),
+        random_seed: settings.seeds[0],
+        dialect: settings.dialect,
+    }
+}
+
+/// Says which flags the model takes no argument for; defaults that it does not want are nobody's concern.
+fn tell_ignored(model: &PythonModel, settings: &RunSettings, notes: &Notes) {
+    for name in model.ignored_settings() {
+        let is_default = match name.as_str() {
+            "batch_size" => settings.batch_size == Value::Int(1),
+            "device" => settings.device.as_deref() == Some(DEFAULT_DEVICE),
+            _ => false,
+        };
+        if !is_default {
+            notes.info(&format!("`--{name}` has no effect: `{}` takes no such argument", model.class_name()));
+        }
+    }
+}

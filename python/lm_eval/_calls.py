@@ -21,7 +21,6 @@ def _load(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[An
 
 
 def _call(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[Any]:
-    DRAWS.start()
     for arguments in message["calls"]:
         yield DRAWS.run(function, arguments)
 

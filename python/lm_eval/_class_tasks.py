@@ -7,11 +7,13 @@ it is made of; each worker makes an object of its own when it first needs one.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
 import random
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -288,26 +290,37 @@ def _requests(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[An
     if message["apply_chat_template"]:
         chat["chat_template"] = functools.partial(_apply_template, worker)
     context = message["context"]
-    if message["makes_context"]:
-        # What the class draws itself must not depend on which worker it runs in.
-        task.set_fewshot_seed(random.getrandbits(32))
-        context = _call_fitting(
-            task.fewshot_context,
-            (doc,),
-            num_fewshot=max(task.get_config("num_fewshot") or 0, 0),
-            system_instruction=message["system_instruction"],
-            fewshot_as_multiturn=message["fewshot_as_multiturn"],
-            gen_prefix=task.doc_to_prefix(doc),
-            **chat,
-        )
-    metadata = (task.task_name, message["doc_id"], task.get_config("repeats"))
-    made = _call_fitting(task.construct_requests, (), doc=doc, ctx=context, metadata=metadata, **chat)
+    with _seeded(task, doc) if message["makes_context"] else contextlib.nullcontext():
+        if message["makes_context"]:
+            context = _call_fitting(
+                task.fewshot_context,
+                (doc,),
+                num_fewshot=max(task.get_config("num_fewshot") or 0, 0),
+                system_instruction=message["system_instruction"],
+                fewshot_as_multiturn=message["fewshot_as_multiturn"],
+                gen_prefix=task.doc_to_prefix(doc),
+                **chat,
+            )
+        metadata = (task.task_name, message["doc_id"], task.get_config("repeats"))
+        made = _call_fitting(task.construct_requests, (), doc=doc, ctx=context, metadata=metadata, **chat)
     made = [] if made is None else list(made) if isinstance(made, (list, tuple)) else [made]
     made.sort(key=lambda instance: instance.idx)
     target = next((instance.target for instance in made if instance.target is not None), None)
     if target is None and made:
         target = task.doc_to_target(doc)
     yield {"instances": [_instance(instance) for instance in made], "target": target}
+
+
+@contextlib.contextmanager
+def _seeded(task: Any, doc: Any) -> Iterator[None]:
+    """Let what the class draws itself depend on the seed of the run and the document, not on the worker it runs in."""
+    seed, generator = task._fewshot_seed, task.fewshot_rnd
+    task.set_fewshot_seed(zlib.crc32(repr((seed, doc)).encode("utf-8", "surrogatepass")))
+    try:
+        yield
+    finally:
+        task.set_fewshot_seed(seed)
+        task.fewshot_rnd = generator
 
 
 def _instance(instance: Any) -> dict[str, Any]:

@@ -121,12 +121,27 @@ class _Channel(Channel):
         return self._decode_result(text) if text.startswith('{"result":') else self._decode_call(text)
 
     def write(self, message: Any) -> None:
-        """Send a message, which nothing may cut off."""
-        self.is_writing = True
-        try:
+        """Send a message; nothing may cut it off."""
+        with self._uncut():
             super().write(message)
+
+    def hold(self, message: Any) -> None:
+        """Send a message soon; nothing may cut it off."""
+        with self._uncut():
+            super().hold(message)
+
+    def flush(self) -> None:
+        """Send what is held back; nothing may cut it off."""
+        with self._uncut():
+            super().flush()
+
+    @contextlib.contextmanager
+    def _uncut(self) -> Iterator[None]:
+        outer, self.is_writing = self.is_writing, True
+        try:
+            yield
         finally:
-            self.is_writing = False
+            self.is_writing = outer
 
 
 class _Conversation:

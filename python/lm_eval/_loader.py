@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lm_eval import _scope
+from lm_eval._code import RUNNER
 
 _LIBRARY = os.sep + os.path.join("lm_eval", "tasks")
 
@@ -34,7 +35,8 @@ class Loader:
         """The object that `!function reference` in a file of the folder means."""
         known = self._known.get((directory, reference))
         if known is None:
-            known = self._known[directory, reference] = self._find(directory, reference)
+            with RUNNER.uncounted():
+                known = self._known[directory, reference] = self._find(directory, reference)
         self.enter(directory)
         return known
 

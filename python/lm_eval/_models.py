@@ -28,6 +28,10 @@ class BadAnswer(TypeError):
     """An answer of the wrong type."""
 
 
+class DifferingAnswers(ValueError):
+    """Answers that a method returned are not those that it had handed over before."""
+
+
 class Served:
     """A model and what the engine needs to know about it."""
 
@@ -72,10 +76,11 @@ class _Call:
         self.method = method
         self.arguments = arguments
         self.answers: list[Any] = [None] * len(arguments)
-        self.differing = 0
+        self._differing: dict[int, Any] = {}
         self._send = send
         self._lock = threading.Lock()
         self._places: dict[Any, list[int]] | None = None
+        self._exact: list[bytes] = []
 
     def take_early(self, method: str, arguments: Any, result: Any) -> None:
         """Takes an answer before the call is over; one that belongs to no request of it is let go."""
@@ -101,19 +106,39 @@ class _Call:
             except BadAnswer as error:
                 if self.answers[place] is None:
                     self._send([place, None, str(error)])
+                else:
+                    self._differing[place] = result
                 return
             if self.answers[place] is None:
                 self.answers[place] = answer
                 self._send([place, *answer])
             elif repr(self.answers[place]) != repr(answer):
-                self.differing += 1
+                self._differing[place] = answer
+
+    def check(self, called: str) -> None:
+        """Fails if answers that were handed over, and count, are not those that were returned."""
+        early: dict[bytes, list[tuple[str, int]]] = {}
+        late: dict[bytes, list[tuple[str, int]]] = {}
+        for place, answer in self._differing.items():
+            early.setdefault(self._exact[place], []).append((repr(self.answers[place]), place))
+            late.setdefault(self._exact[place], []).append((repr(answer), place))
+        for key, answers in early.items():
+            # Equal requests may have been answered in another order than they stand in.
+            for (given, _), (returned, place) in zip(sorted(answers), sorted(late[key]), strict=True):
+                if given != returned:
+                    raise DifferingAnswers(
+                        f"{called} returned {_shortened(returned)} for request {place} of {len(self.answers)}, "
+                        f"after it had given {_shortened(given)} to `cache_hook.add_partial`"
+                    )
 
     def _find(self, arguments: Any) -> int | None:
         """The first request with these arguments that has no answer yet."""
         if self._places is None:
             self._places = {}
             for place, own in enumerate(self.arguments):
-                for key in _keys(self.method, own):
+                keys = _keys(self.method, own)
+                self._exact.append(keys[0])
+                for key in keys:
                     self._places.setdefault(key, []).append(place)
         arguments = (arguments,) if isinstance(arguments, str) else tuple(arguments)
         exact, loose = _keys(self.method, arguments)
@@ -167,8 +192,11 @@ def _number(value: Any) -> float:
 
 
 def _excerpt(value: Any) -> str:
-    text = repr(value)
-    return f"`{text[:77] + '…' if len(text) > 78 else text}` of type `{type(value).__name__}`"
+    return f"{_shortened(repr(value))} of type `{type(value).__name__}`"
+
+
+def _shortened(text: str) -> str:
+    return f"`{text[:77] + '…' if len(text) > 78 else text}`"
 
 
 def _valid(text: str) -> str:
@@ -314,12 +342,7 @@ def _answer(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any
         _run(served, call, _method(served.lm, method)(instances))
     finally:
         served.hook.follow(None)
-    if call.differing:
-        print(
-            f"warning: {call.differing} answers that `{served.name}.{method}` returned differ from those "
-            "that it had given to `cache_hook.add_partial`; the first ones count",
-            file=sys.stderr,
-        )
+    call.check(f"`{served.name}.{method}`")
     yield None
 
 

@@ -185,8 +185,7 @@ class Channel:
     def hold(self, message: Any) -> None:
         """Sends a message soon: to send several at once costs little more than one of them."""
         body = _dumps(message).encode("utf-8")
-        self._held += len(body).to_bytes(8, "big")
-        self._held += body
+        self._held += len(body).to_bytes(8, "big") + body
         if len(self._held) > 1 << 16 or time.monotonic() > self._flushed + _LONGEST_HOLD:
             self.flush()
 

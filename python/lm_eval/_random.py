@@ -1,18 +1,25 @@
 """Random numbers that functions of tasks draw: they depend on what a function is called with, and on nothing else.
 
-Seeding before each call would do, and costs more than all else that a call costs. So it is done for functions whose modules
-speak of `random`; of all others it is only looked, after the call, whether they have drawn after all.
+Seeding before each call costs about as much as all else that a call costs. So it is left out for functions that cannot
+draw: neither they nor any module in their folder speak of `random`, and all that those import is known not to draw.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import sys
 import zlib
-from collections.abc import Callable
 from typing import Any
 
-_SOURCES = ("random", "numpy.random")
+_WITHOUT_DRAWS = (sys.stdlib_module_names - {"importlib", "runpy", "statistics"}) | {"datasets", "numpy"}
+"""What draws nothing unless the word `random` stands where it is used."""
+
+_IMPORT = re.compile(rb"(?:^|[;:])[ \t]*(?:from[ \t]+([\w.]+)[ \t]*import\b|import[ \t]+([^#\n;]+))", re.MULTILINE)
+
+_UNCLEAR = (b"random", b"shuffle", b"__import__", b"exec(", b"\\\n")
+"""What may draw, or may import without a line that says so."""
 
 
 class Draws:
@@ -20,53 +27,22 @@ class Draws:
 
     def __init__(self) -> None:
         self._draws: dict[int, bool] = {}
-        self._twins: dict[str, tuple[Callable[[], float], Callable[[], float]]] = {}
-
-    def start(self) -> None:
-        """To be called before the first of several calls: others may have drawn in between."""
-        self._twins.clear()
 
     def run(self, function: Any, arguments: list[Any]) -> Any:
-        """What the function gives for the arguments."""
+        """What the function gives for the arguments; it is called once, since it may change them."""
         draws = self._draws.get(id(function))
         if draws is None:
-            draws = self._draws[id(function)] = _speaks_of_random(function)
+            draws = self._draws[id(function)] = _may_draw(function)
+            if draws and "numpy" in sys.modules:
+                # It loads this part when it is first used, which is too late for the seed.
+                importlib.import_module("numpy.random")
         if draws:
-            return self._seeded(function, arguments)
-        for name in _SOURCES:
-            if name in sys.modules and name not in self._twins:
-                self._twins[name] = _twin(name)
-        value = function(*arguments)
-        if self._has_drawn():
-            # A library that the function uses draws: the call is repeated with the right numbers.
-            self._draws[id(function)] = True
-            return self._seeded(function, arguments)
-        return value
-
-    def _seeded(self, function: Any, arguments: list[Any]) -> Any:
-        self._twins.clear()
-        seed(arguments)
+            seed(arguments)
         return function(*arguments)
 
-    def _has_drawn(self) -> bool:
-        """Whether a source has moved on; twins draw what it would draw if it has not."""
-        for name in _SOURCES:
-            twin = self._twins.get(name)
-            if (twin is None and name in sys.modules) or (twin is not None and twin[0]() != twin[1]()):
-                return True
-        return False
 
-
-def _twin(name: str) -> tuple[Callable[[], float], Callable[[], float]]:
-    module: Any = sys.modules[name]
-    module.seed(0)
-    if name == "random":
-        return module.random, module.Random(0).random
-    return module.random_sample, module.RandomState(0).random_sample
-
-
-def _speaks_of_random(function: Any) -> bool:
-    """Whether a module in the folder of the function does; if nobody knows, it might."""
+def _may_draw(function: Any) -> bool:
+    """Whether a module in the folder of the function may draw; if nobody knows, it might."""
     while hasattr(function, "func"):
         function = function.func
     module = sys.modules.get(getattr(function, "__module__", None) or "")
@@ -74,16 +50,39 @@ def _speaks_of_random(function: Any) -> bool:
     if not isinstance(file, str) or not os.path.isfile(file):
         return True
     folder = os.path.join(os.path.dirname(file), "")
-    for other in list(sys.modules.values()):
-        path = getattr(other, "__file__", None)
-        if isinstance(path, str) and path.startswith(folder) and path.endswith(".py"):
-            try:
-                with open(path, "rb") as source:
-                    if b"random" in source.read():
-                        return True
-            except OSError:
+    inside = {
+        name: path
+        for name, path in ((name, getattr(other, "__file__", None)) for name, other in list(sys.modules.items()))
+        if isinstance(path, str) and path.startswith(folder)
+    }
+    return any(_source_may_draw(path, inside) for path in inside.values())
+
+
+def _source_may_draw(path: str, inside: dict[str, str]) -> bool:
+    """Whether a module speaks of `random`, or imports one that may draw."""
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+    except OSError:
+        return True
+    if not path.endswith(".py") or any(word in source for word in _UNCLEAR):
+        return True
+    for origin, names in _IMPORT.findall(source):
+        for name in [origin] if origin else names.split(b","):
+            words = name.decode("utf-8", "replace").split()
+            if not words or not _is_harmless(words[0], inside):
                 return True
     return False
+
+
+def _is_harmless(name: str, inside: dict[str, str]) -> bool:
+    """Whether a module draws nothing, or is itself looked at."""
+    if name.startswith("."):
+        return any(known.endswith(name) for known in inside)
+    first = name.partition(".")[0]
+    if first == "lm_eval":
+        return not name.startswith("lm_eval.tasks")
+    return name in inside or first in _WITHOUT_DRAWS
 
 
 def seed(arguments: Any) -> None:

@@ -215,15 +215,36 @@ def evaluate(
         "system_instruction": system_instruction,
         "apply_chat_template": apply_chat_template,
         "fewshot_as_multiturn": fewshot_as_multiturn,
-        "seed": [None, None, None, tasks[0]._fewshot_seed],
+        "seed": [None, None, None, _fewshot_seed(tasks)],
         "confirm_run_unsafe_code": confirm_run_unsafe_code,
         "compat": compat,
         "max_failures": max_failures,
         "quiet": _is_quiet(verbosity),
     }
-    told = _run(live, settings, {"model_args": None}, lm, TaskManager(), message)
+    seeds = [task._fewshot_seed for task in tasks]
+    try:
+        told = _run(live, settings, {"model_args": None}, lm, TaskManager(), message)
+    finally:
+        for task, seed in zip(tasks, seeds, strict=True):
+            if task._fewshot_seed != seed:
+                task.set_fewshot_seed(seed)
     results = {name: told["results"][name] for name in _OF_EVALUATION if name in told["results"]}
     return _renamed(results, short) if short else results
+
+
+def _fewshot_seed(tasks: list[Task]) -> int | None:
+    """Return the seed that the tasks with examples have in common, or with contexts of their own."""
+    own = {"fewshot_context", "fewshot_examples", "build_qa_turn"}
+    drawing = [task for task in tasks if task.get_config("num_fewshot") or own & {*task._overridden_hooks()}] or tasks
+    first = drawing[0]
+    for task in drawing:
+        if task._fewshot_seed != first._fewshot_seed:
+            raise ValueError(
+                f"The seeds of the few-shot examples differ: `{first.task_name}` has {first._fewshot_seed} and "
+                f"`{task.task_name}` has {task._fewshot_seed}; give all tasks the same with `set_fewshot_seed`, or "
+                "evaluate them one by one"
+            )
+    return first._fewshot_seed
 
 
 def _run(

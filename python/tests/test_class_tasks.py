@@ -55,6 +55,15 @@ class Counting(ConfigurableTask):
         return {"m": mean, "own": lambda values: 5}
 
 
+class Drawing(Counting):
+    """A class that draws by itself."""
+
+    def fewshot_context(self, doc: Any, num_fewshot: int, **kwargs: Any) -> str:
+        """Return a number."""
+        assert self.fewshot_rnd is not None
+        return str(self.fewshot_rnd.random())
+
+
 class Lines(PerplexityTask):
     """Documents that are texts."""
 
@@ -172,6 +181,28 @@ class Objects(WorkerTestCase):
         )
         (request,) = made["instances"]
         self.assertEqual((request["arguments"], request["repeats"]), (["ctx", " yes"], 3))
+
+    def test_seeds_of_classes_that_draw(self) -> None:
+        """What a class draws depends on the seed of the run and the document; the object keeps its seed."""
+        rest = {"system_instruction": None, "apply_chat_template": False, "fewshot_as_multiturn": False}
+
+        def drawn(seed: int, numbers: list[int]) -> dict[int, str]:
+            config = {"task": "drawing", "class": Drawing, "extra": "", "doc_to_text": "q", "doc_to_target": "a"}
+            worker = Worker(Drawing, config, {"fewshot_seed": seed})
+            task = worker.loader.resolve("", "class:0:m.C")
+            contexts = {}
+            for number in numbers:
+                message = {"document": ROWS[number], "doc_id": number, "context": "", "examples": [], **rest}
+                made = worker.ask("class_requests", makes_context=True, **message)
+                contexts[number] = made["instances"][0]["arguments"][0]
+                self.assertEqual(task._fewshot_seed, seed)
+                self.assertEqual(task.fewshot_rnd.getstate(), random.Random(seed).getstate())
+            return contexts
+
+        first = drawn(1, [0, 1, 2])
+        self.assertEqual(len(set(first.values())), 3)
+        self.assertEqual(first, drawn(1, [2, 1, 0]))
+        self.assertNotEqual(first[0], drawn(2, [0])[0])
 
     def test_documents_that_are_no_dictionaries(self) -> None:
         """They are wrapped on the way and unwrapped for the class."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pathlib
 import sys
+import tempfile
 import unittest
 from typing import Any
 from unittest import mock
 
 from lm_eval import _code, _evaluate
+from lm_eval._loader import Loader
 
 
 def _outcome(result: str, **limits: bool) -> dict[str, Any]:
@@ -70,6 +73,21 @@ class PassAtK(unittest.TestCase):
 
 class Limits(unittest.TestCase):
     """What is remembered of limits, and the gate."""
+
+    def test_programs_of_imports_do_not_count(self) -> None:
+        source = (
+            "from lm_eval._code import RUNNER\nRUNNER.run('self-test', 1)\n"
+            "def score():\n    return RUNNER.run('program', 1)\n"
+        )
+        runner = _code.RUNNER
+        state = mock.patch.multiple(runner, programs=0, limits={}, _start=lambda *_: _outcome("passed", time=True))
+        with state, tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "counted.py").write_text(source)
+            loader = Loader([])
+            self.addCleanup(loader.enter, "")
+            function = loader.resolve(folder, "counted.score")
+            self.assertEqual((runner.programs, runner.limits), (0, {}))
+            self.assertEqual((function(), runner.programs, list(runner.limits)), ("passed", 1, ["time"]))
 
     def test_the_weakest_report_counts(self) -> None:
         seen: dict[str, Any] = {}

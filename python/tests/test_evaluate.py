@@ -9,6 +9,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,9 +20,10 @@ import unittest
 import warnings
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 import lm_eval
-from lm_eval import simple_evaluate
+from lm_eval import _engine, simple_evaluate
 from lm_eval.api.filter import Filter
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
@@ -265,6 +267,18 @@ class Models(RegistryTestCase):
         with self.assertRaisesRegex(ValueError, "answers to"):
             simple_evaluate(model=Short(), tasks=["demo_capitals"])
 
+    def test_answers_that_differ_from_early_ones(self) -> None:
+        """Scores are those of the answers that are returned, or there are none."""
+
+        class Stripping(Lengths):
+            def generate_until(self, requests: list[Any], **_: Any) -> list[str]:
+                for request in requests:
+                    self.cache_hook.add_partial("generate_until", request.args, "<think></think>4")
+                return ["4" for _ in requests]
+
+        with self.assertRaisesRegex(ValueError, r"returned `\('4',\)` for request 0 of 3, after it had given"):
+            simple_evaluate(model=Stripping("4"), tasks=[sums_task()], limit=3)
+
 
 class Functions(RegistryTestCase):
     """Inline tasks with functions of this process."""
@@ -457,6 +471,49 @@ class Objects(unittest.TestCase):
         self.assertEqual(scores(results, "plain"), scores(results, "sums"))
         self.assertEqual(results["results"]["of_class"]["right,none"], 0.5)
 
+    def test_chat_templates(self) -> None:
+        """A task that makes its contexts itself is given the template of a model of this process."""
+
+        class Chat(Lengths):
+            def apply_chat_template(self, chat_history: Any, add_generation_prompt: bool = True) -> str:
+                return "".join(f"<{turn['role']}>{turn['content']}" for turn in chat_history)
+
+            def chat_template(self, chat_template: bool | str = False) -> str:
+                return "the template"
+
+        class Turns(OfClass):
+            def fewshot_context(self, doc: Any, num_fewshot: int, chat_template: Any = None, **_: Any) -> Any:
+                return chat_template([{"role": "user", "content": self.doc_to_text(doc)}])
+
+        results = simple_evaluate(model=Chat(), tasks=[Turns([2, 3])], apply_chat_template=True)
+        prompts = [sample["arguments"][0][0] for sample in results["samples"]["of_class"]]
+        self.assertEqual(prompts, ["<user>2?", "<user>3?"])
+
+    def test_seeds_of_examples(self) -> None:
+        """Objects have the seed of the run, and those that `evaluate` draws examples for have one in common."""
+
+        class Drawing(OfClass):
+            def fewshot_context(self, doc: Any, num_fewshot: int, **kwargs: Any) -> str:
+                assert self.fewshot_rnd is not None
+                return str(self.fewshot_rnd.random())
+
+        def prompts(seed: int) -> list[str]:
+            task = Drawing([1, 2, 3])
+            results = simple_evaluate(model=Lengths("4"), tasks=[task], fewshot_random_seed=seed)
+            self.assertEqual(task._fewshot_seed, seed)
+            return [sample["arguments"][0][0] for sample in results["samples"]["of_class"]]
+
+        self.assertEqual(prompts(1), prompts(1))
+        self.assertNotEqual(prompts(1), prompts(2))
+        tasks = {name: ConfigurableTask(config=sums_task(task=name, num_fewshot=1)) for name in ("one", "two")}
+        tasks["two"].set_fewshot_seed(7)
+        with self.assertRaisesRegex(ValueError, "`one` has 1234 and `two` has 7"):
+            lm_eval.evaluate(Lengths("4"), {"tasks": tasks})
+        tasks["one"].set_config("num_fewshot", 0)
+        two = lm_eval.evaluate(Lengths("4"), {"tasks": tasks}, limit=2)
+        alone = simple_evaluate(model=Lengths("4"), tasks=[tasks["two"]], limit=2, fewshot_random_seed=7)
+        self.assertEqual(two["samples"]["two"], alone["samples"]["two"])
+
     def test_objects_with_data(self) -> None:
         """The engine loads the data of an object and renders its templates."""
 
@@ -630,6 +687,30 @@ class Surroundings(unittest.TestCase):
             self._assert_ended(engines[0])
             listed = engine.run("journal", "ls", folder + "/cache.journal", "--json").stdout
             self.assertGreater(json.loads(listed.splitlines()[0])["answered"], 5)
+
+    def test_messages_are_not_cut(self) -> None:
+        """Ctrl-C finds that a message is being written, held back or sent, until that is over."""
+        mine, theirs = socket.socketpair()
+        self.addCleanup(mine.close)
+        self.addCleanup(theirs.close)
+        channel = _engine._Channel(mine.fileno(), lambda *_: None, lambda *_: None)
+        seen: list[bool] = []
+
+        def dumps(message: Any) -> str:
+            seen.append(channel.is_writing)
+            return "{}"
+
+        def write(descriptor: int, frames: Any) -> int:
+            seen.append(channel.is_writing)
+            return len(frames)
+
+        with mock.patch("lm_eval._protocol._dumps", dumps), mock.patch("lm_eval._protocol.os.write", write):
+            channel.hold({})
+            channel.flush()
+            channel.write({})
+            channel._flushed = 0
+            channel.hold({})
+        self.assertEqual((seen, channel.is_writing), ([True] * 6, False))
 
     def test_interrupts_without_calls(self) -> None:
         """Ctrl-C also ends an engine that asks nothing of this process."""

@@ -240,6 +240,41 @@ class Served(unittest.TestCase):
         sent, _ = ask(Windows(), "loglikelihood_rolling", [["", "text"], ["", "more"]])
         self.assertEqual(sent, [[0, -1.5, False], [1, -1.5, False]])
 
+    def test_answers_that_differ_from_early_ones(self) -> None:
+        """What was handed over already counts, so another answer is an error."""
+
+        class Stripping(Counting):
+            def generate_until(self, requests: list[Any]) -> list[Any]:
+                """Hand over all of the text, and return a part."""
+                for request in requests:
+                    self.cache_hook.add_partial("generate_until", request.args, "<think>x</think>y")
+                return self.answers
+
+        for returned, shown in (("y", "`('y',)`"), (None, "`None`")):
+            lm = Stripping()
+            lm.answers = ["<think>x</think>y", returned]
+            with self.subTest(returned), self.assertRaises(_models.DifferingAnswers) as raised:
+                ask(lm, "generate_until", [["a", {}], ["b", {}]])
+            self.assertEqual(
+                str(raised.exception),
+                f"`{type(lm).__qualname__}.generate_until` returned {shown} for request 1 of 2, after it had given "
+                "`('<think>x</think>y',)` to `cache_hook.add_partial`",
+            )
+
+    def test_equal_requests_may_be_answered_in_any_order(self) -> None:
+        """Which of the equal requests an early answer was for cannot be told."""
+
+        class Backwards(Counting):
+            def generate_until(self, requests: list[Any]) -> list[str]:
+                """Hand over the last answer first."""
+                drawn = [f"draw {place}" for place, _ in enumerate(requests)]
+                for answer in reversed(drawn):
+                    self.cache_hook.add_partial("generate_until", requests[0].args, answer)
+                return drawn
+
+        sent, _ = ask(Backwards(), "generate_until", [["a", {"do_sample": True}]] * 3)
+        self.assertEqual(sent, [[0, "draw 2"], [1, "draw 1"], [2, "draw 0"]])
+
     def test_numbers_of_other_libraries_count(self) -> None:
         """What behaves like a number is one; text and truth values are not."""
 

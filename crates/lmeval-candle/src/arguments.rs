@@ -80,6 +80,7 @@ pub(crate) struct Arguments {
     pub(crate) device: Device,
     pub(crate) batch_size: Option<usize>,
     pub(crate) max_length: Option<usize>,
+    pub(crate) max_gen_toks: Option<usize>,
     pub(crate) add_bos_token: Option<bool>,
     pub(crate) prefix_token_id: Option<u32>,
     pub(crate) gguf_file: Option<String>,
@@ -129,6 +130,7 @@ impl Arguments {
             batch_size: batch_size(settings)?,
             // Reference: 0 counts as not given.
             max_length: natural(settings, "max_length")?.filter(|length| *length > 0),
+            max_gen_toks: natural(settings, "max_gen_toks")?,
             add_bos_token: match settings.get("add_bos_token") {
                 None => None,
                 Some(_) => Some(settings.flag("add_bos_token", false)?),
@@ -155,7 +157,10 @@ fn check_names(settings: &ModelSettings) -> Result<(), ModelError> {
             continue;
         }
         if ELSEWHERE.contains(&name) {
-            if settings.get(name).is_none_or(|value| !value.is_truthy()) {
+            // `enable_thinking=False` asks for something: templates think without it.
+            let is_asked =
+                |value: &Value| value.is_truthy() || (name == "enable_thinking" && !value.is_none());
+            if !settings.get(name).is_some_and(is_asked) {
                 continue;
             }
             return Err(configuration(format!("The argument `{name}` of the model `hf` is not known here"))
@@ -261,10 +266,13 @@ mod tests {
             ("think_end_token", Value::str("128")),
             ("attn_implementation", Value::str("sdpa")),
             ("parallelize", Value::Bool(false)),
+            ("enable_thinking", Value::None),
+            ("max_gen_toks", Value::Int(7)),
         ])
         .unwrap();
         assert_eq!(arguments.precision, Precision::Given(DType::BF16));
         assert_eq!((arguments.batch_size, arguments.max_length), (None, Some(512)));
+        assert_eq!(arguments.max_gen_toks, Some(7));
         assert_eq!(arguments.add_bos_token, Some(true));
         assert_eq!(arguments.think_end, Some(ThinkEnd::Token(128)));
         assert_eq!(read(&[("batch_size", Value::Int(8))]).unwrap().batch_size, Some(8));
@@ -279,6 +287,9 @@ mod tests {
         assert!(error("trust_remote_code", Value::Bool(true)).contains("never run here"));
         assert!(error("peft", Value::str("x")).contains("lm_eval:hf"));
         assert!(error("parallelize", Value::Bool(true)).contains("lm_eval:hf"));
+        for thinks in [true, false] {
+            assert!(error("enable_thinking", Value::Bool(thinks)).contains("lm_eval:hf"));
+        }
         assert!(error("max_lenght", Value::Int(3)).contains("Did you mean `max_length`"));
         assert!(error("dtype", Value::str("int4")).contains("`dtype` is `auto`"));
         assert!(error("device", Value::str("mps")).contains("`cpu`, `cuda`"));

@@ -38,6 +38,8 @@ pub struct Segment {
     pub offset: usize,
     /// The rows of the cache that hold its `offset + len` keys and values.
     pub spans: Vec<Span>,
+    /// The length of the text that it belongs to, as far as it matters: some rotary embeddings depend on it.
+    pub length: usize,
 }
 
 /// Tokens that go through the model at once: rows of one matrix, without padding.
@@ -48,8 +50,6 @@ pub struct Batch {
     /// For each row of the batch the row of the cache that takes its key and value.
     destinations: Vec<usize>,
     segments: Vec<Segment>,
-    /// Of the longest text of the batch.
-    length: usize,
     padded: OnceLock<Padded>,
     #[cfg(feature = "cuda")]
     ragged: OnceLock<crate::cuda::Ragged>,
@@ -57,9 +57,7 @@ pub struct Batch {
 
 impl Batch {
     /// A batch of segments, whose tokens stand in `tokens` one segment after the other.
-    ///
-    /// `length` is the length of the longest text that a segment belongs to; some rotary embeddings depend on it.
-    pub fn new(tokens: &[u32], segments: Vec<Segment>, length: usize, device: &Device) -> Result<Self> {
+    pub fn new(tokens: &[u32], segments: Vec<Segment>, device: &Device) -> Result<Self> {
         let mut positions = Vec::with_capacity(tokens.len());
         let mut destinations = Vec::with_capacity(tokens.len());
         for segment in &segments {
@@ -74,7 +72,6 @@ impl Batch {
             positions,
             destinations,
             segments,
-            length,
             padded: OnceLock::new(),
             #[cfg(feature = "cuda")]
             ragged: OnceLock::new(),
@@ -104,11 +101,6 @@ impl Batch {
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.positions.len()
-    }
-
-    /// The length of the longest text that a segment belongs to.
-    pub fn length(&self) -> usize {
-        self.length
     }
 
     /// The device.

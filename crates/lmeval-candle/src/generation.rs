@@ -12,7 +12,7 @@ use crate::engine::Sampling;
 /// The names of the limit, of which the first that is given counts.
 const LIMITS: [&str; 4] = ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"];
 /// Settings that are read, or that mean nothing here.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 11] = [
     "until",
     "do_sample",
     "temperature",
@@ -24,8 +24,9 @@ const KNOWN: [&str; 12] = [
     "pad_token_id",
     "max_length",
     "seed",
-    "num_return_sequences",
 ];
+/// Settings that are known with the value 1 alone.
+const ONES: [&str; 2] = ["num_beams", "num_return_sequences"];
 /// Tokens of an answer where nothing else is asked for.
 const DEFAULT_LIMIT: usize = 256;
 /// From how many of the most likely tokens is drawn where nothing else is said, as `transformers` does it.
@@ -70,7 +71,11 @@ impl Defaults {
 pub(crate) struct GenerationSettings {
     pub(crate) stops: Vec<String>,
     pub(crate) limit: usize,
+    /// How many tokens prompt and answer may have together, where somebody says so; it counts in place of the limit.
+    pub(crate) total: Option<usize>,
     pub(crate) sampling: Sampling,
+    /// Of the draws of this request, beside the seed of the run.
+    pub(crate) seed: Option<u64>,
 }
 
 impl GenerationSettings {
@@ -84,23 +89,23 @@ impl GenerationSettings {
         let get = |name: &str| kwargs.get_str(name).filter(|value| !value.is_none());
         let number = |name: &str| get(name).map(|value| finite(name, value)).transpose();
         for name in kwargs.keys().filter_map(Value::as_str) {
-            let is_one =
-                name == "num_beams" && get(name).and_then(Value::as_i64).is_none_or(|beams| beams == 1);
+            let is_one = ONES.contains(&name) && get(name).is_none_or(|value| value.as_i64() == Some(1));
             if !KNOWN.contains(&name) && !LIMITS.contains(&name) && !is_one {
                 return Err(request(format!("The generation setting `{name}` is not known here")).hint(
                     "`--model lm_eval:hf` generates through Python, with all settings of `transformers`",
                 ));
             }
         }
+        let count = |name: &str, value: &Value| {
+            let number = finite(name, value)?;
+            if number < 0.0 {
+                return Err(wrong(name, "a number that is not negative", value));
+            }
+            Ok(number as usize)
+        };
         let limit = match LIMITS.iter().find_map(|name| get(name).map(|value| (*name, value))) {
             None => default_limit.unwrap_or(DEFAULT_LIMIT),
-            Some((name, value)) => {
-                let number = finite(name, value)?;
-                if number < 0.0 {
-                    return Err(wrong(name, "a number that is not negative", value));
-                }
-                number as usize
-            }
+            Some((name, value)) => count(name, value)?,
         };
         let temperature = number("temperature")?.unwrap_or(0.0);
         let draws = get("do_sample").map_or(temperature > 0.0, Value::is_truthy);
@@ -124,7 +129,13 @@ impl GenerationSettings {
             stop.as_str().map(str::to_owned).ok_or_else(|| wrong("until", "a text or a list of texts", stop))
         };
         let stops = stops.iter().map(text).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { stops: stops.into_iter().filter(|stop| !stop.is_empty()).collect(), limit, sampling })
+        Ok(Self {
+            stops: stops.into_iter().filter(|stop| !stop.is_empty()).collect(),
+            limit,
+            total: get("max_length").map(|value| count("max_length", value)).transpose()?,
+            sampling,
+            seed: number("seed")?.map(|seed| seed as i64 as u64),
+        })
     }
 }
 
@@ -231,6 +242,9 @@ mod tests {
         assert_eq!((drawn.limit, drawn.sampling.temperature, drawn.sampling.top_p), (2, 0.7, 0.9));
         assert_eq!(drawn.sampling.top_k, 50);
         assert!(read(r#"{"do_sample": false, "temperature": 0.7}"#).unwrap().sampling.is_plain());
+        let other =
+            read(r#"{"max_length": 9, "seed": 3, "num_return_sequences": 1, "num_beams": null}"#).unwrap();
+        assert_eq!((other.limit, other.total, other.seed), (256, Some(9), Some(3)));
         assert_eq!(read(r#"{"until": ["", "x", "</s>"]}"#).unwrap().stops, ["x", "</s>"]);
     }
 
@@ -242,6 +256,9 @@ mod tests {
             (r#"{"max_gen_toks": -1}"#, "max_gen_toks"),
             (r#"{"temperature": "warm"}"#, "temperature"),
             (r#"{"num_beams": 4}"#, "num_beams"),
+            (r#"{"num_return_sequences": 2}"#, "num_return_sequences"),
+            (r#"{"max_length": -1}"#, "max_length"),
+            (r#"{"seed": "x"}"#, "seed"),
         ] {
             assert!(read(text).unwrap_err().to_string().contains(name), "{text}");
         }

@@ -10,6 +10,7 @@ mod config;
 mod cuda;
 mod engine;
 mod error;
+mod fingerprint;
 mod generation;
 pub mod layers;
 mod load;

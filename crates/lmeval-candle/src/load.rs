@@ -8,9 +8,10 @@ use lmeval_core::ModelError;
 use lmeval_models::{HubSettings, wait};
 
 use crate::arch::{self, Architecture};
-use crate::arguments::{Arguments, Precision};
+use crate::arguments::{Arguments, Precision, configuration};
 use crate::config::Config;
 use crate::error::Result;
+use crate::fingerprint;
 use crate::weights::{Gguf, Safetensors, Source, Weights};
 
 /// Tensors of checkpoints that are no parameters.
@@ -25,6 +26,8 @@ pub(crate) struct Loaded {
     /// What numbers are computed in.
     pub(crate) dtype: DType,
     pub(crate) parameters: u64,
+    /// How many tokens models of the class take where the configuration does not say so.
+    pub(crate) positions: usize,
     /// Where the files are.
     pub(crate) folder: PathBuf,
     /// The commit on the hub, where the files are from there.
@@ -81,11 +84,16 @@ fn build(
         names.filter_map(|name| source.shape(&name)).map(|shape| shape.iter().product::<usize>() as u64);
     let parameters = parameters.sum();
     let commit = commit(&folder);
+    let files = match file {
+        Some(file) => vec![file.to_owned()],
+        None => Safetensors::files_of(&folder)?,
+    };
     let fingerprint = match &commit {
         Some(commit) => commit.clone(),
-        None => fingerprint(&folder, file),
+        None => fingerprint::of_weights(&files)?,
     };
-    Ok(Loaded { architecture, config, dtype, parameters, folder, commit, fingerprint })
+    let positions = entry.positions;
+    Ok(Loaded { architecture, config, dtype, parameters, positions, folder, commit, fingerprint })
 }
 
 /// The folder of a model, and its file where the weights are GGUF.
@@ -97,6 +105,11 @@ fn locate(arguments: &Arguments) -> Result<(PathBuf, Option<PathBuf>), ModelErro
     }
     if let Some(file) = &arguments.gguf_file {
         let path = name.join(file);
+        if !path.is_file() {
+            return Err(configuration(format!("There is no file `{}`", path.display())).hint(
+                "`gguf_file` names a file in the folder `pretrained`, which is no name on the hub then",
+            ));
+        }
         return Ok((name.to_owned(), Some(path)));
     }
     let revision = &arguments.revision;
@@ -122,21 +135,4 @@ fn commit(folder: &Path) -> Option<String> {
     let is_snapshot = folder.parent()?.file_name()? == "snapshots";
     let name = folder.file_name()?.to_str()?;
     (is_snapshot && name.len() == 40).then(|| name.to_owned())
-}
-
-/// Names, sizes and times of the files with weights: another file of the same name is another model.
-fn fingerprint(folder: &Path, file: Option<&Path>) -> String {
-    let files = match file {
-        Some(file) => vec![file.to_owned()],
-        None => Safetensors::files_of(folder).unwrap_or_default(),
-    };
-    let facts = files.iter().map(|file| {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let facts = fs_err::metadata(file).ok();
-        let size = facts.as_ref().map_or(0, std::fs::Metadata::len);
-        let time = facts.and_then(|facts| facts.modified().ok());
-        let time = time.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        format!("{name} {size} {}", time.map_or(0, |time| time.as_secs()))
-    });
-    facts.collect::<Vec<_>>().join("; ")
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lmeval_core::{
     Answer, AnswerSink, Arguments as Asked, Context, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts,
-    ModelFuture, ModelIdentity, ModelRequest, ModelTemplate, Response, Usage,
+    ModelFuture, ModelIdentity, ModelRequest, ModelStats, ModelTemplate, Response, Usage,
 };
 use lmeval_models::{HubSettings, ModelSettings, wait, windows};
 use lmeval_pycompat::Value;
@@ -17,15 +17,12 @@ use crate::codec::{Codec, request};
 use crate::config::Config;
 use crate::engine::{Engine, GenerationRequest, ScoreRequest};
 use crate::error::Error;
+use crate::fingerprint;
 use crate::generation::{Defaults, GenerationSettings, StopCheck, answer_text};
 use crate::load::{Loaded, load};
 
 /// Requests that are looked at together for what they have in common.
 const REQUESTS: usize = 8192;
-/// The context length of a model that says nothing about it.
-const DEFAULT_LENGTH: usize = 2048;
-/// What tokenizers say in place of a length where they have none.
-const NO_LENGTH: f64 = 1e29;
 
 /// A model of this process, and all that its answers need.
 #[derive(Debug)]
@@ -44,6 +41,8 @@ struct Inner {
     facts: ModelFacts,
     /// Whether thoughts are removed before stop strings are looked for.
     thinks_first: bool,
+    /// How many tokens the model knows.
+    vocabulary: usize,
     is_ending: AtomicBool,
 }
 
@@ -66,11 +65,18 @@ pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelEr
         ))
         .hint("Give the model's own tokenizer as `tokenizer=<name or folder>`"));
     }
+    if let Some(token) = arguments.prefix_token_id.filter(|token| *token as usize >= vocabulary) {
+        return Err(configuration(format!(
+            "There is no token {token} for `prefix_token_id`: the model knows {vocabulary} tokens"
+        )));
+    }
     let own = loaded.folder.join("generation_config.json");
     let own = if own.is_file() { Some(Config::read(&own)?) } else { None };
     let defaults = Defaults::read(own.as_ref(), &loaded.config, codec.end().map(|(token, _)| token))?;
-    let max_length = max_length(&arguments, &loaded, &codec)?;
-    let identity = identity(&arguments, &loaded, max_length);
+    let max_length = max_length(&arguments, &loaded)?;
+    let thinks_first = settings.dialect.name == "0.4";
+    let files = fingerprint::of_small_files(&loaded.folder, &folder)?;
+    let identity = identity(&arguments, &loaded, max_length, files, thinks_first);
     let facts = facts(&arguments, &loaded, &codec, max_length);
     let Loaded { architecture, dtype, .. } = loaded;
     let engine = Engine::new(architecture, &arguments.device, dtype, arguments.batch_size);
@@ -81,25 +87,25 @@ pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelEr
         max_length,
         identity,
         facts,
-        thinks_first: settings.dialect.name == "0.4",
+        thinks_first,
+        vocabulary,
         is_ending: AtomicBool::new(false),
         arguments,
     };
     Ok(Arc::new(HfModel { inner: Arc::new(inner) }))
 }
 
-/// How many tokens the model takes: as the arguments, the configuration or the tokenizer say.
-fn max_length(arguments: &Arguments, loaded: &Loaded, codec: &Codec) -> Result<usize, ModelError> {
+/// How many tokens the model takes: as the arguments, the configuration or its class say.
+///
+/// Reference: the tokenizer counts for classes without a number of positions, and all that are known have one.
+fn max_length(arguments: &Arguments, loaded: &Loaded) -> Result<usize, ModelError> {
     let nested = loaded.config.object("text_config").map_err(ModelError::from)?;
     let config = nested.as_ref().unwrap_or(&loaded.config);
     let mut length = None;
     for name in ["n_positions", "max_position_embeddings", "n_ctx"] {
         length = length.or(config.optional_size(name).map_err(ModelError::from)?);
     }
-    let own = Config::read(&codec.tokenizer().folder().join("tokenizer_config.json")).ok();
-    let own = own.and_then(|own| own.optional_number("model_max_length").ok().flatten());
-    let own = own.filter(|length| *length >= 1.0 && *length < NO_LENGTH).map(|length| length as usize);
-    let length = arguments.max_length.or(length).or(own).unwrap_or(DEFAULT_LENGTH);
+    let length = arguments.max_length.or(length).unwrap_or(loaded.positions);
     if let Some(positions) = loaded.architecture.shape().positions
         && length > positions
     {
@@ -110,10 +116,17 @@ fn max_length(arguments: &Arguments, loaded: &Loaded, codec: &Codec) -> Result<u
     Ok(length)
 }
 
-fn identity(arguments: &Arguments, loaded: &Loaded, max_length: usize) -> ModelIdentity {
+fn identity(
+    arguments: &Arguments,
+    loaded: &Loaded,
+    max_length: usize,
+    files: String,
+    thinks_first: bool,
+) -> ModelIdentity {
     let mut facts = vec![
         ("model", arguments.pretrained.clone()),
         ("weights", loaded.fingerprint.clone()),
+        ("files", files),
         ("dtype", format!("{:?}, {:?}", arguments.precision, loaded.dtype)),
         ("device", if arguments.device.is_cpu() { "cpu".into() } else { "cuda".into() }),
         ("max_length", max_length.to_string()),
@@ -123,7 +136,9 @@ fn identity(arguments: &Arguments, loaded: &Loaded, max_length: usize) -> ModelI
     add("tokenizer", arguments.tokenizer.clone());
     add("add_bos_token", arguments.add_bos_token.map(|flag| flag.to_string()));
     add("prefix_token_id", arguments.prefix_token_id.map(|token| token.to_string()));
-    add("think_end_token", arguments.think_end.as_ref().map(|end| format!("{end:?}")));
+    add("max_gen_toks", arguments.max_gen_toks.map(|limit| limit.to_string()));
+    // The order matters where there is something to remove.
+    add("think_end_token", arguments.think_end.as_ref().map(|end| format!("{end:?}, first: {thinks_first}")));
     ModelIdentity { backend: "hf".into(), facts }
 }
 
@@ -176,6 +191,10 @@ impl Model for HfModel {
 
     fn facts(&self) -> ModelFacts {
         self.inner.facts.clone()
+    }
+
+    fn stats(&self) -> Option<&ModelStats> {
+        Some(&self.inner.engine.stats)
     }
 
     fn wind_down(&self) {
@@ -289,7 +308,20 @@ impl Inner {
     }
 
     fn pair(&self, context: &Context, continuation: &str) -> Result<ScoreRequest, ModelError> {
-        self.codec.pair(text_of(context)?, continuation, self.max_length)
+        let pair = self.codec.pair(text_of(context)?, continuation, self.max_length)?;
+        self.known(&pair.tokens)?;
+        Ok(pair)
+    }
+
+    /// Refuses tokens that the model does not know.
+    fn known(&self, tokens: &[u32]) -> Result<(), ModelError> {
+        match tokens.iter().find(|token| **token as usize >= self.vocabulary) {
+            None => Ok(()),
+            Some(token) => Err(request(format!(
+                "The tokenizer gives the token {token}, and the model knows {} tokens",
+                self.vocabulary
+            ))),
+        }
     }
 
     /// Answers requests for the likelihood of whole texts.
@@ -301,7 +333,11 @@ impl Inner {
         let mut owners = Vec::new();
         for (place, asked) in requests.iter().enumerate() {
             let Asked::Rolling { text } = &asked.arguments else { continue };
-            let tokens = match self.codec.encode(text).and_then(|tokens| Ok((tokens, self.codec.prefix()?))) {
+            let encoded = self.codec.encode(text).and_then(|tokens| {
+                self.known(&tokens)?;
+                Ok((tokens, self.codec.prefix()?))
+            });
+            let tokens = match encoded {
                 Ok((tokens, prefix)) => windows(&tokens, prefix, self.max_length, 1),
                 Err(error) => {
                     give(sink, place, Err(error));
@@ -338,8 +374,10 @@ impl Inner {
         let mut texts = Vec::new();
         for (place, one) in requests.iter().enumerate() {
             let Asked::Generate { context, kwargs } = &one.arguments else { continue };
-            let prepared = self.settings(kwargs).and_then(|settings| {
+            let prepared = self.settings(kwargs).and_then(|mut settings| {
                 let prompt = self.prompt(context, settings.limit)?;
+                self.known(&prompt)?;
+                settings.limit = self.limit(&settings, prompt.len())?;
                 let check = StopCheck::new(&settings.stops, self.codec.tokenizer())?;
                 Ok((settings, prompt, check))
             });
@@ -350,7 +388,7 @@ impl Inner {
                 }
                 Ok((settings, tokens, check)) => {
                     let mut sampling = settings.sampling.clone();
-                    sampling.seed = seed(self.arguments.seed, one.repeat, &tokens);
+                    sampling.seed = seed(self.arguments.seed, settings.seed, one.repeat, &tokens);
                     texts.push(GenerationRequest { tokens, limit: settings.limit, sampling });
                     asked.push((place, settings, check));
                 }
@@ -377,7 +415,21 @@ impl Inner {
 
     fn settings(&self, kwargs: &lmeval_pycompat::Dict) -> Result<GenerationSettings, ModelError> {
         let end = self.codec.end().map(|(_, text)| text);
-        GenerationSettings::read(kwargs, &self.defaults, end, None)
+        GenerationSettings::read(kwargs, &self.defaults, end, self.arguments.max_gen_toks)
+    }
+
+    /// How many tokens are added to a prompt.
+    fn limit(&self, settings: &GenerationSettings, prompt: usize) -> Result<usize, ModelError> {
+        match settings.total {
+            None => Ok(settings.limit),
+            Some(total) if total > prompt && total <= self.max_length => Ok(total - prompt),
+            Some(total) => Err(request(format!(
+                "The generation setting `max_length` is {total}: it must be above the {prompt} tokens of the \
+                 prompt and at most the {} tokens that the model takes",
+                self.max_length
+            ))
+            .hint("`max_gen_toks` is the number of tokens of an answer alone")),
+        }
     }
 
     /// The tokens of a prompt, of which those stay that leave room for the answer.
@@ -409,9 +461,10 @@ fn usage(prompt: usize, completion: usize) -> Usage {
 }
 
 /// The seed of a request: of the run, of what is asked, and of which time it is asked.
-fn seed(run: u64, repeat: usize, tokens: &[u32]) -> u64 {
+fn seed(run: u64, own: Option<u64>, repeat: usize, tokens: &[u32]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let numbers = [run, repeat as u64].into_iter().chain(tokens.iter().map(|token| u64::from(*token)));
+    let tokens = tokens.iter().map(|token| u64::from(*token));
+    let numbers = [run, repeat as u64].into_iter().chain(own).chain(tokens);
     for number in numbers {
         hash = (hash ^ number).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     }

@@ -7,6 +7,7 @@ use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::chat::ChatTemplate;
 use crate::document::{DocId, DocumentError, Documents, Splits};
+use crate::registry::RegisteredHost;
 use crate::sampler::Sampler;
 
 /// Why a function gave no value.
@@ -57,6 +58,11 @@ pub trait FunctionHost: Debug + Send + Sync {
 
     /// The sampler of a class, whose generator starts from a seed.
     fn sampler(&self, class: &Function, seed: Option<i64>) -> Result<Box<dyn Sampler>, HostError>;
+
+    /// What knows the names that Python code has registered.
+    fn registered_names(&self) -> &dyn RegisteredHost {
+        &NoHost
+    }
 
     /// What the object of a task's class makes of a document: a dictionary with its requests (`instances`) and its
     /// `target`.

@@ -235,6 +235,10 @@ pub struct ModelStats {
     pub concurrency: AtomicU64,
     /// Calls that had to be made again.
     pub retries: AtomicU64,
+    /// Tokens of all texts so far, where the model computes in this process.
+    pub tokens_asked: AtomicU64,
+    /// Tokens that were computed for them: what texts begin with in common counts once.
+    pub tokens_computed: AtomicU64,
     /// The last reason for one.
     trouble: Mutex<Option<String>>,
 }
@@ -246,6 +250,13 @@ impl ModelStats {
         if let Ok(mut trouble) = self.trouble.lock() {
             *trouble = Some(reason);
         }
+    }
+
+    /// The share of tokens that did not have to be computed, where the model counts them.
+    pub fn saved(&self) -> Option<f64> {
+        let asked = self.tokens_asked.load(Ordering::Relaxed);
+        let computed = self.tokens_computed.load(Ordering::Relaxed);
+        (asked > 0).then(|| 1.0 - (computed as f64 / asked as f64).min(1.0))
     }
 
     /// The last reason for a call that had to be made again, once.

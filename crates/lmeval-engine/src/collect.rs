@@ -255,7 +255,7 @@ impl<'a> Collector<'a> {
         let task = Arc::clone(&progress.task);
         let key = planned.key.clone();
         let python = self.options.data.python.as_ref().filter(|_| task.config.unsafe_code);
-        // What ran before, such as the self-tests of modules, is not this task's.
+        // What ran before, for another task or for prompts, is not part of the score.
         let _ = python.map(|python| python.take_code_limits());
         match self.score(planned, documents, original) {
             Ok(result) => self.results[place] = result,

@@ -32,6 +32,11 @@ impl WorkerError {
         matches!(self, Self::Raised { .. } | Self::Protocol(ProtocolError::Depth))
     }
 
+    /// Whether there is no Python that could be asked.
+    pub(crate) fn is_without_python(&self) -> bool {
+        matches!(self, Self::Start { .. } | Self::TooOld { .. })
+    }
+
     /// The error of an answer that tells of a failure.
     pub(crate) fn raised(told: &Dict) -> Self {
         let text = |name: &str| told.get_str(name).and_then(Value::as_str).map(str::to_owned);

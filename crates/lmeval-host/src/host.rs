@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lmeval_core::registry::RegisteredHost;
 use lmeval_core::sampler::Sampler;
 use lmeval_core::{
     ClassCall, Documents, FunctionHost, HostError, HostServices, MemoryDocuments, MemorySplits, Splits,
@@ -106,6 +107,10 @@ impl FunctionHost for PythonHost {
 
     fn sampler(&self, class: &Function, seed: Option<i64>) -> Result<Box<dyn Sampler>, HostError> {
         Ok(Box::new(PythonSampler::new(class, seed, &self.pool)?))
+    }
+
+    fn registered_names(&self) -> &dyn RegisteredHost {
+        self
     }
 
     fn class_requests(&self, object: &Function, call: &ClassCall<'_>) -> Result<Value, HostError> {

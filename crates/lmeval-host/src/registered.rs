@@ -23,6 +23,9 @@ impl RegisteredHost for PythonHost {
 
     fn find(&self, kind: &str, name: &str, scope: &NameScope) -> Result<NameLookup, HostError> {
         let function = Function { directory: String::new(), reference: format!("registry:{kind}/{name}") };
+        if !self.has_plugins() && self.pool.worker().is_err_and(|error| error.is_without_python()) {
+            return Err(HostError::needs_python(&function));
+        }
         let text = |text: &str| Value::str(text);
         let answer = Message::about("registered", &function)
             .with("kind", &text(kind))

@@ -93,8 +93,12 @@ impl HostMetric for Scoring {
         self.call("metric", arguments)
     }
 
-    fn compute_many(&self, calls: &[(Value, Value)], kwargs: &Dict) -> Result<Vec<Value>, HostError> {
-        let batches = calls.par_chunks(BATCH).map(|batch| {
+    fn compute_many(
+        &self,
+        calls: &[(Value, Value)],
+        kwargs: &Dict,
+    ) -> Result<Vec<Value>, (usize, HostError)> {
+        let batches = calls.par_chunks(BATCH).enumerate().map(|(number, batch)| {
             let message = Message::new("metric", &self.function).with_list(
                 "calls",
                 batch,
@@ -109,7 +113,12 @@ impl HostMetric for Scoring {
                     Ok(())
                 },
             );
-            message.ask(&self.pool, batch.len(), |_| None)
+            let mut failed = 0;
+            let answers = message.ask(&self.pool, batch.len(), |place| {
+                failed = place;
+                None
+            });
+            answers.map_err(|error| (number * BATCH + failed, error))
         });
         Ok(batches.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }

@@ -64,14 +64,21 @@ impl Services {
     }
 
     fn dataset(&self, question: &Dict) -> Served {
-        let text = |name: &str| question.get_str(name).and_then(Value::as_str).map(str::to_owned);
+        let text = |name: &str| match question.get_str(name) {
+            None | Some(Value::None) => Ok(None),
+            Some(Value::Str(text)) => Ok(Some(text.to_string())),
+            Some(other) => {
+                let found = other.type_name();
+                Err(format!("`{name}` of a data set must be text, found a value of type `{found}`"))
+            }
+        };
         let kwargs = question.get_str("kwargs").and_then(Value::as_dict).cloned().unwrap_or_default();
         let request = DatasetRequest {
-            path: text("path").ok_or("a data set needs a path")?,
-            name: text("name"),
-            splits: text("split").into_iter().collect(),
+            path: text("path")?.ok_or("a data set needs a path")?,
+            name: text("name")?,
+            splits: text("split")?.into_iter().collect(),
             kwargs,
-            folder: text("folder"),
+            folder: text("folder")?,
         };
         let key = lmeval_pycompat::repr::repr(&Value::from(question.clone()));
         let known = lock(&self.datasets).iter().position(|(known, _)| *known == key);
@@ -163,4 +170,22 @@ fn full_message(error: &(dyn std::error::Error + 'static)) -> String {
         cause = next.source();
     }
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_text_names_no_data_set() {
+        for (name, given) in [("path", Value::Int(1)), ("name", Value::Int(2024)), ("split", Value::list([]))]
+        {
+            let mut question: Dict = [(Value::str("path"), Value::str("data"))].into_iter().collect();
+            question.insert(name, given.clone());
+            let message = Services::default().serve("dataset", &question).unwrap_err();
+            let found = given.type_name();
+            let expected = format!("`{name}` of a data set must be text, found a value of type `{found}`");
+            assert_eq!(message, expected);
+        }
+    }
 }

@@ -59,24 +59,40 @@ def guard():
         sys.modules[name] = None
 
 
+def read_exactly(descriptor, length):
+    parts = []
+    while length > 0:
+        part = os.read(descriptor, min(length, 1 << 20))
+        if not part:
+            break
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def read_program(given):
+    length = b""
+    while not length.endswith(b"\n"):
+        length += os.read(given, 1) or b"\n"
+    return read_exactly(given, int(length)).decode("utf-8", "surrogatepass")
+
+
 def main():
     seconds = float(sys.argv[1])
     sys.path[:] = sys.argv[2:]
-    with open(0, "rb", closefd=False) as given:
-        secret = given.readline().strip()
-        program = given.read().decode("utf-8", "surrogatepass")
-    answer = os.dup(1)
+    given, answer = os.dup(0), os.dup(1)
+    program = read_program(given)
     nowhere = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
-    os.closerange(max(answer, nowhere) + 1, 1 << 16)
-    write, leave = os.write, os._exit
+    os.closerange(max(given, answer, nowhere) + 1, 1 << 16)
+    read, write, leave = os.read, os.write, os._exit
     sys.argv[:] = [""]
     sys.stdin = sys.stdout = sys.stderr = Nowhere()
     import_all(program)
     guard()
     signal.signal(signal.SIGALRM, time_is_up)
-    write(answer, secret + b" ready\n")
+    write(answer, b"ready\n")
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)
         try:
@@ -88,6 +104,9 @@ def main():
         result = "timed out"
     except BaseException as error:
         result = f"failed: {error}"
+    # The word that makes a result count comes behind the program and is read when that is over: until then it is in no
+    # frame and no object that the program could come upon. One that looks for the descriptor finds it nevertheless.
+    secret = read(given, 64).strip()
     write(answer, secret + b" " + result[:60000].encode("utf-8", "backslashreplace").hex().encode() + b"\n")
     leave(0)
 

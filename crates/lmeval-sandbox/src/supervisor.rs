@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
@@ -70,11 +70,7 @@ pub fn run(program: &Program, inside: &[&OsStr]) -> Result<Outcome, Error> {
     linux::adopt_orphans();
     let folder = tempfile::Builder::new().prefix("lm-eval-code-").tempdir().map_err(Error::Folder)?;
     let secret = secret().map_err(Error::Start)?;
-    let mut given = tempfile::tempfile().map_err(Error::Folder)?;
-    given
-        .write_all(format!("{secret}\n{}", program.text).as_bytes())
-        .and_then(|()| given.rewind())
-        .map_err(Error::Folder)?;
+    let given = given(&program.text, &secret).map_err(Error::Folder)?;
     let is_nobody = getuid().is_root() && is_open(program, folder.path());
     let mut around = linux::separate(is_nobody);
     let disk = if around.has("mount") {
@@ -96,6 +92,13 @@ pub fn run(program: &Program, inside: &[&OsStr]) -> Result<Outcome, Error> {
     // What is left is in the system's folder for temporary files, where leftovers are cleared in time.
     let _ = folder.close();
     outcome
+}
+
+/// A file without a name that can only be read: the length of the program, the program, and the secret behind it.
+fn given(program: &str, secret: &str) -> io::Result<File> {
+    let mut file = tempfile::NamedTempFile::new()?;
+    file.write_all(format!("{}\n{program}{secret}", program.len()).as_bytes())?;
+    File::open(file.path())
 }
 
 fn start(
@@ -157,9 +160,8 @@ fn listen(lines: &mut Lines, secret: &str, limits: &Limits) -> Result<(Report, O
     let report = serde_json::from_str(&first).ok().as_ref().and_then(Report::from_json);
     let report = report.ok_or(Error::Setup(first))?;
     let mine = |line: &str| line.strip_prefix(secret).map(|rest| rest.trim().to_owned());
-    match lines.next(START_LIMIT).as_deref().and_then(mine).as_deref() {
-        Some("ready") => {}
-        _ => return Err(Error::Setup("the interpreter did not start".to_owned())),
+    if lines.next(START_LIMIT).as_deref() != Some("ready") {
+        return Err(Error::Setup("the interpreter did not start".to_owned()));
     }
     let deadline = Instant::now() + limits.deadline();
     while let Some(line) = lines.next(deadline.saturating_duration_since(Instant::now())) {
@@ -207,7 +209,8 @@ fn described(status: ExitStatus) -> String {
     }
 }
 
-/// Something that the program cannot know.
+/// A word that makes a result count. It keeps out what a program writes without knowing how it is run; one that is
+/// after it can find it, since both are in one process.
 fn secret() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -1,8 +1,10 @@
 //! Every environment variable that the command reads, with its documentation.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
+use lmeval_host::PythonOptions;
 use lmeval_report::TimeZone;
 
 /// The folder that holds installed task libraries; by default `lm-eval` in the user's data directory.
@@ -13,6 +15,15 @@ pub(crate) const VIRTUAL_ENV: &str = "VIRTUAL_ENV";
 
 /// A folder with copies of data sets: `<folder>/<dataset_path>` is used where it is there.
 const LM_EVAL_DATASET_DIR: &str = "LM_EVAL_DATASET_DIR";
+
+/// How many processes run functions of tasks; by default as many as there are cores.
+const LM_EVAL_PYTHON_WORKERS: &str = "LM_EVAL_PYTHON_WORKERS";
+
+/// How many seconds one call of a function of a task may take; by default 600.
+const LM_EVAL_PYTHON_TIMEOUT: &str = "LM_EVAL_PYTHON_TIMEOUT";
+
+/// How many MiB of address space each process that runs functions may take; by default any number.
+const LM_EVAL_PYTHON_MEMORY: &str = "LM_EVAL_PYTHON_MEMORY";
 
 /// If all digits, the number of rows that are read of every split.
 const LMEVAL_LIMIT: &str = "LMEVAL_LIMIT";
@@ -38,6 +49,29 @@ pub(crate) fn limit_rows() -> Option<u64> {
 /// The value of `LM_EVAL_DATASET_DIR`.
 pub(crate) fn dataset_dir() -> Option<PathBuf> {
     std::env::var_os(LM_EVAL_DATASET_DIR).map(PathBuf::from)
+}
+
+/// Sets the limits of processes that run functions of tasks.
+pub(crate) fn limit_python(options: &mut PythonOptions) -> Result<()> {
+    if let Some(workers) = number(LM_EVAL_PYTHON_WORKERS)? {
+        options.workers = usize::try_from(workers)?;
+    }
+    if let Some(seconds) = number(LM_EVAL_PYTHON_TIMEOUT)? {
+        options.time_limit = Duration::from_secs(seconds);
+    }
+    if let Some(mebibytes) = number(LM_EVAL_PYTHON_MEMORY)? {
+        options.memory_limit = Some(mebibytes.saturating_mul(1 << 20));
+    }
+    Ok(())
+}
+
+/// The value of a variable that is a whole number above 0.
+fn number(variable: &str) -> Result<Option<u64>> {
+    let Ok(value) = std::env::var(variable) else { return Ok(None) };
+    match value.parse() {
+        Ok(number) if number > 0 => Ok(Some(number)),
+        _ => bail!("`{variable}` must be a whole number above 0, not `{value}`"),
+    }
 }
 
 /// The value of `LMEVAL_HASHMM`; off where it is not set.

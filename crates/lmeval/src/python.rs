@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::Result;
 use lmeval_host::{PythonHost, PythonOptions};
 
+use crate::environment;
 use crate::printer::Notes;
 
 /// A host for functions; no process is started before the first one is called. What they print becomes notes.
@@ -13,8 +15,8 @@ pub(crate) fn host(
     plugins: &[String],
     roots: &[PathBuf],
     notes: &Notes,
-) -> Arc<PythonHost> {
-    PythonHost::new(options(python, plugins, roots, notes))
+) -> Result<Arc<PythonHost>> {
+    Ok(PythonHost::new(options(python, plugins, roots, notes)?))
 }
 
 /// How functions are run.
@@ -23,9 +25,9 @@ pub(crate) fn options(
     plugins: &[String],
     roots: &[PathBuf],
     notes: &Notes,
-) -> PythonOptions {
+) -> Result<PythonOptions> {
     let notes = notes.clone();
-    PythonOptions {
+    let mut options = PythonOptions {
         python: python.map(Path::to_owned),
         plugins: plugins.to_vec(),
         // Installed libraries are folders; the built-in one has no modules.
@@ -35,5 +37,7 @@ pub(crate) fn options(
         run_unsafe_code: true,
         log: Some(Arc::new(move |line: &str| notes.info(&format!("python: {line}")))),
         ..PythonOptions::from_environment()
-    }
+    };
+    environment::limit_python(&mut options)?;
+    Ok(options)
 }

@@ -132,14 +132,16 @@ fn shared(sizes: Sizes, cache: &mut Cache, device: &Device) -> Result<Batch, Box
     let take = |cache: &mut Cache, rows| cache.take(rows).ok_or("the cache is too small");
     let prefix = take(cache, sizes.prefix)?;
     let mut all = tokens(sizes, 0)[..sizes.prefix].to_vec();
-    let mut segments = vec![Segment { first: 0, len: sizes.prefix, offset: 0, spans: prefix.clone() }];
+    let mut segments =
+        vec![Segment { first: 0, len: sizes.prefix, offset: 0, length: sizes.prefix, spans: prefix.clone() }];
     for text in 0..sizes.texts {
         let mut spans = prefix.clone();
         spans.extend(take(cache, sizes.rest)?);
-        segments.push(Segment { first: all.len(), len: sizes.rest, offset: sizes.prefix, spans });
+        let length = sizes.prefix + sizes.rest;
+        segments.push(Segment { first: all.len(), len: sizes.rest, offset: sizes.prefix, length, spans });
         all.extend(&tokens(sizes, text)[sizes.prefix..]);
     }
-    Ok(Batch::new(&all, segments, sizes.prefix + sizes.rest, device)?)
+    Ok(Batch::new(&all, segments, device)?)
 }
 
 /// The scored rows of all texts.
@@ -193,8 +195,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut worst = (0.0f32, 1.0f32);
     for text in [0, sizes.texts / 2, sizes.texts - 1] {
         let all = tokens(sizes, text);
-        let segment = Segment { first: 0, len: all.len(), offset: 0, spans: spans.clone() };
-        let alone = Batch::new(&all, vec![segment], all.len(), &device)?;
+        let segment =
+            Segment { first: 0, len: all.len(), offset: 0, length: all.len(), spans: spans.clone() };
+        let alone = Batch::new(&all, vec![segment], &device)?;
         let rows = model.forward(&alone, &cache)?;
         let alone = model.head(&rows.narrow(0, all.len() - sizes.scored, sizes.scored)?)?;
         let (difference, same) = compare(&together.narrow(0, text * sizes.scored, sizes.scored)?, &alone)?;

@@ -210,4 +210,8 @@ impl Architecture for Decoder {
     fn length_boundary(&self) -> Option<usize> {
         self.rotaries.iter().filter_map(Rotary::boundary).min()
     }
+
+    fn length_crossing(&self) -> Option<usize> {
+        self.rotaries.iter().filter_map(Rotary::crossing).min()
+    }
 }

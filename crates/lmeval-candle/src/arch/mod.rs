@@ -79,6 +79,11 @@ pub trait Architecture: Debug + Send + Sync {
     fn length_boundary(&self) -> Option<usize> {
         None
     }
+
+    /// The length beyond which a text that grows is computed anew from its beginning.
+    fn length_crossing(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// How an architecture is made.
@@ -93,6 +98,8 @@ pub struct Entry {
     pub classes: &'static [&'static str],
     /// What `config.json` says in `model_type`; it counts where no class is named.
     pub model_types: &'static [&'static str],
+    /// How many tokens the model takes where `config.json` does not say so: as the class has it.
+    pub positions: usize,
     /// Makes the model.
     pub build: Build,
 }
@@ -103,95 +110,140 @@ pub const ARCHITECTURES: &[Entry] = &[
         models: "LLaMA 1 to 3.x, CodeLlama, Vicuna, SmolLM, Yi and others of its shape",
         classes: &["LlamaForCausalLM", "LLaMAForCausalLM", "YiForCausalLM"],
         model_types: &["llama", "Yi"],
+        positions: 2048,
         build: llama::build,
     },
     Entry {
         models: "Mistral",
         classes: &["MistralForCausalLM"],
         model_types: &["mistral"],
+        positions: 131_072,
         build: mistral::build,
     },
     Entry {
         models: "Mixtral",
         classes: &["MixtralForCausalLM"],
         model_types: &["mixtral"],
+        positions: 131_072,
         build: mixtral::build,
     },
     Entry {
         models: "Qwen 1.5, 2 and 2.5",
         classes: &["Qwen2ForCausalLM"],
         model_types: &["qwen2"],
+        positions: 32_768,
         build: qwen::build_2,
     },
     Entry {
         models: "Qwen 1.5 and 2 with experts",
         classes: &["Qwen2MoeForCausalLM"],
         model_types: &["qwen2_moe"],
+        positions: 32_768,
         build: qwen::build_2_experts,
     },
-    Entry { models: "Qwen 3", classes: &["Qwen3ForCausalLM"], model_types: &["qwen3"], build: qwen::build_3 },
+    Entry {
+        models: "Qwen 3",
+        classes: &["Qwen3ForCausalLM"],
+        model_types: &["qwen3"],
+        positions: 32_768,
+        build: qwen::build_3,
+    },
     Entry {
         models: "Qwen 3 with experts",
         classes: &["Qwen3MoeForCausalLM"],
         model_types: &["qwen3_moe"],
+        positions: 32_768,
         build: qwen::build_3_experts,
     },
     Entry {
         models: "Gemma 1",
         classes: &["GemmaForCausalLM"],
         model_types: &["gemma"],
+        positions: 8192,
         build: gemma::build_1,
     },
     Entry {
         models: "Gemma 2",
         classes: &["Gemma2ForCausalLM"],
         model_types: &["gemma2"],
+        positions: 8192,
         build: gemma::build_2,
     },
     Entry {
         models: "Gemma 3 of text",
         classes: &["Gemma3ForCausalLM"],
         model_types: &["gemma3_text"],
+        positions: 131_072,
         build: gemma::build_3,
     },
     Entry {
         models: "Gemma 3 of text and images, for text",
         classes: &["Gemma3ForConditionalGeneration"],
         model_types: &["gemma3"],
+        positions: 131_072,
         build: gemma::build_3_of_images,
     },
-    Entry { models: "GPT-2", classes: &["GPT2LMHeadModel"], model_types: &["gpt2"], build: gpt2::build },
+    Entry {
+        models: "GPT-2",
+        classes: &["GPT2LMHeadModel"],
+        model_types: &["gpt2"],
+        positions: 1024,
+        build: gpt2::build,
+    },
     Entry {
         models: "GPT-NeoX, Pythia",
         classes: &["GPTNeoXForCausalLM"],
         model_types: &["gpt_neox"],
+        positions: 2048,
         build: gpt_neox::build,
     },
-    Entry { models: "GPT-J", classes: &["GPTJForCausalLM"], model_types: &["gptj"], build: gptj::build },
-    Entry { models: "OPT", classes: &["OPTForCausalLM"], model_types: &["opt"], build: opt::build },
+    Entry {
+        models: "GPT-J",
+        classes: &["GPTJForCausalLM"],
+        model_types: &["gptj"],
+        positions: 2048,
+        build: gptj::build,
+    },
+    Entry {
+        models: "OPT",
+        classes: &["OPTForCausalLM"],
+        model_types: &["opt"],
+        positions: 2048,
+        build: opt::build,
+    },
     Entry {
         models: "Phi 1, 1.5 and 2",
         classes: &["PhiForCausalLM"],
         model_types: &["phi"],
+        positions: 2048,
         build: phi::build,
     },
     Entry {
         models: "Phi 3, 3.5 and 4",
         classes: &["Phi3ForCausalLM"],
         model_types: &["phi3"],
+        positions: 4096,
         build: phi3::build,
     },
-    Entry { models: "OLMo 2", classes: &["Olmo2ForCausalLM"], model_types: &["olmo2"], build: olmo2::build },
+    Entry {
+        models: "OLMo 2",
+        classes: &["Olmo2ForCausalLM"],
+        model_types: &["olmo2"],
+        positions: 2048,
+        build: olmo2::build,
+    },
     Entry {
         models: "StableLM",
         classes: &["StableLmForCausalLM"],
         model_types: &["stablelm"],
+        positions: 4096,
         build: stablelm::build,
     },
     Entry {
         models: "Falcon, but for those with `alibi`",
         classes: &["FalconForCausalLM"],
         model_types: &["falcon"],
+        positions: 2048,
         build: falcon::build,
     },
 ];

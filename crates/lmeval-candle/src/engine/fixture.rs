@@ -1,26 +1,61 @@
-//! A tiny model for tests.
+//! Tiny models for tests.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 
 use super::Engine;
-use crate::arch;
+use crate::arch::{self, Architecture, Shape};
+use crate::batch::Batch;
+use crate::cache::Cache;
 use crate::config::Config;
+use crate::error::Result;
 use crate::weights::{Safetensors, Weights};
 
 /// An engine for a checkpoint of the tests, with as many rows in a pass.
 pub(crate) fn engine(name: &str, rows: usize, texts: Option<usize>) -> Engine {
+    let engine = Engine::new(model(name), &Device::Cpu, DType::F32, texts);
+    engine.rows.store(rows, Ordering::Relaxed);
+    engine
+}
+
+/// An engine whose device has too little memory for passes of more rows.
+pub(crate) fn scarce(name: &str, rows: usize) -> Engine {
+    Engine::new(Box::new(Scarce { model: model(name), rows }), &Device::Cpu, DType::F32, None)
+}
+
+fn model(name: &str) -> Box<dyn Architecture> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     let config = Config::read(&folder.join("config.json")).unwrap();
     let source = Arc::new(Safetensors::from_folder(&folder).unwrap());
     let weights = Weights::new(source, DType::F32, &Device::Cpu);
-    let model = (arch::find(&config).unwrap().build)(&config, &weights).unwrap();
-    let engine = Engine::new(model, &Device::Cpu, DType::F32, texts);
-    engine.rows.store(rows, Ordering::Relaxed);
-    engine
+    (arch::find(&config).unwrap().build)(&config, &weights).unwrap()
+}
+
+/// A model on a device with little memory.
+#[derive(Debug)]
+struct Scarce {
+    model: Box<dyn Architecture>,
+    rows: usize,
+}
+
+impl Architecture for Scarce {
+    fn shape(&self) -> Shape {
+        self.model.shape()
+    }
+
+    fn forward(&self, batch: &Batch, cache: &Cache) -> Result<Tensor> {
+        if batch.rows() > self.rows {
+            return Err(candle_core::Error::Msg("CUDA_ERROR_OUT_OF_MEMORY".into()).into());
+        }
+        self.model.forward(batch, cache)
+    }
+
+    fn head(&self, rows: &Tensor) -> Result<Tensor> {
+        self.model.head(rows)
+    }
 }
 
 /// Numbers that look random.

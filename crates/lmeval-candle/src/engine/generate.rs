@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use candle_core::Tensor;
 
+use super::Engine;
 use super::head::summarise;
 use super::sample::{Random, Sampling};
 use super::trie::Trie;
-use super::{Engine, TEXTS};
 use crate::batch::{Batch, Segment, Span};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
@@ -37,6 +37,28 @@ pub(crate) struct Generated {
     pub(crate) is_cut: bool,
 }
 
+/// A request, and what came of it so far.
+struct Text<'a> {
+    /// Which request it is.
+    index: usize,
+    request: &'a GenerationRequest,
+    added: Vec<u32>,
+    random: Random,
+    is_ended: bool,
+}
+
+impl Text<'_> {
+    /// All tokens so far.
+    fn tokens(&self) -> Vec<u32> {
+        [self.request.tokens.as_slice(), &self.added].concat()
+    }
+
+    /// Rows of the cache that it may take for tokens to come.
+    fn growth(&self) -> usize {
+        (self.request.limit - self.added.len()).next_multiple_of(PAGE)
+    }
+}
+
 /// A text that is under way.
 struct Active {
     text: usize,
@@ -47,8 +69,8 @@ struct Active {
     /// Rows that are its own, and how many of them are used.
     own: Vec<Span>,
     used: usize,
-    added: Vec<u32>,
-    random: Random,
+    /// Rows that it may have of its own.
+    growth: usize,
 }
 
 impl Active {
@@ -70,14 +92,19 @@ impl Active {
         self.keys += 1;
     }
 
+    /// Rows that it may still take from the cache.
+    fn missing(&self) -> usize {
+        self.growth.saturating_sub(self.own.iter().map(|span| span.len).sum())
+    }
+
     fn room(&self) -> usize {
         self.own.iter().map(|span| span.len).sum::<usize>() - self.used
     }
 }
 
 impl Engine {
-    /// Continues texts, until `is_ending` is set. `is_done` says whether the tokens that were added to a text end it; what came of each text is
-    /// handed over as soon as it is known, in any order.
+    /// Continues texts, until `is_ending` is set. `is_done` says whether the tokens that were added to a text end it;
+    /// what came of each text is handed over as soon as it is known, in any order.
     pub(crate) fn generate(
         &self,
         requests: &[GenerationRequest],
@@ -85,32 +112,40 @@ impl Engine {
         is_done: &dyn Fn(usize, &[u32]) -> bool,
         deliver: &mut dyn FnMut(usize, Generated),
     ) -> Result<()> {
-        let vocabulary = self.model.shape().vocabulary as u32;
-        for token in requests.iter().flat_map(|request| &request.tokens) {
-            if *token >= vocabulary {
-                return Err(Error::unsupported(format!(
-                    "The tokenizer gives the token {token}, and the model knows {vocabulary} tokens"
-                )));
-            }
+        self.count(requests.iter().map(|request| request.tokens.len()).sum(), 0);
+        let mut texts: Vec<Text<'_>> = Vec::with_capacity(requests.len());
+        for (index, request) in requests.iter().enumerate() {
+            let random = Random::new(request.sampling.seed);
+            texts.push(Text { index, request, added: Vec::new(), random, is_ended: false });
         }
-        for (class, members) in self.classes(requests.iter().map(|request| request.tokens.len())) {
-            let members: Vec<(usize, &GenerationRequest)> =
-                members.into_iter().map(|index| (index, &requests[index])).collect();
-            Generation::new(self, &members, class, is_done).run(is_ending, deliver)?;
+        // Texts come back that are computed anew from their beginning, with what was added to them.
+        while !texts.is_empty() {
+            let lengths: Vec<usize> =
+                texts.iter().map(|text| text.request.tokens.len() + text.added.len()).collect();
+            let mut left: Vec<Option<Text<'_>>> = texts.drain(..).map(Some).collect();
+            for (class, members) in self.classes(lengths.into_iter()) {
+                let members = members.into_iter().filter_map(|member| left[member].take()).collect();
+                texts.extend(Generation::new(self, members, class, is_done).run(is_ending, deliver)?);
+            }
         }
         Ok(())
     }
 }
 
 /// Texts on their way through the model.
-struct Generation<'a> {
+struct Generation<'a, 'r> {
     engine: &'a Engine,
-    requests: &'a [(usize, &'a GenerationRequest)],
+    texts: Vec<Text<'r>>,
+    /// What the texts begin with.
+    prompts: Vec<Vec<u32>>,
+    /// The length of the prompts where it matters, else 0.
     class: usize,
     is_done: &'a dyn Fn(usize, &[u32]) -> bool,
     trie: Trie,
     /// Rows of the cache by node, from when it is computed until no text needs it.
     spans: Vec<Vec<Span>>,
+    /// The last row of each node, for as long: texts may end there.
+    lasts: Vec<Option<Tensor>>,
     /// How many texts need a node.
     users: Vec<usize>,
     /// Texts that wait, the next one last.
@@ -118,72 +153,92 @@ struct Generation<'a> {
     active: Vec<Active>,
 }
 
-impl<'a> Generation<'a> {
+impl<'a, 'r> Generation<'a, 'r> {
     fn new(
         engine: &'a Engine,
-        requests: &'a [(usize, &'a GenerationRequest)],
+        texts: Vec<Text<'r>>,
         class: usize,
         is_done: &'a dyn Fn(usize, &[u32]) -> bool,
     ) -> Self {
-        let prompts: Vec<&[u32]> = requests.iter().map(|(_, request)| request.tokens.as_slice()).collect();
-        let trie = Trie::new(&prompts, engine.shortest(), engine.rows());
+        let prompts: Vec<Vec<u32>> = texts.iter().map(Text::tokens).collect();
+        let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+        let trie = Trie::new(&slices, engine.shortest(), engine.rows());
         let mut users = vec![0; trie.nodes.len()];
-        for text in 0..requests.len() {
+        for text in 0..texts.len() {
             trie.path(text).for_each(|node| users[node] += 1);
         }
-        let mut waiting: Vec<usize> = (0..requests.len()).collect();
+        let mut waiting: Vec<usize> = (0..texts.len()).collect();
         waiting.sort_by_key(|text| std::cmp::Reverse(trie.ends[*text]));
-        let asked: usize = prompts.iter().map(|prompt| prompt.len()).sum();
-        engine.work.asked.fetch_add(asked as u64, Ordering::Relaxed);
         let spans = vec![Vec::new(); trie.nodes.len()];
-        Self { engine, requests, class, is_done, trie, spans, users, waiting, active: Vec::new() }
+        let lasts = vec![None; trie.nodes.len()];
+        Self {
+            engine,
+            texts,
+            prompts,
+            class,
+            is_done,
+            trie,
+            spans,
+            lasts,
+            users,
+            waiting,
+            active: Vec::new(),
+        }
     }
 
-    fn run(mut self, is_ending: &AtomicBool, deliver: &mut dyn FnMut(usize, Generated)) -> Result<()> {
-        let mut guard = self.engine.cache(self.capacity())?;
+    /// Continues the texts; those are returned that have to be computed anew: because they grow beyond a length above
+    /// which all of their tokens are computed in another way, or because memory is short.
+    fn run(
+        mut self,
+        is_ending: &AtomicBool,
+        deliver: &mut dyn FnMut(usize, Generated),
+    ) -> Result<Vec<Text<'r>>> {
+        match self.work(is_ending, deliver) {
+            Err(error) if error.is_out_of_memory() && self.engine.shrink() => {}
+            other => other?,
+        }
+        Ok(self.texts.into_iter().filter(|text| !text.is_ended).collect())
+    }
+
+    fn work(&mut self, is_ending: &AtomicBool, deliver: &mut dyn FnMut(usize, Generated)) -> Result<()> {
+        let (wanted, least) = self.capacity();
+        let mut guard = self.engine.cache(wanted, least)?;
         let Some(cache) = guard.as_mut() else { return Ok(()) };
         while !self.waiting.is_empty() || !self.active.is_empty() {
             if is_ending.load(Ordering::Relaxed) {
                 return Err(Error::Ended);
             }
-            let ended = self.admit(cache, deliver)?;
-            let ended = ended + self.step(cache, deliver)?;
-            if ended == 0 && self.active.is_empty() && !self.waiting.is_empty() {
+            let left = self.admit(cache, deliver)?;
+            let left = left + self.step(cache, deliver)?;
+            if left == 0 && self.active.is_empty() && !self.waiting.is_empty() {
                 return Err(Error::unsupported("The key/value cache has no room for the next text"));
             }
         }
         Ok(())
     }
 
-    /// Rows of the cache: for all texts at once, as far as there is memory, but for the longest one at least.
-    fn capacity(&self) -> usize {
-        let room = |(_, request): &(usize, &GenerationRequest)| {
-            request.tokens.len() + request.limit.next_multiple_of(PAGE)
-        };
-        let longest = self.requests.iter().map(room).max().unwrap_or(0);
+    /// Rows of the cache: for all texts at once, as far as there is memory, and those of the longest one.
+    fn capacity(&self) -> (usize, usize) {
+        let rooms = self.texts.iter().zip(&self.prompts).map(|(text, prompt)| prompt.len() + text.growth());
+        let longest = rooms.max().unwrap_or(0);
         let shape = self.engine.model.shape();
         let row = shape.layers * shape.kv_heads * shape.head_width * 2 * self.engine.dtype.size_in_bytes();
-        let texts = self.texts().min(self.requests.len());
-        longest.max((longest * texts).min(CACHE_BYTES / row.max(1)))
+        let texts = self.engine.generated().min(self.texts.len());
+        (longest.max((longest * texts).min(CACHE_BYTES / row.max(1))), longest)
     }
 
-    fn texts(&self) -> usize {
-        self.engine.texts.unwrap_or(TEXTS)
-    }
-
-    /// Lets waiting texts in as far as there is room, and chooses their first tokens; how many ended at once.
+    /// Lets waiting texts in as far as there is room, and chooses their first tokens; how many left at once.
     fn admit(&mut self, cache: &mut Cache, deliver: &mut dyn FnMut(usize, Generated)) -> Result<usize> {
         let mut admitted = Vec::new();
         let mut nodes = Vec::new();
         // Rows that active texts may still take.
-        let mut reserved: usize = self.active.iter().map(|active| self.missing(active)).sum();
-        while self.active.len() + admitted.len() < self.texts() {
+        let mut reserved: usize = self.active.iter().map(Active::missing).sum();
+        while self.active.len() + admitted.len() < self.engine.generated() {
             let Some(&text) = self.waiting.last() else { break };
-            let request = self.requests[text].1;
             let fresh: Vec<usize> =
                 self.trie.path(text).take_while(|node| self.spans[*node].is_empty()).collect();
             let rows: usize = fresh.iter().map(|node| self.trie.nodes[*node].len()).sum();
-            let growth = request.limit.next_multiple_of(PAGE);
+            let growth = self.texts[text].growth();
             if rows + growth + reserved > cache.available() {
                 break;
             }
@@ -204,31 +259,21 @@ impl<'a> Generation<'a> {
             let mut path: Vec<usize> = self.trie.path(*text).collect();
             path.reverse();
             let spans = path.into_iter().flat_map(|node| self.spans[node].iter().copied()).collect();
-            let request = self.requests[*text].1;
             self.active.push(Active {
                 text: *text,
                 spans,
-                keys: request.tokens.len(),
+                keys: self.prompts[*text].len(),
                 own: Vec::new(),
                 used: 0,
-                added: Vec::new(),
-                random: Random::new(request.sampling.seed),
+                growth: self.texts[*text].growth(),
             });
         }
         let first = self.active.len() - admitted.len();
         self.choose(first, &last, cache, deliver)
     }
 
-    /// Rows that an active text may still take from the cache.
-    fn missing(&self, active: &Active) -> usize {
-        let limit = self.requests[active.text].1.limit.next_multiple_of(PAGE);
-        limit.saturating_sub(active.own.iter().map(|span| span.len).sum())
-    }
-
     /// Computes nodes, and gives the last rows of the texts.
-    fn prefill(&self, nodes: &[usize], texts: &[usize], cache: &Cache) -> Result<Tensor> {
-        let ends: Vec<usize> = texts.iter().map(|text| self.trie.ends[*text]).collect();
-        let mut found: Vec<Option<Tensor>> = vec![None; texts.len()];
+    fn prefill(&mut self, nodes: &[usize], texts: &[usize], cache: &Cache) -> Result<Tensor> {
         let mut rest = nodes;
         while !rest.is_empty() {
             let mut rows = 0;
@@ -251,44 +296,30 @@ impl<'a> Generation<'a> {
                     len: bounds.len(),
                     offset: bounds.start,
                     spans,
+                    length: self.class,
                 });
-                tokens.extend_from_slice(&self.requests[bounds.text].1.tokens[bounds.start..bounds.end]);
+                tokens.extend_from_slice(&self.prompts[bounds.text][bounds.start..bounds.end]);
             }
-            let lasts: Vec<usize> = segments.iter().map(|segment| segment.first + segment.len - 1).collect();
+            let last = |segment: &Segment| (segment.first + segment.len - 1) as u32;
+            let lasts: Vec<u32> = segments.iter().map(last).collect();
             let hidden = self.forward(&tokens, segments, cache)?;
-            for (end, found) in ends.iter().zip(&mut found) {
-                if let Some(place) = now.iter().position(|node| node == end) {
-                    *found = Some(hidden.narrow(0, lasts[place], 1)?);
-                }
+            // A copy, so that the other rows are not kept.
+            let hidden = hidden.index_select(&Tensor::new(lasts, &self.engine.device)?, 0)?;
+            for (place, node) in now.iter().enumerate() {
+                self.lasts[*node] = Some(hidden.narrow(0, place, 1)?);
             }
         }
-        // A text whose nodes were all computed for others has its last row computed again.
-        for (text, found) in texts.iter().zip(&mut found) {
-            if found.is_none() {
-                *found = Some(self.last_row(*text, cache)?);
-            }
-        }
-        let rows: Vec<Tensor> = found.into_iter().flatten().collect();
-        Ok(Tensor::cat(&rows, 0)?)
-    }
-
-    fn last_row(&self, text: usize, cache: &Cache) -> Result<Tensor> {
-        let tokens = &self.requests[text].1.tokens;
-        let mut path: Vec<usize> = self.trie.path(text).collect();
-        path.reverse();
-        let spans = path.into_iter().flat_map(|node| self.spans[node].iter().copied()).collect();
-        let offset = tokens.len() - 1;
-        self.forward(&tokens[offset..], vec![Segment { first: 0, len: 1, offset, spans }], cache)
+        let ends = texts.iter().filter_map(|text| self.lasts[self.trie.ends[*text]].clone());
+        Ok(Tensor::cat(&ends.collect::<Vec<Tensor>>(), 0)?)
     }
 
     fn forward(&self, tokens: &[u32], segments: Vec<Segment>, cache: &Cache) -> Result<Tensor> {
-        let longest = segments.iter().map(|segment| segment.offset + segment.len).max().unwrap_or(0);
-        let batch = Batch::new(tokens, segments, self.class.max(longest), &self.engine.device)?;
-        self.engine.work.computed.fetch_add(tokens.len() as u64, Ordering::Relaxed);
+        let batch = Batch::new(tokens, segments, &self.engine.device)?;
+        self.engine.count(0, tokens.len());
         self.engine.model.forward(&batch, cache)
     }
 
-    /// Adds a token to each active text; how many of them ended.
+    /// Adds a token to each active text; how many of them left.
     fn step(&mut self, cache: &mut Cache, deliver: &mut dyn FnMut(usize, Generated)) -> Result<usize> {
         if self.active.is_empty() {
             return Ok(0);
@@ -302,14 +333,16 @@ impl<'a> Generation<'a> {
             }
             let offset = active.keys;
             active.grow();
-            tokens.push(active.added.last().copied().unwrap_or_default());
-            segments.push(Segment { first, len: 1, offset, spans: active.spans.clone() });
+            tokens.push(self.texts[active.text].added.last().copied().unwrap_or_default());
+            let spans = active.spans.clone();
+            segments.push(Segment { first, len: 1, offset, spans, length: offset + 1 });
         }
+        self.engine.count(tokens.len(), 0);
         let hidden = self.forward(&tokens, segments, cache)?;
         self.choose(0, &hidden, cache, deliver)
     }
 
-    /// Chooses the next token of the active texts from `first` on; how many of them ended.
+    /// Chooses the next token of the active texts from `first` on; how many of them left, ended or not.
     fn choose(
         &mut self,
         first: usize,
@@ -318,52 +351,52 @@ impl<'a> Generation<'a> {
         deliver: &mut dyn FnMut(usize, Generated),
     ) -> Result<usize> {
         let logits = self.engine.model.head(hidden)?;
-        let requests = self.requests;
-        let is_plain = self.active[first..].iter().all(|active| requests[active.text].1.sampling.is_plain());
+        let is_plain =
+            self.active[first..].iter().all(|active| self.texts[active.text].request.sampling.is_plain());
         let chosen: Vec<u32> = if is_plain {
             summarise(&logits, &[])?.0.into_iter().map(|summary| summary.best).collect()
         } else {
             let rows = logits.to_vec2::<f32>()?;
-            let choose = |(active, mut logits): (&mut Active, Vec<f32>)| {
-                let request = requests[active.text].1;
-                let seen = [request.tokens.as_slice(), &active.added].concat();
-                request.sampling.choose(&mut logits, &seen, &mut active.random)
+            let choose = |(active, mut logits): (&Active, Vec<f32>)| {
+                let text = &mut self.texts[active.text];
+                let seen = text.tokens();
+                text.request.sampling.choose(&mut logits, &seen, &mut text.random)
             };
-            self.active[first..].iter_mut().zip(rows).map(choose).collect()
+            self.active[first..].iter().zip(rows).map(choose).collect()
         };
-        let mut kept = Vec::with_capacity(self.active.len());
-        let mut ended = 0;
-        for (index, mut active) in std::mem::take(&mut self.active).into_iter().enumerate() {
-            if index < first {
-                kept.push(active);
+        let crossing = self.engine.model.length_crossing();
+        let mut left = 0;
+        let admitted = self.active.split_off(first);
+        for (active, token) in admitted.into_iter().zip(chosen) {
+            let text = &mut self.texts[active.text];
+            text.added.push(token);
+            let is_done = (self.is_done)(text.index, &text.added);
+            text.is_ended = is_done || text.added.len() >= text.request.limit;
+            // Reference: a text that outgrows the length is computed anew, its prompt included.
+            if !text.is_ended && crossing != Some(active.keys) {
+                self.active.push(active);
                 continue;
             }
-            active.added.push(chosen[index - first]);
-            let (request, asked) = requests[active.text];
-            let is_done = (self.is_done)(request, &active.added);
-            let is_full = active.added.len() >= asked.limit;
-            if !is_done && !is_full {
-                kept.push(active);
-                continue;
-            }
-            ended += 1;
+            left += 1;
             cache.give_back(active.own);
             for node in self.trie.path(active.text) {
                 self.users[node] -= 1;
                 if self.users[node] == 0 {
                     cache.give_back(std::mem::take(&mut self.spans[node]));
+                    self.lasts[node] = None;
                 }
             }
-            deliver(request, Generated { tokens: active.added, is_cut: !is_done });
+            if text.is_ended {
+                deliver(text.index, Generated { tokens: std::mem::take(&mut text.added), is_cut: !is_done });
+            }
         }
-        self.active = kept;
-        Ok(ended)
+        Ok(left)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Draws, engine};
+    use super::super::fixture::{Draws, engine, scarce};
     use super::*;
 
     fn all(engine: &Engine, requests: &[GenerationRequest]) -> Vec<Generated> {
@@ -408,11 +441,108 @@ mod tests {
             for (rows, texts) in [(1024, None), (32, Some(4)), (1024, Some(1))] {
                 let engine = engine("llama", rows, texts);
                 assert_eq!(all(&engine, &requests), alone, "{rows} rows, {texts:?} texts");
-                let cache = engine.cache(1).unwrap();
+                let cache = engine.cache(1, 1).unwrap();
                 assert_eq!(cache.as_ref().unwrap().available(), cache.as_ref().unwrap().capacity());
             }
             assert!(alone.iter().any(|made| made.is_cut));
             assert!(alone.iter().zip(&requests).all(|(made, asked)| made.tokens.len() <= asked.limit));
+        }
+    }
+
+    #[test]
+    fn texts_that_outgrow_a_length_are_those_of_the_reference() {
+        // What `generate` of `transformers` adds to each prompt alone; rotations change beyond 24 tokens.
+        let long: [(&[u32], [u32; 32]); 3] = [
+            (
+                &[106, 83, 80, 68, 113, 19],
+                [
+                    16, 16, 112, 112, 24, 46, 117, 72, 110, 23, 70, 73, 76, 24, 19, 26, 76, 64, 61, 85, 78,
+                    35, 31, 40, 95, 24, 45, 16, 100, 119, 120, 48,
+                ],
+            ),
+            (
+                &[44, 110, 103, 12, 113, 110, 44, 77, 14, 103, 65, 96, 27, 43, 110, 119, 13, 64, 111, 116],
+                [
+                    61, 4, 80, 16, 49, 67, 81, 67, 65, 19, 116, 73, 19, 60, 22, 73, 10, 65, 106, 4, 73, 16,
+                    54, 19, 48, 14, 80, 6, 61, 33, 19, 75,
+                ],
+            ),
+            (
+                &[
+                    93, 105, 96, 40, 77, 24, 120, 49, 34, 100, 125, 8, 83, 33, 30, 60, 59, 98, 62, 107, 92,
+                    12, 71, 5,
+                ],
+                [
+                    55, 102, 112, 2, 72, 105, 67, 19, 58, 90, 16, 48, 14, 16, 73, 10, 112, 26, 49, 122, 28,
+                    9, 25, 29, 42, 19, 64, 58, 105, 104, 122, 112,
+                ],
+            ),
+        ];
+        let dynamic: [(&[u32], [u32; 32]); 2] = [
+            (
+                &[121, 30, 117, 87, 10, 112],
+                [
+                    108, 108, 110, 67, 68, 93, 93, 68, 1, 27, 5, 49, 68, 104, 112, 93, 11, 24, 64, 1, 91, 31,
+                    91, 41, 57, 61, 5, 11, 24, 65, 24, 93,
+                ],
+            ),
+            (
+                &[45, 36, 75, 97, 28, 88, 86, 18, 11, 115, 12, 28, 78, 39, 44, 101, 48, 95, 85, 77],
+                [
+                    65, 97, 77, 102, 15, 80, 65, 67, 68, 2, 24, 51, 52, 117, 91, 31, 1, 57, 34, 91, 31, 2,
+                    24, 51, 52, 117, 24, 87, 64, 68, 2, 24,
+                ],
+            ),
+        ];
+        let cases = [("phi3_longrope", long.as_slice()), ("llama_rope_dynamic", dynamic.as_slice())];
+        for (name, recorded) in cases {
+            let asked: Vec<GenerationRequest> = recorded
+                .iter()
+                .map(|(tokens, _)| GenerationRequest {
+                    tokens: tokens.to_vec(),
+                    limit: 32,
+                    sampling: Sampling::default(),
+                })
+                .collect();
+            for (rows, texts) in [(1024, None), (16, Some(2))] {
+                let engine = engine(name, rows, texts);
+                let mut found = vec![Vec::new(); asked.len()];
+                engine
+                    .generate(&asked, &AtomicBool::new(false), &|_, _| false, &mut |index, made| {
+                        found[index] = made.tokens;
+                    })
+                    .unwrap();
+                for ((prompt, expected), found) in recorded.iter().zip(&found) {
+                    assert_eq!(found, expected, "{name}, {} tokens, {rows} rows", prompt.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_computed_in_parts() {
+        let warm = Sampling { temperature: 0.8, top_k: 20, ..Sampling::default() };
+        let mut asked = requests(40, &warm);
+        asked.push(GenerationRequest {
+            tokens: Draws(1).tokens(400, 100),
+            limit: 5,
+            sampling: Sampling::default(),
+        });
+        let expected = all(&engine("llama", 1024, None), &asked);
+        for rows in [200, 130, 7] {
+            let scarce = scarce("llama", rows);
+            let fits = rows > 128;
+            let mut made = vec![None; asked.len()];
+            let is_done = |_: usize, added: &[u32]| added.last() == Some(&7);
+            let result =
+                scarce.generate(&asked, &AtomicBool::new(false), &is_done, &mut |index, generated| {
+                    assert!(made[index].replace(generated).is_none(), "{index} came twice");
+                });
+            assert_eq!(result.is_ok(), fits, "{result:?}");
+            if fits {
+                assert_eq!(made.into_iter().map(Option::unwrap).collect::<Vec<_>>(), expected, "{rows} rows");
+                assert_eq!(scarce.rows(), 128);
+            }
         }
     }
 }

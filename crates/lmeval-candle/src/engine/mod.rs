@@ -8,10 +8,11 @@ mod sample;
 mod score;
 mod trie;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device};
+use lmeval_core::ModelStats;
 
 use crate::arch::Architecture;
 use crate::cache::Cache;
@@ -29,6 +30,8 @@ const DEVICE_ROWS: usize = 8192;
 const FEWEST_ROWS: usize = 128;
 /// Texts that are generated at once where nobody says how many.
 const TEXTS: usize = 32;
+/// Tokens that are scored in one pass over a trie: each takes some memory until its text is done.
+const SCORED: usize = 1 << 20;
 
 /// A model with what it needs to work: its cache, and how much it does at once.
 #[derive(Debug)]
@@ -41,16 +44,11 @@ pub(crate) struct Engine {
     rows: AtomicUsize,
     /// Texts of a pass, where somebody says how many.
     texts: Option<usize>,
-    pub(crate) work: Work,
-}
-
-/// What was asked for and what it took.
-#[derive(Debug, Default)]
-pub(crate) struct Work {
-    /// Tokens of all texts that were scored or continued.
-    pub(crate) asked: AtomicU64,
-    /// Tokens that went through the model.
-    pub(crate) computed: AtomicU64,
+    /// Texts that are generated at once; shrinks where memory is short.
+    generated: AtomicUsize,
+    /// Tokens that are scored in one pass over a trie.
+    scored: usize,
+    pub(crate) stats: ModelStats,
 }
 
 impl Engine {
@@ -69,7 +67,9 @@ impl Engine {
             cache: Mutex::new(None),
             rows: AtomicUsize::new(rows),
             texts,
-            work: Work::default(),
+            generated: AtomicUsize::new(texts.unwrap_or(TEXTS)),
+            scored: SCORED,
+            stats: ModelStats::default(),
         }
     }
 
@@ -77,9 +77,23 @@ impl Engine {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Halves the rows of passes to come.
-    fn shrink(&self) {
-        self.rows.store((self.rows() / 2).max(FEWEST_ROWS), Ordering::Relaxed);
+    /// How many texts are generated at once.
+    fn generated(&self) -> usize {
+        self.generated.load(Ordering::Relaxed)
+    }
+
+    /// Halves what passes to come do at once; whether there was something to halve.
+    fn shrink(&self) -> bool {
+        let (rows, texts) = (self.rows(), self.generated());
+        self.rows.store(rows.min(FEWEST_ROWS).max(rows / 2), Ordering::Relaxed);
+        self.generated.store((texts / 2).max(1), Ordering::Relaxed);
+        (rows, texts) != (self.rows(), self.generated())
+    }
+
+    /// Counts tokens that were asked for, and those of them that went through the model.
+    fn count(&self, asked: usize, computed: usize) {
+        self.stats.tokens_asked.fetch_add(asked as u64, Ordering::Relaxed);
+        self.stats.tokens_computed.fetch_add(computed as u64, Ordering::Relaxed);
     }
 
     /// The fewest tokens that are worth being shared. On a processor every token costs more than a segment does.
@@ -87,16 +101,22 @@ impl Engine {
         if self.device.is_cpu() { 1 } else { 16 }
     }
 
-    /// The cache, with as many rows at least.
-    fn cache(&self, capacity: usize) -> Result<MutexGuard<'_, Option<Cache>>> {
+    /// The cache, with the wanted rows, or where memory is short with fewer of them, but not with fewer than `least`.
+    fn cache(&self, wanted: usize, least: usize) -> Result<MutexGuard<'_, Option<Cache>>> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let is_fit = cache
             .as_ref()
-            .is_some_and(|cache| cache.capacity() >= capacity && cache.available() == cache.capacity());
+            .is_some_and(|cache| cache.capacity() >= wanted && cache.available() == cache.capacity());
         if !is_fit {
             // The old one goes first, so that there is room.
             *cache = None;
-            *cache = Some(Cache::new(&self.model.shape(), capacity, self.dtype, &self.device)?);
+            let mut rows = wanted;
+            *cache = loop {
+                match Cache::new(&self.model.shape(), rows, self.dtype, &self.device) {
+                    Err(error) if error.is_out_of_memory() && rows > least => rows = least.max(rows / 2),
+                    other => break Some(other?),
+                }
+            };
         }
         Ok(cache)
     }

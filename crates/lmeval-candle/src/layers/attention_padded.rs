@@ -235,7 +235,7 @@ mod tests {
         let mut cache = Cache::new(&shape, 200, DType::F32, &device).unwrap();
         let span = |start, len| Span { start, len };
         let prefix = cache.take(90).unwrap();
-        let first = Segment { first: 0, len: 90, offset: 0, spans: prefix };
+        let first = Segment { first: 0, len: 90, offset: 0, spans: prefix, length: 90 };
         let plain = AttentionOptions::new(width);
         let slopes = Some((0..heads).map(|head| 0.1 * head as f32).collect());
         for options in [
@@ -245,7 +245,7 @@ mod tests {
             AttentionOptions { slopes, ..plain },
         ] {
             let tokens = vec![0; 90];
-            let batch = Batch::new(&tokens, vec![first.clone()], 90, &device).unwrap();
+            let batch = Batch::new(&tokens, vec![first.clone()], &device).unwrap();
             let layer = cache.layer(0).unwrap();
             let (queries, keys, values) = (random(90, heads), random(90, kv_heads), random(90, kv_heads));
             check(
@@ -256,22 +256,24 @@ mod tests {
                 layer,
             );
             let segments = vec![
-                Segment { first: 0, len: 5, offset: 90, spans: vec![span(0, 90), span(90, 5)] },
-                Segment { first: 5, len: 70, offset: 90, spans: vec![span(0, 90), span(95, 70)] },
+                Segment { first: 0, len: 5, offset: 90, spans: vec![span(0, 90), span(90, 5)], length: 0 },
+                Segment { first: 5, len: 70, offset: 90, spans: vec![span(0, 90), span(95, 70)], length: 0 },
                 Segment {
                     first: 75,
                     len: 1,
                     offset: 95,
                     spans: vec![span(0, 90), span(90, 5), span(170, 1)],
+                    length: 0,
                 },
                 Segment {
                     first: 76,
                     len: 3,
                     offset: 95,
                     spans: vec![span(0, 90), span(90, 5), span(172, 3)],
+                    length: 0,
                 },
             ];
-            let batch = Batch::new(&vec![0; 79], segments, 200, &device).unwrap();
+            let batch = Batch::new(&vec![0; 79], segments, &device).unwrap();
             let (queries, keys, values) = (random(79, heads), random(79, kv_heads), random(79, kv_heads));
             check(
                 &attend(&queries, &keys, &values, &options, &batch, layer).unwrap(),

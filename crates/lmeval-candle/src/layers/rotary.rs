@@ -174,25 +174,41 @@ impl Rotary {
     /// The length above which a text is rotated in another way than a shorter one.
     pub fn boundary(&self) -> Option<usize> {
         match self.parameters.scaling {
-            Scaling::Long { original, .. } => Some(original),
             Scaling::Dynamic { limit, .. } => Some(limit),
+            _ => self.crossing(),
+        }
+    }
+
+    /// The length beyond which all tokens of a text are rotated in another way, also those that were there before.
+    pub fn crossing(&self) -> Option<usize> {
+        match &self.parameters.scaling {
+            Scaling::Long { short, long, original, .. } if short != long => Some(*original),
             _ => None,
         }
     }
 
     /// The angles of a batch's rows, as numbers of a type.
     pub fn at(&self, batch: &Batch, dtype: DType) -> Result<Angles> {
-        let (frequencies, scale) = self.frequencies(batch.length());
-        let count = batch.rows() * frequencies.len();
+        let count = batch.rows() * self.width / 2;
         let (mut cos, mut sin) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        for position in batch.positions() {
-            for frequency in &frequencies {
-                let (sine, cosine) = (*position as f32 * frequency).sin_cos();
-                cos.push(cosine * scale);
-                sin.push(sine * scale);
+        let boundary = self.boundary().unwrap_or(usize::MAX);
+        let mut known = 0;
+        let (mut frequencies, mut scale) = self.frequencies(known);
+        for segment in batch.segments() {
+            let length = if segment.length > boundary { segment.length } else { 0 };
+            if length != known {
+                (frequencies, scale) = self.frequencies(length);
+                known = length;
+            }
+            for position in segment.offset..segment.offset + segment.len {
+                for frequency in &frequencies {
+                    let (sine, cosine) = (position as f32 * frequency).sin_cos();
+                    cos.push(cosine * scale);
+                    sin.push(sine * scale);
+                }
             }
         }
-        let shape = (batch.rows(), frequencies.len());
+        let shape = (batch.rows(), self.width / 2);
         let tensor = |numbers| Tensor::from_vec(numbers, shape, batch.device())?.to_dtype(dtype);
         Ok(Angles { cos: tensor(cos)?, sin: tensor(sin)?, width: self.width, style: self.style })
     }

@@ -177,6 +177,20 @@ fn stored_name(name: &str) -> Option<String> {
     Some(format!("blk.{layer}.{stored}.{kind}"))
 }
 
+/// The name here of a weight in the file.
+fn own_name(stored: &str) -> Option<String> {
+    match stored {
+        "token_embd.weight" => return Some("model.embed_tokens.weight".into()),
+        "output_norm.weight" => return Some("model.norm.weight".into()),
+        "output.weight" => return Some("lm_head.weight".into()),
+        _ => {}
+    }
+    let (layer, rest) = stored.strip_prefix("blk.")?.split_once('.')?;
+    let (block, kind) = rest.rsplit_once('.')?;
+    let (own, _) = NAMES.iter().find(|(_, name)| *name == block)?;
+    Some(format!("model.layers.{layer}.{own}.{kind}"))
+}
+
 impl Source for Gguf {
     fn shape(&self, name: &str) -> Option<Vec<usize>> {
         let info = self.content.tensor_infos.get(&stored_name(name)?)?;
@@ -202,7 +216,7 @@ impl Source for Gguf {
     }
 
     fn names(&self) -> Vec<String> {
-        self.content.tensor_infos.keys().cloned().collect()
+        self.content.tensor_infos.keys().filter_map(|name| own_name(name)).collect()
     }
 
     fn stored(&self) -> DType {
@@ -232,6 +246,10 @@ mod tests {
         assert_eq!(stored_name("model.layers.0.self_attn.q_proj.bias").unwrap(), "blk.0.attn_q.bias");
         assert_eq!(stored_name("lm_head.weight").unwrap(), "output.weight");
         assert_eq!(stored_name("model.layers.0.other.weight"), None);
+        for name in ["token_embd.weight", "output_norm.weight", "output.weight", "blk.3.attn_q_norm.weight"] {
+            assert_eq!(stored_name(&own_name(name).unwrap()).unwrap(), name);
+        }
+        assert_eq!(own_name("rope_freqs.weight"), None);
     }
 
     #[test]

@@ -84,18 +84,23 @@ impl<'model> Run<'model> {
     /// Log-probabilities behind each token of several texts, each of which follows rows that are in the cache. The
     /// spans of what is computed are returned with them.
     fn forward(&mut self, texts: &[(&[u32], &[Span])], length: usize) -> (Rows, Vec<Span>) {
+        self.forward_each(texts, &vec![length; texts.len()])
+    }
+
+    /// The same for texts of which each belongs to one of another length.
+    fn forward_each(&mut self, texts: &[(&[u32], &[Span])], lengths: &[usize]) -> (Rows, Vec<Span>) {
         let mut all = Vec::new();
         let (mut segments, mut own) = (Vec::new(), Vec::new());
-        for (text, before) in texts {
+        for ((text, before), &length) in texts.iter().zip(lengths) {
             let span = Span { start: self.used, len: text.len() };
             self.used += text.len();
             let offset = before.iter().map(|span| span.len).sum();
             let spans = before.iter().copied().chain([span]).collect();
-            segments.push(Segment { first: all.len(), len: text.len(), offset, spans });
+            segments.push(Segment { first: all.len(), len: text.len(), offset, spans, length });
             all.extend_from_slice(text);
             own.push(span);
         }
-        let batch = Batch::new(&all, segments, length, &Device::Cpu).unwrap();
+        let batch = Batch::new(&all, segments, &Device::Cpu).unwrap();
         let rows = self.model.forward(&batch, &self.cache).unwrap();
         (log_probabilities(&self.model.head(&rows).unwrap()), own)
     }
@@ -215,10 +220,6 @@ fn texts_of_other_lengths_change_nothing() {
     let mut failed = Vec::new();
     for name in names() {
         let (model, expected) = load(&name);
-        if model.length_boundary().is_some() {
-            // Such texts are not computed together.
-            continue;
-        }
         let texts: Vec<Vec<u32>> = expected["sequences"]
             .as_array()
             .unwrap()
@@ -226,10 +227,10 @@ fn texts_of_other_lengths_change_nothing() {
             .map(|sequence| tokens(&sequence["tokens"]))
             .collect();
         let rows = texts.iter().map(Vec::len).sum();
-        let longest = texts.iter().map(Vec::len).max().unwrap();
+        let lengths: Vec<usize> = texts.iter().map(Vec::len).collect();
         let batch: Vec<(&[u32], &[Span])> =
             texts.iter().map(|text| (text.as_slice(), [].as_slice())).collect();
-        let (found, _) = Run::new(model.as_ref(), rows).forward(&batch, longest);
+        let (found, _) = Run::new(model.as_ref(), rows).forward_each(&batch, &lengths);
         let expected: Rows = texts.iter().flat_map(|text| alone(model.as_ref(), text)).collect();
         let apart = rows_difference(&found, &expected);
         if !below(apart, SHARED_TOLERANCE) {

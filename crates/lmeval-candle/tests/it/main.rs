@@ -3,6 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod architectures;
-mod fixtures;
+mod gguf;
 mod hub;
 mod model;

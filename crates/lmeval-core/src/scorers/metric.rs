@@ -189,22 +189,25 @@ impl<'a> BoundMetrics<'a> {
 
     /// Calls the functions of the task for all documents at once, which costs a fraction of calling them for each.
     ///
-    /// Where one of them fails nothing is kept: the same call for a single document says which.
-    pub(super) fn prepare(&self, inputs: &[ScoringInput<'_>]) {
+    /// Where a document has nothing to call them with, none is called: scoring that document says why.
+    pub(super) fn prepare(&self, inputs: &[ScoringInput<'_>]) -> Result<(), ScoreError> {
         let mut ready = HashMap::new();
         for (index, bound) in self.bound.iter().enumerate() {
             let Bound::Host(function, kwargs) = bound else { continue };
-            let usual = inputs.iter().filter(|input| self.has_usual_kwargs(input));
+            let usual: Vec<_> = inputs.iter().filter(|input| self.has_usual_kwargs(input)).collect();
             let calls: Result<Vec<_>, ScoreError> = usual
-                .clone()
+                .iter()
                 .map(|input| input.with_metric_input(|given| host_arguments(input, given)))
                 .collect();
-            let Ok(calls) = calls else { return };
-            let Ok(values) = function.compute_many(&calls, kwargs) else { return };
-            ready.extend(usual.zip(values).map(|(input, value)| ((index, input.doc_id()), value)));
+            let Ok(calls) = calls else { return Ok(()) };
+            let values = function.compute_many(&calls, kwargs).map_err(|(place, source)| {
+                ScoreError::HostOnDocument { document: usual[place].doc_id(), source }
+            })?;
+            ready.extend(usual.iter().zip(values).map(|(input, value)| ((index, input.doc_id()), value)));
         }
         // Nothing else sets it.
         let _ = self.ready.set(ready);
+        Ok(())
     }
 
     /// Whether the requests of a document carry the options that the metrics are bound to.

@@ -142,7 +142,7 @@ impl ScoringPipeline {
             })
             .collect();
         if self.scorer.scores_by_metrics() {
-            metrics.prepare(&inputs);
+            metrics.prepare(&inputs)?;
         }
         let mut scored = self.scorer.score_documents(&inputs)?;
         if scored.len() != inputs.len() {

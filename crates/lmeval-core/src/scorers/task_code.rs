@@ -14,10 +14,17 @@ pub trait HostMetric: Debug + Send + Sync {
     /// The value for one document: a number, a list with one value per answer, or a dictionary of those.
     fn compute(&self, references: &Value, predictions: &Value, kwargs: &Dict) -> Result<Value, HostError>;
 
-    /// [`HostMetric::compute`] of many pairs of references and predictions; hosts that run functions in parallel override
-    /// it.
-    fn compute_many(&self, calls: &[(Value, Value)], kwargs: &Dict) -> Result<Vec<Value>, HostError> {
-        calls.iter().map(|(references, predictions)| self.compute(references, predictions, kwargs)).collect()
+    /// [`HostMetric::compute`] of many pairs of references and predictions; an error comes with the place of the pair
+    /// that it is about. Hosts that run functions in parallel override it.
+    fn compute_many(
+        &self,
+        calls: &[(Value, Value)],
+        kwargs: &Dict,
+    ) -> Result<Vec<Value>, (usize, HostError)> {
+        let compute = |(place, (references, predictions)): (usize, &(Value, Value))| {
+            self.compute(references, predictions, kwargs).map_err(|error| (place, error))
+        };
+        calls.iter().enumerate().map(compute).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Scorers on small tasks: values of the task's own, repeats, unresolved targets, pipelines and records.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lmeval_core::filters::FilterSpec;
 use lmeval_core::groups::Directions;
@@ -306,6 +307,58 @@ impl HostAggregation for Flatten {
             values.iter().flat_map(|value| value.as_list().unwrap()).filter_map(Value::to_f64).collect();
         Ok(Value::Float(flat.iter().sum::<f64>() / flat.len() as f64))
     }
+}
+
+/// Fails for one document, and counts how often it is called.
+#[derive(Debug, Default)]
+struct Failing(AtomicUsize);
+
+impl HostMetric for Failing {
+    fn compute(&self, references: &Value, predictions: &Value, _: &Dict) -> Result<Value, HostError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        if references != predictions {
+            return Err(HostError::needs_python(&function("utils.failing")));
+        }
+        Ok(Value::Int(1))
+    }
+}
+
+#[derive(Debug)]
+struct FailingHost(Arc<Failing>);
+
+impl ScoringHost for FailingHost {
+    fn metric(&self, _: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
+        Ok(self.0.clone())
+    }
+
+    fn aggregation(&self, function: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+}
+
+#[test]
+fn a_function_that_fails_is_not_called_again() {
+    let metric = Arc::new(Failing::default());
+    let sources = ScoringSources { host: Arc::new(FailingHost(Arc::clone(&metric))), ..sources() };
+    let failing = MetricSpec {
+        metric: Reference::Function(function("utils.failing")),
+        ..MetricSpec::named("failing").with_aggregation("mean")
+    };
+    let spec = pipeline("none", &[], &[failing]);
+    let built = build_scorer(Some(&spec), facts(OutputType::GenerateUntil), &sources).unwrap();
+    let mut scorer = scorer_of(vec![built], OutputType::GenerateUntil);
+    let documents = [generated(0, "a", &["a"]), generated(7, "a", &["b"]), generated(8, "a", &["a"])];
+    let error = scorer.score(&documents).unwrap_err();
+    assert!(matches!(error, ScoreError::HostOnDocument { document: DocId(7), .. }), "{error}");
+    assert_eq!(metric.0.load(Ordering::Relaxed), 2);
 }
 
 #[derive(Debug)]

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 pub use settings::PythonModelSettings;
 
 use crate::caller::Caller;
+use crate::error::WorkerError;
 use crate::model::calls::{Call, Said, calls, decode, encode_call, encode_message};
 use crate::model::failure::failure;
 use crate::model::link::{Link, ModelProcess};
@@ -35,6 +36,14 @@ const AT_ONCE: usize = 8192;
 /// How long requests wait for others, so that a model gets many at once.
 const FILL_TIME: Duration = Duration::from_secs(1);
 
+/// What to do after a failure of a call.
+const KEPT_HINT: &str = "Answers that came before are kept with `--output_path` or `--use_cache`; the same command again \
+                         asks for the others only";
+
+/// What to do about a model that hands over other answers than it returns.
+const DIFFERING_HINT: &str = "Hand over what is returned, or nothing; what was handed over is kept with `--output_path` or \
+                              `--use_cache`, so name other ones for the next run if the model stays as it is";
+
 /// A Python process in which plug-ins have registered models.
 ///
 /// It becomes the process of the model that is made of one of them.
@@ -47,15 +56,26 @@ pub struct RegisteredModels {
 impl RegisteredModels {
     /// Starts a process and looks what is registered.
     pub fn start(options: &PythonOptions) -> Result<Self, ModelError> {
-        let failed =
-            |error| failure(ModelErrorKind::Configuration, "Models of plug-ins cannot be found", error);
-        let process = ModelProcess::start(options, Purpose::Model).map_err(failed)?;
+        Self::look(options).map_err(not_found)
+    }
+
+    /// As [`RegisteredModels::start`]; `None` where there is no Python, which then has no plug-ins either.
+    pub fn start_if_possible(options: &PythonOptions) -> Result<Option<Self>, ModelError> {
+        match Self::look(options) {
+            Ok(registered) => Ok(Some(registered)),
+            Err(error) if error.is_without_python() => Ok(None),
+            Err(error) => Err(not_found(error)),
+        }
+    }
+
+    fn look(options: &PythonOptions) -> Result<Self, WorkerError> {
+        let process = ModelProcess::start(options, Purpose::Model)?;
         let mut names = Vec::new();
         let mut take = |value: Value| {
             names.extend(value.as_list().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
             true
         };
-        process.converse("{\"op\":\"model_names\"}", &mut take).map_err(failed)?;
+        process.converse("{\"op\":\"model_names\"}", &mut take)?;
         Ok(Self { process, names })
     }
 
@@ -163,9 +183,9 @@ impl PythonModel {
         parts.insert("handle", self.handle);
         let what = format!("The model `{}` {what}", self.name);
         ask_once(&*self.link, operation, &parts).map_err(|error| {
-            let is_missing = matches!(&error, crate::error::WorkerError::Raised { kind, .. } if kind == "NotImplementedError");
-            let kind =
-                if is_missing { ModelErrorKind::Unsupported } else { ModelErrorKind::Configuration };
+            let is_missing =
+                matches!(&error, WorkerError::Raised { kind, .. } if kind == "NotImplementedError");
+            let kind = if is_missing { ModelErrorKind::Unsupported } else { ModelErrorKind::Configuration };
             failure(kind, &what, error)
         })
     }
@@ -200,6 +220,9 @@ impl PythonModel {
             .map_err(|error| failure(ModelErrorKind::Request, &what, error.into()))?;
         self.has_answered.store(false, Ordering::SeqCst);
         let mut nonsense = false;
+        let mut missing = open.len();
+        // The last answer counts when the call is over: until then, one request must be there that may fail.
+        let mut last = None;
         let mut take = |value: Value| {
             let (number, answer) = match decode(call.kind, &value) {
                 Some(Said::Done) => return true,
@@ -217,7 +240,12 @@ impl PythonModel {
             match open.get_mut(number) {
                 Some(is_open) if *is_open => {
                     *is_open = false;
-                    sink(call.places[number], answer);
+                    missing -= 1;
+                    if missing == 0 {
+                        last = Some((number, answer));
+                    } else {
+                        sink(call.places[number], answer);
+                    }
                 }
                 _ => nonsense = true,
             }
@@ -225,26 +253,41 @@ impl PythonModel {
         };
         let conversed = self.link.converse(&message, &mut take);
         drop(message);
+        if let Some((number, answer)) = last {
+            if conversed.is_ok() || self.is_ending.load(Ordering::SeqCst) {
+                sink(call.places[number], answer);
+            } else {
+                open[number] = true;
+            }
+        }
         match conversed {
             // What was interrupted has not failed.
             Err(error) if self.is_ending.load(Ordering::SeqCst) => {
                 Err(failure(ModelErrorKind::Unreachable, &what, error))
             }
-            Err(error) => Err(failure(ModelErrorKind::Capability, &what, error).hint(
-                "Answers that came before are kept with `--output_path` or `--use_cache`; the same command again asks \
-                 for the others only",
-            )),
+            Err(error) => {
+                let hint = if is_differing(&error) { DIFFERING_HINT } else { KEPT_HINT };
+                Err(failure(ModelErrorKind::Capability, &what, error).hint(hint))
+            }
             Ok(()) if nonsense => Err(wrong("an answer to no request, or of another kind")),
             Ok(()) => Ok(()),
         }
     }
 }
 
+fn is_differing(error: &WorkerError) -> bool {
+    matches!(error, WorkerError::Raised { kind, .. } if kind == "DifferingAnswers")
+}
+
+fn not_found(error: WorkerError) -> ModelError {
+    failure(ModelErrorKind::Configuration, "Models of plug-ins cannot be found", error)
+}
+
 fn part<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     value.as_dict().and_then(|dict| dict.get_str(name))
 }
 
-fn ask_once(link: &dyn Link, operation: &str, parts: &Dict) -> Result<Value, crate::error::WorkerError> {
+fn ask_once(link: &dyn Link, operation: &str, parts: &Dict) -> Result<Value, WorkerError> {
     let mut answer = Value::None;
     let mut take = |value: Value| {
         answer = value;

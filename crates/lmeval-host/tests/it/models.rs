@@ -77,7 +77,7 @@ def changed(self, requests):
         kwargs = request.args[1]
         until = kwargs.pop("until")
         self.cache_hook.add_partial("generate_until", (request.args[0], {**kwargs, "stop": until}), "early")
-    return ["late"] * len(requests)
+    return ["late" if requests[0].args[0] != "a" or place else "early" for place in range(len(requests))]
 
 @model
 def generates(self, requests):
@@ -262,6 +262,22 @@ fn settings_that_the_model_changed_do_not_hide_a_request() {
     // The context alone does not say which of two equal ones is meant.
     let texts: Vec<_> = answers.iter().map(|(place, answer)| (*place, text(answer))).collect();
     assert_eq!(texts, [(0, "early".to_owned()), (1, "late".to_owned()), (2, "late".to_owned())]);
+}
+
+#[test]
+fn answers_that_are_not_those_that_were_handed_over_end_the_run() {
+    let (_folder, model) = made("changed");
+    let answers = each(&model, generate(&["x", "y"]));
+    // The last answer was held back, so that there is a request that can fail.
+    let (place, error) = (answers[1].0, answers[1].1.as_ref().unwrap_err());
+    assert_eq!(
+        (answers.len(), text(&answers[0].1), place, error.is_fatal()),
+        (2, "early".to_owned(), 1, true)
+    );
+    let told = "`changed.generate_until` returned `('late',)` for request 0 of 2, after it had given `('early',)` to \
+                `cache_hook.add_partial`";
+    assert!(error.to_string().ends_with(told), "{error}");
+    assert!(error.hints()[0].starts_with("Hand over what is returned"), "{:?}", error.hints());
 }
 
 #[test]

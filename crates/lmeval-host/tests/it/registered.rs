@@ -99,8 +99,11 @@ fn log_likelihoods_come_as_one_object() {
         ("option_texts", Value::list([])),
     ]);
     assert_eq!(metric.compute(&Value::Int(1), &given, &Dict::new()).unwrap(), Value::Float(-2.5));
-    let many = metric.compute_many(&vec![(Value::Int(0), given); 200], &Dict::new()).unwrap();
-    assert_eq!(many, vec![Value::Float(-1.0); 200]);
+    let mut calls = vec![(Value::Int(0), given); 200];
+    assert_eq!(metric.compute_many(&calls, &Dict::new()).unwrap(), vec![Value::Float(-1.0); 200]);
+    calls[150].0 = Value::Int(2);
+    let (place, error) = metric.compute_many(&calls, &Dict::new()).unwrap_err();
+    assert!(place == 150 && error.to_string().contains("IndexError"), "{place}: {error}");
 }
 
 /// What single calls give for the draws of Python's generator.

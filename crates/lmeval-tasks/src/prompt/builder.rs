@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use lmeval_core::registry::UnknownName;
+use lmeval_core::registry::{NameLookup, NameScope, UnknownName};
 use lmeval_core::sampler::{Draw, Sampler, SamplerError};
 use lmeval_core::{Dialect, DocId, Documents, HostError, Instance};
 use lmeval_pycompat::random::Random;
-use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_pycompat::{Dict, Value};
 use rayon::prelude::*;
 
 use super::error::{Place, PromptError, PromptErrorKind};
@@ -17,7 +17,8 @@ use super::plan::Plan;
 use super::request::Skipped;
 use super::selection::{Selection, evaluated_documents};
 use crate::Task;
-use crate::config::Named;
+use crate::config::{ConfigPath, Named};
+use crate::scoring::{folders, has_modules};
 
 /// How many documents are rendered at a time: enough for all cores, little enough to hold.
 const CHUNK: usize = 256;
@@ -200,12 +201,9 @@ impl Drawing {
     ) -> Result<Self, PromptError> {
         let field = "fewshot_config.sampler";
         let sampler = match &task.config.fewshot_config.sampler {
-            Named::Name(name) => match sources.samplers.make(name) {
-                Ok(sampler) => sampler,
-                Err(unknown) => registered_sampler(task, name, sources, options)
-                    .unwrap_or_else(|| Err(unknown_sampler(unknown)))
-                    .map_err(|error| error.in_field(field))?,
-            },
+            Named::Name(name) => {
+                named_sampler(task, name, sources, options).map_err(|error| error.in_field(field))?
+            }
             Named::Function(class) => sources
                 .host
                 .sampler(class, options.fewshot_seed)
@@ -240,21 +238,31 @@ impl Drawing {
     }
 }
 
-/// The sampler that Python code registers under a name; `None` where there is no such code.
-fn registered_sampler(
+/// The sampler of a name: what Python code registers, as far as it comes before what is built in.
+fn named_sampler(
     task: &Task,
     name: &str,
     sources: &RequestSources,
     options: &RequestOptions,
-) -> Option<Result<Box<dyn Sampler>, PromptError>> {
-    let folder = task.source().and_then(Path::parent).unwrap_or(Path::new(""));
-    let directory = folder.to_string_lossy().into_owned();
-    let class = Function { reference: format!("registry:sampler/{name}"), directory };
-    match sources.host.sampler(&class, options.fewshot_seed) {
-        Ok(sampler) => Some(Ok(sampler)),
-        Err(HostError::NeedsPython { .. }) => None,
-        Err(HostError::Failed { message, .. }) if message.starts_with("KeyError") => None,
-        Err(error) => Some(Err(PromptError::host(error))),
+) -> Result<Box<dyn Sampler>, PromptError> {
+    let built_in = sources.samplers.make(name);
+    let names = sources.host.registered_names();
+    // Plug-ins come first; without them, no Python is started for what is built in.
+    if built_in.is_ok() && !names.has_plugins() {
+        return built_in.map_err(unknown_sampler);
+    }
+    let folders = match &built_in {
+        Ok(_) => Vec::new(),
+        Err(_) => folders(task, &ConfigPath::key("fewshot_config").then("sampler")),
+    };
+    let has_modules = folders.iter().any(|folder| has_modules(Path::new(folder)));
+    match names.find("sampler", name, &NameScope { folders, whole: built_in.is_err() }) {
+        Ok(NameLookup::Found(registered)) => {
+            sources.host.sampler(&registered.function, options.fewshot_seed).map_err(PromptError::host)
+        }
+        Ok(NameLookup::Unknown(_)) => built_in.map_err(unknown_sampler),
+        Err(HostError::NeedsPython { .. }) if !has_modules => built_in.map_err(unknown_sampler),
+        Err(error) => Err(PromptError::host(error)),
     }
 }
 

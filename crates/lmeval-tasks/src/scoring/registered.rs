@@ -170,7 +170,7 @@ impl Lookups<'_> {
                 Ok(None)
             }
             // The values come from elsewhere, or there is nothing that could register the name.
-            Err(_) if known == Known::Free || (!has_modules && !host.has_plugins()) => Ok(None),
+            Err(HostError::NeedsPython { .. }) if known == Known::Free || !has_modules => Ok(None),
             Err(error) => {
                 let message = format!("The {kind} `{name}` cannot be looked up: {}", what_failed(&error));
                 Err(Error::new(ErrorKind::Value, message)
@@ -197,7 +197,7 @@ pub(crate) fn folders(task: &Task, path: &ConfigPath) -> Vec<String> {
 }
 
 /// Whether there is a module in a folder.
-fn has_modules(folder: &Path) -> bool {
+pub(crate) fn has_modules(folder: &Path) -> bool {
     let files = fs_err::read_dir(folder).into_iter().flatten().flatten();
     files.into_iter().any(|file| file.path().extension().is_some_and(|end| end == "py"))
 }
@@ -210,6 +210,9 @@ fn located(error: ScoreError, task: &Task, path: &ConfigPath) -> Error {
 fn what_failed(error: &HostError) -> String {
     match error {
         HostError::Failed { message, .. } => message.clone(),
+        HostError::NeedsPython { .. } => {
+            "There is no Python 3.10 or newer; name an interpreter with `--python`".to_owned()
+        }
         other => other.to_string(),
     }
 }

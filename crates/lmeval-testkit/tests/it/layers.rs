@@ -16,6 +16,7 @@ const WITHIN: &[(&str, &str)] = &[
     ("lmeval-template", "lmeval-pycompat"),
     ("lmeval-metrics", "lmeval-pycompat"),
     ("lmeval-tasks", "lmeval-core"),
+    ("lmeval-candle", "lmeval-models"),
 ];
 
 /// Crates for development alone; nobody ships with them.

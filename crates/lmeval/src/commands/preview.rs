@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
             &arguments.python.plugins,
             &roots,
             &printer.notes(),
-        )),
+        )?),
     };
     let classes = ClassSettings {
         num_fewshot: arguments.num_fewshot,

@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
     let roots = roots::resolve(&settings.library, printer)?;
     let tasks = load(&settings, &roots, printer)?;
     let notes = printer.notes();
-    let options = python::options(settings.python.as_deref(), &settings.plugins, &roots, &notes);
+    let options = python::options(settings.python.as_deref(), &settings.plugins, &roots, &notes)?;
     let model = model::create(&settings, &options, &notes)?;
     let model_args = Value::from(settings.model_args.clone());
     let model_name = ModelName::new(&model_args, settings.seeds[0]);
@@ -209,7 +209,7 @@ pub(super) fn evaluate_tasks(
             limit_rows: environment::limit_rows(),
             python: Some(PythonHost::new(PythonOptions {
                 run_unsafe_code: settings.confirm_run_unsafe_code,
-                ..python::options(settings.python.as_deref(), &settings.plugins, roots, &notes)
+                ..python::options(settings.python.as_deref(), &settings.plugins, roots, &notes)?
             })),
         },
         cancel,

@@ -190,7 +190,9 @@ fn line(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> String {
     if rate.tokens > 0.0 {
         let _ = write!(line, " · {} tokens/s", short(rate.tokens));
     }
-    if let Some(stats) = stats {
+    if let Some(saved) = stats.and_then(ModelStats::saved) {
+        let _ = write!(line, " · {:.0}% of tokens shared", saved * 100.0);
+    } else if let Some(stats) = stats {
         let (now, most) =
             (stats.in_flight.load(Ordering::Relaxed), stats.concurrency.load(Ordering::Relaxed));
         let _ = if most > 0 {
@@ -231,6 +233,11 @@ fn facts(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> Dict {
         facts.insert("in_flight", number(stats.in_flight.load(Ordering::Relaxed)));
         facts.insert("concurrency", number(stats.concurrency.load(Ordering::Relaxed)));
         facts.insert("retries", number(stats.retries.load(Ordering::Relaxed)));
+        if let Some(saved) = stats.saved() {
+            facts.insert("tokens_asked", number(stats.tokens_asked.load(Ordering::Relaxed)));
+            facts.insert("tokens_computed", number(stats.tokens_computed.load(Ordering::Relaxed)));
+            facts.insert("tokens_saved", (saved * 1000.0).round() / 1000.0);
+        }
     }
     facts.insert("elapsed_seconds", rounded(now.elapsed.as_secs_f64()));
     let left = time_left(now, rate).map_or(Value::None, |left| Value::Float(left.as_secs_f64().round()));
@@ -297,9 +304,17 @@ mod tests {
             "loglikelihood 1/8, generate_until 21/100 · 4.0/s · 200 tokens/s · 7 of 32 at once · 1 retry · \
              1 failed · 0:22 left"
         );
-        let facts = facts(&board.snapshot(), rate, Some(&stats));
-        assert_eq!(facts.get_str("done"), Some(&Value::Int(22)));
-        assert_eq!(facts.get_str("seconds_left"), Some(&Value::Float(22.0)));
+        let told = facts(&board.snapshot(), rate, Some(&stats));
+        assert_eq!(told.get_str("done"), Some(&Value::Int(22)));
+        assert_eq!(told.get_str("seconds_left"), Some(&Value::Float(22.0)));
+        assert_eq!(told.get_str("tokens_saved"), None);
+        let own = ModelStats::default();
+        own.tokens_asked.store(800, Ordering::Relaxed);
+        own.tokens_computed.store(200, Ordering::Relaxed);
+        let shown = line(&board.snapshot(), rate, Some(&own));
+        assert!(shown.contains(" · 200 tokens/s · 75% of tokens shared · "), "{shown}");
+        let told = facts(&board.snapshot(), rate, Some(&own));
+        assert_eq!(told.get_str("tokens_saved"), Some(&Value::Float(0.75)));
     }
 
     #[test]

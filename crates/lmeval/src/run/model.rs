@@ -33,13 +33,11 @@ pub(crate) fn create(
     // What a plug-in registers wins over what is built in; without plug-ins, no Python is started for the latter.
     let registered = if built_in.is_some() && settings.plugins.is_empty() {
         None
+    } else if settings.plugins.is_empty() {
+        // A name that nobody knows stays unknown without Python.
+        RegisteredModels::start_if_possible(options)?
     } else {
-        match RegisteredModels::start(options) {
-            Ok(registered) => Some(registered),
-            Err(error) if !settings.plugins.is_empty() => return Err(error.into()),
-            // A name that nobody knows stays unknown without Python.
-            Err(_) => None,
-        }
+        Some(RegisteredModels::start(options)?)
     };
     let others = registered.as_ref().map(|registered| registered.names().to_vec()).unwrap_or_default();
     if let Some(registered) = registered.filter(|_| others.iter().any(|other| other == name)) {

@@ -33,6 +33,10 @@ def length(references, predictions):
 
 def bad(doc):
     raise ValueError(f"no {doc['left']}")
+
+def slow(doc):
+    import time
+    time.sleep(60)
 "#;
 
 fn tasks() -> TestContext {
@@ -52,6 +56,8 @@ fn tasks() -> TestContext {
         "tasks/bad.yaml",
         made.replace("task: made", "task: bad").replace("'{{left}}'", "!function utils.bad"),
     );
+    let slow = made.replace("task: made", "task: slow").replace("'{{left}}'", "!function utils.slow");
+    context.write("tasks/slow.yaml", slow);
     context.write("tasks/class.yaml", "task: classy\nclass: !function utils.Upper\n");
     let line = |left: usize| {
         let answer = if left == 3 { String::new() } else { left.to_string() };
@@ -92,4 +98,15 @@ fn failures_name_function_and_document() {
     assert!(output.stderr.contains("`classy`, which is a Python class"), "{output:?}");
     let absent = [&["preview", "sums", "--python", "/no/such/python"][..], &LIBRARY].concat();
     assert!(context.run(&absent).stderr.contains("Cannot start Python `/no/such/python`"));
+}
+
+#[test]
+fn calls_are_limited_as_the_environment_says() {
+    let context = tasks();
+    let preview = [&["preview", "slow", "-n", "1"][..], &LIBRARY].concat();
+    let output = context.command(&preview).env("LM_EVAL_PYTHON_TIMEOUT", "1").run();
+    assert!(output.stderr.contains("`utils.slow` failed"), "{output:?}");
+    let output = context.command(&preview).env("LM_EVAL_PYTHON_TIMEOUT", "soon").run();
+    let message = "`LM_EVAL_PYTHON_TIMEOUT` must be a whole number above 0, not `soon`";
+    assert!(output.stderr.contains(message), "{output:?}");
 }

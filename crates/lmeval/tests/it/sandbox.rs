@@ -305,6 +305,18 @@ fn output_leads_nowhere() {
     assert_eq!(attempt(&context, gigabytes, &["--time", "20"]).result, "passed");
     let forged = "import posix\nfor number in range(64):\n    try: posix.write(number, b'passed\\n70617373 ready\\n')\n    except OSError: pass\nassert False";
     assert_eq!(attempt(&context, forged, &[]).result, "failed: ");
+    // The word that makes a result count is nowhere to be seen while the program runs.
+    let found = "import gc, posix, re, sys\nfound = set()\ndef look(value):\n    \
+                 if isinstance(value, (bytes, str)):\n        \
+                 text = value if isinstance(value, bytes) else value.encode('utf-8', 'replace')\n        \
+                 found.update(re.findall(rb'[0-9a-f]{32}', text))\n\
+                 frame = sys._getframe()\nwhile frame:\n    \
+                 for value in [*frame.f_locals.values(), *frame.f_globals.values()]: look(value)\n    frame = frame.f_back\n\
+                 for value in gc.get_objects():\n    \
+                 for item in gc.get_referents(value): look(item)\n\
+                 for word in found:\n    for number in range(64):\n        \
+                 try: posix.write(number, word + b' 706173736564\\n')\n        except OSError: pass\nassert False";
+    assert_eq!(attempt(&context, found, &["--time", "20"]).result, "failed: ");
     let flood = "import posix\nwhile True:\n    for number in range(3, 8):\n        try: posix.write(number, b'x' * 65536)\n        except OSError: pass";
     assert_eq!(attempt(&context, flood, &["--time", "2"]).result, "timed out");
     let huge = attempt(&context, "raise Exception('x' * 100_000_000)", &["--time", "20"]).result;

@@ -38,7 +38,7 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     }
     let hash_media = environment::hash_media()?;
     let (tasks, roots) = tasks::of_run(request, printer)?;
-    let python = python(request, &settings, &roots, printer);
+    let python = python(request, &settings, &roots, printer)?;
     let model = model(request, &settings, &python, printer)?;
     let model_args = shown(request, "model_args").unwrap_or_default();
     let model_name = ModelName::new(&model_args, settings.seeds[0]);
@@ -81,16 +81,21 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
 }
 
 /// What runs the Python functions of the tasks; those that exist in the caller's process run there.
-fn python(request: &Request, settings: &RunSettings, roots: &[PathBuf], printer: &Printer) -> PythonOptions {
+fn python(
+    request: &Request,
+    settings: &RunSettings,
+    roots: &[PathBuf],
+    printer: &Printer,
+) -> Result<PythonOptions> {
     let registered = request.part("registered");
     let registered = registered.as_list().unwrap_or_default();
     request.caller.add_registered(registered.iter().filter_map(Value::as_str).map(str::to_owned));
-    let options = python::options(settings.python.as_deref(), &settings.plugins, roots, &printer.notes());
-    PythonOptions {
+    let options = python::options(settings.python.as_deref(), &settings.plugins, roots, &printer.notes())?;
+    Ok(PythonOptions {
         caller: Some(Arc::clone(&request.caller)),
         run_unsafe_code: settings.confirm_run_unsafe_code,
         ..options
-    }
+    })
 }
 
 /// The model: one that the caller has, or the one of a name.

@@ -109,7 +109,7 @@ pub(super) fn splits(request: &Request, printer: &mut Printer) -> Result<Value> 
     let mut tasks = picked(&loads, &request.part("task"))?;
     let (_, task) = tasks.tasks.shift_remove_index(0).ok_or_else(|| anyhow!("The request names no task"))?;
     let python = request.part("python").as_str().map(PathBuf::from);
-    let mut options = python::options(python.as_deref(), &[], &[], &printer.notes());
+    let mut options = python::options(python.as_deref(), &[], &[], &printer.notes())?;
     options.caller = Some(Arc::clone(&request.caller));
     let options = DataOptions {
         settings: Some(Settings::from_environment()),

@@ -1,0 +1,119 @@
+//! What tells the files of a model from other ones of the same names.
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Error, Result};
+
+/// Small files of a model whose contents change answers.
+const SMALL: [&str; 2] = ["config.json", "generation_config.json"];
+/// Files of a tokenizer whose contents change answers.
+const TOKENIZER: [&str; 4] =
+    ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"];
+/// How much is read from the beginning of a file with weights, where its header stands.
+const HEAD: u64 = 1 << 20;
+/// How many blocks are read from the rest of it, and how large they are.
+const BLOCKS: u64 = 64;
+const BLOCK: u64 = 4096;
+
+/// Of the contents of a model's configuration and of its tokenizer's files.
+pub(crate) fn of_small_files(folder: &Path, tokenizer: &Path) -> Result<String> {
+    let mut hash = Sha256::new();
+    let own = SMALL.iter().map(|name| folder.join(name));
+    for path in own.chain(TOKENIZER.iter().map(|name| tokenizer.join(name))) {
+        if !path.is_file() {
+            hash.update([0]);
+            continue;
+        }
+        let content = fs_err::read(&path).map_err(|error| Error::file(&path, error))?;
+        hash.update([1]);
+        hash.update((content.len() as u64).to_le_bytes());
+        hash.update(&content);
+    }
+    Ok(shown(hash))
+}
+
+/// Of files with weights: names, sizes, times, beginnings and some blocks. Reading all of them would take as long as
+/// loading the model.
+pub(crate) fn of_weights(files: &[PathBuf]) -> Result<String> {
+    let mut hash = Sha256::new();
+    for path in files {
+        add_weights(&mut hash, path).map_err(|error| Error::file(path, error))?;
+    }
+    Ok(shown(hash))
+}
+
+fn add_weights(hash: &mut Sha256, path: &Path) -> std::io::Result<()> {
+    let mut file = fs_err::File::open(path)?;
+    let facts = file.metadata()?;
+    let time = facts.modified()?.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    hash.update(format!("{name} {} {time};", facts.len()));
+    let mut add = |start: u64, length: u64| {
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(start))?;
+        file.by_ref().take(length).read_to_end(&mut bytes)?;
+        hash.update(&bytes);
+        std::io::Result::Ok(())
+    };
+    add(0, HEAD)?;
+    let rest = facts.len().saturating_sub(HEAD + BLOCK);
+    if rest > 0 {
+        (0..=BLOCKS).try_for_each(|block| add(HEAD + rest / BLOCKS * block, BLOCK))?;
+    }
+    Ok(())
+}
+
+fn shown(hash: Sha256) -> String {
+    hash.finalize().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let small = || of_small_files(folder.path(), folder.path()).unwrap();
+        let mut seen = vec![small()];
+        for (name, content) in [
+            ("config.json", "a"),
+            ("config.json", "b"),
+            ("tokenizer.json", "b"),
+            ("generation_config.json", "c"),
+        ] {
+            fs_err::write(folder.path().join(name), content).unwrap();
+            assert!(!seen.contains(&small()), "{name}");
+            seen.push(small());
+        }
+        assert_eq!(small(), small());
+    }
+
+    #[test]
+    fn weights_of_the_same_size_and_time_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let time = UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+        let of = |content: &[u8]| {
+            fs_err::write(&path, content).unwrap();
+            fs_err::File::options().write(true).open(&path).unwrap().file().set_modified(time).unwrap();
+            of_weights(std::slice::from_ref(&path)).unwrap()
+        };
+        let mut content = vec![1; 4 << 20];
+        let first = of(&content);
+        assert_eq!(of(&content), first);
+        content[2 << 20..].fill(2);
+        let second = of(&content);
+        assert_ne!(second, first);
+        content[9] = 3;
+        assert_ne!(of(&content), second);
+    }
+}

@@ -8,8 +8,8 @@
 `--python` has the reference (`lm_eval==0.4.13` with `torch`, `transformers` and `datasets`). The questions are those of MMLU's
 test split, with its five questions of the development split before each of them, as the task library writes them; texts for
 generation are the same prompts. Both programs compute in 32 bits with the same number of threads. Times are those of
-whole processes and of the processor; the time of a run with a single document, which is that of start and loading, is
-printed with them and taken off for the ratio.
+whole processes and of the processor; the time of a run with a single question, which is that of start and loading, is
+printed with them and taken off for the ratios.
 """
 
 import argparse
@@ -80,11 +80,11 @@ def command(program, options, tasks, folder, output, batch_size, limit):
     return command + (["--limit", str(limit)] if limit else [])
 
 
-def compare(program, options, tasks, folder, batch_size, limit=None):
-    """Times a program on tasks, without what it takes to start; seconds of the clock and of the processor."""
+def compare(program, options, first, tasks, folder, batch_size, limit=None):
+    """Times a program on tasks, without a document of the task `first`; seconds of the clock and of the processor."""
     with tempfile.TemporaryDirectory() as output:
         settings = environment(options.threads)
-        start = run(command(program, options, tasks[:1], folder, pathlib.Path(output) / "1", batch_size, 1), settings)
+        start = run(command(program, options, [first], folder, pathlib.Path(output) / "1", batch_size, 1), settings)
         whole = run(command(program, options, tasks, folder, pathlib.Path(output) / "2", batch_size, limit), settings)
     print(f"  {program:10} {whole[0]:8.1f} s, {whole[1]:8.1f} s of the processor; start {start[0]:.1f} s, {start[1]:.1f} s")
     return max(whole[0] - start[0], 1e-3), max(whole[1] - start[1], 1e-3)
@@ -160,10 +160,10 @@ def main():
         jobs = [("5-shot multiple choice", tasks, None)]
         if not chosen.skip_generation:
             jobs.append(("generation", write_generation(chosen, folder), chosen.generation_docs))
-        for name, tasks, limit in jobs:
+        for name, names, limit in jobs:
             print(name)
-            theirs = compare("reference", chosen, tasks, folder, chosen.batch_size, limit)
-            ours = compare("lm-eval", chosen, tasks, folder, "auto", limit)
+            theirs = compare("reference", chosen, tasks[0], names, folder, chosen.batch_size, limit)
+            ours = compare("lm-eval", chosen, tasks[0], names, folder, "auto", limit)
             print(f"  {theirs[0] / ours[0]:.1f} times as fast; {theirs[1] / ours[1]:.1f} times by the processor's time")
 
 

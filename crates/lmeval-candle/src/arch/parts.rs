@@ -3,10 +3,13 @@
 use candle_core::Tensor;
 use lmeval_pycompat::Value;
 
-use super::Shape;
+use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
+use super::{Architecture, Shape};
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::layers::{Activation, AttentionOptions, Linear, Mlp, SelfAttention};
+use crate::layers::{
+    Activation, AttentionOptions, Linear, Mlp, Rotary, RotaryParameters, RotaryStyle, SelfAttention,
+};
 use crate::weights::Weights;
 
 /// The sizes of attention.
@@ -95,6 +98,42 @@ pub(super) fn split_three(
 ) -> Result<[Linear; 3]> {
     let made = split(weight, bias, groups, &parts)?;
     Ok(made.try_into().expect("there are as many layers as parts"))
+}
+
+/// A model of LLaMA's shape and names: a root-mean-square norm before each part of a block, and rotated halves.
+///
+/// `block` makes attention and the feed-forward layer of a block from its weights.
+pub(super) fn like_llama(
+    config: &Config,
+    weights: &Weights,
+    heads: Heads,
+    (epsilon, theta): (f64, f64),
+    block: impl Fn(usize, &Weights) -> Result<(SelfAttention, FeedForward)>,
+) -> Result<Box<dyn Architecture>> {
+    let hidden = config.size("hidden_size")?;
+    let epsilon = config.number_or("rms_norm_eps", epsilon)?;
+    let shape = shape(config, hidden, heads)?;
+    let model = weights.find(&["model", ""], "embed_tokens.weight")?;
+    let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
+    let blocks = (0..shape.layers).map(|index| {
+        let weights = model.at("layers").at(index);
+        let norm = |name: &str| weights.rms_norm(name, hidden, epsilon, 0.0).map(Norms::before);
+        let flow = Flow::Sequential {
+            attention: norm("input_layernorm")?,
+            feed_forward: norm("post_attention_layernorm")?,
+        };
+        let (attention, feed_forward) = block(index, &weights)?;
+        Ok(Block { flow, attention, feed_forward, rotary: Some(0) })
+    });
+    let rotary = Rotary::new(RotaryParameters::read(config, None, theta)?, heads.width, RotaryStyle::Halves)?;
+    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
+    Ok(Box::new(Decoder {
+        shape,
+        input: Input::new(&embedding)?,
+        blocks: blocks.collect::<Result<_>>()?,
+        output: Output::new(model.rms_norm("norm", hidden, epsilon, 0.0)?, head),
+        rotaries: vec![rotary],
+    }))
 }
 
 /// The weight and perhaps the bias of a fused layer.

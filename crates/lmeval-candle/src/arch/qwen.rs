@@ -1,11 +1,11 @@
 //! Qwen 2, 2.5 and 3, also as mixtures of experts.
 
 use super::Architecture;
-use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
+use super::decoder::FeedForward;
 use super::parts::{self, Heads};
 use crate::config::Config;
 use crate::error::Result;
-use crate::layers::{Activation, Experts, Rotary, RotaryParameters, RotaryStyle};
+use crate::layers::{Activation, Experts};
 use crate::weights::Weights;
 
 /// What the generations differ in.
@@ -45,16 +45,12 @@ fn build(
 ) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let heads = heads(config, generation, experts, hidden)?;
-    let shape = parts::shape(config, hidden, heads)?;
     let epsilon = config.number_or("rms_norm_eps", 1e-6)?;
-    let model = weights.find(&["model", ""], "embed_tokens.weight")?;
-    let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
     let (bias, output_bias) = match generation {
         Generation::Second => (config.flag_or("qkv_bias", true)?, false),
         Generation::Third => [config.flag_or("attention_bias", false)?; 2].into(),
     };
-    let block = |index: usize| {
-        let weights = model.at("layers").at(index);
+    parts::like_llama(config, weights, heads, (1e-6, 10_000.0), |index, weights| {
         let projections = weights.at("self_attn");
         let mut attention = parts::attention(&projections, hidden, heads, bias, ("o_proj", output_bias))?;
         if generation == Generation::Third {
@@ -69,31 +65,8 @@ fn build(
             let inner = config.size("intermediate_size")?;
             FeedForward::Dense(parts::gated(&weights.at("mlp"), hidden, inner, activation)?)
         };
-        Ok(Block {
-            flow: Flow::Sequential {
-                attention: Norms::before(weights.rms_norm("input_layernorm", hidden, epsilon, 0.0)?),
-                feed_forward: Norms::before(weights.rms_norm(
-                    "post_attention_layernorm",
-                    hidden,
-                    epsilon,
-                    0.0,
-                )?),
-            },
-            attention,
-            feed_forward,
-            rotary: Some(0),
-        })
-    };
-    let rotary =
-        Rotary::new(RotaryParameters::read(config, None, 10_000.0)?, heads.width, RotaryStyle::Halves)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
-    Ok(Box::new(Decoder {
-        shape,
-        input: Input::new(&embedding)?,
-        blocks: (0..shape.layers).map(block).collect::<Result<_>>()?,
-        output: Output::new(model.rms_norm("norm", hidden, epsilon, 0.0)?, head),
-        rotaries: vec![rotary],
-    }))
+        Ok((attention, feed_forward))
+    })
 }
 
 fn heads(config: &Config, generation: Generation, experts: bool, hidden: usize) -> Result<Heads> {

@@ -1,9 +1,11 @@
 //! The arguments of the model `hf`.
 
-use candle_core::{DType, Device};
+use candle_core::DType;
 use lmeval_core::{ModelError, ModelErrorKind, nearest};
 use lmeval_models::ModelSettings;
-use lmeval_pycompat::{Value, repr};
+use lmeval_pycompat::{Dict, Value, repr};
+
+use crate::place::{Place, places};
 
 /// Arguments that change nothing about answers here.
 const WITHOUT_EFFECT: [&str; 12] = [
@@ -22,7 +24,7 @@ const WITHOUT_EFFECT: [&str; 12] = [
 ];
 
 /// Arguments that ask for what is not here, where they ask for something.
-const ELSEWHERE: [&str; 16] = [
+const ELSEWHERE: [&str; 14] = [
     "peft",
     "delta",
     "autogptq",
@@ -37,12 +39,10 @@ const ELSEWHERE: [&str; 16] = [
     "mixed_precision_dtype",
     "tp_plan",
     "subfolder",
-    "enable_thinking",
-    "chat_template_args",
 ];
 
 /// Arguments that are read.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 18] = [
     "pretrained",
     "revision",
     "tokenizer",
@@ -57,6 +57,8 @@ const KNOWN: [&str; 16] = [
     "trust_remote_code",
     "backend",
     "think_end_token",
+    "enable_thinking",
+    "chat_template_args",
     "data_parallel",
     "seed",
 ];
@@ -77,7 +79,8 @@ pub(crate) struct Arguments {
     pub(crate) revision: String,
     pub(crate) tokenizer: Option<String>,
     pub(crate) precision: Precision,
-    pub(crate) device: Device,
+    /// Where it computes: one worker process for each, or this process where there is one place only.
+    pub(crate) places: Vec<Place>,
     pub(crate) batch_size: Option<usize>,
     pub(crate) max_length: Option<usize>,
     pub(crate) max_gen_toks: Option<usize>,
@@ -86,6 +89,8 @@ pub(crate) struct Arguments {
     pub(crate) gguf_file: Option<String>,
     /// Where thinking ends: a text, or the number of a token.
     pub(crate) think_end: Option<ThinkEnd>,
+    /// What chat templates get beside the conversation.
+    pub(crate) template_variables: Dict,
     pub(crate) seed: u64,
 }
 
@@ -97,6 +102,11 @@ pub(crate) enum ThinkEnd {
 }
 
 impl Arguments {
+    /// Whether processors compute.
+    pub(crate) fn is_cpu(&self) -> bool {
+        self.places.contains(&Place::Cpu)
+    }
+
     /// Reads and checks the arguments.
     pub(crate) fn read(settings: &ModelSettings) -> Result<Self, ModelError> {
         check_names(settings)?;
@@ -112,21 +122,12 @@ impl Arguments {
                     .hint("Models that continue texts are `causal`; `--model lm_eval:hf` runs others through Python"));
             }
         }
-        if natural(settings, "data_parallel")?.is_some_and(|count| count > 1) {
-            return Err(configuration("A model runs on one device here: `data_parallel` must be 1")
-                .hint("Start the program once for each GPU, each with tasks of its own and `--device cuda:<number>`"));
-        }
         Ok(Self {
             pretrained: settings.required("pretrained", "<folder or name on the hub>")?,
             revision: settings.text("revision").unwrap_or_else(|| "main".into()),
             tokenizer: settings.text("tokenizer"),
             precision: precision(settings.text("dtype").as_deref())?,
-            device: match settings.text("device") {
-                Some(name) => device(Some(&name))?,
-                // The command line names the first GPU where nobody names a device.
-                None if settings.device.as_deref() == Some("cuda:0") => device(None)?,
-                None => device(settings.device.as_deref())?,
-            },
+            places: places(settings)?,
             batch_size: batch_size(settings)?,
             // Reference: 0 counts as not given.
             max_length: natural(settings, "max_length")?.filter(|length| *length > 0),
@@ -141,6 +142,7 @@ impl Arguments {
                 Ok(token) => ThinkEnd::Token(token),
                 Err(_) => ThinkEnd::Text(text),
             }),
+            template_variables: template_variables(settings)?,
             seed: settings.integer("seed")?.or(settings.random_seed).unwrap_or(0) as u64,
         })
     }
@@ -157,10 +159,7 @@ fn check_names(settings: &ModelSettings) -> Result<(), ModelError> {
             continue;
         }
         if ELSEWHERE.contains(&name) {
-            // `enable_thinking=False` asks for something: templates think without it.
-            let is_asked =
-                |value: &Value| value.is_truthy() || (name == "enable_thinking" && !value.is_none());
-            if !settings.get(name).is_some_and(is_asked) {
+            if !settings.get(name).is_some_and(Value::is_truthy) {
                 continue;
             }
             return Err(configuration(format!("The argument `{name}` of the model `hf` is not known here"))
@@ -177,7 +176,7 @@ fn check_names(settings: &ModelSettings) -> Result<(), ModelError> {
     Ok(())
 }
 
-fn natural(settings: &ModelSettings, name: &str) -> Result<Option<usize>, ModelError> {
+pub(crate) fn natural(settings: &ModelSettings, name: &str) -> Result<Option<usize>, ModelError> {
     let Some(number) = settings.integer(name)? else { return Ok(None) };
     match u32::try_from(number) {
         Ok(number) => Ok(Some(number as usize)),
@@ -203,6 +202,30 @@ fn batch_size(settings: &ModelSettings) -> Result<Option<usize>, ModelError> {
     }
 }
 
+/// What chat templates get: `chat_template_args`, and `enable_thinking` where it is given.
+fn template_variables(settings: &ModelSettings) -> Result<Dict, ModelError> {
+    let mut variables = match settings.get("chat_template_args") {
+        None => Dict::new(),
+        Some(Value::Dict(variables)) => Dict::clone(variables),
+        Some(other) => {
+            return Err(configuration(format!(
+                "The model argument `chat_template_args` must be a dictionary, not `{}`",
+                repr::repr(other)
+            ))
+            .hint("Give it as in `--model_args '{\"pretrained\": …, \"chat_template_args\": {\"name\": 1}}'`"));
+        }
+    };
+    for name in ["messages", "add_generation_prompt", "continue_final_message"] {
+        if variables.get_str(name).is_some() {
+            return Err(configuration(format!("The run itself sets `{name}`, not `chat_template_args`")));
+        }
+    }
+    if let Some(value) = settings.get("enable_thinking") {
+        variables.insert("enable_thinking", value.clone());
+    }
+    Ok(variables)
+}
+
 fn precision(name: Option<&str>) -> Result<Precision, ModelError> {
     Ok(match name {
         None | Some("auto") => Precision::Auto,
@@ -216,34 +239,8 @@ fn precision(name: Option<&str>) -> Result<Precision, ModelError> {
     })
 }
 
-fn device(name: Option<&str>) -> Result<Device, ModelError> {
-    let cuda = |index: usize| {
-        if !cfg!(feature = "cuda") {
-            return Err(configuration("This program is built without CUDA").hint(
-                "Build it with `--features cuda`, or leave `--device` out to compute on the processor",
-            ));
-        }
-        Device::new_cuda(index)
-            .map_err(|error| configuration(format!("The device `cuda:{index}` cannot be used: {error}")))
-    };
-    match name {
-        None => {
-            Ok(if cfg!(feature = "cuda") { Device::new_cuda(0).unwrap_or(Device::Cpu) } else { Device::Cpu })
-        }
-        Some("cpu") => Ok(Device::Cpu),
-        Some("cuda") => cuda(0),
-        Some(other) => match other.strip_prefix("cuda:").and_then(|index| index.parse().ok()) {
-            Some(index) => cuda(index),
-            None => Err(configuration(format!("There is no device `{other}` here"))
-                .hint("`--device` is `cpu`, `cuda` or `cuda:<number>`")),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use lmeval_pycompat::Dict;
-
     use super::*;
 
     fn read(pairs: &[(&str, Value)]) -> Result<Arguments, ModelError> {
@@ -287,9 +284,9 @@ mod tests {
         assert!(error("trust_remote_code", Value::Bool(true)).contains("never run here"));
         assert!(error("peft", Value::str("x")).contains("lm_eval:hf"));
         assert!(error("parallelize", Value::Bool(true)).contains("lm_eval:hf"));
-        for thinks in [true, false] {
-            assert!(error("enable_thinking", Value::Bool(thinks)).contains("lm_eval:hf"));
-        }
+        assert!(error("chat_template_args", Value::str("a")).contains("must be a dictionary"));
+        let own = Value::dict([("messages", Value::None)]);
+        assert!(error("chat_template_args", own).contains("`messages`"));
         assert!(error("max_lenght", Value::Int(3)).contains("Did you mean `max_length`"));
         assert!(error("dtype", Value::str("int4")).contains("`dtype` is `auto`"));
         assert!(error("device", Value::str("mps")).contains("`cpu`, `cuda`"));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate};
+use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_models::HuggingFaceTokenizer;
 use lmeval_pycompat::strings;
 
@@ -33,11 +33,6 @@ impl Codec {
     /// The tokenizer itself.
     pub(crate) fn tokenizer(&self) -> &HuggingFaceTokenizer {
         &self.tokenizer
-    }
-
-    /// The chat template.
-    pub(crate) fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
-        self.tokenizer.chat_template(name)
     }
 
     /// The token that stands before a text without context.

@@ -14,7 +14,9 @@ mod fingerprint;
 mod generation;
 pub mod layers;
 mod load;
+mod memory;
 mod model;
+mod place;
 mod registry;
 mod weights;
 
@@ -22,5 +24,6 @@ pub use batch::{Batch, Segment, Span};
 pub use cache::{Cache, LayerCache};
 pub use config::Config;
 pub use error::{Error, Result};
+pub use model::serve;
 pub use registry::{MODELS, find};
 pub use weights::{Gguf, Safetensors, Source, Weights};

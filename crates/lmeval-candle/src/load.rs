@@ -1,13 +1,14 @@
 //! Loading a model: from a folder, the hub, or a GGUF file.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::DType;
+use candle_core::{DType, Device};
 use lmeval_core::ModelError;
 use lmeval_models::{HubSettings, wait};
 
-use crate::arch::{self, Architecture};
+use crate::arch::{self, Architecture, Entry};
 use crate::arguments::{Arguments, Precision, configuration};
 use crate::config::Config;
 use crate::error::Result;
@@ -18,82 +19,106 @@ use crate::weights::{Gguf, Safetensors, Source, Weights};
 const BUFFERS: [&str; 5] =
     ["rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias"];
 
-/// A model that is ready to compute.
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) architecture: Box<dyn Architecture>,
+/// A model whose files are open, and whose weights are not loaded yet.
+pub(crate) struct Opened {
     pub(crate) config: Config,
+    source: Arc<dyn Source>,
+    entry: &'static Entry,
     /// What numbers are computed in.
     pub(crate) dtype: DType,
+    /// What weights are rounded to before that.
+    rounded: Option<DType>,
     pub(crate) parameters: u64,
     /// How many tokens models of the class take where the configuration does not say so.
     pub(crate) positions: usize,
     /// Where the files are.
     pub(crate) folder: PathBuf,
+    /// The file with the weights, where they are GGUF.
+    pub(crate) file: Option<PathBuf>,
     /// The commit on the hub, where the files are from there.
     pub(crate) commit: Option<String>,
     /// What tells these weights from others.
     pub(crate) fingerprint: String,
 }
 
-/// Loads the model that the arguments name.
-pub(crate) fn load(arguments: &Arguments) -> Result<Loaded, ModelError> {
-    let (folder, file) = locate(arguments)?;
-    let (config, source): (Config, Arc<dyn Source>) = match &file {
-        Some(file) => {
-            let gguf = Gguf::open(file)?;
-            (gguf.config()?, Arc::new(gguf))
-        }
-        None => {
-            let config = Config::read(&folder.join("config.json"))?;
-            // The class comes first: an unknown one needs no weights.
-            arch::find(&config)?;
-            (config, Arc::new(Safetensors::from_folder(&folder)?))
-        }
-    };
-    let dtype = computed(arguments, source.stored());
-    let rounded = match arguments.precision {
-        Precision::Given(given) if given != dtype => Some(given),
-        _ => None,
-    };
-    Ok(build(config, &source, dtype, rounded, arguments, folder, file.as_deref())?)
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").field("folder", &self.folder).field("file", &self.file).finish_non_exhaustive()
+    }
 }
 
-fn build(
-    config: Config,
-    source: &Arc<dyn Source>,
-    dtype: DType,
-    rounded: Option<DType>,
-    arguments: &Arguments,
-    folder: PathBuf,
-    file: Option<&Path>,
-) -> Result<Loaded> {
-    let entry = arch::find(&config)?;
-    let mut weights = Weights::new(Arc::clone(source), dtype, &arguments.device);
-    if let Some(rounded) = rounded {
-        weights = weights.rounded_to(rounded);
+impl Opened {
+    /// Opens the model that the arguments name.
+    pub(crate) fn new(arguments: &Arguments) -> Result<Self, ModelError> {
+        let (folder, file) = locate(arguments)?;
+        Ok(Self::at(arguments, folder, file)?)
     }
-    let architecture = (entry.build)(&config, &weights)?;
+
+    fn at(arguments: &Arguments, folder: PathBuf, file: Option<PathBuf>) -> Result<Self> {
+        let (config, source): (Config, Arc<dyn Source>) = match &file {
+            Some(file) => {
+                let gguf = Gguf::open(file)?;
+                (gguf.config()?, Arc::new(gguf))
+            }
+            None => {
+                let config = Config::read(&folder.join("config.json"))?;
+                // The class comes first: an unknown one needs no weights.
+                arch::find(&config)?;
+                (config, Arc::new(Safetensors::from_folder(&folder)?))
+            }
+        };
+        let entry = arch::find(&config)?;
+        let dtype = computed(arguments, source.stored());
+        let rounded = match arguments.precision {
+            Precision::Given(given) if given != dtype => Some(given),
+            _ => None,
+        };
+        let commit = commit(&folder);
+        let files = match &file {
+            Some(file) => vec![file.clone()],
+            None => Safetensors::files_of(&folder)?,
+        };
+        let fingerprint = match &commit {
+            Some(commit) => commit.clone(),
+            None => fingerprint::of_weights(&files)?,
+        };
+        let parameters = parameters(&config, source.as_ref())?;
+        let positions = entry.positions;
+        Ok(Self {
+            config,
+            source,
+            entry,
+            dtype,
+            rounded,
+            parameters,
+            positions,
+            folder,
+            file,
+            commit,
+            fingerprint,
+        })
+    }
+
+    /// Loads the weights to a device.
+    pub(crate) fn build(&self, device: &Device) -> Result<Box<dyn Architecture>> {
+        let mut weights = Weights::new(Arc::clone(&self.source), self.dtype, device);
+        if let Some(rounded) = self.rounded {
+            weights = weights.rounded_to(rounded);
+        }
+        (self.entry.build)(&self.config, &weights)
+    }
+}
+
+/// How many numbers a model has learnt.
+fn parameters(config: &Config, source: &dyn Source) -> Result<u64> {
     let tied = config.flag_or("tie_word_embeddings", false)?;
     let is_parameter = |name: &String| {
         let is_second = tied && name == "lm_head.weight";
         !is_second && !BUFFERS.iter().any(|buffer| name.ends_with(buffer))
     };
     let names = source.names().into_iter().filter(is_parameter);
-    let parameters =
-        names.filter_map(|name| source.shape(&name)).map(|shape| shape.iter().product::<usize>() as u64);
-    let parameters = parameters.sum();
-    let commit = commit(&folder);
-    let files = match file {
-        Some(file) => vec![file.to_owned()],
-        None => Safetensors::files_of(&folder)?,
-    };
-    let fingerprint = match &commit {
-        Some(commit) => commit.clone(),
-        None => fingerprint::of_weights(&files)?,
-    };
-    let positions = entry.positions;
-    Ok(Loaded { architecture, config, dtype, parameters, positions, folder, commit, fingerprint })
+    let sizes = names.filter_map(|name| source.shape(&name)).map(|shape| shape.iter().product::<usize>() as u64);
+    Ok(sizes.sum())
 }
 
 /// The folder of a model, and its file where the weights are GGUF.
@@ -120,7 +145,7 @@ fn locate(arguments: &Arguments) -> Result<(PathBuf, Option<PathBuf>), ModelErro
 
 /// What numbers are computed in: on a processor always 32 bits, of which 16 are rounded to where the arguments say so.
 fn computed(arguments: &Arguments, stored: DType) -> DType {
-    if arguments.device.is_cpu() {
+    if arguments.is_cpu() {
         return DType::F32;
     }
     match arguments.precision {

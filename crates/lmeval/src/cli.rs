@@ -55,6 +55,9 @@ pub(crate) enum Command {
     /// Do what the Python package, on the other end of standard input, asks for.
     #[command(hide = true)]
     ServePython,
+    /// Compute for a run that spreads its model over several processes.
+    #[command(hide = true)]
+    ServeModel,
 }
 
 /// Where task definitions are looked for.

@@ -14,23 +14,34 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::weights::{Safetensors, Weights};
 
+/// Where tests compute: on the processor, or on the GPU that `LM_EVAL_TEST_DEVICE` numbers.
+fn device() -> Device {
+    let name = std::env::var("LM_EVAL_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
+    match name.strip_prefix("cuda:") {
+        Some(number) => Device::new_cuda(number.parse().unwrap()).unwrap(),
+        None => Device::Cpu,
+    }
+}
+
 /// An engine for a checkpoint of the tests, with as many rows in a pass.
 pub(crate) fn engine(name: &str, rows: usize, texts: Option<usize>) -> Engine {
-    let engine = Engine::new(model(name), &Device::Cpu, DType::F32, texts);
+    let device = device();
+    let engine = Engine::new(model(name, &device), &device, DType::F32, texts);
     engine.rows.store(rows, Ordering::Relaxed);
     engine
 }
 
 /// An engine whose device has too little memory for passes of more rows.
 pub(crate) fn scarce(name: &str, rows: usize) -> Engine {
-    Engine::new(Box::new(Scarce { model: model(name), rows }), &Device::Cpu, DType::F32, None)
+    let device = device();
+    Engine::new(Box::new(Scarce { model: model(name, &device), rows }), &device, DType::F32, None)
 }
 
-fn model(name: &str) -> Box<dyn Architecture> {
+fn model(name: &str, device: &Device) -> Box<dyn Architecture> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     let config = Config::read(&folder.join("config.json")).unwrap();
     let source = Arc::new(Safetensors::from_folder(&folder).unwrap());
-    let weights = Weights::new(source, DType::F32, &Device::Cpu);
+    let weights = Weights::new(source, DType::F32, device);
     (arch::find(&config).unwrap().build)(&config, &weights).unwrap()
 }
 

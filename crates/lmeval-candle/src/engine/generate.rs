@@ -11,10 +11,11 @@ use super::trie::Trie;
 use crate::batch::{Batch, Segment, Span};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
+use crate::memory;
 
 /// Rows that a text takes from the cache at a time while it grows.
 const PAGE: usize = 32;
-/// Memory for keys and values of texts that are generated.
+/// Memory for keys and values of texts that are generated, where nobody knows how much there is.
 const CACHE_BYTES: usize = 4 << 30;
 
 /// A text that is continued.
@@ -224,7 +225,9 @@ impl<'a, 'r> Generation<'a, 'r> {
         let shape = self.engine.model.shape();
         let row = shape.layers * shape.kv_heads * shape.head_width * 2 * self.engine.dtype.size_in_bytes();
         let texts = self.engine.generated().min(self.texts.len());
-        (longest.max((longest * texts).min(CACHE_BYTES / row.max(1))), longest)
+        // The other half is for what passes need, and for others on a processor.
+        let memory = memory::free(&self.engine.device).map_or(CACHE_BYTES, |free| free / 2);
+        (longest.max((longest * texts).min(memory / row.max(1))), longest)
     }
 
     /// Lets waiting texts in as far as there is room, and chooses their first tokens; how many left at once.

@@ -28,8 +28,11 @@ const CPU_ROWS: usize = 1024;
 const DEVICE_ROWS: usize = 8192;
 /// The fewest rows that passes are cut down to where memory is short.
 const FEWEST_ROWS: usize = 128;
-/// Texts that are generated at once where nobody says how many.
-const TEXTS: usize = 32;
+/// Texts that are generated at once on a processor where nobody says how many.
+const CPU_TEXTS: usize = 32;
+/// Texts that are generated at once on other devices where nobody says how many: each step reads all weights once,
+/// whatever the number of texts.
+const DEVICE_TEXTS: usize = 256;
 /// Tokens that are scored in one pass over a trie: each takes some memory until its text is done.
 const SCORED: usize = 1 << 20;
 
@@ -59,7 +62,8 @@ impl Engine {
         dtype: DType,
         texts: Option<usize>,
     ) -> Self {
-        let rows = if device.is_cpu() { CPU_ROWS } else { DEVICE_ROWS };
+        let (rows, generated) =
+            if device.is_cpu() { (CPU_ROWS, CPU_TEXTS) } else { (DEVICE_ROWS, DEVICE_TEXTS) };
         Self {
             model,
             device: device.clone(),
@@ -67,7 +71,7 @@ impl Engine {
             cache: Mutex::new(None),
             rows: AtomicUsize::new(rows),
             texts,
-            generated: AtomicUsize::new(texts.unwrap_or(TEXTS)),
+            generated: AtomicUsize::new(texts.unwrap_or(generated)),
             scored: SCORED,
             stats: ModelStats::default(),
         }

@@ -17,7 +17,9 @@ pub(crate) fn fixture() -> PathBuf {
 pub(crate) fn create(folder: &Path, more: &[(&str, Value)]) -> Result<Arc<dyn Model>, ModelError> {
     let mut args = Dict::new();
     args.insert("pretrained", folder.to_str().unwrap());
-    args.insert("device", "cpu");
+    // The whole model can be tested on a GPU as well.
+    let device = std::env::var("LM_EVAL_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
+    args.insert("device", device);
     for (name, value) in more {
         args.insert(*name, value.clone());
     }

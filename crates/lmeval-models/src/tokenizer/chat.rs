@@ -13,7 +13,8 @@ use lmeval_template::chat::{ChatOptions, ChatTemplate as JinjaTemplate};
 #[derive(Debug)]
 pub struct TokenizerTemplate {
     template: JinjaTemplate,
-    tokens: Dict,
+    /// Special tokens, and what the user adds.
+    variables: Dict,
     /// Whether text that the answer continues is left open, as tokenizers do it; a bare file is rendered as it is.
     continues: bool,
 }
@@ -24,11 +25,11 @@ impl TokenizerTemplate {
     pub fn read(path: &Path, name: Option<&str>) -> Result<Self, ModelError> {
         if path.is_file() {
             let source = read(path)?;
-            return Ok(Self { template: compile(&source, path)?, tokens: Dict::new(), continues: false });
+            return Ok(Self { template: compile(&source, path)?, variables: Dict::new(), continues: false });
         }
         let config = path.join("tokenizer_config.json");
         let text = if config.is_file() { Some(read(&config)?) } else { None };
-        let tokens = text.as_deref().map(special_tokens).unwrap_or_default();
+        let variables = text.as_deref().map(special_tokens).unwrap_or_default();
         let own = path.join("chat_template.jinja");
         let named = name.map(|name| path.join("additional_chat_templates").join(format!("{name}.jinja")));
         let chosen = named.filter(|file| file.is_file()).or_else(|| {
@@ -38,7 +39,7 @@ impl TokenizerTemplate {
             is_own.then_some(own)
         });
         if let Some(file) = chosen {
-            return Ok(Self { template: compile(&read(&file)?, &file)?, tokens, continues: true });
+            return Ok(Self { template: compile(&read(&file)?, &file)?, variables, continues: true });
         }
         let Some(text) = text else {
             let message =
@@ -51,18 +52,18 @@ impl TokenizerTemplate {
             return Err(error(format!("`{}` has no chat template", config.display()))
                 .hint("Models without one are asked without `--apply_chat_template`"));
         };
-        Ok(Self { template, tokens, continues: true })
+        Ok(Self { template, variables, continues: true })
     }
 
     /// The template of a server, with its special tokens.
     pub(crate) fn from_server(source: &str, tokens: Dict) -> Result<Self, ModelError> {
         let template = JinjaTemplate::compile(source).map_err(|problem| unusable("the server", &problem))?;
-        Ok(Self { template, tokens, continues: true })
+        Ok(Self { template, variables: tokens, continues: true })
     }
 
-    /// Sets the special tokens that the template may print.
-    pub(super) fn set_tokens(&mut self, tokens: Dict) {
-        self.tokens = tokens;
+    /// Sets what the template may use beside the conversation: special tokens, and what the user adds.
+    pub(super) fn set_variables(&mut self, variables: Dict) {
+        self.variables = variables;
     }
 
     /// The text of the template.
@@ -115,7 +116,7 @@ impl ChatTemplate for TokenizerTemplate {
         let options = ChatOptions { add_generation_prompt, continue_final_message };
         let render = |messages: &[ChatMessage]| {
             let values = Value::list(messages.iter().map(ChatMessage::to_value));
-            self.template.render_chat(&values, options, &self.tokens)
+            self.template.render_chat(&values, options, &self.variables)
         };
         let text = render(&messages).or_else(|error| {
             // Reference: templates that refuse system messages are tried again without them.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate};
+use lmeval_pycompat::Dict;
 use tokenizers::models::ModelWrapper;
 
 use super::chat::TokenizerTemplate;
@@ -118,8 +119,15 @@ impl HuggingFaceTokenizer {
 
     /// The chat template: the one with the name, else the default one.
     pub fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
+        self.chat_template_with(name, &Dict::new())
+    }
+
+    /// The same with further variables for the template, which win over special tokens of their names.
+    pub fn chat_template_with(&self, name: Option<&str>, variables: &Dict) -> Result<ModelTemplate, ModelError> {
         let mut template = TokenizerTemplate::read(&self.folder, name)?;
-        template.set_tokens(self.special.named.clone());
+        let mut known = self.special.named.clone();
+        known.update(variables);
+        template.set_variables(known);
         Ok(template.into_model_template())
     }
 

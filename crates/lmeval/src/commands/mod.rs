@@ -53,6 +53,10 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Journal(arguments) => journal::run(&arguments, printer)?,
         Command::Sandbox(arguments) => sandbox::run(&arguments, printer)?,
         Command::ServePython => serve::run(printer)?,
+        Command::ServeModel => {
+            lmeval_candle::serve(std::io::stdout())?;
+            Status::Success
+        }
     };
     printer.flush()?;
     Ok(status)

@@ -1,0 +1,50 @@
+//! How much memory there is.
+
+use candle_core::Device;
+
+/// Bytes that nobody uses on a device, where it can be told.
+pub(crate) fn free(device: &Device) -> Option<usize> {
+    match device {
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => {
+            device.cuda_stream().context().mem_get_info().ok().map(|(free, _)| free)
+        }
+        Device::Cpu => {
+            let machine = fs_err::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text));
+            let group = of_group(|name| fs_err::read_to_string(format!("/sys/fs/cgroup/{name}")).ok());
+            machine.into_iter().chain(group).min()
+        }
+        _ => None,
+    }
+}
+
+/// What the system says is available, in bytes.
+fn available(text: &str) -> Option<usize> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
+}
+
+/// What the limit of a container leaves, in bytes.
+fn of_group(read: impl Fn(&str) -> Option<String>) -> Option<usize> {
+    let number = |name| read(name)?.trim().parse::<usize>().ok();
+    Some(number("memory.max")?.saturating_sub(number("memory.current")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_memory_is_read() {
+        let text = "MemTotal:       24604772 kB\nMemFree:         1 kB\nMemAvailable:   23000000 kB\n";
+        assert_eq!(available(text), Some(23_000_000 * 1024));
+        assert_eq!(available("MemFree: 3 kB"), None);
+        let group = |max: &'static str| {
+            of_group(move |name| Some(if name == "memory.max" { max } else { "100\n" }.to_owned()))
+        };
+        assert_eq!(group("1000\n"), Some(900));
+        assert_eq!(group("50\n"), Some(0));
+        assert_eq!(group("max\n"), None);
+        assert_eq!(of_group(|_| None), None);
+    }
+}

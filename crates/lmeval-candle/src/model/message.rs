@@ -1,0 +1,299 @@
+//! What a run and its worker processes say to each other: lines of JSON.
+//!
+//! A worker gets the settings of its model first and answers `ready` or an error; then it gets requests, many on a line,
+//! and gives a line for each answer and one when it has them all.
+
+use std::sync::Arc;
+
+use lmeval_core::{
+    Answer, Arguments, Context, Dialect, DocId, ModelError, ModelErrorKind, ModelRequest, Response, Usage,
+};
+use lmeval_models::ModelSettings;
+use lmeval_pycompat::{Dict, Value, json};
+
+use super::work::text_of;
+use crate::codec::request;
+
+/// All kinds of errors, with their names on the wire.
+const KINDS: [(ModelErrorKind, &str); 7] = [
+    (ModelErrorKind::Configuration, "configuration"),
+    (ModelErrorKind::Unsupported, "unsupported"),
+    (ModelErrorKind::Authentication, "authentication"),
+    (ModelErrorKind::Capability, "capability"),
+    (ModelErrorKind::Request, "request"),
+    (ModelErrorKind::Unreachable, "unreachable"),
+    (ModelErrorKind::Answer, "answer"),
+];
+
+/// The line that ends what is under way: it need not be finished.
+pub(super) const END: &str = r#"{"end": true}"#;
+
+/// What a worker gets.
+#[derive(Debug)]
+pub(super) enum ToWorker {
+    /// The settings of its model.
+    Setup(Box<ModelSettings>),
+    /// Requests.
+    Requests(Vec<ModelRequest>),
+    /// The run ends.
+    End,
+}
+
+/// What a worker says.
+#[derive(Debug)]
+pub(super) enum FromWorker {
+    /// The model is loaded.
+    Ready,
+    /// The model cannot be loaded.
+    Failed(ModelError),
+    /// What came of the request at a place, and how many tokens were asked for and computed since the last answer.
+    Answered { place: usize, answer: Result<Answer, ModelError>, asked: u64, computed: u64 },
+    /// All requests are answered.
+    Done,
+}
+
+/// The line with the settings of a model.
+pub(super) fn setup_line(settings: &ModelSettings) -> Result<String, ModelError> {
+    text(&Value::dict([
+        ("args", Value::from(settings.args.clone())),
+        ("batch_size", settings.batch_size.clone().unwrap_or_default()),
+        ("seed", settings.random_seed.map_or(Value::None, Value::Int)),
+        ("dialect", Value::str(settings.dialect.name)),
+    ]))
+}
+
+/// The line with requests that [`request_text`] wrote.
+pub(super) fn requests_line<'a>(requests: impl Iterator<Item = &'a str>) -> String {
+    let requests: Vec<&str> = requests.collect();
+    format!(r#"{{"requests": [{}]}}"#, requests.join(", "))
+}
+
+/// A request as it stands in a line; those with the same beginnings have the same beginnings there.
+pub(super) fn request_text(asked: &ModelRequest) -> Result<String, ModelError> {
+    let value = match &asked.arguments {
+        Arguments::Loglikelihood { context, continuation } => {
+            Value::list([Value::str(text_of(context)?), Value::Str(Arc::clone(continuation))])
+        }
+        Arguments::Rolling { text } => Value::list([Value::Str(Arc::clone(text))]),
+        Arguments::Generate { context, kwargs } => Value::list([
+            Value::str(text_of(context)?),
+            Value::Dict(Arc::clone(kwargs)),
+            Value::Int(asked.repeat as i64),
+        ]),
+    };
+    text(&value)
+}
+
+impl ToWorker {
+    /// What a line says, where it is understood.
+    pub(super) fn from_line(line: &str) -> Option<Self> {
+        let value = json::loads(line).ok()?;
+        let fields = value.as_dict()?;
+        if let Some(requests) = fields.get_str("requests") {
+            return Some(Self::Requests(requests.as_list()?.iter().map(to_request).collect::<Option<_>>()?));
+        }
+        let Some(args) = fields.get_str("args") else {
+            return fields.get_str("end").map(|_| Self::End);
+        };
+        let settings = ModelSettings {
+            args: args.as_dict()?.clone(),
+            batch_size: fields.get_str("batch_size").cloned(),
+            random_seed: fields.get_str("seed").and_then(Value::as_i64),
+            dialect: fields.get_str("dialect")?.as_str()?.parse::<Dialect>().ok()?,
+            ..ModelSettings::default()
+        };
+        Some(Self::Setup(Box::new(settings)))
+    }
+}
+
+impl FromWorker {
+    /// The line, without its end.
+    pub(super) fn to_line(&self) -> Result<String, ModelError> {
+        let value = match self {
+            Self::Ready => Value::dict([("ready", Value::Bool(true))]),
+            Self::Failed(error) => Value::dict([("failed", of_error(error))]),
+            Self::Answered { place, answer, asked, computed } => {
+                let answer = match answer {
+                    Ok(answer) => ("answer", of_answer(answer)),
+                    Err(error) => ("error", of_error(error)),
+                };
+                let numbers = [("asked", *asked), ("computed", *computed), ("place", *place as u64)];
+                Value::dict(numbers.map(|(name, number)| (name, Value::Int(number as i64))).into_iter().chain([answer]))
+            }
+            Self::Done => Value::dict([("done", Value::Bool(true))]),
+        };
+        text(&value)
+    }
+
+    /// What a line says, where it is understood.
+    pub(super) fn from_line(line: &str) -> Option<Self> {
+        let value = json::loads(line).ok()?;
+        let fields = value.as_dict()?;
+        if let Some(error) = fields.get_str("failed") {
+            return Some(Self::Failed(to_error(error)?));
+        }
+        let Some(place) = fields.get_str("place") else {
+            return match fields.get_index(0)?.0.as_str()? {
+                "ready" => Some(Self::Ready),
+                "done" => Some(Self::Done),
+                _ => None,
+            };
+        };
+        let number = |name| u64::try_from(fields.get_str(name)?.as_i64()?).ok();
+        let answer = match (fields.get_str("answer"), fields.get_str("error")) {
+            (Some(answer), _) => Ok(to_answer(answer)?),
+            (None, error) => Err(to_error(error?)?),
+        };
+        let place = usize::try_from(place.as_i64()?).ok()?;
+        Some(Self::Answered { place, answer, asked: number("asked")?, computed: number("computed")? })
+    }
+}
+
+fn text(value: &Value) -> Result<String, ModelError> {
+    let options = json::Options { ensure_ascii: false, ..json::Options::default() };
+    json::dumps(value, &options)
+        .map_err(|error| request(format!("The request cannot be handed to a worker: {error}")))
+}
+
+fn to_request(value: &Value) -> Option<ModelRequest> {
+    let text = |value: &Value| value.as_str().map(Arc::<str>::from);
+    let (arguments, repeat) = match value.as_list()? {
+        [whole] => (Arguments::Rolling { text: text(whole)? }, 0),
+        [context, continuation] => {
+            let context = Context::Text(text(context)?);
+            (Arguments::Loglikelihood { context, continuation: text(continuation)? }, 0)
+        }
+        [context, Value::Dict(kwargs), repeat] => {
+            let context = Context::Text(text(context)?);
+            let kwargs = Arc::clone(kwargs);
+            (Arguments::Generate { context, kwargs }, usize::try_from(repeat.as_i64()?).ok()?)
+        }
+        _ => return None,
+    };
+    // Names and numbers of documents are nothing that an answer depends on.
+    let task_name = Arc::from("");
+    Some(ModelRequest { task_name, doc_id: DocId(0), idx: 0, repeat, arguments, additional_args: None })
+}
+
+fn of_answer(answer: &Answer) -> Value {
+    let mut fields = Dict::new();
+    match &answer.response {
+        Response::Loglikelihood { logprob, is_greedy } => {
+            fields.insert("logprob", *logprob);
+            fields.insert("is_greedy", *is_greedy);
+        }
+        Response::Rolling { logprob } => {
+            fields.insert("logprob", *logprob);
+        }
+        Response::Text(text) => {
+            fields.insert("text", Value::Str(Arc::clone(text)));
+        }
+    }
+    fields.insert("truncated", answer.truncated);
+    fields.insert("prompt_tokens", answer.usage.prompt_tokens as i64);
+    fields.insert("completion_tokens", answer.usage.completion_tokens as i64);
+    Value::from(fields)
+}
+
+fn to_answer(value: &Value) -> Option<Answer> {
+    let fields = value.as_dict()?;
+    let response = match (fields.get_str("text"), fields.get_str("is_greedy")) {
+        (Some(text), _) => Response::Text(text.as_str()?.into()),
+        (None, greedy) => {
+            let logprob = fields.get_str("logprob")?.to_f64()?;
+            match greedy {
+                Some(greedy) => Response::Loglikelihood { logprob, is_greedy: greedy.as_bool()? },
+                None => Response::Rolling { logprob },
+            }
+        }
+    };
+    let number = |name| u64::try_from(fields.get_str(name)?.as_i64()?).ok();
+    let usage =
+        Usage { prompt_tokens: number("prompt_tokens")?, completion_tokens: number("completion_tokens")? };
+    Some(Answer { response, truncated: fields.get_str("truncated")?.as_bool()?, usage })
+}
+
+fn of_error(error: &ModelError) -> Value {
+    let kind = KINDS.iter().find(|(kind, _)| *kind == error.kind()).map_or("capability", |(_, name)| name);
+    let hints = error.hints().iter().map(|hint| Value::str(hint.as_str()));
+    Value::dict([
+        ("kind", Value::str(kind)),
+        ("message", Value::str(error.to_string())),
+        ("hints", Value::list(hints)),
+    ])
+}
+
+fn to_error(value: &Value) -> Option<ModelError> {
+    let fields = value.as_dict()?;
+    let name = fields.get_str("kind")?.as_str()?;
+    let (kind, _) = KINDS.iter().find(|(_, known)| *known == name)?;
+    let error = ModelError::new(*kind, fields.get_str("message")?.as_str()?);
+    let hints = fields.get_str("hints")?.as_list()?.iter().filter_map(Value::as_str);
+    Some(hints.fold(error, |error, hint| error.hint(hint)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(arguments: Arguments, repeat: usize) -> ModelRequest {
+        ModelRequest { task_name: "".into(), doc_id: DocId(0), idx: 0, repeat, arguments, additional_args: None }
+    }
+
+    #[test]
+    fn requests_arrive_as_they_were_sent() {
+        let context = Context::from("π\u{2028}\n\"a\"");
+        let kwargs = Arc::new(Dict::from_iter([(Value::str("until"), Value::list([Value::str("\n")]))]));
+        let requests = vec![
+            asked(Arguments::Loglikelihood { context: context.clone(), continuation: " b".into() }, 0),
+            asked(Arguments::Rolling { text: "".into() }, 0),
+            asked(Arguments::Generate { context, kwargs }, 3),
+        ];
+        let texts: Vec<String> = requests.iter().map(|asked| request_text(asked).unwrap()).collect();
+        let line = requests_line(texts.iter().map(String::as_str));
+        assert!(!line.contains('\n'), "{line}");
+        let Some(ToWorker::Requests(found)) = ToWorker::from_line(&line) else { panic!("{line}") };
+        assert_eq!(found, requests);
+    }
+
+    #[test]
+    fn conversations_are_refused() {
+        let arguments = Arguments::Generate { context: Context::Json("[]".into()), kwargs: Arc::default() };
+        let error = request_text(&asked(arguments, 0)).unwrap_err();
+        assert!(error.hints().is_empty() && error.to_string().contains("conversations"), "{error}");
+    }
+
+    #[test]
+    fn answers_arrive_as_they_were_given() {
+        let usage = Usage { prompt_tokens: 3, completion_tokens: 4 };
+        let responses = [
+            Response::Loglikelihood { logprob: -0.1 - 0.2, is_greedy: true },
+            Response::Rolling { logprob: f64::NEG_INFINITY },
+            Response::Text("a\nb".into()),
+        ];
+        for response in responses {
+            let answer = Answer { response, truncated: true, usage };
+            let sent = FromWorker::Answered { place: 7, answer: Ok(answer.clone()), asked: 2, computed: 1 };
+            match FromWorker::from_line(&sent.to_line().unwrap()) {
+                Some(FromWorker::Answered { place: 7, answer: Ok(found), asked: 2, computed: 1 }) => {
+                    assert_eq!(found, answer);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn errors_keep_their_kind_and_hints() {
+        for (kind, _) in KINDS {
+            let sent = FromWorker::Failed(ModelError::new(kind, "No").hint("Try"));
+            let Some(FromWorker::Failed(found)) = FromWorker::from_line(&sent.to_line().unwrap()) else {
+                panic!("{sent:?}")
+            };
+            assert_eq!((found.kind(), found.to_string(), found.hints()), (kind, "No".into(), &["Try".into()][..]));
+        }
+        for line in ["", "{}", "[1]", "{\"place\": -1}", "{\"other\": 1}"] {
+            assert!(FromWorker::from_line(line).is_none() && ToWorker::from_line(line).is_none(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! A model in several worker processes, one for each device (`data_parallel`).
+//!
+//! All of them take requests from one queue. A worker that dies is started again, and what it had not answered goes back
+//! into the queue.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use lmeval_core::{
+    Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
+    ModelRequest, ModelStats, ModelTemplate,
+};
+use lmeval_models::ModelSettings;
+use lmeval_pycompat::Value;
+use tokio::sync::mpsc::channel;
+
+use super::message::{END, FromWorker, request_text, requests_line, setup_line};
+use super::prepare::Prepared;
+use super::process::{Input, Process, write_line};
+use super::queue::{Item, Queue};
+use super::sink::Sink;
+use super::{FILL_TIME, REQUESTS, in_order};
+use crate::arguments::configuration;
+use crate::place::Place;
+
+/// How often a worker is started again.
+const RESTARTS: usize = 3;
+/// How many workers may die with a request before it fails.
+const DEATHS: usize = 2;
+
+/// A model in several processes.
+#[derive(Debug)]
+pub(super) struct ParallelModel {
+    prepared: Prepared,
+    shared: Arc<Shared>,
+    inputs: Vec<Input>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What those who wait for the workers share.
+struct Shared {
+    queue: Queue,
+    stats: ModelStats,
+    workers: usize,
+    /// Workers that are of use.
+    alive: AtomicUsize,
+    is_ending: AtomicBool,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("workers", &self.workers).field("alive", &self.alive).finish_non_exhaustive()
+    }
+}
+
+/// How a worker is started.
+struct Start {
+    program: PathBuf,
+    place: Place,
+    threads: usize,
+    setup: String,
+    input: Input,
+}
+
+impl Start {
+    fn process(&self) -> Result<Process, ModelError> {
+        Process::start(&self.program, self.place, self.threads, &self.setup, Arc::clone(&self.input))
+    }
+}
+
+impl ParallelModel {
+    /// Starts the workers and waits until all have loaded the model.
+    pub(super) fn new(prepared: Prepared, settings: &ModelSettings) -> Result<Self, ModelError> {
+        let program = std::env::current_exe()
+            .map_err(|error| configuration(format!("The program cannot find itself to start workers: {error}")))?;
+        let places = &prepared.arguments.places;
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let mut started = Vec::with_capacity(places.len());
+        for place in places {
+            let start = Start {
+                program: program.clone(),
+                place: *place,
+                threads: (cores / places.len()).max(1),
+                setup: setup_line(&of_worker(settings, &prepared, *place))?,
+                input: Input::default(),
+            };
+            started.push((start.process()?, start));
+        }
+        for (process, _) in &mut started {
+            process.wait_until_ready()?;
+        }
+        let workers = started.len();
+        let shared = Arc::new(Shared {
+            queue: Queue::default(),
+            stats: ModelStats::default(),
+            workers,
+            alive: AtomicUsize::new(workers),
+            is_ending: AtomicBool::new(false),
+        });
+        let inputs = started.iter().map(|(_, start)| Arc::clone(&start.input)).collect();
+        let threads = started.into_iter().map(|(process, start)| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.attend(process, &start))
+        });
+        let threads = Mutex::new(threads.collect());
+        Ok(Self { prepared, shared, inputs, threads })
+    }
+}
+
+/// The settings of a worker: the files that were found, and one device.
+fn of_worker(settings: &ModelSettings, prepared: &Prepared, place: Place) -> ModelSettings {
+    let mut settings = settings.clone();
+    let path = prepared.opened.file.as_ref().unwrap_or(&prepared.opened.folder);
+    settings.args.insert("pretrained", path.to_string_lossy().as_ref());
+    if prepared.arguments.tokenizer.is_some() {
+        let folder = prepared.codec.tokenizer().folder();
+        settings.args.insert("tokenizer", folder.to_string_lossy().as_ref());
+    }
+    settings.args.insert("device", Value::str(place.to_string()));
+    settings.args.remove_str("data_parallel");
+    settings.args.remove_str("gguf_file");
+    settings
+}
+
+impl Shared {
+    /// Hands requests to one worker until there are no more, or the worker cannot be kept alive.
+    fn attend(&self, mut process: Process, start: &Start) {
+        let mut restarts = 0;
+        while let Some(items) = self.queue.take(self.workers) {
+            let Err(left) = self.ask(&mut process, items) else { continue };
+            let error = process.death("ended while it worked");
+            drop(process);
+            self.give_up_or_put_back(left, &error);
+            if self.is_ending.load(Ordering::Relaxed) {
+                return;
+            }
+            self.stats.retry(error.to_string());
+            process = match self.restart(start, &mut restarts) {
+                Some(process) => process,
+                None => return self.leave(&error),
+            };
+        }
+    }
+
+    /// Has requests answered; those come back that the worker died with.
+    fn ask(&self, process: &mut Process, items: Vec<Item>) -> Result<(), Vec<Item>> {
+        let line = requests_line(items.iter().map(|item| item.text.as_str()));
+        let mut open: Vec<Option<Item>> = items.into_iter().map(Some).collect();
+        let mut is_alive = process.write(&line).is_ok();
+        while is_alive {
+            match process.read() {
+                Ok(FromWorker::Answered { place, answer, asked, computed }) => {
+                    self.stats.tokens_asked.fetch_add(asked, Ordering::Relaxed);
+                    self.stats.tokens_computed.fetch_add(computed, Ordering::Relaxed);
+                    if let Some(item) = open.get_mut(place).and_then(Option::take) {
+                        item.answer(answer);
+                    }
+                }
+                Ok(FromWorker::Done) if open.iter().all(Option::is_none) => return Ok(()),
+                _ => is_alive = false,
+            }
+        }
+        Err(open.into_iter().flatten().collect())
+    }
+
+    fn give_up_or_put_back(&self, left: Vec<Item>, error: &ModelError) {
+        let mut again = Vec::new();
+        for mut item in left {
+            item.deaths += 1;
+            if item.deaths < DEATHS && !self.is_ending.load(Ordering::Relaxed) {
+                again.push(item);
+            } else {
+                item.answer(Err(error.clone()));
+            }
+        }
+        self.queue.put_back(again);
+    }
+
+    /// Starts a worker again, where it did not die too often.
+    fn restart(&self, start: &Start, restarts: &mut usize) -> Option<Process> {
+        while *restarts < RESTARTS {
+            *restarts += 1;
+            let process = start.process().and_then(|mut process| {
+                process.wait_until_ready()?;
+                Ok(process)
+            });
+            match process {
+                Ok(process) => return Some(process),
+                Err(error) => self.stats.retry(error.to_string()),
+            }
+        }
+        None
+    }
+
+    /// A worker is gone for good. The others go on; without any, the run cannot.
+    fn leave(&self, error: &ModelError) {
+        if self.alive.fetch_sub(1, Ordering::Relaxed) > 1 {
+            return;
+        }
+        let message = format!("All workers of the model are gone: {error}");
+        let last = ModelError::new(ModelErrorKind::Capability, message);
+        self.queue.close(&error.hints().iter().fold(last, |last, hint| last.hint(hint.as_str())));
+    }
+}
+
+impl Model for ParallelModel {
+    fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
+        Box::pin(async { Ok(self.prepared.identity.clone()) })
+    }
+
+    fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
+        self.prepared.chat_template(name)
+    }
+
+    fn dispatch(&self) -> Dispatch {
+        // While the last requests of one batch are answered, workers that are free take those of the next one.
+        Dispatch { batch_size: REQUESTS, in_flight: 2 }
+    }
+
+    fn fill_time(&self) -> Duration {
+        FILL_TIME
+    }
+
+    fn facts(&self) -> ModelFacts {
+        self.prepared.facts.clone()
+    }
+
+    fn stats(&self) -> Option<&ModelStats> {
+        Some(&self.shared.stats)
+    }
+
+    fn wind_down(&self) {
+        self.shared.is_ending.store(true, Ordering::Relaxed);
+        self.shared.queue.close(&ended());
+        for input in &self.inputs {
+            // A worker that is gone has nothing to end.
+            let _ = write_line(input, END);
+        }
+    }
+
+    fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
+        in_order(self, requests)
+    }
+
+    fn answer_each(&self, requests: Vec<ModelRequest>, sink: AnswerSink) -> ModelFuture<'_, ()> {
+        Box::pin(async move {
+            let sink = Arc::new(Sink::new(sink, requests.len()));
+            let (open, mut done) = channel(1);
+            let mut items = Vec::with_capacity(requests.len());
+            for (place, request) in requests.iter().enumerate() {
+                match request_text(request) {
+                    Ok(text) => items.push(Item::new(text, place, &sink, &open)),
+                    Err(error) => sink.give(place, Err(error)),
+                }
+            }
+            drop((requests, open));
+            self.shared.queue.add(items);
+            // Nothing is ever sent: it ends when no request is open any more.
+            let _ = done.recv().await;
+        })
+    }
+}
+
+impl Drop for ParallelModel {
+    fn drop(&mut self) {
+        self.shared.queue.close(&ended());
+        for input in &self.inputs {
+            *input.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        let threads = std::mem::take(self.threads.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A thread that failed has nothing left to do.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn ended() -> ModelError {
+    ModelError::new(ModelErrorKind::Unreachable, "The run was ended")
+}

@@ -1,0 +1,124 @@
+//! What is known of a model before its weights are loaded.
+
+use lmeval_core::{ModelError, ModelFacts, ModelIdentity, ModelTemplate};
+use lmeval_models::{HubSettings, ModelSettings, wait};
+use lmeval_pycompat::Value;
+
+use crate::arguments::Arguments;
+use crate::codec::Codec;
+use crate::config::Config;
+use crate::fingerprint;
+use crate::generation::Defaults;
+use crate::load::Opened;
+
+/// A model without its weights: what requests and results need to know of it.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) arguments: Arguments,
+    pub(super) opened: Opened,
+    pub(super) codec: Codec,
+    pub(super) defaults: Defaults,
+    pub(super) max_length: usize,
+    pub(super) identity: ModelIdentity,
+    pub(super) facts: ModelFacts,
+    /// Whether thoughts are removed before stop strings are looked for.
+    pub(super) thinks_first: bool,
+}
+
+impl Prepared {
+    /// Reads all that is small of a model.
+    pub(super) fn new(settings: &ModelSettings) -> Result<Self, ModelError> {
+        let arguments = Arguments::read(settings)?;
+        let opened = Opened::new(&arguments)?;
+        let folder = match &arguments.tokenizer {
+            None => opened.folder.clone(),
+            Some(name) => {
+                wait(async { HubSettings::from_environment().locate(name, &arguments.revision).await })?
+            }
+        };
+        let codec = Codec::new(&folder, arguments.add_bos_token, arguments.prefix_token_id)?;
+        let own = opened.folder.join("generation_config.json");
+        let own = if own.is_file() { Some(Config::read(&own)?) } else { None };
+        let defaults = Defaults::read(own.as_ref(), &opened.config, codec.end().map(|(token, _)| token))?;
+        let max_length = max_length(&arguments, &opened)?;
+        let thinks_first = settings.dialect.name == "0.4";
+        let files = fingerprint::of_small_files(&opened.folder, &folder)?;
+        let identity = identity(&arguments, &opened, max_length, files, thinks_first);
+        let facts = facts(&arguments, &opened, &codec, max_length);
+        Ok(Self { arguments, opened, codec, defaults, max_length, identity, facts, thinks_first })
+    }
+
+    /// The chat template, with the variables that the arguments set.
+    pub(super) fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
+        self.codec.tokenizer().chat_template_with(name, &self.arguments.template_variables)
+    }
+}
+
+/// How many tokens the model takes: as the arguments, the configuration or its class say.
+///
+/// Reference: the tokenizer counts for classes without a number of positions, and all that are known have one.
+fn max_length(arguments: &Arguments, opened: &Opened) -> Result<usize, ModelError> {
+    let nested = opened.config.object("text_config").map_err(ModelError::from)?;
+    let config = nested.as_ref().unwrap_or(&opened.config);
+    let mut length = None;
+    for name in ["n_positions", "max_position_embeddings", "n_ctx"] {
+        length = length.or(config.optional_size(name).map_err(ModelError::from)?);
+    }
+    Ok(arguments.max_length.or(length).unwrap_or(opened.positions))
+}
+
+fn identity(
+    arguments: &Arguments,
+    opened: &Opened,
+    max_length: usize,
+    files: String,
+    thinks_first: bool,
+) -> ModelIdentity {
+    let mut facts = vec![
+        ("model", arguments.pretrained.clone()),
+        ("weights", opened.fingerprint.clone()),
+        ("files", files),
+        ("dtype", format!("{:?}, {:?}", arguments.precision, opened.dtype)),
+        ("device", if arguments.is_cpu() { "cpu".into() } else { "cuda".into() }),
+        ("max_length", max_length.to_string()),
+        ("seed", arguments.seed.to_string()),
+    ];
+    let mut add = |name, fact: Option<String>| facts.extend(fact.map(|fact| (name, fact)));
+    add("tokenizer", arguments.tokenizer.clone());
+    add("add_bos_token", arguments.add_bos_token.map(|flag| flag.to_string()));
+    add("prefix_token_id", arguments.prefix_token_id.map(|token| token.to_string()));
+    add("max_gen_toks", arguments.max_gen_toks.map(|limit| limit.to_string()));
+    // The order matters where there is something to remove.
+    add("think_end_token", arguments.think_end.as_ref().map(|end| format!("{end:?}, first: {thinks_first}")));
+    ModelIdentity { backend: "hf".into(), facts }
+}
+
+fn facts(arguments: &Arguments, opened: &Opened, codec: &Codec, max_length: usize) -> ModelFacts {
+    let mut facts = ModelFacts::default();
+    facts.config.insert("model_num_parameters", opened.parameters as i64);
+    let dtype = match opened.dtype {
+        candle_core::DType::BF16 => "torch.bfloat16",
+        candle_core::DType::F16 => "torch.float16",
+        _ => "torch.float32",
+    };
+    facts.config.insert("model_dtype", dtype);
+    facts.config.insert("model_revision", arguments.revision.as_str());
+    facts.config.insert("model_sha", opened.commit.as_deref().unwrap_or_default());
+    let tokenizer = codec.tokenizer();
+    let shown = |text: Option<&str>, id: Option<u32>| {
+        let id = id.map_or_else(|| "None".to_owned(), |id| id.to_string());
+        Value::list([text.map_or(Value::None, Value::str), Value::str(id)])
+    };
+    let own = |name: &str| {
+        let token = tokenizer.special_token(name);
+        shown(token.map(|token| token.text), token.and_then(|token| token.id))
+    };
+    let (text, id) = tokenizer.padding();
+    facts.tokenizer.insert("tokenizer_pad_token", shown(Some(&text), Some(id)));
+    facts.tokenizer.insert("tokenizer_eos_token", own("eos_token"));
+    facts.tokenizer.insert("tokenizer_bos_token", own("bos_token"));
+    let end = codec.end().map_or(Value::None, |(token, _)| Value::Int(token.into()));
+    facts.tokenizer.insert("eot_token_id", end);
+    facts.tokenizer.insert("max_length", max_length as i64);
+    facts
+}

@@ -1,0 +1,278 @@
+//! Requests in, answers out: what a model of one device does.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lmeval_core::{
+    Answer, Arguments as Asked, Context, ModelError, ModelRequest, ModelStats, Response, Usage,
+};
+use lmeval_models::windows;
+use rayon::prelude::*;
+
+use super::prepare::Prepared;
+use super::sink::{Sink, lost};
+use crate::arguments::configuration;
+use crate::codec::request;
+use crate::engine::{Engine, GenerationRequest, ScoreRequest};
+use crate::error::Error;
+use crate::generation::{GenerationSettings, StopCheck, answer_text};
+
+/// A model on one device.
+#[derive(Debug)]
+pub(super) struct Answerer {
+    prepared: Prepared,
+    engine: Engine,
+    /// How many tokens the model knows.
+    vocabulary: usize,
+    is_ending: AtomicBool,
+}
+
+impl Answerer {
+    /// Loads the weights of a model.
+    pub(super) fn new(prepared: Prepared) -> Result<Self, ModelError> {
+        let device = prepared.arguments.places.first().copied().unwrap_or_default().open()?;
+        let architecture = prepared.opened.build(&device)?;
+        let vocabulary = architecture.shape().vocabulary;
+        let size = prepared.codec.tokenizer().vocabulary_size();
+        if size > vocabulary {
+            return Err(configuration(format!(
+                "The tokenizer has {size} tokens, and the model knows {vocabulary}"
+            ))
+            .hint("Give the model's own tokenizer as `tokenizer=<name or folder>`"));
+        }
+        if let Some(token) = prepared.arguments.prefix_token_id.filter(|token| *token as usize >= vocabulary) {
+            return Err(configuration(format!(
+                "There is no token {token} for `prefix_token_id`: the model knows {vocabulary} tokens"
+            )));
+        }
+        if let Some(positions) = architecture.shape().positions
+            && prepared.max_length > positions
+        {
+            return Err(configuration(format!(
+                "The model has {positions} positions, fewer than `max_length={}`",
+                prepared.max_length
+            )));
+        }
+        let engine = Engine::new(architecture, &device, prepared.opened.dtype, prepared.arguments.batch_size);
+        Ok(Self { prepared, engine, vocabulary, is_ending: AtomicBool::new(false) })
+    }
+
+    /// What is known without the weights.
+    pub(super) fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// What was computed so far.
+    pub(super) fn stats(&self) -> &ModelStats {
+        &self.engine.stats
+    }
+
+    /// Ends the work that is under way as soon as possible.
+    pub(super) fn end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Answers requests of all kinds.
+    pub(super) fn work(&self, requests: &[ModelRequest], sink: &Sink) {
+        let result = self
+            .score(requests, sink)
+            .and_then(|()| self.score_rolling(requests, sink))
+            .and_then(|()| self.generate(requests, sink));
+        match result {
+            Ok(()) => sink.fail(&lost()),
+            Err(error) => sink.fail(&error.into()),
+        }
+    }
+
+    /// Answers requests for the likelihood of continuations.
+    fn score(&self, requests: &[ModelRequest], sink: &Sink) -> Result<(), Error> {
+        let encoded: Vec<(usize, Result<ScoreRequest, ModelError>)> = requests
+            .par_iter()
+            .enumerate()
+            .filter_map(|(place, asked)| match &asked.arguments {
+                Asked::Loglikelihood { context, continuation } => {
+                    Some((place, self.pair(context, continuation)))
+                }
+                _ => None,
+            })
+            .collect();
+        let mut places = Vec::new();
+        let mut texts = Vec::new();
+        for (place, text) in encoded {
+            match text {
+                Ok(text) => {
+                    places.push(place);
+                    texts.push(text);
+                }
+                Err(error) => sink.give(place, Err(error)),
+            }
+        }
+        self.engine.score(&texts, &self.is_ending, &mut |index, score| {
+            let usage = usage(texts[index].tokens.len(), 0);
+            let response = Response::Loglikelihood { logprob: score.logprob, is_greedy: score.is_greedy };
+            sink.give(places[index], Ok(Answer { response, truncated: false, usage }));
+        })
+    }
+
+    fn pair(&self, context: &Context, continuation: &str) -> Result<ScoreRequest, ModelError> {
+        let pair = self.prepared.codec.pair(text_of(context)?, continuation, self.prepared.max_length)?;
+        self.known(&pair.tokens)?;
+        Ok(pair)
+    }
+
+    /// Refuses tokens that the model does not know.
+    fn known(&self, tokens: &[u32]) -> Result<(), ModelError> {
+        match tokens.iter().find(|token| **token as usize >= self.vocabulary) {
+            None => Ok(()),
+            Some(token) => Err(request(format!(
+                "The tokenizer gives the token {token}, and the model knows {} tokens",
+                self.vocabulary
+            ))),
+        }
+    }
+
+    /// Answers requests for the likelihood of whole texts.
+    fn score_rolling(&self, requests: &[ModelRequest], sink: &Sink) -> Result<(), Error> {
+        // For each request its place, how many of its windows are missing, and the sum so far.
+        let mut sums: Vec<(usize, Vec<f64>, usize, usize)> = Vec::new();
+        let mut texts = Vec::new();
+        // The request and the place of each window.
+        let mut owners = Vec::new();
+        for (place, asked) in requests.iter().enumerate() {
+            let Asked::Rolling { text } = &asked.arguments else { continue };
+            let encoded = self.prepared.codec.encode(text).and_then(|tokens| {
+                self.known(&tokens)?;
+                Ok((tokens, self.prepared.codec.prefix()?))
+            });
+            let tokens = match encoded {
+                Ok((tokens, prefix)) => windows(&tokens, prefix, self.prepared.max_length, 1),
+                Err(error) => {
+                    sink.give(place, Err(error));
+                    continue;
+                }
+            };
+            if tokens.is_empty() {
+                sink.give(place, Ok(Response::Rolling { logprob: 0.0 }.into()));
+                continue;
+            }
+            let count = tokens.iter().map(|window| window.continuation.len()).sum();
+            sums.push((place, vec![0.0; tokens.len()], tokens.len(), count));
+            for (index, window) in tokens.into_iter().enumerate() {
+                let scored = window.continuation.len();
+                texts.push(ScoreRequest { tokens: [window.context, window.continuation].concat(), scored });
+                owners.push((sums.len() - 1, index));
+            }
+        }
+        self.engine.score(&texts, &self.is_ending, &mut |index, score| {
+            let (owner, window) = owners[index];
+            let (place, windows, missing, count) = &mut sums[owner];
+            windows[window] = score.logprob;
+            *missing -= 1;
+            if *missing == 0 {
+                let response = Response::Rolling { logprob: windows.iter().sum() };
+                sink.give(*place, Ok(Answer { response, truncated: false, usage: usage(*count, 0) }));
+            }
+        })
+    }
+
+    /// Answers requests for text.
+    fn generate(&self, requests: &[ModelRequest], sink: &Sink) -> Result<(), Error> {
+        let mut asked: Vec<(usize, GenerationSettings, StopCheck)> = Vec::new();
+        let mut texts = Vec::new();
+        for (place, one) in requests.iter().enumerate() {
+            let Asked::Generate { context, kwargs } = &one.arguments else { continue };
+            let prepared = self.settings(kwargs).and_then(|mut settings| {
+                let prompt = self.prompt(context, settings.limit)?;
+                self.known(&prompt)?;
+                settings.limit = self.limit(&settings, prompt.len())?;
+                let check = StopCheck::new(&settings.stops, self.prepared.codec.tokenizer())?;
+                Ok((settings, prompt, check))
+            });
+            match prepared {
+                Err(error) => sink.give(place, Err(error)),
+                Ok((settings, _, _)) if settings.limit == 0 => {
+                    sink.give(place, Ok(Response::Text("".into()).into()));
+                }
+                Ok((settings, tokens, check)) => {
+                    let mut sampling = settings.sampling.clone();
+                    sampling.seed = seed(self.prepared.arguments.seed, settings.seed, one.repeat, &tokens);
+                    texts.push(GenerationRequest { tokens, limit: settings.limit, sampling });
+                    asked.push((place, settings, check));
+                }
+            }
+        }
+        let tokenizer = self.prepared.codec.tokenizer();
+        let is_done = |index: usize, added: &[u32]| {
+            added.last().is_some_and(|token| self.prepared.defaults.ends.contains(token))
+                || asked[index].2.is_found(added, tokenizer)
+        };
+        self.engine.generate(&texts, &self.is_ending, &is_done, &mut |index, generated| {
+            let (place, settings, _) = &asked[index];
+            let end = self.prepared.arguments.think_end.as_ref();
+            let text = answer_text(&generated.tokens, &settings.stops, end, self.prepared.thinks_first, tokenizer);
+            let usage = usage(texts[index].tokens.len(), generated.tokens.len());
+            let answer = text.map(|text| Answer {
+                response: Response::Text(text.into()),
+                truncated: generated.is_cut,
+                usage,
+            });
+            sink.give(*place, answer);
+        })
+    }
+
+    fn settings(&self, kwargs: &lmeval_pycompat::Dict) -> Result<GenerationSettings, ModelError> {
+        let end = self.prepared.codec.end().map(|(_, text)| text);
+        GenerationSettings::read(kwargs, &self.prepared.defaults, end, self.prepared.arguments.max_gen_toks)
+    }
+
+    /// How many tokens are added to a prompt.
+    fn limit(&self, settings: &GenerationSettings, prompt: usize) -> Result<usize, ModelError> {
+        match settings.total {
+            None => Ok(settings.limit),
+            Some(total) if total > prompt && total <= self.prepared.max_length => Ok(total - prompt),
+            Some(total) => Err(request(format!(
+                "The generation setting `max_length` is {total}: it must be above the {prompt} tokens of the \
+                 prompt and at most the {} tokens that the model takes",
+                self.prepared.max_length
+            ))
+            .hint("`max_gen_toks` is the number of tokens of an answer alone")),
+        }
+    }
+
+    /// The tokens of a prompt, of which those stay that leave room for the answer.
+    fn prompt(&self, context: &Context, limit: usize) -> Result<Vec<u32>, ModelError> {
+        if limit >= self.prepared.max_length {
+            return Err(request(format!(
+                "An answer of {limit} tokens leaves no room for a prompt: the model takes {} tokens",
+                self.prepared.max_length
+            ))
+            .hint("Set `max_gen_toks` in `--gen_kwargs`, or `max_length` in `--model_args`"));
+        }
+        let mut tokens = self.prepared.codec.encode_prompt(text_of(context)?)?;
+        if tokens.is_empty() {
+            tokens.push(self.prepared.codec.prefix()?);
+        }
+        let surplus = tokens.len().saturating_sub(self.prepared.max_length - limit);
+        tokens.drain(..surplus);
+        Ok(tokens)
+    }
+}
+
+pub(super) fn text_of(context: &Context) -> Result<&str, ModelError> {
+    let text = context.as_text().map(AsRef::as_ref);
+    text.ok_or_else(|| request("The model `hf` continues texts: conversations need `--apply_chat_template`"))
+}
+
+fn usage(prompt: usize, completion: usize) -> Usage {
+    Usage { prompt_tokens: prompt as u64, completion_tokens: completion as u64 }
+}
+
+/// The seed of a request: of the run, of what is asked, and of which time it is asked.
+fn seed(run: u64, own: Option<u64>, repeat: usize, tokens: &[u32]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let tokens = tokens.iter().map(|token| u64::from(*token));
+    let numbers = [run, repeat as u64].into_iter().chain(own).chain(tokens);
+    for number in numbers {
+        hash = (hash ^ number).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+    }
+    hash
+}

@@ -212,7 +212,9 @@ fn template_variables(settings: &ModelSettings) -> Result<Dict, ModelError> {
                 "The model argument `chat_template_args` must be a dictionary, not `{}`",
                 repr::repr(other)
             ))
-            .hint("Give it as in `--model_args '{\"pretrained\": …, \"chat_template_args\": {\"name\": 1}}'`"));
+            .hint(
+                "Give it as in `--model_args '{\"pretrained\": …, \"chat_template_args\": {\"name\": 1}}'`",
+            ));
         }
     };
     for name in ["messages", "add_generation_prompt", "continue_final_message"] {

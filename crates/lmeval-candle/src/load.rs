@@ -43,7 +43,10 @@ pub(crate) struct Opened {
 
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").field("folder", &self.folder).field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("Opened")
+            .field("folder", &self.folder)
+            .field("file", &self.file)
+            .finish_non_exhaustive()
     }
 }
 
@@ -117,7 +120,8 @@ fn parameters(config: &Config, source: &dyn Source) -> Result<u64> {
         !is_second && !BUFFERS.iter().any(|buffer| name.ends_with(buffer))
     };
     let names = source.names().into_iter().filter(is_parameter);
-    let sizes = names.filter_map(|name| source.shape(&name)).map(|shape| shape.iter().product::<usize>() as u64);
+    let sizes =
+        names.filter_map(|name| source.shape(&name)).map(|shape| shape.iter().product::<usize>() as u64);
     Ok(sizes.sum())
 }
 

@@ -6,9 +6,7 @@ use candle_core::Device;
 pub(crate) fn free(device: &Device) -> Option<usize> {
     match device {
         #[cfg(feature = "cuda")]
-        Device::Cuda(device) => {
-            device.cuda_stream().context().mem_get_info().ok().map(|(free, _)| free)
-        }
+        Device::Cuda(device) => device.cuda_stream().context().mem_get_info().ok().map(|(free, _)| free),
         Device::Cpu => {
             let machine = fs_err::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text));
             let group = of_group(|name| fs_err::read_to_string(format!("/sys/fs/cgroup/{name}")).ok());

@@ -121,6 +121,16 @@ impl TestCommand {
         silent.spawn().expect("the command can be started")
     }
 
+    /// Starts the call and does not wait for it; what it prints is read with `wait_with_output`.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be started.
+    pub fn spawn_heard(mut self) -> Child {
+        let heard = self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        heard.spawn().expect("the command can be started")
+    }
+
     /// Makes the call.
     ///
     /// # Panics

@@ -118,7 +118,12 @@ impl FromWorker {
                     Err(error) => ("error", of_error(error)),
                 };
                 let numbers = [("asked", *asked), ("computed", *computed), ("place", *place as u64)];
-                Value::dict(numbers.map(|(name, number)| (name, Value::Int(number as i64))).into_iter().chain([answer]))
+                Value::dict(
+                    numbers
+                        .map(|(name, number)| (name, Value::Int(number as i64)))
+                        .into_iter()
+                        .chain([answer]),
+                )
             }
             Self::Done => Value::dict([("done", Value::Bool(true))]),
         };
@@ -237,7 +242,14 @@ mod tests {
     use super::*;
 
     fn asked(arguments: Arguments, repeat: usize) -> ModelRequest {
-        ModelRequest { task_name: "".into(), doc_id: DocId(0), idx: 0, repeat, arguments, additional_args: None }
+        ModelRequest {
+            task_name: "".into(),
+            doc_id: DocId(0),
+            idx: 0,
+            repeat,
+            arguments,
+            additional_args: None,
+        }
     }
 
     #[test]
@@ -290,7 +302,10 @@ mod tests {
             let Some(FromWorker::Failed(found)) = FromWorker::from_line(&sent.to_line().unwrap()) else {
                 panic!("{sent:?}")
             };
-            assert_eq!((found.kind(), found.to_string(), found.hints()), (kind, "No".into(), &["Try".into()][..]));
+            assert_eq!(
+                (found.kind(), found.to_string(), found.hints()),
+                (kind, "No".into(), &["Try".into()][..])
+            );
         }
         for line in ["", "{}", "[1]", "{\"place\": -1}", "{\"other\": 1}"] {
             assert!(FromWorker::from_line(line).is_none() && ToWorker::from_line(line).is_none(), "{line}");

@@ -53,7 +53,10 @@ struct Shared {
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("workers", &self.workers).field("alive", &self.alive).finish_non_exhaustive()
+        f.debug_struct("Shared")
+            .field("workers", &self.workers)
+            .field("alive", &self.alive)
+            .finish_non_exhaustive()
     }
 }
 
@@ -75,8 +78,9 @@ impl Start {
 impl ParallelModel {
     /// Starts the workers and waits until all have loaded the model.
     pub(super) fn new(prepared: Prepared, settings: &ModelSettings) -> Result<Self, ModelError> {
-        let program = std::env::current_exe()
-            .map_err(|error| configuration(format!("The program cannot find itself to start workers: {error}")))?;
+        let program = std::env::current_exe().map_err(|error| {
+            configuration(format!("The program cannot find itself to start workers: {error}"))
+        })?;
         let places = &prepared.arguments.places;
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let mut started = Vec::with_capacity(places.len());

@@ -39,7 +39,8 @@ impl Answerer {
             ))
             .hint("Give the model's own tokenizer as `tokenizer=<name or folder>`"));
         }
-        if let Some(token) = prepared.arguments.prefix_token_id.filter(|token| *token as usize >= vocabulary) {
+        if let Some(token) = prepared.arguments.prefix_token_id.filter(|token| *token as usize >= vocabulary)
+        {
             return Err(configuration(format!(
                 "There is no token {token} for `prefix_token_id`: the model knows {vocabulary} tokens"
             )));
@@ -208,7 +209,8 @@ impl Answerer {
         self.engine.generate(&texts, &self.is_ending, &is_done, &mut |index, generated| {
             let (place, settings, _) = &asked[index];
             let end = self.prepared.arguments.think_end.as_ref();
-            let text = answer_text(&generated.tokens, &settings.stops, end, self.prepared.thinks_first, tokenizer);
+            let text =
+                answer_text(&generated.tokens, &settings.stops, end, self.prepared.thinks_first, tokenizer);
             let usage = usage(texts[index].tokens.len(), generated.tokens.len());
             let answer = text.map(|text| Answer {
                 response: Response::Text(text.into()),

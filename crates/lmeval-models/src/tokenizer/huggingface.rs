@@ -123,7 +123,11 @@ impl HuggingFaceTokenizer {
     }
 
     /// The same with further variables for the template, which win over special tokens of their names.
-    pub fn chat_template_with(&self, name: Option<&str>, variables: &Dict) -> Result<ModelTemplate, ModelError> {
+    pub fn chat_template_with(
+        &self,
+        name: Option<&str>,
+        variables: &Dict,
+    ) -> Result<ModelTemplate, ModelError> {
         let mut template = TokenizerTemplate::read(&self.folder, name)?;
         let mut known = self.special.named.clone();
         known.update(variables);

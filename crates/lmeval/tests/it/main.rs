@@ -9,6 +9,7 @@ mod command_line;
 mod differential;
 mod documentation;
 mod documents;
+mod hf;
 mod interrupted;
 mod journal;
 mod killed;

@@ -1,0 +1,243 @@
+//! Models in the process and in several worker processes, from the command line.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lmeval_testkit::{Output, TestContext};
+use serde_json::Value;
+
+const DOCUMENTS: usize = 60;
+
+fn model() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../lmeval-candle/tests/fixtures/llama")
+        .canonicalize()
+        .unwrap()
+}
+
+/// A folder with a task of each kind: options with few-shots, whole texts, drawn texts, and long ones that take a while.
+fn prepared() -> TestContext {
+    let context = crate::context();
+    let line = |number: usize| {
+        format!(
+            "{{\"q\": \"Is {number} even?\", \"o\": [\"yes\", \"no {number}\"], \"a\": {}}}\n",
+            number % 2
+        )
+    };
+    context.write("tasks/numbers.jsonl", (0..DOCUMENTS).map(line).collect::<String>());
+    let data =
+        "dataset_path: json\ndataset_kwargs: {data_files: {test: tasks/numbers.jsonl}}\ntest_split: test\n";
+    let tasks = [
+        (
+            "options",
+            "output_type: multiple_choice\nfewshot_split: test\nnum_fewshot: 2\ndoc_to_choice: '{{o}}'\n\
+             doc_to_target: '{{a}}'",
+        ),
+        (
+            "wholes",
+            "output_type: loglikelihood_rolling\ndoc_to_target: '{{q}}'\nmetric_list:\n- metric: word_perplexity\n  \
+             aggregation: weighted_perplexity\n  higher_is_better: false",
+        ),
+        (
+            "draws",
+            "output_type: generate_until\ndoc_to_target: '{{a}}'\nrepeats: 2\ngeneration_kwargs: {until: ['a'], \
+             max_gen_toks: 20, temperature: 1.0, do_sample: true}",
+        ),
+        (
+            "long",
+            "output_type: generate_until\ndoc_to_target: '{{a}}'\ngeneration_kwargs: {until: [], max_gen_toks: 250}",
+        ),
+    ];
+    for (name, more) in tasks {
+        let text = format!("task: {name}\n{data}doc_to_text: '{{{{q}}}}'\n{more}\n");
+        context.write(format!("tasks/{name}.yaml"), text);
+    }
+    context
+}
+
+fn arguments(tasks: &str, model_args: &str, out: &str) -> Vec<String> {
+    let model_args = format!("pretrained={},device=cpu,max_length=600{model_args}", model().display());
+    ["run", "--model", "hf", "--model_args", &model_args, "--tasks", tasks, "--include_path", "tasks"]
+        .into_iter()
+        .chain(["--library", "none", "--output_path", out, "--log_samples"])
+        .map(str::to_owned)
+        .collect()
+}
+
+fn run(context: &TestContext, arguments: &[String]) -> Output {
+    context.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The answers of the newest records of a task, by document.
+fn answers(context: &TestContext, out: &str, task: &str) -> Vec<Value> {
+    let folder = context.work().join(out);
+    let folders = fs_err::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = folders
+        .flat_map(|folder| fs_err::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()))
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(&format!("samples_{task}_")))
+        .collect();
+    files.sort();
+    let text = fs_err::read_to_string(files.pop().unwrap()).unwrap();
+    let answers = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["resps"].clone());
+    answers.collect()
+}
+
+/// Whether answers are equal: texts by their letters, numbers but for rounding.
+fn is_equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))
+        }
+        (Value::Number(a), Value::Number(b)) => (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-4,
+        (Value::String(a), Value::String(b)) => match (a.parse::<f64>(), b.parse::<f64>()) {
+            (Ok(a), Ok(b)) => (a - b).abs() < 1e-4,
+            _ => a == b,
+        },
+        _ => a == b,
+    }
+}
+
+/// Sums of products are rounded in another order where other requests are computed with one, so a text may differ where
+/// two tokens are equally likely. More than one does not.
+fn assert_same_texts(a: &[Value], b: &[Value]) {
+    assert_eq!(a.len(), b.len());
+    let different = a.iter().zip(b).filter(|(a, b)| !is_equal(a, b)).count();
+    assert!(different <= 1, "{different} of {} texts differ", a.len());
+}
+
+#[test]
+fn workers_answer_as_one_process_does() {
+    let context = prepared();
+    let tasks = "options,wholes,draws";
+    for (out, more) in [("one", ""), ("three", ",data_parallel=3")] {
+        let output = run(&context, &arguments(tasks, more, out));
+        assert_eq!(output.status, 0, "{output}");
+    }
+    for task in tasks.split(',') {
+        let [one, three] = ["one", "three"].map(|out| answers(&context, out, task));
+        assert_eq!(one.len(), DOCUMENTS);
+        if task == "draws" {
+            assert_same_texts(&one, &three);
+        } else {
+            for (one, three) in one.iter().zip(&three) {
+                assert!(is_equal(one, three), "{task}: {one} {three}");
+            }
+        }
+    }
+    // The model is the same one, so its answers are known to a run with another number of workers.
+    let output = run(&context, &arguments(tasks, ",data_parallel=2", "one"));
+    assert!(output.stderr.contains("answers were in"), "{output}");
+}
+
+#[test]
+fn what_workers_cannot_load_is_told_once() {
+    let context = prepared();
+    let output = run(&context, &arguments("options", ",data_parallel=2,prefix_token_id=9999", "out"));
+    assert_eq!(output.status, 1, "{output}");
+    assert_eq!(output.stderr.matches("There is no token 9999").count(), 1, "{output}");
+}
+
+#[cfg(target_os = "linux")]
+mod processes {
+    use super::*;
+
+    /// The processes that a process has started and that live.
+    fn workers(parent: u32) -> Vec<u32> {
+        let mut found = Vec::new();
+        for task in fs_err::read_dir(format!("/proc/{parent}/task")).unwrap().map_while(Result::ok) {
+            let children = fs_err::read_to_string(task.path().join("children")).unwrap_or_default();
+            found.extend(children.split_whitespace().map(|number| number.parse::<u32>().unwrap()));
+        }
+        found
+    }
+
+    fn lives(process: u32) -> bool {
+        let status = fs_err::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        // What stands behind the name is the state; a zombie is dead.
+        status.rsplit(") ").next().is_some_and(|state| !state.is_empty() && !state.starts_with('Z'))
+    }
+
+    fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !is_there() {
+            assert!(begun.elapsed() < Duration::from_mins(2), "waited in vain: {what}");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// How many answers are in the journal.
+    fn kept(context: &TestContext, out: &str) -> usize {
+        let Ok(folders) = fs_err::read_dir(context.work().join(out)) else { return 0 };
+        let journal =
+            folders.map(|entry| entry.unwrap().path().join("answers.journal")).find(|path| path.exists());
+        let Some(journal) = journal else { return 0 };
+        let output = context.run(&["journal", "export", journal.to_str().unwrap()]);
+        output.stdout.lines().count()
+    }
+
+    /// A run of the long task with two workers that has kept some answers.
+    fn begun(context: &TestContext) -> (Child, Vec<u32>) {
+        let mut words = arguments("long", ",data_parallel=2,batch_size=4", "out");
+        words.extend(["--progress", "json"].map(str::to_owned));
+        let child = context.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).spawn_heard();
+        wait_for("answers", || kept(context, "out") >= 3);
+        let workers = workers(child.id());
+        assert_eq!(workers.len(), 2);
+        (child, workers)
+    }
+
+    fn signal(name: &str, process: u32) {
+        assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
+    }
+
+    fn assert_undisturbed(context: &TestContext) {
+        let output = run(context, &arguments("long", ",batch_size=4", "undisturbed"));
+        assert_eq!(output.status, 0, "{output}");
+        let [found, expected] = ["out", "undisturbed"].map(|out| answers(context, out, "long"));
+        assert_eq!(found.len(), DOCUMENTS);
+        assert_same_texts(&found, &expected);
+    }
+
+    #[test]
+    fn a_worker_that_dies_is_replaced_and_nothing_is_missing() {
+        let context = prepared();
+        let (child, workers) = begun(&context);
+        signal("-KILL", workers[0]);
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        assert!(stderr.contains("\"retries\": 1,") && stderr.contains("\"tokens_saved\": 0"), "{stderr}");
+        assert!(!lives(workers[1]), "a worker outlives its run");
+        assert_undisturbed(&context);
+    }
+
+    #[test]
+    fn workers_end_with_a_run_that_is_killed_and_the_next_one_goes_on() {
+        let context = prepared();
+        let (mut child, workers) = begun(&context);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        wait_for("the end of the workers", || !workers.iter().any(|worker| lives(*worker)));
+        let before = kept(&context, "out");
+        assert!((3..DOCUMENTS).contains(&before), "{before}");
+        let output = run(&context, &arguments("long", ",data_parallel=2,batch_size=4", "out"));
+        assert_eq!(output.status, 0, "{output}");
+        // Each answer is written once: what was there was not computed again.
+        assert_eq!(kept(&context, "out"), DOCUMENTS);
+        assert_undisturbed(&context);
+    }
+
+    #[test]
+    fn ctrl_c_ends_workers_and_keeps_their_answers() {
+        let context = prepared();
+        let (child, workers) = begun(&context);
+        signal("-INT", child.id());
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{stderr}");
+        wait_for("the end of the workers", || !workers.iter().any(|worker| lives(*worker)));
+        assert!((3..DOCUMENTS).contains(&kept(&context, "out")), "{stderr}");
+    }
+}

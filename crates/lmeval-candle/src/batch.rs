@@ -1,10 +1,11 @@
 //! What a forward pass works on.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use candle_core::{Device, Tensor};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layers::Padded;
 
 /// Neighbouring rows of the key/value cache.
@@ -50,6 +51,8 @@ pub struct Batch {
     /// For each row of the batch the row of the cache that takes its key and value.
     destinations: Vec<usize>,
     segments: Vec<Segment>,
+    /// Set where the work is to end before it is done.
+    ending: Option<Arc<AtomicBool>>,
     padded: OnceLock<Padded>,
     #[cfg(feature = "cuda")]
     ragged: OnceLock<crate::cuda::Ragged>,
@@ -72,10 +75,25 @@ impl Batch {
             positions,
             destinations,
             segments,
+            ending: None,
             padded: OnceLock::new(),
             #[cfg(feature = "cuda")]
             ragged: OnceLock::new(),
         })
+    }
+
+    /// The same batch, whose way through the model ends early when the flag is set.
+    pub(crate) fn until(mut self, ending: &Arc<AtomicBool>) -> Self {
+        self.ending = Some(Arc::clone(ending));
+        self
+    }
+
+    /// Fails where the work is to end: models ask before each layer.
+    pub fn check(&self) -> Result<()> {
+        match &self.ending {
+            Some(ending) if ending.load(Ordering::Relaxed) => Err(Error::Ended),
+            _ => Ok(()),
+        }
     }
 
     /// The tokens: one number per row.

@@ -53,6 +53,12 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// A text is too large for the memory of the device, also alone.
+    #[error("There is too little memory for this text: {0}")]
+    TooLarge(String),
+    /// What the model computes is no number, or has no limits.
+    #[error("The model computes logits that are not finite")]
+    NotFinite,
     /// The run ends before the computation does.
     #[error("The run was ended")]
     Ended,
@@ -73,6 +79,11 @@ impl Error {
         Self::Unsupported { message: message.into(), hint: None }
     }
 
+    /// The error of a text that there was too little memory for.
+    pub(crate) fn too_large(&self) -> Self {
+        Self::TooLarge(self.to_string())
+    }
+
     /// Whether the device had too little memory.
     pub fn is_out_of_memory(&self) -> bool {
         let Self::Compute(error) = self else { return false };
@@ -84,7 +95,10 @@ impl Error {
 impl From<Error> for ModelError {
     fn from(error: Error) -> Self {
         let kind = match &error {
-            Error::Compute(_) | Error::Ended => ModelErrorKind::Unreachable,
+            Error::Ended => ModelErrorKind::Unreachable,
+            Error::TooLarge(_) => ModelErrorKind::Request,
+            // A device that failed once is not asked again and again.
+            Error::Compute(_) | Error::NotFinite => ModelErrorKind::Capability,
             _ => ModelErrorKind::Configuration,
         };
         let made = Self::new(kind, error.to_string());
@@ -93,6 +107,12 @@ impl From<Error> for ModelError {
             Error::MissingWeight(_) | Error::WrongShape { .. } => {
                 made.hint("The weights belong to another configuration, or a file of the model is missing")
             }
+            Error::TooLarge(_) => made.hint(
+                "A smaller `max_length`, numbers of 16 bits (`dtype`) or a larger device leave more room",
+            ),
+            Error::NotFinite => made
+                .hint("Numbers that grow too large for 16 bits fit into `dtype=bfloat16` or `dtype=float32`")
+                .hint("Where that does not help, weights of the model are damaged"),
             Error::File { .. } => made.hint("Download the file again if it is damaged"),
             _ => made,
         }

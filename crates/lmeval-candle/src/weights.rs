@@ -90,6 +90,13 @@ impl Weights {
             return Err(Error::WrongShape { name: full, found, expected: shape.to_vec() });
         }
         let tensor = self.source.load(&full, &self.device)?;
+        if !matches!(tensor.dtype(), DType::F64 | DType::F32 | DType::BF16 | DType::F16) {
+            // Such numbers mean something together with others alone, their scales.
+            let message =
+                format!("The weight `{full}` is stored as {:?}, which is not known here", tensor.dtype());
+            let hint = Some("`--model lm_eval:hf` runs the model through Python".into());
+            return Err(Error::Unsupported { message, hint });
+        }
         let tensor = match self.rounded {
             Some(dtype) => tensor.to_dtype(dtype)?,
             None => tensor,

@@ -58,6 +58,14 @@ impl Context {
         }
     }
 
+    /// The length of its text, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Json(text) => text.len(),
+            Self::Messages(messages) => messages.iter().map(|message| message.content.len()).sum(),
+        }
+    }
+
     /// The value that stands for the context in logs: text, or a list of messages.
     pub fn to_value(&self) -> Value {
         match self {

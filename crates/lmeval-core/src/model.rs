@@ -45,6 +45,15 @@ impl ModelRequest {
         }
     }
 
+    /// The length of its texts, in bytes.
+    pub fn size(&self) -> usize {
+        match &self.arguments {
+            Arguments::Loglikelihood { context, continuation } => context.size() + continuation.len(),
+            Arguments::Rolling { text } => text.len(),
+            Arguments::Generate { context, .. } => context.size(),
+        }
+    }
+
     /// The name of the request in messages.
     pub fn describe(&self) -> String {
         let Self { task_name, doc_id, idx, .. } = self;
@@ -285,6 +294,12 @@ pub trait Model: Debug + Send + Sync {
 
     /// How requests are handed to the model.
     fn dispatch(&self) -> Dispatch;
+
+    /// How many bytes of text make a batch full, where it has fewer requests than it may have. A model that works on large
+    /// batches says so, so that long texts do not fill the memory.
+    fn batch_bytes(&self) -> usize {
+        usize::MAX
+    }
 
     /// How long a batch that is not full waits for more requests. A model that gains much from full batches waits longer.
     fn fill_time(&self) -> Duration {

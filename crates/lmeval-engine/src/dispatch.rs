@@ -42,11 +42,12 @@ impl Dispatcher {
     /// Sends requests until there are no more, or the run is to end; then waits for what is under way.
     pub(crate) async fn run(self: Arc<Self>, jobs: Receiver<Vec<Job>>) {
         let Dispatch { batch_size, in_flight } = self.model.dispatch();
+        let full = Full { requests: batch_size.max(1), bytes: self.model.batch_bytes() };
         let fill_time = self.model.fill_time();
-        let queue = Arc::new(Mutex::new(Queue { jobs, ready: VecDeque::new(), fill_time }));
+        let queue = Arc::new(Mutex::new(Queue { jobs, ready: VecDeque::new(), full, fill_time }));
         let mut workers = JoinSet::new();
         for _ in 0..in_flight.max(1) {
-            workers.spawn(Arc::clone(&self).work(Arc::clone(&queue), batch_size.max(1)));
+            workers.spawn(Arc::clone(&self).work(Arc::clone(&queue)));
         }
         drop(queue);
         let mut is_ending = false;
@@ -66,9 +67,9 @@ impl Dispatcher {
     }
 
     /// Takes requests and has them answered, one batch after the other.
-    async fn work(self: Arc<Self>, queue: Arc<Mutex<Queue>>, batch_size: usize) {
+    async fn work(self: Arc<Self>, queue: Arc<Mutex<Queue>>) {
         loop {
-            let next = async { queue.lock().await.next_batch(batch_size).await };
+            let next = async { queue.lock().await.next_batch().await };
             let batch = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return,
@@ -222,20 +223,38 @@ impl Dispatcher {
     }
 }
 
+/// What makes a batch full: so many requests, or so much text.
+#[derive(Clone, Copy)]
+struct Full {
+    requests: usize,
+    bytes: usize,
+}
+
 /// Requests that wait for the model.
 struct Queue {
     jobs: Receiver<Vec<Job>>,
     ready: VecDeque<Job>,
+    full: Full,
     /// How long a batch waits for more requests before it is sent as it is.
     fill_time: Duration,
 }
 
 impl Queue {
-    /// The next requests: as many as fit, fewer only when no more come for a while.
-    async fn next_batch(&mut self, size: usize) -> Vec<Job> {
-        while self.ready.len() < size {
+    /// The next requests: as many as fit, at least one, fewer only when no more come for a while.
+    async fn next_batch(&mut self) -> Vec<Job> {
+        let mut bytes = 0;
+        let mut batch = Vec::new();
+        while batch.len() < self.full.requests {
+            if let Some(job) = self.ready.front() {
+                bytes += job.request.size();
+                if bytes > self.full.bytes && !batch.is_empty() {
+                    break;
+                }
+                batch.extend(self.ready.pop_front());
+                continue;
+            }
             let more = self.jobs.recv();
-            let more = if self.ready.is_empty() {
+            let more = if batch.is_empty() {
                 more.await
             } else {
                 tokio::time::timeout(self.fill_time, more).await.unwrap_or(None)
@@ -245,7 +264,7 @@ impl Queue {
                 None => break,
             }
         }
-        self.ready.drain(..size.min(self.ready.len())).collect()
+        batch
     }
 }
 

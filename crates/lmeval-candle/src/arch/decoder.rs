@@ -187,6 +187,7 @@ impl Architecture for Decoder {
         let angles = self.rotaries.iter().map(|rotary| rotary.at(batch, rows.dtype()));
         let angles: Vec<Angles> = angles.collect::<Result<_>>()?;
         for (index, block) in self.blocks.iter().enumerate() {
+            batch.check()?;
             rows = block.forward(rows, &angles, batch, cache.layer(index)?)?;
         }
         match &self.output.norm {

@@ -1,14 +1,12 @@
 //! Generation: texts that are continued token by token, many at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use candle_core::Tensor;
 
 use super::Engine;
 use super::head::summarise;
 use super::sample::{Random, Sampling};
 use super::trie::Trie;
-use crate::batch::{Batch, Segment, Span};
+use crate::batch::{Segment, Span};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::memory;
@@ -104,16 +102,14 @@ impl Active {
 }
 
 impl Engine {
-    /// Continues texts, until `is_ending` is set. `is_done` says whether the tokens that were added to a text end it;
+    /// Continues texts, until the work is ended. `is_done` says whether the tokens that were added to a text end it;
     /// what came of each text is handed over as soon as it is known, in any order.
     pub(crate) fn generate(
         &self,
         requests: &[GenerationRequest],
-        is_ending: &AtomicBool,
         is_done: &dyn Fn(usize, &[u32]) -> bool,
-        deliver: &mut dyn FnMut(usize, Generated),
+        deliver: &mut dyn FnMut(usize, Result<Generated>),
     ) -> Result<()> {
-        self.count(requests.iter().map(|request| request.tokens.len()).sum(), 0);
         let mut texts: Vec<Text<'_>> = Vec::with_capacity(requests.len());
         for (index, request) in requests.iter().enumerate() {
             let random = Random::new(request.sampling.seed);
@@ -126,7 +122,7 @@ impl Engine {
             let mut left: Vec<Option<Text<'_>>> = texts.drain(..).map(Some).collect();
             for (class, members) in self.classes(lengths.into_iter()) {
                 let members = members.into_iter().filter_map(|member| left[member].take()).collect();
-                texts.extend(Generation::new(self, members, class, is_done).run(is_ending, deliver)?);
+                texts.extend(Generation::new(self, members, class, is_done).run(deliver)?);
             }
         }
         Ok(())
@@ -189,26 +185,34 @@ impl<'a, 'r> Generation<'a, 'r> {
 
     /// Continues the texts; those are returned that have to be computed anew: because they grow beyond a length above
     /// which all of their tokens are computed in another way, or because memory is short.
-    fn run(
-        mut self,
-        is_ending: &AtomicBool,
-        deliver: &mut dyn FnMut(usize, Generated),
-    ) -> Result<Vec<Text<'r>>> {
-        match self.work(is_ending, deliver) {
-            Err(error) if error.is_out_of_memory() && self.engine.shrink() => {}
+    fn run(mut self, deliver: &mut dyn FnMut(usize, Result<Generated>)) -> Result<Vec<Text<'r>>> {
+        match self.work(deliver) {
+            Err(error) if error.is_out_of_memory() => {
+                if !self.engine.shrink() {
+                    self.give_up(&error, deliver);
+                }
+            }
             other => other?,
         }
         Ok(self.texts.into_iter().filter(|text| !text.is_ended).collect())
     }
 
-    fn work(&mut self, is_ending: &AtomicBool, deliver: &mut dyn FnMut(usize, Generated)) -> Result<()> {
+    /// Memory is too short for a single text: the one that is under way has no answer.
+    fn give_up(&mut self, error: &Error, deliver: &mut dyn FnMut(usize, Result<Generated>)) {
+        let is_under_way = |text: &usize| !self.texts[*text].is_ended && !self.waiting.contains(text);
+        let under_way = (0..self.texts.len()).find(is_under_way).or(self.waiting.last().copied());
+        if let Some(text) = under_way.and_then(|text| self.texts.get_mut(text)) {
+            text.is_ended = true;
+            deliver(text.index, Err(error.too_large()));
+        }
+    }
+
+    fn work(&mut self, deliver: &mut dyn FnMut(usize, Result<Generated>)) -> Result<()> {
         let (wanted, least) = self.capacity();
         let mut guard = self.engine.cache(wanted, least)?;
         let Some(cache) = guard.as_mut() else { return Ok(()) };
         while !self.waiting.is_empty() || !self.active.is_empty() {
-            if is_ending.load(Ordering::Relaxed) {
-                return Err(Error::Ended);
-            }
+            self.engine.check()?;
             let left = self.admit(cache, deliver)?;
             let left = left + self.step(cache, deliver)?;
             if left == 0 && self.active.is_empty() && !self.waiting.is_empty() {
@@ -231,7 +235,11 @@ impl<'a, 'r> Generation<'a, 'r> {
     }
 
     /// Lets waiting texts in as far as there is room, and chooses their first tokens; how many left at once.
-    fn admit(&mut self, cache: &mut Cache, deliver: &mut dyn FnMut(usize, Generated)) -> Result<usize> {
+    fn admit(
+        &mut self,
+        cache: &mut Cache,
+        deliver: &mut dyn FnMut(usize, Result<Generated>),
+    ) -> Result<usize> {
         let mut admitted = Vec::new();
         let mut nodes = Vec::new();
         // Rows that active texts may still take.
@@ -305,7 +313,9 @@ impl<'a, 'r> Generation<'a, 'r> {
             }
             let last = |segment: &Segment| (segment.first + segment.len - 1) as u32;
             let lasts: Vec<u32> = segments.iter().map(last).collect();
-            let hidden = self.forward(&tokens, segments, cache)?;
+            let asked = now.iter().map(|node| self.users[*node] * self.trie.nodes[*node].len());
+            self.engine.count(asked.sum(), 0);
+            let hidden = self.engine.forward(&tokens, segments, cache)?;
             // A copy, so that the other rows are not kept.
             let hidden = hidden.index_select(&Tensor::new(lasts, &self.engine.device)?, 0)?;
             for (place, node) in now.iter().enumerate() {
@@ -316,14 +326,12 @@ impl<'a, 'r> Generation<'a, 'r> {
         Ok(Tensor::cat(&ends.collect::<Vec<Tensor>>(), 0)?)
     }
 
-    fn forward(&self, tokens: &[u32], segments: Vec<Segment>, cache: &Cache) -> Result<Tensor> {
-        let batch = Batch::new(tokens, segments, &self.engine.device)?;
-        self.engine.count(0, tokens.len());
-        self.engine.model.forward(&batch, cache)
-    }
-
     /// Adds a token to each active text; how many of them left.
-    fn step(&mut self, cache: &mut Cache, deliver: &mut dyn FnMut(usize, Generated)) -> Result<usize> {
+    fn step(
+        &mut self,
+        cache: &mut Cache,
+        deliver: &mut dyn FnMut(usize, Result<Generated>),
+    ) -> Result<usize> {
         if self.active.is_empty() {
             return Ok(0);
         }
@@ -341,7 +349,7 @@ impl<'a, 'r> Generation<'a, 'r> {
             segments.push(Segment { first, len: 1, offset, spans, length: offset + 1 });
         }
         self.engine.count(tokens.len(), 0);
-        let hidden = self.forward(&tokens, segments, cache)?;
+        let hidden = self.engine.forward(&tokens, segments, cache)?;
         self.choose(0, &hidden, cache, deliver)
     }
 
@@ -351,7 +359,7 @@ impl<'a, 'r> Generation<'a, 'r> {
         first: usize,
         hidden: &Tensor,
         cache: &mut Cache,
-        deliver: &mut dyn FnMut(usize, Generated),
+        deliver: &mut dyn FnMut(usize, Result<Generated>),
     ) -> Result<usize> {
         let logits = self.engine.model.head(hidden)?;
         let is_plain =
@@ -360,6 +368,9 @@ impl<'a, 'r> Generation<'a, 'r> {
             summarise(&logits, &[])?.0.into_iter().map(|summary| summary.best).collect()
         } else {
             let rows = logits.to_vec2::<f32>()?;
+            if rows.iter().flatten().any(|logit| logit.is_nan() || *logit == f32::INFINITY) {
+                return Err(Error::NotFinite);
+            }
             let choose = |(active, mut logits): (&Active, Vec<f32>)| {
                 let text = &mut self.texts[active.text];
                 let seen = text.tokens();
@@ -390,7 +401,8 @@ impl<'a, 'r> Generation<'a, 'r> {
                 }
             }
             if text.is_ended {
-                deliver(text.index, Generated { tokens: std::mem::take(&mut text.added), is_cut: !is_done });
+                let tokens = std::mem::take(&mut text.added);
+                deliver(text.index, Ok(Generated { tokens, is_cut: !is_done }));
             }
         }
         Ok(left)
@@ -407,8 +419,8 @@ mod tests {
         // The token 7 ends a text.
         let is_done = |_: usize, added: &[u32]| added.last() == Some(&7);
         engine
-            .generate(requests, &AtomicBool::new(false), &is_done, &mut |index, generated| {
-                assert!(made[index].replace(generated).is_none(), "{index} came twice");
+            .generate(requests, &is_done, &mut |index, generated| {
+                assert!(made[index].replace(generated.unwrap()).is_none(), "{index} came twice");
             })
             .unwrap();
         made.into_iter().map(Option::unwrap).collect()
@@ -511,8 +523,8 @@ mod tests {
                 let engine = engine(name, rows, texts);
                 let mut found = vec![Vec::new(); asked.len()];
                 engine
-                    .generate(&asked, &AtomicBool::new(false), &|_, _| false, &mut |index, made| {
-                        found[index] = made.tokens;
+                    .generate(&asked, &|_, _| false, &mut |index, made| {
+                        found[index] = made.unwrap().tokens;
                     })
                     .unwrap();
                 for ((prompt, expected), found) in recorded.iter().zip(&found) {
@@ -534,18 +546,27 @@ mod tests {
         let expected = all(&engine("llama", 1024, None), &asked);
         for rows in [200, 130, 7] {
             let scarce = scarce("llama", rows);
-            let fits = rows > 128;
-            let mut made = vec![None; asked.len()];
+            let mut made = asked.iter().map(|_| None).collect::<Vec<_>>();
             let is_done = |_: usize, added: &[u32]| added.last() == Some(&7);
-            let result =
-                scarce.generate(&asked, &AtomicBool::new(false), &is_done, &mut |index, generated| {
+            scarce
+                .generate(&asked, &is_done, &mut |index, generated| {
                     assert!(made[index].replace(generated).is_none(), "{index} came twice");
-                });
-            assert_eq!(result.is_ok(), fits, "{result:?}");
-            if fits {
-                assert_eq!(made.into_iter().map(Option::unwrap).collect::<Vec<_>>(), expected, "{rows} rows");
-                assert_eq!(scarce.rows(), 128);
+                })
+                .unwrap();
+            let mut failed = 0;
+            for ((made, expected), asked) in made.into_iter().zip(&expected).zip(&asked) {
+                match made.unwrap() {
+                    Ok(made) => assert_eq!(made, *expected, "{rows} rows"),
+                    Err(error) => {
+                        // Only those fail that are too large by themselves.
+                        assert!(error.to_string().contains("too little memory"), "{error}");
+                        assert!(rows == 7 && asked.tokens.len() > 7, "{rows} rows");
+                        failed += 1;
+                    }
+                }
             }
+            assert_eq!(failed > 0, rows == 7);
+            assert_eq!(scarce.rows(), 128);
         }
     }
 }

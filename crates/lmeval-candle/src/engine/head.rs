@@ -3,7 +3,7 @@
 use candle_core::{CpuStorage, D, Storage, Tensor};
 use rayon::prelude::*;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layers::simd;
 
 /// What logits say about one row.
@@ -26,6 +26,15 @@ impl Summary {
 
 /// Summaries of rows of logits, and the logits of some tokens: `(row, token)`.
 pub(super) fn summarise(logits: &Tensor, wanted: &[(usize, u32)]) -> Result<(Vec<Summary>, Vec<f32>)> {
+    let (summaries, found) = compute(logits, wanted)?;
+    // Nothing can be said about the tokens of such a row, and a wrong number would look like a right one.
+    if summaries.iter().any(|summary| !summary.largest.is_finite() || !summary.total.is_finite()) {
+        return Err(Error::NotFinite);
+    }
+    Ok((summaries, found))
+}
+
+fn compute(logits: &Tensor, wanted: &[(usize, u32)]) -> Result<(Vec<Summary>, Vec<f32>)> {
     let (_, vocabulary) = logits.dims2()?;
     if logits.device().is_cpu() && logits.is_contiguous() {
         let (storage, layout) = logits.storage_and_layout();
@@ -60,6 +69,16 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
+
+    #[test]
+    fn logits_that_are_no_numbers_are_an_error() {
+        for number in [f32::NAN, f32::INFINITY] {
+            let logits = Tensor::new(&[[1.0, 2.0, 3.0], [1.0, number, 3.0]], &Device::Cpu).unwrap();
+            assert!(matches!(summarise(&logits, &[]), Err(Error::NotFinite)), "{number}");
+        }
+        let logits = Tensor::new(&[[1.0, f32::NEG_INFINITY, 3.0]], &Device::Cpu).unwrap();
+        assert!(summarise(&logits, &[]).is_ok());
+    }
 
     #[test]
     fn both_ways_agree() {

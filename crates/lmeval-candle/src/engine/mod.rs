@@ -8,19 +8,20 @@ mod sample;
 mod score;
 mod trie;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use lmeval_core::ModelStats;
 
 use crate::arch::Architecture;
+use crate::batch::{Batch, Segment};
 use crate::cache::Cache;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 pub(crate) use generate::GenerationRequest;
 pub(crate) use sample::Sampling;
-pub(crate) use score::ScoreRequest;
+pub(crate) use score::{Score, ScoreRequest};
 
 /// Rows that go through the model at once on a processor: enough for full speed, and caches stay warm.
 const CPU_ROWS: usize = 1024;
@@ -51,6 +52,8 @@ pub(crate) struct Engine {
     generated: AtomicUsize,
     /// Tokens that are scored in one pass over a trie.
     scored: usize,
+    /// Whether the work is to end before it is done.
+    ending: Arc<AtomicBool>,
     pub(crate) stats: ModelStats,
 }
 
@@ -73,8 +76,27 @@ impl Engine {
             texts,
             generated: AtomicUsize::new(texts.unwrap_or(generated)),
             scored: SCORED,
+            ending: Arc::default(),
             stats: ModelStats::default(),
         }
+    }
+
+    /// Ends the work that is under way, and all that comes later, as soon as possible.
+    pub(crate) fn end(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Fails where the work is to end.
+    fn check(&self) -> Result<()> {
+        if self.ending.load(Ordering::Relaxed) { Err(Error::Ended) } else { Ok(()) }
+    }
+
+    /// The last rows of tokens that go through the model.
+    fn forward(&self, tokens: &[u32], segments: Vec<Segment>, cache: &Cache) -> Result<Tensor> {
+        let batch = Batch::new(tokens, segments, &self.device)?.until(&self.ending);
+        let rows = self.model.forward(&batch, cache)?;
+        self.count(0, tokens.len());
+        Ok(rows)
     }
 
     fn rows(&self) -> usize {

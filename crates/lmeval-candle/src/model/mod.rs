@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lmeval_core::{
-    Answer, AnswerSink, Dispatch, Model, ModelError, ModelFacts, ModelFuture, ModelIdentity, ModelRequest,
-    ModelStats, ModelTemplate,
+    Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
+    ModelRequest, ModelStats, ModelTemplate,
 };
 use lmeval_models::ModelSettings;
 
@@ -27,6 +27,8 @@ pub use self::serve::serve;
 
 /// Requests that are looked at together for what they have in common.
 const REQUESTS: usize = 8192;
+/// How much of their text: what is computed of it needs several times as much.
+const BATCH_BYTES: usize = 32 << 20;
 /// How long that many are waited for.
 const FILL_TIME: Duration = Duration::from_secs(1);
 
@@ -58,6 +60,10 @@ impl Model for HfModel {
         Dispatch { batch_size: REQUESTS, in_flight: 1 }
     }
 
+    fn batch_bytes(&self) -> usize {
+        BATCH_BYTES
+    }
+
     fn fill_time(&self) -> Duration {
         FILL_TIME
     }
@@ -84,11 +90,20 @@ impl Model for HfModel {
             let sink = Arc::new(Sink::new(sink, requests.len()));
             let working = Arc::clone(&sink);
             let work = tokio::task::spawn_blocking(move || answerer.work(&requests, &working));
-            if work.await.is_err() {
-                sink.fail(&lost());
+            if let Err(error) = work.await {
+                sink.fail(&failed(error));
             }
         })
     }
+}
+
+/// The error of work that ended in a way it should not.
+fn failed(error: tokio::task::JoinError) -> ModelError {
+    let Ok(panic) = error.try_into_panic() else { return lost() };
+    let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    let message =
+        format!("The computation failed in a way it should not: {}", text.unwrap_or("it says no more"));
+    ModelError::new(ModelErrorKind::Capability, message)
 }
 
 /// All answers in the order of the requests, from a model that gives them one by one.

@@ -23,14 +23,14 @@ use super::prepare::Prepared;
 use super::process::{Input, Process, write_line};
 use super::queue::{Item, Queue};
 use super::sink::Sink;
-use super::{FILL_TIME, REQUESTS, in_order};
+use super::{BATCH_BYTES, FILL_TIME, REQUESTS, in_order};
 use crate::arguments::configuration;
 use crate::place::Place;
 
-/// How often a worker is started again.
-const RESTARTS: usize = 3;
-/// How many workers may die with a request before it fails.
-const DEATHS: usize = 2;
+/// How often a worker is started again that has answered nothing since.
+const RESTARTS: usize = 5;
+/// How many workers may die with a request before it fails: with the last of them it was alone.
+const DEATHS: usize = 4;
 
 /// A model in several processes.
 #[derive(Debug)]
@@ -135,7 +135,10 @@ impl Shared {
     fn attend(&self, mut process: Process, start: &Start) {
         let mut restarts = 0;
         while let Some(items) = self.queue.take(self.workers) {
-            let Err(left) = self.ask(&mut process, items) else { continue };
+            let Err(left) = self.ask(&mut process, items) else {
+                restarts = 0;
+                continue;
+            };
             let error = process.death("ended while it worked");
             drop(process);
             self.give_up_or_put_back(left, &error);
@@ -223,6 +226,10 @@ impl Model for ParallelModel {
     fn dispatch(&self) -> Dispatch {
         // While the last requests of one batch are answered, workers that are free take those of the next one.
         Dispatch { batch_size: REQUESTS, in_flight: 2 }
+    }
+
+    fn batch_bytes(&self) -> usize {
+        BATCH_BYTES
     }
 
     fn fill_time(&self) -> Duration {

@@ -10,8 +10,9 @@ use super::sink::Sink;
 
 /// The fewest requests that a worker takes at once, where there are as many.
 const FEWEST: usize = 32;
-/// The most requests that a worker takes at once, of those that another one died with.
-const MOST_AGAIN: usize = 8;
+/// The most requests that a worker takes at once, of those that one, two and more workers died with: the one that kills
+/// them is alone in the end.
+const MOST_AGAIN: [usize; 3] = [32, 4, 1];
 
 /// A request, and where its answer goes.
 pub(super) struct Item {
@@ -94,9 +95,12 @@ impl Queue {
             }
             state = self.change.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let is_again = state.waiting.front().is_some_and(|item| item.deaths > 0);
-        let most = if is_again { MOST_AGAIN } else { (state.waiting.len() / (2 * workers)).max(FEWEST) };
-        let like_first = state.waiting.iter().take(most).take_while(|item| (item.deaths > 0) == is_again);
+        let deaths = state.waiting.front().map_or(0, |item| item.deaths);
+        let most = match deaths {
+            0 => (state.waiting.len() / (2 * workers)).max(FEWEST),
+            _ => MOST_AGAIN[(deaths - 1).min(MOST_AGAIN.len() - 1)],
+        };
+        let like_first = state.waiting.iter().take(most).take_while(|item| item.deaths == deaths);
         let count = like_first.count();
         Some(state.waiting.drain(..count).collect())
     }
@@ -155,10 +159,12 @@ mod tests {
         let mut taken = queue.take(1).unwrap();
         assert_eq!(taken.len(), 32);
         taken.truncate(10);
-        taken.iter_mut().for_each(|item| item.deaths += 1);
+        for (item, deaths) in taken.iter_mut().zip([3, 3, 2, 2, 2, 2, 2, 1, 1, 1]) {
+            item.deaths = deaths;
+        }
         queue.put_back(taken);
-        let sizes: Vec<usize> = (0..3).map(|_| queue.take(1).unwrap().len()).collect();
-        assert_eq!(sizes, [8, 2, 8]);
+        let sizes: Vec<usize> = (0..6).map(|_| queue.take(1).unwrap().len()).collect();
+        assert_eq!(sizes, [1, 1, 4, 1, 3, 8]);
     }
 
     #[test]

@@ -1,20 +1,22 @@
 //! Requests in, answers out: what a model of one device does.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use lmeval_core::{
     Answer, Arguments as Asked, Context, ModelError, ModelRequest, ModelStats, Response, Usage,
 };
-use lmeval_models::windows;
+use lmeval_models::{Window, windows};
 use rayon::prelude::*;
 
 use super::prepare::Prepared;
 use super::sink::{Sink, lost};
 use crate::arguments::configuration;
 use crate::codec::request;
-use crate::engine::{Engine, GenerationRequest, ScoreRequest};
+use crate::engine::{Engine, GenerationRequest, Score, ScoreRequest};
 use crate::error::Error;
 use crate::generation::{GenerationSettings, StopCheck, answer_text};
+
+/// How much of whole texts is scored at a time on a processor, and on other devices: as much as an end loses.
+const CPU_ROLLING_BYTES: usize = 128 << 10;
+const DEVICE_ROLLING_BYTES: usize = 1 << 20;
 
 /// A model on one device.
 #[derive(Debug)]
@@ -23,7 +25,6 @@ pub(super) struct Answerer {
     engine: Engine,
     /// How many tokens the model knows.
     vocabulary: usize,
-    is_ending: AtomicBool,
 }
 
 impl Answerer {
@@ -54,7 +55,7 @@ impl Answerer {
             )));
         }
         let engine = Engine::new(architecture, &device, prepared.opened.dtype, prepared.arguments.batch_size);
-        Ok(Self { prepared, engine, vocabulary, is_ending: AtomicBool::new(false) })
+        Ok(Self { prepared, engine, vocabulary })
     }
 
     /// What is known without the weights.
@@ -69,11 +70,19 @@ impl Answerer {
 
     /// Ends the work that is under way as soon as possible.
     pub(super) fn end(&self) {
-        self.is_ending.store(true, Ordering::Relaxed);
+        self.engine.end();
     }
 
     /// Answers requests of all kinds.
     pub(super) fn work(&self, requests: &[ModelRequest], sink: &Sink) {
+        // What is wrong with settings is told before anything is computed.
+        let mut settings = requests.iter().filter_map(|asked| match &asked.arguments {
+            Asked::Generate { kwargs, .. } => self.settings(kwargs).err(),
+            _ => None,
+        });
+        if let Some(error) = settings.find(ModelError::is_fatal) {
+            return sink.fail(&error);
+        }
         let result = self
             .score(requests, sink)
             .and_then(|()| self.score_rolling(requests, sink))
@@ -107,10 +116,14 @@ impl Answerer {
                 Err(error) => sink.give(place, Err(error)),
             }
         }
-        self.engine.score(&texts, &self.is_ending, &mut |index, score| {
+        self.engine.score(&texts, &mut |index, score| {
             let usage = usage(texts[index].tokens.len(), 0);
-            let response = Response::Loglikelihood { logprob: score.logprob, is_greedy: score.is_greedy };
-            sink.give(places[index], Ok(Answer { response, truncated: false, usage }));
+            let answer = score.map_err(ModelError::from).map(|Score { logprob, is_greedy }| Answer {
+                response: Response::Loglikelihood { logprob, is_greedy },
+                truncated: false,
+                usage,
+            });
+            sink.give(places[index], answer);
         })
     }
 
@@ -131,48 +144,66 @@ impl Answerer {
         }
     }
 
-    /// Answers requests for the likelihood of whole texts.
+    /// Answers requests for the likelihood of whole texts, some at a time: a text has many windows, and its answer is only
+    /// there with the last of them.
     fn score_rolling(&self, requests: &[ModelRequest], sink: &Sink) -> Result<(), Error> {
-        // For each request its place, how many of its windows are missing, and the sum so far.
-        let mut sums: Vec<(usize, Vec<f64>, usize, usize)> = Vec::new();
-        let mut texts = Vec::new();
-        // The request and the place of each window.
-        let mut owners = Vec::new();
-        for (place, asked) in requests.iter().enumerate() {
-            let Asked::Rolling { text } = &asked.arguments else { continue };
-            let encoded = self.prepared.codec.encode(text).and_then(|tokens| {
-                self.known(&tokens)?;
-                Ok((tokens, self.prepared.codec.prefix()?))
-            });
-            let tokens = match encoded {
-                Ok((tokens, prefix)) => windows(&tokens, prefix, self.prepared.max_length, 1),
-                Err(error) => {
-                    sink.give(place, Err(error));
-                    continue;
-                }
+        let texts = requests.iter().enumerate().filter_map(|(place, asked)| match &asked.arguments {
+            Asked::Rolling { text } => Some((place, text.as_ref())),
+            _ => None,
+        });
+        let texts: Vec<(usize, &str)> = texts.collect();
+        let most = if self.prepared.arguments.is_cpu() { CPU_ROLLING_BYTES } else { DEVICE_ROLLING_BYTES };
+        let mut rest = texts.as_slice();
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |(_, text): &&(usize, &str)| {
+                bytes += text.len();
+                bytes <= most
             };
-            if tokens.is_empty() {
-                sink.give(place, Ok(Response::Rolling { logprob: 0.0 }.into()));
-                continue;
-            }
-            let count = tokens.iter().map(|window| window.continuation.len()).sum();
-            sums.push((place, vec![0.0; tokens.len()], tokens.len(), count));
-            for (index, window) in tokens.into_iter().enumerate() {
-                let scored = window.continuation.len();
-                texts.push(ScoreRequest { tokens: [window.context, window.continuation].concat(), scored });
-                owners.push((sums.len() - 1, index));
+            let (now, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+            self.score_whole(now, sink)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Answers requests for the likelihood of whole texts, given with their places.
+    fn score_whole(&self, asked: &[(usize, &str)], sink: &Sink) -> Result<(), Error> {
+        let encoded: Vec<Result<Vec<Window>, ModelError>> =
+            asked.par_iter().map(|(_, text)| self.windows(text)).collect();
+        let mut sums = Vec::new();
+        let mut texts = Vec::new();
+        // Which of the sums a window belongs to, and which of its windows it is.
+        let mut owners = Vec::new();
+        for ((place, _), windows) in asked.iter().zip(encoded) {
+            match windows {
+                Err(error) => sink.give(*place, Err(error)),
+                Ok(windows) if windows.is_empty() => {
+                    sink.give(*place, Ok(Response::Rolling { logprob: 0.0 }.into()));
+                }
+                Ok(windows) => {
+                    owners.extend((0..windows.len()).map(|window| (sums.len(), window)));
+                    sums.push(Rolling::new(*place, &windows));
+                    texts.extend(windows.into_iter().map(|window| {
+                        let scored = window.continuation.len();
+                        ScoreRequest { tokens: [window.context, window.continuation].concat(), scored }
+                    }));
+                }
             }
         }
-        self.engine.score(&texts, &self.is_ending, &mut |index, score| {
+        self.engine.score(&texts, &mut |index, score| {
             let (owner, window) = owners[index];
-            let (place, windows, missing, count) = &mut sums[owner];
-            windows[window] = score.logprob;
-            *missing -= 1;
-            if *missing == 0 {
-                let response = Response::Rolling { logprob: windows.iter().sum() };
-                sink.give(*place, Ok(Answer { response, truncated: false, usage: usage(*count, 0) }));
+            let sum: &mut Rolling = &mut sums[owner];
+            if let Some(answer) = sum.add(window, score) {
+                sink.give(sum.place, answer);
             }
         })
+    }
+
+    fn windows(&self, text: &str) -> Result<Vec<Window>, ModelError> {
+        let tokens = self.prepared.codec.encode(text)?;
+        self.known(&tokens)?;
+        Ok(windows(&tokens, self.prepared.codec.prefix()?, self.prepared.max_length, 1))
     }
 
     /// Answers requests for text.
@@ -206,8 +237,12 @@ impl Answerer {
             added.last().is_some_and(|token| self.prepared.defaults.ends.contains(token))
                 || asked[index].2.is_found(added, tokenizer)
         };
-        self.engine.generate(&texts, &self.is_ending, &is_done, &mut |index, generated| {
+        self.engine.generate(&texts, &is_done, &mut |index, generated| {
             let (place, settings, _) = &asked[index];
+            let generated = match generated {
+                Ok(generated) => generated,
+                Err(error) => return sink.give(*place, Err(error.into())),
+            };
             let end = self.prepared.arguments.think_end.as_ref();
             let text =
                 answer_text(&generated.tokens, &settings.stops, end, self.prepared.thinks_first, tokenizer);
@@ -259,6 +294,36 @@ impl Answerer {
     }
 }
 
+/// The windows of a whole text that are scored, and those that are missing.
+struct Rolling {
+    place: usize,
+    /// The log-probabilities by window; they are added in order.
+    logprobs: Vec<f64>,
+    missing: usize,
+    tokens: usize,
+}
+
+impl Rolling {
+    fn new(place: usize, windows: &[Window]) -> Self {
+        let tokens = windows.iter().map(|window| window.continuation.len()).sum();
+        Self { place, logprobs: vec![0.0; windows.len()], missing: windows.len(), tokens }
+    }
+
+    /// Takes the score of a window; the answer where it was the last one, or where there will be none.
+    fn add(&mut self, window: usize, score: Result<Score, Error>) -> Option<Result<Answer, ModelError>> {
+        match score {
+            Ok(score) => self.logprobs[window] = score.logprob,
+            Err(error) => return Some(Err(error.into())),
+        }
+        self.missing -= 1;
+        (self.missing == 0).then(|| {
+            let response = Response::Rolling { logprob: self.logprobs.iter().sum() };
+            Ok(Answer { response, truncated: false, usage: usage(self.tokens, 0) })
+        })
+    }
+}
+
+/// The text of a context.
 pub(super) fn text_of(context: &Context) -> Result<&str, ModelError> {
     let text = context.as_text().map(AsRef::as_ref);
     text.ok_or_else(|| request("The model `hf` continues texts: conversations need `--apply_chat_template`"))

@@ -279,6 +279,36 @@ fn damaged_files_are_named() {
     assert!(message(folder.path()).contains("no name of a file"));
 }
 
+/// The numbers of the fixture's weights, changed.
+fn with_weights(change: impl Fn(&mut Vec<u8>, usize)) -> tempfile::TempDir {
+    let mut weights = fs_err::read(fixture().join("model.safetensors")).unwrap();
+    let header = usize::try_from(u64::from_le_bytes(weights[..8].try_into().unwrap())).unwrap();
+    change(&mut weights, 8 + header);
+    damaged("model.safetensors", Some(&weights))
+}
+
+#[test]
+fn what_is_no_number_ends_a_run() {
+    let folder = with_weights(|weights, start| weights[start..].fill(0xff));
+    let model = create(folder.path(), &[]).unwrap();
+    for request in [pair("abc", " d"), text("abc", r#"{"until": [], "max_gen_toks": 5}"#)] {
+        let error = answer(model.as_ref(), vec![request]).remove(0).unwrap_err();
+        assert!(error.is_fatal() && error.to_string().contains("not finite"), "{error}");
+        assert!(error.hints()[0].contains("dtype=float32"), "{:?}", error.hints());
+    }
+}
+
+#[test]
+fn weights_that_are_no_plain_numbers_are_refused() {
+    let folder = with_weights(|weights, start| {
+        let header = String::from_utf8(weights[8..start].to_vec()).unwrap();
+        let header = header.replace("\"BF16\"", "\"I16\" ");
+        weights[8..start].copy_from_slice(header.as_bytes());
+    });
+    let text = message(folder.path());
+    assert!(text.contains("I16") && text.contains("not known here"), "{text}");
+}
+
 #[test]
 fn configurations_that_do_not_fit_are_named() {
     let config = fs_err::read_to_string(fixture().join("config.json")).unwrap();
@@ -297,6 +327,9 @@ fn configurations_that_do_not_fit_are_named() {
     assert!(message(folder.path()).contains("have no tensor `model.layers."));
     let folder = with(&|config| drop(config.insert("architectures".into(), serde_json::json!(["T5Model"]))));
     assert!(message(folder.path()).contains("--model lm_eval:hf"));
+    let method = serde_json::json!({"quant_method": "fp8"});
+    let folder = with(&|config| drop(config.insert("quantization_config".into(), method.clone())));
+    assert!(message(folder.path()).contains("quantised") && message(folder.path()).contains("`fp8`"));
     for field in
         ["num_attention_heads", "num_key_value_heads", "num_hidden_layers", "head_dim", "intermediate_size"]
     {

@@ -144,15 +144,18 @@ impl View {
 
     fn rate(&mut self, now: &Snapshot) -> Rate {
         let moment = Instant::now();
-        self.seen.push_back((moment, now.sent, now.tokens));
+        // A model of this process counts tokens before it has answers.
+        let counted = self.model.stats().map_or(0, |stats| stats.tokens_asked.load(Ordering::Relaxed));
+        let tokens_now = if counted > 0 { counted } else { now.tokens };
+        self.seen.push_back((moment, now.sent, tokens_now));
         while self.seen.len() > 2 && self.seen.get(1).is_some_and(|(then, ..)| moment - *then >= WINDOW) {
             self.seen.pop_front();
         }
         let (seconds, answers, tokens) = match self.seen.front() {
             Some((then, answers, tokens)) if *then < moment => {
-                ((moment - *then).as_secs_f64(), now.sent - answers, now.tokens - tokens)
+                ((moment - *then).as_secs_f64(), now.sent - answers, tokens_now.saturating_sub(*tokens))
             }
-            _ => (now.elapsed.as_secs_f64(), now.sent, now.tokens),
+            _ => (now.elapsed.as_secs_f64(), now.sent, tokens_now),
         };
         if seconds <= 0.0 {
             return Rate::default();

@@ -39,7 +39,7 @@ def make_model(folder, given):
         num_attention_heads=32 if given.layers > 2 else 4,
         num_key_value_heads=8 if given.layers > 2 else 2,
         intermediate_size=8192 if given.layers > 2 else 128,
-        vocab_size=128256 if given.layers > 2 else 300,
+        vocab_size=128256,
         rms_norm_eps=1e-5,
         tie_word_embeddings=True,
         max_position_embeddings=8192,
@@ -136,6 +136,10 @@ class Reference:
         for record in records:
             for arguments in record["arguments"].values():
                 context, continuation = arguments["arg_0"], arguments["arg_1"]
+                # Blanks at the end of a context belong to the continuation, as in the reference.
+                blanks = len(context) - len(context.rstrip())
+                if blanks:
+                    context, continuation = context[:-blanks], context[-blanks:] + continuation
                 whole, length = self.encode(context + continuation), len(self.encode(context))
                 pairs.append((whole[:length], whole[length:]))
         return pairs

@@ -101,7 +101,9 @@ impl From<Error> for ModelError {
             Error::Compute(_) | Error::NotFinite => ModelErrorKind::Capability,
             _ => ModelErrorKind::Configuration,
         };
-        let made = Self::new(kind, error.to_string());
+        // What comes behind the message is where in a library it was made.
+        let text = error.to_string();
+        let made = Self::new(kind, text.split("\n   0: ").next().unwrap_or(&text).trim_end());
         match error {
             Error::Unsupported { hint: Some(hint), .. } => made.hint(hint),
             Error::MissingWeight(_) | Error::WrongShape { .. } => {

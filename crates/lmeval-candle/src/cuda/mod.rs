@@ -15,7 +15,16 @@ pub(crate) use store::store_rows;
 
 use candle_core::cuda::CudaStorageSlice;
 use candle_core::cuda::cudarc::driver::CudaView;
-use candle_core::{CudaStorage, Layout, Result, Storage, Tensor};
+use candle_core::cuda_backend::WrapErr as _;
+use candle_core::{CudaStorage, Device, Layout, Result, Storage, Tensor};
+
+/// Makes a device that of the thread that calls: loading kernels needs it.
+pub(crate) fn bind(device: &Device) -> Result<()> {
+    match device {
+        Device::Cuda(device) => device.cuda_stream().context().bind_to_thread().w(),
+        _ => Ok(()),
+    }
+}
 
 /// The kernels, in the assembly language that drivers translate.
 const KERNELS: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));

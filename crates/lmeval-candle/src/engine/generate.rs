@@ -110,6 +110,7 @@ impl Engine {
         is_done: &dyn Fn(usize, &[u32]) -> bool,
         deliver: &mut dyn FnMut(usize, Result<Generated>),
     ) -> Result<()> {
+        self.enter()?;
         let mut texts: Vec<Text<'_>> = Vec::with_capacity(requests.len());
         for (index, request) in requests.iter().enumerate() {
             let random = Random::new(request.sampling.seed);

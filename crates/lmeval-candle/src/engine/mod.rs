@@ -86,6 +86,13 @@ impl Engine {
         self.ending.store(true, Ordering::Relaxed);
     }
 
+    /// Makes the device ready for work on this thread.
+    fn enter(&self) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        crate::cuda::bind(&self.device)?;
+        self.check()
+    }
+
     /// Fails where the work is to end.
     fn check(&self) -> Result<()> {
         if self.ending.load(Ordering::Relaxed) { Err(Error::Ended) } else { Ok(()) }

@@ -9,8 +9,10 @@ use crate::batch::{Segment, Span};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 
-/// Rows of logits that are made at once.
-const HEAD_ROWS: usize = 256;
+/// Rows of logits that are made at once on a processor.
+const CPU_HEAD_ROWS: usize = 256;
+/// How large the logits are that other devices make at once.
+const DEVICE_HEAD_BYTES: usize = 512 << 20;
 
 /// A text whose last tokens are scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,14 @@ struct Progress {
 }
 
 impl Engine {
+    /// Rows of logits that are made at once.
+    fn head_rows(&self) -> usize {
+        if self.device.is_cpu() {
+            return CPU_HEAD_ROWS;
+        }
+        (DEVICE_HEAD_BYTES / (self.model.shape().vocabulary * size_of::<f32>()).max(1)).max(1)
+    }
+
     /// Scores texts, until the work is ended; what came of each text is handed over as soon as it is known, in any order.
     ///
     /// Only what concerns all texts is an error of the whole; a text that there is too little memory for has its own.
@@ -64,6 +74,7 @@ impl Engine {
         requests: &[ScoreRequest],
         deliver: &mut dyn FnMut(usize, Result<Score>),
     ) -> Result<()> {
+        self.enter()?;
         for (class, members) in self.classes(requests.iter().map(|request| request.tokens.len() - 1)) {
             let mut members: Vec<(usize, &ScoreRequest)> =
                 members.into_iter().map(|index| (index, &requests[index])).collect();
@@ -280,8 +291,9 @@ impl<'a, 'r> Pass<'a, 'r> {
         self.engine.count(asked.sum(), 0);
         let mut results = Vec::with_capacity(wants.len());
         let mut wanted = wants.as_slice();
-        for (index, chunk) in rows.chunks(HEAD_ROWS).enumerate() {
-            let base = index * HEAD_ROWS;
+        let most = self.engine.head_rows();
+        for (index, chunk) in rows.chunks(most).enumerate() {
+            let base = index * most;
             let count = wanted.partition_point(|(row, _)| *row < base + chunk.len());
             let (own, others) = wanted.split_at(count);
             wanted = others;

@@ -20,6 +20,7 @@ pub(crate) fn create(folder: &Path, more: &[(&str, Value)]) -> Result<Arc<dyn Mo
     // The whole model can be tested on a GPU as well.
     let device = std::env::var("LM_EVAL_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
     args.insert("device", device);
+    args.insert("dtype", "float32");
     for (name, value) in more {
         args.insert(*name, value.clone());
     }

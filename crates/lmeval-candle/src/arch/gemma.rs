@@ -1,5 +1,7 @@
 //! Gemma 1, 2 and 3 (of the third, the part that reads text).
 
+use lmeval_pycompat::Dict;
+
 use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
 use super::parts::{self, Heads};
 use super::{Architecture, Shape};
@@ -97,15 +99,33 @@ fn heads(config: &Config, generation: Generation) -> Result<Heads> {
 fn rotaries(config: &Config, generation: Generation, heads: Heads) -> Result<Vec<Rotary>> {
     let rotary = |parameters| Rotary::new(parameters, heads.width, RotaryStyle::Halves);
     if generation < Generation::Third {
-        return Ok(vec![rotary(RotaryParameters::read(config, None, 10_000.0)?)?]);
+        return Ok(vec![rotary(RotaryParameters::read(config, 10_000.0)?)?]);
     }
-    let full = RotaryParameters::read(config, Some("full_attention"), 1_000_000.0)?;
-    let sliding = match config.object("rope_parameters")?.map(|all| all.has("sliding_attention")) {
-        Some(true) => RotaryParameters::read(config, Some("sliding_attention"), 10_000.0)?,
-        // `rope_scaling` is of the layers that see everything.
-        _ => RotaryParameters::plain(config.number_or("rope_local_base_freq", 10_000.0)?),
+    let all = config.object("rope_parameters")?;
+    let kind = |name: &str| all.as_ref().map_or(Ok(None), |all| all.object(name));
+    // Reference: `rope_scaling` is of the layers that see everything, and changes what is there: without parameters
+    // for each kind of layer its old field `type` stands below a `rope_type` and does not count.
+    let full = match (kind("full_attention")?, config.object("rope_scaling")?) {
+        (Some(own), Some(scaling)) => Some(own.updated(&scaling)),
+        (None, Some(scaling)) => Some(scaling.updated(&Config::from_fields(rope_type(&scaling)?))),
+        (own, None) => own,
     };
-    Ok(vec![rotary(full)?, rotary(sliding)?])
+    let theta =
+        [config.number_or("rope_theta", 1_000_000.0)?, config.number_or("rope_local_base_freq", 10_000.0)?];
+    let made = [full, kind("sliding_attention")?].into_iter().zip(theta).map(|(own, theta)| {
+        if let Some(own) = &own {
+            parts::only_flag(own, "truncate", true)?;
+        }
+        rotary(RotaryParameters::read_object(config, own.as_ref(), theta, None)?)
+    });
+    made.collect()
+}
+
+/// The field `rope_type` of an object, which is `default` where it is missing.
+fn rope_type(own: &Config) -> Result<Dict> {
+    let mut fields = Dict::new();
+    fields.insert("rope_type", own.text("rope_type")?.unwrap_or("default"));
+    Ok(fields)
 }
 
 fn block(

@@ -8,7 +8,7 @@ use super::{Architecture, Shape};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::layers::{
-    Activation, AttentionOptions, Linear, Mlp, Rotary, RotaryParameters, RotaryStyle, SelfAttention,
+    Activation, AttentionOptions, Linear, Mlp, Norm, Rotary, RotaryParameters, RotaryStyle, SelfAttention,
 };
 use crate::weights::Weights;
 
@@ -54,14 +54,19 @@ impl Heads {
 
 /// How many numbers of a head are rotated: `partial_rotary_factor`, among the rotary parameters or outside.
 pub(super) fn rotated_width(config: &Config, head_width: usize, default: f64) -> Result<usize> {
-    let own = config.object("rope_parameters")?.or(config.object("rope_scaling")?);
+    rotated_part(config, "partial_rotary_factor", head_width, default)
+}
+
+/// The same, where another field stands for `partial_rotary_factor` outside of the rotary parameters.
+pub(super) fn rotated_part(config: &Config, field: &str, head_width: usize, default: f64) -> Result<usize> {
+    let own = RotaryParameters::object(config)?;
     let own = own.map(|own| own.optional_number("partial_rotary_factor")).transpose()?.flatten();
     let factor = match own {
         Some(factor) => factor,
-        None => config.number_or("partial_rotary_factor", default)?,
+        None => config.number_or(field, default)?,
     };
     if !(0.0..=1.0).contains(&factor) {
-        return Err(wrong(config, "partial_rotary_factor", "a number from zero to one"));
+        return Err(wrong(config, field, "a number from zero to one"));
     }
     // Reference: a fraction of a number is dropped.
     Ok((head_width as f64 * factor) as usize)
@@ -125,7 +130,7 @@ pub(super) fn like_llama(
         let (attention, feed_forward) = block(index, &weights)?;
         Ok(Block { flow, attention, feed_forward, rotary: Some(0) })
     });
-    let rotary = Rotary::new(RotaryParameters::read(config, None, theta)?, heads.width, RotaryStyle::Halves)?;
+    let rotary = Rotary::new(RotaryParameters::read(config, theta)?, heads.width, RotaryStyle::Halves)?;
     let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
     Ok(Box::new(Decoder {
         shape,
@@ -134,6 +139,22 @@ pub(super) fn like_llama(
         output: Output::new(model.rms_norm("norm", hidden, epsilon, 0.0)?, head),
         rotaries: vec![rotary],
     }))
+}
+
+/// The output head `lm_head`, which has a bias also where its matrix is that of the embedding.
+pub(super) fn head_with_bias(weights: &Weights, embedding: &Tensor, tied: bool) -> Result<Linear> {
+    let bias = "lm_head.bias";
+    if tied && weights.has(bias) {
+        let bias = weights.tensor(bias, &[embedding.dim(0)?])?;
+        return Ok(Linear::new(embedding.clone(), Some(bias))?);
+    }
+    weights.head("lm_head", embedding, tied)
+}
+
+/// A layer norm without weights.
+pub(super) fn plain_norm(weights: &Weights, width: usize, epsilon: f64) -> Result<Norm> {
+    let ones = Tensor::ones(width, weights.dtype(), weights.device())?;
+    Ok(Norm::Layer { bias: ones.zeros_like()?, weight: ones, epsilon: epsilon as f32 })
 }
 
 /// The weight and perhaps the bias of a fused layer.
@@ -242,6 +263,17 @@ pub(super) fn window(config: &Config, default: Option<usize>) -> Result<Option<u
         Some(0) => Err(wrong(config, "sliding_window", "a number above zero or `null`")),
         window => Ok(window.or(default)),
     }
+}
+
+/// How strongly each head prefers near keys, in models without other positions: the powers of a number that gives
+/// the last head 2⁻⁸, for as many heads as the power of two below their number, and between them for the others.
+pub(super) fn slopes(heads: usize) -> Vec<f32> {
+    let even = if heads.is_power_of_two() { heads } else { heads.next_power_of_two() / 2 };
+    let base = |count: usize| 2.0_f64.powf(-8.0 / count as f64) as f32;
+    let power = |base: f32, exponent: usize| f64::from(base).powi(exponent as i32) as f32;
+    let first = (1..=even).map(|exponent| power(base(even), exponent));
+    let others = (0..heads - even).map(|index| power(base(2 * even), 2 * index + 1));
+    first.chain(others).collect()
 }
 
 /// The error of a field with a value that is not known here.

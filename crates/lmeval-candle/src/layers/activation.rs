@@ -1,6 +1,7 @@
 //! Activation functions.
 
 use candle_core::{CpuStorage, CustomOp2, DType, Layout, Result, Shape, Tensor};
+use candle_nn::ops;
 use lmeval_pycompat::Value;
 use rayon::prelude::*;
 
@@ -19,24 +20,63 @@ pub enum Activation {
     Gelu,
     /// The Gaussian error linear unit, approximated with a hyperbolic tangent.
     GeluTanh,
+    /// The Gaussian error linear unit, kept between -10 and 10.
+    GeluClipped,
+    /// `x · sigmoid(1.702 · x)`.
+    QuickGelu,
     /// `max(x, 0)`.
     Relu,
+    /// `max(x, 0)²`.
+    ReluSquared,
+    /// `x` kept between 0 and 6.
+    Relu6,
+    /// `x`, of which a hundredth where it is below zero.
+    LeakyRelu,
+    /// `x · min(max(x + 3, 0), 6) / 6`.
+    HardSwish,
+    /// `x · tanh(ln(1 + exp(x)))`.
+    Mish,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `x`.
+    Identity,
 }
+
+/// The functions by their names in configurations; some have several.
+const NAMES: &[(&str, Activation)] = &[
+    ("silu", Activation::Silu),
+    ("swish", Activation::Silu),
+    ("gelu", Activation::Gelu),
+    ("gelu_python", Activation::Gelu),
+    ("gelu_new", Activation::GeluTanh),
+    ("gelu_fast", Activation::GeluTanh),
+    ("gelu_accurate", Activation::GeluTanh),
+    ("gelu_pytorch_tanh", Activation::GeluTanh),
+    ("gelu_python_tanh", Activation::GeluTanh),
+    ("gelu_10", Activation::GeluClipped),
+    ("quick_gelu", Activation::QuickGelu),
+    ("relu", Activation::Relu),
+    ("relu2", Activation::ReluSquared),
+    ("relu6", Activation::Relu6),
+    ("leaky_relu", Activation::LeakyRelu),
+    ("hardswish", Activation::HardSwish),
+    ("mish", Activation::Mish),
+    ("sigmoid", Activation::Sigmoid),
+    ("tanh", Activation::Tanh),
+    ("linear", Activation::Identity),
+];
 
 impl Activation {
     /// The function that a field of the configuration names.
     pub fn read(config: &Config, field: &str, default: &str) -> crate::Result<Self> {
         let name = config.text(field)?.unwrap_or(default);
-        match name {
-            "silu" | "swish" => Ok(Self::Silu),
-            "gelu" => Ok(Self::Gelu),
-            "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Ok(Self::GeluTanh),
-            "relu" => Ok(Self::Relu),
-            other => {
-                let known = "`silu`, `gelu`, `gelu_new`, `gelu_pytorch_tanh` or `relu`";
-                Err(config.wrong(field, known, &Value::str(other)))
-            }
+        if let Some((_, known)) = NAMES.iter().find(|(known, _)| *known == name) {
+            return Ok(*known);
         }
+        let known: Vec<&str> = NAMES.iter().map(|(known, _)| *known).collect();
+        Err(config.wrong(field, &format!("one of `{}`", known.join("`, `")), &Value::str(name)))
     }
 
     /// The function of each number.
@@ -45,7 +85,21 @@ impl Activation {
             Self::Silu => rows.silu(),
             Self::Gelu => rows.gelu_erf(),
             Self::GeluTanh => rows.gelu(),
+            Self::GeluClipped => rows.gelu_erf()?.clamp(-10.0, 10.0),
+            Self::QuickGelu => rows * ops::sigmoid(&(rows * 1.702)?)?,
             Self::Relu => rows.relu(),
+            Self::ReluSquared => rows.relu()?.sqr(),
+            Self::Relu6 => rows.clamp(0.0, 6.0),
+            Self::LeakyRelu => ops::leaky_relu(rows, 0.01),
+            Self::HardSwish => ((rows + 3.0)?.clamp(0.0, 6.0)? * rows)? / 6.0,
+            Self::Mish => {
+                // The logarithm in a form that cannot overflow.
+                let small = (rows.abs()?.neg()?.exp()? + 1.0)?.log()?;
+                rows * (rows.relu()? + small)?.tanh()?
+            }
+            Self::Sigmoid => ops::sigmoid(rows),
+            Self::Tanh => rows.tanh(),
+            Self::Identity => Ok(rows.clone()),
         }
     }
 

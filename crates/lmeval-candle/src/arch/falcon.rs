@@ -51,7 +51,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
         vec![Rotary::new(parameters, heads.width, RotaryStyle::Halves)?]
     };
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
+    let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
     Ok(Box::new(Decoder {
         shape,
         input: Input::new(&embedding)?,

@@ -43,10 +43,21 @@ pub(super) fn build_3(config: &Config, weights: &Weights) -> Result<Box<dyn Arch
 /// Makes the language model of a Gemma 3 that also sees images.
 pub(super) fn build_3_of_images(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let text = config.object("text_config")?.ok_or_else(|| Error::MissingField("text_config".into()))?;
-    build(&text, weights, Generation::Third)
+    // Reference: the field counts outside of the object with all others.
+    let tied = config.flag_or("tie_word_embeddings", true)?;
+    build_tied(&text, weights, Generation::Third, tied)
 }
 
 fn build(config: &Config, weights: &Weights, generation: Generation) -> Result<Box<dyn Architecture>> {
+    build_tied(config, weights, generation, config.flag_or("tie_word_embeddings", true)?)
+}
+
+fn build_tied(
+    config: &Config,
+    weights: &Weights,
+    generation: Generation,
+    tied: bool,
+) -> Result<Box<dyn Architecture>> {
     parts::only_flag(config, "use_bidirectional_attention", false)?;
     let hidden = config.size("hidden_size")?;
     let heads = heads(config, generation)?;
@@ -70,7 +81,9 @@ fn build(config: &Config, weights: &Weights, generation: Generation) -> Result<B
     let mut input = Input::new(&embedding)?;
     input.scale = Some((hidden as f64).sqrt());
     let epsilon = config.number_or("rms_norm_eps", 1e-6)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
+    let inner = "language_model.lm_head";
+    let head = if weights.at(inner).has("weight") { inner } else { "lm_head" };
+    let head = parts::head(weights, head, &embedding, tied)?;
     let mut output = Output::new(model.rms_norm("norm", hidden, epsilon, NORM_OFFSET)?, head);
     output.cap = match generation {
         Generation::First => None,

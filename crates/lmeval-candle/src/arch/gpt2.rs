@@ -29,7 +29,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let table = model.tensor("wpe.weight", &[positions, hidden])?;
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("h").at(index), heads, index));
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
+    let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
     Ok(Box::new(Decoder {
         shape,
         input: Input::new(&embedding)?.with_positions(table, 0)?,

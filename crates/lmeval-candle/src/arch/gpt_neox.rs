@@ -26,7 +26,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let width = parts::rotated_part(config, "rotary_pct", heads.width, 0.25)?;
     let epsilon = config.number_or("layer_norm_eps", 1e-5)?;
     let head = if weights.has("embed_out.weight") { "embed_out" } else { "lm_head" };
-    let head = weights.head(head, &embedding, config.flag_or("tie_word_embeddings", false)?)?;
+    let head = parts::head(weights, head, &embedding, config.flag_or("tie_word_embeddings", false)?)?;
     Ok(Box::new(Decoder {
         shape,
         input: Input::new(&embedding)?,

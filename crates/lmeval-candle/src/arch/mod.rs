@@ -240,7 +240,7 @@ pub const ARCHITECTURES: &[Entry] = &[
         build: stablelm::build,
     },
     Entry {
-        models: "Falcon, but for those with `alibi`",
+        models: "Falcon",
         classes: &["FalconForCausalLM"],
         model_types: &["falcon"],
         positions: 2048,
@@ -250,6 +250,15 @@ pub const ARCHITECTURES: &[Entry] = &[
 
 /// The architecture of a configuration.
 pub fn find(config: &Config) -> Result<&'static Entry> {
+    if let Some(own) = config.object("quantization_config")? {
+        let method = own.text("quant_method")?.unwrap_or("unknown");
+        return Err(Error::Unsupported {
+            message: format!(
+                "The weights are quantised (`quantization_config` with `quant_method` `{method}`)"
+            ),
+            hint: Some("`--model lm_eval:hf` runs such models through Python".into()),
+        });
+    }
     let classes = config.texts("architectures")?;
     let by_class =
         ARCHITECTURES.iter().find(|entry| classes.iter().any(|class| entry.classes.contains(class)));

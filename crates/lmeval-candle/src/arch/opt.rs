@@ -27,7 +27,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), heads, first));
     let blocks = blocks.collect::<Result<_>>()?;
     let mut input = Input::new(&embedding)?.with_positions(table, POSITIONS_BEFORE)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
+    let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
     let mut output = Output { norm: None, projection: None, head, cap: None };
     if first && !config.flag_or("_remove_final_layer_norm", false)? {
         output.norm = Some(norm(config, &model, "final_layer_norm", hidden)?);

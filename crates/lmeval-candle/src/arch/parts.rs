@@ -1,6 +1,6 @@
 //! Parts that several architectures read from their configurations and weights in the same way.
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use lmeval_pycompat::Value;
 
 use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
@@ -11,6 +11,9 @@ use crate::layers::{
     Activation, AttentionOptions, Linear, Mlp, Norm, Rotary, RotaryParameters, RotaryStyle, SelfAttention,
 };
 use crate::weights::Weights;
+
+/// How many rows of matrices are compared at a time.
+const COMPARED_ROWS: usize = 4096;
 
 /// The sizes of attention.
 #[derive(Clone, Copy, Debug)]
@@ -131,7 +134,7 @@ pub(super) fn like_llama(
         Ok(Block { flow, attention, feed_forward, rotary: Some(0) })
     });
     let rotary = Rotary::new(RotaryParameters::read(config, theta)?, heads.width, RotaryStyle::Halves)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
+    let head = head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
     Ok(Box::new(Decoder {
         shape,
         input: Input::new(&embedding)?,
@@ -141,14 +144,37 @@ pub(super) fn like_llama(
     }))
 }
 
-/// The output head `lm_head`, which has a bias also where its matrix is that of the embedding.
-pub(super) fn head_with_bias(weights: &Weights, embedding: &Tensor, tied: bool) -> Result<Linear> {
-    let bias = "lm_head.bias";
-    if tied && weights.has(bias) {
-        let bias = weights.tensor(bias, &[embedding.dim(0)?])?;
-        return Ok(Linear::new(embedding.clone(), Some(bias))?);
+/// The output head `name`, with a bias where there is one among the weights.
+///
+/// Reference: a tied head has the matrix of the embedding, unless there is another one among the weights.
+pub(super) fn head(weights: &Weights, name: &str, embedding: &Tensor, tied: bool) -> Result<Linear> {
+    if !tied {
+        return weights.head(name, embedding, false);
     }
-    weights.head("lm_head", embedding, tied)
+    let own = weights.at(name);
+    let (vocabulary, width) = embedding.dims2()?;
+    let mut matrix = embedding.clone();
+    if own.has("weight") {
+        let stored = own.tensor("weight", &[vocabulary, width])?;
+        if !is_equal(&stored, embedding)? {
+            matrix = stored;
+        }
+    }
+    let bias = if own.has("bias") { Some(own.tensor("bias", &[vocabulary])?) } else { None };
+    Ok(Linear::new(matrix, bias)?)
+}
+
+/// Whether two matrices have the same numbers, of which few rows at a time are compared to save memory.
+fn is_equal(first: &Tensor, second: &Tensor) -> Result<bool> {
+    let rows = first.dim(0)?;
+    for start in (0..rows).step_by(COMPARED_ROWS) {
+        let count = COMPARED_ROWS.min(rows - start);
+        let differ = first.narrow(0, start, count)?.ne(&second.narrow(0, start, count)?)?;
+        if differ.to_dtype(DType::F32)?.sum_all()?.to_scalar::<f32>()? > 0.0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// A layer norm without weights.

@@ -21,7 +21,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let width = parts::rotated_width(config, heads.width, 1.0)?;
     let rotary = Rotary::new(rotary_parameters(config)?, width, RotaryStyle::Halves)?;
     let epsilon = config.number_or("rms_norm_eps", 1e-5)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
+    let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
     Ok(Box::new(Decoder {
         shape,
         input: Input::new(&embedding)?,

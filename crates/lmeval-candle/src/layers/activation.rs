@@ -150,3 +150,44 @@ pub(super) fn slice<'storage>(storage: &'storage CpuStorage, layout: &Layout) ->
         None => candle_core::bail!("the tensor is not contiguous"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+    use lmeval_pycompat::Dict;
+
+    use super::*;
+
+    #[test]
+    fn functions_are_those_of_the_reference() {
+        let rows = Tensor::new(&[-12.0_f32, -2.5, -0.3, 0.0, 0.7, 4.0, 30.0], &Device::Cpu).unwrap();
+        let recorded: [(&str, [f32; 7]); 14] = [
+            ("silu", [-7.37301e-05, -0.1896455, -0.1276672, 0.0, 0.4677314, 3.928055, 30.0]),
+            ("gelu", [0.0, -0.01552416, -0.1146266, 0.0, 0.5306254, 3.999873, 30.0]),
+            ("gelu_new", [0.0, -0.01508427, -0.1146291, 0.0, 0.5305701, 3.99993, 30.0]),
+            ("gelu_10", [0.0, -0.01552416, -0.1146266, 0.0, 0.5306254, 3.999873, 10.0]),
+            ("quick_gelu", [-1.618642e-08, -0.03498617, -0.1125159, 0.0, 0.536894, 3.995585, 30.0]),
+            ("relu", [0.0, 0.0, 0.0, 0.0, 0.7, 4.0, 30.0]),
+            ("relu2", [0.0, 0.0, 0.0, 0.0, 0.49, 16.0, 900.0]),
+            ("relu6", [0.0, 0.0, 0.0, 0.0, 0.7, 4.0, 6.0]),
+            ("leaky_relu", [-0.12, -0.025, -0.003, 0.0, 0.7, 4.0, 30.0]),
+            ("hardswish", [0.0, -0.2083333, -0.135, 0.0, 0.4316667, 4.0, 30.0]),
+            ("mish", [-7.373032e-05, -0.1968162, -0.1511332, 0.0, 0.5611484, 3.997413, 30.0]),
+            ("sigmoid", [6.144175e-06, 0.07585818, 0.4255575, 0.5, 0.6681878, 0.9820138, 1.0]),
+            ("tanh", [-1.0, -0.9866143, -0.2913126, 0.0, 0.6043678, 0.9993293, 1.0]),
+            ("linear", [-12.0, -2.5, -0.3, 0.0, 0.7, 4.0, 30.0]),
+        ];
+        for (name, expected) in recorded {
+            let mut fields = Dict::new();
+            fields.insert("hidden_act", name);
+            let activation = Activation::read(&Config::from_fields(fields), "hidden_act", "silu").unwrap();
+            let found = activation.forward(&rows).unwrap().to_vec1::<f32>().unwrap();
+            for (found, expected) in found.iter().zip(expected) {
+                assert!(
+                    (found - expected).abs() < 1e-6 * expected.abs().max(1.0),
+                    "{name}: {found} {expected}"
+                );
+            }
+        }
+    }
+}

@@ -157,7 +157,7 @@ impl Config {
         for (name, value) in with.fields.iter() {
             fields.insert(name.clone(), value.clone());
         }
-        Self { fields: Arc::new(fields), place: with.place.clone() }
+        Self { fields: Arc::new(fields), place: self.place.clone() }
     }
 
     /// The error of a field with a value that cannot be used.

@@ -1,7 +1,5 @@
 //! Gemma 1, 2 and 3 (of the third, the part that reads text).
 
-use lmeval_pycompat::Dict;
-
 use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
 use super::parts::{self, Heads};
 use super::{Architecture, Shape};
@@ -114,31 +112,9 @@ fn rotaries(config: &Config, generation: Generation, heads: Heads) -> Result<Vec
     if generation < Generation::Third {
         return Ok(vec![rotary(RotaryParameters::read(config, 10_000.0)?)?]);
     }
-    let all = config.object("rope_parameters")?;
-    let kind = |name: &str| all.as_ref().map_or(Ok(None), |all| all.object(name));
-    // Reference: `rope_scaling` is of the layers that see everything, and changes what is there: without parameters
-    // for each kind of layer its old field `type` stands below a `rope_type` and does not count.
-    let full = match (kind("full_attention")?, config.object("rope_scaling")?) {
-        (Some(own), Some(scaling)) => Some(own.updated(&scaling)),
-        (None, Some(scaling)) => Some(scaling.updated(&Config::from_fields(rope_type(&scaling)?))),
-        (own, None) => own,
-    };
-    let theta =
-        [config.number_or("rope_theta", 1_000_000.0)?, config.number_or("rope_local_base_freq", 10_000.0)?];
-    let made = [full, kind("sliding_attention")?].into_iter().zip(theta).map(|(own, theta)| {
-        if let Some(own) = &own {
-            parts::only_flag(own, "truncate", true)?;
-        }
-        rotary(RotaryParameters::read_object(config, own.as_ref(), theta, None)?)
-    });
-    made.collect()
-}
-
-/// The field `rope_type` of an object, which is `default` where it is missing.
-fn rope_type(own: &Config) -> Result<Dict> {
-    let mut fields = Dict::new();
-    fields.insert("rope_type", own.text("rope_type")?.unwrap_or("default"));
-    Ok(fields)
+    let theta = ["rope_theta", "rope_local_base_freq"];
+    let theta = [config.number_or(theta[0], 1_000_000.0)?, config.number_or(theta[1], 10_000.0)?];
+    parts::rotations_by_kind(config, theta)?.into_iter().map(rotary).collect()
 }
 
 fn block(
@@ -177,7 +153,8 @@ fn block(
         }
     } else {
         let around = |before: &str, behind: &str| {
-            Ok::<_, Error>(Norms { before: Some(norm(before)?), behind: Some(norm(behind)?) })
+            let (before, behind) = (Some(norm(before)?), Some(norm(behind)?));
+            Ok::<_, Error>(Norms { before, behind, scale: None })
         };
         Flow::Sequential {
             attention: around("input_layernorm", "post_attention_layernorm")?,
@@ -207,10 +184,10 @@ fn activation(config: &Config, generation: Generation) -> Result<Activation> {
     if generation > Generation::First {
         return Activation::read(config, "hidden_activation", "gelu_pytorch_tanh");
     }
-    match Activation::read(config, "hidden_act", "gelu_pytorch_tanh")? {
+    match config.text("hidden_act")? {
         // Reference: the first configurations say `gelu` where the approximation is meant.
-        Activation::Gelu => Ok(Activation::GeluTanh),
-        other => Ok(other),
+        Some("gelu") => Ok(Activation::GeluTanh),
+        _ => Activation::read(config, "hidden_act", "gelu_pytorch_tanh"),
     }
 }
 

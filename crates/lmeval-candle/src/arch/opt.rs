@@ -28,7 +28,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let blocks = blocks.collect::<Result<_>>()?;
     let mut input = Input::new(&embedding)?.with_positions(table, POSITIONS_BEFORE)?;
     let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
-    let mut output = Output { norm: None, projection: None, head, cap: None };
+    let mut output = Output { norm: None, projection: None, head, scale: None, cap: None };
     if first && !config.flag_or("_remove_final_layer_norm", false)? {
         output.norm = Some(norm(config, &model, "final_layer_norm", hidden)?);
     }

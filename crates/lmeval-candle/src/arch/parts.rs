@@ -1,10 +1,10 @@
 //! Parts that several architectures read from their configurations and weights in the same way.
 
 use candle_core::{DType, Tensor};
-use lmeval_pycompat::Value;
+use lmeval_pycompat::{Dict, Value};
 
+use super::Shape;
 use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
-use super::{Architecture, Shape};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::layers::{
@@ -75,6 +75,31 @@ pub(super) fn rotated_part(config: &Config, field: &str, head_width: usize, defa
     Ok((head_width as f64 * factor) as usize)
 }
 
+/// The rotations of layers that see everything and of those with a window, where the configuration has parameters for
+/// each kind of layer. `theta` counts where they have none.
+pub(super) fn rotations_by_kind(config: &Config, theta: [f64; 2]) -> Result<[RotaryParameters; 2]> {
+    let all = config.object("rope_parameters")?;
+    let kind = |name: &str| all.as_ref().map_or(Ok(None), |all| all.object(name));
+    // Reference: `rope_scaling` is of the layers that see everything, and changes what is there: without parameters
+    // for each kind of layer its old field `type` stands below a `rope_type` and does not count.
+    let full = match (kind("full_attention")?, config.object("rope_scaling")?) {
+        (Some(own), Some(scaling)) => Some(own.updated(&scaling)),
+        (None, Some(scaling)) => {
+            let mut fields = Dict::new();
+            fields.insert("rope_type", scaling.text("rope_type")?.unwrap_or("default"));
+            Some(scaling.updated(&Config::from_fields(fields)))
+        }
+        (own, None) => own,
+    };
+    let read = |own: Option<Config>, theta: f64| {
+        if let Some(own) = &own {
+            only_flag(own, "truncate", true)?;
+        }
+        RotaryParameters::read_object(config, own.as_ref(), theta, None)
+    };
+    Ok([read(full, theta[0])?, read(kind("sliding_attention")?, theta[1])?])
+}
+
 /// Takes a fused linear layer apart whose outputs are `groups` times the `parts`, one part after the other.
 pub(super) fn split(
     weight: &Tensor,
@@ -108,40 +133,91 @@ pub(super) fn split_three(
     Ok(made.try_into().expect("there are as many layers as parts"))
 }
 
-/// A model of LLaMA's shape and names: a root-mean-square norm before each part of a block, and rotated halves.
+/// What models of LLaMA's shape and names differ in outside of their blocks.
+pub(super) struct Frame {
+    pub(super) heads: Heads,
+    /// How many numbers of a head are rotated, and which of them make a pair.
+    pub(super) rotated: usize,
+    pub(super) style: RotaryStyle,
+    pub(super) rotary: RotaryParameters,
+    /// Whether the output head is the embedding where the configuration does not say so.
+    pub(super) tied: bool,
+    /// A norm of rows by its name.
+    pub(super) norm: NormBuilder,
+}
+
+/// Makes the norm of a name.
+pub(super) type NormBuilder = Box<dyn Fn(&Weights, &str) -> Result<Norm>>;
+
+impl Frame {
+    /// Root-mean-square norms, and rotated halves; `epsilon` and `theta` count where the configuration has none.
+    pub(super) fn new(config: &Config, heads: Heads, epsilon: f64, theta: f64) -> Result<Self> {
+        Self::rotating(config, heads, epsilon, RotaryParameters::read(config, theta)?)
+    }
+
+    /// The same with rotary parameters that are known.
+    pub(super) fn rotating(
+        config: &Config,
+        heads: Heads,
+        epsilon: f64,
+        rotary: RotaryParameters,
+    ) -> Result<Self> {
+        let hidden = config.size("hidden_size")?;
+        let epsilon = config.number_or("rms_norm_eps", epsilon)?;
+        Ok(Self {
+            heads,
+            rotated: heads.width,
+            style: RotaryStyle::Halves,
+            rotary,
+            tied: false,
+            norm: Box::new(move |weights, name| weights.rms_norm(name, hidden, epsilon, 0.0)),
+        })
+    }
+}
+
+/// A model of LLaMA's shape and names: a norm before each part of a block, and rotations.
 ///
 /// `block` makes attention and the feed-forward layer of a block from its weights.
 pub(super) fn like_llama(
     config: &Config,
     weights: &Weights,
-    heads: Heads,
-    (epsilon, theta): (f64, f64),
+    frame: Frame,
     block: impl Fn(usize, &Weights) -> Result<(SelfAttention, FeedForward)>,
-) -> Result<Box<dyn Architecture>> {
+) -> Result<Decoder> {
+    like_llama_flowing(config, weights, frame, block, |weights, norm| {
+        Ok(Flow::Sequential {
+            attention: Norms::before(norm(weights, "input_layernorm")?),
+            feed_forward: Norms::before(norm(weights, "post_attention_layernorm")?),
+        })
+    })
+}
+
+/// The same where the parts of a block are connected in another way.
+pub(super) fn like_llama_flowing(
+    config: &Config,
+    weights: &Weights,
+    frame: Frame,
+    block: impl Fn(usize, &Weights) -> Result<(SelfAttention, FeedForward)>,
+    flow: impl Fn(&Weights, &NormBuilder) -> Result<Flow>,
+) -> Result<Decoder> {
     let hidden = config.size("hidden_size")?;
-    let epsilon = config.number_or("rms_norm_eps", epsilon)?;
-    let shape = shape(config, hidden, heads)?;
+    let shape = shape(config, hidden, frame.heads)?;
     let model = weights.find(&["model", ""], "embed_tokens.weight")?;
     let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers).map(|index| {
         let weights = model.at("layers").at(index);
-        let norm = |name: &str| weights.rms_norm(name, hidden, epsilon, 0.0).map(Norms::before);
-        let flow = Flow::Sequential {
-            attention: norm("input_layernorm")?,
-            feed_forward: norm("post_attention_layernorm")?,
-        };
         let (attention, feed_forward) = block(index, &weights)?;
-        Ok(Block { flow, attention, feed_forward, rotary: Some(0) })
+        Ok(Block { flow: flow(&weights, &frame.norm)?, attention, feed_forward, rotary: Some(0) })
     });
-    let rotary = Rotary::new(RotaryParameters::read(config, theta)?, heads.width, RotaryStyle::Halves)?;
-    let head = head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
-    Ok(Box::new(Decoder {
+    let blocks = blocks.collect::<Result<_>>()?;
+    let head = head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", frame.tied)?)?;
+    Ok(Decoder {
         shape,
         input: Input::new(&embedding)?,
-        blocks: blocks.collect::<Result<_>>()?,
-        output: Output::new(model.rms_norm("norm", hidden, epsilon, 0.0)?, head),
-        rotaries: vec![rotary],
-    }))
+        blocks,
+        output: Output::new((frame.norm)(&model, "norm")?, head),
+        rotaries: vec![Rotary::new(frame.rotary, frame.rotated, frame.style)?],
+    })
 }
 
 /// The output head `name`, with a bias where there is one among the weights.
@@ -236,6 +312,7 @@ pub(super) fn plain_attention(projections: [Linear; 3], output: Linear, heads: H
         output,
         head_norms: None,
         row_norms: None,
+        clip: None,
         heads: heads.count,
         kv_heads: heads.kv,
         head_width: heads.width,

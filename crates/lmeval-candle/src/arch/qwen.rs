@@ -2,7 +2,7 @@
 
 use super::Architecture;
 use super::decoder::FeedForward;
-use super::parts::{self, Heads};
+use super::parts::{self, Frame, Heads};
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::{Activation, Experts};
@@ -51,7 +51,8 @@ fn build(
         Generation::Second => (!experts || config.flag_or("qkv_bias", true)?, false),
         Generation::Third => [config.flag_or("attention_bias", false)?; 2].into(),
     };
-    parts::like_llama(config, weights, heads, (1e-6, 10_000.0), |index, weights| {
+    let frame = Frame::new(config, heads, 1e-6, 10_000.0)?;
+    Ok(Box::new(parts::like_llama(config, weights, frame, |index, weights| {
         let projections = weights.at("self_attn");
         let mut attention = parts::attention(&projections, hidden, heads, bias, ("o_proj", output_bias))?;
         if generation == Generation::Third {
@@ -67,7 +68,7 @@ fn build(
             FeedForward::Dense(parts::gated(&weights.at("mlp"), hidden, inner, activation)?)
         };
         Ok((attention, feed_forward))
-    })
+    })?))
 }
 
 fn heads(config: &Config, generation: Generation, experts: bool, hidden: usize) -> Result<Heads> {

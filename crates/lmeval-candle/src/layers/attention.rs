@@ -108,6 +108,8 @@ pub struct SelfAttention {
     pub head_norms: Option<(Norm, Norm)>,
     /// A norm of queries and one of keys, over all heads at once.
     pub row_norms: Option<(Norm, Norm)>,
+    /// How far from zero queries, keys and values may be.
+    pub clip: Option<f64>,
     /// The number of heads.
     pub heads: usize,
     /// The number of heads of keys and values.
@@ -129,13 +131,19 @@ impl SelfAttention {
     ) -> Result<Tensor> {
         let mut queries = self.query.forward(rows)?;
         let mut keys = self.key.forward(rows)?;
+        let mut values = self.value.forward(rows)?;
         if let Some((query_norm, key_norm)) = &self.row_norms {
             (queries, keys) = (query_norm.forward(&queries)?, key_norm.forward(&keys)?);
+        }
+        if let Some(clip) = self.clip {
+            queries = queries.clamp(-clip, clip)?;
+            keys = keys.clamp(-clip, clip)?;
+            values = values.clamp(-clip, clip)?;
         }
         let count = rows.dim(0)?;
         let mut queries = queries.reshape((count, self.heads, self.head_width))?;
         let mut keys = keys.reshape((count, self.kv_heads, self.head_width))?;
-        let values = self.value.forward(rows)?.reshape((count, self.kv_heads, self.head_width))?;
+        let values = values.reshape((count, self.kv_heads, self.head_width))?;
         if let Some((query_norm, key_norm)) = &self.head_norms {
             (queries, keys) = (query_norm.forward(&queries)?, key_norm.forward(&keys)?);
         }

@@ -11,8 +11,7 @@ use crate::weights::Weights;
 /// Makes the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     parts::only_flag(config, "apply_residual_connection_post_layernorm", false)?;
-    // Reference: the oldest name counts before the others.
-    let hidden = config.first_size(&["n_embed", "hidden_size"])?;
+    let hidden = parts::hidden(config)?;
     let heads = Heads::equal(config.first_size(&["n_head", "num_attention_heads"])?, hidden)?;
     let shape = Shape {
         layers: config.first_size(&["n_layer", "num_hidden_layers"])?,

@@ -1,8 +1,8 @@
 //! Falcon.
 
-use super::Architecture;
 use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
 use super::parts::{self, Heads};
+use super::{Architecture, Shape};
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::{Activation, Rotary, RotaryParameters, RotaryStyle};
@@ -32,7 +32,7 @@ impl Kind {
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let alibi = config.flag_or("alibi", false)?;
     let kind = Kind::read(config)?;
-    let hidden = config.first_size(&["hidden_size", "n_embed"])?;
+    let hidden = parts::hidden(config)?;
     let count = config.first_size(&["num_attention_heads", "n_head"])?;
     let kv = match kind {
         Kind::MultiQuery => 1,
@@ -40,7 +40,14 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
         Kind::NewDecoder => config.size_or("num_kv_heads", count)?,
     };
     let heads = Heads { kv, ..Heads::equal(count, hidden)? }.checked()?;
-    let shape = parts::shape(config, hidden, heads)?;
+    let shape = Shape {
+        layers: config.first_size(&["num_hidden_layers", "n_layer"])?,
+        kv_heads: heads.kv,
+        head_width: heads.width,
+        hidden,
+        vocabulary: config.size("vocab_size")?,
+        positions: None,
+    };
     let model = weights.find(&["transformer", ""], "word_embeddings.weight")?;
     let embedding = model.tensor("word_embeddings.weight", &[shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("h").at(index), kind, heads));

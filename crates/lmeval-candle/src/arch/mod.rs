@@ -32,6 +32,7 @@ mod gptj;
 mod llama;
 mod mistral;
 mod mixtral;
+mod mpt;
 mod olmo;
 mod opt;
 mod parts;
@@ -390,6 +391,13 @@ pub const ARCHITECTURES: &[Entry] = &[
         model_types: &["glm4"],
         positions: 131_072,
         build: glm::build_4,
+    },
+    Entry {
+        models: "MPT",
+        classes: &["MptForCausalLM", "MPTForCausalLM"],
+        model_types: &["mpt"],
+        positions: 2048,
+        build: mpt::build,
     },
 ];
 

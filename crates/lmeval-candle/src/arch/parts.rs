@@ -273,6 +273,11 @@ pub(super) fn fused(
     Ok((weight, bias))
 }
 
+/// The width of rows, whose oldest name counts before the usual one.
+pub(super) fn hidden(config: &Config) -> Result<usize> {
+    config.size(if config.has("n_embed") { "n_embed" } else { "hidden_size" })
+}
+
 /// The sizes of a model whose configuration names them in the usual way.
 pub(super) fn shape(config: &Config, hidden: usize, heads: Heads) -> Result<Shape> {
     Ok(Shape {

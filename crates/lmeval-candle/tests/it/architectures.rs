@@ -402,6 +402,32 @@ fn configurations_that_are_not_known_are_refused() {
         ("gptj", json!({"rotary_dim": 16}), must("rotary_dim", "at most the width of a head", "16")),
         ("phi", json!({"partial_rotary_factor": 1.5}), must("partial_rotary_factor", "a number from zero to one", "1.5")),
         ("qwen3_moe", json!({"decoder_sparse_step": 0}), must("decoder_sparse_step", "a number above zero", "0")),
+        (
+            "gpt_neo",
+            json!({"attention_layers": ["global", "spiral"]}),
+            must("attention_layers", "the kinds of 2 layers, each `global` or `local`", "['global', 'spiral']"),
+        ),
+        (
+            "gpt_neo",
+            json!({"attention_layers": null, "attention_types": [[["global", "local"], 2]]}),
+            must(
+                "attention_types",
+                "the kinds of 2 layers, each `global` or `local`",
+                "[[['global', 'local'], 2]]",
+            ),
+        ),
+        (
+            "smollm3",
+            json!({"no_rope_layers": [1, 0]}),
+            must("no_rope_layers", "a list with an entry for each layer", "[1, 0]"),
+        ),
+        ("granite", json!({"logits_scaling": 0.0}), must("logits_scaling", "another number than zero", "0.0")),
+        ("mpt", json!({"attn_config": {"qk_ln": true}}), must("attn_config.qk_ln", "`false`", "True")),
+        (
+            "bloom",
+            json!({"apply_residual_connection_post_layernorm": true}),
+            must("apply_residual_connection_post_layernorm", "`false`", "True"),
+        ),
         ("gpt2", json!({"add_cross_attention": true}), must("add_cross_attention", "`false`", "True")),
         ("gpt2", json!({"n_embd": "many"}), must("n_embd", "a number that is not negative", "'many'")),
         (
@@ -464,6 +490,13 @@ fn missing_fields_are_named() {
         ("olmo2", "hidden_size"),
         ("stablelm", "num_attention_heads"),
         ("falcon", "hidden_size"),
+        ("falcon_alibi", "num_attention_heads"),
+        ("bloom", "hidden_size"),
+        ("glm4", "intermediate_size"),
+        ("gpt_neo", "max_position_embeddings"),
+        ("mpt", "d_model"),
+        ("olmoe", "num_experts"),
+        ("starcoder2", "intermediate_size"),
     ];
     for (name, field) in cases {
         let found = refusal(name, &json!({field: null}));

@@ -141,6 +141,25 @@ impl Config {
         }
     }
 
+    /// The first of several objects that is there and has fields.
+    pub fn first_object(&self, names: &[&str]) -> Result<Option<Self>> {
+        for name in names {
+            if let Some(object) = self.object(name)?.filter(|object| !object.fields.is_empty()) {
+                return Ok(Some(object));
+            }
+        }
+        Ok(None)
+    }
+
+    /// These fields, with those of another object in their place or beside them.
+    pub fn updated(&self, with: &Self) -> Self {
+        let mut fields = (*self.fields).clone();
+        for (name, value) in with.fields.iter() {
+            fields.insert(name.clone(), value.clone());
+        }
+        Self { fields: Arc::new(fields), place: self.place.clone() }
+    }
+
     /// The error of a field with a value that cannot be used.
     pub fn wrong(&self, name: &str, expected: &str, found: &Value) -> Error {
         Error::WrongField { field: self.named(name), expected: expected.into(), found: repr::repr(found) }

@@ -26,6 +26,8 @@ pub(super) struct Input {
     pub(super) embedding: Embedding,
     /// What embeddings are multiplied with.
     pub(super) scale: Option<f64>,
+    /// A norm of the embeddings.
+    pub(super) norm: Option<Norm>,
     /// A matrix from the embeddings' width to that of the rows.
     pub(super) projection: Option<Linear>,
     /// A table of positions that is added, and how many of its rows stand before the first position.
@@ -39,6 +41,8 @@ pub(super) struct Output {
     /// A matrix from the rows' width to that of the head.
     pub(super) projection: Option<Linear>,
     pub(super) head: Linear,
+    /// What logits are multiplied with.
+    pub(super) scale: Option<f64>,
     /// Logits `x` become `cap · tanh(x / cap)`.
     pub(super) cap: Option<f64>,
 }
@@ -66,16 +70,23 @@ pub(super) enum Flow {
 }
 
 /// The norms around a part of a block.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Norms {
     pub(super) before: Option<Norm>,
     pub(super) behind: Option<Norm>,
+    /// What is multiplied with what the part makes.
+    pub(super) scale: Option<f64>,
 }
 
 impl Norms {
     /// A norm before the part.
     pub(super) fn before(norm: Norm) -> Self {
-        Self { before: Some(norm), behind: None }
+        Self { before: Some(norm), ..Self::default() }
+    }
+
+    /// A norm behind the part.
+    pub(super) fn behind(norm: Norm) -> Self {
+        Self { behind: Some(norm), ..Self::default() }
     }
 }
 
@@ -102,6 +113,7 @@ impl Input {
         Ok(Self {
             embedding: Embedding::new(embedding.clone(), width),
             scale: None,
+            norm: None,
             projection: None,
             positions: None,
         })
@@ -119,6 +131,9 @@ impl Input {
         if let Some(scale) = self.scale {
             rows = (rows * scale)?;
         }
+        if let Some(norm) = &self.norm {
+            rows = norm.forward(&rows)?;
+        }
         if let Some(projection) = &self.projection {
             rows = projection.forward(&rows)?;
         }
@@ -134,7 +149,7 @@ impl Input {
 impl Output {
     /// A norm and a head.
     pub(super) fn new(norm: Norm, head: Linear) -> Self {
-        Self { norm: Some(norm), projection: None, head, cap: None }
+        Self { norm: Some(norm), projection: None, head, scale: None, cap: None }
     }
 }
 
@@ -170,8 +185,12 @@ impl Norms {
             Some(norm) => part(&norm.forward(rows)?)?,
             None => part(rows)?,
         };
-        match &self.behind {
-            Some(norm) => Ok(norm.forward(&made)?),
+        let made = match &self.behind {
+            Some(norm) => norm.forward(&made)?,
+            None => made,
+        };
+        match self.scale {
+            Some(scale) => Ok((made * scale)?),
             None => Ok(made),
         }
     }
@@ -197,11 +216,14 @@ impl Architecture for Decoder {
     }
 
     fn head(&self, rows: &Tensor) -> Result<Tensor> {
-        let Output { projection, head, cap, .. } = &self.output;
-        let made = match projection {
+        let Output { projection, head, scale, cap, .. } = &self.output;
+        let mut made = match projection {
             Some(projection) => logits(head, &projection.forward(rows)?)?,
             None => logits(head, rows)?,
         };
+        if let Some(scale) = scale {
+            made = (made * *scale)?;
+        }
         match cap {
             Some(cap) => Ok(((made / *cap)?.tanh()? * *cap)?),
             None => Ok(made),

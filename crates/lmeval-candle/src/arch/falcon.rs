@@ -1,8 +1,8 @@
 //! Falcon.
 
-use super::Architecture;
 use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
 use super::parts::{self, Heads};
+use super::{Architecture, Shape};
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::{Activation, Rotary, RotaryParameters, RotaryStyle};
@@ -30,9 +30,9 @@ impl Kind {
 
 /// Makes the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
-    parts::only_flag(config, "alibi", false)?;
+    let alibi = config.flag_or("alibi", false)?;
     let kind = Kind::read(config)?;
-    let hidden = config.first_size(&["hidden_size", "n_embed"])?;
+    let hidden = parts::hidden(config)?;
     let count = config.first_size(&["num_attention_heads", "n_head"])?;
     let kv = match kind {
         Kind::MultiQuery => 1,
@@ -40,20 +40,31 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
         Kind::NewDecoder => config.size_or("num_kv_heads", count)?,
     };
     let heads = Heads { kv, ..Heads::equal(count, hidden)? }.checked()?;
-    let shape = parts::shape(config, hidden, heads)?;
+    let shape = Shape {
+        layers: config.first_size(&["num_hidden_layers", "n_layer"])?,
+        kv_heads: heads.kv,
+        head_width: heads.width,
+        hidden,
+        vocabulary: config.size("vocab_size")?,
+        positions: None,
+    };
     let model = weights.find(&["transformer", ""], "word_embeddings.weight")?;
     let embedding = model.tensor("word_embeddings.weight", &[shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("h").at(index), kind, heads));
-    let rotary =
-        Rotary::new(RotaryParameters::read(config, None, 10_000.0)?, heads.width, RotaryStyle::Halves)?;
+    let rotaries = if alibi {
+        Vec::new()
+    } else {
+        let parameters = RotaryParameters::read(config, 10_000.0)?;
+        vec![Rotary::new(parameters, heads.width, RotaryStyle::Halves)?]
+    };
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
+    let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
     Ok(Box::new(Decoder {
         shape,
         input: Input::new(&embedding)?,
         blocks: blocks.collect::<Result<_>>()?,
         output: Output::new(model.layer_norm("ln_f", hidden, epsilon)?, head),
-        rotaries: vec![rotary],
+        rotaries,
     }))
 }
 
@@ -71,7 +82,12 @@ fn block(config: &Config, weights: &Weights, kind: Kind, heads: Heads) -> Result
         Kind::NewDecoder => (kv, [count / kv * width, width, width]),
     };
     let three = parts::split_three(&weight, fused_bias.as_ref(), groups, sizes)?;
-    let attention = parts::plain_attention(three, projections.linear("dense", hidden, hidden, bias)?, heads);
+    let mut attention =
+        parts::plain_attention(three, projections.linear("dense", hidden, hidden, bias)?, heads);
+    let alibi = config.flag_or("alibi", false)?;
+    if alibi {
+        attention.options.coarse_slopes = Some(parts::slopes(count));
+    }
     let activation = Activation::read(config, "activation", "gelu")?;
     let names = ["dense_h_to_4h", "dense_4h_to_h"];
     let mlp = parts::plain_mlp(&weights.at("mlp"), names, [hidden, inner], bias, activation)?;
@@ -79,7 +95,7 @@ fn block(config: &Config, weights: &Weights, kind: Kind, heads: Heads) -> Result
         flow: flow(config, weights, kind, hidden)?,
         attention,
         feed_forward: FeedForward::Dense(mlp),
-        rotary: Some(0),
+        rotary: if alibi { None } else { Some(0) },
     })
 }
 

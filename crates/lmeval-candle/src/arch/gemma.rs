@@ -41,10 +41,21 @@ pub(super) fn build_3(config: &Config, weights: &Weights) -> Result<Box<dyn Arch
 /// Makes the language model of a Gemma 3 that also sees images.
 pub(super) fn build_3_of_images(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let text = config.object("text_config")?.ok_or_else(|| Error::MissingField("text_config".into()))?;
-    build(&text, weights, Generation::Third)
+    // Reference: the field counts outside of the object with all others.
+    let tied = config.flag_or("tie_word_embeddings", true)?;
+    build_tied(&text, weights, Generation::Third, tied)
 }
 
 fn build(config: &Config, weights: &Weights, generation: Generation) -> Result<Box<dyn Architecture>> {
+    build_tied(config, weights, generation, config.flag_or("tie_word_embeddings", true)?)
+}
+
+fn build_tied(
+    config: &Config,
+    weights: &Weights,
+    generation: Generation,
+    tied: bool,
+) -> Result<Box<dyn Architecture>> {
     parts::only_flag(config, "use_bidirectional_attention", false)?;
     let hidden = config.size("hidden_size")?;
     let heads = heads(config, generation)?;
@@ -68,7 +79,9 @@ fn build(config: &Config, weights: &Weights, generation: Generation) -> Result<B
     let mut input = Input::new(&embedding)?;
     input.scale = Some((hidden as f64).sqrt());
     let epsilon = config.number_or("rms_norm_eps", 1e-6)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
+    let inner = "language_model.lm_head";
+    let head = if weights.at(inner).has("weight") { inner } else { "lm_head" };
+    let head = parts::head(weights, head, &embedding, tied)?;
     let mut output = Output::new(model.rms_norm("norm", hidden, epsilon, NORM_OFFSET)?, head);
     output.cap = match generation {
         Generation::First => None,
@@ -97,15 +110,11 @@ fn heads(config: &Config, generation: Generation) -> Result<Heads> {
 fn rotaries(config: &Config, generation: Generation, heads: Heads) -> Result<Vec<Rotary>> {
     let rotary = |parameters| Rotary::new(parameters, heads.width, RotaryStyle::Halves);
     if generation < Generation::Third {
-        return Ok(vec![rotary(RotaryParameters::read(config, None, 10_000.0)?)?]);
+        return Ok(vec![rotary(RotaryParameters::read(config, 10_000.0)?)?]);
     }
-    let full = RotaryParameters::read(config, Some("full_attention"), 1_000_000.0)?;
-    let sliding = match config.object("rope_parameters")?.map(|all| all.has("sliding_attention")) {
-        Some(true) => RotaryParameters::read(config, Some("sliding_attention"), 10_000.0)?,
-        // `rope_scaling` is of the layers that see everything.
-        _ => RotaryParameters::plain(config.number_or("rope_local_base_freq", 10_000.0)?),
-    };
-    Ok(vec![rotary(full)?, rotary(sliding)?])
+    let theta = ["rope_theta", "rope_local_base_freq"];
+    let theta = [config.number_or(theta[0], 1_000_000.0)?, config.number_or(theta[1], 10_000.0)?];
+    parts::rotations_by_kind(config, theta)?.into_iter().map(rotary).collect()
 }
 
 fn block(
@@ -144,7 +153,8 @@ fn block(
         }
     } else {
         let around = |before: &str, behind: &str| {
-            Ok::<_, Error>(Norms { before: Some(norm(before)?), behind: Some(norm(behind)?) })
+            let (before, behind) = (Some(norm(before)?), Some(norm(behind)?));
+            Ok::<_, Error>(Norms { before, behind, scale: None })
         };
         Flow::Sequential {
             attention: around("input_layernorm", "post_attention_layernorm")?,
@@ -174,10 +184,10 @@ fn activation(config: &Config, generation: Generation) -> Result<Activation> {
     if generation > Generation::First {
         return Activation::read(config, "hidden_activation", "gelu_pytorch_tanh");
     }
-    match Activation::read(config, "hidden_act", "gelu_pytorch_tanh")? {
+    match config.text("hidden_act")? {
         // Reference: the first configurations say `gelu` where the approximation is meant.
-        Activation::Gelu => Ok(Activation::GeluTanh),
-        other => Ok(other),
+        Some("gelu") => Ok(Activation::GeluTanh),
+        _ => Activation::read(config, "hidden_act", "gelu_pytorch_tanh"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! GPT-2.
+//! GPT-2, and StarCoder 1 (GPT-BigCode), whose heads may share one key and one value.
 
 use candle_core::Tensor;
 
@@ -10,11 +10,31 @@ use crate::error::Result;
 use crate::layers::{Activation, Linear, Mlp};
 use crate::weights::Weights;
 
-/// Makes the model.
+/// Makes GPT-2.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    build_with(config, weights, false, block)
+}
+
+/// Makes GPT-BigCode.
+pub(super) fn build_bigcode(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    build_with(config, weights, config.flag_or("multi_query", true)?, bigcode_block)
+}
+
+/// Makes the block of a layer.
+type BuildBlock = fn(&Config, &Weights, Heads, usize) -> Result<Block>;
+
+fn build_with(
+    config: &Config,
+    weights: &Weights,
+    shares_keys: bool,
+    block: BuildBlock,
+) -> Result<Box<dyn Architecture>> {
     parts::only_flag(config, "add_cross_attention", false)?;
     let hidden = config.first_size(&["n_embd", "hidden_size"])?;
-    let heads = Heads::equal(config.first_size(&["n_head", "num_attention_heads"])?, hidden)?;
+    let mut heads = Heads::equal(config.first_size(&["n_head", "num_attention_heads"])?, hidden)?;
+    if shares_keys {
+        heads.kv = 1;
+    }
     let positions = config.first_size(&["n_positions", "max_position_embeddings"])?;
     let shape = Shape {
         layers: config.first_size(&["n_layer", "num_hidden_layers"])?,
@@ -29,7 +49,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let table = model.tensor("wpe.weight", &[positions, hidden])?;
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("h").at(index), heads, index));
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
+    let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
     Ok(Box::new(Decoder {
         shape,
         input: Input::new(&embedding)?.with_positions(table, 0)?,
@@ -66,6 +86,35 @@ fn block(config: &Config, weights: &Weights, heads: Heads, layer: usize) -> Resu
             down: linear(&mlp, "c_proj", inner, hidden)?,
             activation: Activation::read(config, "activation_function", "gelu_new")?,
         }),
+        rotary: None,
+    })
+}
+
+fn bigcode_block(config: &Config, weights: &Weights, heads: Heads, _: usize) -> Result<Block> {
+    let Heads { count, kv, width } = heads;
+    let hidden = count * width;
+    let inner = config.size_or("n_inner", 4 * hidden)?;
+    let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
+    let projections = weights.at("attn");
+    let (weight, bias) = parts::fused(&projections, "c_attn", hidden, (count + 2 * kv) * width, true)?;
+    // One key and one value stand behind all queries; else query, key and value of a head stand together.
+    let (groups, sizes) =
+        if config.flag_or("multi_query", true)? { (1, [hidden, width, width]) } else { (count, [width; 3]) };
+    let three = parts::split_three(&weight, bias.as_ref(), groups, sizes)?;
+    let output = projections.linear("c_proj", hidden, hidden, true)?;
+    let mut attention = parts::plain_attention(three, output, heads);
+    if !config.flag_or("scale_attn_weights", true)? {
+        attention.options.scale = 1.0;
+    }
+    let activation = Activation::read(config, "activation_function", "gelu_pytorch_tanh")?;
+    let mlp = parts::plain_mlp(&weights.at("mlp"), ["c_fc", "c_proj"], [hidden, inner], true, activation)?;
+    Ok(Block {
+        flow: Flow::Sequential {
+            attention: Norms::before(weights.layer_norm("ln_1", hidden, epsilon)?),
+            feed_forward: Norms::before(weights.layer_norm("ln_2", hidden, epsilon)?),
+        },
+        attention,
+        feed_forward: FeedForward::Dense(mlp),
         rotary: None,
     })
 }

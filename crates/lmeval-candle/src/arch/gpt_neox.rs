@@ -16,11 +16,17 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let model = weights.find(&["gpt_neox", ""], "embed_in.weight")?;
     let embedding = model.tensor("embed_in.weight", &[shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), heads));
-    let parameters = RotaryParameters::read(config, None, config.number_or("rotary_emb_base", 10_000.0)?)?;
-    let width = parts::rotated_width(config, heads.width, config.number_or("rotary_pct", 0.25)?)?;
+    // Reference: outside of the rotary parameters these two count by their old names only.
+    let parameters = RotaryParameters::read_object(
+        config,
+        RotaryParameters::object(config)?.as_ref(),
+        config.number_or("rotary_emb_base", 10_000.0)?,
+        config.optional_size("original_max_position_embeddings")?,
+    )?;
+    let width = parts::rotated_part(config, "rotary_pct", heads.width, 0.25)?;
     let epsilon = config.number_or("layer_norm_eps", 1e-5)?;
     let head = if weights.has("embed_out.weight") { "embed_out" } else { "lm_head" };
-    let head = weights.head(head, &embedding, config.flag_or("tie_word_embeddings", false)?)?;
+    let head = parts::head(weights, head, &embedding, config.flag_or("tie_word_embeddings", false)?)?;
     Ok(Box::new(Decoder {
         shape,
         input: Input::new(&embedding)?,

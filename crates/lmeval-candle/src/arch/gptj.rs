@@ -29,7 +29,7 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
         return Err(parts::wrong(config, "rotary_dim", "at most the width of a head"));
     }
     let epsilon = config.number_or("layer_norm_epsilon", 1e-5)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
+    let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
     Ok(Box::new(Decoder {
         shape,
         input: Input::new(&embedding)?,

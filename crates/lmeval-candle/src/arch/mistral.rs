@@ -1,24 +1,49 @@
-//! Mistral: LLaMA's shape with a window that attention looks through.
+//! Mistral and Ministral: LLaMA's shape with a window that attention looks through.
 
 use super::Architecture;
 use super::decoder::FeedForward;
-use super::parts::{self, Heads};
+use super::parts::{self, Frame, Heads};
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::Activation;
 use crate::weights::Weights;
 
-/// Makes the model.
+/// Makes Mistral.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    build_with(config, weights, |_| parts::window(config, Some(4096)))
+}
+
+/// Makes Ministral, where some layers may see everything.
+pub(super) fn build_ministral(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    let window = parts::window(config, Some(4096))?;
+    build_with(config, weights, |layer| {
+        let slides = parts::slides(config, layer, |_| window.is_some())?;
+        if slides && window.is_none() {
+            return Err(parts::wrong(
+                config,
+                "layer_types",
+                "without windows, as `sliding_window` is not set",
+            ));
+        }
+        Ok(window.filter(|_| slides))
+    })
+}
+
+fn build_with(
+    config: &Config,
+    weights: &Weights,
+    window: impl Fn(usize) -> Result<Option<usize>>,
+) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let heads = Heads::read(config, hidden)?;
     let inner = config.size("intermediate_size")?;
     let activation = Activation::read(config, "hidden_act", "silu")?;
-    parts::like_llama(config, weights, heads, (1e-6, 10_000.0), |_, weights| {
+    let frame = Frame::new(config, heads, 1e-6, 10_000.0)?;
+    Ok(Box::new(parts::like_llama(config, weights, frame, |layer, weights| {
         let mut attention =
             parts::attention(&weights.at("self_attn"), hidden, heads, false, ("o_proj", false))?;
-        attention.options.window = parts::window(config, Some(4096))?;
+        attention.options.window = window(layer)?;
         let mlp = parts::gated(&weights.at("mlp"), hidden, inner, activation)?;
         Ok((attention, FeedForward::Dense(mlp)))
-    })
+    })?))
 }

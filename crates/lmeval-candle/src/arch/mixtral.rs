@@ -2,7 +2,7 @@
 
 use super::Architecture;
 use super::decoder::FeedForward;
-use super::parts::{self, Heads};
+use super::parts::{self, Frame, Heads};
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::{Activation, Experts, Mlp};
@@ -12,13 +12,14 @@ use crate::weights::Weights;
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
     let hidden = config.size("hidden_size")?;
     let heads = Heads::read(config, hidden)?;
-    parts::like_llama(config, weights, heads, (1e-5, 1_000_000.0), |_, weights| {
+    let frame = Frame::new(config, heads, 1e-5, 1_000_000.0)?;
+    Ok(Box::new(parts::like_llama(config, weights, frame, |_, weights| {
         let mut attention =
             parts::attention(&weights.at("self_attn"), hidden, heads, false, ("o_proj", false))?;
         attention.options.window = parts::window(config, None)?;
         let experts = mixture(config, &weights.at("block_sparse_moe"), hidden)?;
         Ok((attention, FeedForward::Experts(experts)))
-    })
+    })?))
 }
 
 fn mixture(config: &Config, weights: &Weights, hidden: usize) -> Result<Experts> {

@@ -19,22 +19,28 @@
 //! Everything works on any device: no step may look at the numbers of a tensor, but for a router of experts. The test of
 //! an architecture is a tiny checkpoint in `tests/fixtures`, with what `transformers` makes of it.
 
+mod bloom;
+mod cohere;
 mod decoder;
 mod falcon;
 mod gemma;
+mod glm;
 mod gpt2;
+mod gpt_neo;
 mod gpt_neox;
 mod gptj;
 mod llama;
 mod mistral;
 mod mixtral;
-mod olmo2;
+mod mpt;
+mod olmo;
 mod opt;
 mod parts;
 mod phi;
 mod phi3;
 mod qwen;
 mod stablelm;
+mod starcoder2;
 
 use std::fmt::Debug;
 
@@ -230,7 +236,7 @@ pub const ARCHITECTURES: &[Entry] = &[
         classes: &["Olmo2ForCausalLM"],
         model_types: &["olmo2"],
         positions: 2048,
-        build: olmo2::build,
+        build: olmo::build_2,
     },
     Entry {
         models: "StableLM",
@@ -240,16 +246,172 @@ pub const ARCHITECTURES: &[Entry] = &[
         build: stablelm::build,
     },
     Entry {
-        models: "Falcon, but for those with `alibi`",
+        models: "Falcon",
         classes: &["FalconForCausalLM"],
         model_types: &["falcon"],
         positions: 2048,
         build: falcon::build,
     },
+    Entry {
+        models: "SmolLM 3",
+        classes: &["SmolLM3ForCausalLM"],
+        model_types: &["smollm3"],
+        positions: 32_768,
+        build: llama::build_smollm_3,
+    },
+    Entry {
+        models: "Granite 3",
+        classes: &["GraniteForCausalLM"],
+        model_types: &["granite"],
+        positions: 2048,
+        build: llama::build_granite,
+    },
+    Entry {
+        models: "Arcee",
+        classes: &["ArceeForCausalLM"],
+        model_types: &["arcee"],
+        positions: 4096,
+        build: llama::build_arcee,
+    },
+    Entry {
+        models: "Seed-OSS",
+        classes: &["SeedOssForCausalLM"],
+        model_types: &["seed_oss"],
+        positions: 524_288,
+        build: llama::build_seed,
+    },
+    Entry {
+        models: "Ministral",
+        classes: &["MinistralForCausalLM"],
+        model_types: &["ministral"],
+        positions: 131_072,
+        build: mistral::build_ministral,
+    },
+    Entry {
+        models: "OLMo 1",
+        classes: &["OlmoForCausalLM"],
+        model_types: &["olmo"],
+        positions: 2048,
+        build: olmo::build_1,
+    },
+    Entry {
+        models: "OLMo 3",
+        classes: &["Olmo3ForCausalLM"],
+        model_types: &["olmo3"],
+        positions: 2048,
+        build: olmo::build_3,
+    },
+    Entry {
+        models: "OLMoE",
+        classes: &["OlmoeForCausalLM"],
+        model_types: &["olmoe"],
+        positions: 4096,
+        build: olmo::build_experts,
+    },
+    Entry {
+        models: "EXAONE 4",
+        classes: &["Exaone4ForCausalLM"],
+        model_types: &["exaone4"],
+        positions: 2048,
+        build: olmo::build_exaone,
+    },
+    Entry {
+        models: "StarCoder 2",
+        classes: &["Starcoder2ForCausalLM"],
+        model_types: &["starcoder2"],
+        positions: 4096,
+        build: starcoder2::build,
+    },
+    Entry {
+        models: "Nemotron",
+        classes: &["NemotronForCausalLM"],
+        model_types: &["nemotron"],
+        positions: 4096,
+        build: starcoder2::build_nemotron,
+    },
+    Entry {
+        models: "Command R",
+        classes: &["CohereForCausalLM"],
+        model_types: &["cohere"],
+        positions: 8192,
+        build: cohere::build_1,
+    },
+    Entry {
+        models: "Command R7B and A",
+        classes: &["Cohere2ForCausalLM"],
+        model_types: &["cohere2"],
+        positions: 8192,
+        build: cohere::build_2,
+    },
+    Entry {
+        models: "GPT-Neo",
+        classes: &["GPTNeoForCausalLM"],
+        model_types: &["gpt_neo"],
+        positions: 2048,
+        build: gpt_neo::build,
+    },
+    Entry {
+        models: "GPT-BigCode, StarCoder 1",
+        classes: &["GPTBigCodeForCausalLM"],
+        model_types: &["gpt_bigcode"],
+        positions: 1024,
+        build: gpt2::build_bigcode,
+    },
+    Entry {
+        models: "BLOOM",
+        classes: &["BloomForCausalLM"],
+        model_types: &["bloom"],
+        positions: 2048,
+        build: bloom::build,
+    },
+    Entry {
+        models: "ERNIE 4.5",
+        classes: &["Ernie4_5ForCausalLM"],
+        model_types: &["ernie4_5"],
+        positions: 131_072,
+        build: llama::build_ernie,
+    },
+    Entry {
+        models: "Helium",
+        classes: &["HeliumForCausalLM"],
+        model_types: &["helium"],
+        positions: 4096,
+        build: llama::build_helium,
+    },
+    Entry {
+        models: "GLM 4",
+        classes: &["GlmForCausalLM"],
+        model_types: &["glm"],
+        positions: 131_072,
+        build: glm::build,
+    },
+    Entry {
+        models: "GLM 4 of 2025",
+        classes: &["Glm4ForCausalLM"],
+        model_types: &["glm4"],
+        positions: 131_072,
+        build: glm::build_4,
+    },
+    Entry {
+        models: "MPT",
+        classes: &["MptForCausalLM", "MPTForCausalLM"],
+        model_types: &["mpt"],
+        positions: 2048,
+        build: mpt::build,
+    },
 ];
 
 /// The architecture of a configuration.
 pub fn find(config: &Config) -> Result<&'static Entry> {
+    if let Some(own) = config.object("quantization_config")? {
+        let method = own.text("quant_method")?.unwrap_or("unknown");
+        return Err(Error::Unsupported {
+            message: format!(
+                "The weights are quantised (`quantization_config` with `quant_method` `{method}`)"
+            ),
+            hint: Some("`--model lm_eval:hf` runs such models through Python".into()),
+        });
+    }
     let classes = config.texts("architectures")?;
     let by_class =
         ARCHITECTURES.iter().find(|entry| classes.iter().any(|class| entry.classes.contains(class)));

@@ -5,7 +5,7 @@ use super::parts::{self, Heads};
 use super::{Architecture, Shape};
 use crate::config::Config;
 use crate::error::Result;
-use crate::layers::Activation;
+use crate::layers::{Activation, Norm};
 use crate::weights::Weights;
 
 /// Rows of the table of positions that stand before the first position.
@@ -15,7 +15,6 @@ const EPSILON: f64 = 1e-5;
 
 /// Makes the model.
 pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
-    parts::only_flag(config, "layer_norm_elementwise_affine", true)?;
     let hidden = config.size("hidden_size")?;
     let heads = Heads::equal(config.size("num_attention_heads")?, hidden)?;
     let positions = config.size("max_position_embeddings")?;
@@ -28,10 +27,10 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), heads, first));
     let blocks = blocks.collect::<Result<_>>()?;
     let mut input = Input::new(&embedding)?.with_positions(table, POSITIONS_BEFORE)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
-    let mut output = Output { norm: None, projection: None, head, cap: None };
+    let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", true)?)?;
+    let mut output = Output { norm: None, projection: None, head, scale: None, cap: None };
     if first && !config.flag_or("_remove_final_layer_norm", false)? {
-        output.norm = Some(model.layer_norm("final_layer_norm", hidden, EPSILON)?);
+        output.norm = Some(norm(config, &model, "final_layer_norm", hidden)?);
     }
     if width != hidden {
         input.projection = Some(model.linear("project_in", width, hidden, false)?);
@@ -40,13 +39,21 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     Ok(Box::new(Decoder { shape, input, blocks, output, rotaries: Vec::new() }))
 }
 
+/// A layer norm, which may have no weights.
+fn norm(config: &Config, weights: &Weights, name: &str, hidden: usize) -> Result<Norm> {
+    if config.flag_or("layer_norm_elementwise_affine", true)? {
+        return weights.layer_norm(name, hidden, EPSILON);
+    }
+    parts::plain_norm(weights, hidden, EPSILON)
+}
+
 fn block(config: &Config, weights: &Weights, heads: Heads, first: bool) -> Result<Block> {
     let hidden = heads.count * heads.width;
     let inner = config.size("ffn_dim")?;
     let bias = config.flag_or("enable_bias", true)?;
     let activation = Activation::read(config, "activation_function", "relu")?;
-    let attention = weights.layer_norm("self_attn_layer_norm", hidden, EPSILON)?;
-    let feed_forward = weights.layer_norm("final_layer_norm", hidden, EPSILON)?;
+    let attention = norm(config, weights, "self_attn_layer_norm", hidden)?;
+    let feed_forward = norm(config, weights, "final_layer_norm", hidden)?;
     Ok(Block {
         flow: if first {
             Flow::Sequential {

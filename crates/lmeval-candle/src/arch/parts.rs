@@ -1,16 +1,19 @@
 //! Parts that several architectures read from their configurations and weights in the same way.
 
-use candle_core::Tensor;
-use lmeval_pycompat::Value;
+use candle_core::{DType, Tensor};
+use lmeval_pycompat::{Dict, Value};
 
+use super::Shape;
 use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
-use super::{Architecture, Shape};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::layers::{
-    Activation, AttentionOptions, Linear, Mlp, Rotary, RotaryParameters, RotaryStyle, SelfAttention,
+    Activation, AttentionOptions, Linear, Mlp, Norm, Rotary, RotaryParameters, RotaryStyle, SelfAttention,
 };
 use crate::weights::Weights;
+
+/// How many rows of matrices are compared at a time.
+const COMPARED_ROWS: usize = 4096;
 
 /// The sizes of attention.
 #[derive(Clone, Copy, Debug)]
@@ -54,17 +57,47 @@ impl Heads {
 
 /// How many numbers of a head are rotated: `partial_rotary_factor`, among the rotary parameters or outside.
 pub(super) fn rotated_width(config: &Config, head_width: usize, default: f64) -> Result<usize> {
-    let own = config.object("rope_parameters")?.or(config.object("rope_scaling")?);
+    rotated_part(config, "partial_rotary_factor", head_width, default)
+}
+
+/// The same, where another field stands for `partial_rotary_factor` outside of the rotary parameters.
+pub(super) fn rotated_part(config: &Config, field: &str, head_width: usize, default: f64) -> Result<usize> {
+    let own = RotaryParameters::object(config)?;
     let own = own.map(|own| own.optional_number("partial_rotary_factor")).transpose()?.flatten();
     let factor = match own {
         Some(factor) => factor,
-        None => config.number_or("partial_rotary_factor", default)?,
+        None => config.number_or(field, default)?,
     };
     if !(0.0..=1.0).contains(&factor) {
-        return Err(wrong(config, "partial_rotary_factor", "a number from zero to one"));
+        return Err(wrong(config, field, "a number from zero to one"));
     }
     // Reference: a fraction of a number is dropped.
     Ok((head_width as f64 * factor) as usize)
+}
+
+/// The rotations of layers that see everything and of those with a window, where the configuration has parameters for
+/// each kind of layer. `theta` counts where they have none.
+pub(super) fn rotations_by_kind(config: &Config, theta: [f64; 2]) -> Result<[RotaryParameters; 2]> {
+    let all = config.object("rope_parameters")?;
+    let kind = |name: &str| all.as_ref().map_or(Ok(None), |all| all.object(name));
+    // Reference: `rope_scaling` is of the layers that see everything, and changes what is there: without parameters
+    // for each kind of layer its old field `type` stands below a `rope_type` and does not count.
+    let full = match (kind("full_attention")?, config.object("rope_scaling")?) {
+        (Some(own), Some(scaling)) => Some(own.updated(&scaling)),
+        (None, Some(scaling)) => {
+            let mut fields = Dict::new();
+            fields.insert("rope_type", scaling.text("rope_type")?.unwrap_or("default"));
+            Some(scaling.updated(&Config::from_fields(fields)))
+        }
+        (own, None) => own,
+    };
+    let read = |own: Option<Config>, theta: f64| {
+        if let Some(own) = &own {
+            only_flag(own, "truncate", true)?;
+        }
+        RotaryParameters::read_object(config, own.as_ref(), theta, None)
+    };
+    Ok([read(full, theta[0])?, read(kind("sliding_attention")?, theta[1])?])
 }
 
 /// Takes a fused linear layer apart whose outputs are `groups` times the `parts`, one part after the other.
@@ -100,40 +133,130 @@ pub(super) fn split_three(
     Ok(made.try_into().expect("there are as many layers as parts"))
 }
 
-/// A model of LLaMA's shape and names: a root-mean-square norm before each part of a block, and rotated halves.
+/// What models of LLaMA's shape and names differ in outside of their blocks.
+pub(super) struct Frame {
+    pub(super) heads: Heads,
+    /// How many numbers of a head are rotated, and which of them make a pair.
+    pub(super) rotated: usize,
+    pub(super) style: RotaryStyle,
+    pub(super) rotary: RotaryParameters,
+    /// Whether the output head is the embedding where the configuration does not say so.
+    pub(super) tied: bool,
+    /// A norm of rows by its name.
+    pub(super) norm: NormBuilder,
+}
+
+/// Makes the norm of a name.
+pub(super) type NormBuilder = Box<dyn Fn(&Weights, &str) -> Result<Norm>>;
+
+impl Frame {
+    /// Root-mean-square norms, and rotated halves; `epsilon` and `theta` count where the configuration has none.
+    pub(super) fn new(config: &Config, heads: Heads, epsilon: f64, theta: f64) -> Result<Self> {
+        Self::rotating(config, heads, epsilon, RotaryParameters::read(config, theta)?)
+    }
+
+    /// The same with rotary parameters that are known.
+    pub(super) fn rotating(
+        config: &Config,
+        heads: Heads,
+        epsilon: f64,
+        rotary: RotaryParameters,
+    ) -> Result<Self> {
+        let hidden = config.size("hidden_size")?;
+        let epsilon = config.number_or("rms_norm_eps", epsilon)?;
+        Ok(Self {
+            heads,
+            rotated: heads.width,
+            style: RotaryStyle::Halves,
+            rotary,
+            tied: false,
+            norm: Box::new(move |weights, name| weights.rms_norm(name, hidden, epsilon, 0.0)),
+        })
+    }
+}
+
+/// A model of LLaMA's shape and names: a norm before each part of a block, and rotations.
 ///
 /// `block` makes attention and the feed-forward layer of a block from its weights.
 pub(super) fn like_llama(
     config: &Config,
     weights: &Weights,
-    heads: Heads,
-    (epsilon, theta): (f64, f64),
+    frame: Frame,
     block: impl Fn(usize, &Weights) -> Result<(SelfAttention, FeedForward)>,
-) -> Result<Box<dyn Architecture>> {
+) -> Result<Decoder> {
+    like_llama_flowing(config, weights, frame, block, |weights, norm| {
+        Ok(Flow::Sequential {
+            attention: Norms::before(norm(weights, "input_layernorm")?),
+            feed_forward: Norms::before(norm(weights, "post_attention_layernorm")?),
+        })
+    })
+}
+
+/// The same where the parts of a block are connected in another way.
+pub(super) fn like_llama_flowing(
+    config: &Config,
+    weights: &Weights,
+    frame: Frame,
+    block: impl Fn(usize, &Weights) -> Result<(SelfAttention, FeedForward)>,
+    flow: impl Fn(&Weights, &NormBuilder) -> Result<Flow>,
+) -> Result<Decoder> {
     let hidden = config.size("hidden_size")?;
-    let epsilon = config.number_or("rms_norm_eps", epsilon)?;
-    let shape = shape(config, hidden, heads)?;
+    let shape = shape(config, hidden, frame.heads)?;
     let model = weights.find(&["model", ""], "embed_tokens.weight")?;
     let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers).map(|index| {
         let weights = model.at("layers").at(index);
-        let norm = |name: &str| weights.rms_norm(name, hidden, epsilon, 0.0).map(Norms::before);
-        let flow = Flow::Sequential {
-            attention: norm("input_layernorm")?,
-            feed_forward: norm("post_attention_layernorm")?,
-        };
         let (attention, feed_forward) = block(index, &weights)?;
-        Ok(Block { flow, attention, feed_forward, rotary: Some(0) })
+        Ok(Block { flow: flow(&weights, &frame.norm)?, attention, feed_forward, rotary: Some(0) })
     });
-    let rotary = Rotary::new(RotaryParameters::read(config, None, theta)?, heads.width, RotaryStyle::Halves)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
-    Ok(Box::new(Decoder {
+    let blocks = blocks.collect::<Result<_>>()?;
+    let head = head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", frame.tied)?)?;
+    Ok(Decoder {
         shape,
         input: Input::new(&embedding)?,
-        blocks: blocks.collect::<Result<_>>()?,
-        output: Output::new(model.rms_norm("norm", hidden, epsilon, 0.0)?, head),
-        rotaries: vec![rotary],
-    }))
+        blocks,
+        output: Output::new((frame.norm)(&model, "norm")?, head),
+        rotaries: vec![Rotary::new(frame.rotary, frame.rotated, frame.style)?],
+    })
+}
+
+/// The output head `name`, with a bias where there is one among the weights.
+///
+/// Reference: a tied head has the matrix of the embedding, unless there is another one among the weights.
+pub(super) fn head(weights: &Weights, name: &str, embedding: &Tensor, tied: bool) -> Result<Linear> {
+    if !tied {
+        return weights.head(name, embedding, false);
+    }
+    let own = weights.at(name);
+    let (vocabulary, width) = embedding.dims2()?;
+    let mut matrix = embedding.clone();
+    if own.has("weight") {
+        let stored = own.tensor("weight", &[vocabulary, width])?;
+        if !is_equal(&stored, embedding)? {
+            matrix = stored;
+        }
+    }
+    let bias = if own.has("bias") { Some(own.tensor("bias", &[vocabulary])?) } else { None };
+    Ok(Linear::new(matrix, bias)?)
+}
+
+/// Whether two matrices have the same numbers, of which few rows at a time are compared to save memory.
+fn is_equal(first: &Tensor, second: &Tensor) -> Result<bool> {
+    let rows = first.dim(0)?;
+    for start in (0..rows).step_by(COMPARED_ROWS) {
+        let count = COMPARED_ROWS.min(rows - start);
+        let differ = first.narrow(0, start, count)?.ne(&second.narrow(0, start, count)?)?;
+        if differ.to_dtype(DType::F32)?.sum_all()?.to_scalar::<f32>()? > 0.0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A layer norm without weights.
+pub(super) fn plain_norm(weights: &Weights, width: usize, epsilon: f64) -> Result<Norm> {
+    let ones = Tensor::ones(width, weights.dtype(), weights.device())?;
+    Ok(Norm::Layer { bias: ones.zeros_like()?, weight: ones, epsilon: epsilon as f32 })
 }
 
 /// The weight and perhaps the bias of a fused layer.
@@ -148,6 +271,11 @@ pub(super) fn fused(
     let weight = below.tensor("weight", &[output, input])?;
     let bias = if bias { Some(below.tensor("bias", &[output])?) } else { None };
     Ok((weight, bias))
+}
+
+/// The width of rows, whose oldest name counts before the usual one.
+pub(super) fn hidden(config: &Config) -> Result<usize> {
+    config.size(if config.has("n_embed") { "n_embed" } else { "hidden_size" })
 }
 
 /// The sizes of a model whose configuration names them in the usual way.
@@ -189,6 +317,7 @@ pub(super) fn plain_attention(projections: [Linear; 3], output: Linear, heads: H
         output,
         head_norms: None,
         row_norms: None,
+        clip: None,
         heads: heads.count,
         kv_heads: heads.kv,
         head_width: heads.width,
@@ -242,6 +371,17 @@ pub(super) fn window(config: &Config, default: Option<usize>) -> Result<Option<u
         Some(0) => Err(wrong(config, "sliding_window", "a number above zero or `null`")),
         window => Ok(window.or(default)),
     }
+}
+
+/// How strongly each head prefers near keys, in models without other positions: the powers of a number that gives
+/// the last head 2⁻⁸, for as many heads as the power of two below their number, and between them for the others.
+pub(super) fn slopes(heads: usize) -> Vec<f32> {
+    let even = if heads.is_power_of_two() { heads } else { heads.next_power_of_two() / 2 };
+    let base = |count: usize| 2.0_f64.powf(-8.0 / count as f64) as f32;
+    let power = |base: f32, exponent: usize| f64::from(base).powi(exponent as i32) as f32;
+    let first = (1..=even).map(|exponent| power(base(even), exponent));
+    let others = (0..heads - even).map(|index| power(base(2 * even), 2 * index + 1));
+    first.chain(others).collect()
 }
 
 /// The error of a field with a value that is not known here.

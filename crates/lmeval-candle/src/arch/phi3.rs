@@ -1,5 +1,7 @@
 //! Phi 3, 3.5 and 4.
 
+use lmeval_pycompat::Dict;
+
 use super::Architecture;
 use super::decoder::{Block, Decoder, FeedForward, Flow, Input, Norms, Output};
 use super::parts::{self, Heads};
@@ -16,11 +18,10 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let model = weights.find(&["model", ""], "embed_tokens.weight")?;
     let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), hidden, heads));
-    only_long_scaling(config)?;
     let width = parts::rotated_width(config, heads.width, 1.0)?;
-    let rotary = Rotary::new(RotaryParameters::read(config, None, 10_000.0)?, width, RotaryStyle::Halves)?;
+    let rotary = Rotary::new(rotary_parameters(config)?, width, RotaryStyle::Halves)?;
     let epsilon = config.number_or("rms_norm_eps", 1e-5)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
+    let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
     Ok(Box::new(Decoder {
         shape,
         input: Input::new(&embedding)?,
@@ -30,16 +31,25 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     }))
 }
 
-/// Refuses other scalings of the rotation than the class knows.
-fn only_long_scaling(config: &Config) -> Result<()> {
-    let Some(own) = config.object("rope_parameters")?.or(config.object("rope_scaling")?) else {
-        return Ok(());
-    };
-    let field = if own.has("rope_type") { "rope_type" } else { "type" };
-    match own.text(field)? {
-        None | Some("default" | "longrope" | "su") => Ok(()),
-        Some(_) => Err(parts::wrong(&own, field, "`default` or `longrope`")),
+/// The rotary parameters; other scalings than the class knows are refused.
+fn rotary_parameters(config: &Config) -> Result<RotaryParameters> {
+    let mut own = RotaryParameters::object(config)?;
+    if let Some(given) = &own {
+        let field = if given.has("rope_type") { "rope_type" } else { "type" };
+        match given.text(field)? {
+            None | Some("default" | "longrope") => {}
+            // Reference: what the first checkpoints say.
+            Some("su" | "yarn") => {
+                let mut known = Dict::new();
+                known.insert("rope_type", "longrope");
+                own = Some(given.updated(&Config::from_fields(known)));
+            }
+            Some(_) => return Err(parts::wrong(given, field, "`default` or `longrope`")),
+        }
     }
+    let original = config.size_or("original_max_position_embeddings", 4096)?;
+    let theta = config.number_or("rope_theta", 10_000.0)?;
+    RotaryParameters::read_object(config, own.as_ref(), theta, Some(original))
 }
 
 fn block(config: &Config, weights: &Weights, hidden: usize, heads: Heads) -> Result<Block> {

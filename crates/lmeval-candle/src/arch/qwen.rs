@@ -2,7 +2,7 @@
 
 use super::Architecture;
 use super::decoder::FeedForward;
-use super::parts::{self, Heads};
+use super::parts::{self, Frame, Heads};
 use crate::config::Config;
 use crate::error::Result;
 use crate::layers::{Activation, Experts};
@@ -47,10 +47,12 @@ fn build(
     let heads = heads(config, generation, experts, hidden)?;
     let epsilon = config.number_or("rms_norm_eps", 1e-6)?;
     let (bias, output_bias) = match generation {
-        Generation::Second => (config.flag_or("qkv_bias", true)?, false),
+        // Reference: the class without experts does not read the field.
+        Generation::Second => (!experts || config.flag_or("qkv_bias", true)?, false),
         Generation::Third => [config.flag_or("attention_bias", false)?; 2].into(),
     };
-    parts::like_llama(config, weights, heads, (1e-6, 10_000.0), |index, weights| {
+    let frame = Frame::new(config, heads, 1e-6, 10_000.0)?;
+    Ok(Box::new(parts::like_llama(config, weights, frame, |index, weights| {
         let projections = weights.at("self_attn");
         let mut attention = parts::attention(&projections, hidden, heads, bias, ("o_proj", output_bias))?;
         if generation == Generation::Third {
@@ -66,7 +68,7 @@ fn build(
             FeedForward::Dense(parts::gated(&weights.at("mlp"), hidden, inner, activation)?)
         };
         Ok((attention, feed_forward))
-    })
+    })?))
 }
 
 fn heads(config: &Config, generation: Generation, experts: bool, hidden: usize) -> Result<Heads> {
@@ -81,6 +83,14 @@ fn heads(config: &Config, generation: Generation, experts: bool, hidden: usize) 
 /// How many keys a query of a layer sees.
 fn window(config: &Config, generation: Generation, experts: bool, layer: usize) -> Result<Option<usize>> {
     if !config.flag_or("use_sliding_window", false)? {
+        let is_read = (generation, experts) != (Generation::Third, true);
+        if is_read && parts::slides(config, layer, |_| false)? {
+            return Err(parts::wrong(
+                config,
+                "layer_types",
+                "without windows, as `use_sliding_window` is not set",
+            ));
+        }
         return Ok(None);
     }
     let bound = config.size_or("max_window_layers", 28)?;

@@ -21,9 +21,9 @@ pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Archit
     let embedding = model.tensor("embed_tokens.weight", &[shape.vocabulary, hidden])?;
     let blocks = (0..shape.layers).map(|index| block(config, &model.at("layers").at(index), hidden, heads));
     let width = parts::rotated_width(config, heads.width, 0.25)?;
-    let rotary = Rotary::new(RotaryParameters::read(config, None, 10_000.0)?, width, RotaryStyle::Halves)?;
+    let rotary = Rotary::new(RotaryParameters::read(config, 10_000.0)?, width, RotaryStyle::Halves)?;
     let epsilon = config.number_or("layer_norm_eps", 1e-5)?;
-    let head = weights.head("lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
+    let head = parts::head(weights, "lm_head", &embedding, config.flag_or("tie_word_embeddings", false)?)?;
     Ok(Box::new(Decoder {
         shape,
         input: Input::new(&embedding)?,

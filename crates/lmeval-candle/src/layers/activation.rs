@@ -1,6 +1,7 @@
 //! Activation functions.
 
 use candle_core::{CpuStorage, CustomOp2, DType, Layout, Result, Shape, Tensor};
+use candle_nn::ops;
 use lmeval_pycompat::Value;
 use rayon::prelude::*;
 
@@ -19,24 +20,63 @@ pub enum Activation {
     Gelu,
     /// The Gaussian error linear unit, approximated with a hyperbolic tangent.
     GeluTanh,
+    /// The Gaussian error linear unit, kept between -10 and 10.
+    GeluClipped,
+    /// `x · sigmoid(1.702 · x)`.
+    QuickGelu,
     /// `max(x, 0)`.
     Relu,
+    /// `max(x, 0)²`.
+    ReluSquared,
+    /// `x` kept between 0 and 6.
+    Relu6,
+    /// `x`, of which a hundredth where it is below zero.
+    LeakyRelu,
+    /// `x · min(max(x + 3, 0), 6) / 6`.
+    HardSwish,
+    /// `x · tanh(ln(1 + exp(x)))`.
+    Mish,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `x`.
+    Identity,
 }
+
+/// The functions by their names in configurations; some have several.
+const NAMES: &[(&str, Activation)] = &[
+    ("silu", Activation::Silu),
+    ("swish", Activation::Silu),
+    ("gelu", Activation::Gelu),
+    ("gelu_python", Activation::Gelu),
+    ("gelu_new", Activation::GeluTanh),
+    ("gelu_fast", Activation::GeluTanh),
+    ("gelu_accurate", Activation::GeluTanh),
+    ("gelu_pytorch_tanh", Activation::GeluTanh),
+    ("gelu_python_tanh", Activation::GeluTanh),
+    ("gelu_10", Activation::GeluClipped),
+    ("quick_gelu", Activation::QuickGelu),
+    ("relu", Activation::Relu),
+    ("relu2", Activation::ReluSquared),
+    ("relu6", Activation::Relu6),
+    ("leaky_relu", Activation::LeakyRelu),
+    ("hardswish", Activation::HardSwish),
+    ("mish", Activation::Mish),
+    ("sigmoid", Activation::Sigmoid),
+    ("tanh", Activation::Tanh),
+    ("linear", Activation::Identity),
+];
 
 impl Activation {
     /// The function that a field of the configuration names.
     pub fn read(config: &Config, field: &str, default: &str) -> crate::Result<Self> {
         let name = config.text(field)?.unwrap_or(default);
-        match name {
-            "silu" | "swish" => Ok(Self::Silu),
-            "gelu" => Ok(Self::Gelu),
-            "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Ok(Self::GeluTanh),
-            "relu" => Ok(Self::Relu),
-            other => {
-                let known = "`silu`, `gelu`, `gelu_new`, `gelu_pytorch_tanh` or `relu`";
-                Err(config.wrong(field, known, &Value::str(other)))
-            }
+        if let Some((_, known)) = NAMES.iter().find(|(known, _)| *known == name) {
+            return Ok(*known);
         }
+        let known: Vec<&str> = NAMES.iter().map(|(known, _)| *known).collect();
+        Err(config.wrong(field, &format!("one of `{}`", known.join("`, `")), &Value::str(name)))
     }
 
     /// The function of each number.
@@ -45,7 +85,21 @@ impl Activation {
             Self::Silu => rows.silu(),
             Self::Gelu => rows.gelu_erf(),
             Self::GeluTanh => rows.gelu(),
+            Self::GeluClipped => rows.gelu_erf()?.clamp(-10.0, 10.0),
+            Self::QuickGelu => rows * ops::sigmoid(&(rows * 1.702)?)?,
             Self::Relu => rows.relu(),
+            Self::ReluSquared => rows.relu()?.sqr(),
+            Self::Relu6 => rows.clamp(0.0, 6.0),
+            Self::LeakyRelu => ops::leaky_relu(rows, 0.01),
+            Self::HardSwish => ((rows + 3.0)?.clamp(0.0, 6.0)? * rows)? / 6.0,
+            Self::Mish => {
+                // The logarithm in a form that cannot overflow.
+                let small = (rows.abs()?.neg()?.exp()? + 1.0)?.log()?;
+                rows * (rows.relu()? + small)?.tanh()?
+            }
+            Self::Sigmoid => ops::sigmoid(rows),
+            Self::Tanh => rows.tanh(),
+            Self::Identity => Ok(rows.clone()),
         }
     }
 
@@ -94,5 +148,46 @@ pub(super) fn slice<'storage>(storage: &'storage CpuStorage, layout: &Layout) ->
     match layout.contiguous_offsets() {
         Some((start, end)) => Ok(&numbers[start..end]),
         None => candle_core::bail!("the tensor is not contiguous"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+    use lmeval_pycompat::Dict;
+
+    use super::*;
+
+    #[test]
+    fn functions_are_those_of_the_reference() {
+        let rows = Tensor::new(&[-12.0_f32, -2.5, -0.3, 0.0, 0.7, 4.0, 30.0], &Device::Cpu).unwrap();
+        let recorded: [(&str, [f32; 7]); 14] = [
+            ("silu", [-7.37301e-05, -0.1896455, -0.1276672, 0.0, 0.4677314, 3.928055, 30.0]),
+            ("gelu", [0.0, -0.01552416, -0.1146266, 0.0, 0.5306254, 3.999873, 30.0]),
+            ("gelu_new", [0.0, -0.01508427, -0.1146291, 0.0, 0.5305701, 3.99993, 30.0]),
+            ("gelu_10", [0.0, -0.01552416, -0.1146266, 0.0, 0.5306254, 3.999873, 10.0]),
+            ("quick_gelu", [-1.618642e-08, -0.03498617, -0.1125159, 0.0, 0.536894, 3.995585, 30.0]),
+            ("relu", [0.0, 0.0, 0.0, 0.0, 0.7, 4.0, 30.0]),
+            ("relu2", [0.0, 0.0, 0.0, 0.0, 0.49, 16.0, 900.0]),
+            ("relu6", [0.0, 0.0, 0.0, 0.0, 0.7, 4.0, 6.0]),
+            ("leaky_relu", [-0.12, -0.025, -0.003, 0.0, 0.7, 4.0, 30.0]),
+            ("hardswish", [0.0, -0.2083333, -0.135, 0.0, 0.4316667, 4.0, 30.0]),
+            ("mish", [-7.373032e-05, -0.1968162, -0.1511332, 0.0, 0.5611484, 3.997413, 30.0]),
+            ("sigmoid", [6.144175e-06, 0.07585818, 0.4255575, 0.5, 0.6681878, 0.9820138, 1.0]),
+            ("tanh", [-1.0, -0.9866143, -0.2913126, 0.0, 0.6043678, 0.9993293, 1.0]),
+            ("linear", [-12.0, -2.5, -0.3, 0.0, 0.7, 4.0, 30.0]),
+        ];
+        for (name, expected) in recorded {
+            let mut fields = Dict::new();
+            fields.insert("hidden_act", name);
+            let activation = Activation::read(&Config::from_fields(fields), "hidden_act", "silu").unwrap();
+            let found = activation.forward(&rows).unwrap().to_vec1::<f32>().unwrap();
+            for (found, expected) in found.iter().zip(expected) {
+                assert!(
+                    (found - expected).abs() < 1e-6 * expected.abs().max(1.0),
+                    "{name}: {found} {expected}"
+                );
+            }
+        }
     }
 }

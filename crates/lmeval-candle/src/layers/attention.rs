@@ -21,13 +21,30 @@ pub struct AttentionOptions {
     pub softcap: Option<f32>,
     /// What is added to the score of the key at position `p`, for each head: `slope · p`.
     pub slopes: Option<Vec<f32>>,
+    /// The same with slopes, positions and products in 16 bits, which are then multiplied with the scale.
+    pub coarse_slopes: Option<Vec<f32>>,
 }
 
 impl AttentionOptions {
     /// Plain attention: scores are divided by the root of the heads' width.
     pub fn new(head_width: usize) -> Self {
         let scale = 1.0 / (head_width as f64).sqrt();
-        Self { scale: scale as f32, window: None, softcap: None, slopes: None }
+        Self { scale: scale as f32, window: None, softcap: None, slopes: None, coarse_slopes: None }
+    }
+
+    /// Whether something is added for the positions of keys.
+    pub(super) fn has_biases(&self) -> bool {
+        self.slopes.is_some() || self.coarse_slopes.is_some()
+    }
+
+    /// What is added to the score of the key at a position.
+    pub(super) fn bias(&self, head: usize, position: usize) -> f32 {
+        let plain = self.slopes.as_ref().map_or(0.0, |slopes| slopes[head] * position as f32);
+        let coarse = self
+            .coarse_slopes
+            .as_ref()
+            .map_or(0.0, |slopes| coarse(coarse(slopes[head]) * coarse(position as f32)) * self.scale);
+        plain + coarse
     }
 
     /// Applies what comes after the scale to the scores of a head; the first score is that of the key at `first`.
@@ -37,12 +54,18 @@ impl AttentionOptions {
                 *score = cap * (*score / cap).tanh();
             }
         }
-        if let Some(slopes) = &self.slopes {
+        if self.has_biases() {
             for (index, score) in scores.iter_mut().enumerate() {
-                *score += slopes[head] * (first + index) as f32;
+                *score += self.bias(head, first + index);
             }
         }
     }
+}
+
+/// A number that is not negative, rounded to the 16 bits of `bfloat16`, to the even one of two that are as near.
+fn coarse(number: f32) -> f32 {
+    let bits = number.to_bits();
+    f32::from_bits((bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff_0000)
 }
 
 /// Attention of the rows of a batch, `[rows, heads, width]`, whose keys and values `[rows, kv heads, width]` go into
@@ -62,7 +85,9 @@ pub fn attend(
         return Ok(queries.apply_op3_no_bwd(cache.keys(), cache.values(), &op)?);
     }
     #[cfg(feature = "cuda")]
-    if let Some(made) = crate::cuda::attend(&queries, options, batch, cache)? {
+    if options.coarse_slopes.is_none()
+        && let Some(made) = crate::cuda::attend(&queries, options, batch, cache)?
+    {
         return Ok(made);
     }
     batch.padded()?.attend(&queries, options, cache)
@@ -83,6 +108,8 @@ pub struct SelfAttention {
     pub head_norms: Option<(Norm, Norm)>,
     /// A norm of queries and one of keys, over all heads at once.
     pub row_norms: Option<(Norm, Norm)>,
+    /// How far from zero queries, keys and values may be.
+    pub clip: Option<f64>,
     /// The number of heads.
     pub heads: usize,
     /// The number of heads of keys and values.
@@ -104,13 +131,19 @@ impl SelfAttention {
     ) -> Result<Tensor> {
         let mut queries = self.query.forward(rows)?;
         let mut keys = self.key.forward(rows)?;
+        let mut values = self.value.forward(rows)?;
         if let Some((query_norm, key_norm)) = &self.row_norms {
             (queries, keys) = (query_norm.forward(&queries)?, key_norm.forward(&keys)?);
+        }
+        if let Some(clip) = self.clip {
+            queries = queries.clamp(-clip, clip)?;
+            keys = keys.clamp(-clip, clip)?;
+            values = values.clamp(-clip, clip)?;
         }
         let count = rows.dim(0)?;
         let mut queries = queries.reshape((count, self.heads, self.head_width))?;
         let mut keys = keys.reshape((count, self.kv_heads, self.head_width))?;
-        let values = self.value.forward(rows)?.reshape((count, self.kv_heads, self.head_width))?;
+        let values = values.reshape((count, self.kv_heads, self.head_width))?;
         if let Some((query_norm, key_norm)) = &self.head_norms {
             (queries, keys) = (query_norm.forward(&queries)?, key_norm.forward(&keys)?);
         }

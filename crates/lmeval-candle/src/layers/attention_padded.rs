@@ -126,8 +126,8 @@ impl Padded {
         if let Some(cap) = options.softcap {
             scores = ((scores / f64::from(cap))?.tanh()? * f64::from(cap))?;
         }
-        if let Some(slopes) = &options.slopes {
-            scores = scores.broadcast_add(&self.slopes(slopes, kv_heads, prefix, device)?)?;
+        if options.has_biases() {
+            scores = scores.broadcast_add(&self.biases(options, kv_heads, group, prefix, device)?)?;
         }
         let scores = scores.broadcast_add(&self.mask(options.window, group, prefix, device)?)?;
         let weights = candle_nn::ops::softmax_last_dim(&scores)?.to_dtype(dtype)?;
@@ -183,13 +183,20 @@ impl Padded {
     }
 
     /// What is added for the position of keys, `[kv heads, 1, queries · group, shared + keys]`.
-    fn slopes(&self, slopes: &[f32], kv_heads: usize, prefix: usize, device: &Device) -> Result<Tensor> {
+    fn biases(
+        &self,
+        options: &AttentionOptions,
+        kv_heads: usize,
+        group: usize,
+        prefix: usize,
+        device: &Device,
+    ) -> Result<Tensor> {
         let width = prefix + self.keys;
-        let group = slopes.len() / kv_heads;
-        let mut made = Vec::with_capacity(slopes.len() * self.queries * width);
-        for slopes in slopes.chunks(group) {
-            for slope in std::iter::repeat_n(slopes, self.queries).flatten() {
-                made.extend((0..width).map(|position| slope * position as f32));
+        let mut made = Vec::with_capacity(kv_heads * group * self.queries * width);
+        for kv_head in 0..kv_heads {
+            for row in 0..self.queries * group {
+                let head = kv_head * group + row % group;
+                made.extend((0..width).map(|position| options.bias(head, position)));
             }
         }
         Ok(Tensor::from_vec(made, (kv_heads, 1, self.queries * group, width), device)?)
@@ -237,12 +244,13 @@ mod tests {
         let prefix = cache.take(90).unwrap();
         let first = Segment { first: 0, len: 90, offset: 0, spans: prefix, length: 90 };
         let plain = AttentionOptions::new(width);
-        let slopes = Some((0..heads).map(|head| 0.1 * head as f32).collect());
+        let slopes: Option<Vec<f32>> = Some((0..heads).map(|head| 0.1 * head as f32).collect());
         for options in [
             plain.clone(),
             AttentionOptions { window: Some(7), ..plain.clone() },
             AttentionOptions { window: Some(60), softcap: Some(2.0), ..plain.clone() },
-            AttentionOptions { slopes, ..plain },
+            AttentionOptions { slopes: slopes.clone(), ..plain.clone() },
+            AttentionOptions { coarse_slopes: slopes, ..plain },
         ] {
             let tokens = vec![0; 90];
             let batch = Batch::new(&tokens, vec![first.clone()], &device).unwrap();

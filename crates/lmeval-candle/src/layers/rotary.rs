@@ -43,62 +43,78 @@ impl RotaryParameters {
         Self { theta, scaling: Scaling::None }
     }
 
-    /// Reads `rope_theta` with `rope_scaling`, or `rope_parameters`.
+    /// The object of a configuration that has what is said about rotary embeddings.
     ///
-    /// Where parameters differ among kinds of layers, `kind` chooses: `full_attention` or `sliding_attention`.
-    pub fn read(config: &Config, kind: Option<&str>, default_theta: f64) -> Result<Self> {
-        let mut parameters = config.object("rope_parameters")?.or(config.object("rope_scaling")?);
-        if let (Some(all), Some(kind)) = (&parameters, kind)
-            && let Some(own) = all.object(kind)?
-        {
-            parameters = Some(own);
+    /// Reference: of both names the older one counts.
+    pub fn object(config: &Config) -> Result<Option<Config>> {
+        config.first_object(&["rope_scaling", "rope_parameters"])
+    }
+
+    /// Reads `rope_theta` with `rope_scaling`, or `rope_parameters`.
+    pub fn read(config: &Config, default_theta: f64) -> Result<Self> {
+        let theta = config.number_or("rope_theta", default_theta)?;
+        let original = config.optional_size("original_max_position_embeddings")?;
+        Self::read_object(config, Self::object(config)?.as_ref(), theta, original)
+    }
+
+    /// Reads an object of rotary parameters. `theta` counts where it has none; `original` is the length of
+    /// pre-training that stands outside, which counts before the one inside.
+    pub fn read_object(
+        config: &Config,
+        own: Option<&Config>,
+        theta: f64,
+        original: Option<usize>,
+    ) -> Result<Self> {
+        let Some(own) = own else { return Ok(Self::plain(theta)) };
+        if let Some(value) = own.get("full_attention").or(own.get("sliding_attention")) {
+            let field = if own.has("full_attention") { "full_attention" } else { "sliding_attention" };
+            return Err(own.wrong(field, "missing, as all layers rotate in the same way", value));
         }
-        let theta =
-            match parameters.as_ref().map(|own| own.optional_number("rope_theta")).transpose()?.flatten() {
-                Some(theta) => theta,
-                None => config.number_or("rope_theta", default_theta)?,
-            };
-        let scaling = match &parameters {
-            Some(parameters) => Scaling::read(config, parameters)?,
-            None => Scaling::None,
-        };
-        Ok(Self { theta, scaling })
+        Ok(Self {
+            theta: own.number_or("rope_theta", theta)?,
+            scaling: Scaling::read(config, own, original)?,
+        })
     }
 }
 
 impl Scaling {
-    fn read(config: &Config, own: &Config) -> Result<Self> {
+    fn read(config: &Config, own: &Config, outside: Option<usize>) -> Result<Self> {
         let name = match own.text("rope_type")? {
             Some(name) => name,
             None => own.text("type")?.unwrap_or("default"),
         };
-        let positions = config.optional_size("max_position_embeddings")?.unwrap_or(2048);
-        let original = match own.optional_size("original_max_position_embeddings")? {
-            Some(size) => Some(size),
-            None => config.optional_size("original_max_position_embeddings")?,
+        let positions = || config.size("max_position_embeddings");
+        let original = || match outside {
+            Some(size) => Ok(size),
+            None => own.optional_size("original_max_position_embeddings")?.map_or_else(positions, Ok),
         };
         match name {
             "default" => Ok(Self::None),
             "linear" => Ok(Self::Linear { factor: own.number("factor")? }),
-            "dynamic" => Ok(Self::Dynamic { factor: own.number("factor")?, limit: positions }),
+            "dynamic" => Ok(Self::Dynamic { factor: own.number("factor")?, limit: positions()? }),
             "llama3" => Ok(Self::Llama3 {
                 factor: own.number("factor")?,
                 low: own.number("low_freq_factor")?,
                 high: own.number("high_freq_factor")?,
-                original: own.number("original_max_position_embeddings")?,
+                original: original()? as f64,
             }),
             "yarn" => {
-                let original = original.unwrap_or(positions) as f64;
+                let original = original()? as f64;
                 let factor = match own.optional_number("factor")? {
                     Some(factor) => factor,
-                    None => positions as f64 / original,
+                    None => positions()? as f64 / original,
+                };
+                // Reference: zero stands for the default.
+                let turns = |name: &str, default: f64| {
+                    let given = own.optional_number(name)?.filter(|turns| *turns != 0.0);
+                    Ok::<_, Error>(given.unwrap_or(default))
                 };
                 Ok(Self::Yarn {
                     factor,
                     original,
-                    fast: own.number_or("beta_fast", 32.0)?,
-                    slow: own.number_or("beta_slow", 1.0)?,
-                    truncate: own.flag_or("truncate", true)?,
+                    fast: turns("beta_fast", 32.0)?,
+                    slow: turns("beta_slow", 1.0)?,
+                    truncate: own.flag_or("truncate", !own.is_null("truncate"))?,
                     attention: yarn_attention(own, factor)?,
                 })
             }
@@ -106,11 +122,10 @@ impl Scaling {
                 let factors = |name: &str| {
                     own.numbers(name)?.ok_or_else(|| Error::MissingField(format!("rope_scaling.{name}")))
                 };
-                let original = original.unwrap_or(positions);
-                let factor = if config.has("original_max_position_embeddings") || !own.has("factor") {
-                    positions as f64 / original as f64
-                } else {
-                    own.number("factor")?
+                let original = original()?;
+                let factor = match own.optional_number("factor")? {
+                    Some(factor) => factor,
+                    None => positions()? as f64 / original as f64,
                 };
                 let attention = match own.optional_number("attention_factor")? {
                     Some(factor) => factor,
@@ -159,6 +174,9 @@ impl Rotary {
             return Err(Error::unsupported(format!(
                 "Rotary embeddings cannot rotate {width} numbers of a head"
             )));
+        }
+        if matches!(parameters.scaling, Scaling::Dynamic { .. }) && width == 2 {
+            return Err(Error::unsupported("Rotary embeddings of two numbers of a head cannot be `dynamic`"));
         }
         if let Scaling::Long { short, long, .. } = &parameters.scaling
             && (short.len() != width / 2 || long.len() != width / 2)
@@ -320,7 +338,7 @@ mod tests {
     fn bits(config: &str, width: usize, length: usize) -> (u64, f32) {
         let Value::Dict(fields) = json::loads(config).unwrap() else { panic!("{config}") };
         let config = Config::from_fields((*fields).clone());
-        let parameters = RotaryParameters::read(&config, None, 10_000.0).unwrap();
+        let parameters = RotaryParameters::read(&config, 10_000.0).unwrap();
         let rotary = Rotary::new(parameters, width, RotaryStyle::Halves).unwrap();
         let (frequencies, scale) = rotary.frequencies(length);
         (frequencies.iter().map(|frequency| u64::from(frequency.to_bits())).sum(), scale)

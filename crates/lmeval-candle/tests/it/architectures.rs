@@ -1,7 +1,10 @@
 //! Every architecture against what `transformers` answers on a tiny checkpoint, in 32 bits.
+//!
+//! `LM_EVAL_TEST_DEVICE=cuda:0` runs the tests on a GPU, where the crate is built with the feature `cuda`. Products of
+//! matrices are in full 32 bits there as well, so tolerances are the same.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::ops;
@@ -16,8 +19,29 @@ const SHARED_TOLERANCE: f32 = 5e-5;
 /// How far log-probabilities may be on average from those of a model that computes in 32 bits.
 const HALF_TOLERANCE: f32 = 0.06;
 
+/// The functions that feed-forward layers may have.
+const ACTIVATIONS: &str = "one of `silu`, `swish`, `gelu`, `gelu_python`, `gelu_new`, `gelu_fast`, `gelu_accurate`, \
+                           `gelu_pytorch_tanh`, `gelu_python_tanh`, `gelu_10`, `quick_gelu`, `relu`, `relu2`, `relu6`, \
+                           `leaky_relu`, `hardswish`, `mish`, `sigmoid`, `tanh`, `linear`";
+
 /// The rows of a text in the cache.
 type Rows = Vec<Vec<f32>>;
+
+/// Where the tests compute: on the processor, or where `LM_EVAL_TEST_DEVICE` says.
+fn device() -> &'static Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    DEVICE.get_or_init(|| {
+        let name = std::env::var("LM_EVAL_TEST_DEVICE").unwrap_or_else(|_| "cpu".into());
+        match name.strip_prefix("cuda") {
+            None if name == "cpu" => Device::Cpu,
+            Some("") => Device::new_cuda(0).unwrap(),
+            Some(number) if number.starts_with(':') => {
+                Device::new_cuda(number[1..].parse().expect("a number of a GPU")).unwrap()
+            }
+            _ => panic!("`LM_EVAL_TEST_DEVICE` must be `cpu`, `cuda` or `cuda:<number>`, not `{name}`"),
+        }
+    })
+}
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
@@ -35,7 +59,7 @@ fn names() -> Vec<String> {
 
 fn build(folder: &Path, config: &Config, dtype: DType) -> Result<Box<dyn Architecture>, Error> {
     let source = Arc::new(Safetensors::from_folder(folder)?);
-    let weights = Weights::new(source, dtype, &Device::Cpu);
+    let weights = Weights::new(source, dtype, device());
     (arch::find(config)?.build)(config, &weights)
 }
 
@@ -77,7 +101,7 @@ impl<'model> Run<'model> {
     }
 
     fn new_as(model: &'model dyn Architecture, capacity: usize, dtype: DType) -> Self {
-        let cache = Cache::new(&model.shape(), capacity, dtype, &Device::Cpu).unwrap();
+        let cache = Cache::new(&model.shape(), capacity, dtype, device()).unwrap();
         Self { model, cache, used: 0 }
     }
 
@@ -100,7 +124,7 @@ impl<'model> Run<'model> {
             all.extend_from_slice(text);
             own.push(span);
         }
-        let batch = Batch::new(&all, segments, &Device::Cpu).unwrap();
+        let batch = Batch::new(&all, segments, device()).unwrap();
         let rows = self.model.forward(&batch, &self.cache).unwrap();
         (log_probabilities(&self.model.head(&rows).unwrap()), own)
     }
@@ -319,9 +343,31 @@ fn configurations_that_are_not_known_are_refused() {
         (
             "mistral",
             json!({"hidden_act": "cosine"}),
-            must("hidden_act", "`silu`, `gelu`, `gelu_new`, `gelu_pytorch_tanh` or `relu`", "'cosine'"),
+            must("hidden_act", ACTIVATIONS, "'cosine'"),
         ),
-        ("falcon", json!({"alibi": true}), must("alibi", "`false`", "True")),
+        (
+            "llama",
+            json!({"quantization_config": {"quant_method": "fp8"}}),
+            "The weights are quantised (`quantization_config` with `quant_method` `fp8`)".to_owned(),
+        ),
+        (
+            "qwen3",
+            json!({"layer_types": ["full_attention", "sliding_attention"]}),
+            must(
+                "layer_types",
+                "without windows, as `use_sliding_window` is not set",
+                "['full_attention', 'sliding_attention']",
+            ),
+        ),
+        (
+            "llama",
+            json!({"rope_parameters": {"full_attention": {"rope_type": "default"}}}),
+            must(
+                "rope_parameters.full_attention",
+                "missing, as all layers rotate in the same way",
+                "{'rope_type': 'default'}",
+            ),
+        ),
         ("mistral", json!({"sliding_window": 0}), must("sliding_window", "a number above zero or `null`", "0")),
         (
             "falcon_new_decoder",
@@ -357,9 +403,30 @@ fn configurations_that_are_not_known_are_refused() {
         ("phi", json!({"partial_rotary_factor": 1.5}), must("partial_rotary_factor", "a number from zero to one", "1.5")),
         ("qwen3_moe", json!({"decoder_sparse_step": 0}), must("decoder_sparse_step", "a number above zero", "0")),
         (
-            "opt",
-            json!({"layer_norm_elementwise_affine": false}),
-            must("layer_norm_elementwise_affine", "`true`", "False"),
+            "gpt_neo",
+            json!({"attention_layers": ["global", "spiral"]}),
+            must("attention_layers", "the kinds of 2 layers, each `global` or `local`", "['global', 'spiral']"),
+        ),
+        (
+            "gpt_neo",
+            json!({"attention_layers": null, "attention_types": [[["global", "local"], 2]]}),
+            must(
+                "attention_types",
+                "the kinds of 2 layers, each `global` or `local`",
+                "[[['global', 'local'], 2]]",
+            ),
+        ),
+        (
+            "smollm3",
+            json!({"no_rope_layers": [1, 0]}),
+            must("no_rope_layers", "a list with an entry for each layer", "[1, 0]"),
+        ),
+        ("granite", json!({"logits_scaling": 0.0}), must("logits_scaling", "another number than zero", "0.0")),
+        ("mpt", json!({"attn_config": {"qk_ln": true}}), must("attn_config.qk_ln", "`false`", "True")),
+        (
+            "bloom",
+            json!({"apply_residual_connection_post_layernorm": true}),
+            must("apply_residual_connection_post_layernorm", "`false`", "True"),
         ),
         ("gpt2", json!({"add_cross_attention": true}), must("add_cross_attention", "`false`", "True")),
         ("gpt2", json!({"n_embd": "many"}), must("n_embd", "a number that is not negative", "'many'")),
@@ -423,6 +490,13 @@ fn missing_fields_are_named() {
         ("olmo2", "hidden_size"),
         ("stablelm", "num_attention_heads"),
         ("falcon", "hidden_size"),
+        ("falcon_alibi", "num_attention_heads"),
+        ("bloom", "hidden_size"),
+        ("glm4", "intermediate_size"),
+        ("gpt_neo", "max_position_embeddings"),
+        ("mpt", "d_model"),
+        ("olmoe", "num_experts"),
+        ("starcoder2", "intermediate_size"),
     ];
     for (name, field) in cases {
         let found = refusal(name, &json!({field: null}));

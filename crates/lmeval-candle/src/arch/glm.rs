@@ -1,0 +1,63 @@
+//! GLM 4, of both classes.
+
+use super::Architecture;
+use super::decoder::{FeedForward, Flow, Norms};
+use super::parts::{self, Frame, Heads, NormBuilder};
+use crate::config::Config;
+use crate::error::Result;
+use crate::layers::{Activation, Mlp, RotaryStyle};
+use crate::weights::Weights;
+
+/// Makes models of the class `Glm`.
+pub(super) fn build(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    build_with(config, weights, |weights, norm| {
+        Ok(Flow::Sequential {
+            attention: Norms::before(norm(weights, "input_layernorm")?),
+            feed_forward: Norms::before(norm(weights, "post_attention_layernorm")?),
+        })
+    })
+}
+
+/// Makes models of the class `Glm4`, which have norms behind both parts as well.
+pub(super) fn build_4(config: &Config, weights: &Weights) -> Result<Box<dyn Architecture>> {
+    build_with(config, weights, |weights, norm| {
+        let around = |before: &str, behind: &str| {
+            let (before, behind) = (Some(norm(weights, before)?), Some(norm(weights, behind)?));
+            Ok::<_, crate::Error>(Norms { before, behind, scale: None })
+        };
+        Ok(Flow::Sequential {
+            attention: around("input_layernorm", "post_self_attn_layernorm")?,
+            feed_forward: around("post_attention_layernorm", "post_mlp_layernorm")?,
+        })
+    })
+}
+
+fn build_with(
+    config: &Config,
+    weights: &Weights,
+    flow: impl Fn(&Weights, &NormBuilder) -> Result<Flow>,
+) -> Result<Box<dyn Architecture>> {
+    let hidden = config.size("hidden_size")?;
+    let count = config.size("num_attention_heads")?;
+    let kv = config.size_or("num_key_value_heads", 2)?;
+    let heads = Heads { count, kv, width: config.size_or("head_dim", 128)? }.checked()?;
+    let rotated = parts::rotated_width(config, heads.width, 0.5)?;
+    let frame = Frame::new(config, heads, 1.5625e-7, 10_000.0)?;
+    let frame = Frame { rotated, style: RotaryStyle::Neighbours, ..frame };
+    let inner = config.size("intermediate_size")?;
+    let bias = config.flag_or("attention_bias", true)?;
+    let activation = Activation::read(config, "hidden_act", "silu")?;
+    let block = |_: usize, weights: &Weights| {
+        let mlp = weights.at("mlp");
+        let both = mlp.linear("gate_up_proj", hidden, 2 * inner, false)?;
+        let feed_forward = FeedForward::Dense(Mlp {
+            gate: Some(both.outputs(0, inner)?),
+            up: both.outputs(inner, inner)?,
+            down: mlp.linear("down_proj", inner, hidden, false)?,
+            activation,
+        });
+        let projections = weights.at("self_attn");
+        Ok((parts::attention(&projections, hidden, heads, bias, ("o_proj", false))?, feed_forward))
+    };
+    Ok(Box::new(parts::like_llama_flowing(config, weights, frame, block, flow)?))
+}

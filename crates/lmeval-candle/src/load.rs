@@ -11,7 +11,7 @@ use lmeval_models::{HubSettings, wait};
 use crate::arch::{self, Architecture, Entry};
 use crate::arguments::{Arguments, Precision, configuration};
 use crate::config::Config;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fingerprint;
 use crate::weights::{Gguf, Safetensors, Source, Weights};
 
@@ -30,7 +30,7 @@ pub(crate) struct Opened {
     rounded: Option<DType>,
     pub(crate) parameters: u64,
     /// How many tokens models of the class take where the configuration does not say so.
-    pub(crate) positions: usize,
+    pub(crate) positions: Option<usize>,
     /// Where the files are.
     pub(crate) folder: PathBuf,
     /// The file with the weights, where they are GGUF.
@@ -67,7 +67,6 @@ impl Opened {
                 let config = Config::read(&folder.join("config.json"))?;
                 // The class comes first: an unknown one needs no weights.
                 arch::find(&config)?;
-                refuse_quantised(&config)?;
                 (config, Arc::new(Safetensors::from_folder(&folder)?))
             }
         };
@@ -111,19 +110,6 @@ impl Opened {
         }
         (self.entry.build)(&self.config, &weights)
     }
-}
-
-/// Refuses weights that are no plain numbers: what they mean stands in further tensors.
-fn refuse_quantised(config: &Config) -> Result<()> {
-    let Some(settings) = config.object("quantization_config")? else { return Ok(()) };
-    let method = settings.text("quant_method")?.unwrap_or("something");
-    let message = format!(
-        "The weights are quantised (`quantization_config` of `config.json` says `{method}`), which is not known here"
-    );
-    Err(Error::Unsupported {
-        message,
-        hint: Some("`--model lm_eval:hf` runs the model through Python".into()),
-    })
 }
 
 /// How many numbers a model has learnt.

@@ -1,5 +1,7 @@
 //! What is known of a model before its weights are loaded.
 
+use std::path::Path;
+
 use lmeval_core::{ModelError, ModelFacts, ModelIdentity, ModelTemplate};
 use lmeval_models::{HubSettings, ModelSettings, wait};
 use lmeval_pycompat::Value;
@@ -7,9 +9,13 @@ use lmeval_pycompat::Value;
 use crate::arguments::Arguments;
 use crate::codec::Codec;
 use crate::config::Config;
+use crate::error::Result;
 use crate::fingerprint;
 use crate::generation::Defaults;
 use crate::load::Opened;
+
+/// How many tokens a model takes where nothing says so.
+const DEFAULT_LENGTH: usize = 2048;
 
 /// A model without its weights: what requests and results need to know of it.
 #[derive(Debug)]
@@ -40,7 +46,7 @@ impl Prepared {
         let own = opened.folder.join("generation_config.json");
         let own = if own.is_file() { Some(Config::read(&own)?) } else { None };
         let defaults = Defaults::read(own.as_ref(), &opened.config, codec.end().map(|(token, _)| token))?;
-        let max_length = max_length(&arguments, &opened)?;
+        let max_length = max_length(&arguments, &opened, &folder)?;
         let thinks_first = settings.dialect.name == "0.4";
         let files = fingerprint::of_small_files(&opened.folder, &folder)?;
         let identity = identity(&arguments, &opened, max_length, files, thinks_first);
@@ -54,17 +60,27 @@ impl Prepared {
     }
 }
 
-/// How many tokens the model takes: as the arguments, the configuration or its class say.
-///
-/// Reference: the tokenizer counts for classes without a number of positions, and all that are known have one.
-fn max_length(arguments: &Arguments, opened: &Opened) -> Result<usize, ModelError> {
-    let nested = opened.config.object("text_config").map_err(ModelError::from)?;
-    let config = nested.as_ref().unwrap_or(&opened.config);
-    let mut length = None;
-    for name in ["n_positions", "max_position_embeddings", "n_ctx"] {
-        length = length.or(config.optional_size(name).map_err(ModelError::from)?);
+/// How many tokens the model takes: as the arguments, the configuration, its class or the tokenizer say.
+fn max_length(arguments: &Arguments, opened: &Opened, tokenizer: &Path) -> Result<usize> {
+    if let Some(length) = arguments.max_length {
+        return Ok(length);
     }
-    Ok(arguments.max_length.or(length).unwrap_or(opened.positions))
+    let nested = opened.config.object("text_config")?;
+    let config = nested.as_ref().unwrap_or(&opened.config);
+    for name in ["n_positions", "max_position_embeddings", "n_ctx"] {
+        if let Some(length) = config.optional_size(name)? {
+            return Ok(length);
+        }
+    }
+    if let Some(length) = opened.positions {
+        return Ok(length);
+    }
+    let path = tokenizer.join("tokenizer_config.json");
+    let length =
+        if path.is_file() { Config::read(&path)?.optional_number("model_max_length")? } else { None };
+    // Tokenizers without a limit have a number that no text reaches.
+    let length = length.filter(|length| (1.0..1e12).contains(length));
+    Ok(length.map_or(DEFAULT_LENGTH, |length| length as usize))
 }
 
 fn identity(

@@ -23,4 +23,4 @@ pub use cache::{Cache, LayerCache};
 pub use config::Config;
 pub use error::{Error, Result};
 pub use registry::{MODELS, find};
-pub use weights::{Gguf, Safetensors, Source, Weights};
+pub use weights::{Gguf, Safetensors, Source, TorchFiles, Weights};

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use candle_core::DType;
 use lmeval_core::ModelError;
-use lmeval_models::{HubSettings, wait};
+use lmeval_models::{HubSettings, HuggingFaceTokenizer, wait};
 
 use crate::arch::{self, Architecture};
 use crate::arguments::{Arguments, Precision, configuration};
 use crate::config::Config;
 use crate::error::Result;
 use crate::fingerprint;
-use crate::weights::{Gguf, Safetensors, Source, Weights};
+use crate::weights::{Gguf, Source, Weights, files_of_folder, of_folder};
 
 /// Tensors of checkpoints that are no parameters.
 const BUFFERS: [&str; 5] =
@@ -30,6 +30,8 @@ pub(crate) struct Loaded {
     pub(crate) positions: usize,
     /// Where the files are.
     pub(crate) folder: PathBuf,
+    /// The tokenizer of a GGUF file, where no other one is named or beside it.
+    pub(crate) tokenizer: Option<HuggingFaceTokenizer>,
     /// The commit on the hub, where the files are from there.
     pub(crate) commit: Option<String>,
     /// What tells these weights from others.
@@ -39,16 +41,20 @@ pub(crate) struct Loaded {
 /// Loads the model that the arguments name.
 pub(crate) fn load(arguments: &Arguments) -> Result<Loaded, ModelError> {
     let (folder, file) = locate(arguments)?;
+    let mut tokenizer = None;
     let (config, source): (Config, Arc<dyn Source>) = match &file {
         Some(file) => {
             let gguf = Gguf::open(file)?;
+            if arguments.tokenizer.is_none() && !folder.join("tokenizer.json").is_file() {
+                tokenizer = Some(HuggingFaceTokenizer::from_gguf(gguf.vocabulary()?)?);
+            }
             (gguf.config()?, Arc::new(gguf))
         }
         None => {
             let config = Config::read(&folder.join("config.json"))?;
             // The class comes first: an unknown one needs no weights.
             arch::find(&config)?;
-            (config, Arc::new(Safetensors::from_folder(&folder)?))
+            (config, of_folder(&folder)?)
         }
     };
     let dtype = computed(arguments, source.stored());
@@ -56,7 +62,8 @@ pub(crate) fn load(arguments: &Arguments) -> Result<Loaded, ModelError> {
         Precision::Given(given) if given != dtype => Some(given),
         _ => None,
     };
-    Ok(build(config, &source, dtype, rounded, arguments, folder, file.as_deref())?)
+    let loaded = build(config, &source, dtype, rounded, arguments, folder, file.as_deref())?;
+    Ok(Loaded { tokenizer, ..loaded })
 }
 
 fn build(
@@ -86,14 +93,24 @@ fn build(
     let commit = commit(&folder);
     let files = match file {
         Some(file) => vec![file.to_owned()],
-        None => Safetensors::files_of(&folder)?,
+        None => files_of_folder(&folder)?,
     };
     let fingerprint = match &commit {
         Some(commit) => commit.clone(),
         None => fingerprint::of_weights(&files)?,
     };
     let positions = entry.positions;
-    Ok(Loaded { architecture, config, dtype, parameters, positions, folder, commit, fingerprint })
+    Ok(Loaded {
+        architecture,
+        config,
+        dtype,
+        parameters,
+        positions,
+        folder,
+        tokenizer: None,
+        commit,
+        fingerprint,
+    })
 }
 
 /// The folder of a model, and its file where the weights are GGUF.

@@ -49,14 +49,15 @@ struct Inner {
 /// Makes the model.
 pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
     let arguments = Arguments::read(settings)?;
-    let loaded = load(&arguments)?;
+    let mut loaded = load(&arguments)?;
     let folder = match &arguments.tokenizer {
         None => loaded.folder.clone(),
         Some(name) => {
             wait(async { HubSettings::from_environment().locate(name, &arguments.revision).await })?
         }
     };
-    let codec = Codec::new(&folder, arguments.add_bos_token, arguments.prefix_token_id)?;
+    let own = loaded.tokenizer.take();
+    let codec = Codec::new(&folder, own, arguments.add_bos_token, arguments.prefix_token_id)?;
     let vocabulary = loaded.architecture.shape().vocabulary;
     if codec.tokenizer().vocabulary_size() > vocabulary {
         return Err(configuration(format!(

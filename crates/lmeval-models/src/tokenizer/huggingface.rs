@@ -9,13 +9,15 @@ use tokenizers::models::ModelWrapper;
 use super::chat::TokenizerTemplate;
 use super::special::SpecialTokens;
 
-/// A tokenizer that was read from a folder with `tokenizer.json`.
+/// A tokenizer that was read from a folder with `tokenizer.json`, or made of a GGUF file.
 ///
 /// Texts are encoded whole: nothing is cut off or filled up, whatever the files say.
 pub struct HuggingFaceTokenizer {
     folder: PathBuf,
     tokenizer: tokenizers::Tokenizer,
     special: SpecialTokens,
+    /// The chat templates by name, where they are not in the folder's files.
+    templates: Option<Vec<(String, String)>>,
 }
 
 impl fmt::Debug for HuggingFaceTokenizer {
@@ -61,7 +63,17 @@ impl HuggingFaceTokenizer {
             };
             added.map_err(|error| broken(error.to_string()))?;
         }
-        Ok(Self { folder: folder.to_owned(), tokenizer, special })
+        Ok(Self { folder: folder.to_owned(), tokenizer, special, templates: None })
+    }
+
+    /// A tokenizer that was made of a single file.
+    pub(super) fn from_parts(
+        file: PathBuf,
+        tokenizer: tokenizers::Tokenizer,
+        special: SpecialTokens,
+        templates: Vec<(String, String)>,
+    ) -> Self {
+        Self { folder: file, tokenizer, special, templates: Some(templates) }
     }
 
     /// The tokens of a text; `special` asks for those that the tokenizer puts around one.
@@ -118,12 +130,15 @@ impl HuggingFaceTokenizer {
 
     /// The chat template: the one with the name, else the default one.
     pub fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
+        if let Some(templates) = &self.templates {
+            return super::gguf::template(&self.folder, templates, name, self.special.named.clone());
+        }
         let mut template = TokenizerTemplate::read(&self.folder, name)?;
         template.set_tokens(self.special.named.clone());
         Ok(template.into_model_template())
     }
 
-    /// The folder that the tokenizer was read from.
+    /// The folder or the file that the tokenizer was read from.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

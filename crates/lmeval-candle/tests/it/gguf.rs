@@ -281,7 +281,7 @@ fn what_does_not_fit_is_refused() {
         (with("tokenizer.ggml.token_type", Entry::Array(vec![Entry::I32(1)])), "3 tokens and the types of 1"),
         (with("tokenizer.ggml.add_bos_token", Entry::U32(1)), "must be true or false"),
         (with("split.count", Entry::U16(2)), "one of 2 parts"),
-        (with("general.alignment", Entry::U32(0)), "cut off"),
+        (with("general.alignment", Entry::U32(0)), "`general.alignment` must be a number above zero"),
         (
             changed(|_, tensors| tensors[0].0 = "blk.0.attn_sinks.weight".into()),
             "its tensor `blk.0.attn_sinks.weight` is not known",

@@ -284,3 +284,98 @@ pub(super) fn template(
     let place = format!("`{}`", file.display());
     Ok(TokenizerTemplate::from_source(source, &place, tokens)?.into_model_template())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A vocabulary of SentencePiece: special tokens, bytes, blanks, and some letters.
+    fn vocabulary() -> GgufVocabulary {
+        let mut tokens: Vec<(String, GgufTokenKind, f64)> = vec![
+            ("<unk>".into(), GgufTokenKind::Unknown, 0.0),
+            ("<s>".into(), GgufTokenKind::Control, 0.0),
+            ("</s>".into(), GgufTokenKind::Control, 0.0),
+            ("  ".into(), GgufTokenKind::UserDefined, -1000.0),
+            ("<tag>".into(), GgufTokenKind::UserDefined, -1000.0),
+        ];
+        tokens.extend((0..=255_u8).map(|byte| (format!("<0x{byte:02X}>"), GgufTokenKind::Byte, 0.0)));
+        let pieces = ["▁a", "ab", "▁ab", "a", "b", "▁", "[PAD270]"];
+        tokens.extend((1_u8..).zip(pieces).map(|(rank, piece)| {
+            let kind = if piece.starts_with('[') { GgufTokenKind::Unused } else { GgufTokenKind::Normal };
+            (piece.to_owned(), kind, -f64::from(rank))
+        }));
+        GgufVocabulary {
+            file: "model.gguf".into(),
+            architecture: "llama".into(),
+            model: "llama".into(),
+            rules: Some("default".into()),
+            tokens: tokens.iter().map(|(token, _, _)| token.clone()).collect(),
+            kinds: tokens.iter().map(|(_, kind, _)| *kind).collect(),
+            scores: tokens.iter().map(|(_, _, score)| *score).collect(),
+            merges: Vec::new(),
+            special: vec![("bos_token", 1), ("eos_token", 2), ("unk_token", 0)],
+            begins: None,
+            ends: None,
+            space_first: None,
+            templates: vec![("default".into(), "{{ bos_token }}{{ messages[0]['content'] }}".into())],
+        }
+    }
+
+    fn encode(vocabulary: GgufVocabulary, text: &str) -> Vec<String> {
+        let tokens = vocabulary.tokens.clone();
+        let tokenizer = HuggingFaceTokenizer::from_gguf(vocabulary).unwrap();
+        let numbers = tokenizer.encode(text, true).unwrap();
+        assert_eq!(tokenizer.decode_plain(&numbers).unwrap(), text.replace("</s>", ""));
+        numbers.into_iter().map(|number| tokens[number as usize].clone()).collect()
+    }
+
+    #[test]
+    fn pieces_are_put_together_by_score() {
+        assert_eq!(encode(vocabulary(), "ab"), ["<s>", "▁ab"]);
+        assert_eq!(encode(vocabulary(), "b é"), ["<s>", "▁", "b", "▁", "<0xC3>", "<0xA9>"]);
+        assert_eq!(encode(vocabulary(), "a<tag>a"), ["<s>", "▁a", "<tag>", "▁a"]);
+        let bare = || GgufVocabulary { space_first: Some(false), begins: Some(false), ..vocabulary() };
+        assert_eq!(encode(bare(), "ab  ab</s>"), ["ab", "  ", "ab", "</s>"]);
+        assert_eq!(encode(GgufVocabulary { ends: Some(true), ..bare() }, "a"), ["a", "</s>"]);
+        let phi = GgufVocabulary { architecture: "phi3".into(), ..bare() };
+        let tokenizer = HuggingFaceTokenizer::from_gguf(phi).unwrap();
+        assert_eq!(tokenizer.encode("</s> \n a", true).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn places_without_a_token_are_left_out() {
+        let tokenizer = HuggingFaceTokenizer::from_gguf(vocabulary()).unwrap();
+        assert_eq!(tokenizer.vocabulary_size(), vocabulary().tokens.len() - 1);
+        assert_eq!(tokenizer.special_token("eos_token").and_then(|token| token.id), Some(2));
+        assert!(tokenizer.special_token("pad_token").is_none());
+    }
+
+    #[test]
+    fn templates_are_chosen_by_name() {
+        let with = |names: &[&str]| {
+            let templates =
+                names.iter().map(|name| ((*name).to_owned(), format!("{name} template"))).collect();
+            HuggingFaceTokenizer::from_gguf(GgufVocabulary { templates, ..vocabulary() }).unwrap()
+        };
+        let source =
+            |names: &[&str], name| with(names).chat_template(name).map(|template| template.source.unwrap());
+        assert_eq!(source(&["default", "tools"], None).unwrap(), "default template");
+        assert_eq!(source(&["default", "tools"], Some("tools")).unwrap(), "tools template");
+        assert_eq!(source(&["default"], Some("tools")).unwrap(), "default template");
+        let error = source(&["default", "tools"], Some("other")).unwrap_err();
+        assert!(error.to_string().contains("`other`") && error.hints().join(" ").contains("`tools`"));
+        assert!(source(&[], None).unwrap_err().to_string().contains("has no chat template"));
+    }
+
+    #[test]
+    fn vocabularies_that_do_not_fit_are_refused() {
+        let error = |vocabulary| HuggingFaceTokenizer::from_gguf(vocabulary).unwrap_err();
+        let found = error(GgufVocabulary { scores: vec![0.0], ..vocabulary() });
+        assert!(found.to_string().contains("the scores of 1"), "{found}");
+        assert!(found.hints().join(" ").contains("`tokenizer="));
+        let found = error(GgufVocabulary { tokens: Vec::new(), ..vocabulary() });
+        assert!(found.to_string().contains("it has no tokens"), "{found}");
+        let found = error(GgufVocabulary { model: "gpt2".into(), ..vocabulary() });
+        assert!(found.to_string().contains("`tokenizer.ggml.pre`"), "{found}");
+    }
+}

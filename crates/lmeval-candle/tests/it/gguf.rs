@@ -221,6 +221,25 @@ fn a_file_alone_is_a_model() {
     assert!(error.hints().join(" ").contains("`tokenizer=<name on the hub or folder>`"));
 }
 
+#[test]
+fn no_byte_makes_it_panic() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("model.gguf");
+    let whole = fs_err::read(fixtures().join("gguf/llama.gguf")).unwrap();
+    // Metadata and descriptions of tensors; in what follows every byte is a number.
+    let header = 7_040;
+    for index in (0..header).step_by(7) {
+        for byte in [0, 0x7f, 0xff] {
+            let mut changed = whole.clone();
+            changed[index] = byte;
+            fs_err::write(&path, &changed).unwrap();
+            // Whatever comes of it, it is no panic.
+            let _ = architecture(&path);
+            let _ = Gguf::open(&path).map(|file| file.vocabulary().map(HuggingFaceTokenizer::from_gguf));
+        }
+    }
+}
+
 /// A file whose entries or tensors are changed.
 fn changed(change: impl Fn(&mut Vec<(&'static str, Entry)>, &mut Vec<(String, QTensor)>)) -> String {
     let matrix = |rows: usize, columns: usize| {

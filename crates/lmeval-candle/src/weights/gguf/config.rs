@@ -239,7 +239,7 @@ impl Gguf {
             scaling.insert("rope_type", "longrope");
             scaling.insert("short_factor", factors("rope_factors_short.weight")?);
             scaling.insert("long_factor", factors("rope_factors_long.weight")?);
-            self.add_original(&mut scaling, original);
+            add_original(&mut scaling, original);
             if let Some(factor) = self.number("rope.scaling.attn_factor") {
                 scaling.insert("attention_factor", factor);
             }
@@ -260,7 +260,7 @@ impl Gguf {
             }
         }
         scaling.insert("rope_type", name);
-        self.add_original(&mut scaling, original);
+        add_original(&mut scaling, original);
         for (field, key) in [
             ("factor", "rope.scaling.factor"),
             ("beta_fast", "rope.scaling.yarn_beta_fast"),
@@ -274,12 +274,6 @@ impl Gguf {
         Ok(Some(scaling))
     }
 
-    fn add_original(&self, scaling: &mut Dict, original: Option<i64>) {
-        if let Some(original) = original {
-            scaling.insert("original_max_position_embeddings", original);
-        }
-    }
-
     fn stored_shape(&self, stored: &str) -> Option<&[usize]> {
         self.header.tensors.get(stored).map(|tensor| tensor.shape.as_slice())
     }
@@ -287,4 +281,10 @@ impl Gguf {
 
 fn size(size: Option<usize>) -> i64 {
     size.and_then(|size| i64::try_from(size).ok()).unwrap_or_default()
+}
+
+fn add_original(scaling: &mut Dict, original: Option<i64>) {
+    if let Some(original) = original {
+        scaling.insert("original_max_position_embeddings", original);
+    }
 }

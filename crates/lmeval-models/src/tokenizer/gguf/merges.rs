@@ -4,6 +4,9 @@ use rustc_hash::FxHashMap;
 
 use super::GgufTokenKind;
 
+/// The length in bytes above which a token is none that is put together; no vocabulary has such ones.
+const LONGEST: usize = 1024;
+
 /// Pairs that a file lists, each in a text with a blank between the two.
 pub(super) fn listed(
     merges: &[String],
@@ -40,7 +43,7 @@ pub(super) fn scored(
     }
     let mut pairs = Vec::new();
     for (index, ((token, kind), score)) in tokens.iter().zip(kinds).zip(scores).enumerate() {
-        if numbers.get(token.as_str()) != Some(&(index as u32)) {
+        if token.len() > LONGEST || numbers.get(token.as_str()) != Some(&(index as u32)) {
             continue;
         }
         // Some converters write a low score for tokens that are found first.

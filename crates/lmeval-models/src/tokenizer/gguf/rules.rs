@@ -48,9 +48,12 @@ const DEEPSEEK_HAN: &str = r"[\x{4E00}-\x{9FA5}\x{800}-\x{4E00}\x{AC00}-\x{D7FF}
 const PLAIN: Rules =
     Rules { names: &[], cuts: &[Cut::Words], whole_words: false, begins: false, composes: false };
 
-/// The rules there are, each compared with the original tokenizer.
+/// The rules there are. Tokens were compared with those of the original tokenizers, but for `phi-2` and `dbrx`, which have the rules
+/// of others.
 const RULES: &[Rules] = &[
-    Rules { names: &["gpt-2", "phi-2", "mpt", "olmo"], ..PLAIN },
+    Rules { names: &["gpt-2", "phi-2"], ..PLAIN },
+    // GPT-NeoX has the vocabulary of these.
+    Rules { names: &["mpt", "olmo"], composes: true, ..PLAIN },
     Rules {
         names: &["llama-bpe", "llama3", "llama-v3"],
         cuts: &[Cut::Around(GPT4)],
@@ -100,7 +103,8 @@ impl Rules {
     pub(super) fn find(name: Option<&str>, architecture: &str) -> Result<&'static Self, String> {
         let name = match (name, architecture) {
             (Some(name), _) if name != "default" => name,
-            (_, "gpt2" | "gptneox" | "phi2") => "gpt-2",
+            (_, "gpt2" | "phi2") => "gpt-2",
+            (_, "gptneox") => "olmo",
             (_, "qwen2" | "qwen2moe" | "qwen3" | "qwen3moe") => "qwen2",
             _ => {
                 return Err("it does not say how texts are cut into words (`tokenizer.ggml.pre`), \
@@ -159,6 +163,7 @@ mod tests {
             }
         }
         assert_eq!(Rules::find(None, "gpt2").unwrap().names[0], "gpt-2");
+        assert!(Rules::find(None, "gptneox").unwrap().composes);
         assert_eq!(Rules::find(Some("default"), "qwen2").unwrap().names[0], "qwen2");
         assert!(Rules::find(None, "llama").unwrap_err().contains("`tokenizer.ggml.pre`"));
         let error = Rules::find(Some("whales"), "gpt2").unwrap_err();

@@ -228,7 +228,7 @@ fn no_byte_makes_it_panic() {
     let whole = fs_err::read(fixtures().join("gguf/llama.gguf")).unwrap();
     // Metadata and descriptions of tensors; in what follows every byte is a number.
     let header = 7_040;
-    for index in (0..header).step_by(7) {
+    for index in (0..header).step_by(29) {
         for byte in [0, 0x7f, 0xff] {
             let mut changed = whole.clone();
             changed[index] = byte;
@@ -300,6 +300,9 @@ fn what_does_not_fit_is_refused() {
         (with("tokenizer.ggml.token_type", Entry::Array(vec![Entry::I32(1)])), "3 tokens and the types of 1"),
         (with("tokenizer.ggml.add_bos_token", Entry::U32(1)), "must be true or false"),
         (with("split.count", Entry::U16(2)), "one of 2 parts"),
+        (with("gpt2.logit_scale", Entry::F32(2.0)), "`gpt2.logit_scale` has a value that is not known here"),
+        (with("gpt2.attention.causal", Entry::Bool(false)), "`gpt2.attention.causal` has a value"),
+        (with("gpt2.attention.sliding_window", Entry::U32(8)), "`gpt2.attention.sliding_window` has a value"),
         (with("general.alignment", Entry::U32(0)), "`general.alignment` must be a number above zero"),
         (
             changed(|_, tensors| tensors[0].0 = "blk.0.attn_sinks.weight".into()),

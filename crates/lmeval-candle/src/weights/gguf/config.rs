@@ -29,9 +29,23 @@ const NUMBERS: [(&str, &str); 6] = [
 /// The tokens that end a text.
 const ENDS: [&str; 3] = ["eos_token_id", "eot_token_id", "eom_token_id"];
 
+/// What would change answers, and is known for none of the architectures.
+const UNKNOWN: [&str; 7] = [
+    "attention.scale",
+    "attention.clamp_kqv",
+    "attention.max_alibi_bias",
+    "embedding_scale",
+    "logit_scale",
+    "residual_scale",
+    "expert_weights_scale",
+];
+/// The architectures that may have a window.
+const WINDOWS: [&str; 3] = ["gemma2", "gemma3", "phi3"];
+
 impl Gguf {
     /// The configuration, as `config.json` would have it.
     pub fn config(&self) -> Result<Config> {
+        self.refuse_unknown()?;
         let mut fields = Dict::new();
         fields.insert("architectures", Value::list([Value::str(self.layout.class)]));
         for (field, key) in SIZES {
@@ -68,6 +82,17 @@ impl Gguf {
         self.own_fields(&mut fields)?;
         self.rotated(&mut fields)?;
         Ok(Config::from_fields(fields))
+    }
+
+    /// Refuses what the classes do not know and what would change answers.
+    fn refuse_unknown(&self) -> Result<()> {
+        let has_window = self.whole("attention.sliding_window").is_some_and(|window| window > 0);
+        let window = (has_window && !WINDOWS.contains(&self.architecture.as_str()))
+            .then_some("attention.sliding_window");
+        let causal =
+            (self.entry("attention.causal") == Some(&Entry::Flag(false))).then_some("attention.causal");
+        let scale = UNKNOWN.into_iter().find(|key| self.entry(key).is_some());
+        window.or(causal).or(scale).map_or(Ok(()), |key| Err(self.unknown(key)))
     }
 
     /// The width of feed-forward layers. Some converters write four times the hidden size, whatever it is.
@@ -141,9 +166,6 @@ impl Gguf {
                 fields.insert("use_parallel_residual", self.parallel(true)?);
             }
             "phi3" => self.window(fields),
-            "olmo2" if self.entry("attention.sliding_window").is_some() => {
-                return Err(Error::unsupported("OLMo 2 with a window, which is OLMo 3, is not known here"));
-            }
             "stablelm" => {
                 fields.insert("use_qkv_bias", self.has("blk.0.attn_q.bias"));
                 fields.insert("use_parallel_residual", self.parallel(true)?);

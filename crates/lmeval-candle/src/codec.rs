@@ -20,9 +20,17 @@ pub(crate) struct Codec {
 }
 
 impl Codec {
-    /// The tokenizer of a folder.
-    pub(crate) fn new(folder: &Path, add_bos: Option<bool>, prefix: Option<u32>) -> Result<Self, ModelError> {
-        let tokenizer = HuggingFaceTokenizer::from_folder(folder)?;
+    /// The model's own tokenizer, else that of a folder.
+    pub(crate) fn new(
+        folder: &Path,
+        own: Option<HuggingFaceTokenizer>,
+        add_bos: Option<bool>,
+        prefix: Option<u32>,
+    ) -> Result<Self, ModelError> {
+        let tokenizer = match own {
+            Some(tokenizer) => tokenizer,
+            None => HuggingFaceTokenizer::from_folder(folder)?,
+        };
         let special = |name: &str| tokenizer.special_token(name).and_then(|token| token.id);
         let prefix = prefix.or_else(|| special("bos_token")).or_else(|| special("eos_token"));
         let prefix_text = prefix.map(|token| tokenizer.decode(&[token])).transpose()?;

@@ -26,4 +26,4 @@ pub use config::Config;
 pub use error::{Error, Result};
 pub use model::serve;
 pub use registry::{MODELS, find};
-pub use weights::{Gguf, Safetensors, Source, Weights};
+pub use weights::{Gguf, Safetensors, Source, TorchFiles, Weights};

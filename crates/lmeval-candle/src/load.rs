@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use lmeval_core::ModelError;
-use lmeval_models::{HubSettings, wait};
+use lmeval_models::{HubSettings, HuggingFaceTokenizer, wait};
 
 use crate::arch::{self, Architecture, Entry};
 use crate::arguments::{Arguments, Precision, configuration};
 use crate::config::Config;
 use crate::error::Result;
 use crate::fingerprint;
-use crate::weights::{Gguf, Safetensors, Source, Weights};
+use crate::weights::{Gguf, Source, Weights, files_of_folder, of_folder};
 
 /// Tensors of checkpoints that are no parameters.
 const BUFFERS: [&str; 5] =
@@ -35,6 +35,8 @@ pub(crate) struct Opened {
     pub(crate) folder: PathBuf,
     /// The file with the weights, where they are GGUF.
     pub(crate) file: Option<PathBuf>,
+    /// The tokenizer of a GGUF file, where no other one is named or beside it.
+    pub(crate) tokenizer: Option<HuggingFaceTokenizer>,
     /// The commit on the hub, where the files are from there.
     pub(crate) commit: Option<String>,
     /// What tells these weights from others.
@@ -54,20 +56,24 @@ impl Opened {
     /// Opens the model that the arguments name.
     pub(crate) fn new(arguments: &Arguments) -> Result<Self, ModelError> {
         let (folder, file) = locate(arguments)?;
-        Ok(Self::at(arguments, folder, file)?)
+        Self::at(arguments, folder, file)
     }
 
-    fn at(arguments: &Arguments, folder: PathBuf, file: Option<PathBuf>) -> Result<Self> {
+    fn at(arguments: &Arguments, folder: PathBuf, file: Option<PathBuf>) -> Result<Self, ModelError> {
+        let mut tokenizer = None;
         let (config, source): (Config, Arc<dyn Source>) = match &file {
             Some(file) => {
                 let gguf = Gguf::open(file)?;
+                if arguments.tokenizer.is_none() && !folder.join("tokenizer.json").is_file() {
+                    tokenizer = Some(HuggingFaceTokenizer::from_gguf(gguf.vocabulary()?)?);
+                }
                 (gguf.config()?, Arc::new(gguf))
             }
             None => {
                 let config = Config::read(&folder.join("config.json"))?;
                 // The class comes first: an unknown one needs no weights.
                 arch::find(&config)?;
-                (config, Arc::new(Safetensors::from_folder(&folder)?))
+                (config, of_folder(&folder)?)
             }
         };
         let entry = arch::find(&config)?;
@@ -79,7 +85,7 @@ impl Opened {
         let commit = commit(&folder);
         let files = match &file {
             Some(file) => vec![file.clone()],
-            None => Safetensors::files_of(&folder)?,
+            None => files_of_folder(&folder)?,
         };
         let fingerprint = match &commit {
             Some(commit) => commit.clone(),
@@ -97,6 +103,7 @@ impl Opened {
             positions,
             folder,
             file,
+            tokenizer,
             commit,
             fingerprint,
         })

@@ -1,15 +1,20 @@
 //! The weights of a model, by name.
 
+mod folder;
 mod gguf;
+mod mapped;
 mod safetensors;
+mod torch;
 
 use std::fmt;
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
 
+pub(crate) use self::folder::{files_of_folder, of_folder};
 pub use self::gguf::Gguf;
 pub use self::safetensors::Safetensors;
+pub use self::torch::TorchFiles;
 use crate::error::{Error, Result};
 use crate::layers::{Linear, Norm};
 

@@ -14,6 +14,7 @@ pub use registry::{MODELS, ModelEntry, create, find, unknown};
 pub use settings::ModelSettings;
 pub use stops::stops;
 pub use tokenizer::{
-    HubSettings, HuggingFaceTokenizer, SpecialToken, TiktokenTokenizer, TokenizerTemplate, wait,
+    GgufTokenKind, GgufVocabulary, HubSettings, HuggingFaceTokenizer, SpecialToken, TiktokenTokenizer,
+    TokenizerTemplate, wait,
 };
 pub use windows::{Window, windows};

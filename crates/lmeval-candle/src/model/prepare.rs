@@ -35,17 +35,18 @@ impl Prepared {
     /// Reads all that is small of a model.
     pub(super) fn new(settings: &ModelSettings) -> Result<Self, ModelError> {
         let arguments = Arguments::read(settings)?;
-        let opened = Opened::new(&arguments)?;
+        let mut opened = Opened::new(&arguments)?;
         let folder = match &arguments.tokenizer {
             None => opened.folder.clone(),
             Some(name) => {
                 wait(async { HubSettings::from_environment().locate(name, &arguments.revision).await })?
             }
         };
-        let codec = Codec::new(&folder, arguments.add_bos_token, arguments.prefix_token_id)?;
-        let own = opened.folder.join("generation_config.json");
-        let own = if own.is_file() { Some(Config::read(&own)?) } else { None };
-        let defaults = Defaults::read(own.as_ref(), &opened.config, codec.end().map(|(token, _)| token))?;
+        let own = opened.tokenizer.take();
+        let codec = Codec::new(&folder, own, arguments.add_bos_token, arguments.prefix_token_id)?;
+        let path = opened.folder.join("generation_config.json");
+        let generation = if path.is_file() { Some(Config::read(&path)?) } else { None };
+        let defaults = Defaults::read(generation.as_ref(), &opened.config, codec.end().map(|(token, _)| token))?;
         let max_length = max_length(&arguments, &opened, &folder)?;
         let thinks_first = settings.dialect.name == "0.4";
         let files = fingerprint::of_small_files(&opened.folder, &folder)?;

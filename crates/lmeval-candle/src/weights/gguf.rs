@@ -1,222 +1,207 @@
 //! Weights in a GGUF file: quantised numbers become plain ones.
 
-use std::io::{BufReader, Seek as _, SeekFrom};
+mod config;
+mod header;
+mod layout;
+mod vocabulary;
+
+use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use candle_core::quantized::gguf_file::{Content, Value as Entry};
+use candle_core::quantized::ggml_file::qtensor_from_ggml;
 use candle_core::{DType, Device, Tensor};
-use lmeval_pycompat::{Dict, Value};
+use rustc_hash::FxHashMap;
 
+use self::header::{Entry, Header, Stored};
+use self::layout::{Change, Layout};
 use super::Source;
-use crate::config::Config;
 use crate::error::{Error, Result};
 
-/// Names of the file's architectures, and the classes that they are.
-const CLASSES: [(&str, &str); 3] =
-    [("llama", "LlamaForCausalLM"), ("qwen2", "Qwen2ForCausalLM"), ("qwen3", "Qwen3ForCausalLM")];
-
-/// Names of weights of a layer, here and in the file.
-const NAMES: [(&str, &str); 11] = [
-    ("input_layernorm", "attn_norm"),
-    ("self_attn.q_proj", "attn_q"),
-    ("self_attn.k_proj", "attn_k"),
-    ("self_attn.v_proj", "attn_v"),
-    ("self_attn.o_proj", "attn_output"),
-    ("self_attn.q_norm", "attn_q_norm"),
-    ("self_attn.k_norm", "attn_k_norm"),
-    ("post_attention_layernorm", "ffn_norm"),
-    ("mlp.gate_proj", "ffn_gate"),
-    ("mlp.up_proj", "ffn_up"),
-    ("mlp.down_proj", "ffn_down"),
-];
+/// Tensors that are no weights: how rotary embeddings are stretched.
+const ROTARY: [&str; 3] = ["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"];
 
 /// A GGUF file.
 pub struct Gguf {
     path: PathBuf,
-    content: Content,
-    file: Mutex<BufReader<std::fs::File>>,
+    header: Header,
+    file: Mutex<std::fs::File>,
     architecture: String,
+    layout: &'static Layout,
+    /// The weights, by their names here.
+    parts: FxHashMap<String, Part>,
+}
+
+/// A weight: a stored tensor, or the matrix of one expert in it.
+struct Part {
+    stored: String,
+    change: Change,
+    /// Which of how many.
+    expert: Option<(usize, usize)>,
+    shape: Vec<usize>,
 }
 
 impl Gguf {
-    /// Opens a file and checks that its tensors are all there.
+    /// Opens a file and checks that its tensors are all there and known.
     pub fn open(path: &Path) -> Result<Self> {
         let broken = |problem: String| Error::file(path, problem);
         let file = fs_err::File::open(path).map_err(|error| broken(error.to_string()))?;
         let length = file.metadata().map_err(|error| broken(error.to_string()))?.len();
-        let mut file = BufReader::new(file.into_parts().0);
-        let content =
-            Content::read(&mut file).map_err(|error| broken(format!("it is no GGUF file ({error})")))?;
-        for (name, info) in &content.tensor_infos {
-            let block = info.ggml_dtype.block_size() as u64;
-            let count = info.shape.dims().iter().try_fold(1_u64, |all, size| all.checked_mul(*size as u64));
-            let end = count
-                .and_then(|count| (count / block).checked_mul(info.ggml_dtype.type_size() as u64))
-                .and_then(|bytes| bytes.checked_add(content.tensor_data_offset)?.checked_add(info.offset));
-            if end.is_none_or(|end| end > length) {
-                return Err(broken(format!("the tensor `{name}` is cut off; the file has {length} bytes")));
-            }
+        let mut file = file.into_parts().0;
+        let header = Header::read(BufReader::new(&mut file), length).map_err(broken)?;
+        let Some(Entry::Text(architecture)) = header.entries.get("general.architecture") else {
+            return Err(broken("it names no architecture".into()));
+        };
+        let architecture = architecture.clone();
+        if let Some(Entry::Whole(count)) = header.entries.get("split.count")
+            && *count > 1
+        {
+            return Err(broken(format!(
+                "it is one of {count} parts; put them together first with `llama-gguf-split --merge`"
+            )));
         }
-        let architecture =
-            content.metadata.get("general.architecture").and_then(|name| name.to_string().ok());
-        let architecture = architecture.ok_or_else(|| broken("it names no architecture".into()))?.clone();
-        Ok(Self { path: path.to_owned(), content, file: Mutex::new(file), architecture })
-    }
-
-    /// The configuration, as `config.json` would have it.
-    pub fn config(&self) -> Result<Config> {
-        let Some((_, class)) = CLASSES.iter().find(|(name, _)| *name == self.architecture) else {
-            let known: Vec<&str> = CLASSES.iter().map(|(name, _)| *name).collect();
+        let Some(layout) = Layout::find(&architecture, |name| header.tensors.contains_key(name)) else {
             return Err(Error::Unsupported {
-                message: format!("GGUF files of the architecture `{}` are not known here", self.architecture),
-                hint: Some(format!("There are `{}`; other models load from safetensors", known.join("`, `"))),
+                message: format!("GGUF files of the architecture `{architecture}` are not known here"),
+                hint: Some(format!(
+                    "There are `{}`; other models load from safetensors",
+                    layout::architectures().join("`, `")
+                )),
             });
         };
-        let mut fields = Dict::new();
-        fields.insert("architectures", Value::list([Value::str(*class)]));
-        for (field, key) in [
-            ("num_hidden_layers", "block_count"),
-            ("hidden_size", "embedding_length"),
-            ("intermediate_size", "feed_forward_length"),
-            ("num_attention_heads", "attention.head_count"),
-            ("num_key_value_heads", "attention.head_count_kv"),
-            ("head_dim", "attention.key_length"),
-            ("max_position_embeddings", "context_length"),
-        ] {
-            if let Some(number) = self.entry(key).and_then(whole) {
-                fields.insert(field, number);
-            }
-        }
-        for (field, key) in
-            [("rms_norm_eps", "attention.layer_norm_rms_epsilon"), ("rope_theta", "rope.freq_base")]
-        {
-            if let Some(number) = self.entry(key).and_then(|entry| entry.to_f32().ok()) {
-                // The shortest decimal of the 32 bits: 1e-5 is meant where 9.999999747e-6 is stored.
-                fields.insert(field, number.to_string().parse::<f64>().unwrap_or_else(|_| f64::from(number)));
-            }
-        }
-        let embedding = self.shape("model.embed_tokens.weight");
-        let embedding = embedding.ok_or_else(|| Error::MissingWeight("token_embd.weight".into()))?;
-        fields.insert("vocab_size", embedding.first().copied().unwrap_or_default() as i64);
-        fields.insert("tie_word_embeddings", self.shape("lm_head.weight").is_none());
-        if let Some(scaling) = self.scaling()? {
-            fields.insert("rope_scaling", Value::Dict(scaling.into()));
-        }
-        Ok(Config::from_fields(fields))
+        let parts = parts(&header, layout).map_err(broken)?;
+        Ok(Self { path: path.to_owned(), header, file: Mutex::new(file), architecture, layout, parts })
     }
 
-    /// How rotary embeddings are stretched.
-    fn scaling(&self) -> Result<Option<Dict>> {
-        let mut scaling = Dict::new();
-        if self.content.tensor_infos.contains_key("rope_freqs.weight") {
-            let factors = self.read("rope_freqs.weight")?.to_vec1::<f32>()?;
-            let factors = Value::list(factors.into_iter().map(|factor| Value::Float(factor.into())));
-            scaling.insert("rope_type", "longrope");
-            scaling.insert("short_factor", factors.clone());
-            scaling.insert("long_factor", factors);
-            scaling.insert("attention_factor", 1.0);
-            return Ok(Some(scaling));
-        }
-        match self.entry("rope.scaling.type").and_then(|entry| entry.to_string().ok()).map(String::as_str) {
-            None | Some("none") => Ok(None),
-            Some(name @ ("linear" | "yarn")) => {
-                scaling.insert("rope_type", name);
-                if let Some(factor) = self.entry("rope.scaling.factor").and_then(|entry| entry.to_f32().ok())
-                {
-                    scaling.insert("factor", f64::from(factor));
-                }
-                if let Some(original) = self.entry("rope.scaling.original_context_length").and_then(whole) {
-                    scaling.insert("original_max_position_embeddings", original);
-                }
-                Ok(Some(scaling))
-            }
-            Some(other) => Err(Error::unsupported(format!(
-                "The scaling `{other}` of rotary embeddings is not known here"
-            ))),
-        }
-    }
-
+    /// An entry of the architecture.
     fn entry(&self, key: &str) -> Option<&Entry> {
-        self.content.metadata.get(&format!("{}.{key}", self.architecture))
+        self.header.entries.get(&format!("{}.{key}", self.architecture))
     }
 
-    fn read(&self, name: &str) -> Result<Tensor> {
+    fn whole(&self, key: &str) -> Option<i64> {
+        match self.entry(key)? {
+            Entry::Whole(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    fn number(&self, key: &str) -> Option<f64> {
+        match self.entry(key)? {
+            Entry::Number(number) => Some(*number),
+            Entry::Whole(number) => Some(*number as f64),
+            _ => None,
+        }
+    }
+
+    fn has(&self, stored: &str) -> bool {
+        self.header.tensors.contains_key(stored)
+    }
+
+    /// A stored tensor, or one of `count` matrices in it.
+    fn read(&self, name: &str, part: Option<(usize, usize)>) -> Result<Tensor> {
+        let broken = |problem: String| {
+            Error::file(&self.path, format!("the tensor `{name}` cannot be read ({problem})"))
+        };
+        let stored = self.header.tensors.get(name).ok_or_else(|| Error::MissingWeight(name.to_owned()))?;
+        let Stored { dtype, shape, start, bytes } = stored;
+        let (start, bytes, shape) = match part {
+            Some((index, count)) => {
+                let own = bytes / count;
+                (start + (index * own) as u64, own, shape[1..].to_vec())
+            }
+            None => (*start, *bytes, shape.clone()),
+        };
+        let mut raw = vec![0; bytes];
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let broken = |problem: String| Error::file(&self.path, problem);
-        file.seek(SeekFrom::Start(0)).map_err(|error| broken(error.to_string()))?;
-        let tensor = self.content.tensor(&mut *file, name, &Device::Cpu);
-        let tensor =
-            tensor.map_err(|error| broken(format!("the tensor `{name}` cannot be read ({error})")))?;
-        Ok(tensor.dequantize(&Device::Cpu)?)
+        file.seek(SeekFrom::Start(start)).map_err(|error| broken(error.to_string()))?;
+        file.read_exact(&mut raw).map_err(|error| broken(error.to_string()))?;
+        drop(file);
+        let tensor = qtensor_from_ggml(*dtype, &raw, shape, &Device::Cpu);
+        let tensor = tensor.and_then(|tensor| tensor.dequantize(&Device::Cpu));
+        tensor.map_err(|error| broken(error.to_string()))
+    }
+
+    fn heads(&self, key: &str) -> Result<usize> {
+        let heads = self.whole(key).and_then(|heads| usize::try_from(heads).ok()).filter(|heads| *heads > 0);
+        heads.ok_or_else(|| {
+            Error::file(&self.path, format!("it has no number `{}.{key}` above zero", self.architecture))
+        })
+    }
+
+    /// The number of heads, and of those of keys and values.
+    fn all_heads(&self) -> Result<(usize, usize)> {
+        let count = self.heads("attention.head_count")?;
+        let kv = if self.entry("attention.head_count_kv").is_some() {
+            self.heads("attention.head_count_kv")?
+        } else {
+            count
+        };
+        Ok((count, kv))
     }
 }
 
-fn whole(entry: &Entry) -> Option<i64> {
-    match entry {
-        Entry::U32(number) => Some(i64::from(*number)),
-        Entry::I32(number) => Some(i64::from(*number)),
-        Entry::U64(number) => i64::try_from(*number).ok(),
-        Entry::I64(number) => Some(*number),
-        Entry::U16(number) => Some(i64::from(*number)),
-        _ => None,
+/// The weights of a file.
+fn parts(header: &Header, layout: &Layout) -> Result<FxHashMap<String, Part>, String> {
+    let mut parts = FxHashMap::default();
+    for (stored, tensor) in &header.tensors {
+        if ROTARY.contains(&stored.as_str()) {
+            continue;
+        }
+        // Something that is left out would change answers.
+        let Some((own, change)) = layout.own(stored) else {
+            return Err(format!(
+                "its tensor `{stored}` is not known among those of the architecture `{}`",
+                layout.architecture
+            ));
+        };
+        let mut add = |own: String, expert, shape| {
+            parts.insert(own, Part { stored: stored.clone(), change, expert, shape });
+        };
+        let shape = &tensor.shape;
+        match change {
+            Change::Experts if shape.len() == 3 && shape[0] > 0 => {
+                for expert in 0..shape[0] {
+                    add(
+                        own.replacen('E', &expert.to_string(), 1),
+                        Some((expert, shape[0])),
+                        shape[1..].to_vec(),
+                    );
+                }
+            }
+            Change::Experts => return Err(format!("its tensor `{stored}` has the shape {shape:?}")),
+            Change::Transposed => add(own, None, shape.iter().rev().copied().collect()),
+            Change::Row => add(own, None, vec![1, shape.iter().product()]),
+            _ => add(own, None, shape.clone()),
+        }
     }
-}
-
-/// The name of a weight in the file.
-fn stored_name(name: &str) -> Option<String> {
-    match name {
-        "model.embed_tokens.weight" => return Some("token_embd.weight".into()),
-        "model.norm.weight" => return Some("output_norm.weight".into()),
-        "lm_head.weight" => return Some("output.weight".into()),
-        _ => {}
-    }
-    let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
-    let (block, kind) = rest.rsplit_once('.')?;
-    let (_, stored) = NAMES.iter().find(|(own, _)| *own == block)?;
-    Some(format!("blk.{layer}.{stored}.{kind}"))
-}
-
-/// The name here of a weight in the file.
-fn own_name(stored: &str) -> Option<String> {
-    match stored {
-        "token_embd.weight" => return Some("model.embed_tokens.weight".into()),
-        "output_norm.weight" => return Some("model.norm.weight".into()),
-        "output.weight" => return Some("lm_head.weight".into()),
-        _ => {}
-    }
-    let (layer, rest) = stored.strip_prefix("blk.")?.split_once('.')?;
-    let (block, kind) = rest.rsplit_once('.')?;
-    let (own, _) = NAMES.iter().find(|(_, name)| *name == block)?;
-    Some(format!("model.layers.{layer}.{own}.{kind}"))
+    Ok(parts)
 }
 
 impl Source for Gguf {
     fn shape(&self, name: &str) -> Option<Vec<usize>> {
-        let info = self.content.tensor_infos.get(&stored_name(name)?)?;
-        Some(info.shape.dims().to_vec())
+        self.parts.get(name).map(|part| part.shape.clone())
     }
 
     fn load(&self, name: &str, device: &Device) -> Result<Tensor> {
-        let missing = || Error::MissingWeight(name.to_owned());
-        let tensor = self.read(&stored_name(name).ok_or_else(missing)?)?;
-        let heads = match name {
-            _ if self.architecture != "llama" => None,
-            _ if name.contains("self_attn.q_proj") => self.entry("attention.head_count").and_then(whole),
-            _ if name.contains("self_attn.k_proj") => {
-                self.entry("attention.head_count_kv").or(self.entry("attention.head_count")).and_then(whole)
+        let part = self.parts.get(name).ok_or_else(|| Error::MissingWeight(name.to_owned()))?;
+        let tensor = self.read(&part.stored, part.expert)?;
+        let tensor = match part.change {
+            Change::None | Change::Experts => tensor,
+            Change::QueryHalves => halves(&tensor, self.all_heads()?.0)?,
+            Change::KeyHalves => halves(&tensor, self.all_heads()?.1)?,
+            Change::Transposed => tensor.t()?.contiguous()?,
+            Change::Grouped => {
+                let (count, kv) = self.all_heads()?;
+                grouped(&tensor, count, kv)?
             }
-            _ => None,
-        };
-        let tensor = match heads.and_then(|heads| usize::try_from(heads).ok()).filter(|heads| *heads > 0) {
-            Some(heads) => halves(&tensor, heads)?,
-            None => tensor,
+            Change::LessOne => (tensor - 1.0)?,
+            Change::Row => tensor.reshape(part.shape.as_slice())?,
         };
         Ok(tensor.to_device(device)?)
     }
 
     fn names(&self) -> Vec<String> {
-        self.content.tensor_infos.keys().filter_map(|name| own_name(name)).collect()
+        self.parts.keys().cloned().collect()
     }
 
     fn stored(&self) -> DType {
@@ -227,36 +212,60 @@ impl Source for Gguf {
 /// Rows of queries and keys in the order of halves; these files have them as neighbours.
 fn halves(weight: &Tensor, heads: usize) -> Result<Tensor> {
     let dims = weight.dims().to_vec();
-    let width = dims[0] / heads;
-    if width * heads != dims[0] || !width.is_multiple_of(2) {
-        return Err(Error::unsupported(format!("{} rows cannot be those of {heads} heads", dims[0])));
+    let width = rows_of(&dims, heads)?;
+    if !width.is_multiple_of(2) {
+        return Err(wrong_rows(&dims, heads));
     }
     let rest: usize = dims[1..].iter().product();
     let split = weight.reshape((heads, width / 2, 2, rest))?;
     Ok(split.transpose(1, 2)?.contiguous()?.reshape(dims)?)
 }
 
+/// Queries, keys and values side by side in each group of heads; these files have first all queries, then all keys, then all
+/// values.
+fn grouped(weight: &Tensor, count: usize, kv: usize) -> Result<Tensor> {
+    let dims = weight.dims().to_vec();
+    let width = rows_of(&dims, count + 2 * kv)?;
+    if !count.is_multiple_of(kv) {
+        return Err(wrong_rows(&dims, count));
+    }
+    let rest: usize = dims[1..].iter().product();
+    let part = |first: usize, heads: usize| {
+        weight.narrow(0, first * width, heads * width)?.reshape((kv, heads / kv * width, rest))
+    };
+    let all = Tensor::cat(&[part(0, count)?, part(count, kv)?, part(count + kv, kv)?], 1)?;
+    Ok(all.reshape(dims)?)
+}
+
+/// How many rows a head has.
+fn rows_of(dims: &[usize], heads: usize) -> Result<usize> {
+    let rows = dims.first().copied().unwrap_or_default();
+    if heads == 0 || rows == 0 || !rows.is_multiple_of(heads) {
+        return Err(wrong_rows(dims, heads));
+    }
+    Ok(rows / heads)
+}
+
+fn wrong_rows(dims: &[usize], heads: usize) -> Error {
+    Error::unsupported(format!("A tensor of the shape {dims:?} cannot be that of {heads} heads"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn names_are_translated() {
-        assert_eq!(stored_name("model.layers.12.mlp.up_proj.weight").unwrap(), "blk.12.ffn_up.weight");
-        assert_eq!(stored_name("model.layers.0.self_attn.q_proj.bias").unwrap(), "blk.0.attn_q.bias");
-        assert_eq!(stored_name("lm_head.weight").unwrap(), "output.weight");
-        assert_eq!(stored_name("model.layers.0.other.weight"), None);
-        for name in ["token_embd.weight", "output_norm.weight", "output.weight", "blk.3.attn_q_norm.weight"] {
-            assert_eq!(stored_name(&own_name(name).unwrap()).unwrap(), name);
-        }
-        assert_eq!(own_name("rope_freqs.weight"), None);
+    fn rows(weight: &Tensor) -> Vec<u32> {
+        weight.to_vec2::<u32>().unwrap().iter().map(|row| row[0] / 2).collect()
     }
 
     #[test]
     fn rows_are_put_in_order() {
         let weight = Tensor::arange(0_u32, 16, &Device::Cpu).unwrap().reshape((8, 2)).unwrap();
-        let found = halves(&weight, 2).unwrap().to_vec2::<u32>().unwrap();
-        let rows: Vec<u32> = found.iter().map(|row| row[0] / 2).collect();
-        assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);
+        assert_eq!(rows(&halves(&weight, 2).unwrap()), [0, 2, 1, 3, 4, 6, 5, 7]);
+        // Four heads of queries in two groups.
+        assert_eq!(rows(&grouped(&weight, 4, 2).unwrap()), [0, 1, 4, 6, 2, 3, 5, 7]);
+        assert!(
+            halves(&weight, 3).is_err() && halves(&weight, 8).is_err() && grouped(&weight, 3, 2).is_err()
+        );
     }
 }

@@ -13,7 +13,7 @@ use lmeval_candle::{Batch, Cache, Config, Error, Safetensors, Segment, Span, Wei
 use serde_json::{Value, json};
 
 /// How far log-probabilities may be from those of `transformers`.
-const TOLERANCE: f32 = 1e-4;
+pub(crate) const TOLERANCE: f32 = 1e-4;
 /// How far log-probabilities may be apart that differ in nothing but what was computed together.
 const SHARED_TOLERANCE: f32 = 5e-5;
 /// How far log-probabilities may be on average from those of a model that computes in 32 bits.
@@ -25,7 +25,7 @@ const ACTIVATIONS: &str = "one of `silu`, `swish`, `gelu`, `gelu_python`, `gelu_
                            `leaky_relu`, `hardswish`, `mish`, `sigmoid`, `tanh`, `linear`";
 
 /// The rows of a text in the cache.
-type Rows = Vec<Vec<f32>>;
+pub(crate) type Rows = Vec<Vec<f32>>;
 
 /// Where the tests compute: on the processor, or where `LM_EVAL_TEST_DEVICE` says.
 fn device() -> &'static Device {
@@ -43,7 +43,7 @@ fn device() -> &'static Device {
     })
 }
 
-fn fixtures() -> PathBuf {
+pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
@@ -75,15 +75,15 @@ fn load_as(name: &str, dtype: DType) -> (Box<dyn Architecture>, Value) {
     (model, serde_json::from_slice(&expected).unwrap())
 }
 
-fn tokens(value: &Value) -> Vec<u32> {
+pub(crate) fn tokens(value: &Value) -> Vec<u32> {
     value.as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as u32).collect()
 }
 
-fn numbers(value: &Value) -> Vec<f32> {
+pub(crate) fn numbers(value: &Value) -> Vec<f32> {
     value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect()
 }
 
-fn most_likely(row: &[f32]) -> u32 {
+pub(crate) fn most_likely(row: &[f32]) -> u32 {
     let best = row.iter().enumerate().reduce(|best, next| if next.1 > best.1 { next } else { best });
     best.unwrap().0 as u32
 }
@@ -135,12 +135,12 @@ fn log_probabilities(logits: &Tensor) -> Rows {
 }
 
 /// One text alone.
-fn alone(model: &dyn Architecture, text: &[u32]) -> Rows {
+pub(crate) fn alone(model: &dyn Architecture, text: &[u32]) -> Rows {
     Run::new(model, text.len()).forward(&[(text, &[])], text.len()).0
 }
 
 /// The largest of numbers, or what is no number among them, which `f32::max` would drop.
-fn largest(numbers: impl IntoIterator<Item = f32>) -> f32 {
+pub(crate) fn largest(numbers: impl IntoIterator<Item = f32>) -> f32 {
     numbers.into_iter().fold(0.0, |most, next| if next > most || next.is_nan() { next } else { most })
 }
 
@@ -149,7 +149,7 @@ fn below(apart: f32, tolerance: f32) -> bool {
     apart < tolerance
 }
 
-fn difference(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn difference(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
     largest(a.iter().zip(b).map(|(a, b)| (a - b).abs()))
 }

@@ -1,12 +1,18 @@
 //! Models in GGUF files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use candle_core::quantized::gguf_file::{self, Value as Entry};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor, safetensors};
+use lmeval_candle::arch::{self, Architecture};
+use lmeval_candle::{Error, Gguf, Weights};
+use lmeval_models::HuggingFaceTokenizer;
 use lmeval_pycompat::Value;
+use serde_json::Value as Json;
 
+use crate::architectures::{TOLERANCE, alone, difference, fixtures, largest, most_likely, numbers, tokens};
 use crate::model::{answer, create, damaged, fixture, logprob, pair, text};
 
 /// The name of a weight in GGUF files.
@@ -117,4 +123,193 @@ fn damaged_files_are_named() {
     let error = create(folder.path(), &[("gguf_file", Value::str("other.gguf"))]).unwrap_err();
     assert!(error.to_string().contains("There is no file") && error.to_string().contains("other.gguf"));
     assert!(error.hints().join(" ").contains("`pretrained`"));
+}
+
+/// The files that the format's own converter made, by name.
+fn converted_by_others() -> Vec<(String, PathBuf)> {
+    let folder = fixtures().join("gguf");
+    let entries = fs_err::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.filter(|path| path.extension().is_some_and(|extension| extension == "gguf"));
+    let mut files: Vec<(String, PathBuf)> =
+        files.map(|path| (path.file_stem().unwrap().to_str().unwrap().to_owned(), path)).collect();
+    files.sort_unstable();
+    files
+}
+
+fn architecture(path: &Path) -> Result<Box<dyn Architecture>, Error> {
+    let file = Gguf::open(path)?;
+    let config = file.config()?;
+    (arch::find(&config)?.build)(&config, &Weights::new(Arc::new(file), DType::F32, &Device::Cpu))
+}
+
+#[test]
+fn files_of_the_converter_answer_as_their_checkpoints() {
+    let files = converted_by_others();
+    assert!(files.len() > 20, "{files:?}");
+    let mut failed = Vec::new();
+    for (name, path) in files {
+        let model = match architecture(&path) {
+            Ok(model) => model,
+            Err(error) => {
+                failed.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        let expected: Json =
+            serde_json::from_slice(&fs_err::read(path.with_extension("json")).unwrap()).unwrap();
+        for sequence in expected["sequences"].as_array().unwrap() {
+            let text = tokens(&sequence["tokens"]);
+            let found = alone(model.as_ref(), &text);
+            let next: Vec<f32> =
+                found.iter().zip(&text[1..]).map(|(row, token)| row[*token as usize]).collect();
+            let apart = largest([
+                difference(&next, &numbers(&sequence["next_log_probabilities"])),
+                difference(found.last().unwrap(), &numbers(&sequence["last_distribution"])),
+            ]);
+            let likely: Vec<u32> = found.iter().map(|row| most_likely(row)).collect();
+            let is_close = apart < TOLERANCE;
+            if !is_close || likely != tokens(&sequence["most_likely"]) {
+                failed.push(format!("{name}, {} tokens: {apart:e} apart", text.len()));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn the_tokenizer_of_a_file_is_that_of_its_checkpoint() {
+    let own = Gguf::open(&fixtures().join("gguf/llama.gguf")).unwrap().vocabulary().unwrap();
+    let own = HuggingFaceTokenizer::from_gguf(own).unwrap();
+    let expected = HuggingFaceTokenizer::from_folder(&fixture()).unwrap();
+    for text in ["the answer is", " What  is\n\nthat?</s><s> 42x", "", "naïve 日本 🙂", "<|endoftext|>the"]
+    {
+        for special in [false, true] {
+            let tokens = own.encode(text, special).unwrap();
+            assert_eq!(tokens, expected.encode(text, special).unwrap(), "{text:?}");
+            assert_eq!(own.decode(&tokens).unwrap(), expected.decode(&tokens).unwrap());
+            assert_eq!(own.decode_plain(&tokens).unwrap(), expected.decode_plain(&tokens).unwrap());
+        }
+    }
+    for name in ["bos_token", "eos_token"] {
+        assert_eq!(own.special_token(name), expected.special_token(name));
+    }
+}
+
+#[test]
+fn a_file_alone_is_a_model() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("model.gguf");
+    fs_err::copy(fixtures().join("gguf/llama.gguf"), &path).unwrap();
+    let alone = create(&path, &[]).unwrap();
+    let with_folder = create(&path, &[("tokenizer", Value::str(fixture().to_str().unwrap()))]).unwrap();
+    for fact in ["tokenizer_bos_token", "tokenizer_eos_token", "eot_token_id", "max_length"] {
+        let [found, expected] =
+            [&alone, &with_folder].map(|model| model.facts().tokenizer.get_str(fact).cloned());
+        assert_eq!(found, expected);
+    }
+    for asked in [pair("the answer", " is that"), pair("", "one with the most sense")] {
+        let [found, expected] =
+            [&alone, &with_folder].map(|model| logprob(&answer(model.as_ref(), vec![asked.clone()])[0]));
+        assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+    }
+    let error = alone.chat_template(None).unwrap_err();
+    assert!(error.to_string().contains("model.gguf` has no chat template"), "{error}");
+    let bare = place.path().join("bare.gguf");
+    fs_err::copy(fixtures().join("gguf/llama3.gguf"), &bare).unwrap();
+    let error = create(&bare, &[]).unwrap_err();
+    assert!(error.to_string().contains("it has no tokenizer"), "{error}");
+    assert!(error.hints().join(" ").contains("`tokenizer=<name on the hub or folder>`"));
+}
+
+#[test]
+fn no_byte_makes_it_panic() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("model.gguf");
+    let whole = fs_err::read(fixtures().join("gguf/llama.gguf")).unwrap();
+    // Metadata and descriptions of tensors; in what follows every byte is a number.
+    let header = 7_040;
+    for index in (0..header).step_by(29) {
+        for byte in [0, 0x7f, 0xff] {
+            let mut changed = whole.clone();
+            changed[index] = byte;
+            fs_err::write(&path, &changed).unwrap();
+            // Whatever comes of it, it is no panic.
+            let _ = architecture(&path);
+            let _ = Gguf::open(&path).map(|file| file.vocabulary().map(HuggingFaceTokenizer::from_gguf));
+        }
+    }
+}
+
+/// A file whose entries or tensors are changed.
+fn changed(change: impl Fn(&mut Vec<(&'static str, Entry)>, &mut Vec<(String, QTensor)>)) -> String {
+    let matrix = |rows: usize, columns: usize| {
+        let zeros = Tensor::zeros((rows, columns), DType::F32, &Device::Cpu).unwrap();
+        QTensor::quantize(&zeros, GgmlDType::F32).unwrap()
+    };
+    let texts =
+        |texts: &[&str]| Entry::Array(texts.iter().map(|text| Entry::String((*text).into())).collect());
+    let mut entries = vec![
+        ("general.architecture", Entry::String("gpt2".into())),
+        ("gpt2.block_count", Entry::U32(1)),
+        ("gpt2.attention.head_count", Entry::U32(1)),
+        ("tokenizer.ggml.model", Entry::String("gpt2".into())),
+        ("tokenizer.ggml.pre", Entry::String("gpt-2".into())),
+        ("tokenizer.ggml.tokens", texts(&["a", "b", "ab"])),
+        ("tokenizer.ggml.merges", texts(&["a b"])),
+        ("tokenizer.ggml.bos_token_id", Entry::U32(0)),
+    ];
+    let mut tensors = vec![("token_embd.weight".to_owned(), matrix(3, 4))];
+    change(&mut entries, &mut tensors);
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("model.gguf");
+    let mut file = fs_err::File::create(&path).unwrap();
+    let entries: Vec<(&str, &Entry)> = entries.iter().map(|(name, entry)| (*name, entry)).collect();
+    let tensors: Vec<(&str, &QTensor)> =
+        tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    gguf_file::write(file.file_mut(), &entries, &tensors).unwrap();
+    match create(&path, &[]) {
+        Ok(_) => panic!("nothing is refused"),
+        Err(error) => format!("{error} {}", error.hints().join(" ")),
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let with = |name: &'static str, entry: Entry| {
+        changed(move |entries, _| {
+            entries.retain(|(known, _)| *known != name);
+            entries.push((name, entry.clone()));
+        })
+    };
+    let without = |name: &'static str| changed(move |entries, _| entries.retain(|(known, _)| *known != name));
+    let texts =
+        |texts: &[&str]| Entry::Array(texts.iter().map(|text| Entry::String((*text).into())).collect());
+    let text = |text: &str| Entry::String(text.into());
+    let cases = [
+        (without("general.architecture"), "it names no architecture"),
+        (with("general.architecture", text("mamba")), "`mamba` are not known here There are `llama`"),
+        (without("tokenizer.ggml.model"), "it has no tokenizer"),
+        (with("tokenizer.ggml.model", text("t5")), "tokenizers of the kind `t5` are not known here"),
+        (with("tokenizer.ggml.pre", text("whales")), "the rules `whales`"),
+        (without("tokenizer.ggml.tokens"), "no list `tokenizer.ggml.tokens`"),
+        (with("tokenizer.ggml.tokens", texts(&["a", "b", "ab", "c"])), "4 tokens, and its model knows 3"),
+        (with("tokenizer.ggml.tokens", texts(&["a", "b"])), "has or makes `ab`, which is no token"),
+        (with("tokenizer.ggml.bos_token_id", Entry::U32(3)), "`bos_token` is the token 3, and there are 3"),
+        (with("tokenizer.ggml.bos_token_id", Entry::I32(-2)), "which is no token"),
+        (with("tokenizer.ggml.merges", texts(&["ab"])), "`ab` is no pair"),
+        (with("tokenizer.ggml.token_type", Entry::Array(vec![Entry::I32(1)])), "3 tokens and the types of 1"),
+        (with("tokenizer.ggml.add_bos_token", Entry::U32(1)), "must be true or false"),
+        (with("split.count", Entry::U16(2)), "one of 2 parts"),
+        (with("gpt2.logit_scale", Entry::F32(2.0)), "`gpt2.logit_scale` has a value that is not known here"),
+        (with("gpt2.attention.causal", Entry::Bool(false)), "`gpt2.attention.causal` has a value"),
+        (with("gpt2.attention.sliding_window", Entry::U32(8)), "`gpt2.attention.sliding_window` has a value"),
+        (with("general.alignment", Entry::U32(0)), "`general.alignment` must be a number above zero"),
+        (
+            changed(|_, tensors| tensors[0].0 = "blk.0.attn_sinks.weight".into()),
+            "its tensor `blk.0.attn_sinks.weight` is not known",
+        ),
+    ];
+    for (found, expected) in cases {
+        assert!(found.contains(expected), "{found}\n{expected}");
+    }
 }

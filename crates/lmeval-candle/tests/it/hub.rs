@@ -84,6 +84,13 @@ fn models_are_downloaded_once() {
         assert_eq!(locate(&format!("org/{name}"), false).unwrap(), folder);
         assert_eq!(hits.load(Ordering::Relaxed), asked);
     }
+    // Files of torch count where there are no safetensors.
+    let folder = locate("org/torch", false).unwrap();
+    assert!(folder.join("pytorch_model-00002-of-00002.bin").is_file());
+    assert!(!locate("org/llama", true).unwrap().join("pytorch_model.bin").exists());
+    assert_eq!(locate("org/torch", true).unwrap(), folder);
+    fs_err::remove_file(folder.join("pytorch_model-00002-of-00002.bin")).unwrap();
+    assert!(locate("org/torch", true).is_err());
     let error = locate("org/nothing", false).unwrap_err();
     assert!(error.to_string().contains("There is no `config.json`"), "{error}");
     // A part that is gone is fetched again.

@@ -6,3 +6,4 @@ mod architectures;
 mod gguf;
 mod hub;
 mod model;
+mod torch;

@@ -57,7 +57,12 @@ impl TokenizerTemplate {
 
     /// The template of a server, with its special tokens.
     pub(crate) fn from_server(source: &str, tokens: Dict) -> Result<Self, ModelError> {
-        let template = JinjaTemplate::compile(source).map_err(|problem| unusable("the server", &problem))?;
+        Self::from_source(source, "the server", tokens)
+    }
+
+    /// A template that stands in something else, with its special tokens.
+    pub(super) fn from_source(source: &str, place: &str, tokens: Dict) -> Result<Self, ModelError> {
+        let template = JinjaTemplate::compile(source).map_err(|problem| unusable(place, &problem))?;
         Ok(Self { template, variables: tokens, continues: true })
     }
 

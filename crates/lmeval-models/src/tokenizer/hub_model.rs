@@ -9,9 +9,11 @@ use super::hub::{Clients, HubSettings, is_repository, is_safe};
 
 /// The file without which there is no model.
 const CONFIG: &str = "config.json";
-/// The weights in one file, and the file that names their parts.
-const WEIGHTS: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+/// The weights in one file, and the file that names their parts; the first that there is counts.
+const WEIGHTS: [(&str, &str); 2] = [
+    ("model.safetensors", "model.safetensors.index.json"),
+    ("pytorch_model.bin", "pytorch_model.bin.index.json"),
+];
 /// What may stand beside them.
 const OTHERS: [&str; 5] = [
     "generation_config.json",
@@ -52,11 +54,12 @@ impl HubSettings {
         let commit = commit.map_or_else(|_| revision.to_owned(), |commit| commit.trim().to_owned());
         let snapshot = repository.join("snapshots").join(commit);
         let has = |file: &str| snapshot.join(file).is_file();
-        let is_complete = has(CONFIG)
-            && (has(WEIGHTS)
-                || (has(INDEX)
-                    && parts(&snapshot.join(INDEX)).is_ok_and(|parts| parts.iter().all(|part| has(part)))));
-        is_complete.then_some(snapshot)
+        let has_weights = |(single, index): &(&str, &str)| {
+            has(single)
+                || (has(index)
+                    && parts(&snapshot.join(index)).is_ok_and(|parts| parts.iter().all(|part| has(part))))
+        };
+        (has(CONFIG) && WEIGHTS.iter().any(has_weights)).then_some(snapshot)
     }
 
     async fn download_model(&self, name: &str, revision: &str) -> Result<PathBuf, ModelError> {
@@ -69,17 +72,22 @@ impl HubSettings {
         for file in OTHERS {
             self.fetch(&clients, name, revision, file).await?;
         }
-        if self.fetch(&clients, name, revision, INDEX).await?.is_some() {
-            for part in parts(&folder.join(INDEX))? {
-                if self.fetch(&clients, name, revision, &part).await?.is_none() {
-                    return Err(missing(format!("The part `{part}` of `{name}` is not on the hub")));
+        for (single, index) in WEIGHTS {
+            if self.fetch(&clients, name, revision, index).await?.is_some() {
+                for part in parts(&folder.join(index))? {
+                    if self.fetch(&clients, name, revision, &part).await?.is_none() {
+                        return Err(missing(format!("The part `{part}` of `{name}` is not on the hub")));
+                    }
                 }
+                return Ok(folder);
             }
-        } else if self.fetch(&clients, name, revision, WEIGHTS).await?.is_none() {
-            return Err(missing(format!("`{name}` has no weights as `{WEIGHTS}` on the hub"))
-                .hint("`--model lm_eval:hf` loads older weights through Python"));
+            if self.fetch(&clients, name, revision, single).await?.is_some() {
+                return Ok(folder);
+            }
         }
-        Ok(folder)
+        let [(first, _), (second, _)] = WEIGHTS;
+        Err(missing(format!("`{name}` has no weights as `{first}` or `{second}` on the hub"))
+            .hint("`--model lm_eval:hf` loads other weights through Python"))
     }
 }
 

@@ -10,13 +10,15 @@ use tokenizers::models::ModelWrapper;
 use super::chat::TokenizerTemplate;
 use super::special::SpecialTokens;
 
-/// A tokenizer that was read from a folder with `tokenizer.json`.
+/// A tokenizer that was read from a folder with `tokenizer.json`, or made of a GGUF file.
 ///
 /// Texts are encoded whole: nothing is cut off or filled up, whatever the files say.
 pub struct HuggingFaceTokenizer {
     folder: PathBuf,
     tokenizer: tokenizers::Tokenizer,
     special: SpecialTokens,
+    /// The chat templates by name, where they are not in the folder's files.
+    templates: Option<Vec<(String, String)>>,
 }
 
 impl fmt::Debug for HuggingFaceTokenizer {
@@ -62,7 +64,17 @@ impl HuggingFaceTokenizer {
             };
             added.map_err(|error| broken(error.to_string()))?;
         }
-        Ok(Self { folder: folder.to_owned(), tokenizer, special })
+        Ok(Self { folder: folder.to_owned(), tokenizer, special, templates: None })
+    }
+
+    /// A tokenizer that was made of a single file.
+    pub(super) fn from_parts(
+        file: PathBuf,
+        tokenizer: tokenizers::Tokenizer,
+        special: SpecialTokens,
+        templates: Vec<(String, String)>,
+    ) -> Self {
+        Self { folder: file, tokenizer, special, templates: Some(templates) }
     }
 
     /// The tokens of a text; `special` asks for those that the tokenizer puts around one.
@@ -128,14 +140,17 @@ impl HuggingFaceTokenizer {
         name: Option<&str>,
         variables: &Dict,
     ) -> Result<ModelTemplate, ModelError> {
-        let mut template = TokenizerTemplate::read(&self.folder, name)?;
         let mut known = self.special.named.clone();
         known.update(variables);
+        if let Some(templates) = &self.templates {
+            return super::gguf::template(&self.folder, templates, name, known);
+        }
+        let mut template = TokenizerTemplate::read(&self.folder, name)?;
         template.set_variables(known);
         Ok(template.into_model_template())
     }
 
-    /// The folder that the tokenizer was read from.
+    /// The folder or the file that the tokenizer was read from.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

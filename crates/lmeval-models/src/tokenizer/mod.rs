@@ -1,8 +1,9 @@
-//! Tokenizers: of a folder or the hub, of OpenAI, of a server.
+//! Tokenizers: of a folder or the hub, of a GGUF file, of OpenAI, of a server.
 
 mod chat;
 mod choose;
 mod encoder;
+mod gguf;
 mod hub;
 mod hub_model;
 mod huggingface;
@@ -15,6 +16,7 @@ use lmeval_core::{ModelError, ModelErrorKind};
 pub use chat::TokenizerTemplate;
 pub(crate) use choose::choose;
 pub(crate) use encoder::{Encoder, Tokenizer};
+pub use gguf::{GgufTokenKind, GgufVocabulary};
 pub use hub::HubSettings;
 pub use huggingface::{HuggingFaceTokenizer, SpecialToken};
 pub(crate) use remote::server_root;

@@ -1,0 +1,88 @@
+//! Which files of a folder hold the weights.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lmeval_pycompat::{Value, json, repr};
+
+use super::{Safetensors, Source, TorchFiles};
+use crate::error::{Error, Result};
+
+/// A format: the file of weights that are not in parts, and the one that says which weights are in which part.
+pub(super) struct Format {
+    pub(super) single: &'static str,
+    pub(super) index: &'static str,
+}
+
+/// The format that is preferred.
+pub(super) const SAFETENSORS: Format =
+    Format { single: "model.safetensors", index: "model.safetensors.index.json" };
+/// The older format.
+pub(super) const TORCH: Format =
+    Format { single: "pytorch_model.bin", index: "pytorch_model.bin.index.json" };
+
+/// The weights of a folder: safetensors where there are some, else files of torch.
+pub(crate) fn of_folder(folder: &Path) -> Result<Arc<dyn Source>> {
+    if !SAFETENSORS.is_in(folder) && TORCH.is_in(folder) {
+        return Ok(Arc::new(TorchFiles::open(&TORCH.files(folder)?)?));
+    }
+    Ok(Arc::new(Safetensors::from_folder(folder)?))
+}
+
+/// The files with the weights of a folder.
+pub(crate) fn files_of_folder(folder: &Path) -> Result<Vec<PathBuf>> {
+    let is_older = !SAFETENSORS.is_in(folder) && TORCH.is_in(folder);
+    if is_older { TORCH.files(folder) } else { SAFETENSORS.files(folder) }
+}
+
+impl Format {
+    fn is_in(&self, folder: &Path) -> bool {
+        folder.join(self.single).is_file() || folder.join(self.index).is_file()
+    }
+
+    /// The files of this format in a folder.
+    pub(super) fn files(&self, folder: &Path) -> Result<Vec<PathBuf>> {
+        // Reference: a single file counts, also beside an index.
+        let (single, index) = (folder.join(self.single), folder.join(self.index));
+        if single.is_file() {
+            return Ok(vec![single]);
+        }
+        if !index.is_file() {
+            return Err(Error::Unsupported {
+                message: format!(
+                    "The folder `{}` cannot be used: it has neither `{}` nor `{}`, nor the index of one",
+                    folder.display(),
+                    SAFETENSORS.single,
+                    TORCH.single
+                ),
+                hint: Some("`save_pretrained(…)` of `transformers` writes weights as safetensors".into()),
+            });
+        }
+        let mut files: Vec<PathBuf> = parts(&index)?.into_iter().map(|name| folder.join(name)).collect();
+        files.sort();
+        files.dedup();
+        if let Some(missing) = files.iter().find(|file| !file.is_file()) {
+            return Err(Error::file(missing, format!("`{}` names it, and it is not there", self.index)));
+        }
+        Ok(files)
+    }
+}
+
+/// The names of the parts that an index names.
+fn parts(index: &Path) -> Result<Vec<String>> {
+    let text = fs_err::read_to_string(index).map_err(|error| Error::file(index, error))?;
+    let value = json::loads(&text).map_err(|error| Error::file(index, error))?;
+    let map = value.as_dict().and_then(|index| index.get_str("weight_map")).and_then(Value::as_dict);
+    let map = map.ok_or_else(|| Error::file(index, "it has no object `weight_map`"))?;
+    let mut parts = Vec::new();
+    for (tensor, file) in map.iter() {
+        let is_plain = |name: &&str| !name.is_empty() && !name.contains(['/', '\\']) && *name != "..";
+        let name = file.as_str().filter(is_plain).ok_or_else(|| {
+            Error::file(index, format!("the part of `{}` is no name of a file", repr::str(tensor)))
+        })?;
+        if !parts.iter().any(|known| known == name) {
+            parts.push(name.to_owned());
+        }
+    }
+    Ok(parts)
+}

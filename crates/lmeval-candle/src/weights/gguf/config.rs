@@ -1,0 +1,318 @@
+//! The configuration of a GGUF file, as `config.json` would have it.
+
+use lmeval_pycompat::{Dict, Value};
+
+use super::{Entry, Gguf};
+use crate::config::Config;
+use crate::error::{Error, Result};
+
+/// Sizes, and their names in the file.
+const SIZES: [(&str, &str); 8] = [
+    ("num_hidden_layers", "block_count"),
+    ("hidden_size", "embedding_length"),
+    ("num_attention_heads", "attention.head_count"),
+    ("num_key_value_heads", "attention.head_count_kv"),
+    ("head_dim", "attention.key_length"),
+    ("max_position_embeddings", "context_length"),
+    ("num_experts", "expert_count"),
+    ("num_experts_per_tok", "expert_used_count"),
+];
+/// Numbers, and their names in the file.
+const NUMBERS: [(&str, &str); 7] = [
+    ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
+    ("layer_norm_eps", "attention.layer_norm_epsilon"),
+    ("layer_norm_epsilon", "attention.layer_norm_epsilon"),
+    ("rope_theta", "rope.freq_base"),
+    ("rotary_emb_base", "rope.freq_base"),
+    ("attn_logit_softcapping", "attn_logit_softcapping"),
+    ("final_logit_softcapping", "final_logit_softcapping"),
+];
+/// The tokens that end a text.
+const ENDS: [&str; 3] = ["eos_token_id", "eot_token_id", "eom_token_id"];
+
+/// What would change answers, and is known for none of the architectures.
+const UNKNOWN: [&str; 7] = [
+    "attention.scale",
+    "attention.clamp_kqv",
+    "attention.max_alibi_bias",
+    "embedding_scale",
+    "logit_scale",
+    "residual_scale",
+    "expert_weights_scale",
+];
+/// The architectures that may have a window.
+const WINDOWS: [&str; 3] = ["gemma2", "gemma3", "phi3"];
+
+impl Gguf {
+    /// The configuration, as `config.json` would have it.
+    pub fn config(&self) -> Result<Config> {
+        self.refuse_unknown()?;
+        let mut fields = Dict::new();
+        fields.insert("architectures", Value::list([Value::str(self.layout.class)]));
+        for (field, key) in SIZES {
+            if let Some(number) = self.whole(key) {
+                fields.insert(field, number);
+            }
+        }
+        for (field, key) in NUMBERS {
+            if let Some(number) = self.number(key) {
+                fields.insert(field, number);
+            }
+        }
+        let embedding = self.stored_shape("token_embd.weight");
+        let embedding = embedding.ok_or_else(|| Error::MissingWeight("token_embd.weight".into()))?;
+        fields.insert("vocab_size", size(embedding.first().copied()));
+        fields.insert("tie_word_embeddings", !self.has("output.weight"));
+        if let Some(inner) = self.inner() {
+            for field in ["intermediate_size", "n_inner", "ffn_hidden_size"] {
+                fields.insert(field, inner);
+            }
+        }
+        if let Some(scaling) = self.scaling()? {
+            if let Some(original) = scaling.get_str("original_max_position_embeddings") {
+                // Some classes look for it outside.
+                fields.insert("original_max_position_embeddings", original.clone());
+            }
+            fields.insert("rope_scaling", Value::Dict(scaling.into()));
+        }
+        let ends =
+            ENDS.iter().filter_map(|name| match self.header.entries.get(&format!("tokenizer.ggml.{name}")) {
+                Some(Entry::Whole(token)) => Some(Value::Int(*token)),
+                _ => None,
+            });
+        let ends: Vec<Value> = ends.collect();
+        if !ends.is_empty() {
+            fields.insert("eos_token_id", Value::list(ends));
+        }
+        self.own_fields(&mut fields)?;
+        self.rotated(&mut fields)?;
+        Ok(Config::from_fields(fields))
+    }
+
+    /// Refuses what the classes do not know and what would change answers.
+    fn refuse_unknown(&self) -> Result<()> {
+        let has_window = self.whole("attention.sliding_window").is_some_and(|window| window > 0);
+        let window = (has_window && !WINDOWS.contains(&self.architecture.as_str()))
+            .then_some("attention.sliding_window");
+        let causal =
+            (self.entry("attention.causal") == Some(&Entry::Flag(false))).then_some("attention.causal");
+        let scale = UNKNOWN.into_iter().find(|key| self.entry(key).is_some());
+        window.or(causal).or(scale).map_or(Ok(()), |key| Err(self.unknown(key)))
+    }
+
+    /// The width of feed-forward layers. Some converters write four times the hidden size, whatever it is.
+    fn inner(&self) -> Option<i64> {
+        let rows = self.stored_shape("blk.0.ffn_up.weight").and_then(|shape| shape.first().copied());
+        match rows {
+            // Both ways up are one matrix.
+            Some(rows) if self.architecture == "phi3" => Some(size(Some(rows / 2))),
+            Some(rows) => Some(size(Some(rows))),
+            None => self.whole("feed_forward_length"),
+        }
+    }
+
+    /// What the models of an architecture say beside that.
+    fn own_fields(&self, fields: &mut Dict) -> Result<()> {
+        let experts = self.stored_shape("blk.0.ffn_up_exps.weight").and_then(|shape| shape.get(1).copied());
+        let layers = self.whole("block_count");
+        match self.architecture.as_str() {
+            "llama" => {
+                fields.insert("attention_bias", self.has("blk.0.attn_q.bias"));
+                fields.insert("mlp_bias", self.has("blk.0.ffn_up.bias"));
+                if experts.is_some() {
+                    fields.insert("intermediate_size", size(experts));
+                    fields.insert("num_local_experts", self.whole("expert_count").unwrap_or_default());
+                    // These files do not say it, and other programs that run them know of none.
+                    fields.insert("sliding_window", Value::None);
+                }
+            }
+            "qwen2" => drop(fields.insert("qkv_bias", self.has("blk.0.attn_q.bias"))),
+            "qwen3" => drop(fields.insert("attention_bias", self.has("blk.0.attn_q.bias"))),
+            "qwen2moe" | "qwen3moe" => {
+                let shared =
+                    self.stored_shape("blk.0.ffn_up_shexp.weight").and_then(|shape| shape.first().copied());
+                fields.insert("moe_intermediate_size", size(experts));
+                fields.insert("shared_expert_intermediate_size", size(shared));
+                fields.insert("norm_topk_prob", self.architecture == "qwen3moe");
+                let bias = if self.architecture == "qwen2moe" { "qkv_bias" } else { "attention_bias" };
+                fields.insert(bias, self.has("blk.0.attn_q.bias"));
+            }
+            "gemma2" => {
+                self.window(fields);
+                self.query_scale(fields, layers == Some(46))?;
+            }
+            "gemma3" => {
+                self.window(fields);
+                self.query_scale(fields, layers == Some(62))?;
+                fields.insert("rope_local_base_freq", self.number("rope.freq_base_swa").unwrap_or(10_000.0));
+                match self.entry("attention.sliding_window_pattern") {
+                    None => {}
+                    Some(Entry::Whole(pattern)) => {
+                        fields.insert("sliding_window_pattern", *pattern);
+                    }
+                    Some(Entry::Flags(slides)) => {
+                        let kinds = slides
+                            .iter()
+                            .map(|slides| if *slides { "sliding_attention" } else { "full_attention" });
+                        fields.insert("layer_types", Value::list(kinds.map(Value::str)));
+                    }
+                    Some(_) => return Err(self.unknown("attention.sliding_window_pattern")),
+                }
+            }
+            "gpt2" => {
+                let positions =
+                    self.stored_shape("position_embd.weight").and_then(|shape| shape.first().copied());
+                let positions =
+                    positions.ok_or_else(|| Error::MissingWeight("position_embd.weight".into()))?;
+                fields.insert("n_positions", size(Some(positions)));
+            }
+            "gptneox" => {
+                fields.insert("attention_bias", self.has("blk.0.attn_qkv.bias"));
+                fields.insert("use_parallel_residual", self.parallel(true)?);
+            }
+            "phi3" => self.window(fields),
+            "stablelm" => {
+                fields.insert("use_qkv_bias", self.has("blk.0.attn_q.bias"));
+                fields.insert("use_parallel_residual", self.parallel(true)?);
+            }
+            "falcon" => {
+                let (_, kv) = self.all_heads()?;
+                let has_two = self.has("blk.0.attn_norm_2.weight");
+                fields.insert("new_decoder_architecture", kv > 1 || has_two);
+                fields.insert("multi_query", true);
+                fields.insert("num_kv_heads", size(Some(kv)));
+                fields.insert("num_ln_in_parallel_attn", if has_two { 2_i64 } else { 1 });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// How many numbers of a head are rotated.
+    fn rotated(&self, fields: &mut Dict) -> Result<()> {
+        let Some(rotated) = self.whole("rope.dimension_count").filter(|_| self.architecture != "gpt2") else {
+            return Ok(());
+        };
+        let (count, _) = self.all_heads()?;
+        let hidden = self.whole("embedding_length").unwrap_or_default();
+        let width = self.whole("attention.key_length").unwrap_or(hidden / count as i64);
+        match self.architecture.as_str() {
+            "phi2" | "phi3" | "stablelm" | "gptneox" if (1..=width).contains(&rotated) => {
+                // In the middle between two numbers: what is cut off must not be one of them.
+                let factor = if rotated == width { 1.0 } else { (rotated as f64 + 0.5) / width as f64 };
+                fields.insert("partial_rotary_factor", factor);
+                fields.insert("rotary_pct", factor);
+                Ok(())
+            }
+            _ if rotated == width => Ok(()),
+            _ => Err(Error::unsupported(format!(
+                "Rotating {rotated} of {width} numbers of a head is not known for the architecture `{}`",
+                self.architecture
+            ))),
+        }
+    }
+
+    fn window(&self, fields: &mut Dict) {
+        if let Some(window) = self.whole("attention.sliding_window").filter(|window| *window > 0) {
+            fields.insert("sliding_window", window);
+        }
+    }
+
+    /// What queries are scaled by, which the file does not say: by the width of a head, but in the largest models by the hidden
+    /// size for each head.
+    fn query_scale(&self, fields: &mut Dict, is_largest: bool) -> Result<()> {
+        let (count, _) = self.all_heads()?;
+        let hidden = self.whole("embedding_length").unwrap_or_default();
+        let width = self.whole("attention.key_length").unwrap_or(256);
+        fields.insert("query_pre_attn_scalar", if is_largest { hidden / count as i64 } else { width });
+        Ok(())
+    }
+
+    fn parallel(&self, default: bool) -> Result<bool> {
+        match self.entry("use_parallel_residual") {
+            None => Ok(default),
+            Some(Entry::Flag(flag)) => Ok(*flag),
+            Some(_) => Err(self.unknown("use_parallel_residual")),
+        }
+    }
+
+    fn unknown(&self, key: &str) -> Error {
+        let key = format!("{}.{key}", self.architecture);
+        Error::file(&self.path, format!("its entry `{key}` has a value that is not known here"))
+    }
+
+    /// How rotary embeddings are stretched.
+    fn scaling(&self) -> Result<Option<Dict>> {
+        let mut scaling = Dict::new();
+        let factors = |name: &str| -> Result<Value> {
+            let factors = self.read(name, None)?.to_vec1::<f32>()?;
+            Ok(Value::list(factors.into_iter().map(|factor| Value::Float(factor.into()))))
+        };
+        if self.has("rope_freqs.weight") {
+            let factors = factors("rope_freqs.weight")?;
+            scaling.insert("rope_type", "longrope");
+            scaling.insert("short_factor", factors.clone());
+            scaling.insert("long_factor", factors);
+            scaling.insert("attention_factor", 1.0);
+            return Ok(Some(scaling));
+        }
+        let original = self.whole("rope.scaling.original_context_length");
+        if self.has("rope_factors_long.weight") || self.has("rope_factors_short.weight") {
+            if self.architecture != "phi3" {
+                return Err(Error::unsupported(format!(
+                    "Long and short factors of rotary embeddings are not known for the architecture `{}`",
+                    self.architecture
+                )));
+            }
+            scaling.insert("rope_type", "longrope");
+            scaling.insert("short_factor", factors("rope_factors_short.weight")?);
+            scaling.insert("long_factor", factors("rope_factors_long.weight")?);
+            add_original(&mut scaling, original);
+            if let Some(factor) = self.number("rope.scaling.attn_factor") {
+                scaling.insert("attention_factor", factor);
+            }
+            return Ok(Some(scaling));
+        }
+        let name = match self.entry("rope.scaling.type") {
+            None => return Ok(None),
+            Some(Entry::Text(name)) => name.as_str(),
+            Some(_) => return Err(self.unknown("rope.scaling.type")),
+        };
+        match name {
+            "none" => return Ok(None),
+            "linear" | "yarn" => {}
+            other => {
+                return Err(Error::unsupported(format!(
+                    "The scaling `{other}` of rotary embeddings is not known here"
+                )));
+            }
+        }
+        scaling.insert("rope_type", name);
+        add_original(&mut scaling, original);
+        for (field, key) in [
+            ("factor", "rope.scaling.factor"),
+            ("beta_fast", "rope.scaling.yarn_beta_fast"),
+            ("beta_slow", "rope.scaling.yarn_beta_slow"),
+            ("attention_factor", "rope.scaling.yarn_attn_factor"),
+        ] {
+            if let Some(number) = self.number(key) {
+                scaling.insert(field, number);
+            }
+        }
+        Ok(Some(scaling))
+    }
+
+    fn stored_shape(&self, stored: &str) -> Option<&[usize]> {
+        self.header.tensors.get(stored).map(|tensor| tensor.shape.as_slice())
+    }
+}
+
+fn size(size: Option<usize>) -> i64 {
+    size.and_then(|size| i64::try_from(size).ok()).unwrap_or_default()
+}
+
+fn add_original(scaling: &mut Dict, original: Option<i64>) {
+    if let Some(original) = original {
+        scaling.insert("original_max_position_embeddings", original);
+    }
+}

@@ -1,0 +1,371 @@
+//! The beginning of a GGUF file: its metadata, and where its tensors are.
+//!
+//! Every length is compared with what is left of the file before anything is kept, so that a damaged file asks for no more
+//! memory than a few times its own size.
+
+use std::io::Read;
+
+use candle_core::quantized::GgmlDType;
+use rustc_hash::FxHashMap;
+
+const MAGIC: &[u8] = b"GGUF";
+/// Where tensors begin: at multiples of this, where the file does not say otherwise.
+const ALIGNMENT: u64 = 32;
+/// How deep arrays may stand in each other.
+const DEPTH: usize = 4;
+/// How many dimensions a tensor has at most.
+const DIMENSIONS: u32 = 4;
+
+/// A value of the metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Entry {
+    Flag(bool),
+    Whole(i64),
+    Number(f64),
+    Text(String),
+    Flags(Vec<bool>),
+    Wholes(Vec<i64>),
+    Numbers(Vec<f64>),
+    Texts(Vec<String>),
+    /// An array of arrays.
+    Nested,
+}
+
+/// Where a tensor is, and how its numbers are stored.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) dtype: GgmlDType,
+    pub(super) shape: Vec<usize>,
+    /// Counted from the beginning of the file.
+    pub(super) start: u64,
+    pub(super) bytes: usize,
+}
+
+/// What a file says about itself.
+#[derive(Debug)]
+pub(super) struct Header {
+    pub(super) entries: FxHashMap<String, Entry>,
+    pub(super) tensors: FxHashMap<String, Stored>,
+}
+
+impl Header {
+    /// Reads the beginning of a file of so many bytes.
+    pub(super) fn read(reader: impl Read, length: u64) -> Result<Self, String> {
+        let mut bytes = Bytes { reader, left: length, wide: true };
+        if bytes.take(4).ok().as_deref() != Some(MAGIC) {
+            return Err("it is no GGUF file".into());
+        }
+        match bytes.u32()? {
+            1 => bytes.wide = false,
+            2 | 3 => {}
+            version if (1..=3).contains(&version.swap_bytes()) => {
+                return Err(
+                    "its numbers are stored with the highest byte first; convert the model again".into()
+                );
+            }
+            version => {
+                return Err(format!("it has the version {version} of the format, and 1 to 3 are known here"));
+            }
+        }
+        let (tensor_count, entry_count) = (bytes.length()?, bytes.length()?);
+        // What an entry and a tensor need at least.
+        bytes.expect(entry_count, 4 + 4 + 1)?;
+        bytes.expect(tensor_count, 4 + 4 + 4 + 8)?;
+        let mut entries = FxHashMap::default();
+        for _ in 0..entry_count {
+            let (key, kind) = (bytes.text()?, bytes.u32()?);
+            entries.insert(key, bytes.entry(kind, 0)?);
+        }
+        let mut found = Vec::new();
+        for _ in 0..tensor_count {
+            found.push(bytes.tensor()?);
+        }
+        let alignment = match entries.get("general.alignment") {
+            None => ALIGNMENT,
+            Some(Entry::Whole(number)) if *number > 0 => *number as u64,
+            Some(_) => return Err("its entry `general.alignment` must be a number above zero".into()),
+        };
+        let read = length - bytes.left;
+        let data =
+            read.checked_next_multiple_of(alignment).ok_or("its entry `general.alignment` is too large")?;
+        let mut tensors = FxHashMap::default();
+        for (name, mut tensor) in found {
+            let start = tensor.start.checked_add(data);
+            let end = start.and_then(|start| start.checked_add(tensor.bytes as u64));
+            let (Some(start), true) = (start, end.is_some_and(|end| end <= length)) else {
+                return Err(format!("the tensor `{name}` is cut off; the file has {length} bytes"));
+            };
+            tensor.start = start;
+            if tensors.insert(name.clone(), tensor).is_some() {
+                return Err(format!("it has two tensors `{name}`"));
+            }
+        }
+        Ok(Self { entries, tensors })
+    }
+}
+
+/// A file that is read from its beginning.
+struct Bytes<R> {
+    reader: R,
+    left: u64,
+    /// Whether lengths have 64 bits.
+    wide: bool,
+}
+
+impl<R: Read> Bytes<R> {
+    fn take(&mut self, count: u64) -> Result<Vec<u8>, String> {
+        self.expect(count, 1)?;
+        let mut taken = vec![0; count as usize];
+        self.reader.read_exact(&mut taken).map_err(|error| error.to_string())?;
+        self.left -= count;
+        Ok(taken)
+    }
+
+    fn array<const SIZE: usize>(&mut self) -> Result<[u8; SIZE], String> {
+        self.expect(SIZE as u64, 1)?;
+        let mut taken = [0; SIZE];
+        self.reader.read_exact(&mut taken).map_err(|error| error.to_string())?;
+        self.left -= SIZE as u64;
+        Ok(taken)
+    }
+
+    /// Refuses more than the file has left: `count` things of at least `size` bytes.
+    fn expect(&self, count: u64, size: u64) -> Result<(), String> {
+        match count.checked_mul(size) {
+            Some(bytes) if bytes <= self.left => Ok(()),
+            _ => Err("it is no GGUF file, or its beginning is cut off".into()),
+        }
+    }
+
+    fn u32(&mut self) -> Result<u32, String> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, String> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn length(&mut self) -> Result<u64, String> {
+        if self.wide { self.u64() } else { self.u32().map(u64::from) }
+    }
+
+    fn text(&mut self) -> Result<String, String> {
+        let length = self.length()?;
+        let text = self.take(length)?;
+        Ok(String::from_utf8(text)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    fn flag(&mut self) -> Result<bool, String> {
+        match self.array::<1>()? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            [other] => Err(format!("an entry must be true or false, and it is {other}")),
+        }
+    }
+
+    fn whole(&mut self, kind: u32) -> Result<i64, String> {
+        Ok(match kind {
+            0 => u8::from_le_bytes(self.array()?).into(),
+            1 => i8::from_le_bytes(self.array()?).into(),
+            2 => u16::from_le_bytes(self.array()?).into(),
+            3 => i16::from_le_bytes(self.array()?).into(),
+            4 => self.u32()?.into(),
+            5 => i32::from_le_bytes(self.array()?).into(),
+            11 => i64::from_le_bytes(self.array()?),
+            _ => i64::try_from(self.u64()?).unwrap_or(i64::MAX),
+        })
+    }
+
+    fn number(&mut self, kind: u32) -> Result<f64, String> {
+        match kind {
+            6 => Ok(shortest(f32::from_le_bytes(self.array()?))),
+            _ => Ok(f64::from_le_bytes(self.array()?)),
+        }
+    }
+
+    fn entry(&mut self, kind: u32, depth: usize) -> Result<Entry, String> {
+        match kind {
+            0..=5 | 10 | 11 => self.whole(kind).map(Entry::Whole),
+            6 | 12 => self.number(kind).map(Entry::Number),
+            7 => self.flag().map(Entry::Flag),
+            8 => self.text().map(Entry::Text),
+            9 if depth < DEPTH => {
+                let (kind, count) = (self.u32()?, self.length()?);
+                self.expect(count, 1)?;
+                self.list(kind, count, depth)
+            }
+            9 => Err("its entries have arrays in arrays in arrays".into()),
+            kind => Err(format!("an entry has the type {kind}, which is not known here")),
+        }
+    }
+
+    fn list(&mut self, kind: u32, count: u64, depth: usize) -> Result<Entry, String> {
+        Ok(match kind {
+            0..=5 | 10 | 11 => Entry::Wholes((0..count).map(|_| self.whole(kind)).collect::<Result<_, _>>()?),
+            6 | 12 => Entry::Numbers((0..count).map(|_| self.number(kind)).collect::<Result<_, _>>()?),
+            7 => Entry::Flags((0..count).map(|_| self.flag()).collect::<Result<_, _>>()?),
+            8 => Entry::Texts((0..count).map(|_| self.text()).collect::<Result<_, _>>()?),
+            _ => {
+                for _ in 0..count {
+                    self.entry(kind, depth + 1)?;
+                }
+                Entry::Nested
+            }
+        })
+    }
+
+    fn tensor(&mut self) -> Result<(String, Stored), String> {
+        let name = self.text()?;
+        let count = self.u32()?;
+        if count > DIMENSIONS {
+            return Err(format!("the tensor `{name}` has {count} dimensions"));
+        }
+        let sizes: Vec<u64> = (0..count).map(|_| self.length()).collect::<Result<_, _>>()?;
+        let dtype = dtype(self.u32()?).map_err(|kind| {
+            format!("the tensor `{name}` is stored as {kind}, which cannot be read here; take another quantisation of the model")
+        })?;
+        let start = self.u64()?;
+        let too_large = || format!("the tensor `{name}` is cut off: it has {sizes:?} numbers");
+        let numbers =
+            sizes.iter().try_fold(1_u64, |all, size| all.checked_mul(*size)).ok_or_else(too_large)?;
+        let block = dtype.block_size() as u64;
+        // Blocks stand in rows.
+        if !sizes.first().copied().unwrap_or(1).is_multiple_of(block) {
+            return Err(format!("the rows of the tensor `{name}` are no whole number of blocks of {block}"));
+        }
+        let bytes = (numbers / block).checked_mul(dtype.type_size() as u64);
+        let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok()).ok_or_else(too_large)?;
+        let shape: Option<Vec<usize>> = sizes.iter().rev().map(|size| usize::try_from(*size).ok()).collect();
+        Ok((name.clone(), Stored { dtype, shape: shape.ok_or_else(too_large)?, start, bytes }))
+    }
+}
+
+/// The shortest decimal of 32 bits: 1e-5 is meant where 9.999999747e-6 is stored.
+fn shortest(number: f32) -> f64 {
+    number.to_string().parse().unwrap_or_else(|_| f64::from(number))
+}
+
+/// How numbers are stored, or its name where it is not known here.
+fn dtype(kind: u32) -> Result<GgmlDType, String> {
+    const OTHERS: [(u32, &str); 16] = [
+        (9, "Q8_1"),
+        (15, "Q8_K"),
+        (16, "IQ2_XXS"),
+        (17, "IQ2_XS"),
+        (18, "IQ3_XXS"),
+        (19, "IQ1_S"),
+        (20, "IQ4_NL"),
+        (21, "IQ3_S"),
+        (22, "IQ2_S"),
+        (23, "IQ4_XS"),
+        (28, "F64"),
+        (29, "IQ1_M"),
+        (34, "TQ1_0"),
+        (35, "TQ2_0"),
+        (39, "MXFP4"),
+        (40, "NVFP4"),
+    ];
+    Ok(match kind {
+        0 => GgmlDType::F32,
+        1 => GgmlDType::F16,
+        2 => GgmlDType::Q4_0,
+        3 => GgmlDType::Q4_1,
+        6 => GgmlDType::Q5_0,
+        7 => GgmlDType::Q5_1,
+        8 => GgmlDType::Q8_0,
+        10 => GgmlDType::Q2K,
+        11 => GgmlDType::Q3K,
+        12 => GgmlDType::Q4K,
+        13 => GgmlDType::Q5K,
+        14 => GgmlDType::Q6K,
+        30 => GgmlDType::BF16,
+        _ => {
+            let name = OTHERS.iter().find(|(number, _)| *number == kind).map(|(_, name)| format!("`{name}`"));
+            return Err(name.unwrap_or_else(|| format!("the type {kind}")));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Vec<u8> {
+        [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
+    }
+
+    /// A file with these entries and tensors, each after its name.
+    fn file(entries: &[(&str, u32, &[u8])], tensors: &[(&str, &[u64], u32, u64)]) -> Vec<u8> {
+        let mut file = b"GGUF\x03\0\0\0".to_vec();
+        file.extend((tensors.len() as u64).to_le_bytes());
+        file.extend((entries.len() as u64).to_le_bytes());
+        for (key, kind, value) in entries {
+            file.extend(text(key));
+            file.extend(kind.to_le_bytes());
+            file.extend(*value);
+        }
+        for (name, sizes, kind, start) in tensors {
+            file.extend(text(name));
+            file.extend((sizes.len() as u32).to_le_bytes());
+            sizes.iter().for_each(|size| file.extend(size.to_le_bytes()));
+            file.extend(kind.to_le_bytes());
+            file.extend(start.to_le_bytes());
+        }
+        file
+    }
+
+    fn read(file: &[u8]) -> Result<Header, String> {
+        Header::read(file, file.len() as u64)
+    }
+
+    #[test]
+    fn entries_and_tensors_are_found() {
+        let texts = [&8_u32.to_le_bytes()[..], &2_u64.to_le_bytes(), &text("a"), &text("é")].concat();
+        let mut content = file(
+            &[("n", 4, &7_u32.to_le_bytes()), ("e", 6, &1e-5_f32.to_le_bytes()), ("t", 9, &texts)],
+            &[("w", &[4, 2], 0, 0), ("v", &[2], 1, 32)],
+        );
+        content.resize(content.len().next_multiple_of(32) + 36, 0);
+        let header = read(&content).unwrap();
+        assert_eq!(header.entries["n"], Entry::Whole(7));
+        assert_eq!(header.entries["e"], Entry::Number(1e-5));
+        assert_eq!(header.entries["t"], Entry::Texts(vec!["a".into(), "é".into()]));
+        let found = &header.tensors["w"];
+        assert_eq!((found.shape.as_slice(), found.bytes), ([2, 4].as_slice(), 32));
+        assert_eq!(header.tensors["v"].start, found.start + 32);
+        for end in 0..content.len() {
+            assert!(read(&content[..end]).is_err(), "{end}");
+        }
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        let list = |kind: u32, count: u64| [&kind.to_le_bytes()[..], &count.to_le_bytes()].concat();
+        let nested = [list(9, 1), list(9, 1), list(9, 1), list(9, 1), list(9, 1)].concat();
+        let wide = file(&[], &[("w", &[1 << 40, 1 << 40], 0, 0)]);
+        let cases = [
+            (b"GGUF\0\0\0\x03".to_vec(), "highest byte first"),
+            (b"GGUF\x09\0\0\0".to_vec(), "the version 9"),
+            (file(&[("general.alignment", 4, &[0; 4])], &[]), "`general.alignment` must be"),
+            (file(&[("t", 9, &list(8, u64::MAX))], &[]), "cut off"),
+            (file(&[("t", 8, &u64::MAX.to_le_bytes())], &[]), "cut off"),
+            (file(&[("t", 9, &nested)], &[]), "arrays in arrays"),
+            (file(&[("t", 99, &[0; 8])], &[]), "the type 99"),
+            (file(&[("t", 7, &[3])], &[]), "true or false"),
+            (file(&[], &[("w", &[4], 23, 0)]), "`w` is stored as `IQ4_XS`"),
+            (file(&[], &[("w", &[4], 77, 0)]), "the type 77"),
+            (file(&[], &[("w", &[40], 8, 0)]), "blocks of 32"),
+            (file(&[], &[("w", &[1; 5], 0, 0)]), "5 dimensions"),
+            (file(&[], &[("w", &[4], 0, u64::MAX - 8)]), "`w` is cut off"),
+            (wide, "`w` is cut off"),
+        ];
+        for (content, expected) in cases {
+            let found = read(&content).unwrap_err();
+            assert!(found.contains(expected), "{found}");
+        }
+        let mut many = b"GGUF\x03\0\0\0".to_vec();
+        many.extend([0xff; 16]);
+        assert!(read(&many).unwrap_err().contains("cut off"));
+    }
+}

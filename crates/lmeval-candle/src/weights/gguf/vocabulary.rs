@@ -1,0 +1,140 @@
+//! The vocabulary that a GGUF file has with it.
+
+use lmeval_models::{GgufTokenKind, GgufVocabulary};
+
+use super::{Entry, Gguf};
+use crate::error::{Error, Result};
+
+/// What special tokens are called, here and in the file.
+const SPECIAL: [(&str, &[&str]); 7] = [
+    ("bos_token", &["bos_token_id"]),
+    ("eos_token", &["eos_token_id"]),
+    ("unk_token", &["unknown_token_id"]),
+    ("sep_token", &["seperator_token_id", "separator_token_id"]),
+    ("pad_token", &["padding_token_id"]),
+    ("cls_token", &["cls_token_id"]),
+    ("mask_token", &["mask_token_id"]),
+];
+
+impl Gguf {
+    /// The vocabulary and the rules of the model's tokenizer.
+    pub fn vocabulary(&self) -> Result<GgufVocabulary> {
+        let Some(model) = self.text("model")?.filter(|model| *model != "none") else {
+            return Err(self.wrong("it has no tokenizer (`tokenizer.ggml.model`)"));
+        };
+        let tokens = match self.tokenizer("tokens") {
+            Some(Entry::Texts(tokens)) => tokens.clone(),
+            _ => return Err(self.wrong("it has no list `tokenizer.ggml.tokens`")),
+        };
+        let rows =
+            self.header.tensors.get("token_embd.weight").and_then(|tensor| tensor.shape.first().copied());
+        if let Some(rows) = rows
+            && tokens.len() > rows
+        {
+            return Err(
+                self.wrong(&format!("its tokenizer has {} tokens, and its model knows {rows}", tokens.len()))
+            );
+        }
+        let kinds = match self.tokenizer("token_type") {
+            None => vec![GgufTokenKind::Normal; tokens.len()],
+            Some(Entry::Wholes(kinds)) => kinds.iter().map(|kind| kind_of(*kind)).collect(),
+            Some(_) => return Err(self.wrong("`tokenizer.ggml.token_type` must be a list of numbers")),
+        };
+        let scores = match self.tokenizer("scores") {
+            None => Vec::new(),
+            Some(Entry::Numbers(scores)) => scores.clone(),
+            Some(_) => return Err(self.wrong("`tokenizer.ggml.scores` must be a list of numbers")),
+        };
+        let merges = match self.tokenizer("merges") {
+            None => Vec::new(),
+            Some(Entry::Texts(merges)) => merges.clone(),
+            Some(_) => return Err(self.wrong("`tokenizer.ggml.merges` must be a list of texts")),
+        };
+        let mut special = Vec::new();
+        for (name, keys) in SPECIAL {
+            for key in keys {
+                special.extend(self.token(key)?.map(|token| (name, token)));
+            }
+        }
+        Ok(GgufVocabulary {
+            file: self.path.clone(),
+            architecture: self.architecture.clone(),
+            model: model.to_owned(),
+            rules: self.text("pre")?.map(str::to_owned),
+            tokens,
+            kinds,
+            scores,
+            merges,
+            special,
+            begins: self.flag("add_bos_token")?,
+            ends: self.flag("add_eos_token")?,
+            space_first: self.flag("add_space_prefix")?,
+            templates: self.templates(),
+        })
+    }
+
+    fn tokenizer(&self, key: &str) -> Option<&Entry> {
+        self.header.entries.get(&format!("tokenizer.ggml.{key}"))
+    }
+
+    fn text(&self, key: &str) -> Result<Option<&str>> {
+        match self.tokenizer(key) {
+            None => Ok(None),
+            Some(Entry::Text(text)) => Ok(Some(text)),
+            Some(_) => Err(self.wrong(&format!("`tokenizer.ggml.{key}` must be a text"))),
+        }
+    }
+
+    fn flag(&self, key: &str) -> Result<Option<bool>> {
+        match self.tokenizer(key) {
+            None => Ok(None),
+            Some(Entry::Flag(flag)) => Ok(Some(*flag)),
+            Some(_) => Err(self.wrong(&format!("`tokenizer.ggml.{key}` must be true or false"))),
+        }
+    }
+
+    fn token(&self, key: &str) -> Result<Option<u32>> {
+        match self.tokenizer(key) {
+            None => Ok(None),
+            Some(Entry::Whole(token)) => match u32::try_from(*token) {
+                Ok(token) => Ok(Some(token)),
+                // There is none.
+                Err(_) if *token == -1 => Ok(None),
+                Err(_) => Err(self.wrong(&format!("`tokenizer.ggml.{key}` is {token}, which is no token"))),
+            },
+            Some(_) => Err(self.wrong(&format!("`tokenizer.ggml.{key}` must be a number"))),
+        }
+    }
+
+    /// The chat templates, by name.
+    fn templates(&self) -> Vec<(String, String)> {
+        let named = self.header.entries.iter().filter_map(|(key, entry)| {
+            let (name, Entry::Text(template)) = (key.strip_prefix("tokenizer.chat_template")?, entry) else {
+                return None;
+            };
+            let name = if name.is_empty() { "default" } else { name.strip_prefix('.')? };
+            Some((name.to_owned(), template.clone()))
+        });
+        let mut templates: Vec<(String, String)> = named.collect();
+        templates.sort_unstable();
+        templates
+    }
+
+    fn wrong(&self, problem: &str) -> Error {
+        Error::Unsupported {
+            message: format!("The tokenizer of `{}` cannot be used: {problem}", self.path.display()),
+            hint: Some("Give the model's tokenizer as `tokenizer=<name on the hub or folder>`".into()),
+        }
+    }
+}
+
+fn kind_of(kind: i64) -> GgufTokenKind {
+    match kind {
+        2 => GgufTokenKind::Unknown,
+        3 => GgufTokenKind::Control,
+        4 => GgufTokenKind::UserDefined,
+        5 => GgufTokenKind::Unused,
+        6 => GgufTokenKind::Byte,
+        _ => GgufTokenKind::Normal,
+    }
+}

@@ -1,0 +1,25 @@
+//! Files that are mapped into memory.
+
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+
+use crate::error::{Error, Result};
+
+/// A file in memory.
+pub(super) struct Mapped {
+    pub(super) path: PathBuf,
+    pub(super) bytes: Mmap,
+}
+
+impl Mapped {
+    /// Maps a file.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let file = fs_err::File::open(path).map_err(|error| Error::file(path, error))?;
+        // SAFETY: the file is only read. Whoever shortens it while it is mapped ends this process, as with any
+        // program that maps files.
+        #[expect(unsafe_code, reason = "weights are read where they are, without a second copy of them")]
+        let bytes = unsafe { Mmap::map(file.file()) }.map_err(|error| Error::file(path, error))?;
+        Ok(Self { path: path.to_owned(), bytes })
+    }
+}

@@ -19,7 +19,7 @@ use crate::cache::Cache;
 use crate::error::Result;
 
 pub(crate) use generate::GenerationRequest;
-pub(crate) use sample::Sampling;
+pub(crate) use sample::{Rules, Sampling};
 pub(crate) use score::ScoreRequest;
 
 /// Rows that go through the model at once on a processor: enough for full speed, and caches stay warm.

@@ -39,7 +39,7 @@ impl Prepared {
         let codec = Codec::new(&folder, arguments.add_bos_token, arguments.prefix_token_id)?;
         let own = opened.folder.join("generation_config.json");
         let own = if own.is_file() { Some(Config::read(&own)?) } else { None };
-        let defaults = Defaults::read(own.as_ref(), &opened.config, codec.end().map(|(token, _)| token))?;
+        let defaults = Defaults::new(own.as_ref(), &opened.config);
         let max_length = max_length(&arguments, &opened)?;
         let thinks_first = settings.dialect.name == "0.4";
         let files = fingerprint::of_small_files(&opened.folder, &folder)?;

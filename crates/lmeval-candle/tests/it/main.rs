@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod architectures;
+mod generation;
 mod gguf;
 mod hub;
 mod model;
+mod tokens;

@@ -26,7 +26,7 @@ pub(crate) fn create(folder: &Path, more: &[(&str, Value)]) -> Result<Arc<dyn Mo
     (lmeval_candle::find("hf").unwrap().create)(&ModelSettings::from_args(args))
 }
 
-fn request(arguments: Arguments) -> ModelRequest {
+pub(crate) fn request(arguments: Arguments) -> ModelRequest {
     ModelRequest {
         task_name: "task".into(),
         doc_id: DocId(0),

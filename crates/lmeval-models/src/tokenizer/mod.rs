@@ -2,6 +2,7 @@
 
 mod chat;
 mod choose;
+mod class;
 mod encoder;
 mod hub;
 mod hub_model;

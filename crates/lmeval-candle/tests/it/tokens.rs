@@ -46,3 +46,24 @@ fn special_tokens_are_those_of_the_class() {
         }
     }
 }
+
+#[test]
+fn blanks_are_put_before_texts_as_the_class_does_it() {
+    let blanks = &recorded("tokens.json")["blanks"];
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, fields: &Value| {
+        fs_err::write(folder.path().join(name), fields.to_string()).unwrap();
+    };
+    write("tokenizer.json", &blanks["tokenizer"]);
+    for case in blanks["cases"].as_array().unwrap() {
+        write("config.json", &serde_json::json!({"model_type": case["model_type"]}));
+        write("tokenizer_config.json", &case["fields"]);
+        let tokenizer = HuggingFaceTokenizer::from_folder(folder.path()).unwrap();
+        for (place, text) in blanks["texts"].as_array().unwrap().iter().enumerate() {
+            let tokens = tokenizer.encode(text.as_str().unwrap(), true).unwrap();
+            assert_eq!(serde_json::json!(tokens), case["tokens"][place], "{text} with {}", case["fields"]);
+            let decoded = tokenizer.decode(&tokens).unwrap();
+            assert_eq!(decoded, case["decoded"][place].as_str().unwrap(), "{text} with {}", case["fields"]);
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lmeval_pycompat::Dict;
+use lmeval_pycompat::{Dict, Value};
 
 /// A class that has special tokens of its own, where no file names them.
 #[derive(Debug)]
@@ -87,10 +87,49 @@ impl Class {
         CLASSES.iter().find(|class| class.name == named)
     }
 
+    /// Where a blank is put before texts, where the class itself decides it: `always` before each part between special
+    /// tokens, `first` before the first part, or `never`.
+    ///
+    /// Reference: this class takes the vocabulary of a file alone, and cuts texts by a rule of its own.
+    pub(super) fn blank(&self, tokenizer: &Dict) -> Option<&'static str> {
+        if self.name != "LlamaTokenizer" {
+            return None;
+        }
+        let flag =
+            |name: &str| tokenizer.get_str(name).filter(|value| !value.is_none()).map(Value::is_truthy);
+        Some(match (flag("add_prefix_space"), flag("legacy")) {
+            (Some(false), _) => "never",
+            (_, Some(true)) => "always",
+            _ => "first",
+        })
+    }
+
     /// What the class calls a token.
     pub(super) fn token(&self, name: &str) -> Option<&'static str> {
         self.tokens.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
+}
+
+/// The file of a tokenizer that puts a blank before texts; one of another kind stays as it is.
+pub(super) fn with_blank(file: Vec<u8>, scheme: &str) -> Vec<u8> {
+    let Ok(mut fields) = serde_json::from_slice::<serde_json::Value>(&file) else { return file };
+    if fields["model"]["type"] != "BPE" {
+        return file;
+    }
+    fields["normalizer"] = serde_json::Value::Null;
+    fields["pre_tokenizer"] = serde_json::json!({
+        "type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": false,
+    });
+    let mut decoders = vec![
+        serde_json::json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),
+        serde_json::json!({"type": "ByteFallback"}),
+        serde_json::json!({"type": "Fuse"}),
+    ];
+    if scheme != "never" {
+        decoders.push(serde_json::json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+    }
+    fields["decoder"] = serde_json::json!({"type": "Sequence", "decoders": decoders});
+    fields.to_string().into_bytes()
 }
 
 /// Whether a tokenizer works on bytes that are written as letters.

@@ -18,6 +18,8 @@ pub(super) struct SpecialTokens {
     pub(super) named: Dict,
     /// The tokens that have to be known to the tokenizer, in order.
     pub(super) added: Vec<AddedToken>,
+    /// Where a blank is put before texts, if the class of the tokenizer decides it.
+    pub(super) blank: Option<&'static str>,
     /// Whether blanks before punctuation are removed from decoded text.
     pub(super) clean_up: bool,
 }
@@ -36,6 +38,7 @@ impl SpecialTokens {
         let decoder = config.get_str("added_tokens_decoder").and_then(Value::as_dict);
         let class = Class::choose(folder, &config, &model);
         let mut found = Self {
+            blank: class.and_then(|class| class.blank(&config)),
             clean_up: config.get_str("clean_up_tokenization_spaces").is_some_and(Value::is_truthy),
             ..Self::default()
         };

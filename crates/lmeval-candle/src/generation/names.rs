@@ -3,7 +3,7 @@
 use lmeval_core::{ModelError, nearest};
 use lmeval_pycompat::{Value, repr};
 
-use super::fields::Fields;
+use super::fields::{Fields, Found};
 use crate::arguments::configuration;
 
 /// The names of the limit, of which the first that is given counts.
@@ -11,7 +11,7 @@ pub(super) const LIMITS: [&str; 4] =
     ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"];
 
 /// Settings that are read.
-const READ: [&str; 29] = [
+const READ: [&str; 30] = [
     "until",
     "do_sample",
     "temperature",
@@ -21,6 +21,7 @@ const READ: [&str; 29] = [
     "typical_p",
     "epsilon_cutoff",
     "eta_cutoff",
+    "top_h",
     "repetition_penalty",
     "encoder_repetition_penalty",
     "no_repeat_ngram_size",
@@ -45,7 +46,7 @@ const READ: [&str; 29] = [
 
 /// Settings that change no text: how `transformers` computes, what it returns beside texts, and what counts with beams
 /// or with an encoder alone.
-const WITHOUT_EFFECT: [&str; 34] = [
+const WITHOUT_EFFECT: [&str; 35] = [
     "use_cache",
     "cache_implementation",
     "cache_config",
@@ -67,6 +68,7 @@ const WITHOUT_EFFECT: [&str; 34] = [
     "renormalize_logits",
     "early_stopping",
     "length_penalty",
+    "diversity_penalty",
     "is_assistant",
     "num_assistant_tokens",
     "num_assistant_tokens_schedule",
@@ -83,11 +85,10 @@ const WITHOUT_EFFECT: [&str; 34] = [
 ];
 
 /// Settings that would change texts and are not here, with the value besides `None` and `False` that changes nothing.
-const ELSEWHERE: [(&str, f64); 14] = [
+const ELSEWHERE: [(&str, f64); 12] = [
     ("num_beams", 1.0),
     ("num_beam_groups", 1.0),
     ("num_return_sequences", 1.0),
-    ("diversity_penalty", 0.0),
     ("guidance_scale", 1.0),
     ("penalty_alpha", 0.0),
     ("dola_layers", 0.0),
@@ -97,7 +98,6 @@ const ELSEWHERE: [(&str, f64); 14] = [
     ("token_healing", 0.0),
     ("max_time", 0.0),
     ("stop_strings", 0.0),
-    ("top_h", 0.0),
 ];
 
 /// Refuses settings that are not known, and those that ask for something that is not here.
@@ -121,20 +121,21 @@ pub(super) fn check(fields: Fields<'_>) -> Result<(), ModelError> {
         let is_neutral = !found.value.is_truthy()
             || (!matches!(found.value, Value::Str(_)) && found.value.to_f64() == Some(neutral));
         if !is_neutral {
-            let message = format!(
-                "{} is `{}`, and texts are generated without it here",
-                found.called(),
-                repr::repr(found.value)
-            );
-            let error = configuration(message);
-            return Err(if name == "stop_strings" {
-                error.hint("Stop strings are given as `until`")
-            } else {
-                error.hint(format!("`--gen_kwargs {name}=None` generates without it")).hint(PYTHON)
-            });
+            return Err(refused(found));
         }
     }
     Ok(())
+}
+
+/// The error of a setting that asks for something that is not here.
+pub(super) fn refused(found: Found<'_>) -> ModelError {
+    let value = repr::repr(found.value);
+    let error =
+        configuration(format!("{} is `{value}`, and texts are generated without it here", found.called()));
+    if found.name == "stop_strings" {
+        return error.hint("Stop strings are given as `until`");
+    }
+    error.hint(format!("`--gen_kwargs {}=None` generates without it", found.name)).hint(PYTHON)
 }
 
 const PYTHON: &str = "`--model lm_eval:hf` generates through Python, with all settings of `transformers`";

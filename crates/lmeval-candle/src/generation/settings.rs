@@ -7,7 +7,7 @@ use lmeval_models::stops;
 use lmeval_pycompat::{Dict, Value};
 
 use super::fields::{Defaults, Fields, token};
-use super::names::{LIMITS, check};
+use super::names::{LIMITS, check, refused};
 use crate::arguments::configuration;
 use crate::codec::request;
 use crate::engine::{Rules, Sampling};
@@ -144,6 +144,9 @@ fn sampling(fields: Fields<'_>) -> Result<Sampling, ModelError> {
         return Err(found
             .wrong("a number above 0 with `do_sample=True`")
             .hint("`do_sample=False` takes the most likely token"));
+    }
+    if let Some(found) = fields.get("top_h") {
+        return Err(refused(found));
     }
     let temperature = fields.number_in("temperature", "a number above 0", above_zero)?;
     let share = |name| fields.number_in(name, "a number from 0 to 1", |share| (0.0..=1.0).contains(&share));
@@ -338,6 +341,7 @@ mod tests {
             (r#"{"temperature": 1, "min_p": -0.1}"#, "min_p"),
             (r#"{"temperature": 1, "top_k": -1}"#, "top_k"),
             (r#"{"temperature": 1, "typical_p": 0}"#, "typical_p"),
+            (r#"{"temperature": 1, "top_h": 0.4}"#, "top_h"),
             (r#"{"num_beams": 4}"#, "num_beams"),
             (r#"{"num_beams": "4"}"#, "num_beams"),
             (r#"{"num_return_sequences": 2}"#, "num_return_sequences"),
@@ -357,7 +361,7 @@ mod tests {
             assert_eq!(error.kind(), ModelErrorKind::Configuration, "{text}");
         }
         // What draws alone need does not matter where the most likely token is taken.
-        assert!(read(r#"{"top_k": -1, "top_p": 2}"#).unwrap().sampling.is_plain());
+        assert!(read(r#"{"top_k": -1, "top_p": 2, "top_h": 0.4}"#).unwrap().sampling.is_plain());
         for (file, expected) in [
             (
                 r#"{"top_k": "x"}"#,

@@ -73,3 +73,59 @@ pub(crate) fn answer_text(
     }
     Ok(if thinks_first { text } else { without_thoughts(text) })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn tokenizer() -> HuggingFaceTokenizer {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/llama");
+        HuggingFaceTokenizer::from_folder(&folder).unwrap()
+    }
+
+    #[test]
+    fn stop_strings_are_found_across_tokens() {
+        let tokenizer = tokenizer();
+        let stops = ["swer is t".to_owned(), "é!".to_owned()];
+        let check = StopCheck::new(&stops, &tokenizer).unwrap();
+        let place = |text: &str| {
+            let tokens = tokenizer.encode(text, false).unwrap();
+            let found = (0..=tokens.len()).find(|count| check.is_found(&tokens[..*count], &tokenizer));
+            found.map(|count| tokenizer.decode(&tokens[..count]).unwrap())
+        };
+        // As soon as it is there, with what the last token has beyond it.
+        let found = place("What the answer is that it is the answer").unwrap();
+        assert!(
+            found.starts_with("What the answer is t") && found.len() < "What the answer is that it".len()
+        );
+        // A letter of several tokens.
+        assert_eq!(place("caf\u{e9}! now").as_deref(), Some("café!"));
+        assert_eq!(place("the answer was that"), None);
+        assert!(!StopCheck::new(&[], &tokenizer).unwrap().is_found(&[1, 2], &tokenizer));
+    }
+
+    #[test]
+    fn thoughts_and_stop_strings_in_both_orders() {
+        let tokenizer = tokenizer();
+        let stops = ["\n\n".to_owned()];
+        let text = |text: &str, end: &ThinkEnd, thinks_first: bool| {
+            let tokens = tokenizer.encode(text, false).unwrap();
+            answer_text(&tokens, &stops, Some(end), thinks_first, &tokenizer).unwrap()
+        };
+        let marker = ThinkEnd::Text("</t>".into());
+        for thinks_first in [true, false] {
+            assert_eq!(text("think</t> ans\n\nx", &marker, thinks_first), "ans");
+            assert_eq!(text("no marker\n\nx", &marker, thinks_first), "no marker");
+            assert_eq!(text("a</t>b</t> c", &marker, thinks_first), "c");
+        }
+        assert_eq!(text("a\n\nb</t>  c", &marker, true), "c");
+        assert_eq!(text("a\n\nb</t>  c", &marker, false), "a");
+        // A token comes before the stop strings in any case.
+        let token = tokenizer.encode("#", false).unwrap()[0];
+        assert_eq!(text("a\n\nb#  c\n\nd", &ThinkEnd::Token(token), false), "c");
+        assert_eq!(text("  a", &ThinkEnd::Token(token), false), "a");
+        assert_eq!(text("a#", &ThinkEnd::Token(token), true), "");
+    }
+}

@@ -131,6 +131,19 @@ fn arguments_give_the_answers_of_the_reference() {
 }
 
 #[test]
+fn stop_strings_end_the_work() {
+    let recorded = recorded("answers.json");
+    let prompt = recorded["prompts"][0].as_str().unwrap();
+    let model = create(&fixture(), &serde_json::json!({})).unwrap();
+    // Within a token, and across tokens; both are long before the limit.
+    for kwargs in &recorded["settings"].as_array().unwrap()[1..3] {
+        let made = answer(model.as_ref(), vec![text(prompt, &kwargs.to_string())]).remove(0).unwrap();
+        assert!((5..20).contains(&made.usage.completion_tokens), "{kwargs}: {:?}", made.usage);
+        assert!(!made.truncated);
+    }
+}
+
+#[test]
 fn a_prompt_without_tokens_begins_with_the_prefix() {
     let model = create(&fixture(), &serde_json::json!({})).unwrap();
     let kwargs = r#"{"until": [], "max_gen_toks": 5}"#;

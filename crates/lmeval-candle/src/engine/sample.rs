@@ -73,6 +73,19 @@ impl Sampling {
         if self.temperature == 0.0 {
             return best();
         }
+        let order = self.candidates(logits);
+        let mut drawn = random.next() * sum(&order);
+        for (token, weight) in &order {
+            drawn -= weight;
+            if drawn < 0.0 {
+                return *token;
+            }
+        }
+        order.last().map_or_else(best, |(token, _)| *token)
+    }
+
+    /// The tokens that are drawn from, with their weights, the likeliest first.
+    fn candidates(&self, logits: &[f32]) -> Vec<(u32, f64)> {
         let mut order: Vec<(u32, f64)> = logits
             .iter()
             .enumerate()
@@ -86,21 +99,14 @@ impl Sampling {
                 order.truncate(order.partition_point(|(_, logit)| *logit >= last));
             }
         }
-        let Some((_, largest)) = order.first().copied() else { return best() };
+        let largest = order.first().map_or(0.0, |(_, largest)| *largest);
         for (_, logit) in &mut order {
             *logit = (*logit - largest).exp();
         }
         self.keep_likely(&mut order);
         self.keep_typical(&mut order);
         self.cut_off(&mut order);
-        let mut drawn = random.next() * sum(&order);
-        for (token, weight) in &order {
-            drawn -= weight;
-            if drawn < 0.0 {
-                return *token;
-            }
-        }
-        order.last().map_or_else(best, |(token, _)| *token)
+        order
     }
 
     /// Keeps tokens of `top_p` and `min_p`. The weights are those of probabilities: the first one is the largest, and 1.
@@ -229,6 +235,39 @@ mod tests {
         // The entropy is 0.95, so that the second bound is 0.21.
         assert_eq!(draw(&Sampling { eta_cutoff: 0.07, ..warm.clone() }, &logits), [1, 2, 3]);
         assert_eq!(draw(&Sampling { eta_cutoff: 0.3, ..warm }, &logits), [1, 2]);
+    }
+
+    #[test]
+    fn probabilities_are_those_of_transformers() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/draws.json");
+        let recorded: serde_json::Value = serde_json::from_slice(&fs_err::read(path).unwrap()).unwrap();
+        for case in recorded["cases"].as_array().unwrap() {
+            let numbers = |name: &str| -> Vec<f64> {
+                case[name].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+            };
+            let setting = |name: &str, default: f64| {
+                case["settings"].get(name).map_or(default, |number| number.as_f64().unwrap())
+            };
+            let sampling = Sampling {
+                temperature: setting("temperature", 1.0),
+                top_k: setting("top_k", 0.0) as usize,
+                top_p: setting("top_p", 1.0),
+                min_p: setting("min_p", 0.0),
+                typical_p: setting("typical_p", 1.0),
+                epsilon_cutoff: setting("epsilon_cutoff", 0.0),
+                eta_cutoff: setting("eta_cutoff", 0.0),
+                ..Sampling::default()
+            };
+            let logits: Vec<f32> = numbers("logits").into_iter().map(|logit| logit as f32).collect();
+            let candidates = sampling.candidates(&logits);
+            let mut found = vec![0.0; logits.len()];
+            for (token, weight) in &candidates {
+                found[*token as usize] = weight / sum(&candidates);
+            }
+            let expected = numbers("probabilities");
+            let is_close = found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5);
+            assert!(is_close, "{case}: {found:?}");
+        }
     }
 
     #[test]

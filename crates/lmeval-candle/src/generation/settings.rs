@@ -81,7 +81,9 @@ impl GenerationSettings {
                 count => Some(count),
             },
         };
-        let ends = fields.tokens("eos_token_id")?;
+        let mut ends = fields.tokens("eos_token_id")?;
+        ends.sort_unstable();
+        ends.dedup();
         let sampling = Sampling { rules: Arc::new(rules(fields, &ends)?), ..sampling(fields)? };
         let seed = fields.of_request("seed").map(|found| found.number()).transpose()?;
         Ok(Self {
@@ -169,6 +171,9 @@ fn sampling(fields: Fields<'_>) -> Result<Sampling, ModelError> {
 /// What changes what is likely.
 fn rules(fields: Fields<'_>, ends: &[u32]) -> Result<Rules, ModelError> {
     let penalty = "encoder_repetition_penalty";
+    let fewest_added = fields.count("min_new_tokens")?;
+    // Reference: of the two, the length of an answer alone counts.
+    let fewest = fields.count("min_length")?.filter(|_| fewest_added.is_none());
     Ok(Rules {
         biases: biases(fields)?,
         prompt_penalty: fields.number_in(penalty, "a number above 0", |number| number > 0.0)?.unwrap_or(1.0),
@@ -179,8 +184,8 @@ fn rules(fields: Fields<'_>, ends: &[u32]) -> Result<Rules, ModelError> {
             .into_iter()
             .filter(|sequence| !matches!(sequence.as_slice(), [token] if ends.contains(token)))
             .collect(),
-        fewest: fields.count("min_length")?.unwrap_or(0),
-        fewest_added: fields.count("min_new_tokens")?.unwrap_or(0),
+        fewest: fewest.unwrap_or(0),
+        fewest_added: fewest_added.unwrap_or(0),
         forced_begin: fields.token("forced_bos_token_id")?,
         forced_end: fields.tokens("forced_eos_token_id")?,
         decay: decay(fields)?,
@@ -299,7 +304,7 @@ mod tests {
 
     #[test]
     fn rules_are_read() {
-        let request = r#"{"bad_words_ids": [[5], [2], [6, 7]], "eos_token_id": [2], "min_length": 3, "min_new_tokens": 4,
+        let request = r#"{"bad_words_ids": [[5], [2], [6, 7]], "eos_token_id": [2, 2], "min_length": 3, "min_new_tokens": 4,
             "sequence_bias": [[[1], 2.0], [[3, 4], -1], [[1], 0.5]], "forced_bos_token_id": 8, "forced_eos_token_id": 9,
             "exponential_decay_length_penalty": [3, 1.5], "suppress_tokens": [1], "begin_suppress_tokens": [2, 3],
             "no_repeat_ngram_size": 2, "encoder_no_repeat_ngram_size": 3, "encoder_repetition_penalty": 1.5}"#;
@@ -311,7 +316,7 @@ mod tests {
             repeated: 2,
             repeated_prompt: 3,
             forbidden: vec![vec![5], vec![6, 7]],
-            fewest: 3,
+            fewest: 0,
             fewest_added: 4,
             forced_begin: Some(8),
             forced_end: vec![9],
@@ -321,6 +326,7 @@ mod tests {
             ends: vec![2],
         };
         assert_eq!(*sampling.rules, expected);
+        assert_eq!(read(r#"{"min_length": 3}"#).unwrap().sampling.rules.fewest, 3);
     }
 
     #[test]

@@ -75,15 +75,13 @@ impl Codec {
     }
 
     fn encode_with(&self, text: &str, special: bool) -> Result<Vec<u32>, ModelError> {
-        let mut tokens = self.tokenizer.encode(text, special)?;
-        // A tokenizer that is told to begin texts with a token does so, also where its file does not.
-        if special
-            && self.add_bos == Some(true)
-            && let Some(begin) = self.tokenizer.special_token("bos_token").and_then(|token| token.id)
-            && tokens.first() != Some(&begin)
-        {
-            tokens.insert(0, begin);
+        if !special || self.add_bos != Some(true) {
+            return self.tokenizer.encode(text, special);
         }
+        // Reference: a tokenizer that is told to begin texts with a token does that and nothing else.
+        let mut tokens = self.tokenizer.encode(text, false)?;
+        let begin = self.tokenizer.special_token("bos_token").and_then(|token| token.id);
+        tokens.splice(..0, begin);
         Ok(tokens)
     }
 

@@ -54,11 +54,7 @@ pub(crate) fn places(settings: &ModelSettings) -> Result<Vec<Place>, ModelError>
             )));
         }
     };
-    let name = match settings.text("device") {
-        // The command line names the first GPU where nobody names a device.
-        None => settings.device.clone().filter(|name| name != "cuda:0"),
-        given => given,
-    };
+    let name = settings.text("device").or_else(|| settings.device.clone());
     match name.as_deref() {
         None if gpus() == 0 => Ok(vec![Place::Cpu; count]),
         None | Some("cuda") => each_gpu(count),

@@ -20,7 +20,7 @@ use crate::cache::Cache;
 use crate::error::{Error, Result};
 
 pub(crate) use generate::GenerationRequest;
-pub(crate) use sample::Sampling;
+pub(crate) use sample::{Rules, Sampling};
 pub(crate) use score::{Score, ScoreRequest};
 
 /// Rows that go through the model at once on a processor: enough for full speed, and caches stay warm.

@@ -1,5 +1,12 @@
 //! Choosing the next token.
 
+mod rules;
+
+use std::sync::Arc;
+
+use rules::Position;
+pub(crate) use rules::Rules;
+
 /// How the next token is chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sampling {
@@ -11,37 +18,53 @@ pub(crate) struct Sampling {
     pub(crate) top_p: f64,
     /// Tokens are drawn from those that are at least this likely, relative to the most likely one.
     pub(crate) min_p: f64,
+    /// Tokens are drawn from the fewest of the most typical ones whose probabilities reach this.
+    pub(crate) typical_p: f64,
+    /// Tokens are drawn from those that are at least this likely.
+    pub(crate) epsilon_cutoff: f64,
+    /// The same with a bound that shrinks where many tokens are likely.
+    pub(crate) eta_cutoff: f64,
     /// Logits of tokens that were there are divided by it where they are positive, and multiplied otherwise.
     pub(crate) repetition_penalty: f64,
+    /// What else changes what is likely.
+    pub(crate) rules: Arc<Rules>,
+    /// How many tokens the prompt has, for the rules.
+    pub(crate) prompt: usize,
+    /// How many tokens prompt and answer have at most, for the rules.
+    pub(crate) total: usize,
     /// Of the draws of this request.
     pub(crate) seed: u64,
 }
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 0 }
+        Self {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            typical_p: 1.0,
+            epsilon_cutoff: 0.0,
+            eta_cutoff: 0.0,
+            repetition_penalty: 1.0,
+            rules: Arc::default(),
+            prompt: 0,
+            total: usize::MAX,
+            seed: 0,
+        }
     }
 }
 
 impl Sampling {
     /// Whether the most likely token is taken, and nothing changes what is likely.
     pub(crate) fn is_plain(&self) -> bool {
-        self.temperature == 0.0 && self.repetition_penalty == 1.0
+        self.temperature == 0.0 && self.repetition_penalty == 1.0 && self.rules.is_empty()
     }
 
     /// The next token; `seen` are the tokens of the text so far.
     pub(crate) fn choose(&self, logits: &mut [f32], seen: &[u32], random: &mut Random) -> u32 {
-        if self.repetition_penalty != 1.0 {
-            let mut seen = seen.to_vec();
-            seen.sort_unstable();
-            seen.dedup();
-            let penalty = self.repetition_penalty as f32;
-            for token in seen {
-                if let Some(logit) = logits.get_mut(token as usize) {
-                    *logit = if *logit < 0.0 { *logit * penalty } else { *logit / penalty };
-                }
-            }
-        }
+        let position = Position { seen, prompt: self.prompt, total: self.total };
+        self.rules.apply(logits, position, self.repetition_penalty);
         let best = || {
             let best =
                 logits.iter().enumerate().reduce(|best, next| if next.1 > best.1 { next } else { best });
@@ -50,11 +73,24 @@ impl Sampling {
         if self.temperature == 0.0 {
             return best();
         }
+        let order = self.candidates(logits);
+        let mut drawn = random.next() * sum(&order);
+        for (token, weight) in &order {
+            drawn -= weight;
+            if drawn < 0.0 {
+                return *token;
+            }
+        }
+        order.last().map_or_else(best, |(token, _)| *token)
+    }
+
+    /// The tokens that are drawn from, with their weights, the likeliest first.
+    fn candidates(&self, logits: &[f32]) -> Vec<(u32, f64)> {
         let mut order: Vec<(u32, f64)> = logits
             .iter()
             .enumerate()
             .map(|(token, logit)| (token as u32, f64::from(*logit) / self.temperature))
-            .filter(|(_, logit)| !logit.is_nan())
+            .filter(|(_, logit)| *logit > f64::NEG_INFINITY)
             .collect();
         order.sort_by(|a, b| b.1.total_cmp(&a.1));
         if self.top_k > 0 {
@@ -63,13 +99,21 @@ impl Sampling {
                 order.truncate(order.partition_point(|(_, logit)| *logit >= last));
             }
         }
-        let Some((_, largest)) = order.first().copied() else { return best() };
+        let largest = order.first().map_or(0.0, |(_, largest)| *largest);
         for (_, logit) in &mut order {
             *logit = (*logit - largest).exp();
         }
-        let total: f64 = order.iter().map(|(_, weight)| weight).sum();
+        self.keep_likely(&mut order);
+        self.keep_typical(&mut order);
+        self.cut_off(&mut order);
+        order
+    }
+
+    /// Keeps tokens of `top_p` and `min_p`. The weights are those of probabilities: the first one is the largest, and 1.
+    fn keep_likely(&self, order: &mut Vec<(u32, f64)>) {
         if self.top_p < 1.0 {
             // A token goes where it and all that are less likely have no more than the rest of the probability.
+            let total = sum(order);
             let mut below = 0.0;
             let mut kept = order.len();
             while kept > 1 {
@@ -82,19 +126,57 @@ impl Sampling {
             order.truncate(kept);
         }
         if self.min_p > 0.0 {
-            // The most likely token has the weight 1.
             order.truncate(order.partition_point(|(_, weight)| *weight >= self.min_p).max(1));
         }
-        let total: f64 = order.iter().map(|(_, weight)| weight).sum();
-        let mut drawn = random.next() * total;
-        for (token, weight) in &order {
-            drawn -= weight;
-            if drawn < 0.0 {
-                return *token;
-            }
-        }
-        order.last().map_or_else(best, |(token, _)| *token)
     }
+
+    /// Keeps tokens of `typical_p`: those first that are about as surprising as the next token is expected to be.
+    fn keep_typical(&self, order: &mut Vec<(u32, f64)>) {
+        if self.typical_p >= 1.0 {
+            return;
+        }
+        let total = sum(order);
+        let expected = entropy(order);
+        let distance = |weight: f64| (-(weight / total).ln() - expected).abs();
+        let mut typical: Vec<(f64, f64)> =
+            order.iter().map(|(_, weight)| (distance(*weight), weight / total)).collect();
+        typical.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut reached = 0.0;
+        let last = typical.iter().find(|(_, probability)| {
+            reached += probability;
+            reached >= self.typical_p
+        });
+        if let Some((furthest, _)) = last {
+            order.retain(|(_, weight)| distance(*weight) <= *furthest);
+        }
+    }
+
+    /// Keeps tokens of `epsilon_cutoff` and `eta_cutoff`; the most likely ones always stay.
+    fn cut_off(&self, order: &mut Vec<(u32, f64)>) {
+        let keep = |order: &mut Vec<(u32, f64)>, least: f64| {
+            let total = sum(order);
+            let most = order.first().map_or(0.0, |(_, weight)| *weight);
+            order.retain(|(_, weight)| *weight / total >= least || *weight >= most);
+        };
+        if self.epsilon_cutoff > 0.0 {
+            keep(order, self.epsilon_cutoff);
+        }
+        if self.eta_cutoff > 0.0 {
+            let least = self.eta_cutoff.min(self.eta_cutoff.sqrt() * (-entropy(order)).exp());
+            keep(order, least);
+        }
+    }
+}
+
+fn sum(order: &[(u32, f64)]) -> f64 {
+    order.iter().map(|(_, weight)| weight).sum()
+}
+
+/// The entropy of weights, as those of probabilities.
+fn entropy(order: &[(u32, f64)]) -> f64 {
+    let total = sum(order);
+    let each = order.iter().map(|(_, weight)| weight / total).filter(|probability| *probability > 0.0);
+    -each.map(|probability| probability * probability.ln()).sum::<f64>()
 }
 
 /// A small generator of random numbers: each request has one of its own.
@@ -143,7 +225,49 @@ mod tests {
         assert_eq!(draw(&Sampling { top_p: 0.6, ..warm.clone() }, &logits), [1]);
         assert_eq!(draw(&Sampling { top_p: 0.7, ..warm.clone() }, &logits), [1, 2]);
         assert_eq!(draw(&Sampling { min_p: 0.3, ..warm.clone() }, &logits), [1, 2]);
-        assert_eq!(draw(&Sampling { top_p: 0.0, ..warm }, &logits), [1]);
+        assert_eq!(draw(&Sampling { top_p: 0.0, ..warm.clone() }, &logits), [1]);
+        // The probabilities are 0.4 and three times 0.2, which is closer to what is expected.
+        let even = [2.0_f32.ln(), 0.0, 0.0, 0.0];
+        assert_eq!(draw(&Sampling { typical_p: 0.5, ..warm.clone() }, &even), [1, 2, 3]);
+        assert_eq!(draw(&Sampling { typical_p: 0.9, ..warm.clone() }, &even), [0, 1, 2, 3]);
+        assert_eq!(draw(&Sampling { epsilon_cutoff: 0.05, ..warm.clone() }, &logits), [1, 2, 3]);
+        assert_eq!(draw(&Sampling { epsilon_cutoff: 0.9, ..warm.clone() }, &logits), [1]);
+        // The entropy is 0.95, so that the second bound is 0.21.
+        assert_eq!(draw(&Sampling { eta_cutoff: 0.07, ..warm.clone() }, &logits), [1, 2, 3]);
+        assert_eq!(draw(&Sampling { eta_cutoff: 0.3, ..warm }, &logits), [1, 2]);
+    }
+
+    #[test]
+    fn probabilities_are_those_of_transformers() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/draws.json");
+        let recorded: serde_json::Value = serde_json::from_slice(&fs_err::read(path).unwrap()).unwrap();
+        for case in recorded["cases"].as_array().unwrap() {
+            let numbers = |name: &str| -> Vec<f64> {
+                case[name].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+            };
+            let setting = |name: &str, default: f64| {
+                case["settings"].get(name).map_or(default, |number| number.as_f64().unwrap())
+            };
+            let sampling = Sampling {
+                temperature: setting("temperature", 1.0),
+                top_k: setting("top_k", 0.0) as usize,
+                top_p: setting("top_p", 1.0),
+                min_p: setting("min_p", 0.0),
+                typical_p: setting("typical_p", 1.0),
+                epsilon_cutoff: setting("epsilon_cutoff", 0.0),
+                eta_cutoff: setting("eta_cutoff", 0.0),
+                ..Sampling::default()
+            };
+            let logits: Vec<f32> = numbers("logits").into_iter().map(|logit| logit as f32).collect();
+            let candidates = sampling.candidates(&logits);
+            let mut found = vec![0.0; logits.len()];
+            for (token, weight) in &candidates {
+                found[*token as usize] = weight / sum(&candidates);
+            }
+            let expected = numbers("probabilities");
+            let is_close = found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5);
+            assert!(is_close, "{case}: {found:?}");
+        }
     }
 
     #[test]
@@ -154,6 +278,16 @@ mod tests {
         let ones =
             (0..20_000).filter(|_| sampling.choose(&mut logits.to_vec(), &[], &mut random) == 1).count();
         assert!((14_700..15_300).contains(&ones), "{ones}");
+    }
+
+    #[test]
+    fn tokens_that_may_not_come_are_not_drawn() {
+        let rules = Arc::new(Rules { suppressed: vec![1, 2], ..Rules::default() });
+        let sampling = Sampling { temperature: 1.0, rules, ..Sampling::default() };
+        assert!(!sampling.is_plain());
+        assert_eq!(draw(&sampling, &[0.0, 3.0, 2.0, 1.0]), [0, 3]);
+        let rules = Arc::new(Rules { suppressed: vec![0, 1], ..Rules::default() });
+        assert_eq!(draw(&Sampling { rules, ..sampling }, &[0.0, 3.0]), [0]);
     }
 
     #[test]

@@ -63,7 +63,8 @@ impl Engine {
         if self.device.is_cpu() {
             return CPU_HEAD_ROWS;
         }
-        (DEVICE_HEAD_BYTES / (self.model.shape().vocabulary * size_of::<f32>()).max(1)).max(1)
+        let fitting = DEVICE_HEAD_BYTES / (self.model.shape().vocabulary * size_of::<f32>()).max(1);
+        fitting.clamp(1, self.rows())
     }
 
     /// Scores texts, until the work is ended; what came of each text is handed over as soon as it is known, in any order.

@@ -46,7 +46,7 @@ impl Prepared {
         let codec = Codec::new(&folder, own, arguments.add_bos_token, arguments.prefix_token_id)?;
         let path = opened.folder.join("generation_config.json");
         let generation = if path.is_file() { Some(Config::read(&path)?) } else { None };
-        let defaults = Defaults::read(generation.as_ref(), &opened.config, codec.end().map(|(token, _)| token))?;
+        let defaults = Defaults::new(generation.as_ref(), &opened.config);
         let max_length = max_length(&arguments, &opened, &folder)?;
         let thinks_first = settings.dialect.name == "0.4";
         let files = fingerprint::of_small_files(&opened.folder, &folder)?;

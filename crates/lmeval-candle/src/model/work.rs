@@ -12,7 +12,7 @@ use crate::arguments::configuration;
 use crate::codec::request;
 use crate::engine::{Engine, GenerationRequest, Score, ScoreRequest};
 use crate::error::Error;
-use crate::generation::{GenerationSettings, StopCheck, answer_text};
+use crate::generation::{GenerationSettings, StopCheck, Surroundings, answer_text};
 
 /// How much of whole texts is scored at a time on a processor, and on other devices: as much as an end loses.
 const CPU_ROLLING_BYTES: usize = 128 << 10;
@@ -215,7 +215,7 @@ impl Answerer {
             let prepared = self.settings(kwargs).and_then(|mut settings| {
                 let prompt = self.prompt(context, settings.limit)?;
                 self.known(&prompt)?;
-                settings.limit = self.limit(&settings, prompt.len())?;
+                settings.limit = settings.room(prompt.len(), self.prepared.max_length)?;
                 let check = StopCheck::new(&settings.stops, self.prepared.codec.tokenizer())?;
                 Ok((settings, prompt, check))
             });
@@ -226,6 +226,8 @@ impl Answerer {
                 }
                 Ok((settings, tokens, check)) => {
                     let mut sampling = settings.sampling.clone();
+                    sampling.prompt = tokens.len();
+                    sampling.total = tokens.len() + settings.limit;
                     sampling.seed = seed(self.prepared.arguments.seed, settings.seed, one.repeat, &tokens);
                     texts.push(GenerationRequest { tokens, limit: settings.limit, sampling });
                     asked.push((place, settings, check));
@@ -234,7 +236,7 @@ impl Answerer {
         }
         let tokenizer = self.prepared.codec.tokenizer();
         let is_done = |index: usize, added: &[u32]| {
-            added.last().is_some_and(|token| self.prepared.defaults.ends.contains(token))
+            added.last().is_some_and(|token| asked[index].1.ends.contains(token))
                 || asked[index].2.is_found(added, tokenizer)
         };
         self.engine.generate(&texts, &is_done, &mut |index, generated| {
@@ -256,34 +258,19 @@ impl Answerer {
         })
     }
 
+    /// The settings of a request; it needs no prompt, so that all of them can be checked before anything is computed.
     fn settings(&self, kwargs: &lmeval_pycompat::Dict) -> Result<GenerationSettings, ModelError> {
-        let end = self.prepared.codec.end().map(|(_, text)| text);
-        GenerationSettings::read(kwargs, &self.prepared.defaults, end, self.prepared.arguments.max_gen_toks)
-    }
-
-    /// How many tokens are added to a prompt.
-    fn limit(&self, settings: &GenerationSettings, prompt: usize) -> Result<usize, ModelError> {
-        match settings.total {
-            None => Ok(settings.limit),
-            Some(total) if total > prompt && total <= self.prepared.max_length => Ok(total - prompt),
-            Some(total) => Err(request(format!(
-                "The generation setting `max_length` is {total}: it must be above the {prompt} tokens of the \
-                 prompt and at most the {} tokens that the model takes",
-                self.prepared.max_length
-            ))
-            .hint("`max_gen_toks` is the number of tokens of an answer alone")),
-        }
+        let around = Surroundings {
+            defaults: &self.prepared.defaults,
+            end_text: self.prepared.codec.end().map(|(_, text)| text),
+            limit: self.prepared.arguments.max_gen_toks,
+            max_length: self.prepared.max_length,
+        };
+        GenerationSettings::read(kwargs, around)
     }
 
     /// The tokens of a prompt, of which those stay that leave room for the answer.
     fn prompt(&self, context: &Context, limit: usize) -> Result<Vec<u32>, ModelError> {
-        if limit >= self.prepared.max_length {
-            return Err(request(format!(
-                "An answer of {limit} tokens leaves no room for a prompt: the model takes {} tokens",
-                self.prepared.max_length
-            ))
-            .hint("Set `max_gen_toks` in `--gen_kwargs`, or `max_length` in `--model_args`"));
-        }
         let mut tokens = self.prepared.codec.encode_prompt(text_of(context)?)?;
         if tokens.is_empty() {
             tokens.push(self.prepared.codec.prefix()?);

@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod architectures;
+mod generation;
 mod gguf;
 mod hub;
 mod model;
+mod tokens;
 mod torch;

@@ -27,7 +27,7 @@ pub(crate) fn create(folder: &Path, more: &[(&str, Value)]) -> Result<Arc<dyn Mo
     (lmeval_candle::find("hf").unwrap().create)(&ModelSettings::from_args(args))
 }
 
-fn request(arguments: Arguments) -> ModelRequest {
+pub(crate) fn request(arguments: Arguments) -> ModelRequest {
     ModelRequest {
         task_name: "task".into(),
         doc_id: DocId(0),
@@ -273,10 +273,16 @@ fn damaged_files_are_named() {
     let folder = damaged("tokenizer.json", None);
     assert!(message(folder.path()).contains("tokenizer.json"));
     let index = br#"{"weight_map": {"lm_head.weight": "model-00001-of-00002.safetensors"}}"#;
-    let folder = damaged("model.safetensors.index.json", Some(index));
+    let parts = |index: &[u8]| {
+        let folder = damaged("model.safetensors.index.json", Some(index));
+        // A single file would count before its index.
+        fs_err::remove_file(folder.path().join("model.safetensors")).unwrap();
+        folder
+    };
+    let folder = parts(index);
     assert!(message(folder.path()).contains("model-00001-of-00002.safetensors"));
     let index = br#"{"weight_map": {"lm_head.weight": "../../etc/passwd"}}"#;
-    let folder = damaged("model.safetensors.index.json", Some(index));
+    let folder = parts(index);
     assert!(message(folder.path()).contains("no name of a file"));
 }
 

@@ -8,6 +8,7 @@ use lmeval_pycompat::Dict;
 use tokenizers::models::ModelWrapper;
 
 use super::chat::TokenizerTemplate;
+use super::class::with_blank;
 use super::special::SpecialTokens;
 
 /// A tokenizer that was read from a folder with `tokenizer.json`, or made of a GGUF file.
@@ -44,12 +45,15 @@ impl HuggingFaceTokenizer {
             let message = format!("The tokenizer `{}` cannot be used: {problem}", path.display());
             ModelError::new(ModelErrorKind::Configuration, message)
         };
-        let bytes = fs_err::read(&path).map_err(|error| broken(error.to_string()))?;
+        let mut bytes = fs_err::read(&path).map_err(|error| broken(error.to_string()))?;
+        let mut special = SpecialTokens::read(folder);
+        if let Some(scheme) = special.blank {
+            bytes = with_blank(bytes, scheme);
+        }
         let mut tokenizer =
             tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| broken(error.to_string()))?;
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|error| broken(error.to_string()))?;
-        let mut special = SpecialTokens::read(folder);
         // Reference: byte-pair tokenizers keep their blanks, whatever their files say.
         special.clean_up &= !matches!(tokenizer.get_model(), ModelWrapper::BPE(_));
         let known = tokenizer.get_added_tokens_decoder();

@@ -2,6 +2,7 @@
 
 mod chat;
 mod choose;
+mod class;
 mod encoder;
 mod gguf;
 mod hub;

@@ -5,39 +5,11 @@ use std::path::Path;
 use lmeval_pycompat::{Dict, Value, json};
 use tokenizers::AddedToken;
 
+use super::class::Class;
+
 /// The special tokens with a name of their own.
 const NAMES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
-
-/// What classes of tokenizers call their tokens where no file says it: begin, end, unknown, padding.
-const DEFAULTS: &[(&[&str], [Option<&str>; 4])] = &[
-    (
-        &[
-            "GPT2Tokenizer",
-            "GPTNeoXTokenizer",
-            "CodeGenTokenizer",
-            "gpt2",
-            "gpt_neo",
-            "gptj",
-            "gpt_neox",
-            "codegen",
-        ],
-        [Some("<|endoftext|>"), Some("<|endoftext|>"), Some("<|endoftext|>"), None],
-    ),
-    (
-        &["Qwen2Tokenizer", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"],
-        [None, Some("<|endoftext|>"), Some("<|endoftext|>"), Some("<|endoftext|>")],
-    ),
-    (
-        &["LlamaTokenizer", "CodeLlamaTokenizer", "llama", "mistral", "mixtral"],
-        [Some("<s>"), Some("</s>"), Some("<unk>"), None],
-    ),
-    (
-        &["GemmaTokenizer", "gemma", "gemma2", "gemma3_text"],
-        [Some("<bos>"), Some("<eos>"), Some("<unk>"), Some("<pad>")],
-    ),
-    (&["BloomTokenizer", "bloom"], [Some("<s>"), Some("</s>"), Some("<unk>"), Some("<pad>")]),
-];
 
 /// What the files beside `tokenizer.json` say.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +18,8 @@ pub(super) struct SpecialTokens {
     pub(super) named: Dict,
     /// The tokens that have to be known to the tokenizer, in order.
     pub(super) added: Vec<AddedToken>,
+    /// Where a blank is put before texts, if the class of the tokenizer decides it.
+    pub(super) blank: Option<&'static str>,
     /// Whether blanks before punctuation are removed from decoded text.
     pub(super) clean_up: bool,
 }
@@ -60,13 +34,11 @@ impl SpecialTokens {
         };
         let config = file("tokenizer_config.json");
         let map = file("special_tokens_map.json");
+        let model = file("config.json");
         let decoder = config.get_str("added_tokens_decoder").and_then(Value::as_dict);
-        let class = config
-            .get_str("tokenizer_class")
-            .and_then(Value::as_str)
-            .map(|name| name.trim_end_matches("Fast"));
-        let model_type = file("config.json").get_str("model_type").map(lmeval_pycompat::repr::str);
+        let class = Class::choose(folder, &config, &model);
         let mut found = Self {
+            blank: class.and_then(|class| class.blank(&config)),
             clean_up: config.get_str("clean_up_tokenization_spaces").is_some_and(Value::is_truthy),
             ..Self::default()
         };
@@ -77,10 +49,11 @@ impl SpecialTokens {
         }
         declared.sort_by_key(|(id, _)| *id);
         found.added.extend(declared.into_iter().map(|(_, token)| token));
-        let places = if decoder.is_some() { [&config, &map] } else { [&map, &config] };
-        let value = |name: &str| places.into_iter().find_map(|place| place.get_str(name));
+        // Reference: the map is a file of older tokenizers, and counts for them alone.
+        let places = if decoder.is_some() { vec![&config] } else { vec![&map, &config] };
+        let value = |name: &str| places.iter().find_map(|place| place.get_str(name));
         for name in NAMES {
-            let default = || Some(Value::str(default_token(name, class, model_type.as_deref())?));
+            let default = || Some(Value::str(class?.token(name)?));
             let Some(token) =
                 value(name).cloned().or_else(default).as_ref().and_then(|token| added(token, true))
             else {
@@ -89,9 +62,21 @@ impl SpecialTokens {
             found.named.insert(name, token.content.as_str());
             found.require(token);
         }
-        let more = value("additional_special_tokens").and_then(Value::as_list).unwrap_or_default();
+        // Names of the model alone, such as that of a token for images.
+        let extra = config.get_str("extra_special_tokens");
+        let own = config.iter().filter(|(name, _)| name.as_str().is_some_and(is_own_name));
+        let own = own.chain(extra.and_then(Value::as_dict).into_iter().flat_map(Dict::iter));
+        for text in own.filter_map(|(_, token)| token.as_str()) {
+            found.require(AddedToken::from(text, true));
+        }
+        let lists = [extra, config.get_str("additional_special_tokens")].into_iter().flatten();
+        let lists = lists.chain(value("additional_special_tokens")).filter_map(Value::as_list);
+        let more = lists.into_iter().find(|list| !list.is_empty()).unwrap_or_default();
         for token in more.iter().filter_map(|token| added(token, true)) {
             found.require(token);
+        }
+        for text in class.map_or(&[][..], |class| class.more) {
+            found.require(AddedToken::from(*text, true));
         }
         found
     }
@@ -108,18 +93,8 @@ impl SpecialTokens {
     }
 }
 
-fn default_token(name: &str, class: Option<&str>, model_type: Option<&str>) -> Option<&'static str> {
-    // The model counts where no class is named, or one that says nothing.
-    let class = class.filter(|class| *class != "PreTrainedTokenizer").or(model_type)?;
-    let (_, [begin, end, unknown, padding]) =
-        DEFAULTS.iter().find(|(classes, _)| classes.contains(&class))?;
-    match name {
-        "bos_token" => *begin,
-        "eos_token" => *end,
-        "unk_token" => *unknown,
-        "pad_token" => *padding,
-        _ => None,
-    }
+fn is_own_name(name: &str) -> bool {
+    name.ends_with("_token") && !NAMES.contains(&name)
 }
 
 /// A token: its text, or an object with the rules of how it is found in a text.

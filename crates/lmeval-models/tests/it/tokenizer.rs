@@ -50,8 +50,11 @@ fn special_tokens_from_every_file() {
     fs_err::copy(Path::new(TOKENIZER).join("tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
     let read = || HuggingFaceTokenizer::from_folder(folder.path()).unwrap();
     assert_eq!(read().special_token("eos_token"), None);
+    // The type of a model may stand for a class of tokenizers with tokens of its own.
     file("config.json", r#"{"model_type": "llama"}"#);
-    assert_eq!(read().special_token("bos_token").unwrap().id, Some(0));
+    assert_eq!(read().special_token("bos_token"), None);
+    file("config.json", r#"{"model_type": "gpt2"}"#);
+    assert_eq!(read().special_token("bos_token").unwrap().text, "<|endoftext|>");
     file(
         "special_tokens_map.json",
         r#"{"pad_token": {"content": "<pad>", "lstrip": false}, "eos_token": "</s>"}"#,

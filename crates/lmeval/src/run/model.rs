@@ -9,7 +9,7 @@ use lmeval_models::ModelSettings;
 use lmeval_pycompat::Value;
 
 use crate::printer::Notes;
-use crate::run::settings::{DEFAULT_DEVICE, RunSettings};
+use crate::run::settings::RunSettings;
 
 /// The start of names of models of the original package.
 const ORIGINAL: &str = "lm_eval:";
@@ -60,7 +60,7 @@ fn of_python(settings: &RunSettings) -> PythonModelSettings {
         args: settings.model_args.clone(),
         batch_size: Some(settings.batch_size.clone()),
         max_batch_size: settings.max_batch_size,
-        device: settings.device.clone(),
+        device: settings.device().map(str::to_owned),
         seeds: [random, numpy, torch],
         rolling_context: settings.dialect.rolling_context,
     }
@@ -87,7 +87,7 @@ fn tell_ignored(model: &PythonModel, settings: &RunSettings, notes: &Notes) {
     for name in model.ignored_settings() {
         let is_default = match name.as_str() {
             "batch_size" => settings.batch_size == Value::Int(1),
-            "device" => settings.device.as_deref() == Some(DEFAULT_DEVICE),
+            "device" => settings.device.is_none(),
             _ => false,
         };
         if !is_default {

@@ -51,7 +51,7 @@ pub(crate) fn facts(
         batch_sizes: model_facts.batch_sizes.clone(),
         model_facts,
         batch_size: settings.batch_size.clone(),
-        device: settings.device.as_deref().map_or(Value::None, Value::str),
+        device: settings.device().map_or(Value::None, Value::str),
         use_cache: settings.use_cache.as_deref().map_or(Value::None, Value::str),
         limit: settings.limit.clone(),
         bootstrap_iters: Value::Int(settings.bootstrap_iters),

@@ -40,7 +40,9 @@ pub(crate) struct RunSettings {
     pub repeats: Option<usize>,
     pub batch_size: Value,
     pub max_batch_size: Option<i64>,
+    /// The device that was named, and the one that counts where none is.
     pub device: Option<String>,
+    pub default_device: Option<&'static str>,
     pub limit: Value,
     pub samples: Option<Dict>,
     pub use_cache: Option<String>,
@@ -71,6 +73,11 @@ pub(crate) struct RunSettings {
 }
 
 impl RunSettings {
+    /// The device, named or not.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.device.as_deref().or(self.default_device)
+    }
+
     /// Puts flags, file and defaults together, and checks them.
     pub(crate) fn resolve(arguments: &RunArgs) -> Result<Self> {
         let given = given(arguments)?;
@@ -156,6 +163,7 @@ impl Layers {
             batch_size,
             max_batch_size,
             device,
+            default_device: Some(DEFAULT_DEVICE),
             limit,
             use_cache: self.text("use_cache")?,
             check_integrity: self.flag("check_integrity")?,
@@ -320,8 +328,8 @@ impl Layers {
             Value::Int(most) => Some(most),
             _ => return Err(self.wrong("max_batch_size", "a whole number")),
         };
-        let device = if device.is_none() { DEFAULT_DEVICE.to_owned() } else { repr::str(&device) };
-        Ok((batch_size, max_batch_size, Some(device)))
+        let device = if device.is_none() { None } else { Some(repr::str(&device)) };
+        Ok((batch_size, max_batch_size, device))
     }
 
     fn seeds(&self, notes: &mut Vec<String>) -> Result<seed::Seeds> {

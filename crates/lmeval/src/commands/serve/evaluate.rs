@@ -176,6 +176,7 @@ fn settings(given: Dict) -> Result<RunSettings> {
         batch_size: Some(layers.value("batch_size")).filter(|size| !size.is_none()).unwrap_or(Value::Int(1)),
         max_batch_size: layers.integer("max_batch_size")?,
         device: layers.text("device")?,
+        default_device: None,
         limit,
         samples: samples::resolve(&layers.value("samples"))?,
         use_cache: layers.text("use_cache")?,

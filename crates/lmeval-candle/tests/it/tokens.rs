@@ -1,0 +1,69 @@
+//! Tokenizers whose class the files of a model name, as `transformers` reads them.
+
+use std::path::Path;
+
+use lmeval_models::HuggingFaceTokenizer;
+use serde_json::Value;
+
+use super::model::fixture;
+
+pub(crate) fn recorded(name: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+    serde_json::from_slice(&fs_err::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn special_tokens_are_those_of_the_class() {
+    let recorded = recorded("tokens.json");
+    let text = recorded["text"].as_str().unwrap();
+    for case in recorded["cases"].as_array().unwrap() {
+        for files in case["files"].as_array().unwrap() {
+            let folder = tempfile::tempdir().unwrap();
+            fs_err::copy(fixture().join("tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
+            for (name, fields) in files.as_object().unwrap() {
+                fs_err::write(folder.path().join(name), fields.to_string()).unwrap();
+            }
+            let tokenizer = HuggingFaceTokenizer::from_folder(folder.path()).unwrap();
+            for name in
+                ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"]
+            {
+                let found =
+                    tokenizer.special_token(name).map(|token| serde_json::json!([token.text, token.id]));
+                assert_eq!(found.as_ref(), case["special"].get(name), "{name} of {files}");
+            }
+            let (padding, id) = tokenizer.padding();
+            assert_eq!(serde_json::json!([padding, id]), case["padding"], "{files}");
+            // The reference cannot encode with classes that do not fit to the vocabulary.
+            if !case["tokens"].is_null() {
+                let tokens = tokenizer.encode(text, true).unwrap();
+                assert_eq!(serde_json::json!(tokens), case["tokens"], "{files}");
+                assert_eq!(
+                    tokenizer.decode_plain(&tokens).unwrap(),
+                    case["plain"].as_str().unwrap(),
+                    "{files}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn blanks_are_put_before_texts_as_the_class_does_it() {
+    let blanks = &recorded("tokens.json")["blanks"];
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, fields: &Value| {
+        fs_err::write(folder.path().join(name), fields.to_string()).unwrap();
+    };
+    write("tokenizer.json", &blanks["tokenizer"]);
+    for case in blanks["cases"].as_array().unwrap() {
+        write("config.json", &serde_json::json!({"model_type": case["model_type"]}));
+        write("tokenizer_config.json", &case["fields"]);
+        let tokenizer = HuggingFaceTokenizer::from_folder(folder.path()).unwrap();
+        for (place, text) in blanks["texts"].as_array().unwrap().iter().enumerate() {
+            let tokens = tokenizer.encode(text.as_str().unwrap(), true).unwrap();
+            assert_eq!(serde_json::json!(tokens), case["tokens"][place], "{text} with {}", case["fields"]);
+            let decoded = tokenizer.decode(&tokens).unwrap();
+            assert_eq!(decoded, case["decoded"][place].as_str().unwrap(), "{text} with {}", case["fields"]);
+        }
+    }
+}

@@ -105,7 +105,9 @@ impl Engine {
                         left
                     }
                     Some(error) => {
-                        left.into_iter().for_each(|(index, _)| deliver(index, Err(error.too_large())));
+                        for (index, _) in left {
+                            deliver(index, Err(error.too_large()));
+                        }
                         Vec::new()
                     }
                     None => left,

@@ -234,7 +234,7 @@ fn to_error(value: &Value) -> Option<ModelError> {
     let (kind, _) = KINDS.iter().find(|(_, known)| *known == name)?;
     let error = ModelError::new(*kind, fields.get_str("message")?.as_str()?);
     let hints = fields.get_str("hints")?.as_list()?.iter().filter_map(Value::as_str);
-    Some(hints.fold(error, |error, hint| error.hint(hint)))
+    Some(hints.fold(error, ModelError::hint))
 }
 
 #[cfg(test)]

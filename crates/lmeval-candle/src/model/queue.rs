@@ -174,7 +174,9 @@ mod tests {
         queue.add(items);
         let mut taken = queue.take(1).unwrap();
         let last = taken.pop().unwrap();
-        taken.into_iter().for_each(|item| item.answer(Ok(Response::Text("".into()).into())));
+        for item in taken {
+            item.answer(Ok(Response::Text("".into()).into()));
+        }
         assert!(matches!(done.try_recv(), Err(tokio::sync::mpsc::error::TryRecvError::Empty)));
         queue.close(&ModelError::new(ModelErrorKind::Capability, "gone"));
         queue.put_back(vec![last]);

@@ -49,6 +49,7 @@ fn load(settings: &ModelSettings) -> Result<Answerer, ModelError> {
 }
 
 /// Reads requests while others are answered. When the run is gone, there is nothing to answer any more.
+#[expect(clippy::exit, reason = "a pass may take minutes, and nobody waits for it any more")]
 fn listen(answerer: Arc<OnceLock<Arc<Answerer>>>) -> mpsc::Receiver<Vec<ModelRequest>> {
     let (sender, pieces) = mpsc::channel();
     thread::spawn(move || {

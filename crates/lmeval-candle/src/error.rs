@@ -101,7 +101,7 @@ impl From<Error> for ModelError {
             Error::Compute(_) | Error::NotFinite => ModelErrorKind::Capability,
             _ => ModelErrorKind::Configuration,
         };
-        // What comes behind the message is where in a library it was made.
+        // Behind the message stands a backtrace of a library, which explains nothing to users.
         let text = error.to_string();
         let made = Self::new(kind, text.split("\n   0: ").next().unwrap_or(&text).trim_end());
         match error {

@@ -25,7 +25,13 @@ fn available(text: &str) -> Option<usize> {
 /// What the limit of a container leaves, in bytes.
 fn of_group(read: impl Fn(&str) -> Option<String>) -> Option<usize> {
     let number = |name| read(name)?.trim().parse::<usize>().ok();
-    Some(number("memory.max")?.saturating_sub(number("memory.current")?))
+    let used = number("memory.current")?;
+    // Files that were read count as used, and give way.
+    let files = read("memory.stat").unwrap_or_default();
+    let files = files.lines().filter_map(|line| line.split_once(' '));
+    let files = files.filter(|(name, _)| ["inactive_file", "active_file"].contains(name));
+    let files: usize = files.filter_map(|(_, bytes)| bytes.trim().parse::<usize>().ok()).sum();
+    Some(number("memory.max")?.saturating_sub(used.saturating_sub(files)))
 }
 
 #[cfg(test)]
@@ -38,9 +44,16 @@ mod tests {
         assert_eq!(available(text), Some(23_000_000 * 1024));
         assert_eq!(available("MemFree: 3 kB"), None);
         let group = |max: &'static str| {
-            of_group(move |name| Some(if name == "memory.max" { max } else { "100\n" }.to_owned()))
+            of_group(move |name| {
+                let text = match name {
+                    "memory.max" => max,
+                    "memory.current" => "100\n",
+                    _ => "anon 60\ninactive_file 30\nactive_file 10\n",
+                };
+                Some(text.to_owned())
+            })
         };
-        assert_eq!(group("1000\n"), Some(900));
+        assert_eq!(group("1000\n"), Some(940));
         assert_eq!(group("50\n"), Some(0));
         assert_eq!(group("max\n"), None);
         assert_eq!(of_group(|_| None), None);

@@ -8,7 +8,7 @@ use lmeval_models::ModelSettings;
 
 use crate::arguments::{configuration, natural};
 
-/// The most workers of a run: more are a slip of the finger.
+/// The most workers of a run: more are a mistake.
 const WORKERS: usize = 256;
 
 /// A device by its name; nothing is done there before it is opened.

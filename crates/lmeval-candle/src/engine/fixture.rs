@@ -26,8 +26,9 @@ fn device() -> Device {
 /// An engine for a checkpoint of the tests, with as many rows in a pass.
 pub(crate) fn engine(name: &str, rows: usize, texts: Option<usize>) -> Engine {
     let device = device();
-    let engine = Engine::new(model(name, &device), &device, DType::F32, texts);
+    let mut engine = Engine::new(model(name, &device), &device, DType::F32, texts);
     engine.rows.store(rows, Ordering::Relaxed);
+    engine.full.0 = rows;
     engine
 }
 

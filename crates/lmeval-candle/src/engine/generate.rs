@@ -1,6 +1,7 @@
 //! Generation: texts that are continued token by token, many at once.
 
 use candle_core::Tensor;
+use rayon::prelude::*;
 
 use super::Engine;
 use super::head::summarise;
@@ -9,7 +10,6 @@ use super::trie::Trie;
 use crate::batch::{Segment, Span};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::memory;
 
 /// Rows that a text takes from the cache at a time while it grows.
 const PAGE: usize = 32;
@@ -189,8 +189,9 @@ impl<'a, 'r> Generation<'a, 'r> {
     fn run(mut self, deliver: &mut dyn FnMut(usize, Result<Generated>)) -> Result<Vec<Text<'r>>> {
         match self.work(deliver) {
             Err(error) if error.is_out_of_memory() => {
-                if !self.engine.shrink() {
+                if !(self.engine.shrink_texts() | self.engine.shrink_rows()) {
                     self.give_up(&error, deliver);
+                    self.engine.restore();
                 }
             }
             other => other?,
@@ -198,10 +199,12 @@ impl<'a, 'r> Generation<'a, 'r> {
         Ok(self.texts.into_iter().filter(|text| !text.is_ended).collect())
     }
 
-    /// Memory is too short for a single text: the one that is under way has no answer.
+    /// Memory is too short for a single text: the one that is under way has no answer, or the one that needs the largest
+    /// cache where there is none.
     fn give_up(&mut self, error: &Error, deliver: &mut dyn FnMut(usize, Result<Generated>)) {
         let is_under_way = |text: &usize| !self.texts[*text].is_ended && !self.waiting.contains(text);
-        let under_way = (0..self.texts.len()).find(is_under_way).or(self.waiting.last().copied());
+        let largest = self.waiting.iter().copied().max_by_key(|text| self.room(*text));
+        let under_way = (0..self.texts.len()).find(is_under_way).or(largest);
         if let Some(text) = under_way.and_then(|text| self.texts.get_mut(text)) {
             text.is_ended = true;
             deliver(text.index, Err(error.too_large()));
@@ -225,14 +228,17 @@ impl<'a, 'r> Generation<'a, 'r> {
 
     /// Rows of the cache: for all texts at once, as far as there is memory, and those of the longest one.
     fn capacity(&self) -> (usize, usize) {
-        let rooms = self.texts.iter().zip(&self.prompts).map(|(text, prompt)| prompt.len() + text.growth());
-        let longest = rooms.max().unwrap_or(0);
-        let shape = self.engine.model.shape();
-        let row = shape.layers * shape.kv_heads * shape.head_width * 2 * self.engine.dtype.size_in_bytes();
+        let longest = (0..self.texts.len()).map(|text| self.room(text)).max().unwrap_or(0);
+        let row = self.engine.row_bytes();
         let texts = self.engine.generated().min(self.texts.len());
         // The other half is for what passes need, and for others on a processor.
-        let memory = memory::free(&self.engine.device).map_or(CACHE_BYTES, |free| free / 2);
+        let memory = self.engine.free().map_or(CACHE_BYTES, |free| free / 2);
         (longest.max((longest * texts).min(memory / row.max(1))), longest)
+    }
+
+    /// Rows of the cache that a text may take.
+    fn room(&self, text: usize) -> usize {
+        self.prompts[text].len() + self.texts[text].growth()
     }
 
     /// Lets waiting texts in as far as there is room, and chooses their first tokens; how many left at once.
@@ -268,9 +274,7 @@ impl<'a, 'r> Generation<'a, 'r> {
         }
         let last = self.prefill(&nodes, &admitted, cache)?;
         for text in &admitted {
-            let mut path: Vec<usize> = self.trie.path(*text).collect();
-            path.reverse();
-            let spans = path.into_iter().flat_map(|node| self.spans[node].iter().copied()).collect();
+            let spans = self.trie.spans(self.trie.ends[*text], &self.spans);
             self.active.push(Active {
                 text: *text,
                 spans,
@@ -300,9 +304,7 @@ impl<'a, 'r> Generation<'a, 'r> {
             let mut segments = Vec::new();
             for node in now {
                 let bounds = &self.trie.nodes[*node];
-                let mut above: Vec<usize> = self.trie.above(*node).collect();
-                above.reverse();
-                let spans = above.into_iter().flat_map(|node| self.spans[node].iter().copied()).collect();
+                let spans = self.trie.spans(*node, &self.spans);
                 segments.push(Segment {
                     first: tokens.len(),
                     len: bounds.len(),
@@ -369,15 +371,21 @@ impl<'a, 'r> Generation<'a, 'r> {
             summarise(&logits, &[])?.0.into_iter().map(|summary| summary.best).collect()
         } else {
             let rows = logits.to_vec2::<f32>()?;
-            if rows.iter().flatten().any(|logit| logit.is_nan() || *logit == f32::INFINITY) {
-                return Err(Error::NotFinite);
-            }
             let choose = |(active, mut logits): (&Active, Vec<f32>)| {
-                let text = &mut self.texts[active.text];
-                let seen = text.tokens();
-                text.request.sampling.choose(&mut logits, &seen, &mut text.random)
+                if logits.iter().any(|logit| logit.is_nan() || *logit == f32::INFINITY) {
+                    return Err(Error::NotFinite);
+                }
+                let text = &self.texts[active.text];
+                let mut random = text.random.clone();
+                let token = text.request.sampling.choose(&mut logits, &text.tokens(), &mut random)?;
+                Ok((token, random))
             };
-            self.active[first..].iter().zip(rows).map(choose).collect()
+            let chosen = self.active[first..].par_iter().zip(rows).map(choose);
+            let chosen: Vec<(u32, Random)> = chosen.collect::<Result<_>>()?;
+            for (active, (_, random)) in self.active[first..].iter().zip(&chosen) {
+                self.texts[active.text].random = random.clone();
+            }
+            chosen.into_iter().map(|(token, _)| token).collect()
         };
         let crossing = self.engine.model.length_crossing();
         let mut left = 0;

@@ -18,6 +18,7 @@ use crate::arch::Architecture;
 use crate::batch::{Batch, Segment};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
+use crate::memory;
 
 pub(crate) use generate::GenerationRequest;
 pub(crate) use sample::{Rules, Sampling};
@@ -50,6 +51,10 @@ pub(crate) struct Engine {
     texts: Option<usize>,
     /// Texts that are generated at once; shrinks where memory is short.
     generated: AtomicUsize,
+    /// What both were in the beginning.
+    full: (usize, usize),
+    /// How many engines share the device.
+    share: usize,
     /// Tokens that are scored in one pass over a trie.
     scored: usize,
     /// Whether the work is to end before it is done.
@@ -75,10 +80,18 @@ impl Engine {
             rows: AtomicUsize::new(rows),
             texts,
             generated: AtomicUsize::new(texts.unwrap_or(generated)),
+            full: (rows, texts.unwrap_or(generated)),
+            share: 1,
             scored: SCORED,
             ending: Arc::default(),
             stats: ModelStats::default(),
         }
+    }
+
+    /// The same engine on a device that so many share.
+    pub(crate) fn shared_by(mut self, engines: usize) -> Self {
+        self.share = engines;
+        self
     }
 
     /// Ends the work that is under way, and all that comes later, as soon as possible.
@@ -115,12 +128,36 @@ impl Engine {
         self.generated.load(Ordering::Relaxed)
     }
 
-    /// Halves what passes to come do at once; whether there was something to halve.
-    fn shrink(&self) -> bool {
-        let (rows, texts) = (self.rows(), self.generated());
+    /// Halves the rows of passes to come; whether there was something to halve.
+    fn shrink_rows(&self) -> bool {
+        let rows = self.rows();
         self.rows.store(rows.min(FEWEST_ROWS).max(rows / 2), Ordering::Relaxed);
+        self.rows() != rows
+    }
+
+    /// Halves how many texts are generated at once; whether there was something to halve.
+    fn shrink_texts(&self) -> bool {
+        let texts = self.generated();
         self.generated.store((texts / 2).max(1), Ordering::Relaxed);
-        (rows, texts) != (self.rows(), self.generated())
+        self.generated() != texts
+    }
+
+    /// Does as much at once as in the beginning: what there was too little memory for is gone.
+    fn restore(&self) {
+        let (rows, texts) = self.full;
+        self.rows.store(rows, Ordering::Relaxed);
+        self.generated.store(texts, Ordering::Relaxed);
+    }
+
+    /// Bytes that this engine may use of what nobody uses, where it can be told.
+    fn free(&self) -> Option<usize> {
+        memory::free(&self.device).map(|free| free / self.share.max(1))
+    }
+
+    /// Bytes of a row of the cache.
+    fn row_bytes(&self) -> usize {
+        let shape = self.model.shape();
+        shape.layers * shape.kv_heads * shape.head_width * 2 * self.dtype.size_in_bytes()
     }
 
     /// Counts tokens that were asked for, and those of them that went through the model.
@@ -145,6 +182,16 @@ impl Engine {
             *cache = None;
             let mut rows = wanted;
             *cache = loop {
+                // A processor without memory ends the program rather than the pass.
+                let is_too_large = self.device.is_cpu()
+                    && self.free().is_some_and(|free| rows.saturating_mul(self.row_bytes()) > free);
+                if is_too_large && rows > least {
+                    rows = least.max(rows / 2);
+                    continue;
+                }
+                if is_too_large {
+                    return Err(candle_core::Error::Msg("the processor is out of memory".into()).into());
+                }
                 match Cache::new(&self.model.shape(), rows, self.dtype, &self.device) {
                     Err(error) if error.is_out_of_memory() && rows > least => rows = least.max(rows / 2),
                     other => break Some(other?),

@@ -4,6 +4,7 @@ mod rules;
 
 use std::sync::Arc;
 
+use crate::error::{Error, Result};
 use rules::Position;
 pub(crate) use rules::Rules;
 
@@ -62,7 +63,7 @@ impl Sampling {
     }
 
     /// The next token; `seen` are the tokens of the text so far.
-    pub(crate) fn choose(&self, logits: &mut [f32], seen: &[u32], random: &mut Random) -> u32 {
+    pub(crate) fn choose(&self, logits: &mut [f32], seen: &[u32], random: &mut Random) -> Result<u32> {
         let position = Position { seen, prompt: self.prompt, total: self.total };
         self.rules.apply(logits, position, self.repetition_penalty);
         let best = || {
@@ -71,63 +72,68 @@ impl Sampling {
             best.map_or(0, |(token, _)| token as u32)
         };
         if self.temperature == 0.0 {
-            return best();
+            return Ok(best());
         }
-        let order = self.candidates(logits);
-        let mut drawn = random.next() * sum(&order);
-        for (token, weight) in &order {
+        if logits.iter().any(|logit| logit.is_nan() || *logit == f32::INFINITY) {
+            return Err(Error::NotFinite);
+        }
+        let candidates = self.candidates(logits);
+        let mut drawn = random.next() * sum(&candidates);
+        for (token, weight) in &candidates {
             drawn -= weight;
             if drawn < 0.0 {
-                return *token;
+                return Ok(*token);
             }
         }
-        order.last().map_or_else(best, |(token, _)| *token)
+        Ok(candidates.last().map_or_else(best, |(token, _)| *token))
     }
 
-    /// The tokens that are drawn from, with their weights, the likeliest first.
+    /// The tokens that are drawn from, with their weights, of which the largest is 1.
     fn candidates(&self, logits: &[f32]) -> Vec<(u32, f64)> {
-        let mut order: Vec<(u32, f64)> = logits
+        let mut tokens: Vec<(u32, f64)> = logits
             .iter()
             .enumerate()
             .map(|(token, logit)| (token as u32, f64::from(*logit) / self.temperature))
             .filter(|(_, logit)| *logit > f64::NEG_INFINITY)
             .collect();
-        order.sort_by(|a, b| b.1.total_cmp(&a.1));
-        if self.top_k > 0 {
-            // Tokens that are as likely as the last one stay.
-            if let Some((_, last)) = order.get(self.top_k - 1).copied() {
-                order.truncate(order.partition_point(|(_, logit)| *logit >= last));
-            }
+        if (1..tokens.len()).contains(&self.top_k) {
+            // Nothing is sorted: that would take longer than all the rest. Tokens that are as likely as the last one stay.
+            let (_, last, _) = tokens.select_nth_unstable_by(self.top_k - 1, |a, b| b.1.total_cmp(&a.1));
+            let last = last.1;
+            tokens.retain(|(_, logit)| *logit >= last);
         }
-        let largest = order.first().map_or(0.0, |(_, largest)| *largest);
-        for (_, logit) in &mut order {
+        let largest = tokens.iter().fold(f64::NEG_INFINITY, |most, (_, logit)| most.max(*logit));
+        for (_, logit) in &mut tokens {
             *logit = (*logit - largest).exp();
         }
-        self.keep_likely(&mut order);
-        self.keep_typical(&mut order);
-        self.cut_off(&mut order);
-        order
+        if self.top_p < 1.0 {
+            self.keep_likely(&mut tokens);
+        }
+        tokens.retain(|(_, weight)| *weight >= self.min_p);
+        self.keep_typical(&mut tokens);
+        self.cut_off(&mut tokens);
+        tokens
     }
 
-    /// Keeps tokens of `top_p` and `min_p`. The weights are those of probabilities: the first one is the largest, and 1.
-    fn keep_likely(&self, order: &mut Vec<(u32, f64)>) {
-        if self.top_p < 1.0 {
-            // A token goes where it and all that are less likely have no more than the rest of the probability.
-            let total = sum(order);
-            let mut below = 0.0;
-            let mut kept = order.len();
-            while kept > 1 {
-                below += order[kept - 1].1 / total;
-                if below > 1.0 - self.top_p {
-                    break;
-                }
-                kept -= 1;
+    /// Keeps the tokens of `top_p`, the likeliest first: one goes where it and all that are less likely have no more than
+    /// the rest of the probability.
+    fn keep_likely(&self, tokens: &mut Vec<(u32, f64)>) {
+        let total = sum(tokens);
+        let rest = 1.0 - self.top_p;
+        // All below this together have no more than the rest, however many they are; most tokens are, and need no order.
+        let least = (rest * total / tokens.len().max(1) as f64).min(1.0);
+        tokens.retain(|(_, weight)| *weight >= least);
+        tokens.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let mut below = 1.0 - sum(tokens) / total;
+        let mut kept = tokens.len();
+        while kept > 1 {
+            below += tokens[kept - 1].1 / total;
+            if below > rest {
+                break;
             }
-            order.truncate(kept);
+            kept -= 1;
         }
-        if self.min_p > 0.0 {
-            order.truncate(order.partition_point(|(_, weight)| *weight >= self.min_p).max(1));
-        }
+        tokens.truncate(kept);
     }
 
     /// Keeps tokens of `typical_p`: those first that are about as surprising as the next token is expected to be.
@@ -155,7 +161,7 @@ impl Sampling {
     fn cut_off(&self, order: &mut Vec<(u32, f64)>) {
         let keep = |order: &mut Vec<(u32, f64)>, least: f64| {
             let total = sum(order);
-            let most = order.first().map_or(0.0, |(_, weight)| *weight);
+            let most = order.iter().fold(0.0_f64, |most, (_, weight)| most.max(*weight));
             order.retain(|(_, weight)| *weight / total >= least || *weight >= most);
         };
         if self.epsilon_cutoff > 0.0 {
@@ -208,7 +214,7 @@ mod tests {
     fn draw(sampling: &Sampling, logits: &[f32]) -> Vec<u32> {
         let mut random = Random::new(sampling.seed);
         let mut drawn: Vec<u32> =
-            (0..2000).map(|_| sampling.choose(&mut logits.to_vec(), &[], &mut random)).collect();
+            (0..2000).map(|_| sampling.choose(&mut logits.to_vec(), &[], &mut random).unwrap()).collect();
         drawn.sort_unstable();
         drawn.dedup();
         drawn
@@ -275,8 +281,9 @@ mod tests {
         let sampling = Sampling { temperature: 1.0, ..Sampling::default() };
         let mut random = Random::new(1);
         let logits = [0.0, (3.0_f32).ln()];
-        let ones =
-            (0..20_000).filter(|_| sampling.choose(&mut logits.to_vec(), &[], &mut random) == 1).count();
+        let ones = (0..20_000)
+            .filter(|_| sampling.choose(&mut logits.to_vec(), &[], &mut random).unwrap() == 1)
+            .count();
         assert!((14_700..15_300).contains(&ones), "{ones}");
     }
 
@@ -294,7 +301,11 @@ mod tests {
     fn what_was_there_becomes_less_likely() {
         let sampling = Sampling { repetition_penalty: 2.0, ..Sampling::default() };
         let mut random = Random::new(0);
-        assert_eq!(sampling.choose(&mut [3.0, 2.0], &[0, 0], &mut random), 1);
-        assert_eq!(sampling.choose(&mut [-3.0, -2.0], &[1], &mut random), 0);
+        assert_eq!(sampling.choose(&mut [3.0, 2.0], &[0, 0], &mut random).unwrap(), 1);
+        assert_eq!(sampling.choose(&mut [-3.0, -2.0], &[1], &mut random).unwrap(), 0);
+        let warm = Sampling { temperature: 1.0, ..Sampling::default() };
+        for number in [f32::NAN, f32::INFINITY] {
+            assert!(matches!(warm.choose(&mut [number, 1.0], &[], &mut random), Err(Error::NotFinite)));
+        }
     }
 }

@@ -99,7 +99,7 @@ impl Engine {
                 let left = pass.left();
                 members = match failed {
                     // There is less to do at once from now on.
-                    Some(_) if self.shrink() => left,
+                    Some(_) if self.shrink_rows() => left,
                     Some(_) if count > 1 => {
                         most = 1;
                         left
@@ -108,6 +108,9 @@ impl Engine {
                         for (index, _) in left {
                             deliver(index, Err(error.too_large()));
                         }
+                        // The others may be smaller.
+                        most = usize::MAX;
+                        self.restore();
                         Vec::new()
                     }
                     None => left,
@@ -267,9 +270,7 @@ impl<'a, 'r> Pass<'a, 'r> {
         let mut wants: Vec<(usize, Want)> = Vec::new();
         for &node in nodes {
             let bounds = &self.trie.nodes[node];
-            let mut above: Vec<usize> = self.trie.above(node).collect();
-            above.reverse();
-            let spans = above.into_iter().flat_map(|node| self.spans[node].iter().copied()).collect();
+            let spans = self.trie.spans(node, &self.spans);
             let start = tokens.len();
             segments.push(Segment {
                 first: start,

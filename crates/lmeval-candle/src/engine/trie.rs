@@ -1,5 +1,7 @@
 //! Texts as a trie of their tokens: what texts begin with in common stands there once.
 
+use crate::batch::Span;
+
 /// Tokens that all texts of a part of the trie have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
@@ -113,6 +115,13 @@ impl Trie {
     /// A node and what stands before it, up to the beginning.
     pub(crate) fn above(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(Some(node), |node| self.nodes[*node].parent)
+    }
+
+    /// The rows of the cache that hold a node and what stands before it, from the beginning; `rows` has those of each node.
+    pub(crate) fn spans(&self, node: usize, rows: &[Vec<Span>]) -> Vec<Span> {
+        let mut above: Vec<usize> = self.above(node).collect();
+        above.reverse();
+        above.into_iter().flat_map(|node| rows[node].iter().copied()).collect()
     }
 
     /// How many tokens the nodes have.

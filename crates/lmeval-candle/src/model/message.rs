@@ -12,7 +12,7 @@ use lmeval_models::ModelSettings;
 use lmeval_pycompat::{Dict, Value, json};
 
 use super::work::text_of;
-use crate::codec::request;
+use crate::arguments::configuration;
 
 /// All kinds of errors, with their names on the wire.
 const KINDS: [(ModelErrorKind, &str); 7] = [
@@ -31,8 +31,8 @@ pub(super) const END: &str = r#"{"end": true}"#;
 /// What a worker gets.
 #[derive(Debug)]
 pub(super) enum ToWorker {
-    /// The settings of its model.
-    Setup(Box<ModelSettings>),
+    /// The settings of its model, and how many workers share the device.
+    Setup { settings: Box<ModelSettings>, share: usize },
     /// Requests.
     Requests(Vec<ModelRequest>),
     /// The run ends.
@@ -52,9 +52,14 @@ pub(super) enum FromWorker {
     Done,
 }
 
-/// The line with the settings of a model.
-pub(super) fn setup_line(settings: &ModelSettings) -> Result<String, ModelError> {
+/// The version of both sides.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The line with the settings of a model, for a worker whose device so many workers share.
+pub(super) fn setup_line(settings: &ModelSettings, share: usize) -> Result<String, ModelError> {
     text(&Value::dict([
+        ("version", Value::str(VERSION)),
+        ("share", Value::Int(share as i64)),
         ("args", Value::from(settings.args.clone())),
         ("batch_size", settings.batch_size.clone().unwrap_or_default()),
         ("seed", settings.random_seed.map_or(Value::None, Value::Int)),
@@ -95,6 +100,9 @@ impl ToWorker {
         let Some(args) = fields.get_str("args") else {
             return fields.get_str("end").map(|_| Self::End);
         };
+        if fields.get_str("version")?.as_str()? != VERSION {
+            return None;
+        }
         let settings = ModelSettings {
             args: args.as_dict()?.clone(),
             batch_size: fields.get_str("batch_size").cloned(),
@@ -102,7 +110,8 @@ impl ToWorker {
             dialect: fields.get_str("dialect")?.as_str()?.parse::<Dialect>().ok()?,
             ..ModelSettings::default()
         };
-        Some(Self::Setup(Box::new(settings)))
+        let share = usize::try_from(fields.get_str("share")?.as_i64()?).ok()?;
+        Some(Self::Setup { settings: Box::new(settings), share })
     }
 }
 
@@ -157,7 +166,7 @@ impl FromWorker {
 fn text(value: &Value) -> Result<String, ModelError> {
     let options = json::Options { ensure_ascii: false, ..json::Options::default() };
     json::dumps(value, &options)
-        .map_err(|error| request(format!("The request cannot be handed to a worker: {error}")))
+        .map_err(|error| configuration(format!("What is asked cannot be handed to a worker: {error}")))
 }
 
 fn to_request(value: &Value) -> Option<ModelRequest> {

@@ -38,7 +38,7 @@ pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelEr
     if prepared.arguments.places.len() > 1 {
         return Ok(Arc::new(ParallelModel::new(prepared, settings)?));
     }
-    Ok(Arc::new(HfModel { answerer: Arc::new(Answerer::new(prepared)?) }))
+    Ok(Arc::new(HfModel { answerer: Arc::new(Answerer::new(prepared, 1)?) }))
 }
 
 /// A model of this process.

@@ -4,7 +4,7 @@
 //! into the queue.
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -20,17 +20,18 @@ use tokio::sync::mpsc::channel;
 
 use super::message::{END, FromWorker, request_text, requests_line, setup_line};
 use super::prepare::Prepared;
-use super::process::{Input, Process, write_line};
+use super::process::{Input, Process, THREADS, write_line};
 use super::queue::{Item, Queue};
 use super::sink::Sink;
 use super::{BATCH_BYTES, FILL_TIME, REQUESTS, in_order};
 use crate::arguments::configuration;
+use crate::load::Opened;
 use crate::place::Place;
 
 /// How often a worker is started again that has answered nothing since.
-const RESTARTS: usize = 5;
-/// How many workers may die with a request before it fails: with the last of them it was alone.
-const DEATHS: usize = 4;
+const RESTARTS: usize = 6;
+/// How many workers may die with a request before it fails: with the last two of them it was alone.
+const DEATHS: usize = 5;
 
 /// A model in several processes.
 #[derive(Debug)]
@@ -60,6 +61,16 @@ impl std::fmt::Debug for Shared {
     }
 }
 
+/// What is left of requests that a worker was asked.
+struct Left {
+    /// Those without an answer.
+    items: Vec<Item>,
+    /// Whether the worker got them.
+    is_asked: bool,
+    /// Whether it answered any.
+    has_answered: bool,
+}
+
 /// How a worker is started.
 struct Start {
     program: PathBuf,
@@ -82,14 +93,14 @@ impl ParallelModel {
             configuration(format!("The program cannot find itself to start workers: {error}"))
         })?;
         let places = &prepared.arguments.places;
-        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let share = places.iter().filter(|place| **place == places[0]).count();
         let mut started = Vec::with_capacity(places.len());
         for place in places {
             let start = Start {
                 program: program.clone(),
                 place: *place,
-                threads: (cores / places.len()).max(1),
-                setup: setup_line(&of_worker(settings, &prepared, *place))?,
+                threads: threads(places.len()),
+                setup: setup_line(&of_worker(settings, &prepared, *place)?, share)?,
                 input: Input::default(),
             };
             started.push((start.process()?, start));
@@ -115,19 +126,36 @@ impl ParallelModel {
     }
 }
 
+/// Threads of each of some workers: those that there are, or that the user wants, are shared out.
+fn threads(workers: usize) -> usize {
+    let wanted = std::env::var(THREADS).ok().and_then(|number| number.parse::<usize>().ok());
+    let all = wanted.filter(|number| *number > 0);
+    let all = all.unwrap_or_else(|| thread::available_parallelism().map_or(1, NonZero::get));
+    (all / workers).max(1)
+}
+
 /// The settings of a worker: the files that were found, and one device.
-fn of_worker(settings: &ModelSettings, prepared: &Prepared, place: Place) -> ModelSettings {
+fn of_worker(
+    settings: &ModelSettings,
+    prepared: &Prepared,
+    place: Place,
+) -> Result<ModelSettings, ModelError> {
+    let text = |path: &Path| {
+        let text = path.to_str().map(Value::str);
+        text.ok_or_else(|| configuration(format!("The path `{}` is no valid text", path.display())))
+    };
     let mut settings = settings.clone();
-    let path = prepared.opened.file.as_ref().unwrap_or(&prepared.opened.folder);
-    settings.args.insert("pretrained", path.to_string_lossy().as_ref());
+    let Opened { folder, file, .. } = &prepared.opened;
+    settings.args.insert("pretrained", text(folder)?);
+    if let Some(name) = file.as_ref().and_then(|file| file.file_name()) {
+        settings.args.insert("gguf_file", text(Path::new(name))?);
+    }
     if prepared.arguments.tokenizer.is_some() {
-        let folder = prepared.codec.tokenizer().folder();
-        settings.args.insert("tokenizer", folder.to_string_lossy().as_ref());
+        settings.args.insert("tokenizer", text(prepared.codec.tokenizer().folder())?);
     }
     settings.args.insert("device", Value::str(place.to_string()));
     settings.args.remove_str("data_parallel");
-    settings.args.remove_str("gguf_file");
-    settings
+    Ok(settings)
 }
 
 impl Shared {
@@ -135,64 +163,80 @@ impl Shared {
     fn attend(&self, mut process: Process, start: &Start) {
         let mut restarts = 0;
         while let Some(items) = self.queue.take(self.workers) {
-            let Err(left) = self.ask(&mut process, items) else {
+            let Left { items, is_asked, has_answered } = self.ask(&mut process, items);
+            if has_answered {
                 restarts = 0;
+            }
+            if items.is_empty() {
                 continue;
-            };
+            }
             let error = process.death("ended while it worked");
             drop(process);
-            self.give_up_or_put_back(left, &error);
+            if self.give_up_or_put_back(items, is_asked, &error) {
+                // The one that killed it is gone.
+                restarts = 0;
+            }
             if self.is_ending.load(Ordering::Relaxed) {
                 return;
             }
             self.stats.retry(error.to_string());
             process = match self.restart(start, &mut restarts) {
                 Some(process) => process,
+                None if self.is_ending.load(Ordering::Relaxed) => return,
                 None => return self.leave(&error),
             };
         }
     }
 
-    /// Has requests answered; those come back that the worker died with.
-    fn ask(&self, process: &mut Process, items: Vec<Item>) -> Result<(), Vec<Item>> {
+    /// Has requests answered, until the worker is done or dead.
+    fn ask(&self, process: &mut Process, items: Vec<Item>) -> Left {
         let line = requests_line(items.iter().map(|item| item.text.as_str()));
         let mut open: Vec<Option<Item>> = items.into_iter().map(Some).collect();
-        let mut is_alive = process.write(&line).is_ok();
-        while is_alive {
+        let is_asked = process.write(&line).is_ok();
+        let mut has_answered = false;
+        while is_asked {
             match process.read() {
                 Ok(FromWorker::Answered { place, answer, asked, computed }) => {
+                    has_answered = true;
                     self.stats.tokens_asked.fetch_add(asked, Ordering::Relaxed);
                     self.stats.tokens_computed.fetch_add(computed, Ordering::Relaxed);
                     if let Some(item) = open.get_mut(place).and_then(Option::take) {
                         item.answer(answer);
                     }
                 }
-                Ok(FromWorker::Done) if open.iter().all(Option::is_none) => return Ok(()),
-                _ => is_alive = false,
+                _ => break,
             }
         }
-        Err(open.into_iter().flatten().collect())
+        Left { items: open.into_iter().flatten().collect(), is_asked, has_answered }
     }
 
-    fn give_up_or_put_back(&self, left: Vec<Item>, error: &ModelError) {
+    /// Puts requests back that a worker died with, and fails those that too many died with; whether there were some.
+    fn give_up_or_put_back(&self, left: Vec<Item>, is_asked: bool, error: &ModelError) -> bool {
         let mut again = Vec::new();
+        let mut failed = false;
         for mut item in left {
-            item.deaths += 1;
+            // A worker that was dead before it was asked did not die of what it was asked.
+            item.deaths += usize::from(is_asked);
             if item.deaths < DEATHS && !self.is_ending.load(Ordering::Relaxed) {
                 again.push(item);
             } else {
+                failed = true;
                 item.answer(Err(error.clone()));
             }
         }
         self.queue.put_back(again);
+        failed
     }
 
     /// Starts a worker again, where it did not die too often.
     fn restart(&self, start: &Start, restarts: &mut usize) -> Option<Process> {
-        while *restarts < RESTARTS {
+        while *restarts < RESTARTS && !self.is_ending.load(Ordering::Relaxed) {
             *restarts += 1;
             let process = start.process().and_then(|mut process| {
-                process.wait_until_ready()?;
+                // The run may have ended meanwhile: nobody waits for the model to be loaded then.
+                if !self.is_ending.load(Ordering::Relaxed) {
+                    process.wait_until_ready()?;
+                }
                 Ok(process)
             });
             match process {
@@ -278,6 +322,7 @@ impl Model for ParallelModel {
 
 impl Drop for ParallelModel {
     fn drop(&mut self) {
+        self.shared.is_ending.store(true, Ordering::Relaxed);
         self.shared.queue.close(&ended());
         for input in &self.inputs {
             *input.lock().unwrap_or_else(PoisonError::into_inner) = None;

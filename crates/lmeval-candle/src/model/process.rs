@@ -17,7 +17,7 @@ use crate::place::Place;
 /// Lines of a worker's messages that are kept to explain its death.
 const KEPT_LINES: usize = 10;
 /// The variable that says how many threads compute.
-const THREADS: &str = "RAYON_NUM_THREADS";
+pub(super) const THREADS: &str = "RAYON_NUM_THREADS";
 
 /// What a worker is written to, for as long as it lives.
 pub(super) type Input = Arc<Mutex<Option<ChildStdin>>>;
@@ -46,9 +46,9 @@ impl Process {
         command.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A key press that ends the run reaches the run alone, which keeps what the workers still answer.
         command.process_group(0);
-        if std::env::var_os(THREADS).is_none() {
-            command.env(THREADS, threads.to_string());
-        }
+        command.env(THREADS, threads.to_string());
+        // All files are here; and where a worker failed is of no use to whoever reads why.
+        command.env("HF_HUB_OFFLINE", "1").env("RUST_BACKTRACE", "0");
         let failed = |error: io::Error| {
             let message = format!("No worker can be started for `{place}`: {error}");
             ModelError::new(ModelErrorKind::Configuration, message)

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::sink::Sink;
 
-/// The fewest requests that a worker takes at once, where there are as many.
+/// The fewest requests that a worker takes at once, where there are as many for each worker.
 const FEWEST: usize = 32;
 /// The most requests that a worker takes at once, of those that one, two and more workers died with: the one that kills
 /// them is alone in the end.
@@ -97,7 +97,10 @@ impl Queue {
         }
         let deaths = state.waiting.front().map_or(0, |item| item.deaths);
         let most = match deaths {
-            0 => (state.waiting.len() / (2 * workers)).max(FEWEST),
+            0 => {
+                let waiting = state.waiting.len();
+                (waiting / (2 * workers)).max(FEWEST.min(waiting.div_ceil(workers)))
+            }
             _ => MOST_AGAIN[(deaths - 1).min(MOST_AGAIN.len() - 1)],
         };
         let like_first = state.waiting.iter().take(most).take_while(|item| item.deaths == deaths);
@@ -148,8 +151,16 @@ mod tests {
             sizes.push(taken.len());
             texts.extend(taken.into_iter().map(|item| item.text));
         }
-        assert_eq!(sizes, [100, 75, 56, 42, 32, 32, 32, 31]);
+        assert_eq!(sizes, [100, 75, 56, 42, 32, 32, 32, 16, 8, 4, 2, 1]);
         assert!(texts.is_sorted());
+    }
+
+    #[test]
+    fn few_requests_are_shared_out() {
+        let queue = Queue::default();
+        queue.add(items(30).0);
+        let sizes: Vec<usize> = (0..3).map(|_| queue.take(3).unwrap().len()).collect();
+        assert_eq!(sizes, [10, 7, 5]);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 
 use lmeval_core::{Answer, ModelError, ModelRequest, ModelStats};
-use lmeval_models::ModelSettings;
 
 use super::message::{FromWorker, ToWorker};
 use super::prepare::Prepared;
@@ -25,12 +24,14 @@ pub fn serve(output: impl Write + Send + 'static) -> io::Result<()> {
     input.read_line(&mut line)?;
     drop(input);
     let output = Arc::new(Output(Mutex::new(output)));
-    let Some(ToWorker::Setup(settings)) = ToWorker::from_line(&line) else {
-        return Err(io::Error::other("This command is for worker processes of `--model hf`"));
+    let Some(ToWorker::Setup { settings, share }) = ToWorker::from_line(&line) else {
+        return Err(io::Error::other(
+            "This command is for worker processes of `--model hf` of the same version",
+        ));
     };
     let answerer: Arc<OnceLock<Arc<Answerer>>> = Arc::default();
     let pieces = listen(Arc::clone(&answerer));
-    match load(&settings) {
+    match Prepared::new(&settings).and_then(|prepared| Answerer::new(prepared, share)) {
         Ok(loaded) => {
             let loaded = answerer.get_or_init(|| Arc::new(loaded));
             output.write(&FromWorker::Ready)?;
@@ -42,10 +43,6 @@ pub fn serve(output: impl Write + Send + 'static) -> io::Result<()> {
         }
         Err(error) => output.write(&FromWorker::Failed(error)),
     }
-}
-
-fn load(settings: &ModelSettings) -> Result<Answerer, ModelError> {
-    Answerer::new(Prepared::new(settings)?)
 }
 
 /// Reads requests while others are answered. When the run is gone, there is nothing to answer any more.

@@ -14,7 +14,8 @@ use crate::engine::{Engine, GenerationRequest, Score, ScoreRequest};
 use crate::error::Error;
 use crate::generation::{GenerationSettings, StopCheck, Surroundings, answer_text};
 
-/// How much of whole texts is scored at a time on a processor, and on other devices: as much as an end loses.
+/// How much of whole texts is scored at a time on a processor, and on other devices. A run that is ended loses what it has
+/// of it.
 const CPU_ROLLING_BYTES: usize = 128 << 10;
 const DEVICE_ROLLING_BYTES: usize = 1 << 20;
 
@@ -28,8 +29,8 @@ pub(super) struct Answerer {
 }
 
 impl Answerer {
-    /// Loads the weights of a model.
-    pub(super) fn new(prepared: Prepared) -> Result<Self, ModelError> {
+    /// Loads the weights of a model to a device that so many share.
+    pub(super) fn new(prepared: Prepared, share: usize) -> Result<Self, ModelError> {
         let device = prepared.arguments.places.first().copied().unwrap_or_default().open()?;
         let architecture = prepared.opened.build(&device)?;
         let vocabulary = architecture.shape().vocabulary;
@@ -55,6 +56,7 @@ impl Answerer {
             )));
         }
         let engine = Engine::new(architecture, &device, prepared.opened.dtype, prepared.arguments.batch_size);
+        let engine = engine.shared_by(share);
         Ok(Self { prepared, engine, vocabulary })
     }
 

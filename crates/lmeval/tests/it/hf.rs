@@ -9,6 +9,10 @@ use lmeval_testkit::{Output, TestContext};
 use serde_json::Value;
 
 const DOCUMENTS: usize = 60;
+/// A tokenizer with a token for a few letters, and one for all the others.
+const SMALL_TOKENIZER: &str = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
+    "post_processor": null, "decoder": null, "truncation": null, "padding": null, "model": {"type": "BPE",
+    "unk_token": "<unk>", "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "e": 3, "n": 4, "s": 5, " ": 6}, "merges": []}}"#;
 
 fn model() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -101,6 +105,28 @@ fn workers_answer_as_one_process_does() {
     // The model is the same one, so its answers are known to a run with another number of workers.
     let output = run(&context, &arguments(tasks, ",data_parallel=2", "one"));
     assert!(output.stderr.contains("answers were in"), "{output}");
+}
+
+#[test]
+fn workers_find_weights_of_any_name() {
+    let context = prepared();
+    let fixtures = model().join("..");
+    let copy = |from: &str, to: &str| {
+        let content = fs_err::read(fixtures.join(from)).unwrap();
+        context.write(format!("model/{to}"), content);
+    };
+    copy("gguf/qwen3.gguf", "weights.q8");
+    copy("llama/tokenizer_config.json", "tokenizer_config.json");
+    context.write("model/tokenizer.json", SMALL_TOKENIZER);
+    let mut found = Vec::new();
+    for (out, more) in [("one", ""), ("two", ",data_parallel=2")] {
+        let mut words = arguments("options", more, out);
+        words[4] = format!("pretrained=model,gguf_file=weights.q8,device=cpu{more}");
+        let output = run(&context, &words);
+        assert_eq!(output.status, 0, "{output}");
+        found.push(answers(&context, out, "options"));
+    }
+    assert_eq!(found[0], found[1]);
 }
 
 #[test]

@@ -67,7 +67,12 @@ impl Rules {
     /// Whether no rule changes anything.
     pub(super) fn is_empty(&self) -> bool {
         // The ends alone do nothing.
-        *self == Self { ends: self.ends.clone(), ..Self::default() }
+        let Self { biases, forbidden, suppressed, suppressed_first, forced_end, .. } = self;
+        [biases.len(), forbidden.len(), suppressed.len(), suppressed_first.len(), forced_end.len()] == [0; 5]
+            && [self.repeated, self.repeated_prompt, self.fewest, self.fewest_added] == [0; 4]
+            && self.prompt_penalty == 1.0
+            && self.forced_begin.is_none()
+            && self.decay.is_none()
     }
 
     /// Changes logits as the rules say. `repetition_penalty` is that of [`Sampling`](super::Sampling).

@@ -123,6 +123,10 @@ fn a_folder_without_a_tokenizer_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let problem = || HuggingFaceTokenizer::from_folder(folder.path()).unwrap_err().to_string();
     assert!(problem().contains("neither the tokenizer `tokenizer.json` nor `vocab.json`"), "{}", problem());
+    let error = HuggingFaceTokenizer::from_folder(folder.path()).unwrap_err();
+    for hint in ["tokenizer=", "lm_eval:hf"] {
+        assert!(error.hints().iter().any(|given| given.contains(hint)), "{hint}");
+    }
     fs_err::write(folder.path().join("vocab.json"), "{}").unwrap();
     assert!(problem().contains("nor `merges.txt`"), "{}", problem());
     fs_err::write(folder.path().join("merges.txt"), "").unwrap();

@@ -170,9 +170,9 @@ impl HuggingFaceTokenizer {
 fn of_parts(folder: &Path, special: &SpecialTokens) -> Result<tokenizers::Tokenizer, ModelError> {
     let shown = folder.display();
     let problem = |message: String| {
-        ModelError::new(ModelErrorKind::Configuration, message).hint(
-            "Name a folder or a repository that has one with `tokenizer=<name>`, or run the model with `--model lm_eval:hf`",
-        )
+        ModelError::new(ModelErrorKind::Configuration, message)
+            .hint("Give the model's tokenizer as `tokenizer=<name on the hub or folder>`")
+            .hint("Or run the model in Python: `--model lm_eval:hf`")
     };
     let paths = PARTS.map(|name| folder.join(name));
     if let Some(place) = paths.iter().position(|path| !path.is_file()) {

@@ -11,9 +11,15 @@ use crate::error::{Error, Result};
 
 /// Small files of a model whose contents change answers.
 const SMALL: [&str; 2] = ["config.json", "generation_config.json"];
-/// Files of a tokenizer whose contents change answers.
-const TOKENIZER: [&str; 4] =
-    ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"];
+/// Files of a tokenizer whose contents change answers; its class is chosen by the configuration of a model.
+const TOKENIZER: [&str; 6] = [
+    "tokenizer.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "config.json",
+];
 /// How much is read from the beginning of a file with weights, where its header stands.
 const HEAD: u64 = 1 << 20;
 /// How many blocks are read from the rest of it, and how large they are.
@@ -95,6 +101,18 @@ mod tests {
             seen.push(small());
         }
         assert_eq!(small(), small());
+    }
+
+    #[test]
+    fn the_configuration_beside_another_tokenizer_counts() {
+        let (model, tokenizer) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let small = || of_small_files(model.path(), tokenizer.path()).unwrap();
+        let mut seen = vec![small()];
+        for name in ["config.json", "vocab.json", "merges.txt"] {
+            fs_err::write(tokenizer.path().join(name), "a").unwrap();
+            assert!(!seen.contains(&small()), "{name}");
+            seen.push(small());
+        }
     }
 
     #[test]

@@ -67,3 +67,68 @@ fn blanks_are_put_before_texts_as_the_class_does_it() {
         }
     }
 }
+
+#[test]
+fn rules_of_a_class_count_rather_than_those_of_the_file() {
+    let recorded = recorded("tokens.json");
+    let rules = &recorded["rules"];
+    let bytes: Value =
+        serde_json::from_slice(&fs_err::read(fixture().join("tokenizer.json")).unwrap()).unwrap();
+    for case in rules["cases"].as_array().unwrap() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: String| fs_err::write(folder.path().join(name), text).unwrap();
+        let base = case["base"].as_str().unwrap();
+        if base == "parts" {
+            write("vocab.json", bytes["model"]["vocab"].to_string());
+            write("merges.txt", merges(&bytes["model"]["merges"]));
+        } else {
+            let mut file =
+                if base == "bytes" { bytes.clone() } else { recorded["blanks"]["tokenizer"].clone() };
+            change(&mut file, &rules["changes"][base]);
+            if base == "pieces" {
+                change(&mut file["model"], &rules["changes"]["pieces model"]);
+            }
+            write("tokenizer.json", file.to_string());
+        }
+        write("config.json", serde_json::json!({"model_type": case["model_type"]}).to_string());
+        write("tokenizer_config.json", case["fields"].to_string());
+        let tokenizer = HuggingFaceTokenizer::from_folder(folder.path()).unwrap();
+        let name = format!("{base} of {} with {}", case["model_type"], case["fields"]);
+        for (place, text) in rules["texts"].as_array().unwrap().iter().enumerate() {
+            let tokens = tokenizer.encode(text.as_str().unwrap(), true).unwrap();
+            assert_eq!(serde_json::json!(tokens), case["tokens"][place], "{text} by {name}");
+            let decoded = tokenizer.decode(&tokens).unwrap();
+            assert_eq!(decoded, case["decoded"][place].as_str().unwrap(), "{text} by {name}");
+        }
+    }
+}
+
+fn change(fields: &mut Value, changes: &Value) {
+    for (name, value) in changes.as_object().unwrap() {
+        fields[name] = value.clone();
+    }
+}
+
+fn merges(listed: &Value) -> String {
+    let line = |merge: &Value| match merge.as_array() {
+        Some(parts) => parts.iter().map(|part| part.as_str().unwrap()).collect::<Vec<_>>().join(" "),
+        None => merge.as_str().unwrap().to_owned(),
+    };
+    let lines: Vec<String> = listed.as_array().unwrap().iter().map(line).collect();
+    format!("#version: 0.2\n{}\n", lines.join("\n"))
+}
+
+#[test]
+fn a_folder_without_a_tokenizer_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let problem = || HuggingFaceTokenizer::from_folder(folder.path()).unwrap_err().to_string();
+    assert!(problem().contains("neither the tokenizer `tokenizer.json` nor `vocab.json`"), "{}", problem());
+    let error = HuggingFaceTokenizer::from_folder(folder.path()).unwrap_err();
+    for hint in ["tokenizer=", "lm_eval:hf"] {
+        assert!(error.hints().iter().any(|given| given.contains(hint)), "{hint}");
+    }
+    fs_err::write(folder.path().join("vocab.json"), "{}").unwrap();
+    assert!(problem().contains("nor `merges.txt`"), "{}", problem());
+    fs_err::write(folder.path().join("merges.txt"), "").unwrap();
+    assert!(problem().contains("class of tokenizer"), "{}", problem());
+}

@@ -9,11 +9,11 @@ use lmeval_core::{ModelError, ModelErrorKind};
 use reqwest::{Client, Response, StatusCode, redirect};
 use secrecy::{ExposeSecret, SecretString};
 
-/// The file without which there is no tokenizer.
-const TOKENIZER: &str = "tokenizer.json";
-/// The files that belong to a tokenizer.
-const FILES: [&str; 5] =
-    [TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "config.json"];
+use super::huggingface::{FILE, PARTS};
+
+/// The files that may stand beside a tokenizer.
+const OTHERS: [&str; 4] =
+    ["tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "config.json"];
 
 /// How the hub is reached and where its files are kept.
 #[derive(Clone, Debug)]
@@ -89,10 +89,10 @@ impl HubSettings {
     pub async fn locate(&self, name: &str, revision: &str) -> Result<PathBuf, ModelError> {
         let folder = Path::new(name);
         if folder.is_dir() {
-            return if folder.join(TOKENIZER).is_file() {
+            return if is_complete(folder) {
                 Ok(folder.to_owned())
             } else {
-                Err(missing(format!("The folder `{name}` has no `{TOKENIZER}`")).hint(
+                Err(missing(format!("The folder `{name}` has {}", lacking())).hint(
                     "`AutoTokenizer.from_pretrained(…).save_pretrained(…)` writes one from older files",
                 ))
             };
@@ -124,24 +124,25 @@ impl HubSettings {
             Err(_) => revision.to_owned(),
         };
         let snapshot = repository.join("snapshots").join(commit);
-        snapshot.join(TOKENIZER).is_file().then_some(snapshot)
+        is_complete(&snapshot).then_some(snapshot)
     }
 
     async fn download(&self, name: &str, revision: &str) -> Result<PathBuf, ModelError> {
         let clients = Clients::new()?;
-        let mut snapshot = None;
-        for file in FILES {
-            match self.fetch(&clients, name, revision, file).await? {
-                Some(folder) => snapshot = Some(folder),
-                None if file == TOKENIZER => {
-                    let message =
-                        format!("There is no `{TOKENIZER}` of `{name}` at revision `{revision}` on the hub");
-                    return Err(missing(message));
-                }
-                None => {}
+        let mut found = self.fetch(&clients, name, revision, FILE).await?;
+        if found.is_none() {
+            for file in PARTS {
+                found = self.fetch(&clients, name, revision, file).await?.or(found);
             }
         }
-        snapshot.ok_or_else(|| missing(format!("The tokenizer `{name}` has no files")))
+        let Some(snapshot) = found.filter(|folder| is_complete(folder)) else {
+            let message = format!("`{name}` at revision `{revision}` on the hub has {}", lacking());
+            return Err(missing(message));
+        };
+        for file in OTHERS {
+            self.fetch(&clients, name, revision, file).await?;
+        }
+        Ok(snapshot)
     }
 
     /// Downloads a file of a repository into the cache, if it is there; the folder that it is in.
@@ -305,4 +306,13 @@ fn link(target: &str, pointer: &Path) -> std::io::Result<()> {
 #[cfg(not(unix))]
 fn link(_target: &str, _pointer: &Path) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
+}
+/// Whether a folder has what a tokenizer is made of.
+fn is_complete(folder: &Path) -> bool {
+    let has = |name: &str| folder.join(name).is_file();
+    has(FILE) || PARTS.into_iter().all(has)
+}
+
+fn lacking() -> String {
+    format!("neither the tokenizer `{FILE}` nor both of `{}` and `{}`", PARTS[0], PARTS[1])
 }

@@ -15,9 +15,11 @@ const WEIGHTS: [(&str, &str); 2] = [
     ("pytorch_model.bin", "pytorch_model.bin.index.json"),
 ];
 /// What may stand beside them.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 7] = [
     "generation_config.json",
     "tokenizer.json",
+    "vocab.json",
+    "merges.txt",
     "tokenizer_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",

@@ -1,17 +1,25 @@
 //! Tokenizers of the Hugging Face format.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate};
 use lmeval_pycompat::Dict;
 use tokenizers::models::ModelWrapper;
+use tokenizers::models::bpe::BPE;
 
 use super::chat::TokenizerTemplate;
-use super::class::with_blank;
+use super::class::names_byte_level;
+use super::rules;
 use super::special::SpecialTokens;
 
-/// A tokenizer that was read from a folder with `tokenizer.json`, or made of a GGUF file.
+/// The file of a whole tokenizer.
+pub(super) const FILE: &str = "tokenizer.json";
+/// The files of its vocabulary and of its merges, which suffice for some classes.
+pub(super) const PARTS: [&str; 2] = ["vocab.json", "merges.txt"];
+
+/// A tokenizer that was read from the files of a folder, or made of a GGUF file.
 ///
 /// Texts are encoded whole: nothing is cut off or filled up, whatever the files say.
 pub struct HuggingFaceTokenizer {
@@ -38,36 +46,34 @@ pub struct SpecialToken<'a> {
 }
 
 impl HuggingFaceTokenizer {
-    /// Reads the tokenizer of a folder.
+    /// Reads the tokenizer of a folder: its `tokenizer.json`, else `vocab.json` and `merges.txt`.
     pub fn from_folder(folder: &Path) -> Result<Self, ModelError> {
-        let path = folder.join("tokenizer.json");
+        let path = folder.join(FILE);
+        let has_file = path.is_file();
+        let place = if has_file { path.as_path() } else { folder };
         let broken = |problem: String| {
-            let message = format!("The tokenizer `{}` cannot be used: {problem}", path.display());
+            let message = format!("The tokenizer `{}` cannot be used: {problem}", place.display());
             ModelError::new(ModelErrorKind::Configuration, message)
         };
-        let mut bytes = fs_err::read(&path).map_err(|error| broken(error.to_string()))?;
-        let mut special = SpecialTokens::read(folder);
-        if let Some(scheme) = special.blank {
-            bytes = with_blank(bytes, scheme);
-        }
-        let mut tokenizer =
-            tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| broken(error.to_string()))?;
+        let failed = |error: tokenizers::Error| broken(error.to_string());
+        let (read, mut special) = if has_file {
+            let bytes = fs_err::read(&path).map_err(|error| broken(error.to_string()))?;
+            let special = SpecialTokens::read(folder, names_byte_level(&bytes));
+            (tokenizers::Tokenizer::from_bytes(bytes).map_err(failed)?, special)
+        } else {
+            let special = SpecialTokens::read(folder, false);
+            (of_parts(folder, &special)?, special)
+        };
+        let mut tokenizer = rules::apply(read, &special).map_err(failed)?;
         tokenizer.with_padding(None);
-        tokenizer.with_truncation(None).map_err(|error| broken(error.to_string()))?;
+        tokenizer.with_truncation(None).map_err(failed)?;
         // Reference: byte-pair tokenizers keep their blanks, whatever their files say.
         special.clean_up &= !matches!(tokenizer.get_model(), ModelWrapper::BPE(_));
-        let known = tokenizer.get_added_tokens_decoder();
-        let unknown =
-            special.added.iter().filter(|token| known.values().all(|known| known.content != token.content));
-        // One after the other: the order of their numbers is the order of the files.
-        for token in unknown {
-            let added = if token.special {
-                tokenizer.add_special_tokens([token.clone()])
-            } else {
-                tokenizer.add_tokens([token.clone()])
-            };
-            added.map_err(|error| broken(error.to_string()))?;
-        }
+        let known: HashSet<String> =
+            tokenizer.get_added_tokens_decoder().into_values().map(|token| token.content).collect();
+        let unknown = special.added.iter().filter(|token| !known.contains(&token.content));
+        tokenizer.add_tokens(unknown.cloned()).map_err(failed)?;
+        rules::add_frame(&mut tokenizer, &special, has_file).map_err(failed)?;
         Ok(Self { folder: folder.to_owned(), tokenizer, special, templates: None })
     }
 
@@ -158,6 +164,32 @@ impl HuggingFaceTokenizer {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+}
+
+/// The vocabulary and the merges of a folder without `tokenizer.json`.
+fn of_parts(folder: &Path, special: &SpecialTokens) -> Result<tokenizers::Tokenizer, ModelError> {
+    let shown = folder.display();
+    let problem = |message: String| {
+        ModelError::new(ModelErrorKind::Configuration, message)
+            .hint("Give the model's tokenizer as `tokenizer=<name on the hub or folder>`")
+            .hint("Or run the model in Python: `--model lm_eval:hf`")
+    };
+    let paths = PARTS.map(|name| folder.join(name));
+    if let Some(place) = paths.iter().position(|path| !path.is_file()) {
+        let message = format!("`{shown}` has neither the tokenizer `{FILE}` nor `{}`", PARTS[place]);
+        return Err(problem(message));
+    }
+    if !special.class.is_some_and(|class| class.rules.is_byte_level()) {
+        return Err(problem(format!(
+            "`{shown}` has no `{FILE}`, and its class of tokenizer is none that `{}` and `{}` suffice for",
+            PARTS[0], PARTS[1]
+        )));
+    }
+    let [vocabulary, merges] = paths.map(|path| path.to_string_lossy().into_owned());
+    let model = BPE::from_file(&vocabulary, &merges).build();
+    let model =
+        model.map_err(|error| problem(format!("The tokenizer in `{shown}` cannot be used: {error}")))?;
+    Ok(tokenizers::Tokenizer::new(model))
 }
 
 /// Removes blanks before punctuation and English contractions.

@@ -9,6 +9,7 @@ mod hub;
 mod hub_model;
 mod huggingface;
 mod remote;
+mod rules;
 mod special;
 mod tiktoken;
 

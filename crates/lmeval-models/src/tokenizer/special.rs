@@ -6,6 +6,7 @@ use lmeval_pycompat::{Dict, Value, json};
 use tokenizers::AddedToken;
 
 use super::class::Class;
+use super::rules::Settings;
 
 /// The special tokens with a name of their own.
 const NAMES: [&str; 7] =
@@ -18,15 +19,19 @@ pub(super) struct SpecialTokens {
     pub(super) named: Dict,
     /// The tokens that have to be known to the tokenizer, in order.
     pub(super) added: Vec<AddedToken>,
-    /// Where a blank is put before texts, if the class of the tokenizer decides it.
-    pub(super) blank: Option<&'static str>,
+    /// Whether the configuration lists the added tokens, so that those of `tokenizer.json` do not count for a class.
+    pub(super) are_declared: bool,
+    /// The class of the tokenizer, if it has one.
+    pub(super) class: Option<&'static Class>,
+    /// What its rules heed.
+    pub(super) settings: Settings,
     /// Whether blanks before punctuation are removed from decoded text.
     pub(super) clean_up: bool,
 }
 
 impl SpecialTokens {
     /// Reads `tokenizer_config.json`, `special_tokens_map.json` and `config.json` of a folder, as far as they are there.
-    pub(super) fn read(folder: &Path) -> Self {
+    pub(super) fn read(folder: &Path, is_byte_level: bool) -> Self {
         let file = |name: &str| match fs_err::read_to_string(folder.join(name)).map(|text| json::loads(&text))
         {
             Ok(Ok(Value::Dict(dict))) => dict.as_ref().clone(),
@@ -36,9 +41,17 @@ impl SpecialTokens {
         let map = file("special_tokens_map.json");
         let model = file("config.json");
         let decoder = config.get_str("added_tokens_decoder").and_then(Value::as_dict);
-        let class = Class::choose(folder, &config, &model);
+        let class = Class::choose(&config, &model, is_byte_level);
+        let flag = |name: &str| config.get_str(name).filter(|value| !value.is_none()).map(Value::is_truthy);
         let mut found = Self {
-            blank: class.and_then(|class| class.blank(&config)),
+            are_declared: decoder.is_some(),
+            class,
+            settings: Settings {
+                add_prefix_space: flag("add_prefix_space"),
+                legacy: flag("legacy"),
+                add_bos_token: flag("add_bos_token"),
+                add_eos_token: flag("add_eos_token"),
+            },
             clean_up: config.get_str("clean_up_tokenization_spaces").is_some_and(Value::is_truthy),
             ..Self::default()
         };

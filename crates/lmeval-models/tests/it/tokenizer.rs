@@ -112,6 +112,34 @@ async fn the_hub_and_its_cache() {
     assert!(error.to_string().contains("cannot be downloaded"), "{error}");
 }
 
+/// As published OPT has it: a vocabulary, merges, and no `tokenizer.json`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vocabulary_and_merges_on_the_hub() {
+    let server = serve(move |asked| {
+        let file = asked.path.rsplit('/').next().unwrap().to_owned();
+        let content = match file.as_str() {
+            "vocab.json" => r#"{"a": 0, "b": 1, "ab": 2, "</s>": 3, "Ġ": 4}"#,
+            "merges.txt" if !asked.path.starts_with("/org/half/") => "#version: 0.2\na b\n",
+            "config.json" => r#"{"model_type": "opt"}"#,
+            "tokenizer_config.json" => r#"{"add_bos_token": true, "bos_token": "</s>"}"#,
+            _ => "",
+        };
+        let headers = [("x-repo-commit", "abc"), ("etag", &format!("\"{file}\""))];
+        let response =
+            if content.is_empty() { reply(404, &[], "none") } else { reply(200, &headers, content) };
+        async move { response }
+    })
+    .await;
+    let endpoint = server.url.trim_end_matches("/v1/completions");
+    let cache = tempfile::tempdir().unwrap();
+    let folder = hub(endpoint, cache.path(), false).locate("org/name", "main").await.unwrap();
+    let tokenizer = HuggingFaceTokenizer::from_folder(&folder).unwrap();
+    assert_eq!(tokenizer.encode("ab b", true).unwrap(), [3, 2, 4, 1]);
+    assert_eq!(hub(endpoint, cache.path(), true).locate("org/name", "main").await.unwrap(), folder);
+    let error = hub(endpoint, cache.path(), false).locate("org/half", "main").await.unwrap_err();
+    assert!(error.to_string().contains("nor both of `vocab.json` and `merges.txt`"), "{error}");
+}
+
 /// The tokenizer endpoints of a server, and completions that say how many tokens came.
 fn tokenizing(path: &str, body: &str) -> (u16, String) {
     let tokenizer = HuggingFaceTokenizer::from_folder(TOKENIZER.as_ref()).unwrap();

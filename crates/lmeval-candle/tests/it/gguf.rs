@@ -205,6 +205,8 @@ fn a_file_alone_is_a_model() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("model.gguf");
     fs_err::copy(fixtures().join("gguf/llama.gguf"), &path).unwrap();
+    // It may be of another model, and is not read.
+    fs_err::write(place.path().join("generation_config.json"), "no JSON").unwrap();
     let alone = create(&path, &[]).unwrap();
     let with_folder = create(&path, &[("tokenizer", Value::str(fixture().to_str().unwrap()))]).unwrap();
     for fact in ["tokenizer_bos_token", "tokenizer_eos_token", "eot_token_id", "max_length"] {

@@ -25,7 +25,7 @@ enum Kind {
 use Kind::{Flag, Number, Pattern, Size, Text};
 
 /// The entries there are, without the name of the architecture.
-const KNOWN: [(&str, Kind); 40] = [
+const KNOWN: [(&str, Kind); 41] = [
     ("attention.causal", Flag),
     ("attention.head_count", Size),
     ("attention.head_count_kv", Size),
@@ -66,9 +66,8 @@ const KNOWN: [(&str, Kind); 40] = [
     ("rope.scaling.yarn_log_multiplier", Number),
     ("tensor_data_layout", Text),
     ("use_parallel_residual", Flag),
+    ("vocab_size", Size),
 ];
-/// How many tokens there are; the tensors say it.
-const VOCABULARY: &str = "vocab_size";
 
 /// Entries that only some architectures have.
 const OWN: [(&str, &[&str]); 6] = [
@@ -94,7 +93,6 @@ impl Gguf {
         entries.sort_unstable_by_key(|(key, _)| *key);
         for (key, entry) in entries {
             let kind = KNOWN.iter().find(|(known, _)| *known == key).map(|(_, kind)| *kind);
-            let kind = kind.or((key == VOCABULARY).then_some(Size));
             let kind = kind.ok_or_else(|| {
                 let problem = format!("its entry `{prefix}{key}` is not known here, and may change answers");
                 Error::file(&self.path, problem)

@@ -27,6 +27,9 @@ pub(super) struct Described {
     pub(super) strides: Vec<usize>,
 }
 
+/// A tensor and its name.
+type Named = (Rc<str>, Rc<Described>);
+
 /// Numbers of a type, by the name of their class.
 const STORAGES: [(&str, DType); 10] = [
     ("FloatStorage", DType::F32),
@@ -67,7 +70,7 @@ enum Value {
 }
 
 /// The tensors of a pickled dictionary.
-pub(super) fn read(pickle: &[u8]) -> Result<Vec<(Rc<str>, Rc<Described>)>, String> {
+pub(super) fn read(pickle: &[u8]) -> Result<Vec<Named>, String> {
     let mut machine = Machine { rest: pickle, ..Machine::default() };
     let whole = machine.run()?;
     let Value::Dict(entries) = &machine.values[whole] else {
@@ -78,7 +81,7 @@ pub(super) fn read(pickle: &[u8]) -> Result<Vec<(Rc<str>, Rc<Described>)>, Strin
             (Value::Text(name), Value::Tensor(tensor)) => Some((Rc::clone(name), Rc::clone(tensor))),
             _ => None,
         });
-    let tensors: Vec<(Rc<str>, Rc<Described>)> = named.collect();
+    let tensors: Vec<Named> = named.collect();
     if tensors.is_empty() { Err("its dictionary has no tensors".into()) } else { Ok(tensors) }
 }
 

@@ -397,6 +397,8 @@ fn entries_that_change_answers_are_refused() {
         ("llama", "expert_count", Entry::U32(2), "has a value"),
         ("gptneox", "attention.head_count_kv", Entry::I64(i64::MAX), "from 0 to 2147483647"),
         ("gptneox", "attention.head_count_kv", Entry::I32(-1), "from 0 to 2147483647"),
+        ("gemma2", "attn_logit_softcapping", number(0.0), "has a value"),
+        ("llama", "final_logit_softcapping", number(30.0), "has a value"),
         ("qwen2moe", "expert_gating_func", Entry::U32(2), "has a value"),
         ("qwen2moe", "expert_used_count", Entry::U32(9), "has a value"),
         ("qwen2moe", "expert_used_count", Entry::U32(0), "has a value"),
@@ -407,6 +409,8 @@ fn entries_that_change_answers_are_refused() {
         ("llama_yarn", "rope.scaling.yarn_log_multiplier", number(0.1), "has a value"),
         ("llama_yarn", "rope.scaling.attn_factor", number(2.0), "has a value"),
         ("llama_yarn", "rope.scaling.factor", number(-3.0), "has a value"),
+        ("llama_yarn", "rope.scaling.original_context_length", Entry::U32(0), "has a value"),
+        ("phi3_long", "rope.scaling.original_context_length", Entry::U32(0), "has a value"),
     ];
     for (name, key, entry, expected) in cases {
         let mut full = String::new();

@@ -120,7 +120,10 @@ impl Gguf {
         let is_usual = match key {
             "attention.causal" => *entry == Entry::Flag(true),
             "attention.layer_norm_epsilon" | "attention.layer_norm_rms_epsilon" => number >= 0.0,
-            "rope.freq_base" | "rope.freq_base_swa" => number > 0.0,
+            "attn_logit_softcapping"
+            | "final_logit_softcapping"
+            | "rope.freq_base"
+            | "rope.freq_base_swa" => number > 0.0,
             // Softmax, also where it is not said.
             "expert_gating_func" => number == 0.0 || number == 1.0,
             "expert_weights_norm" => *entry == Entry::Flag(is_normalised),
@@ -133,6 +136,9 @@ impl Gguf {
                 key_length.is_none_or(|length| length as f64 == number)
             }
             "rope.scaling.attn_factor" => number == 1.0 || self.has("rope_factors_long.weight"),
+            "rope.scaling.original_context_length" => {
+                number > 0.0 || !(is_yarn || self.has("rope_factors_long.weight"))
+            }
             "rope.scaling.yarn_ext_factor" => number == 1.0 || !is_yarn,
             "rope.scaling.yarn_log_multiplier" => number == 0.0 || !is_yarn,
             _ => true,

@@ -115,7 +115,9 @@ impl Opened {
         if let Some(rounded) = self.rounded {
             weights = weights.rounded_to(rounded);
         }
-        (self.entry.build)(&self.config, &weights)
+        let model = (self.entry.build)(&self.config, &weights)?;
+        self.source.check_loaded()?;
+        Ok(model)
     }
 }
 
@@ -127,9 +129,11 @@ fn parameters(config: &Config, source: &dyn Source) -> Result<u64> {
         !is_second && !BUFFERS.iter().any(|buffer| name.ends_with(buffer))
     };
     let names = source.names().into_iter().filter(is_parameter);
-    let sizes =
-        names.filter_map(|name| source.shape(&name)).map(|shape| shape.iter().product::<usize>() as u64);
-    Ok(sizes.sum())
+    let sizes = names.filter_map(|name| source.shape(&name)).map(|shape| {
+        // A file may name sizes whose product is no number of this machine, as long as one is zero.
+        shape.into_iter().fold(1_u64, |all, size| all.saturating_mul(size as u64))
+    });
+    Ok(sizes.fold(0, u64::saturating_add))
 }
 
 /// The folder of a model, and its file where the weights are GGUF.

@@ -31,6 +31,11 @@ pub trait Source: Send + Sync {
 
     /// The type that most of the numbers are stored in.
     fn stored(&self) -> DType;
+
+    /// Refuses, after a model was built, weights that it did not load, where a source has no others.
+    fn check_loaded(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Weights by name, below a place such as `model.layers.3`.

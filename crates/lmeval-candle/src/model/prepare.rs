@@ -45,7 +45,9 @@ impl Prepared {
         let own = opened.tokenizer.take();
         let codec = Codec::new(&folder, own, arguments.add_bos_token, arguments.prefix_token_id)?;
         let path = opened.folder.join("generation_config.json");
-        let generation = if path.is_file() { Some(Config::read(&path)?) } else { None };
+        // What lies beside a GGUF file may be of another model.
+        let is_own = opened.file.is_none() && path.is_file();
+        let generation = if is_own { Some(Config::read(&path)?) } else { None };
         let defaults = Defaults::new(generation.as_ref(), &opened.config);
         let max_length = max_length(&arguments, &opened, &folder)?;
         let thinks_first = settings.dialect.name == "0.4";

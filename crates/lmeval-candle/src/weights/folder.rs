@@ -1,5 +1,6 @@
 //! Which files of a folder hold the weights.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,9 +59,7 @@ impl Format {
                 hint: Some("`save_pretrained(…)` of `transformers` writes weights as safetensors".into()),
             });
         }
-        let mut files: Vec<PathBuf> = parts(&index)?.into_iter().map(|name| folder.join(name)).collect();
-        files.sort();
-        files.dedup();
+        let files: Vec<PathBuf> = parts(&index)?.into_iter().map(|name| folder.join(name)).collect();
         if let Some(missing) = files.iter().find(|file| !file.is_file()) {
             return Err(Error::file(missing, format!("`{}` names it, and it is not there", self.index)));
         }
@@ -69,19 +68,21 @@ impl Format {
 }
 
 /// The names of the parts that an index names.
-fn parts(index: &Path) -> Result<Vec<String>> {
+fn parts(index: &Path) -> Result<BTreeSet<String>> {
     let text = fs_err::read_to_string(index).map_err(|error| Error::file(index, error))?;
     let value = json::loads(&text).map_err(|error| Error::file(index, error))?;
     let map = value.as_dict().and_then(|index| index.get_str("weight_map")).and_then(Value::as_dict);
     let map = map.ok_or_else(|| Error::file(index, "it has no object `weight_map`"))?;
-    let mut parts = Vec::new();
+    let mut parts = BTreeSet::new();
     for (tensor, file) in map.iter() {
-        let is_plain = |name: &&str| !name.is_empty() && !name.contains(['/', '\\']) && *name != "..";
+        let is_plain = |name: &&str| {
+            !name.is_empty() && !name.contains(['/', '\\', ':']) && *name != "." && *name != ".."
+        };
         let name = file.as_str().filter(is_plain).ok_or_else(|| {
             Error::file(index, format!("the part of `{}` is no name of a file", repr::str(tensor)))
         })?;
-        if !parts.iter().any(|known| known == name) {
-            parts.push(name.to_owned());
+        if !parts.contains(name) {
+            parts.insert(name.to_owned());
         }
     }
     Ok(parts)

@@ -1,6 +1,7 @@
 //! Weights in a GGUF file: quantised numbers become plain ones.
 
 mod config;
+mod entries;
 mod header;
 mod layout;
 mod vocabulary;
@@ -11,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use candle_core::quantized::ggml_file::qtensor_from_ggml;
 use candle_core::{DType, Device, Tensor};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::header::{Entry, Header, Stored};
 use self::layout::{Change, Layout};
@@ -20,6 +21,11 @@ use crate::error::{Error, Result};
 
 /// Tensors that are no weights: how rotary embeddings are stretched.
 const ROTARY: [&str; 3] = ["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"];
+
+/// How many weights a file has at most, where the matrix of each expert is one.
+const MOST: usize = 1 << 20;
+/// Where the numbers of blocks may stand in memory: at multiples of this.
+const ALIGNMENT: usize = 16;
 
 /// A GGUF file.
 pub struct Gguf {
@@ -30,6 +36,8 @@ pub struct Gguf {
     layout: &'static Layout,
     /// The weights, by their names here.
     parts: FxHashMap<String, Part>,
+    /// Those of them that were loaded.
+    loaded: Mutex<FxHashSet<String>>,
 }
 
 /// A weight: a stored tensor, or the matrix of one expert in it.
@@ -69,8 +77,20 @@ impl Gguf {
                 )),
             });
         };
-        let parts = parts(&header, layout).map_err(broken)?;
-        Ok(Self { path: path.to_owned(), header, file: Mutex::new(file), architecture, layout, parts })
+        let experts = match header.entries.get(&format!("{architecture}.expert_count")) {
+            Some(Entry::Whole(count)) => usize::try_from(*count).unwrap_or_default(),
+            _ => 0,
+        };
+        let parts = parts(&header, layout, experts).map_err(broken)?;
+        Ok(Self {
+            path: path.to_owned(),
+            header,
+            file: Mutex::new(file),
+            architecture,
+            layout,
+            parts,
+            loaded: Mutex::default(),
+        })
     }
 
     /// An entry of the architecture.
@@ -111,12 +131,16 @@ impl Gguf {
             }
             None => (*start, *bytes, shape.clone()),
         };
-        let mut raw = vec![0; bytes];
+        // Blocks are read in place, and have to stand where their numbers may.
+        let mut room = vec![0_u8; bytes.saturating_add(ALIGNMENT)];
+        let first = room.as_ptr().align_offset(ALIGNMENT);
+        let raw = first.checked_add(bytes).and_then(|end| room.get_mut(first..end));
+        let raw = raw.ok_or_else(|| broken("there is no room for it".into()))?;
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.seek(SeekFrom::Start(start)).map_err(|error| broken(error.to_string()))?;
-        file.read_exact(&mut raw).map_err(|error| broken(error.to_string()))?;
+        file.read_exact(raw).map_err(|error| broken(error.to_string()))?;
         drop(file);
-        let tensor = qtensor_from_ggml(*dtype, &raw, shape, &Device::Cpu);
+        let tensor = qtensor_from_ggml(*dtype, raw, shape, &Device::Cpu);
         let tensor = tensor.and_then(|tensor| tensor.dequantize(&Device::Cpu));
         tensor.map_err(|error| broken(error.to_string()))
     }
@@ -140,8 +164,8 @@ impl Gguf {
     }
 }
 
-/// The weights of a file.
-fn parts(header: &Header, layout: &Layout) -> Result<FxHashMap<String, Part>, String> {
+/// The weights of a file with so many experts.
+fn parts(header: &Header, layout: &Layout, experts: usize) -> Result<FxHashMap<String, Part>, String> {
     let mut parts = FxHashMap::default();
     for (stored, tensor) in &header.tensors {
         if ROTARY.contains(&stored.as_str()) {
@@ -155,23 +179,32 @@ fn parts(header: &Header, layout: &Layout) -> Result<FxHashMap<String, Part>, St
             ));
         };
         let mut add = |own: String, expert, shape| {
-            parts.insert(own, Part { stored: stored.clone(), change, expert, shape });
+            if parts.len() == MOST {
+                return Err(format!("it has more than {MOST} weights"));
+            }
+            let part = Part { stored: stored.clone(), change, expert, shape };
+            if parts.insert(own, part).is_some() {
+                return Err(format!("its tensor `{stored}` is there under another name as well"));
+            }
+            Ok(())
         };
         let shape = &tensor.shape;
         match change {
-            Change::Experts if shape.len() == 3 && shape[0] > 0 => {
-                for expert in 0..shape[0] {
-                    add(
-                        own.replacen('E', &expert.to_string(), 1),
-                        Some((expert, shape[0])),
-                        shape[1..].to_vec(),
-                    );
+            Change::Experts => {
+                if shape.len() != 3 || shape[0] != experts {
+                    return Err(format!(
+                        "its tensor `{stored}` has the shape {shape:?}, and there are {experts} experts (`{}.expert_count`)",
+                        layout.architecture
+                    ));
+                }
+                for expert in 0..experts {
+                    let own = own.replacen('E', &expert.to_string(), 1);
+                    add(own, Some((expert, experts)), shape[1..].to_vec())?;
                 }
             }
-            Change::Experts => return Err(format!("its tensor `{stored}` has the shape {shape:?}")),
-            Change::Transposed => add(own, None, shape.iter().rev().copied().collect()),
-            Change::Row => add(own, None, vec![1, shape.iter().product()]),
-            _ => add(own, None, shape.clone()),
+            Change::Transposed => add(own, None, shape.iter().rev().copied().collect())?,
+            Change::Row => add(own, None, vec![1, shape.iter().product()])?,
+            _ => add(own, None, shape.clone())?,
         }
     }
     Ok(parts)
@@ -197,7 +230,21 @@ impl Source for Gguf {
             Change::LessOne => (tensor - 1.0)?,
             Change::Row => tensor.reshape(part.shape.as_slice())?,
         };
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
         Ok(tensor.to_device(device)?)
+    }
+
+    fn check_loaded(&self) -> Result<()> {
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let left =
+            self.parts.iter().filter(|(name, _)| !loaded.contains(*name)).map(|(_, part)| &part.stored);
+        // The same one is named each time.
+        left.min().map_or(Ok(()), |stored| {
+            let problem = format!(
+                "the model that its entries describe has no place for the tensor `{stored}`, which would change answers"
+            );
+            Err(Error::file(&self.path, problem))
+        })
     }
 
     fn names(&self) -> Vec<String> {
@@ -225,7 +272,8 @@ fn halves(weight: &Tensor, heads: usize) -> Result<Tensor> {
 /// values.
 fn grouped(weight: &Tensor, count: usize, kv: usize) -> Result<Tensor> {
     let dims = weight.dims().to_vec();
-    let width = rows_of(&dims, count + 2 * kv)?;
+    let all = kv.checked_mul(2).and_then(|both| both.checked_add(count));
+    let width = rows_of(&dims, all.unwrap_or_default())?;
     if !count.is_multiple_of(kv) {
         return Err(wrong_rows(&dims, count));
     }
@@ -267,5 +315,6 @@ mod tests {
         assert!(
             halves(&weight, 3).is_err() && halves(&weight, 8).is_err() && grouped(&weight, 3, 2).is_err()
         );
+        assert!(grouped(&weight, 1, usize::MAX).is_err() && grouped(&weight, 4, usize::MAX / 2).is_err());
     }
 }

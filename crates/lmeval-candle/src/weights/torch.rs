@@ -48,24 +48,29 @@ impl TorchFiles {
 /// Adds the tensors of a file.
 fn describe(bytes: &[u8], file: usize, tensors: &mut FxHashMap<String, Place>) -> Result<(), String> {
     let entries = entries(bytes)?;
-    let (place, described) = entries
-        .iter()
-        .find_map(|(name, range)| Some((name.strip_suffix("data.pkl")?, range)))
-        .ok_or("it has no description of tensors (`data.pkl`)")?;
-    if let Some(order) = entries.get(&format!("{place}byteorder"))
+    let mut descriptions = entries.iter().filter_map(|(name, range)| {
+        let root = name.strip_suffix("/data.pkl").filter(|root| !root.contains('/'))?;
+        Some((root, range))
+    });
+    let (root, described) = descriptions.next().ok_or("it has no description of tensors (`data.pkl`)")?;
+    if descriptions.next().is_some() {
+        return Err("it has several descriptions of tensors (`data.pkl`)".into());
+    }
+    if let Some(order) = entries.get(&format!("{root}/byteorder"))
         && bytes.get(order.clone()) != Some(b"little")
     {
         return Err("its numbers are stored with the highest byte first".into());
     }
     for (name, tensor) in pickle::read(bytes.get(described.clone()).unwrap_or_default())? {
-        let Described { dtype, storage, offset, shape, strides } = tensor;
-        let range = entries.get(&format!("{place}data/{storage}"));
+        let Described { dtype, storage, offset, shape, strides } = tensor.as_ref();
+        let (dtype, offset) = (*dtype, *offset);
+        let range = entries.get(&format!("{root}/data/{storage}"));
         let range = range.ok_or_else(|| format!("the numbers of the tensor `{name}` are missing"))?;
         let size = dtype.size_in_bytes();
         let held = (range.end - range.start) / size;
         let count = shape.iter().try_fold(1_usize, |all, size| all.checked_mul(*size));
         // One behind the last number.
-        let needed = shape.iter().zip(&strides).try_fold(offset, |end, (size, stride)| {
+        let needed = shape.iter().zip(strides).try_fold(offset, |end, (size, stride)| {
             end.checked_add(size.saturating_sub(1).checked_mul(*stride)?)
         });
         let needed = match count {
@@ -73,13 +78,20 @@ fn describe(bytes: &[u8], file: usize, tensors: &mut FxHashMap<String, Place>) -
             _ => needed.and_then(|last| last.checked_add(1)),
         };
         // A tensor that repeats numbers could be of any size.
+        if needed.is_some_and(|needed| needed <= held) && count.is_none_or(|count| count > held) {
+            return Err(format!(
+                "the tensor `{name}` of the shape {shape:?} repeats the {held} numbers that are there; \
+                 `.contiguous()` before `torch.save` writes them all"
+            ));
+        }
         if count.is_none_or(|count| count > held) || needed.is_none_or(|needed| needed > held) {
             return Err(format!(
                 "the tensor `{name}` is cut off: its shape is {shape:?}, and {held} numbers are there"
             ));
         }
         let bytes = range.start + offset * size..range.end;
-        tensors.insert(name, Place { file, dtype, shape, strides, bytes });
+        let place = Place { file, dtype, shape: shape.clone(), strides: strides.clone(), bytes };
+        tensors.insert(name.as_ref().to_owned(), place);
     }
     Ok(())
 }
@@ -98,14 +110,14 @@ fn entries(bytes: &[u8]) -> Result<FxHashMap<String, Range<usize>>, String> {
     for index in 0..archive.len() {
         let entry = archive.by_index_raw(index).map_err(broken)?;
         let name = entry.name().map_err(broken)?.into_owned();
+        if entry.compression() != CompressionMethod::Stored || entry.encrypted() {
+            return Err(format!("its part `{name}` is compressed, which torch does not do"));
+        }
         let start = entry.data_start().and_then(|start| usize::try_from(start).ok());
         let end = start.and_then(|start| start.checked_add(usize::try_from(entry.size()).ok()?));
         let (Some(start), Some(end)) = (start, end.filter(|end| *end <= bytes.len())) else {
             return Err(format!("its part `{name}` is cut off"));
         };
-        if entry.compression() != CompressionMethod::Stored || entry.encrypted() {
-            return Err(format!("its part `{name}` is compressed, which torch does not do"));
-        }
         entries.insert(name, start..end);
     }
     Ok(entries)
@@ -161,9 +173,77 @@ impl Source for TorchFiles {
 
 /// The strides of a tensor without gaps, whose last numbers are neighbours.
 fn contiguous(shape: &[usize]) -> Vec<usize> {
-    let mut strides = vec![1; shape.len()];
+    let mut strides = vec![1_usize; shape.len()];
     for index in (1..shape.len()).rev() {
-        strides[index - 1] = strides[index] * shape[index];
+        // Without numbers, sizes may be any.
+        strides[index - 1] = strides[index].saturating_mul(shape[index]);
     }
     strides
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use zip::ZipWriter;
+    use zip::write::SimpleFileOptions;
+
+    use super::*;
+
+    /// An archive of these files.
+    fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        for (name, content) in files {
+            writer.start_file(*name, options).unwrap();
+            writer.write_all(content).unwrap();
+        }
+        writer.finish().unwrap().into_inner()
+    }
+
+    /// A dictionary with the tensor `w` of two dimensions, in four numbers of 32 bits.
+    fn pickle(shape: [u8; 2], strides: [u8; 2]) -> Vec<u8> {
+        let [(rows, columns), (row, column)] = [shape, strides].map(|[first, second]| (first, second));
+        [
+            b"\x80\x02}(X\x01\0\0\0wctorch._utils\n_rebuild_tensor_v2\n((K\x00ctorch\nFloatStorage\n"
+                .as_slice(),
+            b"X\x01\0\0\x000K\x00K\x04tQK\x00",
+            &[b'K', rows, b'K', columns, 0x86, b'K', row, b'K', column, 0x86],
+            b"\x89NtRu.",
+        ]
+        .concat()
+    }
+
+    fn described(archive: &[u8]) -> Result<FxHashMap<String, Place>, String> {
+        let mut tensors = FxHashMap::default();
+        describe(archive, 0, &mut tensors).map(|()| tensors)
+    }
+
+    #[test]
+    fn archives_are_checked() {
+        let numbers = [0; 16];
+        let with = |pickle: &[u8]| archive(&[("m/data.pkl", pickle), ("m/data/0", &numbers)]);
+        let usual = pickle([2, 2], [2, 1]);
+        assert_eq!(described(&with(&usual)).unwrap()["w"].shape, [2, 2]);
+        let other = archive(&[("m/data.pkl", &usual), ("m/data/0", &numbers), ("m/x/data.pkl", b"x")]);
+        assert!(described(&other).is_ok());
+        let two = archive(&[("m/data.pkl", &usual), ("n/data.pkl", &usual), ("m/data/0", &numbers)]);
+        let mut compressed = with(&usual);
+        for (mark, place) in [(b"PK\x03\x04", 8), (b"PK\x01\x02", 10)] {
+            let first = compressed.windows(4).position(|bytes| bytes == mark).unwrap();
+            compressed[first + place] = 8;
+        }
+        for (archive, expected) in [
+            (two, "several descriptions"),
+            (archive(&[("data.pkl", &usual)]), "no description"),
+            (archive(&[("m/data.pkl", &usual)]), "numbers of the tensor `w` are missing"),
+            (with(&pickle([8, 8], [0, 0])), "repeats the 4 numbers"),
+            (with(&pickle([8, 8], [8, 1])), "is cut off"),
+            (compressed, "`m/data.pkl` is compressed"),
+        ] {
+            let found = described(&archive).err().unwrap();
+            assert!(found.contains(expected), "{found}");
+        }
+        assert_eq!(contiguous(&[0, usize::MAX, usize::MAX]), [usize::MAX, usize::MAX, 1]);
+    }
 }

@@ -1,5 +1,6 @@
 //! Models in GGUF files.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use candle_core::quantized::gguf_file::{self, Value as Entry};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor, safetensors};
 use lmeval_candle::arch::{self, Architecture};
-use lmeval_candle::{Error, Gguf, Weights};
+use lmeval_candle::{Error, Gguf, Source, Weights};
 use lmeval_models::HuggingFaceTokenizer;
 use lmeval_pycompat::Value;
 use serde_json::Value as Json;
@@ -139,7 +140,11 @@ fn converted_by_others() -> Vec<(String, PathBuf)> {
 fn architecture(path: &Path) -> Result<Box<dyn Architecture>, Error> {
     let file = Gguf::open(path)?;
     let config = file.config()?;
-    (arch::find(&config)?.build)(&config, &Weights::new(Arc::new(file), DType::F32, &Device::Cpu))
+    let source: Arc<dyn Source> = Arc::new(file);
+    let weights = Weights::new(Arc::clone(&source), DType::F32, &Device::Cpu);
+    let model = (arch::find(&config)?.build)(&config, &weights)?;
+    source.check_loaded()?;
+    Ok(model)
 }
 
 #[test]
@@ -200,6 +205,8 @@ fn a_file_alone_is_a_model() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("model.gguf");
     fs_err::copy(fixtures().join("gguf/llama.gguf"), &path).unwrap();
+    // It may be of another model, and is not read.
+    fs_err::write(place.path().join("generation_config.json"), "no JSON").unwrap();
     let alone = create(&path, &[]).unwrap();
     let with_folder = create(&path, &[("tokenizer", Value::str(fixture().to_str().unwrap()))]).unwrap();
     for fact in ["tokenizer_bos_token", "tokenizer_eos_token", "eot_token_id", "max_length"] {
@@ -300,7 +307,7 @@ fn what_does_not_fit_is_refused() {
         (with("tokenizer.ggml.token_type", Entry::Array(vec![Entry::I32(1)])), "3 tokens and the types of 1"),
         (with("tokenizer.ggml.add_bos_token", Entry::U32(1)), "must be true or false"),
         (with("split.count", Entry::U16(2)), "one of 2 parts"),
-        (with("gpt2.logit_scale", Entry::F32(2.0)), "`gpt2.logit_scale` has a value that is not known here"),
+        (with("gpt2.logit_scale", Entry::F32(2.0)), "`gpt2.logit_scale` is not known here"),
         (with("gpt2.attention.causal", Entry::Bool(false)), "`gpt2.attention.causal` has a value"),
         (with("gpt2.attention.sliding_window", Entry::U32(8)), "`gpt2.attention.sliding_window` has a value"),
         (with("general.alignment", Entry::U32(0)), "`general.alignment` must be a number above zero"),
@@ -312,4 +319,149 @@ fn what_does_not_fit_is_refused() {
     for (found, expected) in cases {
         assert!(found.contains(expected), "{found}\n{expected}");
     }
+}
+
+type Entries = HashMap<String, Entry>;
+type Tensors = Vec<(String, QTensor)>;
+
+/// A file of the converter, changed, below a folder.
+fn rewritten(folder: &Path, name: &str, change: impl FnOnce(&mut Entries, &mut Tensors)) -> PathBuf {
+    let mut file = fs_err::File::open(fixtures().join("gguf").join(format!("{name}.gguf"))).unwrap();
+    let mut content = gguf_file::Content::read(file.file_mut()).unwrap();
+    let names: Vec<String> = content.tensor_infos.keys().cloned().collect();
+    let mut tensors: Tensors = names
+        .into_iter()
+        .map(|name| {
+            let tensor = content.tensor(file.file_mut(), &name, &Device::Cpu).unwrap();
+            (name, tensor)
+        })
+        .collect();
+    change(&mut content.metadata, &mut tensors);
+    let entries: Vec<(&str, &Entry)> =
+        content.metadata.iter().map(|(name, entry)| (name.as_str(), entry)).collect();
+    let tensors: Vec<(&str, &QTensor)> =
+        tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    let path = folder.join("model.gguf");
+    let mut file = fs_err::File::create(&path).unwrap();
+    gguf_file::write(file.file_mut(), &entries, &tensors).unwrap();
+    path
+}
+
+fn zeros(shape: &[usize]) -> QTensor {
+    QTensor::quantize(&Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap(), GgmlDType::F32).unwrap()
+}
+
+/// Why a changed file is refused.
+fn refused(name: &str, change: impl FnOnce(&mut Entries, &mut Tensors)) -> String {
+    let place = tempfile::tempdir().unwrap();
+    match architecture(&rewritten(place.path(), name, change)) {
+        Ok(_) => panic!("nothing is refused"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn tensors_without_a_place_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    architecture(&rewritten(place.path(), "llama", |_, _| {})).unwrap();
+    let left_out = "has no place for the tensor";
+    let fewer =
+        refused("llama", |entries, _| drop(entries.insert("llama.block_count".into(), Entry::U32(1))));
+    assert!(fewer.contains(left_out) && fewer.contains("`blk.1.attn_k.weight`"), "{fewer}");
+    for (name, tensor) in [
+        ("llama", "blk.7.attn_norm.weight"),
+        ("gemma", "blk.0.attn_q.bias"),
+        ("llama", "blk.00.attn_norm.weight"),
+    ] {
+        let found = refused(name, |_, tensors| tensors.push((tensor.into(), zeros(&[32]))));
+        assert!(found.contains(left_out) && found.contains(tensor), "{found}");
+    }
+    let more =
+        refused("mixtral", |entries, _| drop(entries.insert("llama.expert_count".into(), Entry::U32(4))));
+    assert!(more.contains("and there are 4 experts (`llama.expert_count`)"), "{more}");
+}
+
+#[test]
+fn entries_that_change_answers_are_refused() {
+    let number = Entry::F32;
+    let window = Entry::Array(vec![Entry::U32(4), Entry::U32(4)]);
+    let cases = [
+        ("llama", "attention.sliding_window", window, "must be a whole number"),
+        ("llama", "attention.sliding_window", Entry::U32(4), "has a value that is not known"),
+        ("llama", "rope.freq_base", Entry::String("500000".into()), "must be a number"),
+        ("llama", "rope.freq_base", number(0.0), "has a value that is not known"),
+        ("llama", "rope.freq_base", number(f32::NAN), "must be a number with limits"),
+        ("llama", "attention.layer_norm_rms_epsilon", number(f32::INFINITY), "with limits"),
+        ("llama", "attention.whales", Entry::Bool(true), "is not known here, and may change answers"),
+        ("llama", "attention.value_length", Entry::U32(3), "has a value"),
+        ("llama", "expert_count", Entry::U32(2), "has a value"),
+        ("gptneox", "attention.head_count_kv", Entry::I64(i64::MAX), "from 0 to 2147483647"),
+        ("gptneox", "attention.head_count_kv", Entry::I32(-1), "from 0 to 2147483647"),
+        ("gemma2", "attn_logit_softcapping", number(0.0), "has a value"),
+        ("llama", "final_logit_softcapping", number(30.0), "has a value"),
+        ("qwen2moe", "expert_gating_func", Entry::U32(2), "has a value"),
+        ("qwen2moe", "expert_used_count", Entry::U32(9), "has a value"),
+        ("qwen2moe", "expert_used_count", Entry::U32(0), "has a value"),
+        ("qwen2moe", "expert_weights_norm", Entry::Bool(true), "has a value"),
+        ("qwen3moe", "expert_weights_norm", Entry::Bool(false), "has a value"),
+        ("qwen3moe", "expert_weights_scale", number(2.5), "has a value"),
+        ("llama_yarn", "rope.scaling.yarn_ext_factor", number(0.0), "has a value"),
+        ("llama_yarn", "rope.scaling.yarn_log_multiplier", number(0.1), "has a value"),
+        ("llama_yarn", "rope.scaling.attn_factor", number(2.0), "has a value"),
+        ("llama_yarn", "rope.scaling.factor", number(-3.0), "has a value"),
+        ("llama_yarn", "rope.scaling.original_context_length", Entry::U32(0), "has a value"),
+        ("phi3_long", "rope.scaling.original_context_length", Entry::U32(0), "has a value"),
+    ];
+    for (name, key, entry, expected) in cases {
+        let mut full = String::new();
+        let found = refused(name, |entries, _| {
+            let Some(Entry::String(architecture)) = entries.get("general.architecture") else { panic!() };
+            full = format!("{architecture}.{key}");
+            entries.insert(full.clone(), entry);
+        });
+        assert!(found.contains(&format!("`{full}`")) && found.contains(expected), "{found}");
+    }
+    let found = refused("llama3", |entries, _| {
+        entries.insert("llama.rope.scaling.factor".into(), Entry::F32(8.0));
+    });
+    assert!(found.contains("factors of rotary embeddings"), "{found}");
+}
+
+#[test]
+fn older_names_stretch_rotations() {
+    let place = tempfile::tempdir().unwrap();
+    let text: Vec<u32> = (1..40).collect();
+    let answers = |entries: &[(&str, Entry)]| {
+        let path = rewritten(place.path(), "llama", |known, _| {
+            known.extend(entries.iter().map(|(key, entry)| (format!("llama.rope.{key}"), entry.clone())));
+        });
+        alone(architecture(&path).unwrap().as_ref(), &text).pop().unwrap()
+    };
+    let (plain, factor) = (answers(&[]), Entry::F32(8.0));
+    let linear =
+        answers(&[("scaling.factor", factor.clone()), ("scaling.type", Entry::String("linear".into()))]);
+    assert_ne!(plain, linear);
+    assert_eq!(answers(&[("scale_linear", factor.clone())]), linear);
+    assert_eq!(answers(&[("scaling.factor", factor.clone())]), linear);
+    assert_eq!(answers(&[("scaling.factor", factor), ("scaling.type", Entry::String("none".into()))]), plain);
+}
+
+#[test]
+fn ends_that_are_no_tokens_are_none() {
+    let place = tempfile::tempdir().unwrap();
+    let ends = |end: Entry, turn: Entry| {
+        let path = rewritten(place.path(), "llama", |entries, _| {
+            entries.insert("tokenizer.ggml.eos_token_id".into(), end);
+            entries.insert("tokenizer.ggml.eot_token_id".into(), turn);
+        });
+        let file = Gguf::open(&path).unwrap();
+        let special = file.vocabulary().unwrap().special;
+        let own = special.into_iter().find_map(|(name, token)| (name == "eos_token").then_some(token));
+        (file.config().unwrap().get("eos_token_id").cloned(), own)
+    };
+    let list = |tokens: &[i64]| Some(Value::list(tokens.iter().map(|token| Value::Int(*token))));
+    assert_eq!(ends(Entry::U32(2), Entry::U32(3)), (list(&[2, 3]), Some(2)));
+    assert_eq!(ends(Entry::I32(-1), Entry::U32(u32::MAX)), (None, None));
+    assert_eq!(ends(Entry::U32(u32::MAX), Entry::U32(3)), (list(&[3]), None));
+    assert_eq!(ends(Entry::U32(100_000), Entry::U32(3)), (list(&[3]), None));
 }

@@ -100,3 +100,38 @@ fn models_are_downloaded_once() {
     assert_eq!(locate("org/llama_bias", false).unwrap(), folder);
     assert!(folder.join("model-00002-of-00003.safetensors").is_file());
 }
+
+#[test]
+fn the_cache_counts_as_weights_are_loaded() {
+    let cache = tempfile::tempdir().unwrap();
+    let repository = cache.path().join("models--org--model");
+    let snapshot = repository.join("snapshots").join("c".repeat(40));
+    fs_err::create_dir_all(snapshot.join("sub")).unwrap();
+    fs_err::create_dir_all(repository.join("refs")).unwrap();
+    fs_err::write(repository.join("refs/main"), "c".repeat(40)).unwrap();
+    let hub = HubSettings {
+        endpoint: "http://127.0.0.1:1".into(),
+        cache: cache.path().to_owned(),
+        token: None,
+        offline: true,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let is_there = || runtime.block_on(hub.locate_model("org/model", "main")).is_ok();
+    let write = |name: &str, content: &str| fs_err::write(snapshot.join(name), content).unwrap();
+    let index = "model.safetensors.index.json";
+    write("config.json", "{}");
+    assert!(!is_there());
+    write("pytorch_model.bin", "");
+    assert!(is_there());
+    // Loading would look for the parts of the index.
+    write(index, r#"{"weight_map": {"a": "part.safetensors"}}"#);
+    assert!(!is_there());
+    write("part.safetensors", "");
+    assert!(is_there());
+    write("sub/part.safetensors", "");
+    write(index, r#"{"weight_map": {"a": "sub/part.safetensors"}}"#);
+    assert!(!is_there());
+    // One file counts before an index.
+    write("model.safetensors", "");
+    assert!(is_there());
+}

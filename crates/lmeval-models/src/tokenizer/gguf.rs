@@ -182,7 +182,7 @@ impl GgufVocabulary {
             return Err(format!("it has {} tokens and the scores of {count}", self.tokens.len()));
         }
         let numbers = self.numbers();
-        let merges = merges::scored(&self.tokens, &self.kinds, &self.scores, &numbers);
+        let merges = merges::scored(&self.tokens, &self.kinds, &self.scores, &numbers)?;
         let has_bytes = self.kinds.contains(&GgufTokenKind::Byte);
         let vocabulary = numbers.into_iter().map(|(token, number)| (token.to_owned(), number)).collect();
         let mut model = BPE::builder()

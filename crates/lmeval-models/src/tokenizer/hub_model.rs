@@ -1,5 +1,6 @@
 //! Where the files of a model are: in a folder, in the hub's cache, or on the hub.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use lmeval_core::{ModelError, ModelErrorKind};
@@ -9,7 +10,8 @@ use super::hub::{Clients, HubSettings, is_repository, is_safe};
 
 /// The file without which there is no model.
 const CONFIG: &str = "config.json";
-/// The weights in one file, and the file that names their parts; the first that there is counts.
+/// The weights in one file, and the file that names their parts; the first of all four that there is counts, as where they are
+/// loaded.
 const WEIGHTS: [(&str, &str); 2] = [
     ("model.safetensors", "model.safetensors.index.json"),
     ("pytorch_model.bin", "pytorch_model.bin.index.json"),
@@ -56,12 +58,10 @@ impl HubSettings {
         let commit = commit.map_or_else(|_| revision.to_owned(), |commit| commit.trim().to_owned());
         let snapshot = repository.join("snapshots").join(commit);
         let has = |file: &str| snapshot.join(file).is_file();
-        let has_weights = |(single, index): &(&str, &str)| {
-            has(single)
-                || (has(index)
-                    && parts(&snapshot.join(index)).is_ok_and(|parts| parts.iter().all(|part| has(part))))
-        };
-        (has(CONFIG) && WEIGHTS.iter().any(has_weights)).then_some(snapshot)
+        let (single, index) = WEIGHTS.iter().find(|(single, index)| has(single) || has(index))?;
+        let is_complete =
+            has(single) || parts(&snapshot.join(index)).is_ok_and(|parts| parts.iter().all(|part| has(part)));
+        (has(CONFIG) && is_complete).then_some(snapshot)
     }
 
     async fn download_model(&self, name: &str, revision: &str) -> Result<PathBuf, ModelError> {
@@ -75,15 +75,15 @@ impl HubSettings {
             self.fetch(&clients, name, revision, file).await?;
         }
         for (single, index) in WEIGHTS {
+            if self.fetch(&clients, name, revision, single).await?.is_some() {
+                return Ok(folder);
+            }
             if self.fetch(&clients, name, revision, index).await?.is_some() {
                 for part in parts(&folder.join(index))? {
                     if self.fetch(&clients, name, revision, &part).await?.is_none() {
                         return Err(missing(format!("The part `{part}` of `{name}` is not on the hub")));
                     }
                 }
-                return Ok(folder);
-            }
-            if self.fetch(&clients, name, revision, single).await?.is_some() {
                 return Ok(folder);
             }
         }
@@ -93,17 +93,18 @@ impl HubSettings {
     }
 }
 
-/// The files that an index names, each once.
-fn parts(index: &Path) -> Result<Vec<String>, ModelError> {
+/// The files that an index names, each once. They stand beside it.
+fn parts(index: &Path) -> Result<BTreeSet<String>, ModelError> {
     let broken = || missing(format!("`{}` cannot be used", index.display()));
     let text = fs_err::read_to_string(index).map_err(|_| broken())?;
     let value = json::loads(&text).map_err(|_| broken())?;
     let map = value.as_dict().and_then(|index| index.get_str("weight_map")).and_then(Value::as_dict);
-    let mut parts: Vec<String> = Vec::new();
+    let mut parts = BTreeSet::new();
     for file in map.ok_or_else(broken)?.values() {
-        let file = file.as_str().filter(|file| is_safe(file)).ok_or_else(broken)?;
-        if !parts.iter().any(|part| part == file) {
-            parts.push(file.to_owned());
+        let is_plain = |file: &&str| is_safe(file) && !file.contains('/');
+        let file = file.as_str().filter(is_plain).ok_or_else(broken)?;
+        if !parts.contains(file) {
+            parts.insert(file.to_owned());
         }
     }
     Ok(parts)

@@ -2,7 +2,7 @@
 
 use lmeval_pycompat::{Dict, Value};
 
-use super::{Entry, Gguf};
+use super::{Entry, Gguf, ROTARY};
 use crate::config::Config;
 use crate::error::{Error, Result};
 
@@ -30,23 +30,10 @@ const NUMBERS: [(&str, &str); 7] = [
 /// The tokens that end a text.
 const ENDS: [&str; 3] = ["eos_token_id", "eot_token_id", "eom_token_id"];
 
-/// What would change answers, and is known for none of the architectures.
-const UNKNOWN: [&str; 7] = [
-    "attention.scale",
-    "attention.clamp_kqv",
-    "attention.max_alibi_bias",
-    "embedding_scale",
-    "logit_scale",
-    "residual_scale",
-    "expert_weights_scale",
-];
-/// The architectures that may have a window.
-const WINDOWS: [&str; 3] = ["gemma2", "gemma3", "phi3"];
-
 impl Gguf {
     /// The configuration, as `config.json` would have it.
     pub fn config(&self) -> Result<Config> {
-        self.refuse_unknown()?;
+        self.check_entries()?;
         let mut fields = Dict::new();
         fields.insert("architectures", Value::list([Value::str(self.layout.class)]));
         for (field, key) in SIZES {
@@ -75,12 +62,7 @@ impl Gguf {
             }
             fields.insert("rope_scaling", Value::Dict(scaling.into()));
         }
-        let ends =
-            ENDS.iter().filter_map(|name| match self.header.entries.get(&format!("tokenizer.ggml.{name}")) {
-                Some(Entry::Whole(token)) => Some(Value::Int(*token)),
-                _ => None,
-            });
-        let ends: Vec<Value> = ends.collect();
+        let ends = self.ends(embedding.first().copied())?;
         if !ends.is_empty() {
             fields.insert("eos_token_id", Value::list(ends));
         }
@@ -89,15 +71,23 @@ impl Gguf {
         Ok(Config::from_fields(fields))
     }
 
-    /// Refuses what the classes do not know and what would change answers.
-    fn refuse_unknown(&self) -> Result<()> {
-        let has_window = self.whole("attention.sliding_window").is_some_and(|window| window > 0);
-        let window = (has_window && !WINDOWS.contains(&self.architecture.as_str()))
-            .then_some("attention.sliding_window");
-        let causal =
-            (self.entry("attention.causal") == Some(&Entry::Flag(false))).then_some("attention.causal");
-        let scale = UNKNOWN.into_iter().find(|key| self.entry(key).is_some());
-        window.or(causal).or(scale).map_or(Ok(()), |key| Err(self.unknown(key)))
+    /// The tokens that end a text, of so many; another number says that there is none.
+    fn ends(&self, vocabulary: Option<usize>) -> Result<Vec<Value>> {
+        let mut ends = Vec::new();
+        for name in ENDS {
+            match self.header.entries.get(&format!("tokenizer.ggml.{name}")) {
+                None => {}
+                Some(Entry::Whole(token)) => {
+                    let is_one = (0..size(vocabulary)).contains(token);
+                    ends.extend(is_one.then_some(Value::Int(*token)));
+                }
+                Some(_) => {
+                    let problem = format!("its entry `tokenizer.ggml.{name}` must be a whole number");
+                    return Err(Error::file(&self.path, problem));
+                }
+            }
+        }
+        Ok(ends)
     }
 
     /// The width of feed-forward layers. Some converters write four times the hidden size, whatever it is.
@@ -236,61 +226,36 @@ impl Gguf {
         }
     }
 
-    fn unknown(&self, key: &str) -> Error {
-        let key = format!("{}.{key}", self.architecture);
-        Error::file(&self.path, format!("its entry `{key}` has a value that is not known here"))
-    }
-
     /// How rotary embeddings are stretched.
     fn scaling(&self) -> Result<Option<Dict>> {
+        let kind = match self.entry("rope.scaling.type") {
+            Some(Entry::Text(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        // Zero stands for none. The first of the names counts; without a kind it is the same for all frequencies.
+        let factor = self.number("rope.scaling.factor").or_else(|| self.number("rope.scale_linear"));
+        let factor = factor.filter(|factor| *factor != 0.0).unwrap_or(1.0);
+        if factor < 0.0 {
+            return Err(self.unknown("rope.scaling.factor"));
+        }
+        if self.has_factors() {
+            return self.scaling_by_factors(kind, factor).map(Some);
+        }
         let mut scaling = Dict::new();
-        let factors = |name: &str| -> Result<Value> {
-            let factors = self.read(name, None)?.to_vec1::<f32>()?;
-            Ok(Value::list(factors.into_iter().map(|factor| Value::Float(factor.into()))))
-        };
-        if self.has("rope_freqs.weight") {
-            let factors = factors("rope_freqs.weight")?;
-            scaling.insert("rope_type", "longrope");
-            scaling.insert("short_factor", factors.clone());
-            scaling.insert("long_factor", factors);
-            scaling.insert("attention_factor", 1.0);
-            return Ok(Some(scaling));
-        }
-        let original = self.whole("rope.scaling.original_context_length");
-        if self.has("rope_factors_long.weight") || self.has("rope_factors_short.weight") {
-            if self.architecture != "phi3" {
-                return Err(Error::unsupported(format!(
-                    "Long and short factors of rotary embeddings are not known for the architecture `{}`",
-                    self.architecture
-                )));
-            }
-            scaling.insert("rope_type", "longrope");
-            scaling.insert("short_factor", factors("rope_factors_short.weight")?);
-            scaling.insert("long_factor", factors("rope_factors_long.weight")?);
-            add_original(&mut scaling, original);
-            if let Some(factor) = self.number("rope.scaling.attn_factor") {
-                scaling.insert("attention_factor", factor);
-            }
-            return Ok(Some(scaling));
-        }
-        let name = match self.entry("rope.scaling.type") {
-            None => return Ok(None),
-            Some(Entry::Text(name)) => name.as_str(),
-            Some(_) => return Err(self.unknown("rope.scaling.type")),
-        };
-        match name {
-            "none" => return Ok(None),
-            "linear" | "yarn" => {}
-            other => {
+        match kind {
+            Some("none") => return Ok(None),
+            None | Some("linear") if factor == 1.0 => return Ok(None),
+            None | Some("linear") => drop(scaling.insert("rope_type", "linear")),
+            Some("yarn") => drop(scaling.insert("rope_type", "yarn")),
+            Some(other) => {
                 return Err(Error::unsupported(format!(
                     "The scaling `{other}` of rotary embeddings is not known here"
                 )));
             }
         }
-        scaling.insert("rope_type", name);
-        add_original(&mut scaling, original);
+        scaling.insert("factor", factor);
+        add_original(&mut scaling, self.whole("rope.scaling.original_context_length"));
         for (field, key) in [
-            ("factor", "rope.scaling.factor"),
             ("beta_fast", "rope.scaling.yarn_beta_fast"),
             ("beta_slow", "rope.scaling.yarn_beta_slow"),
             ("attention_factor", "rope.scaling.yarn_attn_factor"),
@@ -300,6 +265,49 @@ impl Gguf {
             }
         }
         Ok(Some(scaling))
+    }
+
+    fn has_factors(&self) -> bool {
+        ROTARY.iter().any(|name| self.has(name))
+    }
+
+    /// Frequencies with a factor of their own each.
+    fn scaling_by_factors(&self, kind: Option<&str>, factor: f64) -> Result<Dict> {
+        let mut scaling = Dict::new();
+        let factors = |name: &str| -> Result<Value> {
+            let factors = self.read(name, None)?.to_vec1::<f32>()?;
+            Ok(Value::list(factors.into_iter().map(|factor| Value::Float(factor.into()))))
+        };
+        let [same, long, short] = ROTARY;
+        let is_plain = factor == 1.0 || kind == Some("none");
+        let is_known = match self.architecture.as_str() {
+            "gpt2" => false,
+            "phi3" => !self.has(same) && matches!(kind, None | Some("none" | "longrope")),
+            _ => !self.has(long) && !self.has(short) && matches!(kind, None | Some("none" | "linear")),
+        };
+        if !is_known || !is_plain {
+            return Err(Error::unsupported(format!(
+                "The factors of rotary embeddings in `{}` are not known for the architecture `{}` and the scaling `{}`",
+                self.path.display(),
+                self.architecture,
+                kind.unwrap_or("none")
+            )));
+        }
+        scaling.insert("rope_type", "longrope");
+        if self.has(same) {
+            let factors = factors(same)?;
+            scaling.insert("short_factor", factors.clone());
+            scaling.insert("long_factor", factors);
+            scaling.insert("attention_factor", 1.0);
+            return Ok(scaling);
+        }
+        scaling.insert("short_factor", factors(short)?);
+        scaling.insert("long_factor", factors(long)?);
+        add_original(&mut scaling, self.whole("rope.scaling.original_context_length"));
+        if let Some(factor) = self.number("rope.scaling.attn_factor") {
+            scaling.insert("attention_factor", factor);
+        }
+        Ok(scaling)
     }
 
     fn stored_shape(&self, stored: &str) -> Option<&[usize]> {

@@ -1,7 +1,8 @@
 //! The beginning of a GGUF file: its metadata, and where its tensors are.
 //!
-//! Every length is compared with what is left of the file before anything is kept, so that a damaged file asks for no more
-//! memory than a few times its own size.
+//! Every length is compared with what is left of the file before anything is kept, so that reading a damaged file asks for no
+//! more memory than a few times its own size. The sizes of a tensor are above zero and fit into the file together, so that their
+//! product, in any order, is a number of this machine.
 
 use std::io::Read;
 
@@ -74,6 +75,9 @@ impl Header {
         let mut entries = FxHashMap::default();
         for _ in 0..entry_count {
             let (key, kind) = (bytes.text()?, bytes.u32()?);
+            if entries.contains_key(&key) {
+                return Err(format!("it has two entries `{key}`"));
+            }
             entries.insert(key, bytes.entry(kind, 0)?);
         }
         let mut found = Vec::new();
@@ -226,6 +230,9 @@ impl<R: Read> Bytes<R> {
             format!("the tensor `{name}` is stored as {kind}, which cannot be read here; take another quantisation of the model")
         })?;
         let start = self.u64()?;
+        if sizes.contains(&0) {
+            return Err(format!("the tensor `{name}` has no numbers: its sizes are {sizes:?}"));
+        }
         let too_large = || format!("the tensor `{name}` is cut off: it has {sizes:?} numbers");
         let numbers =
             sizes.iter().try_fold(1_u64, |all, size| all.checked_mul(*size)).ok_or_else(too_large)?;
@@ -359,6 +366,8 @@ mod tests {
             (file(&[], &[("w", &[1; 5], 0, 0)]), "5 dimensions"),
             (file(&[], &[("w", &[4], 0, u64::MAX - 8)]), "`w` is cut off"),
             (wide, "`w` is cut off"),
+            (file(&[], &[("w", &[1, 0, 1 << 40], 0, 0)]), "`w` has no numbers"),
+            (file(&[("t", 7, &[1]), ("t", 7, &[1])], &[]), "two entries `t`"),
         ];
         for (content, expected) in cases {
             let found = read(&content).unwrap_err();

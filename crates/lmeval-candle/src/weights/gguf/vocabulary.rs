@@ -53,7 +53,10 @@ impl Gguf {
         let mut special = Vec::new();
         for (name, keys) in SPECIAL {
             for key in keys {
-                special.extend(self.token(key)?.map(|token| (name, token)));
+                let token = self.token(key)?;
+                // Some converters write a number that no token has where there is none.
+                let token = token.filter(|token| name != "eos_token" || (*token as usize) < tokens.len());
+                special.extend(token.map(|token| (name, token)));
             }
         }
         Ok(GgufVocabulary {
@@ -96,10 +99,10 @@ impl Gguf {
     fn token(&self, key: &str) -> Result<Option<u32>> {
         match self.tokenizer(key) {
             None => Ok(None),
+            // There is none; some write it without a sign.
+            Some(Entry::Whole(-1 | 0xffff_ffff)) => Ok(None),
             Some(Entry::Whole(token)) => match u32::try_from(*token) {
                 Ok(token) => Ok(Some(token)),
-                // There is none.
-                Err(_) if *token == -1 => Ok(None),
                 Err(_) => Err(self.wrong(&format!("`tokenizer.ggml.{key}` is {token}, which is no token"))),
             },
             Some(_) => Err(self.wrong(&format!("`tokenizer.ggml.{key}` must be a number"))),

@@ -1,23 +1,34 @@
 //! Descriptions of tensors, as torch pickles them.
 //!
 //! A pickle is a program that may name any function and call it. Here it is a list of steps of which those are known that
-//! dictionaries of tensors are made of; nothing is called, and any other name is an error. Values refer to each other by number,
-//! so that neither depth nor size of what is made can exceed the pickle itself.
+//! dictionaries of tensors are made of; nothing is called, and any other name is an error. Values refer to each other by number and
+//! share what is long, so that what is made is no larger than a fixed number of times the pickle: texts are stored once, and a
+//! tensor has no more than [`DIMENSIONS`] dimensions.
+
+use std::rc::Rc;
 
 use candle_core::DType;
 use rustc_hash::FxHashMap;
+
+/// How many dimensions a tensor has at most.
+const DIMENSIONS: usize = 8;
+/// How many bytes a name has at most; longer texts are none.
+const NAME: usize = 4096;
 
 /// A tensor, as it is described.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Described {
     pub(super) dtype: DType,
     /// The name of the numbers that it is part of.
-    pub(super) storage: String,
+    pub(super) storage: Rc<str>,
     /// Where the first number is.
     pub(super) offset: usize,
     pub(super) shape: Vec<usize>,
     pub(super) strides: Vec<usize>,
 }
+
+/// A tensor and its name.
+type Named = (Rc<str>, Rc<Described>);
 
 /// Numbers of a type, by the name of their class.
 const STORAGES: [(&str, DType); 10] = [
@@ -50,16 +61,16 @@ type Number = usize;
 enum Value {
     Other,
     Whole(i64),
-    Text(String),
+    Text(Rc<str>),
     Tuple(Vec<Number>),
     Dict(Vec<(Number, Number)>),
     Name(Name),
-    Numbers { dtype: DType, storage: String },
-    Tensor(Described),
+    Numbers { dtype: DType, storage: Rc<str> },
+    Tensor(Rc<Described>),
 }
 
 /// The tensors of a pickled dictionary.
-pub(super) fn read(pickle: &[u8]) -> Result<Vec<(String, Described)>, String> {
+pub(super) fn read(pickle: &[u8]) -> Result<Vec<Named>, String> {
     let mut machine = Machine { rest: pickle, ..Machine::default() };
     let whole = machine.run()?;
     let Value::Dict(entries) = &machine.values[whole] else {
@@ -67,10 +78,10 @@ pub(super) fn read(pickle: &[u8]) -> Result<Vec<(String, Described)>, String> {
     };
     let named =
         entries.iter().filter_map(|(name, value)| match (&machine.values[*name], &machine.values[*value]) {
-            (Value::Text(name), Value::Tensor(tensor)) => Some((name.clone(), tensor.clone())),
+            (Value::Text(name), Value::Tensor(tensor)) => Some((Rc::clone(name), Rc::clone(tensor))),
             _ => None,
         });
-    let tensors: Vec<(String, Described)> = named.collect();
+    let tensors: Vec<Named> = named.collect();
     if tensors.is_empty() { Err("its dictionary has no tensors".into()) } else { Ok(tensors) }
 }
 
@@ -260,7 +271,8 @@ impl Machine<'_> {
     fn text(&mut self, length: usize) -> Result<(), String> {
         let (text, rest) = self.rest.split_at_checked(length).ok_or_else(damaged)?;
         self.rest = rest;
-        self.push(Value::Text(String::from_utf8_lossy(text).into_owned()));
+        let is_name = length <= NAME;
+        self.push(if is_name { Value::Text(String::from_utf8_lossy(text).into()) } else { Value::Other });
         Ok(())
     }
 
@@ -309,7 +321,7 @@ impl Machine<'_> {
         let &[_, class, storage, ..] = self.tuple(described)? else { return Err(damaged()) };
         match (&self.values[class], &self.values[storage]) {
             (Value::Name(Name::Storage(dtype)), Value::Text(storage)) => {
-                Ok(Value::Numbers { dtype: *dtype, storage: storage.clone() })
+                Ok(Value::Numbers { dtype: *dtype, storage: Rc::clone(storage) })
             }
             _ => Err(damaged()),
         }
@@ -323,7 +335,7 @@ impl Machine<'_> {
             (Name::OrderedDict, []) => Ok(Value::Dict(Vec::new())),
             (Name::Tensor, _) => self.tensor(arguments),
             (Name::Parameter, [tensor, ..]) => match &self.values[*tensor] {
-                Value::Tensor(tensor) => Ok(Value::Tensor(tensor.clone())),
+                Value::Tensor(tensor) => Ok(Value::Tensor(Rc::clone(tensor))),
                 _ => Err(damaged()),
             },
             (Name::TypedTensor, [function, _, arguments, ..]) => {
@@ -336,26 +348,38 @@ impl Machine<'_> {
         }
     }
 
-    /// A tensor: `(numbers, offset, shape, strides, …)`.
+    /// A tensor: `(numbers, offset, shape, strides, needs gradients, hooks, metadata)`, of which the last may be missing.
     fn tensor(&self, arguments: &[Number]) -> Result<Value, String> {
         let &[numbers, offset, shape, strides, ..] = arguments else { return Err(damaged()) };
         let whole = |number: Number| match self.values[number] {
             Value::Whole(whole) => usize::try_from(whole).map_err(|_| damaged()),
             _ => Err(damaged()),
         };
+        if let Some(metadata) = arguments.get(6) {
+            match &self.values[*metadata] {
+                Value::Other => {}
+                Value::Dict(entries) if entries.is_empty() => {}
+                _ => return Err("it has a tensor that is a negative or conjugate view of its numbers".into()),
+            }
+        }
         let sizes = |number: Number| {
-            self.tuple(number)?.iter().map(|size| whole(*size)).collect::<Result<Vec<usize>, String>>()
+            let sizes = self.tuple(number)?;
+            if sizes.len() > DIMENSIONS {
+                return Err(format!("it has a tensor of {} dimensions", sizes.len()));
+            }
+            sizes.iter().map(|size| whole(*size)).collect::<Result<Vec<usize>, String>>()
         };
         let (shape, strides) = (sizes(shape)?, sizes(strides)?);
         match &self.values[numbers] {
             Value::Numbers { dtype, storage } if shape.len() == strides.len() => {
-                Ok(Value::Tensor(Described {
-                    dtype: *dtype,
-                    storage: storage.clone(),
+                let (dtype, storage) = (*dtype, Rc::clone(storage));
+                Ok(Value::Tensor(Rc::new(Described {
+                    dtype,
+                    storage,
                     offset: whole(offset)?,
                     shape,
                     strides,
-                }))
+                })))
             }
             _ => Err(damaged()),
         }
@@ -409,7 +433,7 @@ mod tests {
             shape: vec![2, 1],
             strides: vec![1, 1],
         };
-        assert_eq!(read(&pickle()).unwrap(), [("w".to_owned(), expected)]);
+        assert_eq!(read(&pickle()).unwrap(), [("w".into(), Rc::new(expected))]);
     }
 
     #[test]
@@ -438,13 +462,51 @@ mod tests {
             }
         }
         assert!(read(b"\x80\x02}.").unwrap_err().contains("no tensors"));
-        assert!(read(b"K\x01.").unwrap_err().contains("no tensors") || read(b"K\x01.").is_err());
+        assert!(read(b"K\x01.").unwrap_err().contains("not hold a dictionary"));
         // Each value is the pair of the one before with itself: no more is kept than was read.
         let mut doubled = b"K\x01q\x00".to_vec();
         for _ in 0..10_000 {
             doubled.extend(b"h\x00h\x00\x86q\x00");
         }
         doubled.push(b'.');
-        assert!(read(&doubled).is_err());
+        assert!(read(&doubled).unwrap_err().contains("not hold a dictionary"));
+    }
+
+    /// Numbers of a name, as protocol 2 writes them.
+    fn storage(name: &[u8]) -> Vec<u8> {
+        let name = [b"X".as_slice(), &(name.len() as u32).to_le_bytes(), name].concat();
+        [b"(K\x00ctorch\nFloatStorage\n".as_slice(), &name, b"K\x00K\x04t"].concat()
+    }
+
+    #[test]
+    fn nothing_long_is_copied() {
+        // A name of the longest kind, whose copies would be 800 MB.
+        let mut names = [b"\x80\x02", storage(&[b'a'; NAME]).as_slice(), b"q\x01"].concat();
+        names.extend(b"h\x01Q0".repeat(200_000));
+        names.extend(b"}.");
+        assert!(read(&names).unwrap_err().contains("no tensors"));
+        let longer = [b"\x80\x02", storage(&[b'a'; NAME + 1]).as_slice(), b"Q}."].concat();
+        assert_eq!(read(&longer).unwrap_err(), damaged());
+        // A shape of many sizes, used by many tensors.
+        let mut shapes = [b"\x80\x02", storage(b"0").as_slice(), b"Qq\x01("].concat();
+        shapes.extend(b"K\x01".repeat(500_000));
+        shapes.extend(b"tq\x02ctorch._utils\n_rebuild_tensor_v2\nq\x03");
+        shapes.extend(b"h\x03(h\x01K\x00h\x02h\x02tR0".repeat(20_000));
+        shapes.extend(b"}.");
+        assert_eq!(read(&shapes).unwrap_err(), "it has a tensor of 500000 dimensions");
+    }
+
+    #[test]
+    fn views_of_numbers_are_refused() {
+        let whole = pickle();
+        let end = whole.len() - b"tRu.".len();
+        let with = |metadata: &[u8]| read(&[&whole[..end], b"N", metadata, b"tRu."].concat());
+        // `None`, an empty dictionary, and one that says something; hooks stand before it.
+        assert_eq!(with(b"").unwrap(), read(&whole).unwrap());
+        assert_eq!(with(b"N").unwrap(), read(&whole).unwrap());
+        let some = read(&[&whole[..end], b"}tRu."].concat());
+        assert_eq!(some.unwrap(), read(&whole).unwrap());
+        let view = read(&[&whole[..end], b"}X\x03\0\0\0neg\x88stRu."].concat());
+        assert!(view.unwrap_err().contains("negative or conjugate"));
     }
 }

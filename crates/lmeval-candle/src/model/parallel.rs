@@ -194,17 +194,13 @@ impl Shared {
         let mut open: Vec<Option<Item>> = items.into_iter().map(Some).collect();
         let is_asked = process.write(&line).is_ok();
         let mut has_answered = false;
-        while is_asked {
-            match process.read() {
-                Ok(FromWorker::Answered { place, answer, asked, computed }) => {
-                    has_answered = true;
-                    self.stats.tokens_asked.fetch_add(asked, Ordering::Relaxed);
-                    self.stats.tokens_computed.fetch_add(computed, Ordering::Relaxed);
-                    if let Some(item) = open.get_mut(place).and_then(Option::take) {
-                        item.answer(answer);
-                    }
-                }
-                _ => break,
+        // A worker that is done says so; one that is dead says nothing.
+        while is_asked && let Ok(FromWorker::Answered { place, answer, asked, computed }) = process.read() {
+            has_answered = true;
+            self.stats.tokens_asked.fetch_add(asked, Ordering::Relaxed);
+            self.stats.tokens_computed.fetch_add(computed, Ordering::Relaxed);
+            if let Some(item) = open.get_mut(place).and_then(Option::take) {
+                item.answer(answer);
             }
         }
         Left { items: open.into_iter().flatten().collect(), is_asked, has_answered }

@@ -87,6 +87,14 @@ impl HubSettings {
 
     /// The folder with a tokenizer's files: the folder of that name, else what the cache has, else a download.
     pub async fn locate(&self, name: &str, revision: &str) -> Result<PathBuf, ModelError> {
+        self.locate_tokenizer(name, revision).await.map_err(|error| {
+            error.hint("Give the model's tokenizer as `tokenizer=<name on the hub or folder>`").hint(
+                "Or use the server's: `tokenizer_backend=remote`; generation works with `tokenizer_backend=none`",
+            )
+        })
+    }
+
+    async fn locate_tokenizer(&self, name: &str, revision: &str) -> Result<PathBuf, ModelError> {
         let folder = Path::new(name);
         if folder.is_dir() {
             return if is_complete(folder) {
@@ -167,7 +175,7 @@ impl HubSettings {
         let etag = etag.map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned());
         let (Some(commit), Some(etag)) = (commit, etag.filter(|etag| is_safe(etag))) else {
             return Err(missing(format!("`{url}` does not answer as the hub does"))
-                .hint("Check `HF_ENDPOINT`, or give a folder as `tokenizer=<folder>`"));
+                .hint("Check `HF_ENDPOINT`, or give a folder instead of a name"));
         };
         let not_stored =
             |error: std::io::Error| missing(format!("`{file}` of `{name}` cannot be stored: {error}"));
@@ -223,10 +231,6 @@ impl HubSettings {
 
 fn missing(message: String) -> ModelError {
     ModelError::new(ModelErrorKind::Configuration, message)
-        .hint("Give the model's tokenizer as `tokenizer=<name on the hub or folder>`")
-        .hint(
-            "Or use the server's: `tokenizer_backend=remote`; generation works with `tokenizer_backend=none`",
-        )
 }
 
 fn not_downloaded(name: &str, error: &reqwest::Error) -> ModelError {
@@ -234,7 +238,7 @@ fn not_downloaded(name: &str, error: &reqwest::Error) -> ModelError {
     while let Some(next) = cause.source() {
         cause = next;
     }
-    missing(format!("The tokenizer `{name}` cannot be downloaded: {cause}"))
+    missing(format!("`{name}` cannot be downloaded: {cause}"))
 }
 
 /// Turns an answer that is no file into an error.
@@ -251,7 +255,7 @@ fn refuse(answer: &Response, name: &str, revision: &str) -> Result<(), ModelErro
         StatusCode::NOT_FOUND => {
             missing(format!("There is no such file of `{name}` at revision `{revision}` on the hub"))
         }
-        status => missing(format!("The hub answers {status} for the tokenizer `{name}`")),
+        status => missing(format!("The hub answers {status} for `{name}`")),
     };
     Err(error)
 }

@@ -350,7 +350,7 @@ fn a_model_that_ends_keeps_what_it_had() {
 
 #[test]
 fn a_run_that_ends_interrupts_its_model() {
-    for (name, most) in [("slow", 3), ("deaf", 9)] {
+    for name in ["slow", "deaf"] {
         let (_folder, model) = made(name);
         let start = Instant::now();
         let ending = Arc::clone(&model);
@@ -363,7 +363,8 @@ fn a_run_that_ends_interrupts_its_model() {
         let answers: Vec<_> = receiver.iter().collect();
         assert_eq!(text(&answers[0].1), "kept");
         assert!(!answers[1].1.as_ref().unwrap_err().is_fatal());
-        assert!(start.elapsed() < Duration::from_secs(most), "{name}: {:?}", start.elapsed());
+        // The models themselves take a hundred seconds.
+        assert!(start.elapsed() < Duration::from_secs(50), "{name}: {:?}", start.elapsed());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls to a server.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -24,6 +24,8 @@ const LARGEST_ANSWER: usize = 1 << 30;
 const UNAVAILABLE_AMONG_ANSWERS: usize = 20;
 /// The same for a server that has too many requests, where others may just have been quicker.
 const BUSY_AMONG_ANSWERS: usize = 100;
+/// How many answers without log-probabilities show that a server cannot give them, where it never has.
+const INCAPABLE_ANSWERS: usize = 3;
 /// How often a question on the side is asked.
 const GET_ATTEMPTS: u32 = 3;
 
@@ -38,6 +40,8 @@ pub struct Client {
     tokens: Option<Bucket>,
     outage: Outage,
     ending: Ending,
+    /// Whether the server has given log-probabilities.
+    has_scored: AtomicBool,
     retries: AtomicU64,
     stats: ModelStats,
 }
@@ -53,6 +57,8 @@ pub struct Call<'a> {
     pub about: &'a str,
     /// About how many tokens it sends and asks for, for the limit of tokens.
     pub tokens: u64,
+    /// Whether it asks for log-probabilities.
+    pub scores: bool,
 }
 
 /// Why an answer cannot be used.
@@ -60,8 +66,11 @@ pub struct Call<'a> {
 pub enum BadAnswer {
     /// It is no JSON, or has another shape: another attempt may do better. The text says what is wrong.
     Retry(String),
-    /// No call will get a better one, as where the server gives no log-probabilities.
+    /// No call will get a better one.
     Fatal(ModelError),
+    /// It lacks the log-probabilities: another attempt may do better where the server has given them before, else no call
+    /// will get a better one.
+    Incapable(ModelError),
     /// This call will not get a better one.
     Final(ModelError),
 }
@@ -73,6 +82,8 @@ struct Attempts {
     wrong: usize,
     /// Failures of a server that answered other calls meanwhile.
     among_answers: usize,
+    /// Answers without the log-probabilities that were asked for.
+    incapable: usize,
     /// The address of the last one.
     last: Option<usize>,
 }
@@ -90,6 +101,7 @@ impl Client {
             tokens: settings.tokens_per_minute.map(Bucket::new),
             outage: Outage::new(),
             ending: Ending::default(),
+            has_scored: AtomicBool::new(false),
             retries: AtomicU64::new(0),
             connections,
             stats,
@@ -147,8 +159,20 @@ impl Client {
                     chosen.answered();
                     self.outage.end();
                     match parse(&body) {
-                        Ok(parsed) => return Ok(parsed),
+                        Ok(parsed) => {
+                            if call.scores {
+                                self.has_scored.store(true, Ordering::Relaxed);
+                            }
+                            return Ok(parsed);
+                        }
                         Err(BadAnswer::Retry(reason)) => Failure::bad_answer(&reason, &body),
+                        Err(BadAnswer::Incapable(error)) => {
+                            attempts.incapable += 1;
+                            if self.is_incapable(attempts.incapable) {
+                                return Err(self.secrets.mask_error(&error));
+                            }
+                            Failure::bad_answer(&error.to_string(), &body)
+                        }
                         Err(BadAnswer::Fatal(error) | BadAnswer::Final(error)) => {
                             return Err(self.secrets.mask_error(&error));
                         }
@@ -192,7 +216,10 @@ impl Client {
                 Ok(body) => return Ok(body),
                 Err(Failed::Final(error)) => return Err(self.secrets.mask_error(&error)),
                 Err(Failed::Passing(failure)) if attempt >= GET_ATTEMPTS => {
-                    let error = ModelError::new(failure.kind, failure.reason);
+                    // A server that answers wrongly is there: whoever waits for one that is away need not.
+                    let is_there = failure.class == Class::Wrong;
+                    let kind = if is_there { ModelErrorKind::Answer } else { failure.kind };
+                    let error = ModelError::new(kind, failure.reason);
                     return Err(self.secrets.mask_error(&error));
                 }
                 Err(Failed::Passing(failure)) => {
@@ -241,6 +268,12 @@ impl Client {
         // A status tells enough where the rest of the answer is missing.
         let body = body.unwrap_or_default();
         Err(bad_status(status, response.headers(), &body, url, about, &self.settings.key_source))
+    }
+
+    /// Whether the server gives no log-probabilities at all, rather than none for once.
+    fn is_incapable(&self, answers: usize) -> bool {
+        let most = INCAPABLE_ANSWERS.min(self.settings.max_retries);
+        answers >= most && !self.has_scored.load(Ordering::Relaxed)
     }
 
     async fn wait_for_rates(&self, tokens: u64) {

@@ -5,6 +5,7 @@
 mod api;
 mod api_errors;
 mod api_recorded;
+mod api_slips;
 mod api_support;
 mod dummy;
 mod http_addresses;

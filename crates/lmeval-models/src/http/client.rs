@@ -9,9 +9,12 @@ use lmeval_core::{ModelError, ModelErrorKind, ModelStats};
 use reqwest::{Method, Request, Response, Url};
 
 use super::balance::{Balancer, Chosen, Endpoint};
-use super::connect::{Connections, endpoints};
+use super::connect::{Connections, Road, endpoints};
+use super::direct::{Reply, Trouble};
 use super::ending::Ending;
-use super::failure::{Class, Failed, Failure, bad_status, half_answer, no_answer, subject};
+use super::failure::{
+    Class, Failed, Failure, bad_status, half_answer, no_answer, subject, too_large, trouble_of,
+};
 use super::limiter::{Limiter, MOST};
 use super::rate::Bucket;
 use super::redact::{Secrets, public_url};
@@ -211,8 +214,8 @@ impl Client {
                 *request.headers_mut() = endpoint.headers.clone();
             }
             *request.timeout_mut() = Some(timeout);
-            let client = self.connections.for_url(&parsed);
-            match self.exchange(client, request, &shown, "the question", timeout).await {
+            let road = self.connections.for_url(&parsed);
+            match self.exchange(&road, request, &shown, "the question", timeout).await {
                 Ok(body) => return Ok(body),
                 Err(Failed::Final(error)) => return Err(self.secrets.mask_error(&error)),
                 Err(Failed::Passing(failure)) if attempt >= GET_ATTEMPTS => {
@@ -234,40 +237,51 @@ impl Client {
 
     /// One attempt at a call.
     async fn attempt(&self, chosen: &Chosen<'_>, call: &Call<'_>) -> Result<Bytes, Failed> {
-        let Endpoint { url, shown, headers, client } = chosen.endpoint();
+        let Endpoint { url, shown, headers, road } = chosen.endpoint();
         let timeout = self.settings.timeout;
         if call.path.is_empty() {
             let request = post_request(url.clone(), headers.clone(), call);
-            return self.exchange(client, request, shown, call.about, timeout).await;
+            return self.exchange(road, request, shown, call.about, timeout).await;
         }
         let mut longer = url.clone();
         let path = format!("{}/{}", url.path().trim_end_matches('/'), call.path.trim_start_matches('/'));
         longer.set_path(&path);
         let shown = public_url(longer.as_str());
         let request = post_request(longer, headers.clone(), call);
-        self.exchange(client, request, &shown, call.about, timeout).await
+        self.exchange(road, request, &shown, call.about, timeout).await
     }
 
     /// Sends a request and reads the whole answer.
     async fn exchange(
         &self,
-        client: &reqwest::Client,
+        road: &Road,
         request: Request,
         url: &str,
         about: &str,
         timeout: Duration,
     ) -> Result<Bytes, Failed> {
         let is_known = self.outage.answers() > 0;
-        let response = client.execute(request).await;
-        let mut response = response.map_err(|error| no_answer(error, url, timeout, is_known))?;
-        let body = read_body(&mut response, url, about, timeout).await;
-        let status = response.status();
+        let (status, headers, body) = match road {
+            Road::Direct(direct) => {
+                let sent = tokio::time::timeout(timeout, direct.exchange(&request, LARGEST_ANSWER)).await;
+                let reply = sent.unwrap_or(Err(Trouble::TimedOut));
+                let failed = |trouble| trouble_of(trouble, url, about, timeout, is_known);
+                let Reply { status, headers, body } = reply.map_err(failed)?;
+                (status, headers, body.map_err(failed))
+            }
+            Road::Library(client) => {
+                let response = client.execute(request).await;
+                let mut response = response.map_err(|error| no_answer(error, url, timeout, is_known))?;
+                let body = read_body(&mut response, url, about, timeout).await;
+                (response.status(), response.headers().clone(), body)
+            }
+        };
         if status.is_success() {
             return body;
         }
         // A status tells enough where the rest of the answer is missing.
         let body = body.unwrap_or_default();
-        Err(bad_status(status, response.headers(), &body, url, about, &self.settings.key_source))
+        Err(bad_status(status, &headers, &body, url, about, &self.settings.key_source))
     }
 
     /// Whether the server gives no log-probabilities at all, rather than none for once.
@@ -399,8 +413,7 @@ async fn read_body(
     body.extend_from_slice(&second);
     while let Some(chunk) = response.chunk().await.map_err(broken)? {
         if body.len() + chunk.len() > LARGEST_ANSWER {
-            let message = format!("The answer of `{url}` to {} is larger than 1 GiB", subject(about));
-            return Err(Failed::Final(ModelError::new(ModelErrorKind::Answer, message)));
+            return Err(too_large(url, about));
         }
         body.extend_from_slice(&chunk);
     }

@@ -146,6 +146,7 @@ fn a_long_run_through_all_kinds_of_trouble_ends_as_if_there_had_been_none() {
     assert_eq!(output.status, 0, "{output}");
     sent += check(&server, &known);
     assert_eq!(journaled(&context).len(), requests);
+    println!("{requests} requests: {sent} sent, {KILLS} kills");
     assert!(sent > requests, "{sent} requests were sent for {requests}: nothing went wrong");
     assert!(outcome(&context) == expected, "the results differ");
 }

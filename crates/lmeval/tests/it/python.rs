@@ -121,7 +121,7 @@ fn calls_are_limited_as_the_environment_says() {
 }
 
 #[test]
-fn a_prompt_function_that_hangs_is_waited_for_once() {
+fn a_prompt_function_that_hangs_is_not_waited_for_once_per_document() {
     let context = tasks();
     let run = [&["run", "--model", "dummy", "--tasks", "slow_later"][..], &LIBRARY].concat();
     let limits = [("LM_EVAL_PYTHON_TIMEOUT", "1"), ("LM_EVAL_PYTHON_WORKERS", "1")];
@@ -129,7 +129,9 @@ fn a_prompt_function_that_hangs_is_waited_for_once() {
     assert_eq!(output.status, 1, "{output}");
     assert!(output.stderr.contains("`utils.slow_later` failed"), "{output}");
     assert!(output.stderr.contains("no answer within 1 seconds"), "{output}");
-    // 300 documents: without an end at the first failure, every one of the first 256 would be called.
+    // Without an end at the first failure, all of the first 256 documents would be tried. One call is usual; a thread that
+    // comes to an earlier document only after the timeout tries that one, so that the first failure is the one reported.
     let calls = fs_err::read_to_string(context.work().join("calls.txt")).unwrap();
-    assert_eq!(calls.lines().count(), 1, "{calls}");
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    assert!((1..=threads).contains(&calls.lines().count()), "{calls}");
 }

@@ -13,7 +13,7 @@ use super::connect::{Connections, Road, endpoints};
 use super::direct::{Reply, Trouble};
 use super::ending::Ending;
 use super::failure::{
-    Class, Failed, Failure, bad_status, half_answer, no_answer, subject, too_large, trouble_of,
+    Class, Failed, Failure, bad_status, half_answer, no_answer, strays, subject, too_large, trouble_of,
 };
 use super::limiter::{Limiter, MOST};
 use super::rate::Bucket;
@@ -265,6 +265,9 @@ impl Client {
             Road::Direct(direct) => {
                 let sent = tokio::time::timeout(timeout, direct.exchange(&request, LARGEST_ANSWER)).await;
                 let reply = sent.unwrap_or(Err(Trouble::TimedOut));
+                if direct.has_news_of_strays() {
+                    self.stats.warn(self.secrets.mask(strays(url)));
+                }
                 let failed = |trouble| trouble_of(trouble, url, about, timeout, is_known);
                 let Reply { status, headers, body } = reply.map_err(failed)?;
                 (status, headers, body.map_err(failed))

@@ -5,13 +5,15 @@
 //! to be written was not asked for, and the connection is closed. The library below looks for that, but asks the event
 //! loop, which learns of bytes later than the kernel has them; here, the kernel is asked.
 //!
-//! An answer that nobody asked for may also come after the request was written. Once one has been seen, an answer on a
+//! An answer that nobody asked for may also come after the next request was written, and is then taken for the answer to
+//! it. Connections therefore rest between requests as long as a few spare ones allow: what a server sends too much usually
+//! follows closely, and a shifted answer shows as soon as nothing is awaited. Once one has been seen, an answer on a
 //! connection that was used before is not believed, and from then on every request gets a connection of its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, Read as _};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -31,6 +33,10 @@ use tokio::task::JoinHandle;
 use super::connect::REDIRECTS;
 use super::failure::root_cause;
 
+/// How long a connection rests before it is used again, unless there would be too many.
+const REST: Duration = Duration::from_millis(50);
+/// Beyond this number, no connection is made only so that another one can rest.
+const MOST_SPARE: usize = 256;
 /// How much is read at once.
 const CHUNK: usize = 16 << 10;
 
@@ -45,12 +51,17 @@ pub(super) struct Direct {
     /// How many idle connections to a place are kept.
     most: usize,
     places: Mutex<HashMap<Place, Arc<Known>>>,
+    /// Whether it has been told that a server sends answers nobody asked for.
+    is_told: AtomicBool,
 }
 
 /// What is known of a place.
 #[derive(Default)]
 struct Known {
-    idle: Mutex<Vec<Line>>,
+    /// The one that has rested longest comes first.
+    idle: Mutex<VecDeque<Line>>,
+    /// How many connections there are.
+    open: AtomicUsize,
     /// Whether it has sent an answer that nobody asked for.
     strays: AtomicBool,
 }
@@ -95,7 +106,14 @@ impl Direct {
         most: usize,
     ) -> Self {
         let user_agent = HeaderValue::from_static(user_agent);
-        Self { user_agent, connect_limit, idle_limit, most, places: Mutex::default() }
+        Self {
+            user_agent,
+            connect_limit,
+            idle_limit,
+            most,
+            places: Mutex::default(),
+            is_told: AtomicBool::new(false),
+        }
     }
 
     /// Sends a request and reads the whole answer, from another path of the same server where it leads there.
@@ -152,15 +170,33 @@ impl Direct {
         Ok(outgoing)
     }
 
+    /// Whether a server has sent an answer that nobody asked for; true once.
+    pub(super) fn has_news_of_strays(&self) -> bool {
+        let has_strays = |known: &Arc<Known>| known.strays.load(Ordering::Acquire);
+        !self.is_told.load(Ordering::Relaxed)
+            && hold(&self.places).values().any(has_strays)
+            && !self.is_told.swap(true, Ordering::Relaxed)
+    }
+
     /// A connection that was used before.
     fn kept(&self, known: &Known) -> Option<Line> {
         let mut idle = hold(&known.idle);
-        while let Some(mut line) = idle.pop() {
-            let is_young = line.idle_since.elapsed() < self.idle_limit;
-            if is_young && !line.sender.is_closed() && !known.strays.load(Ordering::Acquire) {
-                line.is_reused = true;
-                return Some(line);
+        if known.strays.load(Ordering::Acquire) {
+            idle.clear();
+        }
+        while let Some(mut line) = idle.pop_front() {
+            let rested = line.idle_since.elapsed();
+            if rested >= self.idle_limit || line.sender.is_closed() {
+                continue;
             }
+            let open = known.open.load(Ordering::Relaxed);
+            let in_use = open.saturating_sub(idle.len());
+            if rested < REST && open < MOST_SPARE.min(2 * in_use + 2) {
+                idle.push_front(line);
+                return None;
+            }
+            line.is_reused = true;
+            return Some(line);
         }
         None
     }
@@ -184,10 +220,12 @@ impl Direct {
         let (sender, connection) =
             handshake(wire).await.map_err(|error| Trouble::Closed(root_cause(&error)))?;
         let known = Arc::clone(known);
+        known.open.fetch_add(1, Ordering::Relaxed);
         let driver = tokio::spawn(async move {
             if connection.await.is_err_and(|error| is_unexpected(&error)) {
                 known.strays.store(true, Ordering::Release);
             }
+            known.open.fetch_sub(1, Ordering::Relaxed);
         });
         Ok(Line { sender, driver, is_reused: false, idle_since: Instant::now() })
     }
@@ -214,8 +252,8 @@ impl Direct {
         if body.is_ok() && !line.sender.is_closed() && !known.strays.load(Ordering::Acquire) {
             line.idle_since = Instant::now();
             let mut idle = hold(&known.idle);
-            if idle.len() < self.most {
-                idle.push(line);
+            if idle.len() < self.most.max(MOST_SPARE) {
+                idle.push_back(line);
             }
         }
         Ok(Reply { status: head.status, headers: head.headers, body })

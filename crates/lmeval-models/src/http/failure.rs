@@ -112,15 +112,19 @@ pub(super) fn trouble_of(
             Failed::Passing(Failure::new(Class::Wrong, reason))
         }
         Trouble::Stray => {
-            let reason = format!(
-                "`{url}` sends answers that nobody has asked for, so it is not clear which request this one belongs to; \
-                 from now on every request gets a connection of its own"
-            );
             let kind = ModelErrorKind::Answer;
-            Failed::Passing(Failure { kind, ..Failure::new(Class::Wrong, reason) })
+            Failed::Passing(Failure { kind, ..Failure::new(Class::Wrong, strays(url)) })
         }
         Trouble::TooLarge => too_large(url, about),
     }
+}
+
+/// What to say of a server that sends more answers than it was asked for.
+pub(super) fn strays(url: &str) -> String {
+    format!(
+        "`{url}` sends answers that nobody has asked for, so answers may have gone to the wrong requests; from now on \
+         every request gets a connection of its own"
+    )
 }
 
 /// The error of an answer that takes too much memory.

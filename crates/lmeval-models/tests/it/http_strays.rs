@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use axum::body::Bytes;
 use lmeval_core::ModelError;
@@ -84,13 +85,15 @@ async fn bytes_that_came_before_a_request_are_not_its_answer() {
     let server = serve(|stream, _, body| {
         let _ = stream.write_all(answer(body).as_bytes());
         // Not in the same segment, as the answer must be complete before the stray comes.
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2));
         let _ = stream.write_all(answer("666").as_bytes());
     });
-    for round in 0..50 {
+    for round in 0..10 {
         let client = client(&server.url, |_| {});
         assert_eq!(echoed(&client, round).await.unwrap(), round);
         server.written.recv().unwrap();
+        // Longer than a connection rests, so that it is taken again.
+        std::thread::sleep(Duration::from_millis(60));
         assert_eq!(echoed(&client, 1000 + round).await.unwrap(), 1000 + round);
         server.written.recv().unwrap();
         drop(client);
@@ -108,8 +111,26 @@ async fn an_answer_with_another_behind_it_is_not_believed_on_a_used_connection()
     for number in 0..6 {
         assert_eq!(echoed(&client, number).await.unwrap(), number);
     }
-    // The first connection was used until the stray came; from then on each request has its own.
-    assert_eq!(server.connections.load(Ordering::SeqCst), 1 + 5);
+    // Connections are used again until the stray comes; from then on each request has its own, that one included.
+    assert_eq!(server.connections.load(Ordering::SeqCst), 6);
+    assert!(client.stats().take_warnings()[0].contains("nobody has asked for"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_come_too_late_to_be_noticed_before_a_request_do_not_shift_all_others() {
+    let server = serve(|stream, _, body| {
+        std::thread::sleep(Duration::from_millis(20));
+        let _ = stream.write_all(answer(body).as_bytes());
+        let mut late = stream.try_clone().unwrap();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(3));
+            let _ = late.write_all(answer("666").as_bytes());
+        });
+    });
+    let client = client(&server.url, |_| {});
+    for number in 0..20 {
+        assert_eq!(echoed(&client, number).await.unwrap(), number);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +142,7 @@ async fn connections_of_a_sound_server_are_used_again() {
     for number in 0..200 {
         assert_eq!(echoed(&client, number).await.unwrap(), number);
     }
-    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    assert!(server.connections.load(Ordering::SeqCst) <= 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,5 +158,5 @@ async fn a_connection_that_the_server_has_closed_is_replaced_without_a_retry() {
         assert_eq!(echoed(&client, number).await.unwrap(), number);
         server.written.recv().unwrap();
     }
-    assert_eq!(server.connections.load(Ordering::SeqCst), 4);
+    assert!((4..=8).contains(&server.connections.load(Ordering::SeqCst)));
 }

@@ -250,6 +250,7 @@ pub struct ModelStats {
     pub tokens_computed: AtomicU64,
     /// The last reason for one.
     trouble: Mutex<Option<String>>,
+    warnings: Mutex<Vec<String>>,
 }
 
 impl ModelStats {
@@ -259,6 +260,18 @@ impl ModelStats {
         if let Ok(mut trouble) = self.trouble.lock() {
             *trouble = Some(reason);
         }
+    }
+
+    /// Takes note of something that whoever reads the results has to know.
+    pub fn warn(&self, warning: String) {
+        if let Ok(mut warnings) = self.warnings.lock() {
+            warnings.push(warning);
+        }
+    }
+
+    /// The warnings so far, each once.
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.warnings.lock().map(|mut warnings| std::mem::take(&mut *warnings)).unwrap_or_default()
     }
 
     /// The share of tokens that did not have to be computed, where the model counts them.

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration;
 
 use lmeval_core::{Answer, Dispatch, Model, ModelError, ModelErrorKind};
-use lmeval_journal::{Entry, Journal, Key, Outcome};
+use lmeval_journal::{Entry, ErrorKind, Journal, Key, Outcome};
 use rustc_hash::FxHashMap;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};
@@ -152,9 +152,10 @@ impl Dispatcher {
             // It was not tried as often as it should be, so it has not failed.
             return Ok(());
         }
-        if let Some(journal) = &self.journal {
-            journal.append(entry(key, &job, &answer)).await?;
-        }
+        let answer = match &self.journal {
+            Some(journal) => append(journal, key, &job, answer).await?,
+            None => answer,
+        };
         self.settle(key, job, answer, false);
         Ok(())
     }
@@ -265,6 +266,23 @@ impl Queue {
             }
         }
         batch
+    }
+}
+
+/// Writes an answer to the journal. One that is too long for it is a failure of its request, and is written as that.
+async fn append(
+    journal: &Journal,
+    key: Key,
+    job: &Job,
+    answer: Result<Answer, ModelError>,
+) -> Result<Result<Answer, ModelError>, lmeval_journal::Error> {
+    match journal.append(entry(key, job, &answer)).await {
+        Err(error) if answer.is_ok() && matches!(error.kind(), ErrorKind::TooLarge { .. }) => {
+            let answer = Err(ModelError::new(ModelErrorKind::Answer, error.to_string()));
+            journal.append(entry(key, job, &answer)).await?;
+            Ok(answer)
+        }
+        written => written.map(|()| answer),
     }
 }
 

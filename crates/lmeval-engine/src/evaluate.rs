@@ -196,11 +196,32 @@ fn open(
 ) -> Result<(Journal, Fingerprint), EngineError> {
     let (journal, opened) =
         if wanted.fresh { Journal::open_fresh(&wanted.path)? } else { Journal::open(&wanted.path)? };
-    events.event(Event::JournalOpened { answers: opened.answers, repaired_bytes: opened.repaired_bytes });
-    let fingerprint = journal.register_model(identity)?;
+    events.event(Event::JournalOpened {
+        answers: opened.answers,
+        repaired_bytes: opened.repaired_bytes,
+        damage: &opened.damage,
+    });
+    let fingerprint = register(&journal, identity, events)?;
     for cache in wanted.import.iter().filter(|cache| cache.is_file()) {
         let imported = journal.import_sqlite(cache, fingerprint)?;
         events.event(Event::CacheImported { answers: imported.answers, skipped: imported.skipped });
     }
     Ok((journal, fingerprint))
+}
+
+/// Registers the model. A server that does not say what it runs is taken to run what it ran before.
+fn register(
+    journal: &Journal,
+    identity: &ModelIdentity,
+    events: &dyn Events,
+) -> Result<Fingerprint, EngineError> {
+    let has = |name: &str| identity.facts.iter().any(|(known, _)| *known == name);
+    if has("server")
+        && !has("serves")
+        && let Some((fingerprint, serves)) = journal.register_last(identity, "serves")?
+    {
+        events.event(Event::ModelAssumed { serves: &serves });
+        return Ok(fingerprint);
+    }
+    Ok(journal.register_model(identity)?)
 }

@@ -2,6 +2,7 @@
 
 use lmeval_core::results::TaskResult;
 use lmeval_core::{ModelError, ModelIdentity, ModelRequest, RequestType, Usage};
+use lmeval_journal::Damage;
 use lmeval_tasks::Task;
 use lmeval_tasks::prompt::DocumentRequests;
 
@@ -15,6 +16,13 @@ pub enum Event<'a> {
         answers: usize,
         /// Bytes of a torn end that were cut off.
         repaired_bytes: Option<u64>,
+        /// Damaged parts of the file. Requests whose answers were there are sent again.
+        damage: &'a [Damage],
+    },
+    /// The server does not say which model it runs, and is taken to run the one that the journal knows for its address.
+    ModelAssumed {
+        /// That model.
+        serves: &'a str,
     },
     /// Answers of an old response cache were taken over.
     CacheImported {

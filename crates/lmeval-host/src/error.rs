@@ -22,6 +22,8 @@ pub(crate) enum WorkerError {
     Died { how: String, said: String },
     #[error("There was no answer within {} seconds", limit.as_secs_f64())]
     TimedOut { limit: Duration },
+    #[error("It was not called, because another call gave no answer within {} seconds", limit.as_secs_f64())]
+    Abandoned { limit: Duration },
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
 }

@@ -26,6 +26,8 @@ struct State {
     idle: Vec<Worker>,
     /// All workers, busy ones and those that are being started included.
     count: usize,
+    /// How many calls have taken too long.
+    timeouts: usize,
 }
 
 impl Pool {
@@ -67,9 +69,16 @@ impl Pool {
     }
 
     /// A worker for one thread; waits while all are busy.
+    ///
+    /// A call that takes too long fails those that wait for a worker as well. Each of them would otherwise wait for its
+    /// own timeout, one after the other, although the first one ends the task.
     pub(crate) fn worker(&self) -> Result<Lease<'_>, WorkerError> {
         let mut state = self.lock();
+        let timeouts = state.timeouts;
         loop {
+            if state.timeouts > timeouts {
+                return Err(WorkerError::Abandoned { limit: self.options.time_limit });
+            }
             if let Some(worker) = state.idle.pop() {
                 return Ok(Lease { pool: self, worker: Some(worker) });
             }
@@ -121,13 +130,19 @@ impl DerefMut for Lease<'_> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
+        let has_timed_out = self.worker.as_ref().is_some_and(Worker::has_timed_out);
         let worker = self.worker.take().filter(|worker| !worker.is_broken());
         let mut state = self.pool.lock();
         match worker {
             Some(worker) => state.idle.push(worker),
             None => state.count -= 1,
         }
+        state.timeouts += usize::from(has_timed_out);
         drop(state);
-        self.pool.freed.notify_one();
+        if has_timed_out {
+            self.pool.freed.notify_all();
+        } else {
+            self.pool.freed.notify_one();
+        }
     }
 }

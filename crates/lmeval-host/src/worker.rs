@@ -68,6 +68,7 @@ pub(crate) struct Worker {
     time_limit: Option<Duration>,
     progress: Option<Progress>,
     is_broken: bool,
+    has_timed_out: bool,
 }
 
 impl Worker {
@@ -113,6 +114,7 @@ impl Worker {
             time_limit: (purpose == Purpose::Functions).then_some(options.time_limit),
             progress: (purpose == Purpose::Functions).then(Progress::new).flatten(),
             is_broken: false,
+            has_timed_out: false,
         })
     }
 
@@ -156,6 +158,11 @@ impl Worker {
     /// Whether the worker can be used no more.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken
+    }
+
+    /// Whether a call has taken too long.
+    pub(crate) fn has_timed_out(&self) -> bool {
+        self.has_timed_out
     }
 
     /// What other threads can send to the process.
@@ -257,6 +264,7 @@ impl Worker {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 self.end(Duration::ZERO);
+                self.has_timed_out = true;
                 WorkerError::TimedOut { limit: limit.unwrap_or_default() }
             }
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {

@@ -22,6 +22,8 @@ pub(crate) enum Header {
     Complete,
     /// Nothing, or a header that was being written when its process ended.
     Unfinished,
+    /// Something else, with sound records behind it.
+    Damaged,
 }
 
 /// The header of a new journal: magic, version, checksum of both.

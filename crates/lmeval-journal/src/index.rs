@@ -1,8 +1,10 @@
 //! Where the record of every key is.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use lmeval_core::ModelIdentity;
+use rustc_hash::FxHashMap;
 
-use crate::key::{Fingerprint, Key};
+use crate::key::Key;
+use crate::record::StoredModel;
 
 /// The place of a record in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +19,8 @@ pub(crate) struct Slot {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     slots: FxHashMap<[u8; 16], Slot>,
-    models: FxHashSet<Fingerprint>,
+    /// The models with the places of their last records, the one that was used last at the end.
+    models: Vec<(StoredModel, u64)>,
 }
 
 impl Index {
@@ -41,13 +44,25 @@ impl Index {
         }
     }
 
-    /// Takes note of a model, and says whether it is a new one.
-    pub(crate) fn insert_model(&mut self, model: Fingerprint) -> bool {
-        self.models.insert(model)
+    /// Takes note of a model whose record begins at an offset: it is the one that was used last.
+    pub(crate) fn insert_model(&mut self, model: StoredModel, offset: u64) {
+        self.models.retain(|(known, _)| *known != model);
+        self.models.push((model, offset));
     }
 
-    pub(crate) fn has_model(&self, model: Fingerprint) -> bool {
-        self.models.contains(&model)
+    /// The model that was used last.
+    pub(crate) fn last_model(&self) -> Option<&StoredModel> {
+        self.models.last().map(|(model, _)| model)
+    }
+
+    /// The model that was used last among those that differ from an identity at most by having a fact more.
+    pub(crate) fn last_model_with(&self, identity: &ModelIdentity, fact: &str) -> Option<&StoredModel> {
+        self.models.iter().rev().map(|(model, _)| model).find(|model| model.is_but_for(identity, fact))
+    }
+
+    /// Whether the record at a place is the last one of its model.
+    pub(crate) fn is_last_of_model(&self, model: &StoredModel, offset: u64) -> bool {
+        self.models.iter().any(|(known, place)| known == model && *place == offset)
     }
 
     /// How many keys have an answer, and how many only failures.

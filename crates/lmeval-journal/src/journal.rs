@@ -12,8 +12,8 @@ use crate::error::{Error, ErrorKind};
 use crate::header::{self, Header};
 use crate::index::Index;
 use crate::key::{Fingerprint, Key};
-use crate::lock::Lock;
-use crate::medium::{Medium, read_up_to};
+use crate::lock::{Lock, beside};
+use crate::medium::{Medium, read_up_to, write_up_to};
 use crate::record::{self, Entry, Record, StoredEntry, StoredModel};
 use crate::scan::Damage;
 use crate::survey::{Survey, first_bytes, read_header, survey};
@@ -54,7 +54,7 @@ impl Journal {
         let path = &resolve(path)?;
         let (lock, file) = open_locked(path)?;
         let survey = match read_header(&file, path)? {
-            Header::Complete => survey(&file, path)?,
+            Header::Complete | Header::Damaged => survey(&file, path)?,
             Header::Unfinished => {
                 let unfinished = first_bytes(&file, path)?.len() as u64;
                 write_header(&file, path)?;
@@ -63,6 +63,10 @@ impl Journal {
                 return Self::start(path, lock, file, survey);
             }
         };
+        if survey.is_header_damaged {
+            let (_, result) = write_up_to(&file, &header::encode(), 0);
+            result.map_err(|source| Error::io("repair", path, source))?;
+        }
         if survey.scanned.tail > 0 {
             file.set_len(survey.scanned.end).map_err(|source| Error::io("repair", path, source))?;
         }
@@ -75,9 +79,8 @@ impl Journal {
     pub fn open_fresh(path: &Path) -> Result<(Self, Opened), Error> {
         let path = &resolve(path)?;
         let (lock, file) = open_locked(path)?;
-        let start = first_bytes(&file, path)?;
-        if !header::is_journal(&start) {
-            header::check(&start, path)?;
+        if !header::is_journal(&first_bytes(&file, path)?) {
+            read_header(&file, path)?;
         }
         write_header(&file, path)?;
         let mut survey = Survey::default();
@@ -120,15 +123,34 @@ impl Journal {
         self.writer.shared().index.read().unwrap_or_else(PoisonError::into_inner).counts()
     }
 
-    /// Writes down what a model is, once, and gives what its keys are made with.
+    /// Writes down which model is used, unless it is the one that was used last, and gives what its keys are made with.
     pub fn register_model(&self, identity: &ModelIdentity) -> Result<Fingerprint, Error> {
-        let fingerprint = Fingerprint::of(identity);
+        self.register(StoredModel::from(identity))
+    }
+
+    /// Registers the model that was used last among those that differ from an identity at most by having one fact more, and
+    /// gives that fact as well. `None` where there is no such model.
+    pub fn register_last(
+        &self,
+        identity: &ModelIdentity,
+        fact: &str,
+    ) -> Result<Option<(Fingerprint, String)>, Error> {
         let index = self.writer.shared().index.read().unwrap_or_else(PoisonError::into_inner);
-        let is_known = index.has_model(fingerprint);
+        let found = index.last_model_with(identity, fact).cloned();
         drop(index);
-        if !is_known {
-            let record = StoredModel::from(identity).encode()?;
-            self.write_blocking(record, Subject::Model(fingerprint))?;
+        let Some((value, model)) = found.and_then(|model| Some((model.fact(fact)?.to_owned(), model))) else {
+            return Ok(None);
+        };
+        Ok(Some((self.register(model)?, value)))
+    }
+
+    fn register(&self, model: StoredModel) -> Result<Fingerprint, Error> {
+        let fingerprint = model.fingerprint();
+        let index = self.writer.shared().index.read().unwrap_or_else(PoisonError::into_inner);
+        let is_last = index.last_model() == Some(&model);
+        drop(index);
+        if !is_last {
+            self.write_blocking(model.encode()?, Subject::Model(model))?;
         }
         Ok(fingerprint)
     }
@@ -239,6 +261,8 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, Error> {
 
 fn open_locked(path: &Path) -> Result<(Lock, File), Error> {
     let lock = Lock::acquire(path)?;
+    // What a killed `compact` has left. Nobody writes it while this lock is held.
+    let _ = fs_err::remove_file(beside(path, ".compact"));
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
     Ok((lock, file.map_err(|source| Error::io("write to", path, source))?))
 }
@@ -247,7 +271,7 @@ fn open_locked(path: &Path) -> Result<(Lock, File), Error> {
 fn write_header(file: &File, path: &Path) -> Result<(), Error> {
     let cannot = |source| ErrorKind::Write { path: path.to_owned(), source };
     file.set_len(0).map_err(cannot)?;
-    let (_, result) = crate::medium::write_up_to(file, &header::encode(), 0);
+    let (_, result) = write_up_to(file, &header::encode(), 0);
     result.map_err(cannot)?;
     file.sync_data().map_err(cannot)?;
     sync_folder(path);

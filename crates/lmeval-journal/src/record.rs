@@ -215,6 +215,18 @@ impl From<&ModelIdentity> for StoredModel {
 }
 
 impl StoredModel {
+    /// Whether it differs from an identity at most by having a fact more.
+    pub(crate) fn is_but_for(&self, identity: &ModelIdentity, fact: &str) -> bool {
+        let own = self.facts.iter().filter(|(name, _)| name != fact);
+        let own = own.map(|(name, value)| (name.as_str(), value));
+        self.backend == identity.backend && own.eq(identity.facts.iter().map(|(name, value)| (*name, value)))
+    }
+
+    /// A fact by its name.
+    pub(crate) fn fact(&self, name: &str) -> Option<&str> {
+        self.facts.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         let facts = self.facts.iter().map(|(name, fact)| (name.as_str(), fact.as_str()));
         Fingerprint::of_parts(&self.backend, facts)

@@ -14,8 +14,9 @@ use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind};
 use crate::index::{Index, Slot};
-use crate::key::{Fingerprint, Key};
+use crate::key::Key;
 use crate::medium::{Medium, write_up_to};
+use crate::record::StoredModel;
 
 /// How long written records may wait for the disk.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
@@ -33,9 +34,9 @@ const GATHERING: Duration = Duration::from_micros(200);
 const KEPT_BUFFER: usize = 1 << 20;
 
 /// What a record is entered into the index as.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Subject {
-    Model(Fingerprint),
+    Model(StoredModel),
     Entry { key: Key, is_answered: bool },
 }
 
@@ -213,9 +214,11 @@ impl Shared {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         for pending in &batch[..complete] {
             let size = pending.record.len() as u32;
-            match pending.subject {
-                Subject::Model(model) => drop(index.insert_model(model)),
-                Subject::Entry { key, is_answered } => index.insert(&key, Slot { offset, size, is_answered }),
+            match &pending.subject {
+                Subject::Model(model) => index.insert_model(model.clone(), offset),
+                Subject::Entry { key, is_answered } => {
+                    index.insert(key, Slot { offset, size, is_answered: *is_answered });
+                }
             }
             offset += u64::from(size);
         }

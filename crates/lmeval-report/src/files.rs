@@ -67,12 +67,25 @@ impl Layout {
         })
     }
 
-    /// Makes the folder and tries whether files can be made in it, so that a run does not find out at its end.
+    /// Makes the folder and tries whether files can be made in it, so that a run does not find out at its end. Files that
+    /// killed runs have left half written are removed.
     pub fn prepare(&self) -> Result<(), ReportError> {
         self.make_folder()?;
         let probe = self.folder.join(format!(".write-test-{}", std::process::id()));
         fs::write(&probe, b"").map_err(ReportError::write("write in the folder", &self.folder))?;
-        fs::remove_file(&probe).map_err(ReportError::write("remove", &probe))
+        fs::remove_file(&probe).map_err(ReportError::write("remove", &probe))?;
+        self.remove_leftovers();
+        Ok(())
+    }
+
+    /// Removes what killed runs have left. It is in nobody's way, so what cannot be removed stays.
+    fn remove_leftovers(&self) {
+        let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder };
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(is_part_name) {
+                remove_unlocked(&entry.path());
+            }
+        }
     }
 
     pub(crate) fn make_folder(&self) -> Result<(), ReportError> {
@@ -80,6 +93,52 @@ impl Layout {
             return Ok(());
         }
         fs::create_dir_all(&self.folder).map_err(ReportError::write("make the folder", &self.folder))
+    }
+}
+
+/// Whether a file of this name is one that is being written, or was when its process ended.
+fn is_part_name(name: &str) -> bool {
+    let Some(name) = name.strip_prefix('.').and_then(|name| name.strip_suffix(".part")) else { return false };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_results = |(name, process): (&str, &str)| name.ends_with(".json") && is_number(process);
+    (name.starts_with("samples_") && name.ends_with(".jsonl"))
+        || name.rsplit_once('.').is_some_and(is_results)
+}
+
+/// Removes a file, unless the run that writes it goes on and holds its lock.
+fn remove_unlocked(path: &Path) {
+    let Ok(file) = fs::OpenOptions::new().write(true).open(path) else { return };
+    // Where locks do not exist, nothing tells whether somebody writes it.
+    if file.file().try_lock().is_ok() && is_still(path, &file) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Whether a name still leads to the file that was opened by it.
+#[cfg(unix)]
+pub(crate) fn is_still(path: &Path, file: &fs::File) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(opened), Ok(named)) => (opened.dev(), opened.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn is_still(_: &Path, _: &fs::File) -> bool {
+    // Elsewhere, an open file keeps its name.
+    true
+}
+
+/// Makes a file that other runs see is in use.
+fn create_locked(path: &Path) -> std::io::Result<fs::File> {
+    loop {
+        let file = fs::File::create(path)?;
+        // Not every file system has locks. A run that removes leftovers may have the lock, and then the file is gone.
+        let _ = file.file().lock();
+        if is_still(path, &file) {
+            return Ok(file);
+        }
     }
 }
 
@@ -109,7 +168,7 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> Result<(), ReportError> 
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let temporary = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
     let written = (|| {
-        let mut file = fs::File::create(&temporary)?;
+        let mut file = create_locked(&temporary)?;
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&temporary, path)

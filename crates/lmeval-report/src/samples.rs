@@ -1,7 +1,7 @@
 //! Samples files, written while the run goes on.
 
 use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use fs_err as fs;
@@ -10,7 +10,7 @@ use lmeval_pycompat::{Dict, Value, json, repr};
 use sha2::{Digest, Sha256};
 
 use crate::error::ReportError;
-use crate::files::{Layout, sync_folder};
+use crate::files::{Layout, is_still, sync_folder};
 
 /// How samples are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub fn parse_hash_media(variable: Option<&str>) -> Option<bool> {
 /// Writes the samples of one task, line by line.
 ///
 /// Lines go to a hidden file in the folder of the results, which gets its name when the task is complete. What a killed
-/// run has left there is overwritten.
+/// run has left there is overwritten, or removed when the next run begins.
 #[derive(Debug)]
 pub struct SamplesWriter {
     layout: Layout,
@@ -121,21 +121,6 @@ fn open_part(layout: &Layout, task: &str) -> Result<(PathBuf, fs::File), ReportE
             number += 1;
         }
     }
-}
-
-#[cfg(unix)]
-fn is_still(path: &Path, file: &fs::File) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    match (file.metadata(), fs::metadata(path)) {
-        (Ok(opened), Ok(named)) => (opened.dev(), opened.ino()) == (named.dev(), named.ino()),
-        _ => false,
-    }
-}
-
-#[cfg(not(unix))]
-fn is_still(_: &Path, _: &fs::File) -> bool {
-    // Elsewhere, an open file keeps its name.
-    true
 }
 
 /// The hash of a task: over the hashes of all its records.

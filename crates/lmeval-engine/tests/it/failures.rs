@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lmeval_core::{
     Answer, Dispatch, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity, ModelRequest,
-    RequestType,
+    RequestType, Response,
 };
 use lmeval_engine::{EngineError, EvaluateOptions, JournalOptions};
 
@@ -19,12 +19,14 @@ struct Failing {
     every: usize,
     asked: AtomicUsize,
     panics: bool,
+    /// Whether the documents for which it would fail get an answer that is longer than any journal takes.
+    rambles: bool,
 }
 
 impl Failing {
     fn new(kind: ModelErrorKind, every: usize) -> Arc<Self> {
         let (fails, asked) = (AtomicBool::new(true), AtomicUsize::new(0));
-        Arc::new(Self { fails, kind, every, asked, panics: false })
+        Arc::new(Self { fails, kind, every, asked, panics: false, rambles: false })
     }
 }
 
@@ -51,6 +53,9 @@ impl Model for Failing {
             self.fails.load(Ordering::SeqCst) && request.doc_id.0.is_multiple_of(self.every)
         };
         let answers = requests.iter().map(|request| {
+            if fails(request) && self.rambles {
+                return Ok(Response::Text("x".repeat(257 << 20).into()).into());
+            }
             if fails(request) {
                 return Err(ModelError::new(self.kind, "No answer"));
             }
@@ -117,8 +122,33 @@ fn what_a_model_cannot_do_shows_before_anything_is_sent() {
 #[test]
 fn a_model_that_panics_ends_the_run_with_an_error() {
     let (fails, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let model: Arc<dyn Model> =
-        Arc::new(Failing { fails, kind: ModelErrorKind::Request, every: 1, asked, panics: true });
+    let model: Arc<dyn Model> = Arc::new(Failing {
+        fails,
+        kind: ModelErrorKind::Request,
+        every: 1,
+        asked,
+        panics: true,
+        rambles: false,
+    });
     let error = run(&model, &["demo_capitals"], &options()).unwrap_err();
     assert!(error.to_string().contains("failed in a way it should not"), "{error}");
+}
+
+#[test]
+fn an_answer_that_is_too_long_to_keep_fails_its_request_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = JournalOptions { path: folder.path().join("x.journal"), ..JournalOptions::default() };
+    let options = EvaluateOptions { journal: Some(journal), ..options() };
+    let (fails, asked) = (AtomicBool::new(true), AtomicUsize::new(0));
+    let kind = ModelErrorKind::Request;
+    let rambling = Arc::new(Failing { fails, kind, every: 1000, asked, panics: false, rambles: true });
+    let model: Arc<dyn Model> = rambling.clone();
+    let partial = run(&model, &["demo_arithmetic"], &options).unwrap();
+    assert_eq!(partial.failures.len(), 1);
+    assert!(partial.failures[0].error.to_string().contains("too long for the journal"));
+    let asked = rambling.asked.swap(0, Ordering::SeqCst);
+    rambling.fails.store(false, Ordering::SeqCst);
+    let whole = run(&model, &["demo_arithmetic"], &options).unwrap();
+    assert!(whole.failures.is_empty() && asked > 1);
+    assert_eq!(rambling.asked.load(Ordering::SeqCst), 1);
 }

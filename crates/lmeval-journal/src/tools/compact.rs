@@ -4,8 +4,6 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use rustc_hash::FxHashSet;
-
 use crate::error::{Error, ErrorKind};
 use crate::header::{self, Header};
 use crate::journal::{resolve, sync_folder};
@@ -65,12 +63,11 @@ fn write_new(file: &File, path: &Path, new_path: &Path) -> Result<Compacted, Err
     let new_file = File::create(new_path).map_err(cannot_write)?;
     let mut output = BufWriter::with_capacity(1 << 20, new_file);
     let mut written: io::Result<()> = output.write_all(&header::encode());
-    let mut models = FxHashSet::default();
     let mut bytes_after = header::SIZE as u64;
     let mut kept = 0;
     let scanned = scan(records(file, path)?, |offset, bytes| {
         let is_kept = match Record::decode(bytes) {
-            Some(Record::Model(model)) => models.insert(model.fingerprint()),
+            Some(Record::Model(model)) => survey.index.is_last_of_model(&model, offset),
             Some(Record::Entry(entry)) => survey.index.is_live(&entry.key, offset),
             None => false,
         };

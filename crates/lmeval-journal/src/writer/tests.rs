@@ -67,7 +67,7 @@ impl Medium for Flaky {
     }
 }
 
-const MODEL: Fingerprint = Fingerprint([1; 16]);
+const MODEL: crate::Fingerprint = crate::Fingerprint([1; 16]);
 
 fn key(number: usize) -> Key {
     Key::new(MODEL, &[0; 32], number, None)

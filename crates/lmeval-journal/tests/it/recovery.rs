@@ -1,5 +1,6 @@
 //! Files that are cut and damaged.
 
+use lmeval_core::ModelIdentity;
 use lmeval_journal::{Journal, compact, export, list, verify};
 
 use crate::support::{Dice, entry, filled, identity, is_answered};
@@ -120,4 +121,67 @@ fn what_follows_damage_is_kept_and_the_damage_is_reported() {
     assert_eq!((compacted.answers, compacted.damaged, compacted.dropped), (9, 1, 0));
     assert_eq!(compacted.bytes_after, fs_err::metadata(&path).unwrap().len());
     assert!(verify(&path).unwrap().is_sound());
+}
+
+#[test]
+fn a_damaged_header_costs_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    let (journal, model) = filled(&path, 5);
+    journal.close().unwrap();
+    let whole = fs_err::read(&path).unwrap();
+    let flips = (0..128).map(|bit| {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        bytes
+    });
+    let zeros = [vec![0; 16], whole[16..].to_vec()].concat();
+    for (round, damaged) in flips.chain([zeros]).enumerate() {
+        fs_err::write(&path, &damaged).unwrap();
+        let verification = verify(&path).unwrap();
+        assert_eq!(verification.answers, 5, "{round}");
+        let problems: Vec<String> = verification.problems.iter().map(ToString::to_string).collect();
+        assert_eq!(problems, ["16 damaged bytes at offset 0"], "{round}");
+        assert_eq!(list(&path).unwrap().models[0].answered, 5);
+        assert_eq!(export(&path, &mut Vec::new()).unwrap().answers, 5);
+        assert_eq!(compact(&path).unwrap().damaged, 1);
+        assert_eq!(fs_err::read(&path).unwrap(), whole, "{round}");
+        fs_err::write(&path, &damaged).unwrap();
+        let (journal, opened) = Journal::open(&path).unwrap();
+        assert_eq!((opened.answers, opened.damage.len()), (5, 1));
+        assert!((0..5).all(|number| is_answered(&journal, model, number)));
+        journal.close().unwrap();
+        assert_eq!(fs_err::read(&path).unwrap(), whole, "the header is repaired");
+    }
+}
+
+#[test]
+fn the_model_that_was_used_last_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.journal");
+    let server = |name: Option<&str>, place: &str| {
+        let mut facts: Vec<(&str, String)> =
+            name.map(|name| ("serves", name.to_owned())).into_iter().collect();
+        facts.push(("server", place.to_owned()));
+        ModelIdentity { backend: "test".into(), facts }
+    };
+    let (journal, _) = Journal::open(&path).unwrap();
+    let unknown = server(None, "here");
+    assert_eq!(journal.register_last(&unknown, "serves").unwrap(), None);
+    let first = journal.register_model(&server(Some("x"), "here")).unwrap();
+    journal.register_model(&server(Some("y"), "here")).unwrap();
+    journal.register_model(&server(Some("z"), "elsewhere")).unwrap();
+    assert_eq!(journal.register_last(&unknown, "serves").unwrap().unwrap().1, "y");
+    // Used again, so it is the last one now, and stays it.
+    assert_eq!(journal.register_model(&server(Some("x"), "here")).unwrap(), first);
+    journal.register_model(&server(Some("z"), "elsewhere")).unwrap();
+    journal.close().unwrap();
+    for _ in 0..2 {
+        let (journal, _) = Journal::open(&path).unwrap();
+        assert_eq!(journal.register_last(&unknown, "serves").unwrap(), Some((first, "x".to_owned())));
+        assert_eq!(journal.register_last(&server(None, "nowhere"), "serves").unwrap(), None);
+        journal.register_model(&server(Some("z"), "elsewhere")).unwrap();
+        journal.close().unwrap();
+        compact(&path).unwrap();
+    }
 }

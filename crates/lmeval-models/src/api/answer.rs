@@ -17,10 +17,11 @@ pub(super) fn unusable(problem: impl Into<String>) -> ModelError {
     ModelError::new(ModelErrorKind::Answer, problem)
 }
 
-/// The error of a server that does not give log-probabilities of the prompt.
+/// An answer without log-probabilities of the prompt: a slip of a server that gives them otherwise, else the end of the
+/// run.
 pub(super) fn no_logprobs(problem: &str) -> BadAnswer {
     let message = format!("The server does not return the log-probabilities of the prompt: {problem}");
-    BadAnswer::Fatal(
+    BadAnswer::Incapable(
         ModelError::new(ModelErrorKind::Capability, message)
             .hint(
                 "vLLM returns them as it is; llama-cpp-python needs `--logits_all true`; \
@@ -50,22 +51,46 @@ pub(super) fn objects(answer: &Value) -> Result<Vec<&Dict>, BadAnswer> {
 
 /// The `choices` of an answer's object, in the order of their `index`.
 pub(super) fn choices(object: &Dict) -> Result<Vec<&Dict>, BadAnswer> {
-    let Some(list) = object.get_str("choices").and_then(Value::as_list) else {
-        return Err(malformed(match object.get_str("error") {
-            Some(error) if error.is_truthy() => {
-                format!("The server reports an error: {}", short(&lmeval_pycompat::repr::str(error)))
-            }
-            _ => "The answer has no `choices`".to_owned(),
-        }));
-    };
+    refuse_error(object)?;
+    let list = object.get_str("choices").and_then(Value::as_list).filter(|list| !list.is_empty());
+    let list = list.ok_or_else(|| malformed("The answer has no `choices`"))?;
     let mut found = Vec::with_capacity(list.len());
     for (place, choice) in list.iter().enumerate() {
         let choice = choice.as_dict().ok_or_else(|| malformed("A choice of the answer is no object"))?;
+        refuse_error(choice)?;
+        refuse_abort(choice.get_str("finish_reason"))?;
         let index = choice.get_str("index").and_then(Value::as_i64);
         found.push((index.unwrap_or(place as i64), choice));
     }
     found.sort_by_key(|(index, _)| *index);
+    // One alone is the answer whatever its index; of several, it must be clear which prompt each belongs to.
+    let is_clear = found.iter().enumerate().all(|(place, (index, _))| *index == place as i64);
+    if found.len() > 1 && !is_clear {
+        let indices: Vec<String> = found.iter().map(|(index, _)| index.to_string()).collect();
+        return Err(malformed(format!("The choices of the answer have the indices {}", indices.join(", "))));
+    }
     Ok(found.into_iter().map(|(_, choice)| choice).collect())
+}
+
+/// Some servers report an error with the status of a success.
+fn refuse_error(object: &Dict) -> Result<(), BadAnswer> {
+    match object.get_str("error").filter(|error| error.is_truthy()) {
+        Some(error) => Err(malformed(format!(
+            "The server reports an error: {}",
+            short(&lmeval_pycompat::repr::str(error))
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// A generation that the server broke off is not an answer, whatever there is of it.
+pub(super) fn refuse_abort(reason: Option<&Value>) -> Result<(), BadAnswer> {
+    match reason.and_then(Value::as_str) {
+        Some(reason @ ("abort" | "error")) => {
+            Err(malformed(format!("The server did not finish the answer: its `finish_reason` is `{reason}`")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The start of a text, for messages.
@@ -76,11 +101,13 @@ pub(super) fn short(text: &str) -> String {
     }
 }
 
-/// A text of an object: `None` where it is null, an error where it is not there.
-pub(super) fn text(object: &Dict, name: &str) -> Result<Option<Arc<str>>, BadAnswer> {
+/// A text of an object. Null is no text, unless the user has said what stands for it.
+pub(super) fn text(object: &Dict, name: &str) -> Result<Arc<str>, BadAnswer> {
     match object.get_str(name) {
-        Some(Value::Str(text)) => Ok(Some(Arc::clone(text))),
-        Some(Value::None) => Ok(None),
+        Some(Value::Str(text)) => Ok(Arc::clone(text)),
+        Some(Value::None) => {
+            null_text().ok_or_else(|| malformed(format!("The text `{name}` of the answer is null")))
+        }
         _ => Err(malformed(format!("The answer has no text `{name}`"))),
     }
 }
@@ -124,9 +151,9 @@ pub(super) fn after_thinking(text: Arc<str>, marker: Option<&str>) -> Arc<str> {
     }
 }
 
-/// What stands for an answer that the server says is null.
-pub(super) fn null_text() -> Arc<str> {
-    std::env::var("LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER").unwrap_or_default().into()
+/// What stands for an answer that the server says is null, where the user has set it.
+pub(super) fn null_text() -> Option<Arc<str>> {
+    std::env::var("LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER").ok().map(Into::into)
 }
 
 #[cfg(test)]

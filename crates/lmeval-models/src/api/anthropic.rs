@@ -111,12 +111,15 @@ fn read_message(object: &Dict, rules: &Rules) -> Result<Generation, BadAnswer> {
     let Some(blocks) = object.get_str("content").and_then(Value::as_list) else {
         return Err(malformed("The answer has no `content`"));
     };
+    if blocks.is_empty() && object.get_str("stop_reason").and_then(Value::as_str).is_none() {
+        return Err(malformed("The answer has neither text nor `stop_reason`"));
+    }
     let texts = blocks.iter().filter_map(|block| block.as_dict()?.get_str("text")?.as_str());
     // Reference: the 0.4 line takes the first block.
     let text: String = if rules.is_v04() { texts.take(1).collect() } else { texts.collect() };
     let truncated = object.get_str("stop_reason").and_then(Value::as_str) == Some("max_tokens");
     let text = after_thinking(text.into(), rules.think_end_token.as_deref());
-    Ok(Generation { text: Some(text), truncated })
+    Ok(Generation { text, truncated })
 }
 
 /// The protocol of `/v1/complete`.
@@ -180,7 +183,7 @@ impl TextProtocol for AnthropicCompletions {
 
     fn read(&self, answer: &Value, _: &Arguments) -> Result<TextAnswer, BadAnswer> {
         let object = answer.as_dict().ok_or_else(|| malformed("The answer is no JSON object"))?;
-        let text = text(object, "completion")?.unwrap_or_default();
+        let text = text(object, "completion")?;
         let truncated = object.get_str("stop_reason").and_then(Value::as_str) == Some("max_tokens");
         Ok(TextAnswer { response: Response::Text(text), truncated })
     }
@@ -230,8 +233,8 @@ mod tests {
         .unwrap();
         let read =
             |dialect| AnthropicChat.read_generations(&answer, &rules(dialect)).unwrap()[0].text.clone();
-        assert_eq!(read(lmeval_core::Dialect::V05).as_deref(), Some("ab"));
-        assert_eq!(read(lmeval_core::Dialect::V04).as_deref(), Some("a"));
+        assert_eq!(&*read(lmeval_core::Dialect::V05), "ab");
+        assert_eq!(&*read(lmeval_core::Dialect::V04), "a");
         let mut kwargs = Dict::new();
         kwargs.insert("until", Value::list([Value::str("\n\n")]));
         let prompt =

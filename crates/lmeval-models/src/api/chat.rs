@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lmeval_core::{ModelError, ModelErrorKind, RequestType};
 use lmeval_pycompat::{Dict, Value};
 
-use super::answer::{after_thinking, choices, is_cut_off, malformed, objects};
+use super::answer::{after_thinking, choices, is_cut_off, malformed, null_text, objects};
 use super::arguments::{Backend, Credentials};
 use super::completions::take_limit;
 use super::protocol::{Generation, Prompt, Protocol, Rules};
@@ -78,25 +78,29 @@ pub(super) fn chat_texts(answer: &Value, rules: &Rules) -> Result<Vec<Generation
     let mut found = Vec::new();
     for object in objects(answer)? {
         for choice in choices(object)? {
-            let content = match choice
-                .get_str("message")
-                .and_then(Value::as_dict)
-                .map(|message| message.get_str("content"))
-            {
-                Some(Some(Value::Str(text))) => Some(Arc::clone(text)),
-                Some(Some(Value::List(parts))) => Some(parts_text(parts)),
-                Some(Some(Value::None)) => None,
+            let message = choice.get_str("message").and_then(Value::as_dict);
+            let content = match message.and_then(|message| message.get_str("content")) {
+                Some(Value::Str(text)) => Arc::clone(text),
+                Some(Value::List(parts)) => parts_text(parts),
+                Some(Value::None) if is_finished(choice, message) => null_text().unwrap_or_default(),
                 // Reference: a choice without message or content, as content filters leave it, is an empty text.
-                _ => Some(Arc::from("")),
+                Some(_) | None if is_finished(choice, message) => Arc::from(""),
+                _ => null_text().ok_or_else(|| {
+                    malformed("The answer has no text, and nothing says why: `content` and `finish_reason` are null")
+                })?,
             };
-            let text = content.map(|text| after_thinking(text, rules.think_end_token.as_deref()));
+            let text = after_thinking(content, rules.think_end_token.as_deref());
             found.push(Generation { text, truncated: is_cut_off(choice) });
         }
     }
-    if found.is_empty() {
-        return Err(malformed("The answer has no `choices`"));
-    }
     Ok(found)
+}
+
+/// Whether a choice without text is an answer: the server says how it ended, or what there is instead of text.
+fn is_finished(choice: &Dict, message: Option<&Dict>) -> bool {
+    let has = |name: &str| message.and_then(|message| message.get_str(name)).is_some_and(Value::is_truthy);
+    choice.get_str("finish_reason").is_some_and(|reason| reason.as_str().is_some())
+        || ["tool_calls", "function_call", "refusal", "reasoning_content", "reasoning"].into_iter().any(has)
 }
 
 fn parts_text(parts: &[Value]) -> Arc<str> {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use lmeval_core::{Answer, Arguments, Context, ModelError, ModelErrorKind, ModelRequest, Response};
 use lmeval_pycompat::{Dict, Value, json};
 
-use super::answer::{null_text, parse, share, unusable, usage};
+use super::answer::{malformed, parse, share, unusable, usage};
 use super::images::{has_media, with_images};
 use super::model::{ApiModel, Parts, body_text};
 use super::protocol::{Generation, Prompt, Rules};
@@ -127,15 +127,15 @@ impl ApiModel {
         let limit = self.limit(first.settings);
         let spent = size as u64 + u64::try_from(limit).unwrap_or(0) * batch.len() as u64;
         let about = first.request.describe();
-        let call = Call { path: "", body: Bytes::from(body), about: &about, tokens: spent };
+        let call = Call { path: "", body: Bytes::from(body), about: &about, tokens: spent, scores: false };
         let read = |bytes: &[u8]| {
             let answer = parse(bytes)?;
             let found = protocol.read_generations(&answer, rules)?;
-            Ok((matched(found, batch.len(), rules)?, usage(&answer)))
+            Ok((matched(found, batch.len(), first.settings, rules)?, usage(&answer)))
         };
         let (found, total) = client.post(call, read).await?;
         let answer = |(place, found): (usize, Generation)| Answer {
-            response: Response::Text(found.text.unwrap_or_else(null_text)),
+            response: Response::Text(found.text),
             truncated: found.truncated,
             usage: share(total, place, batch.len()),
         };
@@ -190,7 +190,12 @@ impl ApiModel {
 }
 
 /// As many texts as prompts.
-fn matched(mut found: Vec<Generation>, prompts: usize, rules: &Rules) -> Result<Vec<Generation>, BadAnswer> {
+fn matched(
+    mut found: Vec<Generation>,
+    prompts: usize,
+    settings: &Dict,
+    rules: &Rules,
+) -> Result<Vec<Generation>, BadAnswer> {
     if found.len() > prompts && rules.is_v04() {
         // Reference: what is too much is left out.
         found.truncate(prompts);
@@ -199,6 +204,11 @@ fn matched(mut found: Vec<Generation>, prompts: usize, rules: &Rules) -> Result<
         return Ok(found);
     }
     let message = format!("{} texts came back for {prompts} prompts", found.len());
+    let asks_for_several =
+        ["n", "best_of"].iter().any(|name| settings.get_str(name).and_then(Value::as_i64) > Some(1));
+    if !asks_for_several {
+        return Err(malformed(message));
+    }
     Err(BadAnswer::Final(
         unusable(message).hint("The setting `n` must be 1; the task's `repeats` asks several times"),
     ))

@@ -77,7 +77,7 @@ impl TextProtocol for Gguf {
                 truncated: false,
             });
         }
-        let text = text(choice, "text")?.unwrap_or_default();
+        let text = text(choice, "text")?;
         let text: Arc<str> = strings::strip(&text).into();
         Ok(TextAnswer { response: Response::Text(text), truncated: is_cut_off(choice) })
     }

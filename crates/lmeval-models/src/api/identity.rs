@@ -9,42 +9,67 @@ use super::answer::parse;
 use crate::http::Client;
 use crate::tokenizer::server_root;
 
-/// The fact that names what answers: the model that the server reports, else where the server is.
+/// How often a server is asked that answers, but not with a list of models.
+const ODD_ANSWERS: u32 = 4;
+
+/// The first wait after such an answer.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// The facts that name what answers: the model that the server reports, where it does, and where the server is.
 ///
-/// A server that is away is waited for: answers are found by this fact, and another one would ask for all of them again.
+/// A server that is away is waited for, and one that gives an odd answer is asked again: answers are found by these facts,
+/// and others would ask for all of them again. Where there is no list of models in the end, `serves` is missing, and the
+/// journal knows what it was before.
 pub(super) async fn server_facts(
     client: &Client,
     base_url: &str,
     model: Option<&str>,
     is_hosted: bool,
-) -> Result<(&'static str, String), ModelError> {
-    let place = || ("server", host(base_url));
+) -> Result<Vec<(&'static str, String)>, ModelError> {
+    let place = ("server", host(base_url));
     if is_hosted {
-        return Ok(place());
+        return Ok(vec![place]);
     }
     let url = format!("{}/v1/models", server_root(base_url).trim_end_matches("/generate"));
     let start = Instant::now();
+    let mut odd = 0;
     loop {
         match client.get(&url, Duration::from_secs(5)).await {
             Ok(bytes) => {
                 let name = parse(&bytes).ok().and_then(|answer| reported(&answer, model));
-                return Ok(name.map_or_else(place, |name| ("serves", name)));
+                if let Some(name) = name {
+                    return Ok(vec![("serves", name), place]);
+                }
             }
-            Err(error) if error.kind() != ModelErrorKind::Unreachable => return Ok(place()),
-            Err(error) if start.elapsed() >= client.patience() => return Err(error),
-            Err(_) => tokio::time::sleep(Duration::from_secs(1)).await,
+            Err(error) if error.kind() == ModelErrorKind::Unreachable => {
+                if start.elapsed() >= client.patience() {
+                    return Err(error);
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            }
+            Err(_) => {}
         }
+        odd += 1;
+        if odd >= ODD_ANSWERS {
+            return Ok(vec![place]);
+        }
+        tokio::time::sleep(WAIT * 2_u32.pow(odd)).await;
     }
 }
 
-/// The entry of the list of models that has the name, or the only one: its name and what it was loaded from.
+/// The entry of the list of models that has the name, or the only one: its name and what it was loaded from. `None`
+/// where there is no list, or nothing in it.
 fn reported(answer: &Value, model: Option<&str>) -> Option<String> {
     let entries = answer.as_dict()?.get_str("data")?.as_list()?;
     let text = |entry: &Dict, name: &str| entry.get_str(name).and_then(Value::as_str).map(str::to_owned);
     let entries: Vec<&Dict> = entries.iter().filter_map(Value::as_dict).collect();
     let named = entries.iter().find(|entry| model.is_some() && text(entry, "id").as_deref() == model);
     let only = || entries.first().filter(|_| entries.len() == 1);
-    let entry = named.or_else(only)?;
+    let Some(entry) = named.or_else(only) else {
+        // The server knows its models well: that this one is not among them is no slip.
+        return (!entries.is_empty()).then(|| "a model that it does not list".to_owned());
+    };
     let id = text(entry, "id")?;
     Some(match text(entry, "root") {
         Some(root) if root != id => format!("{id} ({root})"),
@@ -72,7 +97,10 @@ mod tests {
             json::loads(r#"{"data": [{"id": "a", "root": "/models/a"}, {"id": "b", "root": "b"}]}"#).unwrap();
         assert_eq!(reported(&list, Some("a")).as_deref(), Some("a (/models/a)"));
         assert_eq!(reported(&list, Some("b")).as_deref(), Some("b"));
-        assert_eq!(reported(&list, Some("c")), None);
+        assert_eq!(reported(&list, Some("c")).as_deref(), Some("a model that it does not list"));
+        for odd in ["{}", "[]", "null", r#"{"data": []}"#, r#"{"data": null}"#, r#"{"error": "x"}"#] {
+            assert_eq!(reported(&json::loads(odd).unwrap(), Some("a")), None, "{odd}");
+        }
         let single = json::loads(r#"{"data": [{"id": "a"}]}"#).unwrap();
         assert_eq!(reported(&single, Some("c")).as_deref(), Some("a"));
         assert_eq!(host("http://me:secret@localhost:8000/v1/completions"), "localhost:8000");

@@ -61,8 +61,8 @@ impl Prompt {
 /// A text that was generated.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Generation {
-    /// The text; `None` where the server says that there is none.
-    pub(super) text: Option<Arc<str>>,
+    /// The text.
+    pub(super) text: Arc<str>,
     /// Whether it was cut off by the limit of tokens.
     pub(super) truncated: bool,
 }

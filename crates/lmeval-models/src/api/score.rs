@@ -69,7 +69,7 @@ impl ApiModel {
         };
         let body = body_text(self.parts.protocol.scoring(&prompt, &self.parts.rules)?)?;
         let tokens = batch.iter().map(|prompt| prompt.tokens.len() as u64 + 1).sum();
-        let call = Call { path: "", body: Bytes::from(body), about, tokens };
+        let call = Call { path: "", body: Bytes::from(body), about, tokens, scores: true };
         let read = |bytes: &[u8]| self.parts.protocol.read_scores(&parse(bytes)?, batch, &self.parts.rules);
         self.parts.client.post(call, read).await
     }

@@ -3,7 +3,7 @@
 use lmeval_core::{ModelError, ModelErrorKind, RequestType};
 use lmeval_pycompat::{Dict, Value, float};
 
-use super::answer::{malformed, no_logprobs, objects, text};
+use super::answer::{malformed, no_logprobs, objects, refuse_abort, text};
 use super::arguments::{Backend, Credentials};
 use super::completions::take_limit;
 use super::protocol::{Generation, Prompt, Protocol, Rules, Score, Scored};
@@ -65,6 +65,7 @@ impl Protocol for Sglang {
                 .and_then(|info| info.get_str("finish_reason"));
             let kind = reason
                 .and_then(|reason| reason.as_dict().map_or(Some(reason), |reason| reason.get_str("type")));
+            refuse_abort(kind)?;
             let truncated = kind.and_then(Value::as_str) == Some("length");
             Ok(Generation { text: text(object, "text")?, truncated })
         };

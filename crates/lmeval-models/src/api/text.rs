@@ -102,8 +102,9 @@ impl TextModel {
         let (path, body) = self.protocol.ask(&request.arguments)?;
         let body = body_text(body)?;
         let tokens = body.len() as u64 / 4;
+        let scores = request.request_type() != RequestType::GenerateUntil;
         let about = request.describe();
-        let call = Call { path: &path, body: Bytes::from(body), about: &about, tokens };
+        let call = Call { path: &path, body: Bytes::from(body), about: &about, tokens, scores };
         let read = |bytes: &[u8]| {
             let answer = parse(bytes)?;
             let found = self.protocol.read(&answer, &request.arguments)?;
@@ -120,7 +121,7 @@ impl Model for TextModel {
             if let Some(model) = self.protocol.model() {
                 facts.push(("model", model.to_owned()));
             }
-            facts.push(
+            facts.extend(
                 server_facts(&self.client, &self.base_url, self.protocol.model(), self.is_hosted).await?,
             );
             Ok(ModelIdentity { backend: self.backend.into(), facts })

@@ -62,7 +62,7 @@ impl TextProtocol for TextSynth {
     fn read(&self, answer: &Value, arguments: &Arguments) -> Result<TextAnswer, BadAnswer> {
         let object = answer.as_dict().ok_or_else(|| malformed("The answer is no JSON object"))?;
         if matches!(arguments, Arguments::Generate { .. }) {
-            let text = text(object, "text")?.unwrap_or_default();
+            let text = text(object, "text")?;
             let truncated = object.get_str("finish_reason").and_then(Value::as_str) == Some("length");
             return Ok(TextAnswer { response: Response::Text(text), truncated });
         }

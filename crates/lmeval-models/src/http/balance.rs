@@ -11,6 +11,8 @@ use reqwest::Url;
 use reqwest::header::HeaderMap;
 use tokio::sync::Notify;
 
+use super::connect::Road;
+
 /// How many failures in a row take an address out.
 const STRIKES: u32 = 3;
 /// The longest while that the only address is left out.
@@ -30,7 +32,7 @@ pub(super) struct Endpoint {
     /// What is sent with every call.
     pub(super) headers: HeaderMap,
     /// The connections.
-    pub(super) client: reqwest::Client,
+    pub(super) road: Road,
 }
 
 /// The addresses and how they fare.
@@ -210,7 +212,7 @@ mod tests {
             url: Url::parse(&format!("http://host{index}/")).unwrap(),
             shown: format!("host{index}"),
             headers: HeaderMap::new(),
-            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            road: Road::Library(reqwest::Client::builder().no_proxy().build().unwrap()),
         };
         Balancer::new((0..count).map(endpoint).collect(), Duration::from_millis(20))
     }

@@ -1,7 +1,7 @@
 //! Calls to a server.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -9,9 +9,12 @@ use lmeval_core::{ModelError, ModelErrorKind, ModelStats};
 use reqwest::{Method, Request, Response, Url};
 
 use super::balance::{Balancer, Chosen, Endpoint};
-use super::connect::{Connections, endpoints};
+use super::connect::{Connections, Road, endpoints};
+use super::direct::{Reply, Trouble};
 use super::ending::Ending;
-use super::failure::{Class, Failed, Failure, bad_status, half_answer, no_answer, subject};
+use super::failure::{
+    Class, Failed, Failure, bad_status, half_answer, no_answer, strays, subject, too_large, trouble_of,
+};
 use super::limiter::{Limiter, MOST};
 use super::rate::Bucket;
 use super::redact::{Secrets, public_url};
@@ -24,6 +27,8 @@ const LARGEST_ANSWER: usize = 1 << 30;
 const UNAVAILABLE_AMONG_ANSWERS: usize = 20;
 /// The same for a server that has too many requests, where others may just have been quicker.
 const BUSY_AMONG_ANSWERS: usize = 100;
+/// How many answers without log-probabilities show that a server cannot give them, where it never has.
+const INCAPABLE_ANSWERS: usize = 3;
 /// How often a question on the side is asked.
 const GET_ATTEMPTS: u32 = 3;
 
@@ -38,6 +43,8 @@ pub struct Client {
     tokens: Option<Bucket>,
     outage: Outage,
     ending: Ending,
+    /// Whether the server has given log-probabilities.
+    has_scored: AtomicBool,
     retries: AtomicU64,
     stats: ModelStats,
 }
@@ -53,6 +60,8 @@ pub struct Call<'a> {
     pub about: &'a str,
     /// About how many tokens it sends and asks for, for the limit of tokens.
     pub tokens: u64,
+    /// Whether it asks for log-probabilities.
+    pub scores: bool,
 }
 
 /// Why an answer cannot be used.
@@ -60,8 +69,11 @@ pub struct Call<'a> {
 pub enum BadAnswer {
     /// It is no JSON, or has another shape: another attempt may do better. The text says what is wrong.
     Retry(String),
-    /// No call will get a better one, as where the server gives no log-probabilities.
+    /// No call will get a better one.
     Fatal(ModelError),
+    /// It lacks the log-probabilities: another attempt may do better where the server has given them before, else no call
+    /// will get a better one.
+    Incapable(ModelError),
     /// This call will not get a better one.
     Final(ModelError),
 }
@@ -73,6 +85,8 @@ struct Attempts {
     wrong: usize,
     /// Failures of a server that answered other calls meanwhile.
     among_answers: usize,
+    /// Answers without the log-probabilities that were asked for.
+    incapable: usize,
     /// The address of the last one.
     last: Option<usize>,
 }
@@ -90,6 +104,7 @@ impl Client {
             tokens: settings.tokens_per_minute.map(Bucket::new),
             outage: Outage::new(),
             ending: Ending::default(),
+            has_scored: AtomicBool::new(false),
             retries: AtomicU64::new(0),
             connections,
             stats,
@@ -147,8 +162,20 @@ impl Client {
                     chosen.answered();
                     self.outage.end();
                     match parse(&body) {
-                        Ok(parsed) => return Ok(parsed),
+                        Ok(parsed) => {
+                            if call.scores {
+                                self.has_scored.store(true, Ordering::Relaxed);
+                            }
+                            return Ok(parsed);
+                        }
                         Err(BadAnswer::Retry(reason)) => Failure::bad_answer(&reason, &body),
+                        Err(BadAnswer::Incapable(error)) => {
+                            attempts.incapable += 1;
+                            if self.is_incapable(attempts.incapable) {
+                                return Err(self.secrets.mask_error(&error));
+                            }
+                            Failure::bad_answer(&error.to_string(), &body)
+                        }
                         Err(BadAnswer::Fatal(error) | BadAnswer::Final(error)) => {
                             return Err(self.secrets.mask_error(&error));
                         }
@@ -187,12 +214,15 @@ impl Client {
                 *request.headers_mut() = endpoint.headers.clone();
             }
             *request.timeout_mut() = Some(timeout);
-            let client = self.connections.for_url(&parsed);
-            match self.exchange(client, request, &shown, "the question", timeout).await {
+            let road = self.connections.for_url(&parsed);
+            match self.exchange(&road, request, &shown, "the question", timeout).await {
                 Ok(body) => return Ok(body),
                 Err(Failed::Final(error)) => return Err(self.secrets.mask_error(&error)),
                 Err(Failed::Passing(failure)) if attempt >= GET_ATTEMPTS => {
-                    let error = ModelError::new(failure.kind, failure.reason);
+                    // A server that answers wrongly is there: whoever waits for one that is away need not.
+                    let is_there = failure.class == Class::Wrong;
+                    let kind = if is_there { ModelErrorKind::Answer } else { failure.kind };
+                    let error = ModelError::new(kind, failure.reason);
                     return Err(self.secrets.mask_error(&error));
                 }
                 Err(Failed::Passing(failure)) => {
@@ -207,40 +237,60 @@ impl Client {
 
     /// One attempt at a call.
     async fn attempt(&self, chosen: &Chosen<'_>, call: &Call<'_>) -> Result<Bytes, Failed> {
-        let Endpoint { url, shown, headers, client } = chosen.endpoint();
+        let Endpoint { url, shown, headers, road } = chosen.endpoint();
         let timeout = self.settings.timeout;
         if call.path.is_empty() {
             let request = post_request(url.clone(), headers.clone(), call);
-            return self.exchange(client, request, shown, call.about, timeout).await;
+            return self.exchange(road, request, shown, call.about, timeout).await;
         }
         let mut longer = url.clone();
         let path = format!("{}/{}", url.path().trim_end_matches('/'), call.path.trim_start_matches('/'));
         longer.set_path(&path);
         let shown = public_url(longer.as_str());
         let request = post_request(longer, headers.clone(), call);
-        self.exchange(client, request, &shown, call.about, timeout).await
+        self.exchange(road, request, &shown, call.about, timeout).await
     }
 
     /// Sends a request and reads the whole answer.
     async fn exchange(
         &self,
-        client: &reqwest::Client,
+        road: &Road,
         request: Request,
         url: &str,
         about: &str,
         timeout: Duration,
     ) -> Result<Bytes, Failed> {
         let is_known = self.outage.answers() > 0;
-        let response = client.execute(request).await;
-        let mut response = response.map_err(|error| no_answer(error, url, timeout, is_known))?;
-        let body = read_body(&mut response, url, about, timeout).await;
-        let status = response.status();
+        let (status, headers, body) = match road {
+            Road::Direct(direct) => {
+                let sent = tokio::time::timeout(timeout, direct.exchange(&request, LARGEST_ANSWER)).await;
+                let reply = sent.unwrap_or(Err(Trouble::TimedOut));
+                if direct.has_news_of_strays() {
+                    self.stats.warn(self.secrets.mask(strays(url)));
+                }
+                let failed = |trouble| trouble_of(trouble, url, about, timeout, is_known);
+                let Reply { status, headers, body } = reply.map_err(failed)?;
+                (status, headers, body.map_err(failed))
+            }
+            Road::Library(client) => {
+                let response = client.execute(request).await;
+                let mut response = response.map_err(|error| no_answer(error, url, timeout, is_known))?;
+                let body = read_body(&mut response, url, about, timeout).await;
+                (response.status(), response.headers().clone(), body)
+            }
+        };
         if status.is_success() {
             return body;
         }
         // A status tells enough where the rest of the answer is missing.
         let body = body.unwrap_or_default();
-        Err(bad_status(status, response.headers(), &body, url, about, &self.settings.key_source))
+        Err(bad_status(status, &headers, &body, url, about, &self.settings.key_source))
+    }
+
+    /// Whether the server gives no log-probabilities at all, rather than none for once.
+    fn is_incapable(&self, answers: usize) -> bool {
+        let most = INCAPABLE_ANSWERS.min(self.settings.max_retries);
+        answers >= most && !self.has_scored.load(Ordering::Relaxed)
     }
 
     async fn wait_for_rates(&self, tokens: u64) {
@@ -366,8 +416,7 @@ async fn read_body(
     body.extend_from_slice(&second);
     while let Some(chunk) = response.chunk().await.map_err(broken)? {
         if body.len() + chunk.len() > LARGEST_ANSWER {
-            let message = format!("The answer of `{url}` to {} is larger than 1 GiB", subject(about));
-            return Err(Failed::Final(ModelError::new(ModelErrorKind::Answer, message)));
+            return Err(too_large(url, about));
         }
         body.extend_from_slice(&chunk);
     }

@@ -1,28 +1,44 @@
 //! Connections to addresses, and what is sent with every call.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hyper_util::client::proxy::matcher::Matcher;
 use lmeval_core::{ModelError, ModelErrorKind};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, StatusCode, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::balance::Endpoint;
+use super::direct::Direct;
 use super::redact::public_url;
 use super::settings::ClientSettings;
 
+/// What the program is called.
+const USER_AGENT: &str = concat!("lm-eval/", env!("CARGO_PKG_VERSION"));
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a connection may be idle: less than the five seconds after which common servers close theirs.
 const IDLE: Duration = Duration::from_secs(4);
 /// How often a server may lead to another path of its own.
-const REDIRECTS: usize = 5;
+pub(super) const REDIRECTS: usize = 5;
+
+/// The way to an address.
+#[derive(Clone)]
+pub(super) enum Road {
+    /// Connections of our own.
+    Direct(Arc<Direct>),
+    /// Those of the library: with TLS, or through a proxy.
+    Library(reqwest::Client),
+}
 
 /// The connections: those to this machine never use a proxy.
 pub(super) struct Connections {
+    direct: Arc<Direct>,
+    proxies: Matcher,
     local: reqwest::Client,
     remote: Option<reqwest::Client>,
 }
@@ -33,7 +49,7 @@ impl Connections {
         let certificates = certificates(settings)?;
         let build = |is_local: bool| {
             let mut builder = reqwest::Client::builder()
-                .user_agent(concat!("lm-eval/", env!("CARGO_PKG_VERSION")))
+                .user_agent(USER_AGENT)
                 .redirect(same_server())
                 .referer(false)
                 .timeout(settings.timeout)
@@ -54,12 +70,19 @@ impl Connections {
         };
         let is_remote = |url: &String| !Url::parse(url).is_ok_and(|url| is_loopback(&url));
         let remote = settings.base_urls.iter().any(is_remote).then(|| build(false)).transpose()?;
-        Ok(Self { local: build(true)?, remote })
+        let direct = Arc::new(Direct::new(USER_AGENT, CONNECT.min(settings.timeout), IDLE, most));
+        Ok(Self { direct, proxies: Matcher::from_system(), local: build(true)?, remote })
     }
 
-    /// The connections for an address.
-    pub(super) fn for_url(&self, url: &Url) -> &reqwest::Client {
-        if is_loopback(url) { &self.local } else { self.remote.as_ref().unwrap_or(&self.local) }
+    /// The way to an address.
+    pub(super) fn for_url(&self, url: &Url) -> Road {
+        let is_local = is_loopback(url);
+        let is_proxied = || url.as_str().parse().is_ok_and(|uri| self.proxies.intercept(&uri).is_some());
+        if url.scheme() == "http" && (is_local || !is_proxied()) {
+            return Road::Direct(Arc::clone(&self.direct));
+        }
+        let remote = self.remote.as_ref().filter(|_| !is_local);
+        Road::Library(remote.unwrap_or(&self.local).clone())
     }
 }
 
@@ -79,8 +102,8 @@ pub(super) fn endpoints(
             let _ = url.set_password(None);
             let _ = url.set_username("");
         }
-        let client = connections.for_url(&url).clone();
-        Ok(Endpoint { shown: public_url(text), url, headers, client })
+        let road = connections.for_url(&url);
+        Ok(Endpoint { shown: public_url(text), url, headers, road })
     };
     if settings.base_urls.is_empty() {
         let message = "The model needs the argument `base_url`";

@@ -1,6 +1,6 @@
 //! What a failed attempt means.
 
-use std::error::Error as _;
+use std::error::Error;
 use std::time::Duration;
 
 use lmeval_core::{ModelError, ModelErrorKind};
@@ -8,6 +8,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
 
+use super::direct::Trouble;
 use super::redact::public_url;
 use super::retry::retry_after;
 
@@ -86,15 +87,61 @@ pub(super) fn no_answer(error: reqwest::Error, url: &str, timeout: Duration, is_
         return Failed::Final(error.hint("Begin the model argument `base_url` with `http://`"));
     }
     if error.is_connect() {
-        // A name that never led anywhere is a slip of the pen rather than an outage.
-        let class = if error.is_dns() && !is_known { Class::Wrong } else { Class::Absent };
-        let mut failure = Failure::new(class, format!("No connection to `{url}`: {cause}"));
-        failure.hint = Some("Check that the server runs and that `base_url` is its address".into());
-        return Failed::Passing(failure);
+        return no_connection(url, &cause, error.is_dns() && !is_known);
     }
     if error.is_timeout() {
         return Failed::Passing(timed_out(url, timeout));
     }
+    closed(url, &cause)
+}
+
+/// The same for connections of our own.
+pub(super) fn trouble_of(
+    trouble: Trouble,
+    url: &str,
+    about: &str,
+    timeout: Duration,
+    is_known: bool,
+) -> Failed {
+    match trouble {
+        Trouble::NoConnection { cause, is_dns } => no_connection(url, &cause, is_dns && !is_known),
+        Trouble::TimedOut => Failed::Passing(timed_out(url, timeout)),
+        Trouble::Closed(cause) => closed(url, &cause),
+        Trouble::HalfAnswer(cause) => {
+            let reason = format!("The answer of `{url}` broke off: {cause}");
+            Failed::Passing(Failure::new(Class::Wrong, reason))
+        }
+        Trouble::Stray => {
+            let kind = ModelErrorKind::Answer;
+            Failed::Passing(Failure { kind, ..Failure::new(Class::Wrong, strays(url)) })
+        }
+        Trouble::TooLarge => too_large(url, about),
+    }
+}
+
+/// What to say of a server that sends more answers than it was asked for.
+pub(super) fn strays(url: &str) -> String {
+    format!(
+        "`{url}` sends answers that nobody has asked for, so answers may have gone to the wrong requests; from now on \
+         every request gets a connection of its own"
+    )
+}
+
+/// The error of an answer that takes too much memory.
+pub(super) fn too_large(url: &str, about: &str) -> Failed {
+    let message = format!("The answer of `{url}` to {} is larger than 1 GiB", subject(about));
+    Failed::Final(ModelError::new(ModelErrorKind::Answer, message))
+}
+
+fn no_connection(url: &str, cause: &str, is_slip: bool) -> Failed {
+    // A name that never led anywhere is a slip of the pen rather than an outage.
+    let class = if is_slip { Class::Wrong } else { Class::Absent };
+    let mut failure = Failure::new(class, format!("No connection to `{url}`: {cause}"));
+    failure.hint = Some("Check that the server runs and that `base_url` is its address".into());
+    Failed::Passing(failure)
+}
+
+fn closed(url: &str, cause: &str) -> Failed {
     Failed::Passing(Failure::new(Class::Unavailable, format!("`{url}` closed the connection: {cause}")))
 }
 
@@ -263,7 +310,7 @@ fn cut(text: &str, characters: usize) -> String {
     }
 }
 
-fn root_cause(error: &reqwest::Error) -> String {
+pub(super) fn root_cause(error: &dyn Error) -> String {
     let (mut source, mut text) = (error.source(), error.to_string());
     while let Some(error) = source {
         text = error.to_string();

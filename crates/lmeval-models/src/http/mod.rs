@@ -13,6 +13,7 @@
 mod balance;
 mod client;
 mod connect;
+mod direct;
 mod ending;
 mod failure;
 mod limiter;

@@ -32,7 +32,8 @@ async fn no_log_probabilities_of_the_prompt() {
             let (error, hits) = scored_by("local-completions", "/v1/completions", more, answer).await;
             assert_eq!(error.kind(), ModelErrorKind::Capability, "{answer}: {error}");
             assert!(error.is_fatal() && error.hints()[0].contains("--logits_all true"), "{error}");
-            assert_eq!(hits, 1, "{answer}");
+            // More than once, as it may be a slip; not as often as other failures, as every request would fail.
+            assert_eq!(hits, 2, "{answer}");
         }
         let (error, _) = scored_by("gguf", "", "", answer).await;
         assert_eq!(error.kind(), ModelErrorKind::Capability, "{answer}: {error}");

@@ -27,7 +27,7 @@ async fn paths_follow_the_address() {
     let server = serve(|asked| async move { reply(200, &[], &asked.path.len().to_string()) }).await;
     let base = server.url.replace("/completions", "?key=a");
     let client = client(&base, |_| {});
-    let call = Call { path: "/chat/completions", body: "{}".into(), about: "", tokens: 0 };
+    let call = Call { path: "/chat/completions", body: "{}".into(), about: "", tokens: 0, scores: false };
     let length = client.post(call, |answer| Ok(String::from_utf8_lossy(answer).into_owned())).await.unwrap();
     assert_eq!(length, "/v1/chat/completions?key=a".len().to_string());
 }
@@ -202,7 +202,7 @@ async fn the_budget_of_the_run_is_shared() {
 async fn a_parser_can_end_a_call() {
     let server = serve(|_| async { reply(200, &[], "{}") }).await;
     let client: Client = client(&server.url, |_| {});
-    let call = || Call { path: "", body: "{}".into(), about: "", tokens: 0 };
+    let call = || Call { path: "", body: "{}".into(), about: "", tokens: 0, scores: false };
     let fatal = |_: &[u8]| -> Result<(), BadAnswer> {
         Err(BadAnswer::Fatal(ModelError::new(ModelErrorKind::Capability, "No `logprobs` in it")))
     };

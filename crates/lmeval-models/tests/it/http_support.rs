@@ -140,8 +140,13 @@ pub(crate) fn client(url: &str, change: impl FnOnce(&mut ClientSettings)) -> Cli
 
 /// Calls with a body, and takes the answer as a whole number.
 pub(crate) async fn ask(client: &Client, body: &'static str) -> Result<i64, ModelError> {
-    let call =
-        Call { path: "", body: Bytes::from_static(body.as_bytes()), about: "`task`, document 7", tokens: 10 };
+    let call = Call {
+        path: "",
+        body: Bytes::from_static(body.as_bytes()),
+        about: "`task`, document 7",
+        tokens: 10,
+        scores: false,
+    };
     client.post(call, number).await
 }
 

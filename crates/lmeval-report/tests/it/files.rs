@@ -154,3 +154,26 @@ fn what_cannot_be_written_says_so() {
     layout.prepare().unwrap();
     assert!(names(layout.folder()).is_empty());
 }
+
+#[test]
+fn what_killed_runs_have_left_is_removed_and_what_others_write_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = Layout::new(folder.path(), "m");
+    layout.prepare().unwrap();
+    let inside = |name: &str| layout.folder().join(name);
+    for left in [".samples_t.jsonl.part", ".samples_t.2.jsonl.part", ".results_S.json.4711.part"] {
+        fs_err::write(inside(left), "half").unwrap();
+    }
+    let kept = [".hidden", "answers.journal", "notes.part", ".notes.json.part", "samples_t_S.jsonl"];
+    for other in kept {
+        fs_err::write(inside(other), "whole").unwrap();
+    }
+    let writer = SamplesWriter::new(&layout, "live", SampleOptions::default()).unwrap();
+    Layout::new(folder.path(), "m").prepare().unwrap();
+    let mut expected: Vec<String> = kept.iter().map(|name| (*name).to_owned()).collect();
+    expected.push(".samples_live.jsonl.part".to_owned());
+    expected.sort();
+    assert_eq!(names(layout.folder()), expected);
+    writer.finish("S").unwrap();
+    assert!(inside("samples_live_S.jsonl").is_file());
+}

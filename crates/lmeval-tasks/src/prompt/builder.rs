@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lmeval_core::registry::{NameLookup, NameScope, UnknownName};
 use lmeval_core::sampler::{Draw, Sampler, SamplerError};
@@ -44,8 +45,7 @@ pub struct DocumentRequests {
 /// Builds the requests of a task: an iterator over the evaluated documents, in order.
 ///
 /// Examples are drawn one document after the other, as each draw depends on those before it. Rendering runs on all
-/// cores, a bounded number of documents ahead of what has been taken. A document that fails is an item, too; the ones
-/// behind it follow.
+/// cores, a bounded number of documents ahead of what has been taken. The first document that fails is the last item.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -75,6 +75,8 @@ pub struct RequestBuilder {
     ready: VecDeque<Result<DocumentRequests, PromptError>>,
     /// Whether any document has had a request or an error so far.
     found: bool,
+    /// Whether a document has failed; no document follows it.
+    has_failed: bool,
     finished: bool,
 }
 
@@ -102,7 +104,16 @@ impl RequestBuilder {
         let count = task.config.fewshot_count();
         let drawing = if count > 0 { Some(Drawing::new(task, sources, options, count)?) } else { None };
         let ready = VecDeque::new();
-        Ok(Self { plan, documents, selection, drawing, ready, found: false, finished: false })
+        Ok(Self {
+            plan,
+            documents,
+            selection,
+            drawing,
+            ready,
+            found: false,
+            has_failed: false,
+            finished: false,
+        })
     }
 
     /// How many documents are left, those included that will be skipped.
@@ -151,9 +162,16 @@ impl RequestBuilder {
                 .collect(),
             Some(drawing) => drawing.draw(plan, read),
         };
-        let built: Vec<Result<DocumentRequests, PromptError>> = drawn
+        // The place of the first failure. Nothing after it is rendered: a function that hangs must not be waited for
+        // once per document.
+        let failed = AtomicUsize::new(usize::MAX);
+        let built: Vec<Option<Result<DocumentRequests, PromptError>>> = drawn
             .into_par_iter()
-            .map(|(doc_id, drawn)| {
+            .enumerate()
+            .map(|(place, (doc_id, drawn))| {
+                if place > failed.load(Ordering::Relaxed) {
+                    return None;
+                }
                 let build = |(document, examples): Drawn| {
                     let (instances, choices, skipped) = match plan.requests(doc_id, &document, &examples)? {
                         Ok((instances, choices)) => (instances, choices, None),
@@ -161,14 +179,19 @@ impl RequestBuilder {
                     };
                     Ok(DocumentRequests { doc_id, document, instances, choices, skipped })
                 };
-                drawn
-                    .and_then(build)
-                    .map_err(|error: PromptError| error.at(Place::Document(doc_id)).of_task(&plan.name))
+                Some(drawn.and_then(build).map_err(|error: PromptError| {
+                    failed.fetch_min(place, Ordering::Relaxed);
+                    error.at(Place::Document(doc_id)).of_task(&plan.name)
+                }))
             })
             .collect();
-        self.found |=
-            built.iter().any(|built| built.as_ref().map_or(true, |built| !built.instances.is_empty()));
-        self.ready.extend(built);
+        let failed = failed.into_inner();
+        self.has_failed = failed < built.len();
+        let built = built.into_iter().take(failed.saturating_add(1)).flatten();
+        for built in built {
+            self.found |= built.as_ref().map_or(true, |built| !built.instances.is_empty());
+            self.ready.push_back(built);
+        }
     }
 }
 
@@ -176,7 +199,7 @@ impl Iterator for RequestBuilder {
     type Item = Result<DocumentRequests, PromptError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ready.is_empty() {
+        if self.ready.is_empty() && !self.has_failed {
             self.fill();
         }
         if let Some(next) = self.ready.pop_front() {

@@ -19,6 +19,20 @@ pub enum Fault {
     WrongShape,
     /// The connection closes without an answer.
     Closed,
+    /// No choices.
+    NoChoices,
+    /// A choice without text and without log-probabilities.
+    NullChoice,
+    /// More choices than prompts.
+    TwoChoices,
+    /// A choice that the server broke off.
+    Aborted,
+    /// An error with the status of a success.
+    ErrorObject,
+    /// A page for a browser with the status of a success.
+    Html,
+    /// The answer, and behind it one that nobody has asked for.
+    Stray,
 }
 
 /// When what goes wrong: decided by the body of a request and how often it came, so the same in every run.
@@ -48,6 +62,13 @@ impl Faults {
             Fault::InvalidJson,
             Fault::WrongShape,
             Fault::Closed,
+            Fault::NoChoices,
+            Fault::NullChoice,
+            Fault::TwoChoices,
+            Fault::Aborted,
+            Fault::ErrorObject,
+            Fault::Html,
+            Fault::Stray,
         ];
         Self { kinds, percent, most_per_request: 2, refused: Vec::new() }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -68,6 +69,11 @@ async fn respond(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8
     if options.canned && path == "/v1/completions" {
         return respond_canned(stream, shared).await;
     }
+    if path == "/v1/models"
+        && let Some((status, body)) = shared.odd_models()
+    {
+        return write(stream, &Reply { status, headers: String::new(), body: body.into_bytes() }).await;
+    }
     let id = hash(path.bytes().chain(body.iter().copied()));
     let counted = path.starts_with("/v1/") && !body.is_empty();
     let mut before = 0;
@@ -124,6 +130,29 @@ async fn misbehave(stream: &mut TcpStream, fault: Fault, reply: &Reply) -> bool 
         Fault::InvalidJson => write(stream, &trouble(200, String::new(), "{\"choices\": [")).await,
         Fault::WrongShape => write(stream, &trouble(200, String::new(), "{\"choices\": 7}")).await,
         Fault::Closed => false,
+        Fault::NoChoices => write(stream, &trouble(200, String::new(), "{\"choices\": []}")).await,
+        Fault::ErrorObject => write(stream, &trouble(200, String::new(), message)).await,
+        Fault::Html => write(stream, &trouble(200, String::new(), "<html><body>Login</body></html>")).await,
+        Fault::NullChoice => {
+            let nulls = [("text", Value::Null), ("logprobs", Value::Null)];
+            write(stream, &changed(reply, |choices| nulls.map(|(name, null)| choices[0][name] = null))).await
+        }
+        Fault::TwoChoices => {
+            let double = |choices: &mut Value| {
+                let mut second = choices[0].clone();
+                second["index"] = 1.into();
+                choices.as_array_mut().map(|choices| choices.push(second))
+            };
+            write(stream, &changed(reply, double)).await
+        }
+        Fault::Aborted => {
+            write(stream, &changed(reply, |choices| choices[0]["finish_reason"] = "abort".into())).await
+        }
+        Fault::Stray => {
+            let stray = changed(reply, |choices| choices[0]["text"] = " no, yes, no".into());
+            let replies = [reply, &stray].map(|reply| [head(reply).as_bytes(), &reply.body].concat());
+            stream.write_all(&replies.concat()).await.is_ok()
+        }
         Fault::HalfBody => {
             let head = head(reply);
             let half = reply.body.len() / 2;
@@ -143,6 +172,13 @@ async fn misbehave(stream: &mut TcpStream, fault: Fault, reply: &Reply) -> bool 
             true
         }
     }
+}
+
+/// A reply with something about its choices changed.
+fn changed<T>(reply: &Reply, change: impl FnOnce(&mut Value) -> T) -> Reply {
+    let mut body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    change(&mut body["choices"]);
+    Reply { status: reply.status, headers: reply.headers.clone(), body: body.to_string().into_bytes() }
 }
 
 fn head(reply: &Reply) -> String {

@@ -68,11 +68,16 @@ impl Counts {
 struct Shared {
     options: ServerOptions,
     counts: Mutex<Counts>,
+    odd_models: Mutex<Option<(u16, String)>>,
 }
 
 impl Shared {
     fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn odd_models(&self) -> Option<(u16, String)> {
+        self.odd_models.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -96,7 +101,7 @@ impl StandInServer {
             Builder::new_multi_thread().worker_threads(threads).enable_all().build().expect("threads");
         let listener = runtime.block_on(bind(options.port));
         let address = listener.local_addr().expect("a bound socket has an address");
-        let shared = Arc::new(Shared { options, counts: Mutex::default() });
+        let shared = Arc::new(Shared { options, counts: Mutex::default(), odd_models: Mutex::default() });
         let accepting = runtime.spawn(http::accept(listener, Arc::clone(&shared)));
         Self { address, shared, runtime: Some(runtime), accepting: Mutex::new(Some(accepting)) }
     }
@@ -109,6 +114,17 @@ impl StandInServer {
     /// What was asked and answered so far.
     pub fn counts(&self) -> Counts {
         self.shared.counts().clone()
+    }
+
+    /// How many requests came so far.
+    pub fn total(&self) -> usize {
+        self.shared.counts().total()
+    }
+
+    /// Answers the question which models there are with a status and a body; `None` for the truth.
+    pub fn set_models(&self, answer: Option<(u16, &str)>) {
+        let answer = answer.map(|(status, body)| (status, body.to_owned()));
+        *self.shared.odd_models.lock().unwrap_or_else(PoisonError::into_inner) = answer;
     }
 
     /// Forgets what was asked and answered.

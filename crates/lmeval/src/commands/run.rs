@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use lmeval_core::Model;
+use lmeval_core::{Model, ModelStats};
 use lmeval_data::Settings;
 use lmeval_engine::{Cancel, DataOptions, EvaluateOptions, Evaluation, Events, JournalOptions, evaluate};
 use lmeval_host::{PythonHost, PythonOptions};
@@ -219,6 +219,9 @@ pub(super) fn evaluate_tasks(
     let heard: Arc<dyn Events> = Arc::clone(&events) as Arc<dyn Events>;
     let evaluation = evaluate(model, tasks, &options, &heard);
     drop(ticker);
+    for warning in model.stats().map(ModelStats::take_warnings).unwrap_or_default() {
+        printer.notes().note(&format!("warning: {warning}"));
+    }
     Ok((evaluation?, events, board))
 }
 

@@ -89,7 +89,22 @@ impl RunEvents {
 impl Events for RunEvents {
     fn event(&self, event: Event<'_>) {
         match event {
-            Event::JournalOpened { answers, repaired_bytes } => {
+            Event::ModelAssumed { serves } => self.notes.note(&format!(
+                "warning: The server does not say which model it runs (`/v1/models`); it is taken to be `{serves}`, as \
+                 before: answers of that model at this address are used again"
+            )),
+            Event::JournalOpened { answers, repaired_bytes, damage } => {
+                if let Some(first) = damage.first() {
+                    let bytes: u64 = damage.iter().map(|part| part.bytes).sum();
+                    let parts = if damage.len() == 1 { "part" } else { "parts" };
+                    self.notes.note(&format!(
+                        "warning: The journal is damaged: {} {parts}, {bytes} bytes, the first at offset {}; requests \
+                         whose answers were there are sent again\nhint: `lm-eval journal verify` names every damaged \
+                         part, and `lm-eval journal compact` takes them out",
+                        damage.len(),
+                        first.offset
+                    ));
+                }
                 self.kept_before.fetch_add(answers, Ordering::Relaxed);
                 if let Some(bytes) = repaired_bytes {
                     self.notes.info(&format!(

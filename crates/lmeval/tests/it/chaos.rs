@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lmeval_testkit::{Faults, ServerOptions, StandInServer};
+use lmeval_testkit::{Fault, Faults, ServerOptions, StandInServer};
 
 use crate::long_run::{arguments, outcome, undisturbed, write_task};
 
@@ -20,6 +20,22 @@ fn every_kind_of_trouble_ends_with_the_same_results() {
     let counts = server.counts();
     assert_eq!(counts.received.len(), DOCUMENTS);
     assert!(counts.total() > DOCUMENTS * 3 / 2, "{} requests", counts.total());
+    assert!(outcome(&context.work().join("out")) == undisturbed(DOCUMENTS), "the results differ");
+}
+
+#[test]
+fn answers_that_nobody_asked_for_go_to_nobody() {
+    let context = crate::context();
+    write_task(&context, DOCUMENTS);
+    let faults = Faults { kinds: vec![Fault::Stray], percent: 10, most_per_request: 1, ..Faults::default() };
+    let delay = Duration::from_millis(2);
+    let server = StandInServer::start(ServerOptions { faults, delay, ..ServerOptions::default() });
+    let arguments = arguments(&server, ",retry_wait=0.005,num_concurrent=4");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = context.run(&arguments);
+    assert_eq!(output.status, 0, "{output}");
+    assert!(output.stderr.contains("warning: `http://127.0.0.1:"), "{output}");
+    assert!(output.stderr.contains("sends answers that nobody has asked for"), "{output}");
     assert!(outcome(&context.work().join("out")) == undisturbed(DOCUMENTS), "the results differ");
 }
 

@@ -50,20 +50,27 @@ pub(crate) fn question(body: &str) -> usize {
 
 /// The newest results and records in a folder, without what a clock or a port decides.
 pub(crate) fn outcome(folder: &Path) -> (Value, String) {
-    let newest = |prefix: &str| {
-        let mut found: Vec<_> = walk(folder)
-            .into_iter()
-            .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(prefix))
-            .collect();
-        found.sort();
-        found.pop().unwrap_or_else(|| panic!("there is no {prefix} file in {}", folder.display()))
-    };
-    let results = fs_err::read_to_string(newest("results_")).unwrap();
+    (results(folder), fs_err::read_to_string(newest(folder, "samples_")).unwrap())
+}
+
+/// The newest results in a folder, without what a clock or a port decides.
+pub(crate) fn results(folder: &Path) -> Value {
+    let results = fs_err::read_to_string(newest(folder, "results_")).unwrap();
     let mut results: Value = serde_json::from_str(&results).unwrap();
     for changing in ["date", "total_evaluation_time_seconds", "config", "configs", "git_hash"] {
         results.as_object_mut().unwrap().remove(changing);
     }
-    (results, fs_err::read_to_string(newest("samples_")).unwrap())
+    results
+}
+
+/// The newest file in a folder whose name begins so.
+pub(crate) fn newest(folder: &Path, prefix: &str) -> std::path::PathBuf {
+    let mut found: Vec<_> = walk(folder)
+        .into_iter()
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(prefix))
+        .collect();
+    found.sort();
+    found.pop().unwrap_or_else(|| panic!("there is no {prefix} file in {}", folder.display()))
 }
 
 fn walk(folder: &Path) -> Vec<std::path::PathBuf> {

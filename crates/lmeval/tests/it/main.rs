@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod chaos;
+mod chaos_long;
 mod class_tasks;
 mod code;
 mod command_line;
@@ -12,6 +13,7 @@ mod documents;
 mod hf;
 mod interrupted;
 mod journal;
+mod journal_faults;
 mod killed;
 mod long_run;
 mod ls;

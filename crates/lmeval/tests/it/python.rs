@@ -37,6 +37,13 @@ def bad(doc):
 def slow(doc):
     import time
     time.sleep(60)
+
+def slow_later(doc):
+    if doc["left"] > 0:
+        with open("calls.txt", "a") as calls:
+            calls.write("called\n")
+        slow(doc)
+    return "first"
 "#;
 
 fn tasks() -> TestContext {
@@ -57,7 +64,9 @@ fn tasks() -> TestContext {
         made.replace("task: made", "task: bad").replace("'{{left}}'", "!function utils.bad"),
     );
     let slow = made.replace("task: made", "task: slow").replace("'{{left}}'", "!function utils.slow");
-    context.write("tasks/slow.yaml", slow);
+    context.write("tasks/slow.yaml", slow.as_str());
+    let later = slow.replace("task: slow", "task: slow_later").replace("utils.slow", "utils.slow_later");
+    context.write("tasks/slow_later.yaml", later.replace("size: 5", "size: 300"));
     context.write("tasks/class.yaml", "task: classy\nclass: !function utils.Upper\n");
     let line = |left: usize| {
         let answer = if left == 3 { String::new() } else { left.to_string() };
@@ -109,4 +118,20 @@ fn calls_are_limited_as_the_environment_says() {
     let output = context.command(&preview).env("LM_EVAL_PYTHON_TIMEOUT", "soon").run();
     let message = "`LM_EVAL_PYTHON_TIMEOUT` must be a whole number above 0, not `soon`";
     assert!(output.stderr.contains(message), "{output:?}");
+}
+
+#[test]
+fn a_prompt_function_that_hangs_is_not_waited_for_once_per_document() {
+    let context = tasks();
+    let run = [&["run", "--model", "dummy", "--tasks", "slow_later"][..], &LIBRARY].concat();
+    let limits = [("LM_EVAL_PYTHON_TIMEOUT", "1"), ("LM_EVAL_PYTHON_WORKERS", "1")];
+    let output = limits.iter().fold(context.command(&run), |run, (name, value)| run.env(name, value)).run();
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("`utils.slow_later` failed"), "{output}");
+    assert!(output.stderr.contains("no answer within 1 seconds"), "{output}");
+    // Without an end at the first failure, all of the first 256 documents would be tried. One call is usual; a thread that
+    // comes to an earlier document only after the timeout tries that one, so that the first failure is the one reported.
+    let calls = fs_err::read_to_string(context.work().join("calls.txt")).unwrap();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    assert!((1..=threads).contains(&calls.lines().count()), "{calls}");
 }

@@ -1,0 +1,156 @@
+//! Servers that answer well, but not every time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use lmeval_core::{Dialect, ModelErrorKind, Response};
+use serde_json::{Value, json};
+
+use crate::api_support::{Log, TOKENIZER, ask, generate, model, pair, server};
+
+const COMPLETION: &str = r#"{"choices": [{"index": 0, "text": " ok", "finish_reason": "stop"}]}"#;
+const CHAT: &str = r#"{"choices": [{"index": 0, "message": {"content": " ok"}, "finish_reason": "stop"}]}"#;
+
+/// A server whose first answer is a slip.
+async fn slipping(slip: &'static str, good: &'static str) -> (String, Log) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    server(move |_, _| {
+        let is_first = calls.fetch_add(1, Ordering::SeqCst) == 0;
+        (200, if is_first { slip.to_owned() } else { good.to_owned() })
+    })
+    .await
+}
+
+/// The text that comes of a slip followed by a good answer, and how many calls that took.
+async fn after_slip(backend: &str, path: &str, slip: &'static str, good: &'static str) -> (String, usize) {
+    let (root, log) = slipping(slip, good).await;
+    let args = format!(r#"{{"model": "m", "base_url": "{root}{path}", "tokenizer_backend": "none"}}"#);
+    let model = model(backend, &args, 1, Dialect::V05).unwrap();
+    let context = if backend.contains("chat") {
+        lmeval_core::Context::Json(r#"[{"role": "user", "content": "a"}]"#.into())
+    } else {
+        "a".into()
+    };
+    let answer = ask(&model, generate(context, "{}")).await.unwrap_or_else(|error| panic!("{slip}: {error}"));
+    let Response::Text(text) = answer.response else { panic!("no text") };
+    let hits = log.lock().unwrap().len();
+    (text.to_string(), hits)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generation_that_is_none_is_asked_for_again() {
+    for slip in [
+        r#"{"choices": []}"#,
+        r#"{"choices": [], "error": null}"#,
+        r#"{"choices": [{"index": 0, "text": null, "finish_reason": "stop"}]}"#,
+        r#"{"choices": [{"index": 0, "text": null}]}"#,
+        r#"{"choices": [{"index": 0, "text": "a"}, {"index": 1, "text": "b"}]}"#,
+        r#"{"choices": [{"index": 0, "text": "half", "finish_reason": "abort"}]}"#,
+        r#"{"choices": [{"index": 0, "text": "", "finish_reason": "error"}]}"#,
+        r#"{"choices": [{"index": 0, "text": "", "error": {"message": "overloaded"}}]}"#,
+        r#"{"error": {"message": "overloaded"}, "choices": [{"index": 0, "text": ""}]}"#,
+        r#"{"error": {"message": "overloaded"}}"#,
+        r#"{"choices": [{"index": 0, "te"#,
+        "<html><body>Bad gateway</body></html>",
+        "null",
+        "",
+    ] {
+        let found = after_slip("local-completions", "/v1/completions", slip, COMPLETION).await;
+        assert_eq!(found, (" ok".to_owned(), 2), "{slip}");
+    }
+    for slip in [
+        r#"{"choices": []}"#,
+        r#"{"choices": [{}]}"#,
+        r#"{"choices": [{"message": {"content": null}}]}"#,
+        r#"{"choices": [{"message": {"content": null, "tool_calls": []}, "finish_reason": null}]}"#,
+        r#"{"choices": [{"message": {"content": "half"}, "finish_reason": "error"}]}"#,
+        r#"{"error": {"message": "overloaded"}}"#,
+    ] {
+        let found = after_slip("local-chat-completions", "/v1/chat/completions", slip, CHAT).await;
+        assert_eq!(found, (" ok".to_owned(), 2), "{slip}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_without_text_is_an_answer_where_the_server_says_why() {
+    for answer in [
+        r#"{"choices": [{"message": {"content": null}, "finish_reason": "stop"}]}"#,
+        r#"{"choices": [{"message": {"content": null, "reasoning_content": "hm"}}]}"#,
+        r#"{"choices": [{"message": {"content": null, "tool_calls": [{"id": "1"}]}}]}"#,
+        r#"{"choices": [{"finish_reason": "content_filter"}]}"#,
+    ] {
+        let found = after_slip("local-chat-completions", "/v1/chat/completions", answer, CHAT).await;
+        assert_eq!(found, (String::new(), 1), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn choices_are_told_apart_by_their_indices() {
+    let choices = |indices: [i64; 2]| {
+        let choice = |index: i64| json!({"index": index, "text": format!("text {index}")});
+        json!({"choices": indices.map(choice)}).to_string()
+    };
+    for (first, hits) in [([1, 0], 1), ([0, 1], 1), ([0, 0], 2), ([1, 2], 2)] {
+        let (first, good) = (choices(first), choices([0, 1]));
+        let calls = Arc::new(AtomicUsize::new(0));
+        let (root, log) = server(move |_, _| {
+            let is_first = calls.fetch_add(1, Ordering::SeqCst) == 0;
+            (200, if is_first { first.clone() } else { good.clone() })
+        })
+        .await;
+        let args =
+            format!(r#"{{"model": "m", "base_url": "{root}/v1/completions", "tokenizer_backend": "none"}}"#);
+        let model = model("local-completions", &args, 2, Dialect::V05).unwrap();
+        let asked = ["a", "b"].map(|text| generate(text.into(), "{}")).to_vec();
+        let texts: Vec<Response> =
+            model.answer(asked).await.into_iter().map(|answer| answer.unwrap().response).collect();
+        assert_eq!(texts, ["text 0", "text 1"].map(|text| Response::Text(text.into())));
+        assert_eq!(log.lock().unwrap().len(), hits);
+    }
+}
+
+/// A good answer with log-probabilities for the tokens of a request.
+fn scored(body: &str) -> String {
+    let asked: Value = serde_json::from_str(body).unwrap();
+    let tokens = asked["prompt"][0].as_array().unwrap().len() + 1;
+    let logprobs =
+        json!({"token_logprobs": vec![-1.0; tokens], "top_logprobs": vec![json!({"x": -1.0}); tokens]});
+    json!({"choices": [{"index": 0, "logprobs": logprobs}]}).to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_without_log_probabilities_does_not_end_a_healthy_run() {
+    let without = r#"{"choices": [{"index": 0, "text": "x", "logprobs": null}]}"#;
+    // The second request slips once, the third every time.
+    let calls = Arc::new(AtomicUsize::new(0));
+    let (root, log) = server(move |_, body| {
+        let number = calls.fetch_add(1, Ordering::SeqCst);
+        (200, if [0, 2].contains(&number) { scored(body) } else { without.to_owned() })
+    })
+    .await;
+    let args =
+        format!(r#"{{"model": "m", "base_url": "{root}/v1/completions", "tokenizer": "{TOKENIZER}"}}"#);
+    let model = model("local-completions", &args, 1, Dialect::V05).unwrap();
+    for hits in [1, 3] {
+        ask(&model, pair("Hello world", " zero one")).await.unwrap();
+        assert_eq!(log.lock().unwrap().len(), hits);
+    }
+    let error = ask(&model, pair("Hello world", " zero one")).await.unwrap_err();
+    assert_eq!(error.kind(), ModelErrorKind::Answer, "{error}");
+    assert!(!error.is_fatal() && error.to_string().contains("log-probabilities"), "{error}");
+    assert_eq!(log.lock().unwrap().len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_answer_without_log_probabilities_may_be_a_slip() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let (root, _) = server(move |_, body| {
+        let is_first = calls.fetch_add(1, Ordering::SeqCst) == 0;
+        (200, if is_first { r#"{"choices": [{"index": 0}]}"#.to_owned() } else { scored(body) })
+    })
+    .await;
+    let args =
+        format!(r#"{{"model": "m", "base_url": "{root}/v1/completions", "tokenizer": "{TOKENIZER}"}}"#);
+    let model = model("local-completions", &args, 1, Dialect::V05).unwrap();
+    ask(&model, pair("Hello world", " zero one")).await.unwrap();
+}

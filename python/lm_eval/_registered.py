@@ -318,7 +318,7 @@ def _changed(made: Any, config: dict[str, Any], output_type: str) -> list[str]:
     def filters(scorer: Any) -> list[Any]:
         return [
             (_definition(getattr(make, "func", make)), getattr(make, "keywords", {}))
-            for make in scorer.filter.filters
+            for make in getattr(scorer.filter, "filters", ())
         ]
 
     def metrics(scorer: Any) -> list[Any]:

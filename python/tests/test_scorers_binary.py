@@ -147,10 +147,11 @@ class Steps(ScorerTestCase):
             @register_scorer("reduces")
             class Reduces(Base):
                 def reduce(self, scored_docs):
-                    return {
-                        doc_id: {"right": float(any(scored.scores["exact_match"])), "count": len(scored.scores["exact_match"])}
-                        for doc_id, scored in scored_docs.items()
-                    }
+                    reduced = {}
+                    for doc_id, scored in scored_docs.items():
+                        values = scored.scores["exact_match"]
+                        reduced[doc_id] = {"right": float(any(values)), "count": len(values)}
+                    return reduced
 
             @register_scorer("aggregates")
             class Aggregates(Base):

@@ -209,8 +209,7 @@ mod tests {
             let metric = metric(name).unwrap();
             assert!(!metric.needs_prompt(), "{name}");
             let bound = metric.bind(&Dict::new()).unwrap();
-            let likelihood =
-                |results| bound(MetricInput::Likelihood { reference: &reference, results }).ok();
+            let likelihood = |results| bound(MetricInput::Likelihood { reference: &reference, results }).ok();
             let generation =
                 bound(MetricInput::Generation { references: &references, predictions: &references }).ok();
             assert_eq!(likelihood(&results), likelihood(&prompted), "{name}");

@@ -128,9 +128,12 @@ impl ScoringPipeline {
                     Some((document.doc_id, value_error(used, value)?))
                 });
                 match wrong {
-                    Some((document, source)) => {
-                        ScoreError::AggregationValue { metric: name.to_string(), aggregation, document, source }
-                    }
+                    Some((document, source)) => ScoreError::AggregationValue {
+                        metric: name.to_string(),
+                        aggregation,
+                        document,
+                        source,
+                    },
                     None => error,
                 }
             }

@@ -353,14 +353,13 @@ impl<'a> BoundMetrics<'a> {
         input: &ScoringInput<'_>,
         scores: &mut Scores<Vec<Value>>,
     ) -> Result<(), ScoreError> {
-        let whole = match self.whole.get() {
-            Some(of_all) => of_all,
-            None => &self.whole_lists(index, &value, input).into_iter().collect(),
+        let own = self.whole_lists(index, &value, input);
+        let is_whole = |name: Option<&Arc<str>>| {
+            let place = (index, name.cloned());
+            own.contains(&place) || self.whole.get().is_some_and(|whole| whole.contains(&place))
         };
         let values = |name: Option<&Arc<str>>, value: Value| match (value, input.output_type) {
-            (Value::List(items), OutputType::GenerateUntil) if !whole.contains(&(index, name.cloned())) => {
-                items.to_vec()
-            }
+            (Value::List(items), OutputType::GenerateUntil) if !is_whole(name) => items.to_vec(),
             (value, _) => vec![value],
         };
         let Value::Dict(named) = &value else {

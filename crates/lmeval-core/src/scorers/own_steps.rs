@@ -78,7 +78,9 @@ pub(super) fn aggregate(
     let answer = host.aggregate(&pairs(reduced), bootstrap_iters)?;
     let part = |name: &str| answer.as_dict().and_then(|answer| answer.get_str(name));
     let mut aggregated = Aggregated::default();
-    for (key, value) in part("metrics").and_then(Value::as_dict).into_iter().flat_map(|metrics| metrics.iter()) {
+    for (key, value) in
+        part("metrics").and_then(Value::as_dict).into_iter().flat_map(|metrics| metrics.iter())
+    {
         let parsed = key.as_str().and_then(|key| key.parse::<MetricKey>().ok());
         let key = parsed.ok_or_else(|| ScoreError::ResultKey {
             scorer: scorer.to_owned(),

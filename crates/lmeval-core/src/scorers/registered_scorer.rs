@@ -234,7 +234,8 @@ impl Scorer for RegisteredScorer {
     }
 
     fn score_documents(&self, inputs: &[ScoringInput<'_>]) -> Result<Vec<ScoredDoc>, ScoreError> {
-        let Some(host) = self.host.as_ref().filter(|_| self.tier != Tier::Config && !inputs.is_empty()) else {
+        let Some(host) = self.host.as_ref().filter(|_| self.tier != Tier::Config && !inputs.is_empty())
+        else {
             if let Some(first) = inputs.first().filter(|_| !self.scores_by_metrics()) {
                 first.metrics.prepare(inputs)?;
             }

@@ -195,7 +195,8 @@ fn results_and_samples_equal_the_recordings() {
         let folder = context.work().join(&out).join(format!("answers-{number}.jsonl"));
         let text = fs_err::read_to_string(only_file(&folder, "results_")).unwrap();
         let ours = json::loads(&text).unwrap();
-        let unlogged = run(&["--format", "json"]);
+        // Predictions need a folder even if nothing else does.
+        let unlogged = run(&["--output_path", &format!("unlogged-{number}"), "--format", "json"]);
         assert_eq!(unlogged.status, 0, "{name}: {unlogged}");
         let printed = &unlogged.stdout[unlogged.stdout.find("{\n").unwrap()..];
         let unlogged = json::loads(printed).unwrap();

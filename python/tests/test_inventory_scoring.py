@@ -419,6 +419,12 @@ class ScorersPage(RegistryTestCase):
         self.assertEqual(scorer.score("a", ["b"]), {"marks": [[1, 0, 1]]})  # type: ignore[attr-defined]
         self.assertEqual(scorer.score("a", ["b"] * 3), {"marks": [1, 0, 1]})  # type: ignore[attr-defined]
 
+        def best(references: Any, predictions: Any) -> list[int]:
+            return [max(len(answer) for answer in predictions)]
+
+        scorer = build_scorer({"name": "n", "metric_list": [{"metric": best}]}, "generate_until")
+        self.assertEqual(scorer.score("a", ["b", "cc"]), {"best": [2]})  # type: ignore[attr-defined]
+
 
 class CustomPage(RegistryTestCase):
     """The decorators, with their parameters."""

@@ -355,12 +355,19 @@ class Lists(ScorerTestCase):
             """
             def right(references, predictions, **kwargs):
                 return [float(answer == references[0]) for answer in predictions]
+
+            def best(references, predictions, **kwargs):
+                return [max(right(references, predictions))]
             """
         )
         rows = [("a", "1", ["1", "2"]), ("b", "1", ["1", "1"])]
-        rest = "repeats: 2\nmetric_list: [{metric: !function utils.right, aggregation: mean, reduction: mean}]\n"
+        rest = (
+            "repeats: 2\nmetric_list: [{metric: !function utils.right, aggregation: mean, reduction: mean},"
+            " {metric: !function utils.best, aggregation: mean}]\n"
+        )
         self.write_generation("t", rows, rest)
-        self.assertEqual(self.scores("t")["right,none"], 0.75)
+        scores = self.scores("t")
+        self.assertEqual((scores["right,none"], scores["best,none"]), (0.75, 1.0))
 
 
 class Errors(ScorerTestCase):

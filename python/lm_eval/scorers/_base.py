@@ -258,10 +258,10 @@ class GenScorer(Scorer):
     ) -> dict[str, list[Any]]:
         """Return for each metric a list with one value per prediction."""
         scores = self._dispatch_metrics([reference], predictions, metric_kwargs)
-        # Anything but a list with a value per prediction is the one value of the document.
-        count = len(predictions)
+        # Anything but a list with a value per prediction, or with one for all, is the one value of the document.
+        counts = (1, len(predictions))
         return {
-            name: value if isinstance(value, list) and len(value) == count else [value]
+            name: value if isinstance(value, list) and len(value) in counts else [value]
             for name, value in scores.items()
         }
 

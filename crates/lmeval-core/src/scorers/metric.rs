@@ -239,8 +239,8 @@ impl<'a> BoundMetrics<'a> {
 
     /// Under which names a function of the task gave a document a list that is one value.
     ///
-    /// A list with a value for each answer is just that. One of another length is one value, and so is, for one answer, a
-    /// list that an aggregation of the task takes. What holds for one document holds for all of them.
+    /// A list with a value for each answer, or with one for all of them, is just that. Any other list is one value, and so
+    /// is, for one answer, a list that an aggregation of the task takes. What holds for one document holds for all of them.
     fn whole_lists(
         &self,
         index: usize,
@@ -249,7 +249,7 @@ impl<'a> BoundMetrics<'a> {
     ) -> Vec<(usize, Option<Arc<str>>)> {
         let answers = input.predictions().map_or(1, <[Value]>::len);
         let by_task = answers == 1 && self.metrics[index].is_aggregated_by_task();
-        let is_whole = |list: &[Value], by_task: bool| list.len() != answers || by_task;
+        let is_whole = |list: &[Value], by_task: bool| by_task || ![1, answers].contains(&list.len());
         match value {
             Value::List(items) if is_whole(items, by_task) => vec![(index, None)],
             Value::Dict(named) => named

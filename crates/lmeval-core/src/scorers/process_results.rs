@@ -58,7 +58,7 @@ impl ScoringPipeline {
         results
     }
 
-    /// The values of one document: a list with a value for each repeat is that, all else is one value.
+    /// The values of one document: a list with a value for each repeat, or for all of them, is that, all else is one value.
     fn delivered(
         &self,
         document: &AnsweredDocument,
@@ -72,7 +72,7 @@ impl ScoringPipeline {
             let by_task = answers <= document.answers.len()
                 && self.metric_of(&name).is_some_and(PipelineMetric::is_aggregated_by_task);
             let values = match value {
-                Value::List(items) if items.len() == repeats && !by_task => items.to_vec(),
+                Value::List(items) if [1, repeats].contains(&items.len()) && !by_task => items.to_vec(),
                 value => vec![value],
             };
             scores.insert(name, values);

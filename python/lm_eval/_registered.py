@@ -165,16 +165,43 @@ def _scorer_facts(entry: Any, folder: str, name: str) -> dict[str, Any]:
     }
 
 
+def _is_own(scorer: type[Any], *names: str) -> bool:
+    """Whether a scorer class, or a base class outside of this package, defines any of these attributes."""
+
+    def is_ours(module: str | None) -> bool:
+        return (module or "").startswith("lm_eval.scorers.")
+
+    for name in names:
+        home = next((base for base in scorer.__mro__ if name in vars(base)), None)
+        if home is None or home is object:
+            continue
+        defined = vars(home)[name]
+        code = getattr(defined, "fget", None) or getattr(defined, "__func__", defined)
+        if not is_ours(home.__module__) or not is_ours(getattr(code, "__module__", home.__module__)):
+            return True
+    return False
+
+
 def _tier(scorer: type[Any]) -> str:
     """Return what a scorer has code for: nothing, single documents, or all documents at once."""
-
-    def is_own(*methods: str) -> bool:
-        functions = (getattr(scorer, method, None) for method in methods)
-        return any(not getattr(f, "__module__", "").startswith("lm_eval.scorers.") for f in functions if f)
-
-    if is_own("score_instances"):
+    if _is_own(scorer, "score_instances"):
         return "batch"
-    return "document" if is_own("score", "score_doc", "_extract_inputs", "_dispatch_metrics") else "config"
+    own = _is_own(scorer, "score", "score_doc", "_extract_inputs", "_dispatch_metrics")
+    return "document" if own else "config"
+
+
+_STEPS = {
+    "apply_filter": ("apply_filter",),
+    "reduce": ("reduce", "_reduce_doc", "set_results"),
+    "aggregate": ("aggregate", "_aggregation"),
+    "higher_is_better": ("higher_is_better",),
+}
+"""The steps of the pipeline beside scoring, with the methods that can change them."""
+
+
+def _own_steps(scorer: type[Any]) -> list[str]:
+    """Return the steps that a scorer has code of its own for."""
+    return [step for step, methods in _STEPS.items() if _is_own(scorer, *methods)]
 
 
 def _filter_entries(entries: Any, folder: str, name: str) -> list[dict[str, Any]] | None:
@@ -261,9 +288,90 @@ def _resample(worker: Worker, function: Any, message: dict[str, Any]) -> Iterato
 
 
 def _scorer(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any]:
-    """Makes the scorer of a pipeline, so that wrong arguments show before anything is sent to a model."""
-    _scorer_of(worker, scorer, message)
-    yield None
+    """Makes the scorer of a pipeline, so that wrong arguments show before anything is sent to a model.
+
+    The answer has the steps that are the scorer's own, so that the engine leaves them to it.
+    """
+    made = _scorer_of(worker, scorer, message)
+    steps = _own_steps(scorer)
+    if _makes_itself(scorer):
+        changed = _changed(made, _config(scorer, message["pipeline"]), message["pipeline"]["output_type"])
+        steps.extend(step for step in changed if step not in steps)
+    yield {"own": steps}
+
+
+def _makes_itself(scorer: type[Any]) -> bool:
+    """Whether a scorer has code that can give it other filters and metrics than its configuration names."""
+    if _is_own(scorer, "from_dict", "__post_init__", "_build_metrics"):
+        return True
+    # The constructors that `@dataclass` writes come from no file.
+    code = getattr(scorer.__init__, "__code__", None)
+    return _is_own(scorer, "__init__") and getattr(code, "co_filename", "") != "<string>"
+
+
+def _changed(made: Any, config: dict[str, Any], output_type: str) -> list[str]:
+    """Return the steps for which a scorer that makes itself has chosen something else than its configuration."""
+    from lm_eval.scorers._base import Scorer
+
+    usual = Scorer.from_dict.__func__(type("Usual", (Scorer,), _defaults(made)), config, output_type)
+
+    def filters(scorer: Any) -> list[Any]:
+        return [
+            (_definition(getattr(make, "func", make)), getattr(make, "keywords", {}))
+            for make in getattr(scorer.filter, "filters", ())
+        ]
+
+    def metrics(scorer: Any) -> list[Any]:
+        parts = ("fn", "aggregation", "reduction")
+        return [
+            (one.name, one.kwargs, one.higher_is_better, [_definition(getattr(one, part)) for part in parts])
+            for one in scorer.metrics or ()
+        ]
+
+    changed = []
+    if made.name != usual.name or filters(made) != filters(usual):
+        changed.append("apply_filter")
+    if metrics(made) != metrics(usual):
+        changed.extend(["score", "reduce", "aggregate", "higher_is_better"])
+    return changed
+
+
+def _definition(function: Any) -> Any:
+    """Return what tells a function from others: where it is defined, or itself where that says nothing."""
+    place = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    return function if None in place else place
+
+
+def _defaults(made: Any) -> dict[str, Any]:
+    return {name: getattr(type(made), name) for name in ("default_filter_cfg", "default_metric_cfg")}
+
+
+def _config(scorer: type[Any], pipeline: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a pipeline as `from_dict` takes it.
+
+    Code that only scores gets to know how values are computed; the rest, which can name what exists in the engine
+    alone, is for code that can use it.
+    """
+    steps = _own_steps(scorer)
+    metrics = pipeline["metric_list"]
+    config = {"name": pipeline["name"]}
+    if not steps and not _makes_itself(scorer):
+        keys = ("metric", "kwargs")
+        return {**config, "metric_list": [{key: entry[key] for key in keys} for entry in metrics]}
+    needed = {"reduction": bool(steps), "aggregation": bool(steps)}
+    return {
+        **config,
+        "filter": [step for step in pipeline["filter"] if "apply_filter" in steps or _is_known("filter", step)],
+        "metric_list": [
+            {key: value for key, value in entry.items() if needed.get(key, True) or _is_known(key, value)}
+            for entry in metrics
+        ],
+    }
+
+
+def _is_known(kind: str, value: Any) -> bool:
+    name = value["function"] if isinstance(value, Mapping) else value
+    return not isinstance(name, str) or _registry(kind).get(name, None) is not None
 
 
 def _scorer_of(worker: Worker, scorer: Any, message: dict[str, Any]) -> Any:
@@ -271,12 +379,70 @@ def _scorer_of(worker: Worker, scorer: Any, message: dict[str, Any]) -> Any:
     key = repr((message["function"], config))
     made = worker.scorers.get(key)
     if made is None:
-        made = scorer.from_dict(
-            {"name": config["name"], "metric_list": config["metric_list"]},
-            config["output_type"],
-            **config["kwargs"],
-        )
+        from lm_eval.scorers._base import _from_dict
+
+        made = _from_dict(scorer, _config(scorer, config), config["output_type"], config["kwargs"])
         worker.scorers[key] = made
+    return made
+
+
+def _apply_filter(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any]:
+    """Yields for each document what the scorer's own `apply_filter` made of its answers, one entry per request."""
+    made = _scorer_of(worker, scorer, message)
+    documents = [
+        [_instance(request, document, made.name) for request in document["requests"]]
+        for document in message["documents"]
+    ]
+    instances = [instance for requests in documents for instance in requests]
+    for instance in instances:
+        instance.filtered_resps = {}
+    made.apply_filter(instances)
+    for requests in documents:
+        missing = next((one for one in requests if made.name not in one.filtered_resps), None)
+        if missing is not None:
+            raise KeyError(
+                f"`apply_filter` set no `filtered_resps[{made.name!r}]` for request {missing.idx} "
+                f"of document {missing.doc_id}"
+            )
+        yield [instance.filtered_resps[made.name] for instance in requests]
+
+
+def _reduce(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any]:
+    """Yields the values of each document after reduction; the scorer keeps them, as those before it."""
+    from lm_eval.scorers import ScoredDoc
+
+    made = _scorer_of(worker, scorer, message)
+    scored = {one["doc_id"]: ScoredDoc(**one) for one in message["scored"]}
+    made.set_results(scored)
+    reduced = made.reduced_docs
+    for doc_id in scored:
+        yield dict(reduced[doc_id]) if doc_id in reduced else {}
+
+
+def _aggregate(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any]:
+    """Yields the scores of all documents with the number of those."""
+    from lm_eval.scorers._base import _takes
+
+    made = _reduced(worker, scorer, message)
+    iterations = message["bootstrap_iters"]
+    options = {"bootstrap_iters": iterations} if _takes(made.aggregate, "bootstrap_iters") else {}
+    told = made.aggregate(made.reduced_docs, **options)
+    if not (isinstance(told, tuple) and len(told) == 2 and isinstance(told[0], Mapping)):
+        raise TypeError(f"`aggregate` must return a dictionary of scores and a number of documents, not {told!r}")
+    yield {"metrics": dict(told[0]), "sample_len": int(told[1])}
+
+
+def _directions(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any]:
+    """Yields which metrics are better when they are higher."""
+    yield dict(_reduced(worker, scorer, message).higher_is_better)
+
+
+def _reduced(worker: Worker, scorer: Any, message: dict[str, Any]) -> Any:
+    """Return the scorer, which knows the values that the message is about."""
+    made = _scorer_of(worker, scorer, message)
+    reduced = dict(message["reduced"])
+    if made.reduced_docs.keys() != reduced.keys():
+        made.import_reduced(reduced)
     return made
 
 
@@ -322,5 +488,9 @@ OPERATIONS = {
     "registered": _find,
     "resample": _resample,
     "scorer": _scorer,
+    "apply_filter": _apply_filter,
     "score": _score,
+    "reduce": _reduce,
+    "aggregate": _aggregate,
+    "directions": _directions,
 }

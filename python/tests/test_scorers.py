@@ -61,7 +61,7 @@ class Scoring(unittest.TestCase):
         self.assertIsInstance(scorer, GenScorer)
         scored = scorer.score_instances({3: [generated(["0", "1", "2", "0"], "s", target="0x")]})
         self.assertEqual(scored[3].scores, {"exact_match": [1, 0, 0, 1]})
-        scorer._store(scored)
+        scorer.set_results(scored)
         expected = {"pass@1(exact_match)": 0.5, "pass@3(exact_match)": 1.0, "pass@4(exact_match)": 1.0}
         self.assertEqual(scorer.reduced_docs, {3: expected})
         self.assertIs(scorer.higher_is_better["pass@3(exact_match)"], True)

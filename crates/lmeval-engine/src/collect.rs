@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use lmeval_core::results::TaskResult;
-use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance};
+use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance, Needs};
 use lmeval_core::{Answer, Arguments, Context, ModelError, ModelRequest};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_tasks::Task;
@@ -99,8 +99,12 @@ enum Document {
 struct Progress {
     planned: Option<PlannedTask>,
     task: Arc<Task>,
+    /// What scoring it looks at.
+    needs: Needs,
     original: usize,
     documents: Vec<Document>,
+    /// Whether the values of a document have been seen to be such as can be aggregated.
+    is_checked: bool,
     /// Documents that lack answers.
     open: usize,
     all_built: bool,
@@ -139,9 +143,11 @@ impl<'a> Collector<'a> {
         let results = planned.iter().map(|_| None).collect();
         let tasks = planned.into_iter().map(|planned| Progress {
             task: Arc::clone(&planned.task),
+            needs: planned.scorer.needs(),
             planned: Some(planned),
             original: 0,
             documents: Vec::new(),
+            is_checked: false,
             open: 0,
             all_built: false,
         });
@@ -188,7 +194,7 @@ impl<'a> Collector<'a> {
             Message::Document { task, mut requests } => {
                 let task = &mut self.tasks[task];
                 if !self.options.log_samples {
-                    forget(&mut requests, task, &self.nothing);
+                    forget(&mut requests, task.needs, &self.nothing);
                 }
                 requests.instances.shrink_to_fit();
                 task.documents.push(Document::Pending(Box::new(Pending::new(*requests))));
@@ -230,7 +236,23 @@ impl<'a> Collector<'a> {
             *place = Document::Answered(answered);
         }
         task.open -= 1;
+        self.check_first(slot);
         self.score_if_complete(slot.task);
+    }
+
+    /// Looks at the first document of a task that is answered, while others still wait for their answers.
+    fn check_first(&mut self, slot: Slot) {
+        let task = &mut self.tasks[slot.task];
+        let (false, Some(planned), Document::Answered(first)) =
+            (task.is_checked, task.planned.as_mut(), &task.documents[slot.document])
+        else {
+            return;
+        };
+        task.is_checked = true;
+        if let Err(source) = planned.scorer.check_first(first) {
+            let task = planned.key.clone();
+            self.fail(EngineError::Score { task, source: Box::new(source) });
+        }
     }
 
     fn check_failures(&mut self) {
@@ -330,19 +352,18 @@ fn next(messages: &mpsc::Receiver<Message>) -> Option<Message> {
     messages.recv().ok()
 }
 
-/// Lets go of prompts and documents that nobody will look at: they are most of what a run holds.
-fn forget(requests: &mut DocumentRequests, task: &Progress, nothing: &Arc<str>) {
-    if task.task.config.process_results.is_some() {
-        return;
-    }
-    for instance in &mut requests.instances {
-        if let Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } =
-            &mut instance.arguments
-        {
-            *context = Context::Text(Arc::clone(nothing));
+/// Lets go of the prompts and documents that nothing that scores can see: they are most of what a run holds.
+fn forget(requests: &mut DocumentRequests, needs: Needs, nothing: &Arc<str>) {
+    if !needs.prompts {
+        for instance in &mut requests.instances {
+            if let Arguments::Loglikelihood { context, .. } | Arguments::Generate { context, .. } =
+                &mut instance.arguments
+            {
+                *context = Context::Text(Arc::clone(nothing));
+            }
         }
     }
-    if task.planned.as_ref().is_some_and(|planned| !planned.scorer.needs_documents()) {
+    if !needs.documents {
         requests.document = Arc::default();
     }
 }

@@ -4,7 +4,7 @@ use lmeval_core::{HostError, shown_reference};
 use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::error::WorkerError;
-use crate::pool::Pool;
+use crate::pool::{Pin, Pool};
 use crate::protocol::{self, ProtocolError};
 use crate::services::Serve;
 
@@ -14,12 +14,13 @@ pub(crate) struct Message<'a> {
     function: &'a Function,
     text: String,
     failure: Option<ProtocolError>,
+    pin: Option<&'a Pin>,
 }
 
 impl<'a> Message<'a> {
     /// A message that asks for something to be done with a function.
     pub(crate) fn new(operation: &str, function: &'a Function) -> Self {
-        let mut message = Self { function, text: format!("{{\"op\":\"{operation}\""), failure: None };
+        let mut message = Self::about(operation, function);
         message.add(|text| {
             text.push_str(",\"function\":");
             let parts = [&function.directory, &function.reference].map(|part| Value::str(part.as_str()));
@@ -30,7 +31,13 @@ impl<'a> Message<'a> {
 
     /// A message about a function that the worker need not know; errors name it.
     pub(crate) fn about(operation: &str, function: &'a Function) -> Self {
-        Self { function, text: format!("{{\"op\":\"{operation}\""), failure: None }
+        Self { function, text: format!("{{\"op\":\"{operation}\""), failure: None, pin: None }
+    }
+
+    /// Sends the message to the worker of a pin rather than to any.
+    pub(crate) fn pinned(mut self, pin: Option<&'a Pin>) -> Self {
+        self.pin = pin;
+        self
     }
 
     /// Adds a value.
@@ -110,7 +117,7 @@ impl<'a> Message<'a> {
         let asked = match (self.failure, pool.caller_of(self.function)) {
             (Some(failure), _) => Err((0, WorkerError::from(failure))),
             (None, Some(caller)) => caller.ask(&self.text, answers, &serve),
-            (None, None) => match pool.worker() {
+            (None, None) => match self.pin.map_or_else(|| pool.worker(), |pin| pool.pinned(pin)) {
                 Ok(mut worker) => worker.ask(&self.text, answers, &serve),
                 Err(error) => return Err(error.of(&shown(self.function), None)),
             },

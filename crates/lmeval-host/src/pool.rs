@@ -1,7 +1,7 @@
 //! Workers that are shared by threads.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lmeval_pycompat::{Dict, Function, Value};
 
@@ -23,12 +23,24 @@ pub(crate) struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    idle: Vec<Worker>,
-    /// All workers, busy ones and those that are being started included.
-    count: usize,
+    idle: Vec<Numbered>,
+    /// The numbers of all workers, busy ones and those that are being started included.
+    numbers: Vec<u64>,
+    /// How many workers there have been.
+    started: u64,
     /// How many calls have taken too long.
     timeouts: usize,
 }
+
+#[derive(Debug)]
+struct Numbered {
+    number: u64,
+    worker: Worker,
+}
+
+/// The one worker that an object with a state lives in; it is chosen by the first message.
+#[derive(Debug, Default)]
+pub(crate) struct Pin(OnceLock<u64>);
 
 impl Pool {
     /// A pool without workers.
@@ -61,9 +73,9 @@ impl Pool {
         let mut workers = std::mem::take(&mut self.lock().idle);
         let nothing = |_: &Dict| Err("nothing can be asked now".to_owned());
         let answers =
-            workers.iter_mut().filter_map(|worker| worker.ask(message, 1, &nothing).ok()?.pop()).collect();
-        for worker in workers {
-            drop(Lease { pool: self, worker: Some(worker) });
+            workers.iter_mut().filter_map(|idle| idle.worker.ask(message, 1, &nothing).ok()?.pop()).collect();
+        for Numbered { number, worker } in workers {
+            drop(Lease { pool: self, number, worker: Some(worker) });
         }
         answers
     }
@@ -79,19 +91,44 @@ impl Pool {
             if state.timeouts > timeouts {
                 return Err(WorkerError::Abandoned { limit: self.options.time_limit });
             }
-            if let Some(worker) = state.idle.pop() {
-                return Ok(Lease { pool: self, worker: Some(worker) });
+            if let Some(Numbered { number, worker }) = state.idle.pop() {
+                return Ok(Lease { pool: self, number, worker: Some(worker) });
             }
-            if state.count < self.options.workers.max(1) {
-                state.count += 1;
+            if state.numbers.len() < self.size() {
+                let number = state.started;
+                state.started += 1;
+                state.numbers.push(number);
                 drop(state);
                 // The lease gives the place back should the start fail.
-                let mut lease = Lease { pool: self, worker: None };
+                let mut lease = Lease { pool: self, number, worker: None };
                 lease.worker = Some(Worker::start(&self.options, Purpose::Functions)?);
                 return Ok(lease);
             }
             state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// The worker of a pin; waits while it is busy. One that has ended took its state along, which is an error.
+    pub(crate) fn pinned(&self, pin: &Pin) -> Result<Lease<'_>, WorkerError> {
+        let Some(&number) = pin.0.get() else {
+            let lease = self.worker()?;
+            if pin.0.set(lease.number).is_ok() {
+                return Ok(lease);
+            }
+            // Another thread pinned its worker in the meantime.
+            drop(lease);
+            return self.pinned(pin);
+        };
+        let mut state = self.lock();
+        while state.numbers.contains(&number) {
+            if let Some(place) = state.idle.iter().position(|idle| idle.number == number) {
+                let Numbered { number, worker } = state.idle.swap_remove(place);
+                return Ok(Lease { pool: self, number, worker: Some(worker) });
+            }
+            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let how = "ended, and with it what the scorer had kept in its object".to_owned();
+        Err(WorkerError::Died { how, said: String::new() })
     }
 }
 
@@ -99,8 +136,8 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         // All are told before the first is waited for.
-        for worker in &state.idle {
-            worker.close();
+        for idle in &state.idle {
+            idle.worker.close();
         }
         state.idle.clear();
     }
@@ -110,6 +147,7 @@ impl Drop for Pool {
 #[derive(Debug)]
 pub(crate) struct Lease<'a> {
     pool: &'a Pool,
+    number: u64,
     /// `None` while it is being started.
     worker: Option<Worker>,
 }
@@ -134,15 +172,12 @@ impl Drop for Lease<'_> {
         let worker = self.worker.take().filter(|worker| !worker.is_broken());
         let mut state = self.pool.lock();
         match worker {
-            Some(worker) => state.idle.push(worker),
-            None => state.count -= 1,
+            Some(worker) => state.idle.push(Numbered { number: self.number, worker }),
+            None => state.numbers.retain(|number| *number != self.number),
         }
         state.timeouts += usize::from(has_timed_out);
         drop(state);
-        if has_timed_out {
-            self.pool.freed.notify_all();
-        } else {
-            self.pool.freed.notify_one();
-        }
+        // Somebody may wait for this very worker.
+        self.pool.freed.notify_all();
     }
 }

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::host::PythonHost;
 use crate::message::{Message, wrong_type};
-use crate::pool::Pool;
+use crate::pool::{Pin, Pool};
 use crate::protocol::encode;
 
 /// How many documents go to a worker at once.
@@ -55,18 +55,34 @@ pub(crate) struct ClassScorer {
     class: Arc<Function>,
     pipeline: Dict,
     pool: Arc<Pool>,
+    own_steps: Vec<String>,
+    /// Where the object is, if it has several steps to itself, between which it may keep things.
+    pin: Option<Pin>,
 }
 
 impl ClassScorer {
     /// Makes the object once, so that wrong arguments show before anything is sent to a model.
     pub(crate) fn new(class: &Arc<Function>, pipeline: &Dict, pool: &Arc<Pool>) -> Result<Self, HostError> {
-        Message::new("scorer", class).with_dict("pipeline", pipeline).ask_once(pool)?;
-        Ok(Self { class: Arc::clone(class), pipeline: pipeline.clone(), pool: Arc::clone(pool) })
+        // Two tasks with the same scorer have an object each.
+        let number = pool.services.number();
+        let mut pipeline = pipeline.clone();
+        pipeline.insert("object", i64::try_from(number).unwrap_or(i64::MAX));
+        let told = Message::new("scorer", class).with_dict("pipeline", &pipeline).ask_once(pool)?;
+        let own = told.as_dict().and_then(|told| told.get_str("own")).and_then(Value::as_list);
+        let own = own.unwrap_or_default().iter().filter_map(Value::as_str);
+        let own_steps: Vec<String> = own.map(str::to_owned).collect();
+        let pin = (!own_steps.is_empty()).then(Pin::default);
+        Ok(Self { class: Arc::clone(class), pipeline, pool: Arc::clone(pool), own_steps, pin })
+    }
+
+    fn message(&self, operation: &str) -> Message<'_> {
+        let message = Message::new(operation, &self.class).with_dict("pipeline", &self.pipeline);
+        message.pinned(self.pin.as_ref())
     }
 
     fn score_some(&self, documents: &[Value], context: &Dict, batch: bool) -> Result<Vec<Value>, HostError> {
-        let message = Message::new("score", &self.class)
-            .with_dict("pipeline", &self.pipeline)
+        let message = self
+            .message("score")
             .with_dict("context", context)
             .with("batch", &Value::Bool(batch))
             .with_list("documents", documents, encode);
@@ -78,10 +94,33 @@ impl ClassScorer {
 
 impl HostScorer for ClassScorer {
     fn score(&self, documents: &[Value], context: &Dict, batch: bool) -> Result<Vec<Value>, HostError> {
-        if batch {
-            return self.score_some(documents, context, true);
+        if batch || self.pin.is_some() {
+            return self.score_some(documents, context, batch);
         }
         let batches = documents.par_chunks(BATCH).map(|some| self.score_some(some, context, false));
         Ok(batches.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
+    fn own_steps(&self) -> &[String] {
+        &self.own_steps
+    }
+
+    fn apply_filter(&self, documents: &[Value]) -> Result<Vec<Value>, HostError> {
+        let message = self.message("apply_filter").with_list("documents", documents, encode);
+        message.ask(&self.pool, documents.len(), |_| None)
+    }
+
+    fn reduce(&self, scored: &[Value]) -> Result<Vec<Value>, HostError> {
+        let message = self.message("reduce").with_list("scored", scored, encode);
+        message.ask(&self.pool, scored.len(), |_| None)
+    }
+
+    fn aggregate(&self, reduced: &[Value], bootstrap_iters: i64) -> Result<Value, HostError> {
+        let message = self.message("aggregate").with("bootstrap_iters", &Value::Int(bootstrap_iters));
+        message.with_list("reduced", reduced, encode).ask_once(&self.pool)
+    }
+
+    fn higher_is_better(&self, reduced: &[Value]) -> Result<Value, HostError> {
+        self.message("directions").with_list("reduced", reduced, encode).ask_once(&self.pool)
     }
 }

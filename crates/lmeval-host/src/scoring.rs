@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use lmeval_core::HostError;
 use lmeval_core::registry::RegisteredHost;
-use lmeval_core::scorers::{HostAggregation, HostMetric, HostReduction, HostScorer, ScoringHost, TaskCode};
+use lmeval_core::scorers::{
+    HostAggregation, HostMetric, HostReduction, HostScorer, Needs, ScoringHost, TaskCode,
+};
 use lmeval_pycompat::{Dict, Function, Value};
 use rayon::prelude::*;
 
@@ -136,7 +138,8 @@ impl HostAggregation for Scoring {
         count: usize,
     ) -> Result<Option<Vec<Value>>, HostError> {
         // Each worker gets the values once.
-        let share = seeds.div_ceil(self.pool.size()).max(1);
+        let workers = if is_set("LMEVAL_DISABLE_MULTIPROC") { 1 } else { self.pool.size() };
+        let share = seeds.div_ceil(workers).max(1);
         let all: Vec<i64> = (0..seeds as i64).collect();
         let parts = all.par_chunks(share).map(|seeds| {
             let message = Message::new("resample", &self.function)
@@ -156,6 +159,12 @@ impl HostAggregation for Scoring {
     }
 }
 
+/// Whether an environment variable says yes.
+fn is_set(variable: &str) -> bool {
+    let value = std::env::var(variable).unwrap_or_default().trim().to_lowercase();
+    !matches!(value.as_str(), "" | "0" | "false" | "no" | "off")
+}
+
 impl HostReduction for Scoring {
     fn reduce(&self, reference: &Value, values: &[Value]) -> Result<Value, HostError> {
         self.call("call", Value::list([reference.clone(), Value::list(values.iter().cloned())]))
@@ -163,6 +172,11 @@ impl HostReduction for Scoring {
 }
 
 impl TaskCode for Scoring {
+    fn needs(&self) -> Needs {
+        // `process_results` gets the document and the filtered answers.
+        Needs { documents: true, prompts: false }
+    }
+
     fn process_results(&self, document: &Arc<Dict>, results: &[Value]) -> Result<Option<Dict>, HostError> {
         let calls = [(Arc::clone(document), results.to_vec())];
         Ok(self.process(&calls)?.into_iter().next().flatten())

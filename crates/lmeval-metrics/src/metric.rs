@@ -67,6 +67,7 @@ pub struct Metric<T, K = T> {
     aggregation: Arc<dyn Aggregation<K>>,
     higher_is_better: bool,
     output_types: &'static [&'static str],
+    needs_prompt: bool,
 }
 
 impl<T, K> Clone for Metric<T, K> {
@@ -112,6 +113,7 @@ impl<T: Item> Metric<T> {
             aggregation: Arc::new(aggregation),
             higher_is_better: true,
             output_types,
+            needs_prompt: true,
         }
     }
 
@@ -129,6 +131,7 @@ impl<T: Item> Metric<T> {
             aggregation: metric.aggregation(),
             higher_is_better: metric.higher_is_better(),
             output_types: metric.output_types(),
+            needs_prompt: true,
             reduction: Arc::new(CorpusReduction(metric)),
         }
     }
@@ -144,6 +147,12 @@ impl<T: Item, K: Item> Metric<T, K> {
     /// The same metric with the other direction: a lower score is a better one.
     pub fn lower_is_better(mut self) -> Self {
         self.higher_is_better = false;
+        self
+    }
+
+    /// The same metric, declared not to read [`LLResults::ctx`], so that a run need not keep prompts for it.
+    pub fn without_prompt(mut self) -> Self {
+        self.needs_prompt = false;
         self
     }
 
@@ -167,6 +176,7 @@ impl<T: Item, K: Item> Metric<T, K> {
             aggregation: Arc::new(aggregation),
             higher_is_better: self.higher_is_better,
             output_types: self.output_types,
+            needs_prompt: self.needs_prompt,
         }
     }
 
@@ -245,6 +255,11 @@ pub trait AnyMetric: Send + Sync {
     /// Whether a higher score is a better one.
     fn higher_is_better(&self) -> bool;
 
+    /// Whether it may read [`LLResults::ctx`]; unless a metric says otherwise, it may.
+    fn needs_prompt(&self) -> bool {
+        true
+    }
+
     /// The function with its options, to be called for each document.
     fn bind(&self, kwargs: &Dict) -> Result<BoundMetric, MetricError>;
 
@@ -266,6 +281,10 @@ impl<T: Item, K: Item> AnyMetric for Metric<T, K> {
 
     fn higher_is_better(&self) -> bool {
         self.higher_is_better
+    }
+
+    fn needs_prompt(&self) -> bool {
+        self.needs_prompt
     }
 
     fn bind(&self, kwargs: &Dict) -> Result<BoundMetric, MetricError> {

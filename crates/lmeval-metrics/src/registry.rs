@@ -160,12 +160,13 @@ pub fn reduction(name: &str) -> Option<Arc<dyn AnyReduction>> {
     })
 }
 
+// No built-in metric reads prompts; a test gives each of them other ones.
 fn any<T: Item>(metric: Metric<T>) -> Arc<dyn AnyMetric> {
-    Arc::new(metric)
+    Arc::new(metric.without_prompt())
 }
 
 fn corpus(metric: impl CorpusMetric) -> Arc<dyn AnyMetric> {
-    Arc::new(Metric::from_corpus(metric))
+    any(Metric::from_corpus(metric))
 }
 
 fn numbers(reduction: impl Reduction<Number, Number> + 'static) -> Arc<dyn AnyReduction> {
@@ -174,7 +175,11 @@ fn numbers(reduction: impl Reduction<Number, Number> + 'static) -> Arc<dyn AnyRe
 
 #[cfg(test)]
 mod tests {
+    use lmeval_pycompat::Dict;
+
     use super::*;
+    use crate::ll_results::LLResults;
+    use crate::metric::MetricInput;
     use crate::reduction::Reduced;
 
     #[test]
@@ -189,6 +194,31 @@ mod tests {
         assert!(metric("acc").unwrap().aggregation().is_mean());
         assert!(!metric("perplexity").unwrap().aggregation().is_mean());
         assert!(!metric("ter").unwrap().higher_is_better());
+    }
+
+    /// A run lets go of prompts that no metric needs, so what is declared must be true.
+    #[test]
+    fn no_built_in_metric_reads_the_prompt() {
+        let reference = Value::Int(1);
+        let pairs = [(-1.5, true), (-0.5, false), (-3.0, false)];
+        let texts = ["a", " b c", "é"].map(str::to_owned).to_vec();
+        let results = LLResults::from_answers(&pairs, &pairs, texts).unwrap().with_target(reference.clone());
+        let prompted = results.clone().with_context("What is it?");
+        let references = [Value::str("a b c d")];
+        for name in METRIC_NAMES {
+            let metric = metric(name).unwrap();
+            assert!(!metric.needs_prompt(), "{name}");
+            let bound = metric.bind(&Dict::new()).unwrap();
+            let likelihood = |results| bound(MetricInput::Likelihood { reference: &reference, results }).ok();
+            let generation =
+                bound(MetricInput::Generation { references: &references, predictions: &references }).ok();
+            assert_eq!(likelihood(&results), likelihood(&prompted), "{name}");
+            assert!(likelihood(&results).is_some() || generation.is_some(), "{name}");
+        }
+        let own = Metric::new("own", &["multiple_choice"], Mean, |_| {
+            Ok(Box::new(|input| Ok(vec![Number::Int(input.likelihood()?.1.ctx.len() as i64)])))
+        });
+        assert!(AnyMetric::needs_prompt(&own) && !AnyMetric::needs_prompt(&own.without_prompt()));
     }
 
     #[test]

@@ -96,13 +96,15 @@ class Registry(Generic[T]):
         with self._lock:
             if isinstance(self._entries, MappingProxyType):
                 raise TypeError(f"The {self.kind} registry is frozen")
-            if not _is_builtin(target):
+            builtin = _is_builtin(target)
+            if not builtin:
                 # A user's name must not depend on whether the built-in ones have been looked at yet.
                 self._load()
-            known = self._table(name).get(name)
+            # Code of a task folder may be the first to import this package; what is built in is everybody's.
+            known = (self._entries if builtin else self._table(name)).get(name)
             if known is not None and known is not target and known != target:
                 self._check_replacement(name, known, target)
-            if not _scope.folder:
+            if builtin or not _scope.folder:
                 self._entries[name] = target
                 return
             # Of code that another folder shares, the folder it lies in knows the name, too.

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar
 
 from lm_eval.api.filter import Filter, FilterEnsemble
 from lm_eval.api.metrics.aggregations import mean
 from lm_eval.api.metrics.metric import Metric
 from lm_eval.api.metrics.results import LLResults
 from lm_eval.api.metrics.stderr import stderr_for_metric
-from lm_eval.api.registry import DEFAULT_METRIC_REGISTRY, get_filter
+from lm_eval.api.metrics.utils import parse_metric
+from lm_eval.api.registry import DEFAULT_METRIC_REGISTRY, get_filter, get_scorer
 from lm_eval.config.task import normalize_step
 from lm_eval.scorers._types import MetricKey, ReducedDoc, ScoredDoc
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
+    from lm_eval.config.task import ScorerConfig
 
 logger = logging.getLogger(__name__)
 
 ScorerType = TypeVar("ScorerType", bound="Scorer")
 
-__all__ = ["GenScorer", "LLScorer", "Scorer"]
+__all__ = ["GenScorer", "LLScorer", "Scorer", "build_scorer"]
 
 _NOT_AVAILABLE = "N/A"
+
+
+class _ScorerCfgRequired(TypedDict):
+    name: str
+
+
+class _ScorerCfg(_ScorerCfgRequired, total=False):
+    """The configuration of a pipeline, as `Scorer.from_dict` takes it."""
+
+    filter: list[Any]
+    metric_list: list[Any]
 
 
 @dataclass(kw_only=True)
@@ -67,7 +81,7 @@ class Scorer:
         cls: type[ScorerType], name: str = "none", output_type: str | None = None, **kwargs: Any
     ) -> ScorerType:
         """Make the scorer with the filters and metrics of its class."""
-        return cls.from_dict({"name": name}, output_type, **kwargs)
+        return _from_dict(cls, {"name": name}, output_type, kwargs)
 
     @classmethod
     def _build_metrics(
@@ -79,7 +93,7 @@ class Scorer:
                 entries = cls.default_metric_cfg
             else:
                 entries = [{"metric": name} for name in DEFAULT_METRIC_REGISTRY.get(output_type or "", ())]
-        return [_metric(entry, output_type) for entry in entries]
+        return [parse_metric(entry, output_type) for entry in entries]
 
     @property
     def raw_docs(self) -> Mapping[int, ScoredDoc]:
@@ -188,10 +202,12 @@ class Scorer:
         self._raw_docs = {}
         self._reduced_docs = dict(doc_data)
 
-    def _store(self, scored_docs: Mapping[int, ScoredDoc]) -> None:
-        """Keep the scores of all documents and their reduction."""
+    def set_results(
+        self, scored_docs: Mapping[int, ScoredDoc], reduced_docs: Mapping[int, ReducedDoc] | None = None
+    ) -> None:
+        """Keep the scores of all documents with their reduction, which is made here unless it is given."""
         self._raw_docs = dict(scored_docs)
-        self._reduced_docs = self.reduce(scored_docs)
+        self._reduced_docs = self.reduce(self._raw_docs) if reduced_docs is None else dict(reduced_docs)
 
 
 def _filter_factory(step: Any) -> Callable[[], Filter]:
@@ -204,12 +220,21 @@ def _filter_factory(step: Any) -> Callable[[], Filter]:
     return partial(get_filter(normal["function"]), **normal["kwargs"])
 
 
-def _metric(entry: Any, output_type: str | None) -> Metric[Any, Any]:
-    if isinstance(entry, Metric):
-        return entry
-    if not isinstance(entry, Mapping):
-        raise TypeError(f"A metric is a mapping or a `Metric`, not {entry!r}")
-    return Metric.from_dict(entry, output_type)
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function can be given an argument by this name."""
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return True
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return name in parameters and parameters[name].kind in by_name
+
+
+def _from_dict(
+    scorer: type[ScorerType], cfg: Mapping[str, Any], output_type: str | None, kwargs: Mapping[str, Any]
+) -> ScorerType:
+    """Call `from_dict` of a class that may have one of its own, with another signature."""
+    known = {"output_type": output_type} if _takes(scorer.from_dict, "output_type") else {}
+    return scorer.from_dict(cfg, **known, **kwargs)
 
 
 @dataclass(kw_only=True)
@@ -223,7 +248,9 @@ class GenScorer(Scorer):
     def score_doc(self, doc_id: int, doc_instances: list[Instance[Any, Any]]) -> ScoredDoc:
         """Score one document with `score`."""
         reference, predictions, metric_kwargs = self._extract_inputs(doc_instances)
-        scores = self.score(reference, predictions, metric_kwargs)
+        # Own versions of `score` may do without the options.
+        options = {"metric_kwargs": metric_kwargs} if _takes(self.score, "metric_kwargs") else {}
+        scores = self.score(reference, predictions, **options)
         return ScoredDoc(doc_id=doc_id, reference=reference, scores=scores)
 
     def score(
@@ -231,15 +258,19 @@ class GenScorer(Scorer):
     ) -> dict[str, list[Any]]:
         """Return for each metric a list with one value per prediction."""
         scores = self._dispatch_metrics([reference], predictions, metric_kwargs)
-        # A number, or the pair of a corpus metric, is the one value of the document.
-        return {name: value if isinstance(value, list) else [value] for name, value in scores.items()}
+        # Anything but a list with a value per prediction, or with one for all, is the one value of the document.
+        counts = (1, len(predictions))
+        return {
+            name: value if isinstance(value, list) and len(value) in counts else [value]
+            for name, value in scores.items()
+        }
 
     def _extract_inputs(
         self, doc_instances: list[Instance[Any, Any]]
-    ) -> tuple[Any, list[str], dict[str, Any] | None]:
+    ) -> tuple[Any, list[str], dict[str, Any]]:
         """Return reference, predictions and metric options of a document."""
         first = doc_instances[0]
-        return first.target, first.filtered_resps[self.name], first.metadata.get("metric_kwargs")
+        return first.target, first.filtered_resps[self.name], first.metadata.get("metric_kwargs") or {}
 
 
 @dataclass(kw_only=True)
@@ -256,3 +287,38 @@ class LLScorer(Scorer):
             reference=results.targets,
             scores={name: [value] for name, value in scores.items()},
         )
+
+
+_BY_OUTPUT_TYPE: dict[str, type[Scorer]] = {
+    "generate_until": GenScorer,
+    "loglikelihood": LLScorer,
+    "loglikelihood_rolling": LLScorer,
+    "multiple_choice": LLScorer,
+}
+
+
+def build_scorer(
+    cfg: _ScorerCfg | None = None,
+    output_type: str | None = None,
+    scorer_type: str | ScorerConfig | None = None,
+) -> Scorer:
+    """Make the scorer of a pipeline.
+
+    `scorer_type` is the name of a scorer, or a mapping with its name under `type` and arguments of its class
+    beside it or under `kwargs`, which wins; without it the output type decides.
+    """
+    arguments: dict[str, Any] = {}
+    name = "none"
+    if scorer_type is None:
+        if output_type not in _BY_OUTPUT_TYPE:
+            raise ValueError(f"There is no scorer for the output type `{output_type}`")
+        scorer_class = _BY_OUTPUT_TYPE[output_type]
+    else:
+        if isinstance(scorer_type, str):
+            name = scorer_type
+        else:
+            name = scorer_type["type"]
+            arguments = {key: value for key, value in scorer_type.items() if key not in ("type", "kwargs")}
+            arguments.update(scorer_type.get("kwargs") or {})
+        scorer_class = get_scorer(name)
+    return _from_dict(scorer_class, {"name": name} if cfg is None else cfg, output_type, arguments)

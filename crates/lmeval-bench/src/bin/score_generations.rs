@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let request = Request::for_task(task).ok_or("the task names no data")?;
     let options = RequestOptions { dialect, ..RequestOptions::default() };
     let mut scorer = task_scorer(&task.config, &ScoringSources::new(&dialect), false)?;
-    let keeps_documents = scorer.needs_documents();
+    let keeps_documents = scorer.needs().documents;
     let nothing: Arc<Dict> = Arc::default();
     let mut documents = Vec::new();
     {

@@ -87,6 +87,8 @@ const SOMETIMES_STRICT: [&str; 6] =
 #[derive(Clone, Default)]
 pub struct Filters {
     added: Vec<(String, FilterConstructor)>,
+    /// The classes of those that Python code registered.
+    classes: Vec<(String, Arc<Function>)>,
 }
 
 impl Filters {
@@ -108,11 +110,18 @@ impl Filters {
     pub fn add_registered(&mut self, name: impl Into<String>, class: Arc<Function>) {
         let name = name.into();
         self.added.retain(|(known, _)| *known != name);
+        self.classes.retain(|(known, _)| *known != name);
+        self.classes.push((name.clone(), Arc::clone(&class)));
         let constructor: FilterConstructor = Arc::new(move |arguments, context| {
             let made = context.host.filter_of_class(&class, arguments.kwargs());
             made.map_err(|source| FilterError::Host { filter: arguments.filter().to_owned(), source })
         });
         self.added.push((name, constructor));
+    }
+
+    /// The class that Python code registered under a name.
+    pub(crate) fn class_of(&self, name: &str) -> Option<&Arc<Function>> {
+        self.classes.iter().find(|(known, _)| known == name).map(|(_, class)| class)
     }
 
     /// Makes the filter of a step; its arguments are checked here.

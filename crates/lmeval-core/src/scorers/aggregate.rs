@@ -8,7 +8,7 @@ use lmeval_metrics::{
 use lmeval_pycompat::Value;
 
 use super::error::ScoreError;
-use super::metric::{MetricAggregation, PipelineMetric};
+use super::metric::{MetricAggregation, MetricFunction, PipelineMetric};
 use super::metric_key::MetricKey;
 use super::pipeline::ScoringPipeline;
 use super::registry::ScoringNames;
@@ -51,6 +51,9 @@ impl ScoringPipeline {
         bootstrap_iters: i64,
         code: Option<&Arc<dyn TaskCode>>,
     ) -> Result<Aggregated, ScoreError> {
+        if let Some(own) = self.scorer().aggregate(self.reduced_docs(), bootstrap_iters)? {
+            return Ok(own);
+        }
         let mut aggregated = Aggregated::default();
         let mut counts = Vec::new();
         for (name, values) in transpose(self.reduced_docs()) {
@@ -66,7 +69,8 @@ impl ScoringPipeline {
                 }
             };
             let draws = self.draws(&name, metric, bootstrap_iters);
-            let (score, stderr) = score_and_stderr(&used, &values, draws, &key)?;
+            let (score, stderr) = score_and_stderr(&used, &values, draws, &key)
+                .map_err(|error| self.explained(error, &name, metric, &used))?;
             aggregated.metrics.push((key.clone(), score));
             aggregated.metrics.push((key.stderr(), stderr));
             aggregated.sample_len = aggregated.sample_len.max(values.len());
@@ -77,6 +81,64 @@ impl ScoringPipeline {
             aggregated.warnings.push(format!("`{key}` has a value for {count} of {all} documents only"));
         }
         Ok(aggregated)
+    }
+
+    /// Whether a function of the task gives the values of an aggregation that is not its own.
+    pub(super) fn may_give_what_cannot_be_aggregated(&self) -> bool {
+        let doubtful = |metric: &PipelineMetric| {
+            matches!(metric.function, MetricFunction::Host(_)) && !metric.is_aggregated_by_task()
+        };
+        self.scorer().scores_by_metrics() && self.metrics().iter().any(doubtful)
+    }
+
+    /// Whether the aggregations can take the values that there are.
+    pub(super) fn check_values(&self) -> Result<(), ScoreError> {
+        for document in self.reduced_docs() {
+            for (name, value) in document.values.iter() {
+                let Some(metric) = self.metric_of(name) else { continue };
+                if let Some(source) = value_error(&metric.aggregation, value) {
+                    return Err(ScoreError::AggregationValue {
+                        metric: name.to_string(),
+                        aggregation: metric.aggregation_name.to_string(),
+                        document: document.doc_id,
+                        source,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The error of an aggregation with what it is called, and with the document whose value it cannot take.
+    fn explained(
+        &self,
+        error: ScoreError,
+        name: &Arc<str>,
+        metric: Option<&PipelineMetric>,
+        used: &MetricAggregation,
+    ) -> ScoreError {
+        let aggregation = metric.map_or("mean", |metric| &*metric.aggregation_name).to_owned();
+        match (error, used) {
+            (ScoreError::Host(source), _) => {
+                ScoreError::HostAggregation { metric: name.to_string(), aggregation, source }
+            }
+            (error @ ScoreError::Aggregation { source: MetricError::WrongValue { .. }, .. }, used) => {
+                let wrong = self.reduced_docs().iter().find_map(|document| {
+                    let value = document.values.get(name)?;
+                    Some((document.doc_id, value_error(used, value)?))
+                });
+                match wrong {
+                    Some((document, source)) => ScoreError::AggregationValue {
+                        metric: name.to_string(),
+                        aggregation,
+                        document,
+                        source,
+                    },
+                    None => error,
+                }
+            }
+            (error, _) => error,
+        }
     }
 
     /// How many resamples are drawn for the standard error of a metric.
@@ -90,6 +152,14 @@ impl ScoringPipeline {
             _ => bootstrap_iters,
         }
     }
+}
+
+/// Why an aggregation cannot take a value at all.
+pub(super) fn value_error(used: &MetricAggregation, value: &Value) -> Option<MetricError> {
+    let MetricAggregation::Registered(used) = used else { return None };
+    used.prepare(std::slice::from_ref(value))
+        .err()
+        .filter(|error| matches!(error, MetricError::WrongValue { .. }))
 }
 
 /// The registered mean.

@@ -30,9 +30,9 @@ impl AnsweredInstance {
 pub struct AnsweredDocument {
     /// The number of the document.
     pub doc_id: DocId,
-    /// The document; it may be empty where nothing looks at it, see [`TaskScorer::needs_documents`].
+    /// The document; it may be empty where nothing looks at it, see [`TaskScorer::needs`].
     ///
-    /// [`TaskScorer::needs_documents`]: super::TaskScorer::needs_documents
+    /// [`TaskScorer::needs`]: super::TaskScorer::needs
     pub document: Arc<Dict>,
     /// Its options, without the delimiter that stands before them in requests.
     pub choices: Option<Arc<Vec<Value>>>,

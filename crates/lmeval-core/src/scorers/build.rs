@@ -105,7 +105,7 @@ pub fn build_scorer(
         .map(|(place, metric)| resolve_metric(place, metric, facts, sources))
         .collect::<Result<Vec<_>, _>>()?;
     if let (Some(spec), Some(registered)) = (facts.scorer, registered) {
-        let config = registered_scorer::config(pipeline, spec, facts.output_type, &sources.names);
+        let config = registered_scorer::config(pipeline, &filters, spec, facts.output_type, sources);
         let made = sources.host.scorer(&registered.function, &config)?;
         scorer = Arc::new(RegisteredScorer::new(&spec.kind, registered)?.with_host(made));
     }

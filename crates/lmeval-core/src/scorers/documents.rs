@@ -22,18 +22,38 @@ impl<'a> AnsweredDocuments<'a> {
         Self { documents, places: OnceLock::new() }
     }
 
+    pub(super) fn all(&self) -> &'a [AnsweredDocument] {
+        self.documents
+    }
+
+    /// What something else than filters made of the answers to all requests, which come document by document.
+    pub(super) fn filtered(&self, values: Vec<Value>) -> Filtered {
+        let bare = !values.iter().any(|value| matches!(value, Value::List(_)));
+        let lists = values.into_iter().map(|value| match value {
+            Value::List(items) => Arc::unwrap_or_clone(items),
+            other => vec![other],
+        });
+        let outcome = Outcome { responses: lists.collect(), bare, ..Outcome::default() };
+        Filtered { outcome, starts: self.starts() }
+    }
+
+    /// Where the requests of each document begin, and where those of the last one end.
+    fn starts(&self) -> Vec<usize> {
+        let mut starts = Vec::with_capacity(self.documents.len() + 1);
+        starts.push(0);
+        for document in self.documents {
+            starts.push(starts.last().copied().unwrap_or_default() + document.answers.len());
+        }
+        starts
+    }
+
     /// What filters make of the answers to all requests.
     pub(super) fn filter(&self, filters: &FilterEnsemble) -> Result<Filtered, EnsembleError> {
         let requests = self.documents.iter().flat_map(|document| &document.answers);
         let responses: Responses = requests.clone().map(|answer| answer.responses.clone()).collect();
         let ids: Vec<DocId> = requests.map(|answer| answer.instance.doc_id).collect();
         let outcome = filters.apply(responses, &FilterDocs::new(self, &ids))?;
-        let mut starts = Vec::with_capacity(self.documents.len() + 1);
-        starts.push(0);
-        for document in self.documents {
-            starts.push(starts.last().copied().unwrap_or_default() + document.answers.len());
-        }
-        Ok(Filtered { outcome, starts })
+        Ok(Filtered { outcome, starts: self.starts() })
     }
 }
 

@@ -92,8 +92,8 @@ pub enum ScoreError {
         #[source]
         source: HostError,
     },
-    /// A function of the task failed.
-    #[error(transparent)]
+    /// A function of the task failed. It is a link of the chain of causes, where its traceback is looked for.
+    #[error("{0}")]
     Host(#[from] HostError),
     /// `process_results` gave values for the first document and none for a later one.
     #[error("`process_results` gave values for the first document but none for document {document}")]
@@ -141,6 +141,30 @@ pub enum ScoreError {
         #[source]
         source: MetricError,
     },
+    /// A value that the aggregation of its metric cannot work on.
+    #[error("The aggregation `{aggregation}` of `{metric}` cannot take the value of document {document}")]
+    AggregationValue {
+        /// The metric.
+        metric: String,
+        /// The aggregation.
+        aggregation: String,
+        /// The first document with such a value.
+        document: DocId,
+        /// What is wrong with the value.
+        #[source]
+        source: MetricError,
+    },
+    /// An aggregation that is a function of the task failed.
+    #[error("The aggregation `{aggregation}` of `{metric}` failed")]
+    HostAggregation {
+        /// The metric.
+        metric: String,
+        /// The aggregation.
+        aggregation: String,
+        /// What went wrong.
+        #[source]
+        source: HostError,
+    },
     /// A document has no answers.
     #[error("Document {document} has no answer to score")]
     NoAnswer {
@@ -164,6 +188,14 @@ pub enum ScoreError {
         expected: usize,
         /// How many it gave.
         found: usize,
+    },
+    /// A scorer gave a score under something else than the key of a result.
+    #[error("The scorer `{scorer}` gave a score under {key}, which is no text of the form `metric,pipeline`")]
+    ResultKey {
+        /// The scorer.
+        scorer: String,
+        /// What stands in the place of the key.
+        key: String,
     },
     /// A document cannot be logged.
     #[error("A document cannot be logged")]
@@ -196,6 +228,9 @@ impl ScoreError {
             Self::NoReduction { metric, .. } => {
                 vec![format!("Name it: `metric_list: [{{metric: {metric}, reduction: mean}}]`")]
             }
+            Self::AggregationValue { metric, .. } => vec![format!(
+                "Give `{metric}` an aggregation that takes such values: `aggregation: !function utils.my_aggregation`"
+            )],
             Self::Filter(error) => error.source.hints(),
             _ => Vec::new(),
         }

@@ -1,6 +1,6 @@
 //! The metrics of a pipeline.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -65,6 +65,8 @@ pub struct PipelineMetric {
     pub reduction: MetricReduction,
     /// Whether higher is better; `None` where that is unknown.
     pub higher_is_better: Option<bool>,
+    /// What the aggregation is called where something is said about it.
+    pub(super) aggregation_name: Arc<str>,
     /// Whether the 0.4 line knows a standard error of the aggregation.
     pub(super) has_older_stderr: bool,
     /// The place in the configuration.
@@ -88,6 +90,15 @@ pub(super) enum ReducedValue {
 }
 
 impl PipelineMetric {
+    /// Whether the metric can see the contexts of requests: they are part of what metrics of log-likelihoods get.
+    pub(super) fn needs_prompts(&self, output_type: OutputType) -> bool {
+        match &self.function {
+            MetricFunction::Registered(metric) => metric.needs_prompt(),
+            MetricFunction::Host(_) => output_type != OutputType::GenerateUntil,
+            MetricFunction::Placeholder | MetricFunction::Pair => false,
+        }
+    }
+
     /// Whether the aggregation is a function of the task.
     pub(super) fn is_aggregated_by_task(&self) -> bool {
         matches!(self.aggregation, MetricAggregation::Host(_))
@@ -145,6 +156,9 @@ pub struct BoundMetrics<'a> {
     owners: Mutex<Vec<(Arc<str>, usize)>>,
     /// What functions of the task gave for documents, by the place of the metric, where all were asked at once.
     ready: OnceLock<HashMap<(usize, DocId), Value>>,
+    /// The values, by the place of the metric and the name that its function gave, for which a list is one value of its
+    /// document rather than a value per answer.
+    whole: OnceLock<HashSet<(usize, Option<Arc<str>>)>>,
 }
 
 /// A metric with its options.
@@ -170,7 +184,15 @@ impl<'a> BoundMetrics<'a> {
     ) -> Result<Self, ScoreError> {
         let bound = bind(metrics, context, request_kwargs)?;
         let request_kwargs = request_kwargs.cloned();
-        Ok(Self { metrics, context, request_kwargs, bound, owners: Mutex::default(), ready: OnceLock::new() })
+        Ok(Self {
+            metrics,
+            context,
+            request_kwargs,
+            bound,
+            owners: Mutex::default(),
+            ready: OnceLock::new(),
+            whole: OnceLock::new(),
+        })
     }
 
     /// The metrics.
@@ -192,6 +214,7 @@ impl<'a> BoundMetrics<'a> {
     /// Where a document has nothing to call them with, none is called: scoring that document says why.
     pub(super) fn prepare(&self, inputs: &[ScoringInput<'_>]) -> Result<(), ScoreError> {
         let mut ready = HashMap::new();
+        let mut whole = HashSet::new();
         for (index, bound) in self.bound.iter().enumerate() {
             let Bound::Host(function, kwargs) = bound else { continue };
             let usual: Vec<_> = inputs.iter().filter(|input| self.has_usual_kwargs(input)).collect();
@@ -203,11 +226,46 @@ impl<'a> BoundMetrics<'a> {
             let values = function.compute_many(&calls, kwargs).map_err(|(place, source)| {
                 ScoreError::HostOnDocument { document: usual[place].doc_id(), source }
             })?;
+            for (input, value) in usual.iter().zip(&values) {
+                whole.extend(self.whole_lists(index, value, input));
+            }
             ready.extend(usual.iter().zip(values).map(|(input, value)| ((index, input.doc_id()), value)));
         }
-        // Nothing else sets it.
+        // Nothing else sets them.
         let _ = self.ready.set(ready);
+        let _ = self.whole.set(whole);
         Ok(())
+    }
+
+    /// Under which names a function of the task gave a document a list that is one value.
+    ///
+    /// A list with a value for each answer, or with one for all of them, is just that. Any other list is one value, and so
+    /// is, for one answer, a list that an aggregation of the task takes. What holds for one document holds for all of them.
+    fn whole_lists(
+        &self,
+        index: usize,
+        value: &Value,
+        input: &ScoringInput<'_>,
+    ) -> Vec<(usize, Option<Arc<str>>)> {
+        let answers = input.predictions().map_or(1, <[Value]>::len);
+        let by_task = answers == 1 && self.metrics[index].is_aggregated_by_task();
+        let is_whole = |list: &[Value], by_task: bool| by_task || ![1, answers].contains(&list.len());
+        match value {
+            Value::List(items) if is_whole(items, by_task) => vec![(index, None)],
+            Value::Dict(named) => named
+                .iter()
+                .filter_map(|(key, value)| match (key, value) {
+                    // Reference: the 0.4 line keeps all lists; in 0.5, dictionaries hold lists of values per answer.
+                    (Value::Str(key), Value::List(items))
+                        if is_whole(items, by_task && input.dialect.scoring.results_per_request) =>
+                    {
+                        Some((index, Some(Arc::clone(key))))
+                    }
+                    _ => None,
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// Whether the requests of a document carry the options that the metrics are bound to.
@@ -295,12 +353,17 @@ impl<'a> BoundMetrics<'a> {
         input: &ScoringInput<'_>,
         scores: &mut Scores<Vec<Value>>,
     ) -> Result<(), ScoreError> {
-        let values = |value: Value| match (value, input.output_type) {
-            (Value::List(items), OutputType::GenerateUntil) => items.to_vec(),
+        let own = self.whole_lists(index, &value, input);
+        let is_whole = |name: Option<&Arc<str>>| {
+            let place = (index, name.cloned());
+            own.contains(&place) || self.whole.get().is_some_and(|whole| whole.contains(&place))
+        };
+        let values = |name: Option<&Arc<str>>, value: Value| match (value, input.output_type) {
+            (Value::List(items), OutputType::GenerateUntil) if !is_whole(name) => items.to_vec(),
             (value, _) => vec![value],
         };
         let Value::Dict(named) = &value else {
-            scores.insert(Arc::clone(&self.metrics[index].name), values(value));
+            scores.insert(Arc::clone(&self.metrics[index].name), values(None, value));
             return Ok(());
         };
         for (key, value) in text_keys(named, input.doc_id())? {
@@ -310,7 +373,8 @@ impl<'a> BoundMetrics<'a> {
                     owners.push((Arc::clone(&key), index));
                 }
             }
-            scores.insert(key, values(value));
+            let values = values(Some(&key), value);
+            scores.insert(key, values);
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use super::input::ScoringInput;
 use super::logged::{older_logged_value, truths_to_floats};
 use super::metric::{BoundMetrics, PipelineMetric};
 use super::metric_key::parent_metric;
+use super::needs::Needs;
 use super::reduce::reduce;
 use super::scored::{ReducedDoc, ScoredDoc, Scores};
 use super::scorer::Scorer;
@@ -36,6 +37,8 @@ pub struct ScoringPipeline {
     reduced_docs: Vec<ReducedDoc>,
     /// For each name that a function of the task gave to a value, the metric that it belongs to.
     owners: Vec<(Arc<str>, usize)>,
+    /// For each metric whether higher is better, where the scorer itself says so.
+    directions: Option<Directions>,
 }
 
 impl ScoringPipeline {
@@ -58,6 +61,7 @@ impl ScoringPipeline {
             raw_docs: Vec::new(),
             reduced_docs: Vec::new(),
             owners: Vec::new(),
+            directions: None,
         }
     }
 
@@ -81,17 +85,23 @@ impl ScoringPipeline {
         self.context = context;
     }
 
-    /// Whether the filters or the scorer look at documents.
-    pub fn needs_documents(&self) -> bool {
-        self.filters.needs_documents() || self.scorer.needs_documents()
+    /// What the filters, the scorer and the metrics look at.
+    pub fn needs(&self) -> Needs {
+        let documents = self.filters.needs_documents();
+        let prompts = self.metrics.iter().any(|metric| metric.needs_prompts(self.output_type));
+        self.scorer.needs() | Needs { documents, prompts }
     }
 
-    /// Applies the filters to the answers of all documents.
+    /// Applies the filters, or what the scorer has in their place, to the answers of all documents.
     pub(super) fn apply_filters(
         &self,
         documents: &AnsweredDocuments<'_>,
     ) -> Result<Arc<Filtered>, ScoreError> {
-        Ok(Arc::new(documents.filter(&self.filters)?))
+        let own = self.scorer.apply_filter(documents.all(), self.output_type)?;
+        Ok(Arc::new(match own {
+            Some(filtered) => documents.filtered(filtered),
+            None => documents.filter(&self.filters)?,
+        }))
     }
 
     pub(super) fn set_filtered(&mut self, filtered: Arc<Filtered>) {
@@ -114,7 +124,11 @@ impl ScoringPipeline {
         };
         let has_several = |scored: &ScoredDoc| scored.scores.iter().any(|(_, values)| values.len() > 1);
         let metrics = &self.metrics;
-        if scored.par_iter().any(has_several) {
+        if let Some(reduced) = self.scorer.reduce(&scored)? {
+            self.check_count(scored.len(), reduced.len())?;
+            self.reduced_docs = reduced;
+            self.raw_docs = scored;
+        } else if scored.par_iter().any(has_several) {
             let reduced = scored.par_iter().cloned().map(|scored| reduce(scored, metrics));
             self.reduced_docs = reduced.collect::<Result<_, _>>()?;
             self.raw_docs = scored;
@@ -123,7 +137,16 @@ impl ScoringPipeline {
             self.reduced_docs = reduced.collect::<Result<_, _>>()?;
             self.raw_docs = Vec::new();
         }
+        self.directions = self.scorer.higher_is_better(&self.reduced_docs)?;
         Ok(())
+    }
+
+    /// A scorer must give as many documents as it got.
+    fn check_count(&self, expected: usize, found: usize) -> Result<(), ScoreError> {
+        if expected == found {
+            return Ok(());
+        }
+        Err(ScoreError::DocumentCount { scorer: self.scorer.name().to_owned(), expected, found })
     }
 
     fn score_by_metrics(&mut self, documents: &[AnsweredDocument]) -> Result<Vec<ScoredDoc>, ScoreError> {
@@ -145,13 +168,7 @@ impl ScoringPipeline {
             metrics.prepare(&inputs)?;
         }
         let mut scored = self.scorer.score_documents(&inputs)?;
-        if scored.len() != inputs.len() {
-            return Err(ScoreError::DocumentCount {
-                scorer: self.scorer.name().to_owned(),
-                expected: inputs.len(),
-                found: scored.len(),
-            });
-        }
+        self.check_count(inputs.len(), scored.len())?;
         drop(inputs);
         self.owners = metrics.into_owners();
         if self.dialect.scoring.older_values {
@@ -202,6 +219,9 @@ impl ScoringPipeline {
     /// For each metric whether higher is better: all configured ones, and composites of them that the first document
     /// has.
     pub fn higher_is_better(&self) -> Directions {
+        if let Some(directions) = &self.directions {
+            return directions.clone();
+        }
         let mut configured: Vec<&PipelineMetric> = self.metrics.iter().collect();
         configured.sort_by_key(|metric| metric.place);
         let mut directions: Directions = configured

@@ -31,7 +31,8 @@ impl ScoringPipeline {
         for (place, document) in documents.iter().enumerate() {
             let values = given.next().flatten().ok_or(ScoreError::NoValues { document: document.doc_id })?;
             let answers = calls[place].1.len();
-            scored.push(self.delivered(document, &values, answers)?);
+            let repeats = self.filtered(place).first().map_or(1, Vec::len);
+            scored.push(self.delivered(document, &values, answers, repeats)?);
         }
         Ok(Some(scored))
     }
@@ -57,20 +58,21 @@ impl ScoringPipeline {
         results
     }
 
-    /// The values of one document: lists are values per repeat, all else is one value.
+    /// The values of one document: a list with a value for each repeat, or for all of them, is that, all else is one value.
     fn delivered(
         &self,
         document: &AnsweredDocument,
         values: &Dict,
         answers: usize,
+        repeats: usize,
     ) -> Result<ScoredDoc, ScoreError> {
         let first = document.answers.first();
         let mut scores = Scores::new();
         for (name, value) in text_keys(values, document.doc_id)? {
-            let whole = answers <= document.answers.len()
+            let by_task = answers <= document.answers.len()
                 && self.metric_of(&name).is_some_and(PipelineMetric::is_aggregated_by_task);
             let values = match value {
-                Value::List(items) if !whole => items.to_vec(),
+                Value::List(items) if [1, repeats].contains(&items.len()) && !by_task => items.to_vec(),
                 value => vec![value],
             };
             scores.insert(name, values);

@@ -4,17 +4,22 @@ use std::sync::Arc;
 
 use lmeval_pycompat::{Dict, Value, repr};
 
+use super::aggregate::Aggregated;
 use super::answered::{AnsweredDocument, AnsweredInstance};
+use super::build::ScoringSources;
 use super::error::ScoreError;
 use super::input::{ScoringInput, as_text};
 use super::ll_scorer::target;
 use super::metric::text_keys;
-use super::registry::ScoringNames;
-use super::scored::{ScoredDoc, Scores};
+use super::needs::Needs;
+use super::own_steps::{self, OwnSteps};
+use super::scored::{ReducedDoc, ScoredDoc, Scores};
 use super::scorer::Scorer;
-use super::spec::{MetricSpec, PipelineSpec, Reference, ScorerSpec};
+use super::spec::{MetricSpec, PipelineSpec, Reference, ScorerSpec, Setting};
 use super::task_code::HostScorer;
-use crate::filters::FilterSpec;
+use crate::document::DocId;
+use crate::filters::{FilterFunction, FilterSpec};
+use crate::groups::Directions;
 use crate::instance::Arguments;
 use crate::output_type::OutputType;
 use crate::registry::Registered;
@@ -84,6 +89,7 @@ fn record(entry: &Value) -> Option<(String, Registered)> {
 pub(super) struct RegisteredScorer {
     name: String,
     tier: Tier,
+    own: OwnSteps,
     defaults: ScorerDefaults,
     host: Option<Arc<dyn HostScorer>>,
 }
@@ -96,11 +102,15 @@ impl RegisteredScorer {
             _ => Tier::Config,
         };
         let defaults = ScorerDefaults::of(name, registered)?;
-        Ok(Self { name: name.to_owned(), tier, defaults, host: None })
+        Ok(Self { name: name.to_owned(), tier, own: OwnSteps::default(), defaults, host: None })
     }
 
     /// Sets the object of the class.
     pub(super) fn with_host(mut self, host: Arc<dyn HostScorer>) -> Self {
+        self.own = OwnSteps::of(&*host);
+        if self.own.score && self.tier == Tier::Config {
+            self.tier = Tier::Document;
+        }
         self.host = Some(host);
         self
     }
@@ -109,24 +119,49 @@ impl RegisteredScorer {
 /// What a class makes the scorer of a pipeline of.
 pub(super) fn config(
     pipeline: &PipelineSpec,
+    filters: &[FilterSpec],
     scorer: &ScorerSpec,
     output_type: OutputType,
-    names: &ScoringNames,
+    sources: &ScoringSources,
 ) -> Dict {
-    let entry = |metric: &MetricSpec| {
-        let function = match &metric.metric {
-            Reference::Name(name) => match names.registered("metric", name) {
-                Some(registered) => Value::Function(Arc::clone(&registered.function)),
-                None => Value::Str(Arc::clone(name)),
+    let part = |kind: &str, reference: &Reference| match reference {
+        Reference::Name(name) => match sources.names.registered(kind, name) {
+            Some(registered) => Value::Function(Arc::clone(&registered.function)),
+            None => Value::Str(Arc::clone(name)),
+        },
+        Reference::Function(function) => Value::Function(Arc::clone(function)),
+    };
+    let metric = |metric: &MetricSpec| {
+        let mut entry = Dict::new();
+        entry.insert("metric", part("metric", &metric.metric));
+        entry.insert("kwargs", metric.kwargs.clone());
+        for (kind, given) in [("aggregation", &metric.aggregation), ("reduction", &metric.reduction)] {
+            let given = match given {
+                Setting::Own => continue,
+                Setting::Null => Value::None,
+                Setting::Given(reference) => part(kind, reference),
+            };
+            entry.insert(kind, given);
+        }
+        if let Setting::Given(direction) = metric.higher_is_better {
+            entry.insert("higher_is_better", direction);
+        }
+        Value::from(entry)
+    };
+    let step = |step: &FilterSpec| {
+        let function = match &step.function {
+            FilterFunction::Name(name) => match sources.filters.class_of(name) {
+                Some(class) => Value::Function(Arc::clone(class)),
+                None => Value::str(name.as_str()),
             },
-            Reference::Function(function) => Value::Function(Arc::clone(function)),
+            FilterFunction::Class(class) => Value::Function(Arc::clone(class)),
         };
-        // Values are reduced and aggregated here, so the class needs to know how they are computed alone.
-        Value::dict([("metric", function), ("kwargs", Value::from(metric.kwargs.clone()))])
+        Value::dict([("function", function), ("kwargs", Value::from(step.kwargs.clone()))])
     };
     let mut config = Dict::new();
     config.insert("name", pipeline.name.as_str());
-    config.insert("metric_list", Value::list(pipeline.metrics.iter().map(entry)));
+    config.insert("filter", Value::list(filters.iter().map(step)));
+    config.insert("metric_list", Value::list(pipeline.metrics.iter().map(metric)));
     config.insert("output_type", output_type.name());
     config.insert("kwargs", scorer.kwargs.clone());
     config
@@ -146,19 +181,70 @@ impl Scorer for RegisteredScorer {
     }
 
     fn scores_by_metrics(&self) -> bool {
-        self.tier == Tier::Config
+        self.tier == Tier::Config && self.own == OwnSteps::default()
     }
 
-    fn needs_documents(&self) -> bool {
-        self.tier != Tier::Config
+    fn needs(&self) -> Needs {
+        let by_metrics = self.tier == Tier::Config && !self.own.apply_filter;
+        if by_metrics { Needs::NOTHING } else { Needs::EVERYTHING }
+    }
+
+    fn apply_filter(
+        &self,
+        documents: &[AnsweredDocument],
+        output_type: OutputType,
+    ) -> Result<Option<Vec<Value>>, ScoreError> {
+        let Some(host) = self.host.as_ref().filter(|_| self.own.apply_filter) else { return Ok(None) };
+        let sent: Vec<Value> =
+            documents.iter().map(|document| sent_document(document, &[], output_type)).collect();
+        let answers = host.apply_filter(&sent)?;
+        drop(sent);
+        let mut filtered = Vec::with_capacity(answers.len());
+        for (document, answer) in documents.iter().zip(answers) {
+            match answer {
+                Value::List(requests) if requests.len() == document.answers.len() => {
+                    filtered.extend(Arc::unwrap_or_clone(requests));
+                }
+                _ => {
+                    let message = "`apply_filter` gave no entry for each request".to_owned();
+                    return Err(self.failed(document.doc_id, message));
+                }
+            }
+        }
+        Ok(Some(filtered))
+    }
+
+    fn reduce(&self, scored: &[ScoredDoc]) -> Result<Option<Vec<ReducedDoc>>, ScoreError> {
+        let host = self.host.as_deref().filter(|_| self.own.reduce);
+        host.map(|host| own_steps::reduce(host, scored)).transpose()
+    }
+
+    fn aggregate(
+        &self,
+        reduced: &[ReducedDoc],
+        bootstrap_iters: i64,
+    ) -> Result<Option<Aggregated>, ScoreError> {
+        let host = self.host.as_deref().filter(|_| self.own.aggregate);
+        host.map(|host| own_steps::aggregate(host, &self.name, reduced, bootstrap_iters)).transpose()
+    }
+
+    fn higher_is_better(&self, reduced: &[ReducedDoc]) -> Result<Option<Directions>, ScoreError> {
+        let host = self.host.as_deref().filter(|_| self.own.higher_is_better);
+        host.map(|host| own_steps::higher_is_better(host, reduced)).transpose()
     }
 
     fn score_documents(&self, inputs: &[ScoringInput<'_>]) -> Result<Vec<ScoredDoc>, ScoreError> {
-        let host = match (&self.host, inputs.first()) {
-            (Some(host), Some(_)) if self.tier != Tier::Config => host,
-            _ => return super::scorer::score_each(self, inputs),
+        let Some(host) = self.host.as_ref().filter(|_| self.tier != Tier::Config && !inputs.is_empty())
+        else {
+            if let Some(first) = inputs.first().filter(|_| !self.scores_by_metrics()) {
+                first.metrics.prepare(inputs)?;
+            }
+            return super::scorer::score_each(self, inputs);
         };
-        let documents: Vec<Value> = inputs.iter().map(document).collect();
+        let documents: Vec<Value> = inputs
+            .iter()
+            .map(|input| sent_document(input.document, input.filtered, input.output_type))
+            .collect();
         let no_context = Dict::new();
         let context = inputs.first().map_or(&no_context, |first| first.metrics.context());
         let answers = host.score(&documents, context, self.tier == Tier::Batch)?;
@@ -168,6 +254,10 @@ impl Scorer for RegisteredScorer {
 }
 
 impl RegisteredScorer {
+    fn failed(&self, document: DocId, message: String) -> ScoreError {
+        ScoreError::User { scorer: self.name.clone(), document, message }
+    }
+
     fn scored(&self, input: &ScoringInput<'_>, answer: &Value) -> Result<ScoredDoc, ScoreError> {
         let part = |name: &str| answer.as_dict().and_then(|answer| answer.get_str(name));
         let mut scores = Scores::new();
@@ -179,26 +269,23 @@ impl RegisteredScorer {
                 scores.insert(name, value.as_list().map_or_else(|| vec![value.clone()], <[Value]>::to_vec));
             }
         } else if !answer.is_none() {
-            return Err(ScoreError::User {
-                scorer: self.name.clone(),
-                document: input.doc_id(),
-                message: "it gave no scores".to_owned(),
-            });
+            return Err(self.failed(input.doc_id(), "it gave no scores".to_owned()));
         }
         let reference = part("reference").cloned().unwrap_or_default();
         Ok(ScoredDoc { doc_id: input.doc_id(), reference, scores })
     }
 }
 
-/// A document as Python gets it.
-fn document(input: &ScoringInput<'_>) -> Value {
-    let AnsweredDocument { doc_id, document, choices, answers } = input.document;
+/// A document as Python gets it, with what filters made of the answers to each request, if anything yet.
+fn sent_document(document: &AnsweredDocument, filtered: &[Vec<Value>], output_type: OutputType) -> Value {
+    let AnsweredDocument { doc_id, document, choices, answers } = document;
     let count = answers.iter().filter(|answer| !answer.instance.metadata.unconditional).count();
     let options = choices.as_deref().filter(|options| options.len() == count);
     let mut options = options.into_iter().flatten();
-    let requests = answers.iter().zip(input.filtered).map(|(answer, filtered)| {
+    let requests = answers.iter().enumerate().map(|(place, answer)| {
         let option = if answer.instance.metadata.unconditional { None } else { options.next() };
-        request(answer, filtered, option, input.output_type)
+        let filtered = filtered.get(place).map_or(&[][..], Vec::as_slice);
+        request(answer, filtered, option, output_type)
     });
     Value::dict([
         ("doc_id", Value::Int(doc_id.0 as i64)),

@@ -82,6 +82,7 @@ pub(super) fn resolve_metric(
         drop(bound.map_err(|source| ScoreError::Options { metric: name.to_string(), source })?);
     }
     Ok(PipelineMetric {
+        aggregation_name: aggregation_name(spec, &name),
         has_older_stderr: has_older_stderr(spec, &name),
         name,
         function,
@@ -185,6 +186,16 @@ fn resolve_function(
         }
     };
     Ok((Arc::clone(name), Some(metric), function))
+}
+
+/// What the aggregation of a metric is called.
+fn aggregation_name(spec: &MetricSpec, metric: &str) -> Arc<str> {
+    match &spec.aggregation {
+        Setting::Given(Reference::Name(name)) => Arc::clone(name),
+        Setting::Given(Reference::Function(function)) => function_name(function).into(),
+        Setting::Own => entry_of(metric).and_then(|entry| entry.aggregation.name()).unwrap_or("mean").into(),
+        Setting::Null => "mean".into(),
+    }
 }
 
 /// The name of a function without its module.

@@ -5,11 +5,16 @@ use std::fmt::Debug;
 use lmeval_pycompat::Value;
 use rayon::prelude::*;
 
+use super::aggregate::Aggregated;
+use super::answered::AnsweredDocument;
 use super::error::ScoreError;
 use super::input::ScoringInput;
-use super::scored::{ScoredDoc, Scores};
+use super::needs::Needs;
+use super::scored::{ReducedDoc, ScoredDoc, Scores};
 use super::spec::MetricSpec;
 use crate::filters::FilterSpec;
+use crate::groups::Directions;
+use crate::output_type::OutputType;
 
 /// From filtered answers to the values of metrics.
 ///
@@ -113,9 +118,22 @@ pub trait Scorer: Debug + Send + Sync {
         false
     }
 
-    /// Whether the scorer looks at documents; unless a scorer says otherwise, it does not.
-    fn needs_documents(&self) -> bool {
-        false
+    /// What the scorer looks at beside targets and answers; unless it scores by metrics alone, that may be everything.
+    ///
+    /// A scorer that says it needs less than it reads finds empty documents and prompts where samples are not logged.
+    fn needs(&self) -> Needs {
+        if self.scores_by_metrics() { Needs::NOTHING } else { Needs::EVERYTHING }
+    }
+
+    /// What takes the place of the pipeline's filters: for each request of each document what becomes of its answers,
+    /// a list or an answer that stands for itself. `None` leaves it to the filters.
+    fn apply_filter(
+        &self,
+        documents: &[AnsweredDocument],
+        output_type: OutputType,
+    ) -> Result<Option<Vec<Value>>, ScoreError> {
+        let _ = (documents, output_type);
+        Ok(None)
     }
 
     /// The values of one document; the metrics of the pipeline, unless said otherwise.
@@ -126,6 +144,28 @@ pub trait Scorer: Debug + Send + Sync {
     /// The values of all documents, in their order; [`Scorer::score`] of each, unless said otherwise.
     fn score_documents(&self, inputs: &[ScoringInput<'_>]) -> Result<Vec<ScoredDoc>, ScoreError> {
         score_each(self, inputs)
+    }
+
+    /// The values of each document after reduction, in their order; `None` leaves that to the metrics' reductions.
+    fn reduce(&self, scored: &[ScoredDoc]) -> Result<Option<Vec<ReducedDoc>>, ScoreError> {
+        let _ = scored;
+        Ok(None)
+    }
+
+    /// The scores and standard errors of all documents; `None` leaves them to the metrics' aggregations.
+    fn aggregate(
+        &self,
+        reduced: &[ReducedDoc],
+        bootstrap_iters: i64,
+    ) -> Result<Option<Aggregated>, ScoreError> {
+        let _ = (reduced, bootstrap_iters);
+        Ok(None)
+    }
+
+    /// For each metric whether higher is better; `None` leaves that to the metrics.
+    fn higher_is_better(&self, reduced: &[ReducedDoc]) -> Result<Option<Directions>, ScoreError> {
+        let _ = reduced;
+        Ok(None)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lmeval_pycompat::{Dict, Function, Value};
 
+use super::needs::Needs;
 use crate::groups::Directions;
 use crate::host::{HostError, NoHost};
 use crate::registry::RegisteredHost;
@@ -59,6 +60,23 @@ pub trait HostScorer: Debug + Send + Sync {
     /// The documents are dictionaries with `doc_id`, `doc` and `requests`. `context` are keyword arguments that every
     /// metric is offered. With `batch` the scorer sees all documents at once.
     fn score(&self, documents: &[Value], context: &Dict, batch: bool) -> Result<Vec<Value>, HostError>;
+
+    /// The steps beside those of its tier that the object has code for: `apply_filter`, `score`, `reduce`, `aggregate`,
+    /// `higher_is_better`.
+    fn own_steps(&self) -> &[String];
+
+    /// For each document what becomes of its answers, a list with an entry for each request.
+    fn apply_filter(&self, documents: &[Value]) -> Result<Vec<Value>, HostError>;
+
+    /// The values of each document after reduction, given dictionaries with `doc_id`, `reference` and `scores`.
+    fn reduce(&self, scored: &[Value]) -> Result<Vec<Value>, HostError>;
+
+    /// A dictionary with the scores of all documents as `metrics` and their number as `sample_len`, given pairs of
+    /// number and values.
+    fn aggregate(&self, reduced: &[Value], bootstrap_iters: i64) -> Result<Value, HostError>;
+
+    /// A dictionary of metrics and whether higher is better, given pairs of number and values.
+    fn higher_is_better(&self, reduced: &[Value]) -> Result<Value, HostError>;
 }
 
 /// Code of a task that takes the place of metrics: `process_results`, and what task classes override.
@@ -71,6 +89,11 @@ pub trait TaskCode: Debug + Send + Sync {
     /// [`TaskCode::process_results`] of many documents; hosts that run functions in parallel override it.
     fn process_many(&self, calls: &[(Arc<Dict>, Vec<Value>)]) -> Result<Vec<Option<Dict>>, HostError> {
         calls.iter().map(|(document, results)| self.process_results(document, results)).collect()
+    }
+
+    /// What the code looks at beside answers; unless it says otherwise, that may be everything.
+    fn needs(&self) -> Needs {
+        Needs::EVERYTHING
     }
 
     /// The aggregation of a metric that no entry of `metric_list` names.

@@ -8,6 +8,7 @@ use super::aggregate::Aggregated;
 use super::answered::AnsweredDocument;
 use super::documents::AnsweredDocuments;
 use super::error::ScoreError;
+use super::needs::Needs;
 use super::pipeline::ScoringPipeline;
 use super::reduce::merge_reduced;
 use super::scored::ReducedDoc;
@@ -54,12 +55,12 @@ impl TaskScorer {
         &self.pipelines
     }
 
-    /// Whether scoring looks at documents; where it does not, only [`TaskScorer::samples`] needs
-    /// [`AnsweredDocument::document`], which may be empty where no records are made.
+    /// What scoring looks at; the rest may be empty where no records ([`TaskScorer::samples`]) are made.
     ///
     /// A million documents that are kept for nothing can take a gigabyte.
-    pub fn needs_documents(&self) -> bool {
-        self.code.is_some() || self.pipelines.iter().any(ScoringPipeline::needs_documents)
+    pub fn needs(&self) -> Needs {
+        let code = self.code.as_ref().map_or(Needs::NOTHING, |code| code.needs());
+        self.pipelines.iter().map(ScoringPipeline::needs).fold(code, |all, needs| all | needs)
     }
 
     /// The values of each document by pipeline, to be gathered elsewhere; pipelines without documents are left out.
@@ -97,6 +98,24 @@ impl TaskScorer {
         for (pipeline, used) in self.pipelines.iter_mut().zip(used) {
             pipeline.set_filtered(Arc::clone(&filtered[used]));
             pipeline.score(documents, self.code.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Scores a single document to see whether aggregations can take what functions of the task give for it, so that a
+    /// run need not wait for its last answer to learn that they cannot. What was scored before is forgotten.
+    ///
+    /// Nothing is called where only built-in metrics are at work. All else that goes wrong is left to
+    /// [`TaskScorer::score`]: filters may need to see all documents.
+    pub fn check_first(&mut self, document: &AnsweredDocument) -> Result<(), ScoreError> {
+        let doubtful = |pipeline: &ScoringPipeline| pipeline.may_give_what_cannot_be_aggregated();
+        if self.code.is_some() || !self.pipelines.iter().any(doubtful) {
+            return Ok(());
+        }
+        if self.score(std::slice::from_ref(document)).is_ok() {
+            for pipeline in self.pipelines.iter().filter(|pipeline| doubtful(pipeline)) {
+                pipeline.check_values()?;
+            }
         }
         Ok(())
     }

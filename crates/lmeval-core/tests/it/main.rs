@@ -6,5 +6,6 @@ mod filters;
 mod filters_differential;
 mod filters_limits;
 mod registry;
+mod scorer_steps;
 mod scorers;
 mod scorers_groups;

@@ -42,7 +42,7 @@ fn document(doc_id: usize) -> Arc<Dict> {
 }
 
 /// A document with generated answers.
-fn generated(doc_id: usize, gold: impl Into<Value>, answers: &[&str]) -> AnsweredDocument {
+pub(crate) fn generated(doc_id: usize, gold: impl Into<Value>, answers: &[&str]) -> AnsweredDocument {
     let arguments = Arguments::Generate { context: Context::from("q"), kwargs: Arc::default() };
     let responses = answers.iter().map(|answer| Value::str(*answer)).collect();
     AnsweredDocument {
@@ -54,7 +54,7 @@ fn generated(doc_id: usize, gold: impl Into<Value>, answers: &[&str]) -> Answere
 }
 
 /// A document with the log-likelihoods of options.
-fn chosen(doc_id: usize, gold: &Value, options: &[(&str, f64, bool)]) -> AnsweredDocument {
+pub(crate) fn chosen(doc_id: usize, gold: &Value, options: &[(&str, f64, bool)]) -> AnsweredDocument {
     let answers = options.iter().enumerate().map(|(idx, (option, ll, greedy))| {
         let continuation = format!(" {option}").into();
         let arguments = Arguments::Loglikelihood { context: Context::from("q"), continuation };
@@ -70,24 +70,24 @@ fn chosen(doc_id: usize, gold: &Value, options: &[(&str, f64, bool)]) -> Answere
     }
 }
 
-fn pipeline(name: &str, filters: &[FilterSpec], metrics: &[MetricSpec]) -> PipelineSpec {
+pub(crate) fn pipeline(name: &str, filters: &[FilterSpec], metrics: &[MetricSpec]) -> PipelineSpec {
     PipelineSpec { name: name.to_owned(), filters: filters.to_vec(), metrics: metrics.to_vec() }
 }
 
-fn facts(output_type: OutputType) -> TaskFacts<'static> {
+pub(crate) fn facts(output_type: OutputType) -> TaskFacts<'static> {
     TaskFacts { output_type, scorer: None, scores_itself: false }
 }
 
-fn sources() -> ScoringSources {
+pub(crate) fn sources() -> ScoringSources {
     ScoringSources::new(&Dialect::V05)
 }
 
-fn scorer_of(pipelines: Vec<ScoringPipeline>, output_type: OutputType) -> TaskScorer {
+pub(crate) fn scorer_of(pipelines: Vec<ScoringPipeline>, output_type: OutputType) -> TaskScorer {
     TaskScorer::new(pipelines, output_type, Dialect::V05)
 }
 
 /// The scores without standard errors, as one line.
-fn scores(scorer: &TaskScorer) -> String {
+pub(crate) fn scores(scorer: &TaskScorer) -> String {
     let aggregated = scorer.aggregate(0).unwrap();
     let scores = aggregated.metrics.iter().filter(|(key, _)| !key.is_stderr);
     scores.map(|(key, value)| format!("{key}={}", repr(value))).collect::<Vec<_>>().join(" ")
@@ -407,7 +407,7 @@ impl ScoringHost for Host {
     }
 }
 
-fn function(reference: &str) -> Arc<Function> {
+pub(crate) fn function(reference: &str) -> Arc<Function> {
     Arc::new(Function { reference: reference.to_owned(), directory: String::new() })
 }
 

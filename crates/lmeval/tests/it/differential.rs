@@ -15,7 +15,7 @@ use lmeval_data::Settings;
 use lmeval_engine::{DataOptions, EvaluateOptions, Events, NoEvents, evaluate};
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Value, json};
-use lmeval_tasks::{Overrides, TaskManager};
+use lmeval_tasks::{Overrides, TaskDict, TaskManager};
 use lmeval_testkit::{reference_library, test_environment};
 use serde_json::Value as Json;
 
@@ -159,8 +159,8 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// What differs for a task.
-    fn compare(&self, place: usize, case: &Json, expected: &Json) -> Result<(), String> {
+    /// The task of a case, with the documents of the case.
+    fn load(&self, place: usize, case: &Json) -> Result<TaskDict, String> {
         let path = self.library.join(text(&case["path"]));
         let specs = self.manager.select(&[path.to_string_lossy()]).map_err(|error| error.to_string())?;
         let mut loaded =
@@ -178,6 +178,11 @@ impl Comparison {
         task.config.custom_dataset = None;
         task.config.dataset_kwargs =
             Some(std::iter::once(("data_files".into(), Value::from(files))).collect());
+        Ok(loaded)
+    }
+
+    /// What differs for a task.
+    fn compare(&self, place: usize, case: &Json, expected: &Json) -> Result<(), String> {
         let model = Arc::new(Recorded::new(&expected["requests"]));
         let options = EvaluateOptions {
             dialect: Dialect::V04,
@@ -193,13 +198,21 @@ impl Comparison {
         };
         let events: Arc<dyn Events> = Arc::new(NoEvents);
         let asked: Arc<dyn Model> = Arc::clone(&model) as Arc<dyn Model>;
-        let evaluation = evaluate(&asked, loaded, &options, &events).map_err(|error| chain(&error))?;
+        let run = |options: &EvaluateOptions| {
+            evaluate(&asked, self.load(place, case)?, options, &events).map_err(|error| chain(&error))
+        };
+        let evaluation = run(&EvaluateOptions { log_samples: true, ..options.clone() })?;
+        let unlogged = run(&EvaluateOptions { log_samples: false, ..options })?;
         let asked = std::mem::take(&mut *model.asked.lock().unwrap());
         let missing = model.answers.keys().find(|key| !asked.contains(key));
         if let Some(missing) = missing {
             return Err(format!("not asked: {missing:?}"));
         }
         let results = evaluation.results.results.values().next().map(shown).unwrap();
+        let results_unlogged = unlogged.results.results.values().next().map(shown).unwrap();
+        if results != results_unlogged {
+            return Err(format!("without a log of samples: {results_unlogged} instead of {results}"));
+        }
         for (key, score) in expected["results"].as_object().unwrap() {
             if key.contains(',') && !results.get(key).is_some_and(|ours| equal(ours, score)) {
                 return Err(format!("{key}: {:?} instead of {score}", results.get(key)));

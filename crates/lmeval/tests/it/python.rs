@@ -1,8 +1,11 @@
 //! Tasks with Python functions.
 
+use std::time::Duration;
+
 use lmeval_testkit::TestContext;
 
 use crate::context;
+use crate::server::Server;
 
 const UTILS: &str = r#"
 def process_docs(dataset):
@@ -134,4 +137,33 @@ fn a_prompt_function_that_hangs_is_not_waited_for_once_per_document() {
     let calls = fs_err::read_to_string(context.work().join("calls.txt")).unwrap();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     assert!((1..=threads).contains(&calls.lines().count()), "{calls}");
+}
+
+#[test]
+fn a_list_that_cannot_be_aggregated_shows_with_the_first_answer() {
+    let context = context();
+    context.write("tasks/utils.py", "def marks(references, predictions):\n    return [1.0, 0.0]\n\ndef flat(items):\n    return sum(sum(item) for item in items) / len(items)\n");
+    let task = "task: marked\ndataset_path: json\ndataset_kwargs: {data_files: {test: numbers.jsonl}}\ntest_split: test\n\
+        output_type: generate_until\ndoc_to_text: 'Number {{n}}:'\ndoc_to_target: '{{n}}'\n\
+        metric_list: [{metric: !function utils.marks, aggregation: mean}]\n";
+    context.write("tasks/marked.yaml", task);
+    context.write("numbers.jsonl", (0..200).map(|n| format!("{{\"n\": {n}}}\n")).collect::<String>());
+    let server = Server::start(Duration::from_millis(15), None);
+    let model_args = format!("model=m,base_url={},num_concurrent=1,tokenizer_backend=None", server.url);
+    let run = ["run", "--model", "local-completions", "--model_args", &model_args, "--tasks", "marked"];
+    let run = [&run[..], &LIBRARY, &["--output_path", "out"]].concat();
+    let output = context.run(&run);
+    assert_eq!(output.status, 1, "{output}");
+    for part in ["`marked`", "`mean` of `marks` cannot take the value of document 0", "[1.0, 0.0]", "hint: "]
+    {
+        assert!(output.stderr.contains(part), "{part}: {output}");
+    }
+    let sent = server.requests();
+    assert!((1..200).contains(&sent), "{sent}");
+    // What was answered is not asked again once the task is right.
+    context.write("tasks/marked.yaml", task.replace("mean", "!function utils.flat"));
+    let output = context.run(&[&run[..], &["--format", "json"]].concat());
+    assert_eq!(output.status, 0, "{output}");
+    assert!(output.stdout.contains("\"marks,none\": 1.0"), "{output}");
+    assert_eq!(server.requests(), 200);
 }

@@ -180,15 +180,13 @@ fn results_and_samples_equal_the_recordings() {
             "none",
             "--include_path",
             "tasks",
-            "--output_path",
-            &out,
-            "--log_samples",
         ]
         .map(str::to_owned)
         .to_vec();
         words.extend(flags(&context, part(case, "run").unwrap().as_dict().unwrap()));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let output = context.run(&words);
+        let run = |rest: &[&str]| context.run(&[words.as_slice(), rest].concat());
+        let output = run(&["--output_path", &out, "--log_samples"]);
         if part(case, "error").is_some() {
             assert_eq!(output.status, 1, "{name}: {output}");
             continue;
@@ -197,9 +195,16 @@ fn results_and_samples_equal_the_recordings() {
         let folder = context.work().join(&out).join(format!("answers-{number}.jsonl"));
         let text = fs_err::read_to_string(only_file(&folder, "results_")).unwrap();
         let ours = json::loads(&text).unwrap();
+        // Predictions need a folder even if nothing else does.
+        let unlogged = run(&["--output_path", &format!("unlogged-{number}"), "--format", "json"]);
+        assert_eq!(unlogged.status, 0, "{name}: {unlogged}");
+        let printed = &unlogged.stdout[unlogged.stdout.find("{\n").unwrap()..];
+        let unlogged = json::loads(printed).unwrap();
         for key in
             ["results", "groups", "group_subtasks", "versions", "n-shot", "higher_is_better", "n-samples"]
         {
+            // Nothing depends on whether samples are logged.
+            assert_eq!(part(&unlogged, key).map(dumps), part(&ours, key).map(dumps), "{name}: {key}");
             match (part(&ours, key), part(case, key)) {
                 (None, None) => {}
                 (Some(ours), Some(theirs)) if same(ours, theirs) => {}

@@ -6,14 +6,14 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 
 class Vector(list[float]):
     """A list of numbers that can be computed with as with a one-dimensional numpy array.
 
-    It stands in for an array where numpy has not been imported.
+    It stands in for an array where numpy is not installed.
     """
 
     def _combined(self, other: Any, operation: Callable[[float, float], float]) -> Vector:
@@ -76,10 +76,20 @@ class Vector(list[float]):
         return list(self)
 
 
+@cache
+def _numpy() -> Any:
+    """Return numpy, or `None` where it is not installed."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
 def array(values: Iterable[float]) -> Any:
-    """Return a numpy array where numpy is imported already, else a `Vector`."""
+    """Return a numpy array, or a `Vector` where numpy is not installed."""
     numbers = [float(value) for value in values]
-    numpy = sys.modules.get("numpy")
+    numpy = _numpy()
     return Vector(numbers) if numpy is None else numpy.array(numbers, dtype=numpy.float64)
 
 

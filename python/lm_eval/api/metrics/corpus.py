@@ -83,7 +83,7 @@ class _PerLength(CorpusMetric[LLResults, "tuple[float, int]"]):
     """Base of the metrics whose value is a log-likelihood with a length."""
 
     def _length(self, predictions: LLResults, index: int) -> int:
-        return int(predictions.byte_len[index])
+        return int(predictions.byte_len()[index])
 
     def __call__(self, references: Any, predictions: LLResults, **kwargs: Any) -> tuple[float, int]:
         """Return the log-likelihood and the length of the target."""
@@ -100,7 +100,7 @@ class WordPerplexity(_PerLength):
     """Perplexity per word."""
 
     def _length(self, predictions: LLResults, index: int) -> int:
-        return int(predictions.word_len[index])
+        return int(predictions.word_len()[index])
 
 
 @register_metric(metric="byte_perplexity", higher_is_better=False, output_type="loglikelihood_rolling")
@@ -187,7 +187,7 @@ class MCC(_Classification):
         return matthews_corrcoef(items)
 
 
-class _TextCorpusMetric(CorpusMetric["list[str]", "tuple[Any, Any]"]):
+class _SacrebleuCorpusMetric(CorpusMetric["list[str]", "tuple[Any, Any]"]):
     """Base of the metrics that compare all generated texts with all references."""
 
     def __call__(self, references: Any, predictions: Any, **kwargs: Any) -> tuple[Any, Any]:
@@ -201,7 +201,7 @@ class _TextCorpusMetric(CorpusMetric["list[str]", "tuple[Any, Any]"]):
 
 
 @register_metric(metric="bleu", output_type="generate_until")
-class Bleu(_TextCorpusMetric):
+class Bleu(_SacrebleuCorpusMetric):
     """BLEU."""
 
     def aggregation(self, items: Sequence[tuple[Any, Any]]) -> float:
@@ -210,7 +210,7 @@ class Bleu(_TextCorpusMetric):
 
 
 @register_metric(metric="chrf", output_type="generate_until")
-class Chrf(_TextCorpusMetric):
+class Chrf(_SacrebleuCorpusMetric):
     """chrF over characters."""
 
     def aggregation(self, items: Sequence[tuple[Any, Any]]) -> float:
@@ -219,7 +219,7 @@ class Chrf(_TextCorpusMetric):
 
 
 @register_metric(metric="chrf++", output_type="generate_until")
-class ChrfPlusPlus(_TextCorpusMetric):
+class ChrfPlusPlus(_SacrebleuCorpusMetric):
     """chrF over characters and pairs of words."""
 
     def aggregation(self, items: Sequence[tuple[Any, Any]]) -> float:
@@ -228,7 +228,7 @@ class ChrfPlusPlus(_TextCorpusMetric):
 
 
 @register_metric(metric="ter", higher_is_better=False, output_type="generate_until")
-class Ter(_TextCorpusMetric):
+class Ter(_SacrebleuCorpusMetric):
     """Translation edit rate."""
 
     def aggregation(self, items: Sequence[tuple[Any, Any]]) -> float:

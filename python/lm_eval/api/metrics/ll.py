@@ -62,13 +62,13 @@ def acc(references: int | list[int], predictions: LLResults, multiple_targets: b
 @register_metric(metric="acc_norm", output_type="multiple_choice", aggregation="mean")
 def acc_norm(references: int | list[int], predictions: LLResults, multiple_targets: bool = False) -> int:
     """Return 1 if the option that is likeliest per character is right."""
-    return _is_target(argmax(_per_length(predictions.lls, predictions.option_char_len)), references)
+    return _is_target(argmax(_per_length(predictions.lls, predictions.option_char_len())), references)
 
 
 @register_metric(metric="acc_bytes", output_type="multiple_choice", aggregation="mean")
 def acc_bytes(references: int | list[int], predictions: LLResults, multiple_targets: bool = False) -> int:
     """Return 1 if the option that is likeliest per byte is right."""
-    return _is_target(argmax(_per_length(predictions.lls, predictions.option_byte_len)), references)
+    return _is_target(argmax(_per_length(predictions.lls, predictions.option_byte_len())), references)
 
 
 @register_metric(metric="acc_mutual_info", output_type="multiple_choice", aggregation="mean")
@@ -92,7 +92,7 @@ def exact_match_mc(references: int | list[int], predictions: LLResults) -> int:
 def bpb(references: int, predictions: LLResults) -> float:
     """Return the bits per byte of the right option."""
     target = _index(references)
-    return divide(-float(predictions.lls[target]), float(predictions.byte_len[target])) * NAT_TO_BIT
+    return divide(-float(predictions.lls[target]), float(predictions.byte_len()[target])) * NAT_TO_BIT
 
 
 @register_metric(metric="logprob", output_type=["loglikelihood", "multiple_choice"], aggregation="mean")
@@ -117,7 +117,7 @@ def choice_prob_norm_fn(references: int, predictions: LLResults) -> float:
 @register_metric(metric="choice_logprob_norm", output_type="multiple_choice", aggregation="mean")
 def choice_logprob_norm_fn(references: int, predictions: LLResults) -> float:
     """Return the log-probability of the right option among all options, per byte."""
-    weights = _per_length(predictions.lls, predictions.byte_len)
+    weights = _per_length(predictions.lls, predictions.byte_len())
     return weights[_index(references)] - log_add_exp(weights)
 
 

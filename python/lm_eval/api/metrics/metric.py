@@ -6,51 +6,21 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic
 
 from lm_eval import _scope
 from lm_eval.api.metrics._lone import lone_text
 from lm_eval.api.metrics._numeric import argmax, floats
+from lm_eval.api.metrics._types import _K, _T, AggregationFn, MetricFn, ReductionFn
 from lm_eval.api.metrics.reduce import take_first
 from lm_eval.api.metrics.results import LLResults
-from lm_eval.api.registry import get_aggregation, get_reduction, metric_registry
+from lm_eval.api.registry import _is_builtin, get_aggregation, get_reduction, metric_registry
 
 logger = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
-_K = TypeVar("_K")
-_T_co = TypeVar("_T_co", covariant=True)
-_K_contra = TypeVar("_K_contra", contravariant=True)
-_T_contra = TypeVar("_T_contra", contravariant=True)
-_K_co = TypeVar("_K_co", covariant=True)
 
 __all__ = ["AggregationFn", "Metric", "MetricFn", "ReductionFn", "RegisteredMetric"]
 
 _KEYS = ("metric", "aggregation", "reduction", "higher_is_better", "kwargs")
-
-
-class MetricFn(Protocol[_T_co]):
-    """A function that scores one document."""
-
-    def __call__(self, references: Any, predictions: Any, **kwargs: Any) -> _T_co:
-        """Return the score of one document."""
-        ...
-
-
-class AggregationFn(Protocol[_K_contra]):
-    """A function that makes one number of the values of all documents."""
-
-    def __call__(self, items: Sequence[_K_contra], /) -> float:
-        """Return the score of all documents."""
-        ...
-
-
-class ReductionFn(Protocol[_T_contra, _K_co]):
-    """A function that makes one value of the values of all repeats of a document."""
-
-    def __call__(self, references: Any, predictions: Sequence[_T_contra], /) -> _K_co:
-        """Return the one value, or a mapping of named values."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -69,6 +39,10 @@ class Metric(Generic[_T, _K]):
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("A metric needs a name")
+        for part in ("fn", "aggregation", "reduction"):
+            given = getattr(self, part)
+            if not callable(given) and (part == "fn" or given is not None):
+                raise TypeError(f"`{part}` of the metric `{self.name}` must be a function, not {given!r}")
         object.__setattr__(self, "_calling", _Calling.of(self.fn))
         types = self.output_type
         object.__setattr__(self, "output_type", {types} if isinstance(types, str) else set(types))
@@ -102,9 +76,7 @@ class Metric(Generic[_T, _K]):
     def aggregate(self, values: Sequence[_K]) -> float:
         """Return the score of all documents."""
         if self.aggregation is None:
-            from lm_eval.api.metrics.aggregations import mean
-
-            return mean(values)
+            raise ValueError(f"The metric `{self.name}` has no aggregation")
         return self.aggregation(values)
 
     @classmethod
@@ -258,11 +230,22 @@ class RegisteredMetric:
         # The registry asks an entry where it was defined, which is where the user's code is.
         record.__module__ = getattr(decorated, "__module__", "")
         record.__qualname__ = getattr(decorated, "__qualname__", name)  # type: ignore[attr-defined]
+        if _is_builtin(record):
+            # Code of a task folder may be the first to import this package.
+            record.folder = ""
         return record
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the metric's function as it is."""
         return self.fn(*args, **kwargs)
+
+    def compute(self, references: Any, predictions: Any, **kwargs: Any) -> Any:
+        """Score one document, as `Metric.compute` does."""
+        return self.resolve().compute(references, predictions, **kwargs)
+
+    def aggregate(self, values: Sequence[Any]) -> float:
+        """Return the score of all documents, as `Metric.aggregate` does."""
+        return self.resolve().aggregate(values)
 
     def resolve(self) -> Metric[Any, Any]:
         """Return the metric."""

@@ -37,30 +37,29 @@ class LLResults:
     is_greedy: Sequence[bool] = field(kw_only=True)
     option_texts: Sequence[str] = field(default_factory=list, kw_only=True)
 
-    @property
     def char_len(self) -> Any:
-        """The number of characters of each continuation."""
+        """Return the number of characters of each continuation."""
         return self._lengths(self.choices, len)
 
-    @property
     def byte_len(self) -> Any:
-        """The number of UTF-8 bytes of each continuation."""
+        """Return the number of UTF-8 bytes of each continuation."""
         return self._lengths(self.choices, _bytes)
 
-    @property
     def word_len(self) -> Any:
-        """The number of pieces of each continuation between white space, empty ones at the ends included."""
+        """Return the number of whitespace-separated pieces of each continuation, empty ones at the ends included."""
         return self._lengths(self.choices, _words)
 
-    @property
     def option_char_len(self) -> Any:
-        """The number of characters of each option without its delimiter."""
+        """Return the number of characters of each option without its delimiter."""
         return self._lengths(self.option_texts or self.choices, len)
 
-    @property
     def option_byte_len(self) -> Any:
-        """The number of UTF-8 bytes of each option without its delimiter."""
+        """Return the number of UTF-8 bytes of each option without its delimiter."""
         return self._lengths(self.option_texts or self.choices, _bytes)
+
+    def to_metric_inputs(self) -> dict[str, Any]:
+        """Return the arguments that metrics are called with: `metric.compute(**results.to_metric_inputs())`."""
+        return {"references": self.targets, "predictions": self}
 
     def _lengths(self, texts: Sequence[str], length: Callable[[str], int]) -> Any:
         return array(length(text) for text in texts) if len(texts) else array(1.0 for _ in self.lls)

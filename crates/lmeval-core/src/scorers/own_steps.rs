@@ -1,0 +1,117 @@
+//! The steps beside scoring that a Python class has code of its own for.
+
+use std::sync::Arc;
+
+use lmeval_pycompat::Value;
+
+use super::aggregate::Aggregated;
+use super::error::ScoreError;
+use super::metric::text_keys;
+use super::metric_key::MetricKey;
+use super::scored::{ReducedDoc, ScoredDoc, Scores};
+use super::task_code::HostScorer;
+use crate::groups::Directions;
+
+/// Which steps are those of the class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OwnSteps {
+    pub(super) apply_filter: bool,
+    /// Whether the class chose other metrics than those that it was configured with.
+    pub(super) score: bool,
+    pub(super) reduce: bool,
+    pub(super) aggregate: bool,
+    pub(super) higher_is_better: bool,
+}
+
+impl OwnSteps {
+    pub(super) fn of(host: &dyn HostScorer) -> Self {
+        let has = |step: &str| host.own_steps().iter().any(|own| own == step);
+        let (aggregate, higher_is_better) = (has("aggregate"), has("higher_is_better"));
+        Self {
+            apply_filter: has("apply_filter"),
+            score: has("score"),
+            // Code of a later step may look at the values of an earlier one, which the object must know then.
+            reduce: has("reduce") || aggregate || higher_is_better,
+            aggregate,
+            higher_is_better,
+        }
+    }
+}
+
+/// The values of each document as the class reduces them.
+pub(super) fn reduce(host: &dyn HostScorer, scored: &[ScoredDoc]) -> Result<Vec<ReducedDoc>, ScoreError> {
+    let documents: Vec<Value> = scored
+        .iter()
+        .map(|scored| {
+            let scores = scored.scores.iter();
+            let lists = scores.map(|(name, values)| (Arc::clone(name), Value::list(values.iter().cloned())));
+            Value::dict([
+                ("doc_id", Value::Int(scored.doc_id.0 as i64)),
+                ("reference", scored.reference.clone()),
+                ("scores", Value::dict(lists)),
+            ])
+        })
+        .collect();
+    let answers = host.reduce(&documents)?;
+    let reduced = scored.iter().zip(answers).map(|(scored, answer)| {
+        let mut values = Scores::new();
+        if let Some(given) = answer.as_dict() {
+            for (name, value) in text_keys(given, scored.doc_id)? {
+                if name.is_empty() || name.contains(',') {
+                    return Err(ScoreError::MetricName { metric: name.to_string() });
+                }
+                values.insert(name, value);
+            }
+        }
+        Ok(ReducedDoc { doc_id: scored.doc_id, values })
+    });
+    reduced.collect()
+}
+
+/// The scores as the class aggregates them.
+pub(super) fn aggregate(
+    host: &dyn HostScorer,
+    scorer: &str,
+    reduced: &[ReducedDoc],
+    bootstrap_iters: i64,
+) -> Result<Aggregated, ScoreError> {
+    let answer = host.aggregate(&pairs(reduced), bootstrap_iters)?;
+    let part = |name: &str| answer.as_dict().and_then(|answer| answer.get_str(name));
+    let mut aggregated = Aggregated::default();
+    for (key, value) in
+        part("metrics").and_then(Value::as_dict).into_iter().flat_map(|metrics| metrics.iter())
+    {
+        let parsed = key.as_str().and_then(|key| key.parse::<MetricKey>().ok());
+        let key = parsed.ok_or_else(|| ScoreError::ResultKey {
+            scorer: scorer.to_owned(),
+            key: lmeval_pycompat::repr::repr(key),
+        })?;
+        aggregated.metrics.push((key, value.clone()));
+    }
+    let count = part("sample_len").and_then(Value::as_i64).unwrap_or_default();
+    aggregated.sample_len = usize::try_from(count).unwrap_or_default();
+    Ok(aggregated)
+}
+
+/// For each metric what the class says of its direction.
+pub(super) fn higher_is_better(
+    host: &dyn HostScorer,
+    reduced: &[ReducedDoc],
+) -> Result<Directions, ScoreError> {
+    let answer = host.higher_is_better(&pairs(reduced))?;
+    let mut directions = Directions::new();
+    for (metric, direction) in answer.as_dict().into_iter().flat_map(|told| told.iter()) {
+        if let Some(metric) = metric.as_str() {
+            directions.insert(metric, (!direction.is_none()).then(|| direction.is_truthy()));
+        }
+    }
+    Ok(directions)
+}
+
+/// Documents as pairs of number and values.
+fn pairs(reduced: &[ReducedDoc]) -> Vec<Value> {
+    let pair = |document: &ReducedDoc| {
+        Value::list([Value::Int(document.doc_id.0 as i64), Value::from(document.to_dict())])
+    };
+    reduced.iter().map(pair).collect()
+}

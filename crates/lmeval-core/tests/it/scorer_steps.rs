@@ -1,0 +1,236 @@
+//! What scoring needs to see, the steps that a scorer can take over, and values that aggregations cannot take.
+
+use std::sync::Arc;
+
+use lmeval_core::filters::FilterSpec;
+use lmeval_core::groups::Directions;
+use lmeval_core::scorers::{
+    Aggregated, AnsweredDocument, HostAggregation, HostMetric, HostReduction, MetricKey, MetricSpec, Needs,
+    ReducedDoc, Reference, ScoreError, ScoredDoc, Scorer, ScorerSpec, ScoringHost, ScoringSources, Setting,
+    TaskCode, TaskFacts, build_scorer,
+};
+use lmeval_core::{Dialect, DocId, HostError, OutputType};
+use lmeval_metrics::aggregation::Mean;
+use lmeval_metrics::{AnyMetric, Metric, MetricInput, Number};
+use lmeval_pycompat::repr::repr;
+use lmeval_pycompat::{Dict, Function, Value};
+
+use crate::scorers::{chosen, facts, function, generated, pipeline, scorer_of, scores, sources};
+
+/// A function that gives lists, and one that takes them.
+#[derive(Debug)]
+struct Lists;
+
+impl HostMetric for Lists {
+    fn compute(&self, references: &Value, predictions: &Value, _: &Dict) -> Result<Value, HostError> {
+        let right = references == predictions;
+        let marks = if right { vec![Value::Int(1), Value::Int(0)] } else { vec![Value::Int(0)] };
+        Ok(Value::from(marks))
+    }
+}
+
+impl HostAggregation for Lists {
+    fn aggregate(&self, values: &[Value]) -> Result<Value, HostError> {
+        Ok(Value::from(repr(&Value::list(values.iter().cloned()))))
+    }
+}
+
+impl TaskCode for Lists {
+    fn process_results(&self, _: &Arc<Dict>, results: &[Value]) -> Result<Option<Dict>, HostError> {
+        let lists = Value::list([Value::Int(results.len() as i64), Value::Int(7)]);
+        Ok(Some(std::iter::once((Value::str("lists"), lists)).collect()))
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { documents: true, ..Needs::NOTHING }
+    }
+}
+
+impl ScoringHost for Lists {
+    fn metric(&self, _: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
+        Ok(Arc::new(Lists))
+    }
+
+    fn aggregation(&self, _: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError> {
+        Ok(Arc::new(Lists))
+    }
+
+    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    fn process_results(&self, _: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
+        Ok(Arc::new(Lists))
+    }
+}
+
+fn host_metric() -> MetricSpec {
+    MetricSpec { metric: Reference::Function(function("utils.lists")), ..MetricSpec::named("") }
+}
+
+/// Length of the prompt, by a metric of the program.
+fn prompt_length() -> Arc<dyn AnyMetric> {
+    Arc::new(Metric::new("prompt_length", &["multiple_choice"], Mean, |_| {
+        Ok(Box::new(|input: MetricInput<'_>| Ok(vec![Number::Int(input.likelihood()?.1.ctx.len() as i64)])))
+    }))
+}
+
+#[test]
+fn only_what_nobody_sees_is_not_needed() {
+    let mut sources = ScoringSources { host: Arc::new(Lists), ..sources() };
+    sources.names.register_metric(prompt_length()).unwrap();
+    sources.names.register_scorer("steps", Arc::new(|_| Ok(Arc::new(Steps)))).unwrap();
+    let documents = Needs { documents: true, ..Needs::NOTHING };
+    let prompts = Needs { prompts: true, ..Needs::NOTHING };
+    let (choice, text) = (OutputType::MultipleChoice, OutputType::GenerateUntil);
+    for (output_type, filters, metrics, expected) in [
+        (choice, vec![], vec![], Needs::NOTHING),
+        (choice, vec![FilterSpec::named("take_first")], vec![MetricSpec::named("acc_norm")], Needs::NOTHING),
+        (text, vec![FilterSpec::named("regex")], vec![MetricSpec::named("bleu")], Needs::NOTHING),
+        (text, vec![FilterSpec::named("multi_choice_regex")], vec![], documents),
+        // A function gets the prompt as a part of log-likelihoods alone.
+        (text, vec![], vec![host_metric()], Needs::NOTHING),
+        (choice, vec![], vec![MetricSpec::named("acc"), host_metric()], prompts),
+        // So does a metric of the program, which did not say that it does without.
+        (choice, vec![], vec![MetricSpec::named("prompt_length")], prompts),
+    ] {
+        let spec = pipeline("none", &filters, &metrics);
+        let built = build_scorer(Some(&spec), facts(output_type), &sources).unwrap();
+        assert_eq!(built.needs(), expected, "{filters:?} {metrics:?}");
+        let code = sources.host.process_results(&function("utils.process")).unwrap();
+        let scorer = scorer_of(vec![built], output_type).with_code(Some(code));
+        assert_eq!(scorer.needs(), expected | documents);
+    }
+    let own = ScorerSpec { kind: "steps".to_owned(), kwargs: Dict::new() };
+    let built = build_scorer(None, TaskFacts { scorer: Some(&own), ..facts(text) }, &sources).unwrap();
+    assert_eq!(built.needs(), Needs::EVERYTHING);
+    let named = ScorerSpec { kind: "first_token".to_owned(), kwargs: Dict::new() };
+    let built = build_scorer(None, TaskFacts { scorer: Some(&named), ..facts(text) }, &sources).unwrap();
+    assert_eq!(built.needs(), Needs::NOTHING);
+    let spec = pipeline("none", &[], &[MetricSpec::named("prompt_length")]);
+    let built = build_scorer(Some(&spec), facts(choice), &sources).unwrap();
+    let mut scorer = scorer_of(vec![built], choice);
+    scorer.score(&[chosen(0, &Value::Int(0), &[("a", -1.0, true), ("b", -2.0, false)])]).unwrap();
+    assert_eq!(scores(&scorer), "prompt_length,none=1.0");
+}
+
+/// A scorer of the program that takes over every step.
+#[derive(Debug)]
+struct Steps;
+
+impl Scorer for Steps {
+    fn name(&self) -> &'static str {
+        "steps"
+    }
+
+    fn default_metrics(&self) -> Option<Vec<MetricSpec>> {
+        Some(vec![MetricSpec::named("exact_match")])
+    }
+
+    fn apply_filter(
+        &self,
+        documents: &[AnsweredDocument],
+        _: OutputType,
+    ) -> Result<Option<Vec<Value>>, ScoreError> {
+        let answers = documents.iter().flat_map(|document| &document.answers);
+        Ok(Some(answers.map(|answer| Value::list([answer.responses[0].clone()])).collect()))
+    }
+
+    fn reduce(&self, scored: &[ScoredDoc]) -> Result<Option<Vec<ReducedDoc>>, ScoreError> {
+        let reduced = scored.iter().map(|scored| ReducedDoc {
+            doc_id: scored.doc_id,
+            values: [("right", scored.scores.get("exact_match").unwrap()[0].clone())].into_iter().collect(),
+        });
+        Ok(Some(reduced.collect()))
+    }
+
+    fn aggregate(
+        &self,
+        reduced: &[ReducedDoc],
+        bootstrap_iters: i64,
+    ) -> Result<Option<Aggregated>, ScoreError> {
+        let total: i64 = reduced.iter().filter_map(|one| one.values.get("right")?.as_i64()).sum();
+        let metrics = vec![(MetricKey::new("total", "steps"), Value::Int(total + bootstrap_iters))];
+        Ok(Some(Aggregated { metrics, sample_len: reduced.len(), ..Aggregated::default() }))
+    }
+
+    fn higher_is_better(&self, reduced: &[ReducedDoc]) -> Result<Option<Directions>, ScoreError> {
+        assert_eq!(reduced.len(), 2);
+        Ok(Some([("total", Some(false))].into_iter().collect()))
+    }
+}
+
+#[test]
+fn a_scorer_takes_over_steps() {
+    let mut sources = sources();
+    sources.names.register_scorer("steps", Arc::new(|_| Ok(Arc::new(Steps)))).unwrap();
+    let spec = ScorerSpec { kind: "steps".to_owned(), kwargs: Dict::new() };
+    let facts = TaskFacts { scorer: Some(&spec), ..facts(OutputType::GenerateUntil) };
+    let built = build_scorer(None, facts, &sources).unwrap();
+    let mut scorer = scorer_of(vec![built], OutputType::GenerateUntil);
+    let documents = [generated(0, "a", &["a", "x"]), generated(3, "a", &["b", "a"])];
+    scorer.score(&documents).unwrap();
+    assert_eq!(scorer.pipelines()[0].filtered(1), [vec![Value::str("b")]]);
+    assert_eq!(scores(&scorer), "total,steps=1");
+    assert_eq!(repr(&scorer.aggregate(5).unwrap().metrics[0].1), "6");
+    assert_eq!(scorer.higher_is_better().get("total"), Some(&Some(false)));
+}
+
+#[test]
+fn lists_for_one_answer_are_kept() {
+    let documents = [generated(0, "a", &["a"]), generated(4, "a", &["b"])];
+    let score = |dialect: Dialect, aggregation: Setting<Reference>| {
+        let sources = ScoringSources { host: Arc::new(Lists), ..ScoringSources::new(&dialect) };
+        let spec = pipeline("none", &[], &[MetricSpec { aggregation, ..host_metric() }]);
+        let built = build_scorer(Some(&spec), facts(OutputType::GenerateUntil), &sources).unwrap();
+        let mut scorer = scorer_of(vec![built], OutputType::GenerateUntil);
+        scorer.score(&documents).unwrap();
+        scorer.aggregate(0).map(|aggregated| repr(&aggregated.metrics[0].1))
+    };
+    let own = || Setting::Given(Reference::Function(function("utils.all")));
+    for dialect in [Dialect::V05, Dialect::V04] {
+        assert_eq!(score(dialect, own()).unwrap(), "'[[1, 0], [0]]'");
+        let error = score(dialect, Setting::Given("mean".into())).unwrap_err();
+        assert!(matches!(&error, ScoreError::AggregationValue { document: DocId(0), .. }), "{error:?}");
+        let expected = "The aggregation `mean` of `lists` cannot take the value of document 0";
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(error.hints().len(), 1);
+    }
+    // A pair is what this aggregation takes; the other document has none.
+    let error = score(Dialect::V05, Setting::Given("weighted_mean".into())).unwrap_err();
+    assert!(matches!(&error, ScoreError::AggregationValue { document: DocId(4), .. }), "{error:?}");
+}
+
+#[test]
+fn delivered_lists_are_values_per_answer_or_one_value() {
+    let sources = ScoringSources { host: Arc::new(Lists), ..sources() };
+    let spec = pipeline("none", &[], &[MetricSpec::named("lists").with_reduction("mean")]);
+    let build = || {
+        let facts = TaskFacts { scores_itself: true, ..facts(OutputType::GenerateUntil) };
+        let built = build_scorer(Some(&spec), facts, &sources).unwrap();
+        let code = sources.host.process_results(&function("utils.process")).unwrap();
+        scorer_of(vec![built], OutputType::GenerateUntil).with_code(Some(code))
+    };
+    let mut scorer = build();
+    scorer.score(&[generated(0, "a", &["a", "b"])]).unwrap();
+    assert_eq!(scores(&scorer), "lists,none=4.5");
+    let mut scorer = build();
+    scorer.score(&[generated(0, "a", &["a"])]).unwrap();
+    let error = scorer.aggregate(0).unwrap_err();
+    assert!(matches!(error, ScoreError::AggregationValue { document: DocId(0), .. }), "{error:?}");
+}
+
+#[test]
+fn the_first_document_shows_what_cannot_be_aggregated() {
+    let sources = ScoringSources { host: Arc::new(Lists), ..sources() };
+    for (metric, is_fine) in [
+        (host_metric().with_aggregation("mean"), false),
+        (host_metric().with_aggregation("weighted_mean"), true),
+        (MetricSpec::named("exact_match"), true),
+    ] {
+        let spec = pipeline("none", &[], std::slice::from_ref(&metric));
+        let built = build_scorer(Some(&spec), facts(OutputType::GenerateUntil), &sources).unwrap();
+        let mut scorer = scorer_of(vec![built], OutputType::GenerateUntil);
+        assert_eq!(scorer.check_first(&generated(0, "a", &["a"])).is_ok(), is_fine, "{metric:?}");
+    }
+}

@@ -1,0 +1,39 @@
+"""The types of the functions that make up a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
+
+_T = TypeVar("_T")
+_K = TypeVar("_K")
+_T_co = TypeVar("_T_co", covariant=True)
+_K_contra = TypeVar("_K_contra", contravariant=True)
+_T_contra = TypeVar("_T_contra", contravariant=True)
+_K_co = TypeVar("_K_co", covariant=True)
+
+__all__ = ["AggregationFn", "MetricFn", "ReductionFn"]
+
+
+class MetricFn(Protocol[_T_co]):
+    """A function that scores one document."""
+
+    def __call__(self, references: Any, predictions: Any, **kwargs: Any) -> _T_co:
+        """Return the score of one document."""
+        ...
+
+
+class AggregationFn(Protocol[_K_contra]):
+    """A function that makes one number of the values of all documents."""
+
+    def __call__(self, items: Sequence[_K_contra], /) -> float:
+        """Return the score of all documents."""
+        ...
+
+
+class ReductionFn(Protocol[_T_contra, _K_co]):
+    """A function that makes one value of the values of all repeats of a document."""
+
+    def __call__(self, references: Any, predictions: Sequence[_T_contra], /) -> _K_co:
+        """Return the one value, or a mapping of named values."""
+        ...

@@ -185,10 +185,8 @@ class TaskManager:
         members = {member for children in loaded["group_map"].values() for member in children}
 
         def key_of(group: Group) -> ConfigurableGroup:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)
-                key = ConfigurableGroup(config=group._config)
-            key.__dict__.update({**group.__dict__, "_children": {}})
+            key = ConfigurableGroup.from_group(group)
+            key._children = {}
             return key
 
         def nested(group: Group) -> dict[Any, Any]:

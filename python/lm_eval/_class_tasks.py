@@ -211,7 +211,7 @@ def unwrapped(doc: Any) -> Any:
 
 def _describe(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[Any]:
     directory, reference = message["function"]
-    hooks = {*task._overridden_hooks(), *(name for name in vars(task) if not name.startswith("_"))}
+    hooks = {*task._hooks(), *(name for name in vars(task) if not name.startswith("_"))}
 
     def part(*steps: str) -> Reference:
         return Reference(directory, "/".join([reference, *(quote(step, safe="") for step in steps)]))
@@ -234,7 +234,7 @@ def _describe(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[An
         "process_results": part("process_results") if "process_results" in hooks else None,
         "aggregation": _aggregations(task, part) if "aggregation" in hooks else None,
         "higher_is_better": dict(task.higher_is_better()) if "higher_is_better" in hooks else None,
-        "is_configurable": _is_configurable(task),
+        "is_configurable": task._is_configurable,
         "output_type": task._config.output_type,
         "dataset_path": task.DATASET_PATH,
         "dataset_name": task.DATASET_NAME,
@@ -244,16 +244,10 @@ def _describe(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[An
     yield described
 
 
-def _is_configurable(task: Any) -> bool:
-    from lm_eval.api.task import ConfigurableTask
-
-    return isinstance(task, ConfigurableTask)
-
-
 def _excludes(task: Any) -> bool:
     """Return whether a document must not be among its own examples."""
     # Reference: classes of the older kind look whether there are training documents.
-    return task._excludes_evaluated() if _is_configurable(task) else not task.has_training_docs()
+    return task._excludes_evaluated() if task._is_configurable else not task.has_training_docs()
 
 
 def _aggregations(task: Any, part: Callable[..., Reference]) -> dict[str, Any]:

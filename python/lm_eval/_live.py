@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,14 @@ class TaskFunction:
         self.directory = directory
         self.reference = reference
         self.__name__ = reference.rpartition(".")[2]
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The parameters of the function, which decide how metrics call it."""
+        try:
+            return inspect.signature(self.resolve())
+        except Exception as error:
+            raise AttributeError(f"`{self.reference}` has no signature that can be read") from error
 
     def resolve(self) -> Any:
         """Return the object that the reference means."""
@@ -140,6 +149,9 @@ def _render(template: str, document: dict[str, Any]) -> str:
     if objects is None:
         return str(_engine.ask("render", template=template, document=document))
     return str(objects._render(template, document))
+
+
+_render.starts_engines = True  # type: ignore[attr-defined]
 
 
 class Server(_worker.Worker):

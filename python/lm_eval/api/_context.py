@@ -55,7 +55,7 @@ def messages_of(
     """Return all messages of a prompt: system text, examples, question."""
     messages = [Message("system", system)] if system else []
     fewshot = task.config.fewshot_config
-    has_choices = fewshot.doc_to_choice is not None or "doc_to_choice" in task._overridden_hooks()
+    has_choices = fewshot.doc_to_choice is not None or "doc_to_choice" in task._hooks()
     for example in examples:
         question = task._example_field("doc_to_text", example, fewshot.doc_to_text)
         answer = task._example_field("doc_to_target", example, fewshot.doc_to_target)

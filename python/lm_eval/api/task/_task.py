@@ -1,4 +1,4 @@
-"""Base classes of tasks that are written in Python.
+"""The base class of tasks.
 
 A class task overrides the hooks that differ from what its configuration says: where documents come from, how
 prompts look, which requests they lead to, how answers are scored.
@@ -13,28 +13,24 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import fields
+from functools import partial
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lm_eval import _host
 from lm_eval.api import _context
 from lm_eval.api._types import Doc, OutputType
 from lm_eval.api.instance import Instance
 from lm_eval.api.samplers import ContextSampler, DrawnSampler, get_sampler
+from lm_eval.api.task import _steps
 from lm_eval.api.utils import maybe_delimit, requires_delimiter
 from lm_eval.config.task import FewshotConfig, TaskConfig
 from lm_eval.utils import create_iterator
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from lm_eval.scorers import Scorer
 
-__all__ = [
-    "ALL_OUTPUT_TYPES",
-    "ConfigurableTask",
-    "MultipleChoiceTask",
-    "PerplexityTask",
-    "Task",
-    "TaskConfig",
-]
+logger = logging.getLogger(__name__)
 
 ALL_OUTPUT_TYPES = ["loglikelihood", "multiple_choice", "loglikelihood_rolling", "generate_until"]
 """What a task can ask of a model."""
@@ -46,7 +42,8 @@ class Task(abc.ABC):
     """A benchmark: documents, prompts, requests and scores.
 
     Class attributes are defaults; `dataset_path`, `dataset_name` and `output_type` of the configuration win
-    over them. Data is loaded when it is first asked for.
+    over them. Data is loaded when it is first asked for. The configuration can be the only argument:
+    `Task(TaskConfig(…))`.
     """
 
     VERSION: int | str | None = None
@@ -57,15 +54,23 @@ class Task(abc.ABC):
     UNSAFE_CODE: bool = False
     CONFIG: TaskConfig | None = None
 
+    _is_plain = True
+    """The methods of this class do what the configuration says, so the engine need not call them."""
+
     def __init__(
         self,
-        data_dir: str | None = None,
+        data_dir: str | Mapping[str, Any] | TaskConfig | None = None,
         cache_dir: str | None = None,
         download_mode: Any = None,
         config: Mapping[str, Any] | TaskConfig | None = None,
     ) -> None:
+        if isinstance(data_dir, (TaskConfig, Mapping)):
+            if config is not None:
+                raise TypeError("The configuration of a task is given twice")
+            config = data_dir
         self._given = self._fields_given(config)
         self._config = config if isinstance(config, TaskConfig) else TaskConfig(**_copied(self._given))
+        self._check_output_type()
         # What tells later changes of the configuration from what was given.
         self._normal = self._config.to_dict(keep_callable=True)
         if self._config.output_type not in ALL_OUTPUT_TYPES:
@@ -73,7 +78,8 @@ class Task(abc.ABC):
                 f"`output_type` is one of {', '.join(ALL_OUTPUT_TYPES)}, not `{self._config.output_type}`"
             )
         self.OUTPUT_TYPE = self._config.output_type
-        self.VERSION = (self._config.metadata or {}).get("version", self.VERSION)
+        version = "Yaml" if self.VERSION is None and self._is_configurable else self.VERSION
+        self.VERSION = (self._config.metadata or {}).get("version", version)
         self.DATASET_PATH = self._config.dataset_path or self.DATASET_PATH
         self.DATASET_NAME = self._config.dataset_name or self.DATASET_NAME
         self.MULTIMODAL = self.MULTIMODAL or bool(self._config.doc_to_image or self._config.doc_to_audio)
@@ -85,21 +91,46 @@ class Task(abc.ABC):
         self._has_own_sampler = False
         self._is_compat_04 = False
         self._instances: list[Instance[Any, Any]] | None = None
+        self._folders: list[str] = []
+        self._scorers: list[Scorer] | None = None
+        self._scorers_built: Any = None
+        self._owners: list[Any] | None = None
+        self._may_run_code = False
         self.fewshot_rnd: Random | None = None
 
     def _fields_given(self, config: Mapping[str, Any] | TaskConfig | None) -> dict[str, Any]:
         """Return the fields of the configuration as they are given, over those that the class sets."""
         fields = {} if self.CONFIG is None else self.CONFIG.to_dict(keep_callable=True)
         if isinstance(config, TaskConfig):
-            fields = config.to_dict(keep_callable=True)
+            fields = config._definition()
         elif config:
             fields.update(_copied(config))
             if "class" in fields:
                 # The whole file was handed on: it names the class, and may have keys for it.
                 fields = {name: value for name, value in fields.items() if name in _FIELDS}
-        if not isinstance(self, ConfigurableTask) and self.OUTPUT_TYPE is not None:
-            fields.setdefault("output_type", self.OUTPUT_TYPE)
+        implied = self._implied_output_type(fields)
+        if implied is not None:
+            fields.setdefault("output_type", implied)
         return fields
+
+    def _implied_output_type(self, fields: Mapping[str, Any]) -> str | None:
+        """Return the output type of a configuration that names none."""
+        # Reference: that of a `ConfigurableTask` is what its configuration says.
+        return None if isinstance(self, ConfigurableTask) else self.OUTPUT_TYPE
+
+    def _check_output_type(self) -> None:
+        """Check the output type of the configuration; a `TaskConfig` may have got one that nobody chose."""
+
+    @classmethod
+    def from_config(cls, config: TaskConfig | Mapping[str, Any]) -> Task:
+        """Make a task of the class that its output type asks for; a class of one's own makes its own."""
+        from lm_eval.api.task import KINDS
+
+        if cls not in (Task, ConfigurableTask):
+            return cls(config=config)
+        if not isinstance(config, TaskConfig):
+            config = TaskConfig(**_copied(config))
+        return KINDS.get(config.output_type, ConfigurableTask)(config=config)
 
     @property
     def config(self) -> TaskConfig:
@@ -115,6 +146,11 @@ class Task(abc.ABC):
     def task_name(self) -> str:
         """The name of the task, or of its class."""
         return self._config.task or type(self).__name__
+
+    @property
+    def is_multimodal(self) -> bool:
+        """Whether documents have images or sounds."""
+        return self.MULTIMODAL
 
     def get_config(self, key: str) -> Any:
         """Return a field of the configuration, or `None`."""
@@ -266,13 +302,13 @@ class Task(abc.ABC):
         field = self._config.doc_to_choice if doc_to_choice is None else doc_to_choice
         return list(field.values()) if isinstance(field, dict) else _as_list(self._resolve(field, doc))
 
-    def doc_to_image(self, doc: Doc) -> Any:
+    def doc_to_image(self, doc: Doc, doc_to_image: Any = None) -> Any:
         """Return the images of a document."""
-        return self._resolve(self._config.doc_to_image, doc)
+        return self._resolve(self._config.doc_to_image if doc_to_image is None else doc_to_image, doc)
 
-    def doc_to_audio(self, doc: Doc) -> Any:
+    def doc_to_audio(self, doc: Doc, doc_to_audio: Any = None) -> Any:
         """Return the sounds of a document."""
-        return self._resolve(self._config.doc_to_audio, doc)
+        return self._resolve(self._config.doc_to_audio if doc_to_audio is None else doc_to_audio, doc)
 
     def doc_to_prefix(self, doc: Doc) -> Any:
         """Return the text that the answer has to start with."""
@@ -404,13 +440,48 @@ class Task(abc.ABC):
         samples: Iterable[int] | None = None,
         rank: int = 0,
         world_size: int = 1,
+        cache_requests: bool = False,
+        rewrite_requests_cache: bool = False,
         system_instruction: str | None = None,
         apply_chat_template: bool = False,
         fewshot_as_multiturn: bool = False,
         chat_template: Callable[..., Any] | None = None,
+        tokenizer_name: str = "",
         **kwargs: Any,
-    ) -> None:
-        """Make the requests of all documents and keep them in `instances`."""
+    ) -> list[Instance[Any, Any]]:
+        """Make the requests of all documents, keep them in `instances`, and return them.
+
+        The arguments of the requests cache have no effect: prompts are built faster than they could be read.
+        """
+        build = self._build_here if _host.is_served() else partial(_steps.build_requests, self)
+        instances = build(
+            limit=limit,
+            samples=samples,
+            rank=rank,
+            world_size=world_size,
+            system_instruction=system_instruction,
+            apply_chat_template=apply_chat_template,
+            fewshot_as_multiturn=fewshot_as_multiturn,
+            chat_template=chat_template,
+        )
+        if not instances:
+            raise ValueError(f"No documents lead to requests in the task `{self.task_name}`")
+        self._instances = instances
+        return instances
+
+    def _build_here(
+        self,
+        *,
+        limit: int | None,
+        samples: Iterable[int] | None,
+        rank: int,
+        world_size: int,
+        system_instruction: str | None,
+        apply_chat_template: bool,
+        fewshot_as_multiturn: bool,
+        chat_template: Callable[..., Any] | None,
+    ) -> list[Instance[Any, Any]]:
+        """Make requests in a process whose engine waits for it, and which therefore cannot ask another one."""
         instances: list[Instance[Any, Any]] = []
         for doc_id, doc in self.doc_iterator(rank=rank, limit=limit, samples=samples, world_size=world_size):
             context = self.fewshot_context(
@@ -430,9 +501,7 @@ class Task(abc.ABC):
                 chat_template=chat_template,
             )
             instances += made if isinstance(made, list) else [] if made is None else [made]
-        if not instances:
-            raise ValueError(f"No documents lead to requests in the task `{self.task_name}`")
-        self._instances = instances
+        return instances
 
     @property
     def instances(self) -> list[Instance[Any, Any]] | None:
@@ -446,27 +515,106 @@ class Task(abc.ABC):
         process = self._config.process_results
         return process(doc, results) if callable(process) else None
 
+    @property
+    def scorers(self) -> list[Scorer]:
+        """A scorer for each pipeline; `process_instances` fills them."""
+        config = self._config
+        chosen = _copied([config.output_type, config.filter_list, config.scorer, config.multiple_targets])
+        if self._scorers is None or self._scorers_built[0] != chosen:
+            self._scorers = _steps.build_scorers(self)
+            self._scorers_built = (chosen, _steps.state_of(self._scorers))
+        return self._scorers
+
+    @property
+    def _has_own_scorers(self) -> bool:
+        """Whether the program has changed the scorers of this task."""
+        scorers = self.scorers
+        return bool(_steps.state_of(scorers) != self._scorers_built[1])
+
+    def apply_filters(self) -> list[Instance[Any, Any]] | None:
+        """Run the filters over the answers in `resps`; `filtered_resps` of each request has the outcome."""
+        _steps.apply_filters(self)
+        return self._instances
+
+    def process_instances(self, *, confirm_run_unsafe_code: bool = False) -> None:
+        """Filter and score the answers in `resps`; the values are in `scorers` then."""
+        self._may_run_code = confirm_run_unsafe_code
+        _steps.process_instances(self)
+
+    def aggregate(self, bootstrap_iters: int | None = 100000) -> tuple[dict[str, Any], int]:
+        """Return the results by `metric,pipeline`, and the number of documents that have values."""
+        return _steps.aggregate(self, bootstrap_iters)
+
+    def _export_reduced(self) -> dict[str, dict[int, Any]]:
+        """Return the values of all documents by pipeline, to be merged with those of other processes."""
+        exported = {scorer.name: scorer.export_reduced() for scorer in self.scorers}
+        return {name: values for name, values in exported.items() if values}
+
+    def _import_reduced(self, data: Mapping[str, Mapping[int, Any]]) -> None:
+        """Take the merged values of all processes."""
+        for scorer in self.scorers:
+            scorer.import_reduced(dict(data.get(scorer.name, {})))
+
     def aggregation(self) -> Mapping[str, Callable[..., Any]]:
-        """Return aggregations for metrics that have none of their own."""
-        return {}
+        """Return the aggregation of each metric."""
+        metrics = [metric for scorer in self.scorers for metric in scorer.metrics or ()]
+        return {metric.name: metric.aggregation for metric in metrics if metric.aggregation is not None}
 
     def higher_is_better(self) -> Mapping[str, bool]:
         """Return whether higher is better, by metric."""
-        return {}
+        return {name: higher for scorer in self.scorers for name, higher in scorer.higher_is_better.items()}
+
+    def override_metric(self, metric_name: str) -> None:
+        """Score with one metric alone, without filters."""
+        self._config.metric_list = [{"metric": metric_name, "kwargs": {}}]
+        self._config.filter_list = [
+            {"name": "none", "filter": [], "metric_list": list(self._config.metric_list)}
+        ]
+        self._config.process_results = None
+        self._config.scorer = None
+
+    def set_repeats(self, repeats: int) -> None:
+        """Ask for several answers per document; only generated ones can differ."""
+        if repeats < 1:
+            raise ValueError(f"`repeats` is at least 1, not {repeats}")
+        if self.OUTPUT_TYPE != "generate_until":
+            logger.warning("`%s` generates nothing, so its requests are not repeated", self.task_name)
+            return
+        self._config.repeats = repeats
+
+    def set_num_fewshot(self, num_fewshot: int) -> None:
+        """Set the number of examples; a task whose definition says 0 keeps it."""
+        if self._config.num_fewshot == 0:
+            logger.info("`%s` has no examples by its definition", self.task_name)
+            return
+        self._config.num_fewshot = num_fewshot
 
     @classmethod
     def _overridden_hooks(cls) -> list[str]:
         """Return the names of the public methods that a subclass defines anew."""
+        return cls._defined_outside(tuple(base for base in cls.__mro__ if "_is_plain" in vars(base)))
+
+    @classmethod
+    def _defined_outside(cls, own: tuple[type, ...]) -> list[str]:
+        """Return the names of the public methods that come from other classes than these."""
         names = [name for name in vars(Task) if not name.startswith("_")]
-        own = (Task, ConfigurableTask)
         definers = {name: next((base for base in cls.__mro__ if name in vars(base)), Task) for name in names}
         return sorted(name for name, definer in definers.items() if definer not in own)
+
+    def _hooks(self) -> list[str]:
+        """Return the names of the methods of this object that the engine has to call."""
+        return self._overridden_hooks()
+
+    @property
+    def _is_configurable(self) -> bool:
+        """Whether this is a task of the newer kind, which is what its configuration says."""
+        return isinstance(self, ConfigurableTask) or type(self) is Task
 
     @property
     def _example_delimiter(self) -> str:
         """What stands between question and answer of an example."""
         # Reference: classes of the older kind write them one behind the other.
-        return self._config.fewshot_config.target_delimiter if isinstance(self, ConfigurableTask) else ""
+        return self._config.fewshot_config.target_delimiter if self._is_configurable else ""
 
     def _excludes_evaluated(self) -> bool:
         """Return whether a document must not be among its own examples."""
@@ -478,115 +626,7 @@ class ConfigurableTask(Task):
 
     VERSION: int | str | None = "Yaml"
 
-
-class MultipleChoiceTask(Task):
-    """A task of the older kind whose documents have `choices` and the number of the right one under `gold`."""
-
-    OUTPUT_TYPE: OutputType | None = "loglikelihood"
-
-    def doc_to_target(self, doc: Doc, doc_to_target: Any = None) -> Any:
-        """Return the right choice."""
-        return " " + doc["choices"][doc["gold"]]
-
-    def construct_requests(self, doc: Doc, ctx: Any, **kwargs: Any) -> Any:
-        """Return a request for each choice."""
-        kwargs = _without_chat(kwargs)
-        return [
-            Instance(request_type="loglikelihood", doc=doc, arguments=(ctx, f" {choice}"), idx=place, **kwargs)
-            for place, choice in enumerate(doc["choices"])
-        ]
-
-    def process_results(self, doc: Doc, results: Any) -> Any:
-        """Return whether the most likely choice is the right one, as it is and per letter."""
-        likelihoods = [result[0] for result in results]
-        per_letter = [
-            likelihood / float(len(choice)) for likelihood, choice in zip(likelihoods, doc["choices"])
-        ]
-
-        def is_right(values: list[float]) -> float:
-            return 1.0 if values.index(max(values)) == doc["gold"] else 0.0
-
-        return {"acc": is_right(likelihoods), "acc_norm": is_right(per_letter)}
-
-    def higher_is_better(self) -> Mapping[str, bool]:
-        """Return that higher is better."""
-        return {"acc": True, "acc_norm": True}
-
-    def aggregation(self) -> Mapping[str, Callable[..., Any]]:
-        """Return the mean for both."""
-        from lm_eval.api.metrics import mean
-
-        return {"acc": mean, "acc_norm": mean}
-
-
-class PerplexityTask(Task):
-    """A task of the older kind whose documents are texts that are scored as a whole."""
-
-    OUTPUT_TYPE: OutputType | None = "loglikelihood_rolling"
-
-    def has_training_docs(self) -> bool:
-        """Return no: there are no examples."""
-        return False
-
-    def fewshot_examples(self, num_fewshot: int, doc: Any = None) -> list[Doc]:
-        """Return nothing; examples are an error."""
-        if num_fewshot != 0:
-            raise ValueError("The number of few-shot examples must be 0 for perplexity tasks")
-        return []
-
-    def fewshot_context(self, doc: Any, num_fewshot: int = 0, **kwargs: Any) -> Any:
-        """Return no text; examples are an error."""
-        self.fewshot_examples(num_fewshot, doc)
-        return ""
-
-    def doc_to_text(self, doc: Any, doc_to_text: Any = None) -> Any:
-        """Return no text."""
-        return ""
-
-    def doc_to_target(self, doc: Any, doc_to_target: Any = None) -> Any:
-        """Return the document, which is the text."""
-        return doc
-
-    def doc_to_decontamination_query(self, doc: Any) -> Any:
-        """Return the document, which is the text."""
-        return doc
-
-    def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
-        """Return a request for the whole text."""
-        if ctx:
-            raise ValueError("A text that is scored as a whole has no context")
-        kwargs = _without_chat(kwargs)
-        request_type: Any = self.OUTPUT_TYPE
-        return Instance(
-            request_type=request_type, doc=doc, arguments=(self.doc_to_target(doc),), idx=0, **kwargs
-        )
-
-    def process_results(self, doc: Any, results: Any) -> Any:
-        """Return the likelihood with the numbers of words and bytes."""
-        (likelihood,) = results
-        if isinstance(likelihood, tuple):
-            likelihood = likelihood[0]
-        text = self.doc_to_target(doc)
-        words, size = self.count_words(text), self.count_bytes(text)
-        return {
-            "word_perplexity": (likelihood, words),
-            "byte_perplexity": (likelihood, size),
-            "bits_per_byte": (likelihood, size),
-        }
-
-    def higher_is_better(self) -> Mapping[str, bool]:
-        """Return that lower is better."""
-        return {"word_perplexity": False, "byte_perplexity": False, "bits_per_byte": False}
-
-    def aggregation(self) -> Mapping[str, Callable[..., Any]]:
-        """Return the perplexities over all documents."""
-        from lm_eval.api.metrics import bits_per_byte, weighted_perplexity
-
-        return {
-            "word_perplexity": weighted_perplexity,
-            "byte_perplexity": weighted_perplexity,
-            "bits_per_byte": bits_per_byte,
-        }
+    _is_plain = True
 
 
 _FIELDS = frozenset(item.name for item in fields(TaskConfig))

@@ -94,6 +94,11 @@ class Live:
         """Return the object of a reference, given what follows the scheme."""
         return self._objects[int(rest.partition(".")[0])]
 
+    def function(self, directory: str, reference: str) -> Any:
+        """Return the function that a result refers to: an object of this process, or one of a task file."""
+        scheme, _, rest = reference.partition(":")
+        return self.find(directory, rest) if scheme == SCHEME else TaskFunction(directory, reference)
+
     def text(self, directory: str, reference: str) -> str:
         """Return how results show a function: the source of one of this process, else its reference."""
         from lm_eval.config._callables import serialize_function

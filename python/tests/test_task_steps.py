@@ -236,6 +236,43 @@ class Steps(unittest.TestCase):
                 with self.subTest(name, kind=type(task).__name__):
                     self._compare(task, definition(name))
 
+    def test_functions_of_a_loaded_definition(self) -> None:
+        """They are those that were given, so the task can be asked by itself."""
+        given = {**definition("processed"), "doc_to_text": lambda doc: doc["q"] + "!"}
+        (task,) = TaskManager().load([given])["tasks"].values()
+        self.assertIs(task.config.process_results, process_results)
+        self.assertEqual(task.doc_to_text(task.test_docs()[0]), "0+1!")
+        self.assertEqual(task.process_results({}, ["Tx"]), {"length": 2, "first": 1.0})
+
+    def test_documents_of_the_program(self) -> None:
+        """What a program puts into `dataset` is evaluated."""
+        (loaded,) = TaskManager().load([definition("generated")])["tasks"].values()
+        for task in (loaded, Task(TaskConfig(**definition("generated")))):
+            with self.subTest(type(task).__name__):
+                self.assertFalse(task._has_own_data)
+                self.assertEqual(len(task.test_docs()), 9)
+                self.assertFalse(task._has_own_data)
+                task.dataset["test"] = [task.dataset["test"][place] for place in (8, 3)]
+                task.build_all_requests()
+                self.assertEqual([instance.doc["q"] for instance in task.instances or []], ["8+1", "3+1"])
+                results = lm_eval.evaluate(Model(), {"generated": task}, bootstrap_iters=0)
+                self.assertEqual([sample["doc"]["q"] for sample in results["samples"]["generated"][:2]], ["8+1", "3+1"])
+
+    def test_turns_of_a_class(self) -> None:
+        """A class that writes its examples in its own way is asked for them."""
+
+        class Dashed(ConfigurableTask):
+            def build_qa_turn(self, **parts: Any) -> Any:
+                return super().build_qa_turn(**{**parts, "q": f"- {parts['q']}"})
+
+        task = Dashed(config={**definition("generated"), "task": "dashed"})
+        task.build_all_requests(limit=1)
+        (instance,) = task.instances or []
+        self.assertTrue(instance.args[0].startswith("- Q: 10"))
+        self.assertTrue(instance.args[0].endswith("\n\n- Q: 0+1\nA:"))
+        results = lm_eval.simple_evaluate(model=Model(), tasks=[task], limit=1, bootstrap_iters=0)
+        self.assertEqual(results["samples"]["dashed"][0]["arguments"][0], instance.args)
+
     def test_chosen_documents(self) -> None:
         """`limit`, `samples` and the shares of several processes."""
         task = Task(TaskConfig(**definition("chosen")))

@@ -38,9 +38,9 @@ class GroupConfig:
     group: str
     group_alias: str | None = None
     task: Any = None
-    include: Any = None
     aggregate_metric_list: Any = None
     metadata: dict[str, Any] | None = None
+    include: Any = None
 
     def __post_init__(self) -> None:
         if isinstance(self.task, str):

@@ -96,6 +96,8 @@ def changes_of(task: Task) -> dict[str, Any]:
     now = fields_of(task)
     names = {**origin.fields, **now}
     changes = {name: now.get(name) for name in names if now.get(name) != origin.fields.get(name)}
+    if task._has_own_data:
+        changes["custom_dataset"] = task._own_data
     if origin.fields.get("formats") and any(name in changes for name in _FORMATTED):
         changes.update({name: now.get(name) for name in _FORMATTED})
         changes.update(formats=None, _formats_selection=None)
@@ -153,6 +155,8 @@ class Message:
                 name: value for name, value in fewshot.items() if value != inherited.get(name)
             }
         fields = {"task": task.task_name, **definition}
+        if task._has_own_data:
+            fields["custom_dataset"] = task._own_data
         if task._hooks():
             fields["class"] = self._live.refer(_class_of(task))
         return fields

@@ -7,7 +7,8 @@ from typing import Any
 
 from lm_eval.api._types import Doc, OutputType
 from lm_eval.api.instance import Instance
-from lm_eval.api.task._task import ConfigurableTask, Task, _without_chat
+from lm_eval.api.task._task import ConfigurableTask, Task
+from lm_eval.api.task._values import without_chat
 from lm_eval.defaults import default_gen_kwargs
 
 
@@ -90,7 +91,7 @@ class MultipleChoiceTask(_Kind):
         """Return a request for each choice."""
         if self._is_configurable:
             return super().construct_requests(doc, ctx, **kwargs)
-        kwargs = _without_chat(kwargs)
+        kwargs = without_chat(kwargs)
         return [
             Instance(request_type="loglikelihood", doc=doc, arguments=(ctx, f" {choice}"), idx=place, **kwargs)
             for place, choice in enumerate(doc["choices"])
@@ -161,7 +162,7 @@ class PerplexityTask(Task):
         """Return a request for the whole text."""
         if ctx:
             raise ValueError("A text that is scored as a whole has no context")
-        kwargs = _without_chat(kwargs)
+        kwargs = without_chat(kwargs)
         request_type: Any = self.OUTPUT_TYPE
         return Instance(
             request_type=request_type, doc=doc, arguments=(self.doc_to_target(doc),), idx=0, **kwargs

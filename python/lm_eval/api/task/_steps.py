@@ -95,6 +95,27 @@ def build_requests(
     return instances
 
 
+def build_here(
+    task: Task,
+    *,
+    limit: int | None,
+    samples: Iterable[int] | None,
+    rank: int,
+    world_size: int,
+    **settings: Any,
+) -> list[Instance[Any, Any]]:
+    """Return the requests in a process whose engine waits for it, and which therefore cannot ask another one."""
+    instances: list[Instance[Any, Any]] = []
+    chat = {name: settings[name] for name in ("apply_chat_template", "chat_template")}
+    for doc_id, doc in task.doc_iterator(rank=rank, limit=limit, samples=samples, world_size=world_size):
+        count = max(task.config.num_fewshot or 0, 0)
+        context = task.fewshot_context(doc, num_fewshot=count, gen_prefix=task.doc_to_prefix(doc), **settings)
+        metadata = (task.task_name, doc_id, task.config.repeats)
+        made = task.construct_requests(doc=doc, ctx=context, metadata=metadata, **chat)
+        instances += made if isinstance(made, list) else [] if made is None else [made]
+    return instances
+
+
 def _template_model(chat_template: Callable[..., Any]) -> Any:
     """Return a model that has nothing but a chat template."""
     from lm_eval.api.model import LM

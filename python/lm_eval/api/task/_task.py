@@ -7,13 +7,9 @@ prompts look, which requests they lead to, how answers are scored.
 from __future__ import annotations
 
 import abc
-import ast
 import logging
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import fields
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +19,10 @@ from lm_eval.api._types import Doc, OutputType
 from lm_eval.api.instance import Instance
 from lm_eval.api.samplers import ContextSampler, DrawnSampler, get_sampler
 from lm_eval.api.task import _steps
-from lm_eval.api.utils import maybe_delimit, requires_delimiter
+from lm_eval.api.task._documents import Documents
+from lm_eval.api.task._values import FIELDS, copied
+from lm_eval.api.utils import Message, maybe_delimit, requires_delimiter
 from lm_eval.config.task import FewshotConfig, TaskConfig
-from lm_eval.utils import create_iterator
 
 if TYPE_CHECKING:
     from lm_eval.scorers import Scorer
@@ -38,7 +35,7 @@ ALL_OUTPUT_TYPES = ["loglikelihood", "multiple_choice", "loglikelihood_rolling",
 _DEFAULT_SEED = 1234
 
 
-class Task(abc.ABC):
+class Task(Documents, abc.ABC):
     """A benchmark: documents, prompts, requests and scores.
 
     Class attributes are defaults; `dataset_path`, `dataset_name` and `output_type` of the configuration win
@@ -69,7 +66,7 @@ class Task(abc.ABC):
                 raise TypeError("The configuration of a task is given twice")
             config = data_dir
         self._given = self._fields_given(config)
-        self._config = config if isinstance(config, TaskConfig) else TaskConfig(**_copied(self._given))
+        self._config = config if isinstance(config, TaskConfig) else TaskConfig(**copied(self._given))
         self._check_output_type()
         # What tells later changes of the configuration from what was given.
         self._normal = self._config.to_dict(keep_callable=True)
@@ -85,6 +82,7 @@ class Task(abc.ABC):
         self.MULTIMODAL = self.MULTIMODAL or bool(self._config.doc_to_image or self._config.doc_to_audio)
         self.UNSAFE_CODE = self.UNSAFE_CODE or bool(self._config.unsafe_code)
         self._dataset: Any = None
+        self._downloaded: dict[str, Any] = {}
         self._sampler: ContextSampler | None = None
         self._fewshot_seed: int | None = _DEFAULT_SEED
         self._drawn: list[Doc] = []
@@ -104,10 +102,10 @@ class Task(abc.ABC):
         if isinstance(config, TaskConfig):
             fields = config._definition()
         elif config:
-            fields.update(_copied(config))
+            fields.update(copied(config))
             if "class" in fields:
                 # The whole file was handed on: it names the class, and may have keys for it.
-                fields = {name: value for name, value in fields.items() if name in _FIELDS}
+                fields = {name: value for name, value in fields.items() if name in FIELDS}
         implied = self._implied_output_type(fields)
         if implied is not None:
             fields.setdefault("output_type", implied)
@@ -129,7 +127,7 @@ class Task(abc.ABC):
         if cls not in (Task, ConfigurableTask):
             return cls(config=config)
         if not isinstance(config, TaskConfig):
-            config = TaskConfig(**_copied(config))
+            config = TaskConfig(**copied(config))
         return KINDS.get(config.output_type, ConfigurableTask)(config=config)
 
     @property
@@ -169,173 +167,6 @@ class Task(abc.ABC):
         """Return the configuration as a dictionary."""
         return self._config.to_dict()
 
-    # Documents
-
-    def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Load the data and set `dataset` to its splits by name."""
-        options = {key: value for key, value in (dataset_kwargs or {}).items() if key != "trust_remote_code"}
-        if callable(self._config.custom_dataset):
-            self.dataset = self._config.custom_dataset(**{**options, **(self._config.metadata or {})})
-        else:
-            self.dataset = _host.load_dataset(self.DATASET_PATH, self.DATASET_NAME, **options)
-
-    @property
-    def dataset(self) -> Any:
-        """The splits of the data set by name."""
-        if self._dataset is None:
-            # Older classes have other parameters here, so nothing is passed that need not be.
-            options = self._config.dataset_kwargs
-            self.download(*([options] if options else []))
-        return self._dataset
-
-    @dataset.setter
-    def dataset(self, dataset: Any) -> None:
-        self._dataset = dataset
-
-    def has_training_docs(self) -> bool:
-        """Return whether there are training documents."""
-        return self._config.training_split is not None
-
-    def has_validation_docs(self) -> bool:
-        """Return whether there are validation documents."""
-        return self._config.validation_split is not None
-
-    def has_test_docs(self) -> bool:
-        """Return whether there are test documents."""
-        return self._config.test_split is not None
-
-    def training_docs(self) -> Any:
-        """Return the training documents."""
-        return self._split(self._config.training_split)
-
-    def validation_docs(self) -> Any:
-        """Return the validation documents."""
-        return self._split(self._config.validation_split)
-
-    def test_docs(self) -> Any:
-        """Return the test documents."""
-        return self._split(self._config.test_split)
-
-    def _split(self, name: str | None, process: Callable[..., Any] | None = None) -> Any:
-        if name is None:
-            return []
-        process = process or self._config.process_docs
-        return self.dataset[name] if process is None else process(self.dataset[name])
-
-    def fewshot_docs(self) -> Any:
-        """Return the documents that examples are drawn from."""
-        fewshot: FewshotConfig = self._config.fewshot_config
-        if fewshot.split is not None:
-            documents = self.dataset[fewshot.split]
-            return documents if fewshot.process_docs is None else fewshot.process_docs(documents)
-        if fewshot.samples is not None:
-            return fewshot.samples() if callable(fewshot.samples) else fewshot.samples
-        if self.has_training_docs():
-            return self.training_docs()
-        if self.has_validation_docs():
-            return self.validation_docs()
-        return self.test_docs()
-
-    @property
-    def eval_docs(self) -> Any:
-        """The documents that are evaluated."""
-        if self.has_test_docs():
-            return self.test_docs()
-        if self.has_validation_docs():
-            return self.validation_docs()
-        raise ValueError(f"The task `{self.task_name}` has neither test nor validation documents")
-
-    def doc_iterator(
-        self,
-        *,
-        rank: int = 0,
-        limit: int | None = None,
-        world_size: int = 1,
-        samples: Iterable[int] | None = None,
-    ) -> Iterator[tuple[int, Any]]:
-        """Yield the evaluated documents with their numbers."""
-        numbered: Iterable[tuple[int, Any]] = enumerate(self.eval_docs)
-        if samples:
-            wanted = set(samples)
-            numbered = (pair for pair in numbered if pair[0] in wanted)
-        return create_iterator(numbered, rank=rank, world_size=world_size, limit=limit or None)
-
-    # Fields of a document
-
-    def _resolve(self, value: Any, doc: Doc) -> Any:
-        """Return what a field stands for: a function's value, a column, a rendered template or a constant."""
-        if callable(value):
-            return value(doc)
-        if isinstance(value, list):
-            return [_host.render_template(item, doc) if isinstance(item, str) else item for item in value]
-        if isinstance(value, str):
-            return doc[value] if value in doc else _host.render_template(value, doc) if value else ""
-        if value is None or isinstance(value, int):
-            return value
-        raise ValueError(f"Cannot render {value!r}")
-
-    def _example_field(self, hook: str, doc: Doc, override: Any) -> Any:
-        """Return a field of an example; the few-shot configuration counts where it differs."""
-        method = getattr(self, hook)
-        is_own = override is None or override is getattr(self._config, hook)
-        return method(doc) if is_own else method(doc, override)
-
-    def doc_to_text(self, doc: Doc, doc_to_text: Any = None) -> Any:
-        """Return the question of a document; `doc_to_text` takes the place of the configured field."""
-        return self._resolve(self._config.doc_to_text if doc_to_text is None else doc_to_text, doc)
-
-    def doc_to_target(self, doc: Doc, doc_to_target: Any = None) -> Any:
-        """Return the answer of a document: text or, for multiple choice, the number of an option."""
-        target = self._resolve(self._config.doc_to_target if doc_to_target is None else doc_to_target, doc)
-        if self.OUTPUT_TYPE != "multiple_choice":
-            return _as_list(target) if self._config.multiple_targets else target
-        if isinstance(target, str) and target.isdigit():
-            return int(target)
-        target = _as_list(target)
-        choices = self.doc_to_choice(doc)
-        if isinstance(target, str) and choices and target in choices:
-            return list(choices).index(target)
-        return target
-
-    def doc_to_choice(self, doc: Doc, doc_to_choice: Any = None) -> Any:
-        """Return the options of a document."""
-        field = self._config.doc_to_choice if doc_to_choice is None else doc_to_choice
-        return list(field.values()) if isinstance(field, dict) else _as_list(self._resolve(field, doc))
-
-    def doc_to_image(self, doc: Doc, doc_to_image: Any = None) -> Any:
-        """Return the images of a document."""
-        return self._resolve(self._config.doc_to_image if doc_to_image is None else doc_to_image, doc)
-
-    def doc_to_audio(self, doc: Doc, doc_to_audio: Any = None) -> Any:
-        """Return the sounds of a document."""
-        return self._resolve(self._config.doc_to_audio if doc_to_audio is None else doc_to_audio, doc)
-
-    def doc_to_prefix(self, doc: Doc) -> Any:
-        """Return the text that the answer has to start with."""
-        return self._resolve(self._config.gen_prefix, doc)
-
-    def should_decontaminate(self) -> bool:
-        """Return whether documents could be compared with training data."""
-        return self._config.should_decontaminate
-
-    def doc_to_decontamination_query(self, doc: Doc) -> Any:
-        """Return the text to compare with training data."""
-        return self._resolve(self._config.doc_to_decontamination_query, doc)
-
-    def _process_doc(self, doc: Doc) -> Any:
-        """Return a document as the task wants it; for subclasses that call it on each."""
-        return doc
-
-    @classmethod
-    def count_bytes(cls, doc: str) -> int:
-        """Return the number of bytes of a text."""
-        return len(doc.encode("utf-8"))
-
-    @classmethod
-    def count_words(cls, doc: str) -> int:
-        """Return the number of words of a text."""
-        return len(re.split(r"\s+", doc))
-
     # Prompts and requests
 
     @property
@@ -371,6 +202,40 @@ class Task(abc.ABC):
         excluded = self._config.fewshot_config.split == self._config.test_split
         return list(self.sampler.sample(num_fewshot, eval_doc=doc if excluded else None))
 
+    def build_qa_turn(
+        self,
+        *,
+        q: str | None = None,
+        c: list[str] | None = None,
+        a: Any = None,
+        gen_prefix: str | None = None,
+        tgt_delim: str = " ",
+        few_delim: str = "\n\n",
+    ) -> list[Message]:
+        """Return the messages of a question, with its answer where there is one."""
+        return _context.turn(
+            q or "", a, c, prefix=gen_prefix, target_delimiter=tgt_delim, fewshot_delimiter=few_delim
+        )
+
+    def multiple_input_context(
+        self,
+        prev_context: list[Message] | None,
+        gen_prefix: str | None,
+        q: list[str],
+        chat_template: Callable[..., Any] | None = None,
+        fewshot_as_multiturn: bool = False,
+    ) -> list[Any]:
+        """Return the prompt of each of several questions after the same messages."""
+        return [
+            _context.render(
+                [*(prev_context or []), *self.build_qa_turn(q=one, gen_prefix=gen_prefix, tgt_delim="", few_delim="")],
+                chat_template,
+                fewshot_as_multiturn,
+                gen_prefix,
+            )
+            for one in q
+        ]
+
     def fewshot_context(
         self,
         doc: Doc,
@@ -386,8 +251,14 @@ class Task(abc.ABC):
         description = self._resolve(self._config.description, doc)
         system = maybe_delimit(system_instruction, description, self._config.fewshot_delimiter)
         examples = self.fewshot_examples(num_fewshot, doc)
-        messages = _context.messages_of(self, doc, examples, system, gen_prefix)
         template = chat_template if apply_chat_template else None
+        messages = _context.messages_before(self, doc, examples, system)
+        question = self.doc_to_text(doc)
+        if isinstance(question, list):
+            return self.multiple_input_context(messages, gen_prefix, question, template, fewshot_as_multiturn)
+        messages += self.build_qa_turn(
+            q=question, gen_prefix=gen_prefix, tgt_delim=self._config.target_delimiter, few_delim=""
+        )
         return _context.render(messages, template, fewshot_as_multiturn, gen_prefix)
 
     def construct_requests(self, doc: Doc, ctx: Any, **kwargs: Any) -> Any:
@@ -453,8 +324,9 @@ class Task(abc.ABC):
 
         The arguments of the requests cache have no effect: prompts are built faster than they could be read.
         """
-        build = self._build_here if _host.is_served() else partial(_steps.build_requests, self)
+        build = _steps.build_here if _host.is_served() else _steps.build_requests
         instances = build(
+            self,
             limit=limit,
             samples=samples,
             rank=rank,
@@ -467,40 +339,6 @@ class Task(abc.ABC):
         if not instances:
             raise ValueError(f"No documents lead to requests in the task `{self.task_name}`")
         self._instances = instances
-        return instances
-
-    def _build_here(
-        self,
-        *,
-        limit: int | None,
-        samples: Iterable[int] | None,
-        rank: int,
-        world_size: int,
-        system_instruction: str | None,
-        apply_chat_template: bool,
-        fewshot_as_multiturn: bool,
-        chat_template: Callable[..., Any] | None,
-    ) -> list[Instance[Any, Any]]:
-        """Make requests in a process whose engine waits for it, and which therefore cannot ask another one."""
-        instances: list[Instance[Any, Any]] = []
-        for doc_id, doc in self.doc_iterator(rank=rank, limit=limit, samples=samples, world_size=world_size):
-            context = self.fewshot_context(
-                doc,
-                num_fewshot=max(self._config.num_fewshot or 0, 0),
-                system_instruction=system_instruction,
-                apply_chat_template=apply_chat_template,
-                fewshot_as_multiturn=fewshot_as_multiturn,
-                chat_template=chat_template,
-                gen_prefix=self.doc_to_prefix(doc),
-            )
-            made = self.construct_requests(
-                doc=doc,
-                ctx=context,
-                metadata=(self.task_name, doc_id, self._config.repeats),
-                apply_chat_template=apply_chat_template,
-                chat_template=chat_template,
-            )
-            instances += made if isinstance(made, list) else [] if made is None else [made]
         return instances
 
     @property
@@ -519,7 +357,7 @@ class Task(abc.ABC):
     def scorers(self) -> list[Scorer]:
         """A scorer for each pipeline; `process_instances` fills them."""
         config = self._config
-        chosen = _copied([config.output_type, config.filter_list, config.scorer, config.multiple_targets])
+        chosen = copied([config.output_type, config.filter_list, config.scorer, config.multiple_targets])
         if self._scorers is None or self._scorers_built[0] != chosen:
             self._scorers = _steps.build_scorers(self)
             self._scorers_built = (chosen, _steps.state_of(self._scorers))
@@ -597,7 +435,7 @@ class Task(abc.ABC):
     @classmethod
     def _defined_outside(cls, own: tuple[type, ...]) -> list[str]:
         """Return the names of the public methods that come from other classes than these."""
-        names = [name for name in vars(Task) if not name.startswith("_")]
+        names = [name for base in Task.__mro__[:-1] for name in vars(base) if not name.startswith("_")]
         definers = {name: next((base for base in cls.__mro__ if name in vars(base)), Task) for name in names}
         return sorted(name for name, definer in definers.items() if definer not in own)
 
@@ -627,32 +465,3 @@ class ConfigurableTask(Task):
     VERSION: int | str | None = "Yaml"
 
     _is_plain = True
-
-
-_FIELDS = frozenset(item.name for item in fields(TaskConfig))
-
-
-def _copied(value: Any) -> Any:
-    """Return a value whose dictionaries and lists can be changed without changing those that are given."""
-    if isinstance(value, Mapping):
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list) else value
-
-
-def _without_chat(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a request without those about conversations."""
-    return {name: item for name, item in kwargs.items() if name not in ("apply_chat_template", "chat_template")}
-
-
-def _as_list(value: Any) -> Any:
-    """Return the list that a text is written as; anything else as it is."""
-    if not isinstance(value, str):
-        return value
-    text = value.strip()
-    if not (text.startswith(("[", "(")) and text.endswith(("]", ")"))):
-        return value
-    try:
-        parsed = ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        return value
-    return list(parsed) if isinstance(parsed, (list, tuple)) else value

@@ -371,6 +371,13 @@ class Formats(RegistryTestCase):
             format_name = "terse"
             question_prefix: str | None = None
 
+        class Terser(Terse):
+            format_name = "terser"
+            answer_prompt = ""
+
+        self.addCleanup(formats.FormatConfig._registry.pop, "terser")
+        task = Task(TaskConfig(**task_of(**self.FIELDS, formats="terser")))
+        self.assertEqual(prompts(task)[0], ("2+2?\nA. 3\nB. 4\nC. 5\nD. 6\n", "A"))
         for fields in ({"formats": "terse"}, {"task": "asked@terse"}, {"formats": {"terse": None}}):
             with self.subTest(fields=fields):
                 task = Task(TaskConfig(**{**task_of(**self.FIELDS), **fields}))

@@ -3,10 +3,9 @@
 The engine has the texts of the built-in formats and makes templates of them; a format of one's own is a subclass with
 other texts::
 
-    @dataclass(kw_only=True)
     class Terse(MCQAFormat):
         format_name = "terse"
-        question_prefix: str | None = None
+        question_prefix = None
 """
 
 from __future__ import annotations
@@ -54,7 +53,11 @@ class FormatConfig:
             cls._registry[name] = cls
 
     def __post_init__(self) -> None:
-        unset = [name for name in self._pieces() if getattr(self, name) is _UNSET]
+        for name, value in self._pieces().items():
+            if value is _UNSET:
+                # A subclass need not be a dataclass to have texts of its own.
+                setattr(self, name, getattr(type(self), name))
+        unset = [name for name, value in self._pieces().items() if value is _UNSET]
         if unset:
             built_in = _engine_format(self._built_in)["format"]
             for name in unset:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import logging
 import os
 import random
 import threading
@@ -24,6 +25,8 @@ from lm_eval._protocol import Reference, to_wire
 if TYPE_CHECKING:
     from lm_eval._worker import Worker
     from lm_eval.api.task import Task
+
+logger = logging.getLogger(__name__)
 
 SCHEME = "class"
 """The scheme of references to objects of tasks."""
@@ -53,6 +56,10 @@ _FIELD_HOOKS = {
     "doc_to_prefix": "gen_prefix",
 }
 """The methods that stand for fields of the configuration."""
+
+
+_STEPS = ("aggregate", "apply_filters", "build_all_requests", "process_instances", "scorers")
+"""Methods for programs that take the steps of an evaluation themselves."""
 
 
 class Objects:
@@ -212,6 +219,10 @@ def unwrapped(doc: Any) -> Any:
 def _describe(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[Any]:
     directory, reference = message["function"]
     hooks = {*task._hooks(), *(name for name in vars(task) if not name.startswith("_"))}
+
+    unused = sorted(hooks.intersection(_STEPS))
+    if unused:
+        logger.warning("A run does not call `%s` of the class `%s`", "`, `".join(unused), type(task).__name__)
 
     def part(*steps: str) -> Reference:
         return Reference(directory, "/".join([reference, *(quote(step, safe="") for step in steps)]))

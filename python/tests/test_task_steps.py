@@ -382,6 +382,8 @@ class Steps(unittest.TestCase):
         expected = scores(evaluated(definition("generated"))[0])
         self.assertEqual({name: found[name] for name in expected}, expected)
         self.assertEqual((found["letters,number"], count), (1.0, 9))
+        with self.assertRaisesRegex(NotImplementedError, "process_instances"):
+            lm_eval.evaluate(Model(), {"generated": task})
 
     def test_code_needs_consent(self) -> None:
         """Answers that are programs are run only when that is confirmed."""
@@ -461,6 +463,12 @@ FILES = {
     "metric_list: [{metric: close, tolerance: 2}]\n",
     "asked.yaml": "task: asked\nclass: !function asked.Asked\nsuffix: '?'\noutput_type: generate_until\n"
     "doc_to_text: q\ndoc_to_target: a\n",
+    "shaped.yaml": "task: shaped\nclass: !function shaped.Shaped\nformats: mcqa\ndoc_to_text: q\ndoc_to_target: a\n"
+    "doc_to_choice: c\ncustom_dataset: !function shaped.data\ntest_split: test\n",
+    "shaped.py": "from lm_eval.api.task import ConfigurableTask\n"
+    "def data(**kwargs):\n    return {'test': [{'q': '1?', 'a': 1, 'c': ['x', 'y']}] * 2}\n"
+    "class Shaped(ConfigurableTask):\n"
+    "    def apply_filters(self):\n        return super().apply_filters()\n",
     "base.yaml": "num_fewshot: 0\n",
     "group.yaml": "include: base.yaml\ngroup: of_both\ntask: [close_to, asked]\nmetadata: {version: 4}\n"
     "aggregate_metric_list: {metric: close}\n",
@@ -507,6 +515,13 @@ class Files(unittest.TestCase):
         task = self._same("asked")
         self.assertEqual((task.VERSION, len(task.instances or [])), (3, 12))
         self.assertEqual([instance.request_type for instance in (task.instances or [])[:2]], ["generate_until", "loglikelihood"])
+
+    def test_class_with_a_format(self) -> None:
+        """The format is applied once, whoever asks; what a run does not call is said."""
+        task = self._same("shaped")
+        self.assertEqual((task.instances or [])[0].args, ("Question: 1?\nA. x\nB. y\nAnswer:", " A"))
+        self.assertEqual(task.doc_to_text(task.test_docs()[0]), "Question: 1?\nA. x\nB. y\nAnswer:")
+        self.assertEqual(task.config.formats, "mcqa")
 
     def test_group_that_includes(self) -> None:
         """`include` of a group is followed, and the group says what it was made from."""

@@ -55,10 +55,15 @@ def _of_class(reference: TaskFunction, fields: dict[str, Any]) -> Task:
     import inspect
 
     kind = reference.resolve()
+    # The engine has applied the prompt format, which a configuration would apply again.
+    formats = {name: fields.pop(name) for name in ("formats", "_formats_selection") if name in fields}
+    named = {**fields, "task": fields["task"].partition("@")[0]}
     takes_config = "config" in inspect.signature(kind.__init__).parameters
     # Reference: the definition names the class, and constructors take it out.
-    task: Task = kind(config={**fields, "class": kind}) if takes_config else kind()
+    task: Task = kind(config={**named, "class": kind}) if takes_config else kind()
     task.config.task = fields["task"]
+    for name, value in formats.items():
+        setattr(task.config, name, value)
     return task
 
 
@@ -118,9 +123,14 @@ class Message:
         self.tasks: list[Any] = []
         self.groups: list[Any] | None = None
 
-    def add(self, spec: str | Mapping[str, Any] | Task) -> None:
-        """Add a name, an inline definition or a task object."""
+    def add(self, spec: str | Mapping[str, Any] | Task, scores: bool = True) -> None:
+        """Add a name, an inline definition or a task object; with `scores`, the engine will score its answers."""
         if isinstance(spec, Task):
+            if scores and spec._scorers is not None and spec._has_own_scorers:
+                raise NotImplementedError(
+                    f"The scorers of `{spec.task_name}` were changed, and a run makes its own: score with "
+                    "`process_instances` and `aggregate` of the task, or register a scorer and name it in the task"
+                )
             self.tasks.append(self._of_object(spec))
         elif isinstance(spec, (str, Mapping)):
             self.tasks.append(spec)

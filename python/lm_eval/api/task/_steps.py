@@ -37,7 +37,7 @@ def _ask(operation: str, task: Task, settings: Mapping[str, Any], live: Any = No
 
     live = live or Live()
     message = _loaded.Message(live)
-    message.add(task)
+    message.add(task, scores=False)
     seeds = [None, None, None, task._fewshot_seed]
     return _engine.ask(
         operation,

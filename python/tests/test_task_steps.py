@@ -385,6 +385,25 @@ class Steps(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "process_instances"):
             lm_eval.evaluate(Model(), {"generated": task})
 
+    def test_python_scorers(self) -> None:
+        """Those of a task give the numbers of the engine, as far as they know the metrics."""
+        for name in DEFINITIONS:
+            task = Task(TaskConfig(**definition(name)))
+            task.build_all_requests()
+            answer(Model(), task)
+            expected = scores(evaluated(definition(name))[0])
+            task.scorers[0].context = {**task.scorers[0].context}
+            self.assertFalse(task._has_own_scorers)
+            task._scorers_built = (task._scorers_built[0], None)
+            self.assertTrue(task._has_own_scorers)
+            with self.subTest(name):
+                if name == "native":
+                    with self.assertRaisesRegex(NotImplementedError, "`rouge1` is computed by the engine"):
+                        task.process_instances()
+                    continue
+                task.process_instances()
+                self.assertEqual(task.aggregate(100)[0], expected)
+
     def test_code_needs_consent(self) -> None:
         """Answers that are programs are run only when that is confirmed."""
         task = Task(TaskConfig(**{**definition("own"), "unsafe_code": True}))

@@ -186,9 +186,10 @@ def _names(task: Task) -> Iterator[tuple[str, str]]:
 
 
 def _known_metric(entry: Mapping[str, Any], output_type: str) -> Any:
-    """Return a metric entry, or a metric that stands for one that only the engine computes."""
+    """Return a metric entry, or a metric that stands for one that only the engine, or the task itself, computes."""
+    from lm_eval.api.metrics import mean
     from lm_eval.api.metrics.metric import Metric
-    from lm_eval.api.registry import metric_registry
+    from lm_eval.api.registry import aggregation_registry, metric_registry, reduction_registry
 
     name = entry["metric"]
     if callable(name) or name in metric_registry:
@@ -204,13 +205,18 @@ def _known_metric(entry: Mapping[str, Any], output_type: str) -> Any:
     def computed_elsewhere(*_: Any, **__: Any) -> Any:
         raise NotImplementedError(f"`{label}` is computed by the engine: call `process_instances` of the task")
 
+    def part(kind: str, registry: Any) -> Any:
+        given = entry.get(kind)
+        return given if callable(given) else registry.get(given, None) if isinstance(given, str) else None
+
     return Metric(
         name=label,
         fn=computed_elsewhere,
         kwargs=entry.get("kwargs", {}),
-        aggregation=computed_elsewhere,
+        aggregation=part("aggregation", aggregation_registry) or mean,
         higher_is_better=True if higher is None else higher,
         output_type={output_type},
+        reduction=part("reduction", reduction_registry),
     )
 
 
@@ -334,6 +340,11 @@ def _process_here(task: Task, groups: Groups) -> None:
     everything = [request for requests in groups.values() for request in requests]
     for scorer in task.scorers:
         scorer.apply_filter(everything)
+    for request in everything:
+        if request.request_type == "loglikelihood_rolling":
+            for name, answers in request.filtered_resps.items():
+                pairs = [answer if isinstance(answer, (tuple, list)) else (answer, False) for answer in answers]
+                request.filtered_resps[name] = pairs
     for scorer in task.scorers:
         scored = _delivered(task, scorer, groups)
         store: Callable[..., None] = getattr(scorer, "set_results", None) or scorer._store

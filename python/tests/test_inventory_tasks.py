@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import tempfile
 import typing
 import unittest
@@ -382,6 +383,41 @@ class Formats(RegistryTestCase):
             with self.subTest(fields=fields):
                 task = Task(TaskConfig(**{**task_of(**self.FIELDS), **fields}))
                 self.assertEqual(prompts(task)[0], ("2+2?\nA. 3\nB. 4\nC. 5\nD. 6\nAnswer:", " A"))
+
+
+    def test_formats_of_a_run(self) -> None:
+        """One file, asked in every built-in format from the command line."""
+        with tempfile.TemporaryDirectory() as folder:
+            rows = "".join(json.dumps(row) + "\n" for row in QUESTIONS)
+            Path(folder, "rows.jsonl").write_text(rows, encoding="utf-8")
+            head = "task: my_task\ndataset_path: json\ndataset_kwargs: {data_files: {test: rows.jsonl}}\n"
+            fields = "test_split: test\ndoc_to_text: question\ndoc_to_target: answer\ndoc_to_choice: choices\n"
+            Path(folder, "my_task.yaml").write_text(head + fields, encoding="utf-8")
+            for name, metric in (
+                ("mcqa", "acc,none"),
+                ("cloze", "acc,none"),
+                ("generate", "exact_match,none"),
+                ("cot", "exact_match,none"),
+            ):
+                with self.subTest(name):
+                    done = engine.run(
+                        *("run", "--include_path", folder, "--library", "none", "--tasks", f"my_task@{name}"),
+                        *("--model", "dummy", "--format", "json"),
+                    )
+                    results = json.loads(done.stdout[done.stdout.index("{\n") :])
+                    self.assertIn(metric, results["results"]["my_task"])
+                    manager = TaskManager(include_path=folder, include_defaults=False)
+                    (task,) = manager.load([f"my_task@{name}"])["tasks"].values()
+                    config = TaskConfig(
+                        task="my_task",
+                        custom_dataset=questions,
+                        test_split="test",
+                        formats=name,
+                        **self.FIELDS,
+                    )
+                    self.assertEqual(prompts(task), prompts(Task(config)))
+                    for field in ("doc_to_text", "doc_to_target", "doc_to_choice", "output_type", "scorer"):
+                        self.assertEqual(getattr(task.config, field), getattr(config, field))
 
 
 class Instances(unittest.TestCase):

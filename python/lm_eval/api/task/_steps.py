@@ -164,8 +164,16 @@ def _registered_names(task: Task) -> Iterator[None]:
     folders = task._folders
     with ExitStack() as stack:
         for kind, name in _names(task) if folders else ():
-            found = _look_up(_live._functions, kind, name, folders, True)
-            _live._functions.enter("")
+            try:
+                found = _look_up(_live._functions, kind, name, folders, True)
+            except ImportError as error:
+                if kind in ("filter", "scorer"):
+                    raise
+                # Metrics can be left to the engine, which says what is missing if it needs it.
+                logger.debug("`%s` is left to the engine: %s", name, error)
+                continue
+            finally:
+                _live._functions.enter("")
             if found is not None and found[0]:
                 stack.enter_context(_scope.within(found[0]))
         yield

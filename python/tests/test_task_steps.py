@@ -322,6 +322,21 @@ class Steps(unittest.TestCase):
         self.assertEqual([scorer.name for scorer in task.scorers], ["none"])
         self.assertEqual(set(task.aggregate(0)[0]), {"bypass,none", "bypass_stderr,none"})
 
+    def test_metrics_that_are_changed(self) -> None:
+        """Metrics of the task are those of its pipelines, unless these have their own."""
+        (loaded,) = TaskManager().load([definition("generated")])["tasks"].values()
+        changed = [{"metric": "exact_match", "ignore_case": True}, {"metric": "chrf"}]
+        spec = {**definition("generated"), "metric_list": changed}
+        for task in (loaded, Task(TaskConfig(**definition("generated")))):
+            with self.subTest(type(task).__name__):
+                self.assertEqual([metric.name for metric in task.scorers[0].metrics or ()], ["exact_match", "bleu"])
+                task.set_config("metric_list", changed)
+                self._compare(task, spec)
+                self.assertEqual([metric.name for metric in task.scorers[0].metrics or ()], ["exact_match", "chrf"])
+                self.assertEqual([metric.name for metric in task.scorers[1].metrics or ()], ["exact_match"])
+                results = lm_eval.evaluate(Model(), {"generated": task}, bootstrap_iters=100)
+                self.assertEqual(scores(results["results"]["generated"]), task.aggregate(100)[0])
+
     def test_chat(self) -> None:
         """Conversations are those of a run."""
         task = Task(TaskConfig(**definition("generated")))

@@ -184,7 +184,7 @@ class TaskConfig:
             self._resolve_formats()
         self._normalize_generation()
         self._normalize_fewshot()
-        self._normalize_scoring_config()
+        self._normalize_scoring_config(_is_formatted)
 
     def _resolve_formats(self) -> None:
         """Let the prompt format that `formats` or `task@format` names set its fields."""
@@ -211,7 +211,7 @@ class TaskConfig:
 
         Where a field that the format had set was changed later, the format is left out instead.
         """
-        written = self.to_dict(keep_callable=True)
+        written = {**self.to_dict(keep_callable=True), "filter_list": self._pipelines()}
         if not self._unformatted:
             return written
         now = {name: getattr(self, name) for name in self._unformatted}
@@ -244,16 +244,30 @@ class TaskConfig:
             inherited = {name: getattr(self, name) for name in _INHERITED}
             self.fewshot_config = FewshotConfig(**{**inherited, "split": self.fewshot_split, **(given or {})})
 
-    def _normalize_scoring_config(self) -> None:
+    def _normalize_scoring_config(self, is_loaded: bool = False) -> None:
         self.metric_list = [normalize_metric(entry) for entry in self.metric_list or ()]
         pipelines = [normalize_pipeline(pipeline) for pipeline in self.filter_list or ()]
+        pipelines = pipelines or [{"name": "none", "filter": []}]
+        # The lists that follow when the metrics of the task are changed.
+        self._inherited: list[Any] = []
         for pipeline in pipelines:
-            pipeline.setdefault("metric_list", list(self.metric_list))
-        self.filter_list = pipelines or [
-            {"name": "none", "filter": [], "metric_list": list(self.metric_list)}
-        ]
+            # The engine writes out what a pipeline has from its task.
+            if "metric_list" not in pipeline or is_loaded and pipeline["metric_list"] == self.metric_list:
+                pipeline["metric_list"] = list(self.metric_list)
+                self._inherited.append(pipeline["metric_list"])
+        self.filter_list = pipelines
         if isinstance(self.scorer, str):
             self.scorer = {"type": self.scorer}
+
+    def _pipelines(self) -> list[dict[str, Any]]:
+        """Return the pipelines with the metrics that they have now, their own or those of the task."""
+        inherited = [normalize_metric(entry) for entry in self.metric_list or ()]
+        return [
+            {**pipeline, "metric_list": inherited}
+            if any(pipeline.get("metric_list", ()) is known for known in self._inherited)
+            else {"metric_list": inherited, **normalize_pipeline(pipeline)}
+            for pipeline in self.filter_list
+        ]
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name)

@@ -145,7 +145,7 @@ def build_scorers(task: Task) -> list[Scorer]:
     config = task.config
     scorers = []
     with _registered_names(task):
-        for pipeline in config.filter_list:
+        for pipeline in config._pipelines():
             entries = [_known_metric(entry, config.output_type) for entry in pipeline["metric_list"]]
             cfg = {**pipeline, "metric_list": entries}
             scorer = build_scorer(cfg=cfg, output_type=config.output_type, scorer_type=config.scorer)
@@ -184,7 +184,7 @@ def _names(task: Task) -> Iterator[tuple[str, str]]:
     from lm_eval.api import registry
 
     used: list[tuple[str, Any]] = [("scorer", (task.config.scorer or {}).get("type"))]
-    for pipeline in task.config.filter_list:
+    for pipeline in task.config._pipelines():
         used += [("filter", step["function"]) for step in pipeline["filter"]]
         for entry in pipeline["metric_list"]:
             used += [(kind, entry.get(kind)) for kind in ("metric", "aggregation", "reduction")]

@@ -357,7 +357,7 @@ class Task(Documents, abc.ABC):
     def scorers(self) -> list[Scorer]:
         """A scorer for each pipeline; `process_instances` fills them."""
         config = self._config
-        chosen = copied([config.output_type, config.filter_list, config.scorer, config.multiple_targets])
+        chosen = copied([config.output_type, config._pipelines(), config.scorer, config.multiple_targets])
         if self._scorers is None or self._scorers_built[0] != chosen:
             self._scorers = _steps.build_scorers(self)
             self._scorers_built = (chosen, _steps.state_of(self._scorers))

@@ -77,7 +77,7 @@ def answer(lm: LM, task: Task) -> None:
 def rows(count: int, start: int) -> list[dict[str, Any]]:
     """Return documents."""
     return [
-        {"q": f"{n}+1", "a": str(n % 4), "c": ["zero", "a one", "twos"], "g": n % 3, "t": f"{n} makes {n}"}
+        {"q": f"{n}+1", "a": str(n % 4), "c": ["zero", "a one", "twos"], "g": n % 3, "t": f"{n} makes {n}", "n": n % 4 - 100}
         for n in range(start, start + count)
     ]
 
@@ -100,6 +100,11 @@ def top(values: list[float]) -> float:
 def common_words(references: Any, predictions: Any, **kwargs: Any) -> Any:
     """Return the length of each answer."""
     return [float(len(answer)) for answer in predictions]
+
+
+def hundred(resps: Any, docs: Any) -> Any:
+    """Return what is also the engine's mark of a target that is no option."""
+    return [["-100"] for _ in resps]
 
 
 NUMBER = [{"function": "regex", "regex_pattern": "(\\d+)"}, {"function": "take_first"}]
@@ -171,6 +176,18 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
         "doc_to_target": ["The answer is {{a}}.", "3"],
         "multiple_targets": True,
         "metric_list": [{"metric": "exact_match"}],
+    },
+    "numbered": {
+        "output_type": "generate_until",
+        "doc_to_text": "{{q}}",
+        "doc_to_target": "n",
+        "filter_list": [{"name": "hundred", "filter": [{"function": "custom", "filter_fn": hundred}]}],
+    },
+    "unresolved": {
+        "output_type": "multiple_choice",
+        "doc_to_text": "{{q}}",
+        "doc_to_target": "{{c[g] if g else 'none of them'}}",
+        "doc_to_choice": "c",
     },
     "formatted": {
         "formats": "mcqa",

@@ -47,7 +47,7 @@ pub(super) fn score(request: &Request, printer: &mut Printer) -> Result<Value> {
         step.check_code()?;
     }
     let mut scorer = step.scorer()?;
-    let documents = answered(&request.part("documents"))?;
+    let documents = answered(&request.part("documents"), step.task.config.output_type)?;
     if only_filter {
         scorer.apply_filters(&documents).map_err(|error| step.failed(error))?;
     } else {
@@ -220,11 +220,12 @@ fn of_index(gold: &Value, index: &dyn Fn(&Value) -> Value) -> Value {
 }
 
 /// The documents with their answers, as the caller tells of them.
-fn answered(documents: &Value) -> Result<Vec<AnsweredDocument>> {
-    documents.as_list().unwrap_or_default().iter().map(answered_document).collect()
+fn answered(documents: &Value, output_type: OutputType) -> Result<Vec<AnsweredDocument>> {
+    let documents = documents.as_list().unwrap_or_default().iter();
+    documents.map(|document| answered_document(document, output_type)).collect()
 }
 
-fn answered_document(told: &Value) -> Result<AnsweredDocument> {
+fn answered_document(told: &Value, output_type: OutputType) -> Result<AnsweredDocument> {
     let told = told.as_dict().ok_or_else(|| anyhow!("A document is not told as it should be"))?;
     let doc_id = told.get_str("doc_id").and_then(Value::as_i64).and_then(|id| usize::try_from(id).ok());
     let doc_id = DocId(doc_id.ok_or_else(|| anyhow!("The `doc_id` of a request is a number from 0"))?);
@@ -232,7 +233,7 @@ fn answered_document(told: &Value) -> Result<AnsweredDocument> {
     let (mut answers, mut choices) = (Vec::with_capacity(instances.len()), Vec::new());
     for told in instances {
         let told = told.as_dict().ok_or_else(|| anyhow!("A request is not told as it should be"))?;
-        let (answer, option) = answered_instance(doc_id, told)?;
+        let (answer, option) = answered_instance(doc_id, told, output_type)?;
         if !answer.instance.metadata.unconditional {
             choices.push(option);
         }
@@ -246,7 +247,11 @@ fn answered_document(told: &Value) -> Result<AnsweredDocument> {
     Ok(AnsweredDocument { doc_id, document, choices: choices.map(Arc::new), answers })
 }
 
-fn answered_instance(doc_id: DocId, told: &Dict) -> Result<(AnsweredInstance, Option<Value>)> {
+fn answered_instance(
+    doc_id: DocId,
+    told: &Dict,
+    output_type: OutputType,
+) -> Result<(AnsweredInstance, Option<Value>)> {
     let text = |name: &str| told.get_str(name).and_then(Value::as_str).unwrap_or_default();
     let count = |name: &str| told.get_str(name).and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok());
     let arguments = match told.get_str("arguments") {
@@ -256,11 +261,13 @@ fn answered_instance(doc_id: DocId, told: &Dict) -> Result<(AnsweredInstance, Op
     let (request_type, arguments, media) =
         read_arguments(text("request_type"), arguments).map_err(EngineError::from)?;
     let metadata = told.get_str("metadata").and_then(Value::as_dict).cloned().unwrap_or_default();
-    let gold = told.get_str("target").cloned().unwrap_or_default();
-    let gold = of_index(&gold, &|gold| match gold {
-        Value::Int(UNRESOLVED) => Value::None,
-        other => other.clone(),
-    });
+    let mut gold = told.get_str("target").cloned().unwrap_or_default();
+    if output_type == OutputType::MultipleChoice {
+        gold = of_index(&gold, &|gold| match gold {
+            Value::Int(UNRESOLVED) => Value::None,
+            other => other.clone(),
+        });
+    }
     let responses = told.get_str("resps").and_then(Value::as_list).unwrap_or_default();
     let responses = responses.iter().map(|response| response_value(request_type, response));
     let instance = Instance {

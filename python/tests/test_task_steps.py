@@ -399,6 +399,14 @@ class Steps(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "document 0 of `repeated` has 0 answers, not 4"):
             task.process_instances()
 
+    def test_answers_that_are_no_text(self) -> None:
+        """What UTF-8 cannot hold is replaced, as in a run."""
+        task = Task(TaskConfig(**definition("own")))
+        for instance in task.build_all_requests(limit=2):
+            instance.resps.append("a\ud800b")
+        task.process_instances()
+        self.assertEqual(task.aggregate(0)[0]["common_words,none"], 3.0)
+
     def test_scorers_of_the_program(self) -> None:
         """Scorers that a program has changed are those that score."""
         task = Task(TaskConfig(**definition("generated")))

@@ -270,9 +270,10 @@ def groups_of(task: Task) -> Groups:
 
 def _told(groups: Groups) -> list[dict[str, Any]]:
     """Return what the engine is told of answered requests."""
+    from lm_eval import _models
     from lm_eval._class_tasks import WRAPPED
 
-    fields = ("request_type", "idx", "repeats", "target", "resps", "task_name", "additional_args")
+    fields = ("request_type", "idx", "repeats", "target", "task_name", "additional_args")
     documents = []
     for doc_id, requests in groups.items():
         doc = requests[0].doc
@@ -280,6 +281,7 @@ def _told(groups: Groups) -> list[dict[str, Any]]:
             {
                 **{name: getattr(request, name) for name in fields},
                 "arguments": request.args,
+                "resps": [_models._valid(answer) if isinstance(answer, str) else answer for answer in request.resps],
                 "metadata": {name: request.metadata[name] for name in _TOLD if name in request.metadata},
             }
             for request in requests

@@ -46,7 +46,7 @@ pub(crate) fn call(vm: &mut Vm<'_>, global: Global, args: Args) -> Result<Val, E
             let entries = entries(vm, "namespace", args)?;
             Ok(Val::object(Object::Namespace(RefCell::new(entries))))
         }
-        Global::Zip => zip(vm, args),
+        Global::Zip => zip(vm, &args),
         Global::Cycler => {
             if !args.keywords.is_empty() {
                 return Err(Error::type_error("`cycler` takes no keyword arguments"));
@@ -101,7 +101,7 @@ fn range(vm: &mut Vm<'_>, args: Args) -> Result<Val, Error> {
 }
 
 /// Tuples of the items at the same place, as many as the shortest argument has.
-fn zip(vm: &mut Vm<'_>, args: Args) -> Result<Val, Error> {
+fn zip(vm: &mut Vm<'_>, args: &Args) -> Result<Val, Error> {
     if let Some((name, _)) = args.keywords.first() {
         return Err(Error::type_error(format!("`zip` takes no argument `{name}`")));
     }

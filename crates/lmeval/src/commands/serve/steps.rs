@@ -12,7 +12,7 @@ use lmeval_core::{Arguments, Context, Dialect, DocId, Instance, InstanceMetadata
 use lmeval_data::Settings;
 use lmeval_engine::{ClassSettings, DataOptions, EngineError, load_class, request_sources};
 use lmeval_host::PythonHost;
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::Task;
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, Shard, read_arguments};
 use lmeval_tasks::scoring::prepare_scoring;
@@ -169,7 +169,7 @@ fn document_value(built: &DocumentRequests, output_type: OutputType, dialect: &D
         if !instance.metadata.unconditional
             && let Some(option) = options.next()
         {
-            metadata.insert("option_text", lmeval_pycompat::repr::str(option));
+            metadata.insert("option_text", repr::str(option));
         }
         Value::dict([
             ("request_type", Value::str(instance.request_type.name())),
@@ -207,7 +207,11 @@ fn target(gold: &Value, output_type: OutputType) -> Value {
             Value::None => Value::Int(UNRESOLVED),
             other => other.clone(),
         }),
-        OutputType::GenerateUntil => gold.clone(),
+        OutputType::GenerateUntil => match gold {
+            Value::Str(_) | Value::List(_) | Value::Tuple(_) | Value::Set(_) | Value::Dict(_) => gold.clone(),
+            // Generated text is compared with text.
+            other => Value::from(repr::str(other)),
+        },
         OutputType::Loglikelihood | OutputType::LoglikelihoodRolling => Value::Int(0),
     }
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import logging
 import os
 import random
 import threading
@@ -24,6 +25,8 @@ from lm_eval._protocol import Reference, to_wire
 if TYPE_CHECKING:
     from lm_eval._worker import Worker
     from lm_eval.api.task import Task
+
+logger = logging.getLogger(__name__)
 
 SCHEME = "class"
 """The scheme of references to objects of tasks."""
@@ -53,6 +56,10 @@ _FIELD_HOOKS = {
     "doc_to_prefix": "gen_prefix",
 }
 """The methods that stand for fields of the configuration."""
+
+
+_STEPS = ("aggregate", "apply_filters", "build_all_requests", "process_instances", "scorers")
+"""Methods for programs that take the steps of an evaluation themselves."""
 
 
 class Objects:
@@ -211,7 +218,11 @@ def unwrapped(doc: Any) -> Any:
 
 def _describe(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[Any]:
     directory, reference = message["function"]
-    hooks = {*task._overridden_hooks(), *(name for name in vars(task) if not name.startswith("_"))}
+    hooks = {*task._hooks(), *(name for name in vars(task) if not name.startswith("_"))}
+
+    unused = sorted(hooks.intersection(_STEPS))
+    if unused:
+        logger.warning("A run does not call `%s` of the class `%s`", "`, `".join(unused), type(task).__name__)
 
     def part(*steps: str) -> Reference:
         return Reference(directory, "/".join([reference, *(quote(step, safe="") for step in steps)]))
@@ -234,7 +245,7 @@ def _describe(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[An
         "process_results": part("process_results") if "process_results" in hooks else None,
         "aggregation": _aggregations(task, part) if "aggregation" in hooks else None,
         "higher_is_better": dict(task.higher_is_better()) if "higher_is_better" in hooks else None,
-        "is_configurable": _is_configurable(task),
+        "is_configurable": task._is_configurable,
         "output_type": task._config.output_type,
         "dataset_path": task.DATASET_PATH,
         "dataset_name": task.DATASET_NAME,
@@ -244,16 +255,10 @@ def _describe(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[An
     yield described
 
 
-def _is_configurable(task: Any) -> bool:
-    from lm_eval.api.task import ConfigurableTask
-
-    return isinstance(task, ConfigurableTask)
-
-
 def _excludes(task: Any) -> bool:
     """Return whether a document must not be among its own examples."""
     # Reference: classes of the older kind look whether there are training documents.
-    return task._excludes_evaluated() if _is_configurable(task) else not task.has_training_docs()
+    return task._excludes_evaluated() if task._is_configurable else not task.has_training_docs()
 
 
 def _aggregations(task: Any, part: Callable[..., Reference]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from lm_eval._live import SCHEME, Live, Server, TaskFunction
+from lm_eval._live import SCHEME, Live, Server
 from lm_eval._loader import Loader
 from lm_eval._protocol import VERSION, Channel, _from_wire, to_wire
 
@@ -175,7 +175,7 @@ class _Conversation:
             self._pump.start()
         loader = Loader([])
         loader.schemes[SCHEME] = self._live.find
-        channel = _Channel(mine.fileno(), loader.resolve, self._live.text if self._as_text else TaskFunction)
+        channel = _Channel(mine.fileno(), loader.resolve, self._live.text if self._as_text else self._live.function)
         self._channel = channel
         self._server = Server(channel, loader)
         self._interrupts = 0

@@ -36,6 +36,11 @@ def set_template_renderer(renderer: TemplateRenderer | None) -> None:
     _template_renderer = renderer
 
 
+def is_served() -> bool:
+    """Whether an engine waits for this process, so that it cannot start another one."""
+    return _template_renderer is not None and not getattr(_template_renderer, "starts_engines", False)
+
+
 def load_dataset(path: str | None, name: str | None = None, **options: Any) -> Any:
     """Return the splits of a data set by name."""
     if _dataset_loader is not None:
@@ -75,4 +80,5 @@ def render_template(template: str, doc: dict[str, Any]) -> str:
 
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     environment.filters["regex_replace"] = regex_replace
+    environment.globals["zip"] = zip
     return environment.from_string(template).render(**doc)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,14 @@ class TaskFunction:
         self.directory = directory
         self.reference = reference
         self.__name__ = reference.rpartition(".")[2]
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The parameters of the function, which decide how metrics call it."""
+        try:
+            return inspect.signature(self.resolve())
+        except Exception as error:
+            raise AttributeError(f"`{self.reference}` has no signature that can be read") from error
 
     def resolve(self) -> Any:
         """Return the object that the reference means."""
@@ -85,6 +94,11 @@ class Live:
         """Return the object of a reference, given what follows the scheme."""
         return self._objects[int(rest.partition(".")[0])]
 
+    def function(self, directory: str, reference: str) -> Any:
+        """Return the function that a result refers to: an object of this process, or one of a task file."""
+        scheme, _, rest = reference.partition(":")
+        return self.find(directory, rest) if scheme == SCHEME else TaskFunction(directory, reference)
+
     def text(self, directory: str, reference: str) -> str:
         """Return how results show a function: the source of one of this process, else its reference."""
         from lm_eval.config._callables import serialize_function
@@ -140,6 +154,9 @@ def _render(template: str, document: dict[str, Any]) -> str:
     if objects is None:
         return str(_engine.ask("render", template=template, document=document))
     return str(objects._render(template, document))
+
+
+_render.starts_engines = True  # type: ignore[attr-defined]
 
 
 class Server(_worker.Worker):

@@ -235,7 +235,7 @@ def evaluate(
 def _fewshot_seed(tasks: list[Task]) -> int | None:
     """Return the seed that the tasks with examples have in common, or with contexts of their own."""
     own = {"fewshot_context", "fewshot_examples", "build_qa_turn"}
-    drawing = [task for task in tasks if task.get_config("num_fewshot") or own & {*task._overridden_hooks()}] or tasks
+    drawing = [task for task in tasks if task.get_config("num_fewshot") or own & {*task._hooks()}] or tasks
     first = drawing[0]
     for task in drawing:
         if task._fewshot_seed != first._fewshot_seed:

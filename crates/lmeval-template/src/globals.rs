@@ -16,11 +16,12 @@ pub(crate) enum Global {
     Cycler,
     Joiner,
     Namespace,
+    Zip,
     RaiseException,
     StrftimeNow,
 }
 
-/// The function of a name; chat templates have two more.
+/// The function of a name. Chat templates have those of `transformers`, which has no `zip`.
 pub(crate) fn lookup(name: &str, chat: bool) -> Option<Global> {
     Some(match name {
         "range" => Global::Range,
@@ -29,6 +30,7 @@ pub(crate) fn lookup(name: &str, chat: bool) -> Option<Global> {
         "cycler" => Global::Cycler,
         "joiner" => Global::Joiner,
         "namespace" => Global::Namespace,
+        "zip" if !chat => Global::Zip,
         "raise_exception" if chat => Global::RaiseException,
         "strftime_now" if chat => Global::StrftimeNow,
         _ => return None,
@@ -44,6 +46,7 @@ pub(crate) fn call(vm: &mut Vm<'_>, global: Global, args: Args) -> Result<Val, E
             let entries = entries(vm, "namespace", args)?;
             Ok(Val::object(Object::Namespace(RefCell::new(entries))))
         }
+        Global::Zip => zip(vm, &args),
         Global::Cycler => {
             if !args.keywords.is_empty() {
                 return Err(Error::type_error("`cycler` takes no keyword arguments"));
@@ -95,6 +98,26 @@ fn range(vm: &mut Vm<'_>, args: Args) -> Result<Val, Error> {
         return Err(Error::limit("The range has more than 100000 numbers"));
     }
     Ok(Val::object(object))
+}
+
+/// Tuples of the items at the same place, as many as the shortest argument has.
+fn zip(vm: &mut Vm<'_>, args: &Args) -> Result<Val, Error> {
+    if let Some((name, _)) = args.keywords.first() {
+        return Err(Error::type_error(format!("`zip` takes no argument `{name}`")));
+    }
+    let mut columns = args.positional.iter().map(Iter::over).collect::<Result<Vec<_>, _>>()?;
+    let mut rows = Vec::new();
+    while !columns.is_empty() {
+        let mut row = Vec::with_capacity(columns.len());
+        for column in &mut columns {
+            match column.next(vm)? {
+                Some(item) => row.push(item),
+                None => return Ok(Val::list(rows)),
+            }
+        }
+        rows.push(Val::tuple(row));
+    }
+    Ok(Val::list(rows))
 }
 
 /// The arguments of Python's `dict`.

@@ -49,35 +49,28 @@ def answer_text(answer: Any, choices: Sequence[str] | None) -> str:
     raise ValueError(f"An answer is text or the number of an option, not {answer!r}")
 
 
-def messages_of(
-    task: Task, doc: dict[str, Any], examples: Sequence[dict[str, Any]], system: str, prefix: str | None
+def messages_before(
+    task: Task, doc: dict[str, Any], examples: Sequence[dict[str, Any]], system: str
 ) -> list[Message]:
-    """Return all messages of a prompt: system text, examples, question."""
+    """Return the messages before the question: system text and examples."""
     messages = [Message("system", system)] if system else []
     fewshot = task.config.fewshot_config
-    has_choices = fewshot.doc_to_choice is not None or "doc_to_choice" in task._overridden_hooks()
+    has_choices = fewshot.doc_to_choice is not None or "doc_to_choice" in task._hooks()
     for example in examples:
         question = task._example_field("doc_to_text", example, fewshot.doc_to_text)
         answer = task._example_field("doc_to_target", example, fewshot.doc_to_target)
         choices = (
             task._example_field("doc_to_choice", example, fewshot.doc_to_choice) if has_choices else None
         )
-        messages += turn(
-            question,
-            answer,
-            choices,
-            prefix=task._resolve(fewshot.gen_prefix, example if task._is_compat_04 else doc),
-            target_delimiter=task._example_delimiter,
-            fewshot_delimiter=fewshot.fewshot_delimiter,
+        messages += task.build_qa_turn(
+            q=question,
+            c=choices,
+            a=answer,
+            gen_prefix=task._resolve(fewshot.gen_prefix, example if task._is_compat_04 else doc),
+            tgt_delim=task._example_delimiter,
+            few_delim=fewshot.fewshot_delimiter,
         )
-    return messages + turn(
-        task.doc_to_text(doc),
-        None,
-        None,
-        prefix=prefix,
-        target_delimiter=task.config.target_delimiter,
-        fewshot_delimiter="",
-    )
+    return messages
 
 
 def render(

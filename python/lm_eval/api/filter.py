@@ -16,8 +16,15 @@ __all__ = ["Filter", "FilterEnsemble"]
 class Filter(ABC):
     """One step over the answers of all requests of a task.
 
-    A filter is made from the keyword arguments of its step and keeps no state between calls.
+    A filter is made from the keyword arguments of its step and keeps no state between calls. Whatever has a method
+    `apply` is one; it need not derive from this class.
     """
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> Any:
+        if cls is not Filter:
+            return NotImplemented
+        return callable(getattr(other, "apply", None)) or NotImplemented
 
     def __init__(self, **kwargs: Any) -> None:
         """Take the arguments of the step; this base class ignores them."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lm_eval.api.metrics.stderr import aggregate_subtask_metrics, pooled_sample_stderr
 from lm_eval.config.group import AggMetricConfig, GroupConfig
 
 if TYPE_CHECKING:
     from lm_eval.api.task import Task
 
-__all__ = ["ConfigurableGroup", "Group"]
+__all__ = ["AggMetricConfig", "ConfigurableGroup", "Group", "GroupConfig"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -76,6 +80,56 @@ class Group:
         """Whether the group has a score of its own."""
         return bool(self.aggregate_metric_list)
 
+    @property
+    def _qualified_name(self) -> str:
+        """The name that results have."""
+        return self.name
+
+    def aggregate(self, task_metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the entry of the group in results, from the entries of its tasks.
+
+        Tasks are found by the names that they have in the group, or by their own.
+        """
+        entry: dict[str, Any] = {"alias": self.alias or self.name, "name": self.name}
+        if not self.aggregate_metric_list:
+            return entry
+        found = [self._entry_of(name, task, task_metrics) for name, task in self._leaves()]
+        members = [member for member in found if member is not None]
+        entry["sample_len"] = sum(member.get("sample_len", 0) for member in members)
+        counts: dict[str, int] = {}
+        for wanted in self.aggregate_metric_list:
+            for pipeline in wanted.filter_list or _pipelines(wanted.metric, members):
+                key = f"{wanted.metric},{pipeline}"
+                scored = [member for member in members if key in member]
+                if len(scored) < len(found):
+                    logger.warning("%d of %d tasks of `%s` have `%s`", len(scored), len(found), self.name, key)
+                if not scored:
+                    continue
+                sizes = [member["sample_len"] for member in scored]
+                stderr_key = f"{wanted.metric}_stderr,{pipeline}"
+                stderrs = [member.get(stderr_key, "N/A") for member in scored]
+                values = [member[key] for member in scored]
+                entry[key] = aggregate_subtask_metrics(values, sizes, bool(wanted.weight_by_size))
+                unknown = any(stderr == "N/A" for stderr in stderrs)
+                entry[stderr_key] = "N/A" if unknown else pooled_sample_stderr(stderrs, sizes)
+                counts[key] = sum(sizes)
+        if counts:
+            entry["sample_count"] = counts
+        return entry
+
+    def _leaves(self) -> Iterator[tuple[str, Any]]:
+        for name, child in self._children.items():
+            if isinstance(child, Group):
+                yield from child._leaves()
+            else:
+                yield name, child
+
+    @staticmethod
+    def _entry_of(
+        name: str, task: Any, task_metrics: Mapping[str, Mapping[str, Any]]
+    ) -> Mapping[str, Any] | None:
+        return task_metrics.get(name, task_metrics.get(task.task_name))
+
     def get_all_tasks(self, recursive: bool = True) -> list[Any]:
         """Return the tasks, with `recursive` those of inner groups too."""
         tasks: list[Any] = []
@@ -98,12 +152,23 @@ class Group:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the group's own settings."""
-        settings: dict[str, Any] = {"group": self.name, "group_alias": self.alias}
+        defined = None if self._config is None else self._config.task
+        settings: dict[str, Any] = {
+            "group": self.name,
+            "group_alias": self.alias,
+            "task": self.child_names if defined is None else list(defined),
+        }
         if self.aggregate_metric_list:
             settings["aggregate_metric_list"] = [asdict(metric) for metric in self.aggregate_metric_list]
         if self.metadata:
             settings["metadata"] = self.metadata
         return {key: value for key, value in settings.items() if value is not None}
+
+
+def _pipelines(metric: str, members: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of all pipelines that report a metric, sorted."""
+    keys = {key.partition(",")[::2] for member in members for key in member if "," in key}
+    return sorted(pipeline for name, pipeline in keys if name == metric)
 
 
 class ConfigurableGroup(Group):
@@ -113,6 +178,15 @@ class ConfigurableGroup(Group):
         warnings.warn("`ConfigurableGroup` is deprecated; use `Group`", DeprecationWarning, stacklevel=2)
         group = Group.from_config(config or {"group": ""})
         self.__dict__.update(group.__dict__)
+
+    @classmethod
+    def from_group(cls, group: Group) -> ConfigurableGroup:
+        """Return a group as one that can be the key of a dictionary."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            made = cls(config=group._config or {"group": group.name})
+        made.__dict__.update(group.__dict__)
+        return made
 
     @property
     def group(self) -> str:

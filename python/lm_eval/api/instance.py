@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 from lm_eval.api._types import Completion, GenArgs, LLArgs, LLOutput, OutputType, Reference
 
 InputT = TypeVar("InputT")
 OutputT = TypeVar("OutputT")
 
-__all__ = ["GenInstance", "Instance", "LLInstance", "OutputType"]
+__all__ = ["AdditionalArgs", "GenInstance", "Instance", "LLInstance", "OutputType"]
+
+
+class AdditionalArgs(TypedDict, total=False):
+    """Images and sounds of a request."""
+
+    visual: Any
+    audio: Any
 
 
 @dataclass
@@ -31,7 +38,7 @@ class Instance(Generic[InputT, OutputT]):
     doc_id: int | None = None
     repeats: int = 1
     target: Reference = None
-    additional_args: dict[str, Any] | None = None
+    additional_args: AdditionalArgs | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.metadata, tuple):

@@ -40,6 +40,7 @@ class GroupConfig:
     task: Any = None
     aggregate_metric_list: Any = None
     metadata: dict[str, Any] | None = None
+    include: Any = None
 
     def __post_init__(self) -> None:
         if isinstance(self.task, str):
@@ -51,6 +52,10 @@ class GroupConfig:
             self.aggregate_metric_list = [
                 AggMetricConfig(**metric) if isinstance(metric, dict) else metric for metric in metrics
             ]
+
+    def serialize_function(self, value: Any, keep_callable: bool = False) -> Any:
+        """Return the source text of a function, or its textual form where there is none."""
+        return serialize_function(value, keep_callable)
 
     def to_dict(self, keep_callable: bool = False) -> dict[str, Any]:
         """Return the configuration as a dictionary."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import InitVar, dataclass, field, fields
 from typing import Any, TypedDict
 
+from lm_eval import _host
 from lm_eval.api._types import OutputType
 from lm_eval.config._callables import serialize_function
 from lm_eval.defaults import default_gen_kwargs
@@ -175,11 +176,55 @@ class TaskConfig:
     metadata: dict[str, Any] | None = field(default_factory=dict)
     _formats_selection: str | None = None
     _qualified_name: str | None = None
+    _is_formatted: InitVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, _is_formatted: bool) -> None:
+        self._unformatted: dict[str, Any] = {}
+        if not _is_formatted:
+            self._resolve_formats()
         self._normalize_generation()
         self._normalize_fewshot()
-        self._normalize_scoring_config()
+        self._normalize_scoring_config(_is_formatted)
+
+    def _resolve_formats(self) -> None:
+        """Let the prompt format that `formats` or `task@format` names set its fields."""
+        selection = self._formats_selection
+        if selection is None and isinstance(self.task, str) and "@" in self.task:
+            selection = self.task.rpartition("@")[2]
+        formats = selection if self.formats is None else self.formats
+        # The engine applies the format of a class that it has made in a worker.
+        if formats is None or _host.is_served():
+            return
+        from lm_eval.config.formats import _set_by
+
+        given = {name: getattr(self, name) for name in ("doc_to_text", "doc_to_choice", "doc_to_target")}
+        made = _set_by(formats, selection, given)
+        before = {name: getattr(self, name) for name in ("formats", *made)}
+        self.formats = formats
+        for name, value in made.items():
+            if value is not None or name not in ("gen_prefix", "scorer"):
+                setattr(self, name, value)
+        self._unformatted = {name: (value, getattr(self, name)) for name, value in before.items()}
+
+    def _definition(self) -> dict[str, Any]:
+        """Return the fields that are set, as they were before a prompt format was applied.
+
+        Where a field that the format had set was changed later, the format is left out instead.
+        """
+        written = {**self.to_dict(keep_callable=True), "filter_list": self._pipelines()}
+        if not self._unformatted:
+            return written
+        now = {name: getattr(self, name) for name in self._unformatted}
+        if all(now[name] == after or name == "scorer" for name, (_, after) in self._unformatted.items()):
+            own = {name: before for name, (before, _) in self._unformatted.items()}
+            # A format that only this process knows has no name for the engine, which takes its pieces.
+            from lm_eval.config.formats import _is_foreign
+
+            if not _is_foreign(self.formats, self._formats_selection, self.task):
+                written = {**written, **own}
+                return {name: value for name, value in written.items() if value is not None}
+        written["task"] = (self.task or "").partition("@")[0] or self.task
+        return {name: value for name, value in written.items() if name not in ("formats", "_formats_selection")}
 
     def _normalize_generation(self) -> None:
         settings = self.generation_kwargs
@@ -199,16 +244,30 @@ class TaskConfig:
             inherited = {name: getattr(self, name) for name in _INHERITED}
             self.fewshot_config = FewshotConfig(**{**inherited, "split": self.fewshot_split, **(given or {})})
 
-    def _normalize_scoring_config(self) -> None:
+    def _normalize_scoring_config(self, is_loaded: bool = False) -> None:
         self.metric_list = [normalize_metric(entry) for entry in self.metric_list or ()]
         pipelines = [normalize_pipeline(pipeline) for pipeline in self.filter_list or ()]
+        pipelines = pipelines or [{"name": "none", "filter": []}]
+        # The lists that follow when the metrics of the task are changed.
+        self._inherited: list[Any] = []
         for pipeline in pipelines:
-            pipeline.setdefault("metric_list", list(self.metric_list))
-        self.filter_list = pipelines or [
-            {"name": "none", "filter": [], "metric_list": list(self.metric_list)}
-        ]
+            # The engine writes out what a pipeline has from its task.
+            if "metric_list" not in pipeline or is_loaded and pipeline["metric_list"] == self.metric_list:
+                pipeline["metric_list"] = list(self.metric_list)
+                self._inherited.append(pipeline["metric_list"])
+        self.filter_list = pipelines
         if isinstance(self.scorer, str):
             self.scorer = {"type": self.scorer}
+
+    def _pipelines(self) -> list[dict[str, Any]]:
+        """Return the pipelines with the metrics that they have now, their own or those of the task."""
+        inherited = [normalize_metric(entry) for entry in self.metric_list or ()]
+        return [
+            {**pipeline, "metric_list": inherited}
+            if any(pipeline.get("metric_list", ()) is known for known in self._inherited)
+            else {"metric_list": inherited, **normalize_pipeline(pipeline)}
+            for pipeline in self.filter_list
+        ]
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name)
@@ -218,6 +277,10 @@ class TaskConfig:
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and hasattr(self, name)
+
+    def serialize_function(self, value: Any, keep_callable: bool = False) -> Any:
+        """Return the source text of a function, or its textual form where there is none."""
+        return serialize_function(value, keep_callable)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a field, or `default` where there is none of that name."""

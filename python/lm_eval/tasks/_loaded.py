@@ -9,7 +9,8 @@ from typing import Any
 from lm_eval import _dataset, _engine
 from lm_eval._live import Live, TaskFunction
 from lm_eval.api.group import Group
-from lm_eval.api.task import ConfigurableTask, Task
+from lm_eval.api.task import KINDS, ConfigurableTask, Task
+from lm_eval.config.task import TaskConfig
 
 _ATTRIBUTE = "_loaded_from"
 
@@ -41,8 +42,11 @@ def make_task(load: dict[str, Any], key: str, told: Mapping[str, Any]) -> Task:
     if told["class"] is not None:
         task = _of_class(told["class"], fields)
     else:
-        task = ConfigurableTask(config=fields)
+        # The engine has applied the prompt format.
+        config = TaskConfig(**fields, _is_formatted=True)
+        task = KINDS.get(config.output_type, ConfigurableTask)(config=config)
         task.download = lambda *_, **__: _download(task)  # type: ignore[method-assign]
+    task._folders = list(told["folders"])
     setattr(task, _ATTRIBUTE, Origin(load, key, fields_of(task)))
     return task
 
@@ -51,9 +55,15 @@ def _of_class(reference: TaskFunction, fields: dict[str, Any]) -> Task:
     import inspect
 
     kind = reference.resolve()
+    # The engine has applied the prompt format, which a configuration would apply again.
+    formats = {name: fields.pop(name) for name in ("formats", "_formats_selection") if name in fields}
+    named = {**fields, "task": fields["task"].partition("@")[0]}
     takes_config = "config" in inspect.signature(kind.__init__).parameters
-    task: Task = kind(config=fields) if takes_config else kind()
+    # Reference: the definition names the class, and constructors take it out.
+    task: Task = kind(config={**named, "class": kind}) if takes_config else kind()
     task.config.task = fields["task"]
+    for name, value in formats.items():
+        setattr(task.config, name, value)
     return task
 
 
@@ -71,8 +81,7 @@ def make_groups(load: dict[str, Any], told: Mapping[str, Any], tasks: Mapping[st
     """Make the objects of groups, with their members."""
     groups: dict[str, Group] = {}
     for name, definition in told["groups"].items():
-        fields = {key: value for key, value in definition.items() if key != "task"}
-        group = Group.from_config({**fields, "group": name})
+        group = Group.from_config({**definition, "group": name})
         setattr(group, _ATTRIBUTE, Origin(load, name, {}))
         groups[name] = group
     for name, members in told["group_map"].items():
@@ -92,6 +101,8 @@ def changes_of(task: Task) -> dict[str, Any]:
     now = fields_of(task)
     names = {**origin.fields, **now}
     changes = {name: now.get(name) for name in names if now.get(name) != origin.fields.get(name)}
+    if task._has_own_data:
+        changes["custom_dataset"] = task._own_data
     if origin.fields.get("formats") and any(name in changes for name in _FORMATTED):
         changes.update({name: now.get(name) for name in _FORMATTED})
         changes.update(formats=None, _formats_selection=None)
@@ -112,9 +123,14 @@ class Message:
         self.tasks: list[Any] = []
         self.groups: list[Any] | None = None
 
-    def add(self, spec: str | Mapping[str, Any] | Task) -> None:
-        """Add a name, an inline definition or a task object."""
+    def add(self, spec: str | Mapping[str, Any] | Task, scores: bool = True) -> None:
+        """Add a name, an inline definition or a task object; with `scores`, the engine will score its answers."""
         if isinstance(spec, Task):
+            if scores and spec._scorers is not None and spec._has_own_scorers:
+                raise NotImplementedError(
+                    f"The scorers of `{spec.task_name}` were changed, and a run makes its own: score with "
+                    "`process_instances` and `aggregate` of the task, or register a scorer and name it in the task"
+                )
             self.tasks.append(self._of_object(spec))
         elif isinstance(spec, (str, Mapping)):
             self.tasks.append(spec)
@@ -140,14 +156,18 @@ class Message:
             origin: Origin = getattr(task, _ATTRIBUTE)
             return (self._place(origin.load), origin.key, changes_of(task))
         fields = {**fields_of(task), "task": task.task_name}
+        definition = task.config._definition()
         fewshot = fields.get("fewshot_config")
         if isinstance(fewshot, dict):
             # What examples have from the task anyway; a prompt format may still change it there.
             inherited = {**fields, "split": fields.get("fewshot_split"), "sampler": "default"}
-            fields["fewshot_config"] = {
+            definition["fewshot_config"] = {
                 name: value for name, value in fewshot.items() if value != inherited.get(name)
             }
-        if type(task)._overridden_hooks():
+        fields = {"task": task.task_name, **definition}
+        if task._has_own_data:
+            fields["custom_dataset"] = task._own_data
+        if task._hooks():
             fields["class"] = self._live.refer(_class_of(task))
         return fields
 

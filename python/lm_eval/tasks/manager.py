@@ -135,25 +135,29 @@ class TaskManager:
         """Load tasks and groups.
 
         A specification is a name (also `task@format` and `group::task`), the path of a YAML file, a
-        dictionary that is the definition, or a task object. `overrides` gives names fields that replace those
-        of their definitions.
+        dictionary that is the definition, a task object or a group object. `overrides` gives names fields that
+        replace those of their definitions.
         """
+        from lm_eval.api.group import Group
         from lm_eval.api.task import Task
         from lm_eval.tasks import _loaded
 
         specs = task_list if isinstance(task_list, list) else [task_list]
         for spec in specs:
-            if not isinstance(spec, (str, Mapping, Task)):
+            if not isinstance(spec, (str, Mapping, Task, Group)):
                 raise TypeError(
-                    f"A task is given by its name, a dictionary or a `Task`, not by {type(spec).__name__}"
+                    "A task is given by its name, a dictionary, a `Task` or a `Group`, not by "
+                    f"{type(spec).__name__}"
                 )
         result: TaskDict = {"tasks": {}, "groups": {}, "group_map": {}}
-        if not any(isinstance(spec, Task) for spec in specs):
+        if not any(isinstance(spec, (Task, Group)) for spec in specs):
             self._load_into(result, specs, overrides)
             return result
         for spec in specs:
             if isinstance(spec, Task):
                 result["tasks"][_loaded.qualified_name(spec)] = spec
+            elif isinstance(spec, Group):
+                _add_group(result, spec)
             else:
                 own = {name: fields for name, fields in (overrides or {}).items() if name == spec}
                 self._load_into(result, [spec], own)
@@ -185,10 +189,8 @@ class TaskManager:
         members = {member for children in loaded["group_map"].values() for member in children}
 
         def key_of(group: Group) -> ConfigurableGroup:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)
-                key = ConfigurableGroup(config=group._config)
-            key.__dict__.update({**group.__dict__, "_children": {}})
+            key = ConfigurableGroup.from_group(group)
+            key._children = {}
             return key
 
         def nested(group: Group) -> dict[Any, Any]:
@@ -206,3 +208,16 @@ class TaskManager:
                 result[key_of(group)] = nested(group)
         result.update({name: task for name, task in loaded["tasks"].items() if name not in members})
         return result
+
+
+def _add_group(result: TaskDict, group: Group) -> None:
+    """Add a group object with all that is in it."""
+    from lm_eval.api.group import Group
+
+    result["groups"][group.name] = group
+    result["group_map"][group.name] = group.child_names
+    for name, child in group._children.items():
+        if isinstance(child, Group):
+            _add_group(result, child)
+        else:
+            result["tasks"][name] = child

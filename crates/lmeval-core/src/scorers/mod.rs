@@ -55,4 +55,4 @@ pub use scored::{ReducedDoc, ScoredDoc, Scores};
 pub use scorer::Scorer;
 pub use spec::{MetricSpec, PipelineSpec, Reference, ScorerSpec, Setting};
 pub use task_code::{HostAggregation, HostMetric, HostReduction, HostScorer, ScoringHost, TaskCode};
-pub use task_scorer::{Exported, TaskScorer};
+pub use task_scorer::{Exported, Restored, TaskScorer};

@@ -201,6 +201,17 @@ impl ScoringPipeline {
         self.reduced_docs = documents;
     }
 
+    /// For each name that a function of the task gave to a value, the place of the metric that it belongs to.
+    pub fn owners(&self) -> &[(Arc<str>, usize)] {
+        &self.owners
+    }
+
+    /// Takes back what [`ScoringPipeline::reduced_docs`] and [`ScoringPipeline::owners`] gave.
+    pub(super) fn restore(&mut self, documents: Vec<ReducedDoc>, owners: Vec<(Arc<str>, usize)>) {
+        self.import_reduced(documents);
+        self.owners = owners;
+    }
+
     /// What the filters made of a document's answers, one list per request.
     pub fn filtered(&self, place: usize) -> &[Vec<Value>] {
         self.filtered.of_document(place)

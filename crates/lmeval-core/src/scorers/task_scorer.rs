@@ -21,6 +21,9 @@ use crate::results::{Audit, SampleRecord, sample_records};
 /// The values of each document by pipeline.
 pub type Exported = Vec<(Arc<str>, Vec<ReducedDoc>)>;
 
+/// What a pipeline held: the values of its documents, and the metrics that names of values belong to.
+pub type Restored = (Vec<ReducedDoc>, Vec<(Arc<str>, usize)>);
+
 /// The pipelines of a task and, where it has some, the code that scores in their place.
 #[derive(Debug)]
 pub struct TaskScorer {
@@ -75,6 +78,24 @@ impl TaskScorer {
             let of_pipeline = ranks.iter().flatten().filter(|(name, _)| name == pipeline.name());
             pipeline.import_reduced(merge_reduced(of_pipeline.map(|(_, documents)| documents.clone())));
         }
+    }
+
+    /// Takes back, for each pipeline in order, its values and the owners of their names, so that they can be
+    /// aggregated without being scored again.
+    pub fn restore(&mut self, pipelines: impl IntoIterator<Item = Restored>) {
+        for (pipeline, (documents, owners)) in self.pipelines.iter_mut().zip(pipelines) {
+            pipeline.restore(documents, owners);
+        }
+    }
+
+    /// Applies the filters of all pipelines to the answers of all documents and scores nothing.
+    pub fn apply_filters(&mut self, documents: &[AnsweredDocument]) -> Result<(), ScoreError> {
+        let answered = AnsweredDocuments::new(documents);
+        for pipeline in &mut self.pipelines {
+            let filtered = pipeline.apply_filters(&answered)?;
+            pipeline.set_filtered(filtered);
+        }
+        Ok(())
     }
 
     /// Filters, scores and reduces the answers of all documents.

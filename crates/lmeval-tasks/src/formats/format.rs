@@ -86,6 +86,33 @@ impl Format {
         Err(error.hint(format!("The fields are {}", Self::FIELDS.join(", "))))
     }
 
+    /// The fields by name; [`Format::with_overrides`] of them gives an equal format.
+    pub fn to_dict(&self) -> Dict {
+        let labels = match &self.choice_labels {
+            None => Value::None,
+            Some(ChoiceLabels::Letters) => Value::str("letters"),
+            Some(ChoiceLabels::Numbers) => Value::str("numbers"),
+            Some(ChoiceLabels::List(labels)) => {
+                Value::list(labels.iter().map(|label| Value::str(label.as_str())))
+            }
+        };
+        let values = [
+            Value::str(self.output_type.name()),
+            Value::from(self.instruction.clone()),
+            Value::from(self.question_prefix.clone()),
+            labels,
+            Value::from(self.choice_delimiter.clone()),
+            Value::from(self.section_separator.clone()),
+            Value::from(self.answer_instruction.clone()),
+            Value::from(self.answer_prompt.clone()),
+            Value::from(self.gen_prefix.clone()),
+            Value::from(self.target_delimiter.clone()),
+            Value::from(self.fewshot_delimiter.clone()),
+            self.scorer.clone().unwrap_or_default(),
+        ];
+        Self::FIELDS.into_iter().map(Value::str).zip(values).collect()
+    }
+
     fn set(&mut self, name: &str, value: &Value) -> Result<(), Error> {
         match name {
             "output_type" => {

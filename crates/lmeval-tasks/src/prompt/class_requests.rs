@@ -84,10 +84,11 @@ impl Plan {
     }
 }
 
+/// The kind of a request, what it asks about, and its images and sounds.
 type Read = (RequestType, Arguments, Option<Arc<Dict>>);
 
-/// What a request asks about, from the arguments that a class gives it: with them go the images and sounds of a third.
-fn read_arguments(kind: &str, arguments: &[Value]) -> Result<Read, PromptError> {
+/// What a request asks about, from the arguments that Python code gives it: the third one holds images and sounds.
+pub fn read_arguments(kind: &str, arguments: &[Value]) -> Result<Read, PromptError> {
     let media = match arguments.get(2) {
         Some(Value::Dict(media)) => Some(Arc::clone(media)),
         _ => None,

@@ -23,6 +23,7 @@ mod tests;
 mod turn;
 
 pub use builder::{DocumentRequests, RequestBuilder};
+pub use class_requests::read_arguments;
 pub use error::{Place, PromptError, PromptErrorKind};
 pub use options::{DEFAULT_FEWSHOT_SEED, RequestOptions, RequestSources, Shard};
 pub use request::Skipped;

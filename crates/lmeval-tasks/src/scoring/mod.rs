@@ -13,6 +13,7 @@ mod uses;
 
 pub use group::{ResultKeys, group_specs};
 pub use prepare::prepare_scoring;
+pub use registered::module_folders;
 pub(crate) use registered::{folders, has_modules};
 pub use result::task_result;
 pub use specs::{metric_spec, pipeline_spec, scorer_spec, task_scorer};

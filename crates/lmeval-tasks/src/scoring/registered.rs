@@ -196,6 +196,19 @@ pub(crate) fn folders(task: &Task, path: &ConfigPath) -> Vec<String> {
     folders
 }
 
+/// The folders whose modules may register what a task is scored with.
+pub fn module_folders(task: &Task) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for key in ["metric_list", "filter_list", "scorer"] {
+        for folder in folders(task, &ConfigPath::key(key)) {
+            if !found.contains(&folder) && has_modules(Path::new(&folder)) {
+                found.push(folder);
+            }
+        }
+    }
+    found
+}
+
 /// Whether there is a module in a folder.
 pub(crate) fn has_modules(folder: &Path) -> bool {
     let files = fs_err::read_dir(folder).into_iter().flatten().flatten();

@@ -76,3 +76,19 @@ fn templates_are_shared_between_threads() {
         }
     });
 }
+
+#[test]
+fn zip_pairs_the_items_of_columns() {
+    let columns = document(r#"{"letters": ["A", "B", "C"], "choices": ["x", "y"], "zip": "8001"}"#);
+    let rest = document(r#"{"letters": ["A", "B", "C"], "choices": ["x", "y"]}"#);
+    let lines = "{% for letter, choice in zip(letters, choices) %}{{ letter }}. {{ choice }}\n{% endfor %}";
+    assert_eq!(render(lines, &rest).expect("it renders"), "A. x\nB. y\n");
+    assert_eq!(
+        render("{{ zip(letters)|list }}{{ zip()|length }}", &rest).expect("it renders"),
+        "[('A',), ('B',), ('C',)]0"
+    );
+    // A column of that name is the column.
+    assert_eq!(render("{{ zip }}", &columns).expect("it renders"), "8001");
+    let error = render("{{ zip(letters, strict=True) }}", &rest).expect_err("it has no such argument");
+    assert_eq!(error.message(), "`zip` takes no argument `strict`");
+}

@@ -126,3 +126,16 @@ fn number_labels_are_whole_numbers() {
         assert_eq!(template.render(&document).unwrap(), label, "{target}");
     }
 }
+
+#[test]
+fn the_pieces_of_a_format_make_it_again() {
+    let registry = FormatRegistry::default();
+    let mut numbered = built_in("cot");
+    numbered.choice_labels = Some(ChoiceLabels::List(vec!["i".into(), "ii".into()]));
+    let formats = registry.names().into_iter().map(built_in).chain([numbered]);
+    for format in formats {
+        let pieces = format.to_dict();
+        assert_eq!(pieces.len(), Format::FIELDS.len());
+        assert_eq!(built_in("mcqa").with_overrides(&pieces).unwrap(), format);
+    }
+}

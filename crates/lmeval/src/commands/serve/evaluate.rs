@@ -81,7 +81,7 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
 }
 
 /// What runs the Python functions of the tasks; those that exist in the caller's process run there.
-fn python(
+pub(super) fn python(
     request: &Request,
     settings: &RunSettings,
     roots: &[PathBuf],
@@ -105,9 +105,15 @@ fn model(
     python: &PythonOptions,
     printer: &Printer,
 ) -> Result<Arc<dyn Model>> {
-    let Value::Function(live) = request.part("live_model") else {
-        return model::create(settings, python, &printer.notes());
-    };
+    match live_model(request, settings)? {
+        Some(model) => Ok(model),
+        None => model::create(settings, python, &printer.notes()),
+    }
+}
+
+/// The model that the caller has, if it has one.
+pub(super) fn live_model(request: &Request, settings: &RunSettings) -> Result<Option<Arc<dyn Model>>> {
+    let Value::Function(live) = request.part("live_model") else { return Ok(None) };
     let [random, numpy, torch, _] = settings.seeds;
     let made = PythonModelSettings {
         args: settings.model_args.clone(),
@@ -115,7 +121,7 @@ fn model(
         rolling_context: settings.dialect.rolling_context,
         ..PythonModelSettings::default()
     };
-    Ok(PythonModel::of_caller(Arc::clone(&request.caller), &live, &made)?)
+    Ok(Some(PythonModel::of_caller(Arc::clone(&request.caller), &live, &made)?))
 }
 
 /// What the caller gave where results show it as it was given.
@@ -147,7 +153,7 @@ fn facts(
 }
 
 /// The settings of the run. The caller has filled in defaults.
-fn settings(given: Dict) -> Result<RunSettings> {
+pub(super) fn settings(given: Dict) -> Result<RunSettings> {
     let layers = Layers { merged: given, given: Dict::new(), file: None };
     let limit = layers.value("limit");
     if layers.number("limit")?.is_some_and(|number| number <= 0.0 || number.is_nan()) {

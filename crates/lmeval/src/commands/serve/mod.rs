@@ -6,6 +6,7 @@
 mod evaluate;
 mod failure;
 mod results;
+mod steps;
 mod tasks;
 
 use std::sync::{Arc, OnceLock};
@@ -60,6 +61,10 @@ pub(crate) fn run(printer: &mut Printer) -> Result<Status> {
         Some("names") => tasks::names(&request, printer),
         Some("load") => tasks::load(&request, printer),
         Some("splits") => tasks::splits(&request, printer),
+        Some("requests") => steps::requests(&request, printer),
+        Some("score") => steps::score(&request, printer),
+        Some("aggregate") => steps::aggregate(&request, printer),
+        Some("format") => tasks::format(&request),
         Some("render") => tasks::render(&request),
         Some("table") => results::table(&request),
         Some("read_config") => results::read_config(&request),

@@ -9,8 +9,9 @@ use lmeval_engine::{DataOptions, load_splits};
 use lmeval_host::PythonHost;
 use lmeval_pycompat::{Dict, Value};
 use lmeval_tasks::config::TaskConfig;
-use lmeval_tasks::formats::FormatRegistry;
-use lmeval_tasks::source::Origin;
+use lmeval_tasks::formats::{FormatRegistry, resolve};
+use lmeval_tasks::scoring::module_folders;
+use lmeval_tasks::source::{Mapping, Origin};
 use lmeval_tasks::{Overrides, Spec, Task, TaskDict, TaskManager};
 use lmeval_template::Environment;
 
@@ -45,7 +46,9 @@ pub(super) fn load(request: &Request, printer: &mut Printer) -> Result<Value> {
         let config = config_of(task);
         let class =
             task.config.class.as_ref().map_or(Value::None, |class| Value::Function(Arc::clone(class)));
-        (key.as_str(), Value::dict([("config", Value::from(config)), ("class", class)]))
+        let folders = Value::list(module_folders(task).into_iter().map(Value::from));
+        let parts = [("config", Value::from(config)), ("class", class), ("folders", folders)];
+        (key.as_str(), Value::dict(parts))
     });
     let groups = loaded.groups.iter().map(|(key, group)| (key.as_str(), group.config.to_definition()));
     let members = loaded.group_map.iter().map(|(key, members)| {
@@ -145,6 +148,43 @@ pub(super) fn render(request: &Request) -> Result<Value> {
     let template = Environment::new().compile(template)?;
     Ok(Value::from(template.render(&request.dict("document"))?))
 }
+
+/// A prompt format, its pieces, and where fields of a task are given, what it makes of them.
+pub(super) fn format(request: &Request) -> Result<Value> {
+    let registry = FormatRegistry::default();
+    let mut fields = request.dict("fields");
+    let formats = request.part("formats");
+    let selection = request.part("selection");
+    let mapping = Mapping::from_dict(fields.clone(), &Origin::Inline);
+    let selected = resolve(&formats, selection.as_str(), &registry, &mapping)?;
+    let mut told = Dict::new();
+    told.insert("name", Value::Str(Arc::clone(&selected.name)));
+    told.insert("format", selected.format.to_dict());
+    if !fields.is_empty() {
+        fields.insert("formats", formats);
+        fields.insert("_formats_selection", selection);
+        let mapping = Mapping::from_dict(fields, &Origin::Inline);
+        let config = TaskConfig::from_mapping_with(&mapping, &registry, &mut Vec::new())?.to_value();
+        let config = config.as_dict().cloned().unwrap_or_default();
+        let made = SET_BY_FORMATS
+            .into_iter()
+            .map(|key| (Value::str(key), config.get_str(key).cloned().unwrap_or_default()));
+        told.insert("task", made.collect::<Dict>());
+    }
+    Ok(Value::from(told))
+}
+
+/// The keys of a task whose values a prompt format decides.
+const SET_BY_FORMATS: [&str; 8] = [
+    "output_type",
+    "doc_to_text",
+    "doc_to_choice",
+    "doc_to_target",
+    "target_delimiter",
+    "fewshot_delimiter",
+    "gen_prefix",
+    "scorer",
+];
 
 /// What the tasks of a run are.
 pub(super) fn of_run(request: &Request, printer: &mut Printer) -> Result<(TaskDict, Vec<PathBuf>)> {

@@ -1,0 +1,372 @@
+//! The steps of an evaluation one by one, for callers that ask a model themselves.
+
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, bail};
+use lmeval_core::filters::FilterHost;
+use lmeval_core::scorers::{
+    AnsweredDocument, AnsweredInstance, ReducedDoc, Restored, ScoreError, Scores, ScoringHost,
+    ScoringPipeline, ScoringSources, TaskScorer, loglikelihood_response,
+};
+use lmeval_core::{Arguments, Context, Dialect, DocId, Instance, InstanceMetadata, OutputType, RequestType};
+use lmeval_data::Settings;
+use lmeval_engine::{ClassSettings, DataOptions, EngineError, load_class, request_sources};
+use lmeval_host::PythonHost;
+use lmeval_pycompat::{Dict, Value, repr};
+use lmeval_tasks::Task;
+use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, Shard, read_arguments};
+use lmeval_tasks::scoring::prepare_scoring;
+
+use super::{Request, evaluate, tasks};
+use crate::printer::Printer;
+use crate::run::settings::RunSettings;
+use crate::{environment, report};
+
+/// What stands for a target that is none of the options.
+const UNRESOLVED: i64 = -100;
+
+/// The requests of a task, document by document.
+pub(super) fn requests(request: &Request, printer: &mut Printer) -> Result<Value> {
+    let step = Step::new(request, printer)?;
+    let options = step.request_options(request)?;
+    let sources = request_sources(&step.task, &step.data)?;
+    let builder = RequestBuilder::new(&step.task, &sources, &options).map_err(EngineError::from)?;
+    let mut documents = Vec::new();
+    for built in builder {
+        let built = built.map_err(EngineError::from)?;
+        documents.push(document_value(&built, step.task.config.output_type, &options.dialect));
+    }
+    Ok(Value::from(documents))
+}
+
+/// What becomes of answers: filtered, and unless only that is asked for, scored and reduced.
+pub(super) fn score(request: &Request, printer: &mut Printer) -> Result<Value> {
+    let step = Step::new(request, printer)?;
+    let only_filter = request.part("only_filter").is_truthy();
+    if !only_filter {
+        step.check_code()?;
+    }
+    let mut scorer = step.scorer()?;
+    let documents = answered(&request.part("documents"), step.task.config.output_type)?;
+    if only_filter {
+        scorer.apply_filters(&documents).map_err(|error| step.failed(error))?;
+    } else {
+        scorer.score(&documents).map_err(|error| step.failed(error))?;
+    }
+    let pipelines = scorer.pipelines().iter().map(|pipeline| pipeline_value(pipeline, documents.len()));
+    Ok(Value::dict([("pipelines", Value::list(pipelines)), ("higher_is_better", directions(&scorer))]))
+}
+
+/// The scores of values that [`score`] gave.
+pub(super) fn aggregate(request: &Request, printer: &mut Printer) -> Result<Value> {
+    let step = Step::new(request, printer)?;
+    let mut scorer = step.scorer()?;
+    let given = request.part("pipelines");
+    let given = given.as_list().unwrap_or_default();
+    if given.len() != scorer.pipelines().len() {
+        bail!("There are values of {} pipelines for {}", given.len(), scorer.pipelines().len());
+    }
+    scorer.restore(given.iter().map(restored).collect::<Result<Vec<_>>>()?);
+    let aggregated = scorer.aggregate(step.settings.bootstrap_iters).map_err(|error| step.failed(error))?;
+    for warning in &aggregated.warnings {
+        printer.note(&format!("warning: Task `{}`: {warning}", step.task.name()));
+    }
+    let metrics = aggregated.metrics.iter().map(|(key, value)| (Value::from(key.to_string()), value.clone()));
+    Ok(Value::dict([
+        ("metrics", Value::from(metrics.collect::<Dict>())),
+        ("sample_len", Value::Int(aggregated.sample_len as i64)),
+        ("higher_is_better", directions(&scorer)),
+    ]))
+}
+
+/// A task with all that a step needs.
+struct Step {
+    settings: RunSettings,
+    task: Task,
+    data: DataOptions,
+}
+
+impl Step {
+    fn new(request: &Request, printer: &mut Printer) -> Result<Self> {
+        let settings = evaluate::settings(request.dict("settings"))?;
+        if settings.quiet {
+            printer.notes().be_quiet();
+        }
+        let (mut tasks, roots) = tasks::of_run(request, printer)?;
+        let task = tasks.tasks.shift_remove_index(0).filter(|_| tasks.tasks.is_empty());
+        let (_, mut task) = task.ok_or_else(|| anyhow!("The request is not about one task"))?;
+        let python = evaluate::python(request, &settings, &roots, printer)?;
+        let data = DataOptions {
+            settings: Some(Settings::from_environment()),
+            dataset_dir: environment::dataset_dir(),
+            limit_rows: environment::limit_rows(),
+            python: Some(PythonHost::new(python)),
+        };
+        let classes = ClassSettings {
+            fewshot_seed: settings.seeds[3],
+            dialect: settings.dialect,
+            ..ClassSettings::default()
+        };
+        for warning in load_class(&mut task, &classes, &data)? {
+            printer.note(&report::render(report::Severity::Warning, &warning));
+        }
+        Ok(Self { settings, task, data })
+    }
+
+    fn request_options(&self, request: &Request) -> Result<RequestOptions> {
+        let template = evaluate::live_model(request, &self.settings)?;
+        let template = template.map(|model| model.chat_template(None)).transpose()?;
+        let number = |name: &str| request.part(name).as_i64().and_then(|number| usize::try_from(number).ok());
+        let samples = request.part("samples");
+        let samples = samples.as_list().map(|ids| ids.iter().filter_map(Value::as_i64).collect());
+        Ok(RequestOptions {
+            dialect: self.settings.dialect,
+            fewshot_seed: self.settings.seeds[3],
+            system_instruction: self.settings.system_instruction.clone(),
+            chat_template: template.map(|template| template.template),
+            fewshot_as_multiturn: self.settings.fewshot_as_multiturn.unwrap_or_default(),
+            limit: self.settings.limit.to_f64(),
+            samples,
+            shard: Shard {
+                rank: number("rank").unwrap_or(0),
+                world_size: number("world_size").unwrap_or(1).max(1),
+            },
+        })
+    }
+
+    fn check_code(&self) -> Result<()> {
+        if self.task.config.unsafe_code && !self.settings.confirm_run_unsafe_code {
+            bail!(
+                "The task `{}` runs code that the model writes\nhint: Confirm with `confirm_run_unsafe_code=True` \
+                 that this may happen on this machine",
+                self.task.name()
+            );
+        }
+        Ok(())
+    }
+
+    fn scorer(&self) -> Result<TaskScorer> {
+        let mut sources = ScoringSources::new(&self.settings.dialect);
+        if let Some(python) = &self.data.python {
+            sources.host = Arc::clone(python) as Arc<dyn ScoringHost>;
+            sources.filter_host = Arc::clone(python) as Arc<dyn FilterHost>;
+        }
+        Ok(prepare_scoring(&self.task, &sources, false)?)
+    }
+
+    fn failed(&self, source: ScoreError) -> EngineError {
+        EngineError::Score { task: self.task.name().to_owned(), source: Box::new(source) }
+    }
+}
+
+/// A document and its requests by the names of the fields of the package's `Instance`.
+fn document_value(built: &DocumentRequests, output_type: OutputType, dialect: &Dialect) -> Value {
+    let conditional = built.instances.iter().filter(|instance| !instance.metadata.unconditional).count();
+    let options = built.choices.as_deref().filter(|options| options.len() == conditional);
+    let mut options = options.into_iter().flatten();
+    let instances = built.instances.iter().map(|instance| {
+        let mut metadata = instance.metadata.to_dict();
+        if !instance.metadata.unconditional
+            && let Some(option) = options.next()
+        {
+            metadata.insert("option_text", repr::str(option));
+        }
+        Value::dict([
+            ("request_type", Value::str(instance.request_type.name())),
+            ("arguments", Value::tuple(arguments(instance, dialect))),
+            ("idx", Value::Int(instance.idx as i64)),
+            ("repeats", Value::Int(instance.repeats as i64)),
+            ("target", target(&instance.gold, output_type)),
+            ("metadata", Value::from(metadata)),
+            ("task_name", Value::Str(Arc::clone(&instance.task_name))),
+            ("additional_args", instance.additional_args.clone().map_or(Value::None, Value::Dict)),
+        ])
+    });
+    Value::dict([
+        ("doc_id", Value::Int(built.doc_id.0 as i64)),
+        ("doc", Value::Dict(Arc::clone(&built.document))),
+        ("instances", Value::list(instances)),
+    ])
+}
+
+/// The arguments, in which a conversation for a server is a tuple of its JSON text.
+fn arguments(instance: &Instance, dialect: &Dialect) -> Vec<Value> {
+    let mut arguments = instance.args(dialect);
+    if let Arguments::Loglikelihood { context: Context::Json(text), .. }
+    | Arguments::Generate { context: Context::Json(text), .. } = &instance.arguments
+    {
+        arguments[0] = Value::tuple([Value::Str(Arc::clone(text))]);
+    }
+    arguments
+}
+
+/// The gold answer as metrics get it: 0 where the target itself is scored.
+fn target(gold: &Value, output_type: OutputType) -> Value {
+    match output_type {
+        OutputType::MultipleChoice => of_index(gold, &|gold| match gold {
+            Value::None => Value::Int(UNRESOLVED),
+            other => other.clone(),
+        }),
+        OutputType::GenerateUntil => match gold {
+            Value::Str(_) | Value::List(_) | Value::Tuple(_) | Value::Set(_) | Value::Dict(_) => gold.clone(),
+            // Generated text is compared with text.
+            other => Value::from(repr::str(other)),
+        },
+        OutputType::Loglikelihood | OutputType::LoglikelihoodRolling => Value::Int(0),
+    }
+}
+
+fn of_index(gold: &Value, index: &dyn Fn(&Value) -> Value) -> Value {
+    match gold {
+        Value::List(golds) => Value::list(golds.iter().map(index)),
+        one => index(one),
+    }
+}
+
+/// The documents with their answers, as the caller tells of them.
+fn answered(documents: &Value, output_type: OutputType) -> Result<Vec<AnsweredDocument>> {
+    let documents = documents.as_list().unwrap_or_default().iter();
+    documents.map(|document| answered_document(document, output_type)).collect()
+}
+
+fn answered_document(told: &Value, output_type: OutputType) -> Result<AnsweredDocument> {
+    let told = told.as_dict().ok_or_else(|| anyhow!("A document is not told as it should be"))?;
+    let doc_id = told.get_str("doc_id").and_then(Value::as_i64).and_then(|id| usize::try_from(id).ok());
+    let doc_id = DocId(doc_id.ok_or_else(|| anyhow!("The `doc_id` of a request is a number from 0"))?);
+    let instances = told.get_str("instances").and_then(Value::as_list).unwrap_or_default();
+    let (mut answers, mut choices) = (Vec::with_capacity(instances.len()), Vec::new());
+    for told in instances {
+        let told = told.as_dict().ok_or_else(|| anyhow!("A request is not told as it should be"))?;
+        let (answer, option) = answered_instance(doc_id, told, output_type)?;
+        if !answer.instance.metadata.unconditional {
+            choices.push(option);
+        }
+        answers.push(answer);
+    }
+    let choices: Option<Vec<Value>> = choices.into_iter().collect();
+    let document = match told.get_str("doc") {
+        Some(Value::Dict(document)) => Arc::clone(document),
+        _ => bail!("A document must be a dictionary"),
+    };
+    Ok(AnsweredDocument { doc_id, document, choices: choices.map(Arc::new), answers })
+}
+
+fn answered_instance(
+    doc_id: DocId,
+    told: &Dict,
+    output_type: OutputType,
+) -> Result<(AnsweredInstance, Option<Value>)> {
+    let text = |name: &str| told.get_str(name).and_then(Value::as_str).unwrap_or_default();
+    let count = |name: &str| told.get_str(name).and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok());
+    let arguments = match told.get_str("arguments") {
+        Some(Value::Tuple(arguments) | Value::List(arguments)) => arguments.as_slice(),
+        _ => &[],
+    };
+    let (request_type, arguments, media) =
+        read_arguments(text("request_type"), arguments).map_err(EngineError::from)?;
+    let metadata = told.get_str("metadata").and_then(Value::as_dict).cloned().unwrap_or_default();
+    let mut gold = told.get_str("target").cloned().unwrap_or_default();
+    if output_type == OutputType::MultipleChoice {
+        gold = of_index(&gold, &|gold| match gold {
+            Value::Int(UNRESOLVED) => Value::None,
+            other => other.clone(),
+        });
+    }
+    let responses = told.get_str("resps").and_then(Value::as_list).unwrap_or_default();
+    let responses = responses.iter().map(|response| response_value(request_type, response));
+    let instance = Instance {
+        request_type,
+        task_name: text("task_name").into(),
+        doc_id,
+        idx: count("idx").unwrap_or_default(),
+        repeats: count("repeats").unwrap_or(1),
+        arguments,
+        target: gold.clone(),
+        gold,
+        metadata: InstanceMetadata {
+            unconditional: metadata.get_str("acc_mutual_info").is_some_and(Value::is_truthy),
+            metric_kwargs: match metadata.get_str("metric_kwargs") {
+                Some(Value::Dict(kwargs)) => Some(Arc::clone(kwargs)),
+                _ => None,
+            },
+        },
+        additional_args: match told.get_str("additional_args") {
+            Some(Value::Dict(given)) => Some(Arc::clone(given)),
+            _ => media,
+        },
+    };
+    let option = metadata.get_str("option_text").cloned();
+    Ok((AnsweredInstance::new(instance, responses.collect()), option))
+}
+
+/// An answer as scoring gets it: models give the likelihood of a whole text as a bare number.
+fn response_value(request_type: RequestType, response: &Value) -> Value {
+    match (request_type, response) {
+        (RequestType::GenerateUntil, answer) => answer.clone(),
+        (_, Value::List(pair)) => Value::tuple(pair.iter().cloned()),
+        (RequestType::LoglikelihoodRolling, answer) => {
+            answer.to_f64().map_or_else(|| answer.clone(), |logprob| loglikelihood_response(logprob, false))
+        }
+        (_, answer) => answer.clone(),
+    }
+}
+
+/// What a pipeline made of the answers.
+fn pipeline_value(pipeline: &ScoringPipeline, documents: usize) -> Value {
+    let filtered = (0..documents).map(|place| {
+        Value::list(pipeline.filtered(place).iter().map(|answers| Value::list(answers.clone())))
+    });
+    let raw = pipeline.raw_docs().iter().map(|scored| {
+        let scores = scored.scores.iter();
+        let scores =
+            scores.map(|(metric, values)| (Value::Str(Arc::clone(metric)), Value::list(values.clone())));
+        Value::dict([
+            ("doc_id", Value::Int(scored.doc_id.0 as i64)),
+            ("reference", scored.reference.clone()),
+            ("scores", Value::from(scores.collect::<Dict>())),
+        ])
+    });
+    let reduced = pipeline.reduced_docs().iter();
+    let reduced = reduced
+        .map(|reduced| Value::list([Value::Int(reduced.doc_id.0 as i64), Value::from(reduced.to_dict())]));
+    let owners = pipeline.owners().iter();
+    let owners =
+        owners.map(|(name, metric)| Value::list([Value::Str(Arc::clone(name)), Value::Int(*metric as i64)]));
+    Value::dict([
+        ("name", Value::Str(Arc::clone(pipeline.name()))),
+        ("filtered", Value::list(filtered)),
+        ("raw", Value::list(raw)),
+        ("reduced", Value::list(reduced)),
+        ("owners", Value::list(owners)),
+    ])
+}
+
+/// The values and owners of a pipeline that [`pipeline_value`] told of.
+fn restored(told: &Value) -> Result<Restored> {
+    let wrong = || anyhow!("The values of a pipeline are not told as they should be");
+    let told = told.as_dict().ok_or_else(wrong)?;
+    let list = |name: &str| told.get_str(name).and_then(Value::as_list).unwrap_or_default();
+    let number = |value: &Value| value.as_i64().and_then(|number| usize::try_from(number).ok());
+    let documents = list("reduced").iter().map(|entry| match entry.as_list() {
+        Some([id, Value::Dict(values)]) => {
+            let mut scores = Scores::new();
+            for (metric, value) in values.iter() {
+                scores.insert(metric.as_str().ok_or_else(wrong)?, value.clone());
+            }
+            Ok(ReducedDoc { doc_id: DocId(number(id).ok_or_else(wrong)?), values: scores })
+        }
+        _ => Err(wrong()),
+    });
+    let owners = list("owners").iter().map(|entry| match entry.as_list() {
+        Some([Value::Str(name), metric]) => Ok((Arc::clone(name), number(metric).ok_or_else(wrong)?)),
+        _ => Err(wrong()),
+    });
+    Ok((documents.collect::<Result<_>>()?, owners.collect::<Result<_>>()?))
+}
+
+fn directions(scorer: &TaskScorer) -> Value {
+    let directions = scorer.higher_is_better();
+    let directions =
+        directions.iter().map(|(metric, higher)| (Value::Str(Arc::clone(metric)), Value::from(*higher)));
+    Value::from(directions.collect::<Dict>())
+}

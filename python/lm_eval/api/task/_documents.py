@@ -1,0 +1,228 @@
+"""The documents of a task and their fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from lm_eval import _host
+from lm_eval.api._types import Doc
+from lm_eval.api.task._values import as_list
+from lm_eval.config.task import FewshotConfig, TaskConfig
+from lm_eval.utils import create_iterator
+
+
+class Documents:
+    """What a task knows of its data."""
+
+    DATASET_PATH: str | None
+    DATASET_NAME: str | None
+    OUTPUT_TYPE: Any
+    task_name: str
+
+    _config: TaskConfig
+    _dataset: Any
+    _downloaded: dict[str, Any]
+    _is_plain = True
+
+    # Documents
+
+    def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """Load the data and set `dataset` to its splits by name."""
+        options = {key: value for key, value in (dataset_kwargs or {}).items() if key != "trust_remote_code"}
+        if callable(self._config.custom_dataset):
+            self.dataset = self._config.custom_dataset(**{**options, **(self._config.metadata or {})})
+        else:
+            self.dataset = _host.load_dataset(self.DATASET_PATH, self.DATASET_NAME, **options)
+
+    @property
+    def dataset(self) -> Any:
+        """The splits of the data set by name."""
+        if self._dataset is None:
+            # Older classes have other parameters here, so nothing is passed that need not be.
+            options = self._config.dataset_kwargs
+            self.download(*([options] if options else []))
+            self._downloaded = dict(self._dataset or {})
+        return self._dataset
+
+    @dataset.setter
+    def dataset(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    @property
+    def _has_own_data(self) -> bool:
+        """Whether the program has put other documents into `dataset` than those that were loaded."""
+        if self._dataset is None:
+            return False
+        known = self._downloaded
+        return set(known) != set(self._dataset) or any(self._dataset[name] is not known[name] for name in known)
+
+    def _own_data(self, **_: Any) -> Any:
+        return self._dataset
+
+    def has_training_docs(self) -> bool:
+        """Return whether there are training documents."""
+        return self._config.training_split is not None
+
+    def has_validation_docs(self) -> bool:
+        """Return whether there are validation documents."""
+        return self._config.validation_split is not None
+
+    def has_test_docs(self) -> bool:
+        """Return whether there are test documents."""
+        return self._config.test_split is not None
+
+    def training_docs(self) -> Any:
+        """Return the training documents."""
+        return self._split(self._config.training_split)
+
+    def validation_docs(self) -> Any:
+        """Return the validation documents."""
+        return self._split(self._config.validation_split)
+
+    def test_docs(self) -> Any:
+        """Return the test documents."""
+        return self._split(self._config.test_split)
+
+    def _split(self, name: str | None, process: Callable[..., Any] | None = None) -> Any:
+        if name is None:
+            return []
+        process = process or self._config.process_docs
+        return self.dataset[name] if process is None else process(self.dataset[name])
+
+    def fewshot_docs(self) -> Any:
+        """Return the documents that examples are drawn from."""
+        fewshot: FewshotConfig = self._config.fewshot_config
+        if fewshot.split is not None:
+            documents = self.dataset[fewshot.split]
+            return documents if fewshot.process_docs is None else fewshot.process_docs(documents)
+        if fewshot.samples is not None:
+            return fewshot.samples() if callable(fewshot.samples) else fewshot.samples
+        if self.has_training_docs():
+            return self.training_docs()
+        if self.has_validation_docs():
+            return self.validation_docs()
+        return self.test_docs()
+
+    @property
+    def eval_docs(self) -> Any:
+        """The documents that are evaluated."""
+        if self.has_test_docs():
+            return self.test_docs()
+        if self.has_validation_docs():
+            return self.validation_docs()
+        raise ValueError(f"The task `{self.task_name}` has neither test nor validation documents")
+
+    def doc_iterator(
+        self,
+        *,
+        rank: int = 0,
+        limit: int | None = None,
+        world_size: int = 1,
+        samples: Iterable[int] | None = None,
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the evaluated documents with their numbers."""
+        numbered: Iterable[tuple[int, Any]] = enumerate(self.eval_docs)
+        if samples:
+            wanted = set(samples)
+            numbered = (pair for pair in numbered if pair[0] in wanted)
+        return create_iterator(numbered, rank=rank, world_size=world_size, limit=limit or None)
+
+    def get_docs(self, subset: str) -> Any:
+        """Return the documents of a split by its name, as the task wants them."""
+        return self._split(subset)
+
+    @property
+    def task_docs(self) -> Any:
+        """The documents that are evaluated."""
+        return self.eval_docs
+
+    @property
+    def features(self) -> list[str]:
+        """The columns of the evaluated documents."""
+        docs = self.eval_docs
+        return list(getattr(docs, "column_names", None) or docs[0])
+
+    # Fields of a document
+
+    @staticmethod
+    def resolve_field(doc: Doc, field: str | None = None) -> Any:
+        """Return a column, or a template filled with the document."""
+        if field is None:
+            return None
+        return doc[field] if field in doc else _host.render_template(field, doc)
+
+    def _resolve(self, value: Any, doc: Doc) -> Any:
+        """Return what a field stands for: a function's value, a column, a rendered template or a constant."""
+        if callable(value):
+            return value(doc)
+        if isinstance(value, list):
+            return [_host.render_template(item, doc) if isinstance(item, str) else item for item in value]
+        if isinstance(value, str):
+            return doc[value] if value in doc else _host.render_template(value, doc) if value else ""
+        if value is None or isinstance(value, int):
+            return value
+        raise ValueError(f"Cannot render {value!r}")
+
+    def _example_field(self, hook: str, doc: Doc, override: Any) -> Any:
+        """Return a field of an example; the few-shot configuration counts where it differs."""
+        method = getattr(self, hook)
+        is_own = override is None or override is getattr(self._config, hook)
+        return method(doc) if is_own else method(doc, override)
+
+    def doc_to_text(self, doc: Doc, doc_to_text: Any = None) -> Any:
+        """Return the question of a document; `doc_to_text` takes the place of the configured field."""
+        return self._resolve(self._config.doc_to_text if doc_to_text is None else doc_to_text, doc)
+
+    def doc_to_target(self, doc: Doc, doc_to_target: Any = None) -> Any:
+        """Return the answer of a document: text or, for multiple choice, the number of an option."""
+        target = self._resolve(self._config.doc_to_target if doc_to_target is None else doc_to_target, doc)
+        if self.OUTPUT_TYPE != "multiple_choice":
+            return as_list(target) if self._config.multiple_targets else target
+        if isinstance(target, str) and target.isdigit():
+            return int(target)
+        target = as_list(target)
+        choices = self.doc_to_choice(doc)
+        if isinstance(target, str) and choices and target in choices:
+            return list(choices).index(target)
+        return target
+
+    def doc_to_choice(self, doc: Doc, doc_to_choice: Any = None) -> Any:
+        """Return the options of a document."""
+        field = self._config.doc_to_choice if doc_to_choice is None else doc_to_choice
+        return list(field.values()) if isinstance(field, dict) else as_list(self._resolve(field, doc))
+
+    def doc_to_image(self, doc: Doc, doc_to_image: Any = None) -> Any:
+        """Return the images of a document."""
+        return self._resolve(self._config.doc_to_image if doc_to_image is None else doc_to_image, doc)
+
+    def doc_to_audio(self, doc: Doc, doc_to_audio: Any = None) -> Any:
+        """Return the sounds of a document."""
+        return self._resolve(self._config.doc_to_audio if doc_to_audio is None else doc_to_audio, doc)
+
+    def doc_to_prefix(self, doc: Doc) -> Any:
+        """Return the text that the answer has to start with."""
+        return self._resolve(self._config.gen_prefix, doc)
+
+    def should_decontaminate(self) -> bool:
+        """Return whether documents could be compared with training data."""
+        return self._config.should_decontaminate
+
+    def doc_to_decontamination_query(self, doc: Doc) -> Any:
+        """Return the text to compare with training data."""
+        return self._resolve(self._config.doc_to_decontamination_query, doc)
+
+    def _process_doc(self, doc: Doc) -> Any:
+        """Return a document as the task wants it; for subclasses that call it on each."""
+        return doc
+
+    @classmethod
+    def count_bytes(cls, doc: str) -> int:
+        """Return the number of bytes of a text."""
+        return len(doc.encode("utf-8"))
+
+    @classmethod
+    def count_words(cls, doc: str) -> int:
+        """Return the number of words of a text."""
+        return len(re.split(r"\s+", doc))

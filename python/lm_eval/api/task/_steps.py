@@ -1,0 +1,399 @@
+"""The steps of an evaluation one by one: requests, filtered answers, scores, results.
+
+The engine takes them, so that numbers are those of a run. Only where a program has changed the scorers of a task are
+these used in its place.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from lm_eval.api.instance import Instance
+
+if TYPE_CHECKING:
+    from lm_eval.api.task import Task
+    from lm_eval.scorers import Scorer
+
+logger = logging.getLogger(__name__)
+
+Groups = dict[int, list[Instance[Any, Any]]]
+"""The requests of each document, in the order of `idx`."""
+
+_TOLD = ("acc_mutual_info", "metric_kwargs", "option_text")
+"""What scoring needs of the metadata of a request."""
+
+
+def _ask(operation: str, task: Task, settings: Mapping[str, Any], live: Any = None, **parts: Any) -> Any:
+    """Let the engine take a step with a task."""
+    from lm_eval import _engine
+    from lm_eval._live import Live
+    from lm_eval.api import registry
+    from lm_eval.tasks import _loaded
+    from lm_eval.tasks.manager import TaskManager
+
+    live = live or Live()
+    message = _loaded.Message(live)
+    message.add(task, scores=False)
+    seeds = [None, None, None, task._fewshot_seed]
+    return _engine.ask(
+        operation,
+        live,
+        settings={"seed": seeds, "quiet": True, "python": sys.executable, **settings},
+        registered=[f"{kind}/{name}" for kind, names in registry._dump().items() for name in names],
+        manager=TaskManager()._settings(),
+        **message.parts(),
+        **parts,
+    )
+
+
+# Requests
+
+
+def build_requests(
+    task: Task,
+    *,
+    samples: Iterable[int] | None,
+    rank: int,
+    world_size: int,
+    chat_template: Callable[..., Any] | None,
+    **settings: Any,
+) -> list[Instance[Any, Any]]:
+    """Return the requests of the evaluated documents."""
+    from lm_eval import _models
+    from lm_eval._class_tasks import unwrapped
+    from lm_eval._live import Live
+
+    live = Live()
+    template = None
+    if settings["apply_chat_template"]:
+        if chat_template is None:
+            raise ValueError("`apply_chat_template` needs a `chat_template`, such as `lm.apply_chat_template`")
+        template = live.refer(_template_model(chat_template))
+    documents = _ask(
+        "requests",
+        task,
+        settings,
+        live,
+        samples=None if samples is None else list(samples),
+        rank=rank,
+        world_size=world_size,
+        live_model=template,
+    )
+    instances: list[Instance[Any, Any]] = []
+    for document in documents:
+        doc = unwrapped(document["doc"])
+        for told in document["instances"]:
+            arguments = told.pop("arguments")
+            if isinstance(arguments[0], tuple):
+                # A conversation for a server, which models get as such.
+                arguments = (_models._json_prompt(arguments[0][0]), *arguments[1:])
+            instances.append(Instance(doc=doc, doc_id=document["doc_id"], arguments=arguments, **told))
+    return instances
+
+
+def build_here(
+    task: Task,
+    *,
+    limit: int | None,
+    samples: Iterable[int] | None,
+    rank: int,
+    world_size: int,
+    **settings: Any,
+) -> list[Instance[Any, Any]]:
+    """Return the requests in a process whose engine waits for it, and which therefore cannot ask another one."""
+    instances: list[Instance[Any, Any]] = []
+    chat = {name: settings[name] for name in ("apply_chat_template", "chat_template")}
+    for doc_id, doc in task.doc_iterator(rank=rank, limit=limit, samples=samples, world_size=world_size):
+        count = max(task.config.num_fewshot or 0, 0)
+        context = task.fewshot_context(doc, num_fewshot=count, gen_prefix=task.doc_to_prefix(doc), **settings)
+        metadata = (task.task_name, doc_id, task.config.repeats)
+        made = task.construct_requests(doc=doc, ctx=context, metadata=metadata, **chat)
+        instances += made if isinstance(made, list) else [] if made is None else [made]
+    return instances
+
+
+def _template_model(chat_template: Callable[..., Any]) -> Any:
+    """Return a model that has nothing but a chat template."""
+    from lm_eval.api.model import LM
+
+    class Template(LM):
+        def apply_chat_template(self, chat_history: Any, add_generation_prompt: bool = True) -> Any:
+            return chat_template(chat_history, add_generation_prompt=add_generation_prompt)
+
+        def chat_template(self, chat_template: Any = False) -> Any:
+            return None
+
+        def loglikelihood(self, requests: Any) -> Any:
+            raise NotImplementedError
+
+        loglikelihood_rolling = generate_until = loglikelihood
+
+    return Template()
+
+
+# Scorers
+
+
+def build_scorers(task: Task) -> list[Scorer]:
+    """Return a scorer for each pipeline of a task."""
+    from lm_eval.scorers import build_scorer
+
+    config = task.config
+    scorers = []
+    with _registered_names(task):
+        for pipeline in config._pipelines():
+            entries = [_known_metric(entry, config.output_type) for entry in pipeline["metric_list"]]
+            cfg = {**pipeline, "metric_list": entries}
+            scorer = build_scorer(cfg=cfg, output_type=config.output_type, scorer_type=config.scorer)
+            if config.multiple_targets:
+                scorer.context = {"multiple_targets": True}
+            scorers.append(scorer)
+    return scorers
+
+
+@contextmanager
+def _registered_names(task: Task) -> Iterator[None]:
+    """Let names mean what the modules beside the task's file register."""
+    from lm_eval import _live, _scope
+    from lm_eval._registered import _look_up
+
+    folders = task._folders
+    with ExitStack() as stack:
+        for kind, name in _names(task) if folders else ():
+            try:
+                found = _look_up(_live._functions, kind, name, folders, True)
+            except ImportError as error:
+                if kind in ("filter", "scorer"):
+                    raise
+                # Metrics can be left to the engine, which says what is missing if it needs it.
+                logger.debug("`%s` is left to the engine: %s", name, error)
+                continue
+            finally:
+                _live._functions.enter("")
+            if found is not None and found[0]:
+                stack.enter_context(_scope.within(found[0]))
+        yield
+
+
+def _names(task: Task) -> Iterator[tuple[str, str]]:
+    """Yield the names that the scorers of a task use and that are not built in."""
+    from lm_eval.api import registry
+
+    used: list[tuple[str, Any]] = [("scorer", (task.config.scorer or {}).get("type"))]
+    for pipeline in task.config._pipelines():
+        used += [("filter", step["function"]) for step in pipeline["filter"]]
+        for entry in pipeline["metric_list"]:
+            used += [(kind, entry.get(kind)) for kind in ("metric", "aggregation", "reduction")]
+    for kind, name in dict.fromkeys((kind, name) for kind, name in used if isinstance(name, str)):
+        if name not in registry._REGISTRIES[kind]:
+            yield kind, name
+
+
+def _known_metric(entry: Mapping[str, Any], output_type: str) -> Any:
+    """Return a metric entry, or a metric that stands for one that only the engine, or the task itself, computes."""
+    from lm_eval.api.metrics import mean
+    from lm_eval.api.metrics.metric import Metric
+    from lm_eval.api.registry import aggregation_registry, metric_registry, reduction_registry
+
+    name = entry["metric"]
+    if callable(name) or name in metric_registry:
+        try:
+            Metric.from_dict(entry, output_type)
+        except (KeyError, ValueError) as error:
+            logger.debug("`%s` is left to the engine: %s", name, error)
+        else:
+            return entry
+    label = str(getattr(name, "__name__", name))
+    higher = entry.get("higher_is_better")
+
+    def computed_elsewhere(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError(f"`{label}` is computed by the engine: call `process_instances` of the task")
+
+    def part(kind: str, registry: Any) -> Any:
+        given = entry.get(kind)
+        return given if callable(given) else registry.get(given, None) if isinstance(given, str) else None
+
+    return Metric(
+        name=label,
+        fn=computed_elsewhere,
+        kwargs=entry.get("kwargs", {}),
+        aggregation=part("aggregation", aggregation_registry) or mean,
+        higher_is_better=True if higher is None else higher,
+        output_type={output_type},
+        reduction=part("reduction", reduction_registry),
+    )
+
+
+def state_of(scorers: Sequence[Scorer]) -> list[Any]:
+    """Return what tells scorers that a program has changed from those that were built."""
+    return [(type(scorer), {name: _part(item) for name, item in _settings(scorer)}) for scorer in scorers]
+
+
+def _settings(scorer: Scorer) -> Iterator[tuple[str, Any]]:
+    return ((name, item) for name, item in vars(scorer).items() if name not in ("_raw_docs", "_reduced_docs"))
+
+
+def _part(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(value)
+    if isinstance(value, dict):
+        return dict(value)
+    if hasattr(value, "filters"):
+        return value.name, list(value.filters)
+    return value
+
+
+# Answers
+
+
+def groups_of(task: Task) -> Groups:
+    """Return the requests of a task by document."""
+    instances = task.instances
+    if not instances:
+        raise ValueError(f"The task `{task.task_name}` has no requests yet; call `build_all_requests`")
+    groups: Groups = {}
+    for instance in instances:
+        if len(instance.resps) != instance.repeats:
+            raise ValueError(
+                f"Request {instance.idx} of document {instance.doc_id} of `{task.task_name}` has "
+                f"{len(instance.resps)} answers, not {instance.repeats}; put those of the model into `resps`"
+            )
+        groups.setdefault(instance.doc_id or 0, []).append(instance)
+    for requests in groups.values():
+        requests.sort(key=lambda instance: instance.idx)
+    return groups
+
+
+def _told(groups: Groups) -> list[dict[str, Any]]:
+    """Return what the engine is told of answered requests."""
+    from lm_eval import _models
+    from lm_eval._class_tasks import WRAPPED
+
+    fields = ("request_type", "idx", "repeats", "target", "task_name", "additional_args")
+    documents = []
+    for doc_id, requests in groups.items():
+        doc = requests[0].doc
+        told = [
+            {
+                **{name: getattr(request, name) for name in fields},
+                "arguments": request.args,
+                "resps": [_models._valid(answer) if isinstance(answer, str) else answer for answer in request.resps],
+                "metadata": {name: request.metadata[name] for name in _TOLD if name in request.metadata},
+            }
+            for request in requests
+        ]
+        wrapped = doc if isinstance(doc, Mapping) else {WRAPPED: doc}
+        documents.append({"doc_id": doc_id, "doc": wrapped, "instances": told})
+    return documents
+
+
+def apply_filters(task: Task) -> None:
+    """Put into each request what the pipelines make of its answers."""
+    groups = groups_of(task)
+    if task._has_own_scorers:
+        for scorer in task.scorers:
+            scorer.apply_filter([request for requests in groups.values() for request in requests])
+        return
+    told = _score(task, groups, only_filter=True)
+    for pipeline in told["pipelines"]:
+        _keep_filtered(groups, pipeline)
+
+
+def process_instances(task: Task) -> None:
+    """Score the answers of a task and keep the values in its scorers."""
+    groups = groups_of(task)
+    if task._has_own_scorers:
+        _process_here(task, groups)
+        return
+    told = _score(task, groups)
+    task._owners = [pipeline["owners"] for pipeline in told["pipelines"]]
+    for scorer, pipeline in zip(task.scorers, told["pipelines"], strict=True):
+        _keep_filtered(groups, pipeline)
+        _keep_scores(scorer, pipeline, groups)
+
+
+def _score(task: Task, groups: Groups, only_filter: bool = False) -> Any:
+    settings = {"confirm_run_unsafe_code": task._may_run_code}
+    return _ask("score", task, settings, documents=_told(groups), only_filter=only_filter)
+
+
+def _keep_filtered(groups: Groups, pipeline: Mapping[str, Any]) -> None:
+    for requests, filtered in zip(groups.values(), pipeline["filtered"], strict=True):
+        for request, answers in zip(requests, filtered, strict=True):
+            request.filtered_resps[pipeline["name"]] = answers
+
+
+def _keep_scores(scorer: Scorer, pipeline: Mapping[str, Any], groups: Groups) -> None:
+    """Let a scorer have the values that the engine gave."""
+    from lm_eval.scorers import ScoredDoc
+
+    reduced = dict(pipeline["reduced"])
+    scorer.import_reduced(reduced)
+    raw = {one["doc_id"]: ScoredDoc(**one) for one in pipeline["raw"]}
+    # Where each metric has one value, those are the reduced ones.
+    scorer._raw_docs = raw or {
+        doc_id: ScoredDoc(
+            doc_id=doc_id,
+            reference=groups[doc_id][0].target,
+            scores={name: [value] for name, value in values.items()},
+        )
+        for doc_id, values in reduced.items()
+    }
+
+
+def _process_here(task: Task, groups: Groups) -> None:
+    """Score with the scorers that the program has put into a task."""
+    everything = [request for requests in groups.values() for request in requests]
+    for scorer in task.scorers:
+        scorer.apply_filter(everything)
+    for request in everything:
+        if request.request_type == "loglikelihood_rolling":
+            for name, answers in request.filtered_resps.items():
+                pairs = [answer if isinstance(answer, (tuple, list)) else (answer, False) for answer in answers]
+                request.filtered_resps[name] = pairs
+    for scorer in task.scorers:
+        scored = _delivered(task, scorer, groups)
+        store: Callable[..., None] = getattr(scorer, "set_results", None) or scorer._store
+        store(scorer.score_instances(groups) if scored is None else scored)
+
+
+def _delivered(task: Task, scorer: Scorer, groups: Groups) -> dict[int, Any] | None:
+    """Return what `process_results` gives, or `None` where it leaves scoring to the scorer."""
+    from lm_eval.scorers import ScoredDoc
+
+    scored = {}
+    for doc_id, requests in groups.items():
+        answers = [answer for request in requests for answer in request.filtered_resps[scorer.name]]
+        values = task.process_results(requests[0].doc, answers)
+        if values is None:
+            if scored:
+                raise ValueError(f"`process_results` of `{task.task_name}` gave nothing for document {doc_id}")
+            return None
+        scores = {name: value if isinstance(value, list) else [value] for name, value in values.items()}
+        scored[doc_id] = ScoredDoc(doc_id=doc_id, reference=requests[0].target, scores=scores)
+    return scored
+
+
+def aggregate(task: Task, bootstrap_iters: int | None) -> tuple[dict[str, Any], int]:
+    """Return the results of a task and the number of its documents."""
+    if task._has_own_scorers:
+        results: dict[str, Any] = {}
+        count = 0
+        for scorer in task.scorers:
+            overrides = dict(task.aggregation()) if "aggregation" in task._hooks() else {}
+            own, documents = scorer.aggregate(scorer.reduced_docs, bootstrap_iters, overrides)
+            results.update(own)
+            count = max(count, documents)
+        return results, count
+    owners = task._owners or [[] for _ in task.scorers]
+    pipelines = [
+        {"reduced": [[doc_id, values] for doc_id, values in scorer.reduced_docs.items()], "owners": own}
+        for scorer, own in zip(task.scorers, owners, strict=True)
+    ]
+    settings = {"bootstrap_iters": bootstrap_iters or 0, "confirm_run_unsafe_code": task._may_run_code}
+    told = _ask("aggregate", task, settings, pipelines=pipelines)
+    return told["metrics"], told["sample_len"]

@@ -1,0 +1,467 @@
+"""The base class of tasks.
+
+A class task overrides the hooks that differ from what its configuration says: where documents come from, how
+prompts look, which requests they lead to, how answers are scored.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from lm_eval import _host
+from lm_eval.api import _context
+from lm_eval.api._types import Doc, OutputType
+from lm_eval.api.instance import Instance
+from lm_eval.api.samplers import ContextSampler, DrawnSampler, get_sampler
+from lm_eval.api.task import _steps
+from lm_eval.api.task._documents import Documents
+from lm_eval.api.task._values import FIELDS, copied
+from lm_eval.api.utils import Message, maybe_delimit, requires_delimiter
+from lm_eval.config.task import FewshotConfig, TaskConfig
+
+if TYPE_CHECKING:
+    from lm_eval.scorers import Scorer
+
+logger = logging.getLogger(__name__)
+
+ALL_OUTPUT_TYPES = ["loglikelihood", "multiple_choice", "loglikelihood_rolling", "generate_until"]
+"""What a task can ask of a model."""
+
+_DEFAULT_SEED = 1234
+
+
+class Task(Documents, abc.ABC):
+    """A benchmark: documents, prompts, requests and scores.
+
+    Class attributes are defaults; `dataset_path`, `dataset_name` and `output_type` of the configuration win
+    over them. Data is loaded when it is first asked for. The configuration can be the only argument:
+    `Task(TaskConfig(…))`.
+    """
+
+    VERSION: int | str | None = None
+    DATASET_PATH: str | None = None
+    DATASET_NAME: str | None = None
+    OUTPUT_TYPE: OutputType | None = None
+    MULTIMODAL: bool = False
+    UNSAFE_CODE: bool = False
+    CONFIG: TaskConfig | None = None
+
+    _is_plain = True
+    """The methods of this class do what the configuration says, so the engine need not call them."""
+
+    def __init__(
+        self,
+        data_dir: str | Mapping[str, Any] | TaskConfig | None = None,
+        cache_dir: str | None = None,
+        download_mode: Any = None,
+        config: Mapping[str, Any] | TaskConfig | None = None,
+    ) -> None:
+        if isinstance(data_dir, (TaskConfig, Mapping)):
+            if config is not None:
+                raise TypeError("The configuration of a task is given twice")
+            config = data_dir
+        self._given = self._fields_given(config)
+        self._config = config if isinstance(config, TaskConfig) else TaskConfig(**copied(self._given))
+        self._check_output_type()
+        # What tells later changes of the configuration from what was given.
+        self._normal = self._config.to_dict(keep_callable=True)
+        if self._config.output_type not in ALL_OUTPUT_TYPES:
+            raise ValueError(
+                f"`output_type` is one of {', '.join(ALL_OUTPUT_TYPES)}, not `{self._config.output_type}`"
+            )
+        self.OUTPUT_TYPE = self._config.output_type
+        version = "Yaml" if self.VERSION is None and self._is_configurable else self.VERSION
+        self.VERSION = (self._config.metadata or {}).get("version", version)
+        self.DATASET_PATH = self._config.dataset_path or self.DATASET_PATH
+        self.DATASET_NAME = self._config.dataset_name or self.DATASET_NAME
+        self.MULTIMODAL = self.MULTIMODAL or bool(self._config.doc_to_image or self._config.doc_to_audio)
+        self.UNSAFE_CODE = self.UNSAFE_CODE or bool(self._config.unsafe_code)
+        self._dataset: Any = None
+        self._downloaded: dict[str, Any] = {}
+        self._sampler: ContextSampler | None = None
+        self._fewshot_seed: int | None = _DEFAULT_SEED
+        self._drawn: list[Doc] = []
+        self._has_own_sampler = False
+        self._is_compat_04 = False
+        self._instances: list[Instance[Any, Any]] | None = None
+        self._folders: list[str] = []
+        self._scorers: list[Scorer] | None = None
+        self._scorers_built: Any = None
+        self._owners: list[Any] | None = None
+        self._may_run_code = False
+        self.fewshot_rnd: Random | None = None
+
+    def _fields_given(self, config: Mapping[str, Any] | TaskConfig | None) -> dict[str, Any]:
+        """Return the fields of the configuration as they are given, over those that the class sets."""
+        fields = {} if self.CONFIG is None else self.CONFIG.to_dict(keep_callable=True)
+        if isinstance(config, TaskConfig):
+            fields = config._definition()
+        elif config:
+            fields.update(copied(config))
+            if "class" in fields:
+                # The whole file was handed on: it names the class, and may have keys for it.
+                fields = {name: value for name, value in fields.items() if name in FIELDS}
+        implied = self._implied_output_type(fields)
+        if implied is not None:
+            fields.setdefault("output_type", implied)
+        return fields
+
+    def _implied_output_type(self, fields: Mapping[str, Any]) -> str | None:
+        """Return the output type of a configuration that names none."""
+        # Reference: that of a `ConfigurableTask` is what its configuration says.
+        return None if isinstance(self, ConfigurableTask) else self.OUTPUT_TYPE
+
+    def _check_output_type(self) -> None:
+        """Check the output type of the configuration; a `TaskConfig` may have got one that nobody chose."""
+
+    @classmethod
+    def from_config(cls, config: TaskConfig | Mapping[str, Any]) -> Task:
+        """Make a task of the class that its output type asks for; a class of one's own makes its own."""
+        from lm_eval.api.task import KINDS
+
+        if cls not in (Task, ConfigurableTask):
+            return cls(config=config)
+        if not isinstance(config, TaskConfig):
+            config = TaskConfig(**copied(config))
+        return KINDS.get(config.output_type, ConfigurableTask)(config=config)
+
+    @property
+    def config(self) -> TaskConfig:
+        """The configuration."""
+        return self._config
+
+    @property
+    def fewshot_cfg(self) -> FewshotConfig:
+        """The configuration of the examples."""
+        return self._config.fewshot_config
+
+    @property
+    def task_name(self) -> str:
+        """The name of the task, or of its class."""
+        return self._config.task or type(self).__name__
+
+    @property
+    def is_multimodal(self) -> bool:
+        """Whether documents have images or sounds."""
+        return self.MULTIMODAL
+
+    def get_config(self, key: str) -> Any:
+        """Return a field of the configuration, or `None`."""
+        return getattr(self._config, key, None)
+
+    def set_config(self, key: str, value: Any, update: bool = False) -> None:
+        """Set a field of the configuration; with `update`, merge a mapping into it."""
+        if update:
+            current = getattr(self._config, key, None) or {}
+            if not isinstance(current, dict):
+                raise TypeError(f"`{key}` is not a mapping")
+            value = {**current, **value}
+        setattr(self._config, key, value)
+
+    def dump_config(self) -> dict[str, Any]:
+        """Return the configuration as a dictionary."""
+        return self._config.to_dict()
+
+    # Prompts and requests
+
+    @property
+    def sampler(self) -> ContextSampler:
+        """What draws the few-shot examples."""
+        if self._drawn and not self._has_own_sampler:
+            # The engine has drawn them, in the order of the documents.
+            return DrawnSampler(self._drawn)
+        if self._sampler is None:
+            fewshot: FewshotConfig = self._config.fewshot_config
+            kind = get_sampler(fewshot.sampler) if isinstance(fewshot.sampler, str) else fewshot.sampler
+            self._sampler = kind(
+                list(self.fewshot_docs()), rnd=self._fewshot_seed, fewshot_indices=fewshot.fewshot_indices
+            )
+        return self._sampler
+
+    @sampler.setter
+    def sampler(self, sampler: ContextSampler) -> None:
+        self._sampler = sampler
+        self._has_own_sampler = True
+
+    def set_fewshot_seed(self, seed: int | None = None) -> None:
+        """Draw examples from this seed on."""
+        self._fewshot_seed = seed
+        self.fewshot_rnd = Random(seed)
+        if self._sampler is not None:
+            self._sampler.set_rnd(seed)
+
+    def fewshot_examples(self, num_fewshot: int, doc: Doc) -> list[Doc]:
+        """Return the examples for a document."""
+        if num_fewshot <= 0:
+            return []
+        excluded = self._config.fewshot_config.split == self._config.test_split
+        return list(self.sampler.sample(num_fewshot, eval_doc=doc if excluded else None))
+
+    def build_qa_turn(
+        self,
+        *,
+        q: str | None = None,
+        c: list[str] | None = None,
+        a: Any = None,
+        gen_prefix: str | None = None,
+        tgt_delim: str = " ",
+        few_delim: str = "\n\n",
+    ) -> list[Message]:
+        """Return the messages of a question, with its answer where there is one."""
+        return _context.turn(
+            q or "", a, c, prefix=gen_prefix, target_delimiter=tgt_delim, fewshot_delimiter=few_delim
+        )
+
+    def multiple_input_context(
+        self,
+        prev_context: list[Message] | None,
+        gen_prefix: str | None,
+        q: list[str],
+        chat_template: Callable[..., Any] | None = None,
+        fewshot_as_multiturn: bool = False,
+    ) -> list[Any]:
+        """Return the prompt of each of several questions after the same messages."""
+        return [
+            _context.render(
+                [*(prev_context or []), *self.build_qa_turn(q=one, gen_prefix=gen_prefix, tgt_delim="", few_delim="")],
+                chat_template,
+                fewshot_as_multiturn,
+                gen_prefix,
+            )
+            for one in q
+        ]
+
+    def fewshot_context(
+        self,
+        doc: Doc,
+        num_fewshot: int = 0,
+        system_instruction: str | None = None,
+        apply_chat_template: bool = False,
+        fewshot_as_multiturn: bool = False,
+        chat_template: Callable[..., Any] | None = None,
+        gen_prefix: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the prompt of a document with its examples."""
+        description = self._resolve(self._config.description, doc)
+        system = maybe_delimit(system_instruction, description, self._config.fewshot_delimiter)
+        examples = self.fewshot_examples(num_fewshot, doc)
+        template = chat_template if apply_chat_template else None
+        messages = _context.messages_before(self, doc, examples, system)
+        question = self.doc_to_text(doc)
+        if isinstance(question, list):
+            return self.multiple_input_context(messages, gen_prefix, question, template, fewshot_as_multiturn)
+        messages += self.build_qa_turn(
+            q=question, gen_prefix=gen_prefix, tgt_delim=self._config.target_delimiter, few_delim=""
+        )
+        return _context.render(messages, template, fewshot_as_multiturn, gen_prefix)
+
+    def construct_requests(self, doc: Doc, ctx: Any, **kwargs: Any) -> Any:
+        """Return the request, or the list of requests, that a document leads to."""
+        chat = kwargs.pop("apply_chat_template", False)
+        kwargs.pop("chat_template", None)
+        target = self.doc_to_target(doc)
+        if self.OUTPUT_TYPE == "multiple_choice":
+            return self._choice_requests(doc, ctx, target, chat, kwargs)
+        arguments: tuple[Any, Any]
+        if self.OUTPUT_TYPE == "generate_until":
+            arguments = (ctx, deepcopy(self._config.generation_kwargs))
+        elif self.OUTPUT_TYPE == "loglikelihood":
+            arguments, target = (ctx, target), 0
+        else:
+            arguments, target = ("", target), 0
+        request_type: Any = self.OUTPUT_TYPE
+        return Instance(
+            request_type=request_type, doc=doc, arguments=arguments, idx=0, target=target, **kwargs
+        )
+
+    def _choice_requests(
+        self, doc: Doc, ctx: Any, target: Any, chat: bool, kwargs: dict[str, Any]
+    ) -> list[Instance[Any, Any]]:
+        delimiter = self._config.target_delimiter
+        prefix = self._config.gen_prefix
+        if chat and not (isinstance(prefix, str) and prefix and not prefix[-1].isspace()):
+            delimiter = ""
+        requests = []
+        for idx, choice in enumerate(self.doc_to_choice(doc)):
+            delimited = (
+                self._is_compat_04 or not isinstance(ctx, str) or requires_delimiter(ctx, choice)
+            )
+            request: Instance[Any, Any] = Instance(
+                request_type="loglikelihood",
+                doc=doc,
+                arguments=(ctx, (delimiter if delimited else "") + choice),
+                idx=idx,
+                target=target,
+                **kwargs,
+            )
+            request.metadata["option_text"] = choice
+            requests.append(request)
+        return requests
+
+    def build_all_requests(
+        self,
+        *,
+        limit: int | None = None,
+        samples: Iterable[int] | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        cache_requests: bool = False,
+        rewrite_requests_cache: bool = False,
+        system_instruction: str | None = None,
+        apply_chat_template: bool = False,
+        fewshot_as_multiturn: bool = False,
+        chat_template: Callable[..., Any] | None = None,
+        tokenizer_name: str = "",
+        **kwargs: Any,
+    ) -> list[Instance[Any, Any]]:
+        """Make the requests of all documents, keep them in `instances`, and return them.
+
+        The arguments of the requests cache have no effect: prompts are built faster than they could be read.
+        """
+        build = _steps.build_here if _host.is_served() else _steps.build_requests
+        instances = build(
+            self,
+            limit=limit,
+            samples=samples,
+            rank=rank,
+            world_size=world_size,
+            system_instruction=system_instruction,
+            apply_chat_template=apply_chat_template,
+            fewshot_as_multiturn=fewshot_as_multiturn,
+            chat_template=chat_template,
+        )
+        if not instances:
+            raise ValueError(f"No documents lead to requests in the task `{self.task_name}`")
+        self._instances = instances
+        return instances
+
+    @property
+    def instances(self) -> list[Instance[Any, Any]] | None:
+        """The requests that `build_all_requests` made."""
+        return self._instances
+
+    # Scores
+
+    def process_results(self, doc: Doc, results: Any) -> Any:
+        """Return the scores of a document by metric; `None` leaves them to the task's scorer."""
+        process = self._config.process_results
+        return process(doc, results) if callable(process) else None
+
+    @property
+    def scorers(self) -> list[Scorer]:
+        """A scorer for each pipeline; `process_instances` fills them."""
+        config = self._config
+        chosen = copied([config.output_type, config._pipelines(), config.scorer, config.multiple_targets])
+        if self._scorers is None or self._scorers_built[0] != chosen:
+            self._scorers = _steps.build_scorers(self)
+            self._scorers_built = (chosen, _steps.state_of(self._scorers))
+        return self._scorers
+
+    @property
+    def _has_own_scorers(self) -> bool:
+        """Whether the program has changed the scorers of this task."""
+        scorers = self.scorers
+        return bool(_steps.state_of(scorers) != self._scorers_built[1])
+
+    def apply_filters(self) -> list[Instance[Any, Any]] | None:
+        """Run the filters over the answers in `resps`; `filtered_resps` of each request has the outcome."""
+        _steps.apply_filters(self)
+        return self._instances
+
+    def process_instances(self, *, confirm_run_unsafe_code: bool = False) -> None:
+        """Filter and score the answers in `resps`; the values are in `scorers` then."""
+        self._may_run_code = confirm_run_unsafe_code
+        _steps.process_instances(self)
+
+    def aggregate(self, bootstrap_iters: int | None = 100000) -> tuple[dict[str, Any], int]:
+        """Return the results by `metric,pipeline`, and the number of documents that have values."""
+        return _steps.aggregate(self, bootstrap_iters)
+
+    def _export_reduced(self) -> dict[str, dict[int, Any]]:
+        """Return the values of all documents by pipeline, to be merged with those of other processes."""
+        exported = {scorer.name: scorer.export_reduced() for scorer in self.scorers}
+        return {name: values for name, values in exported.items() if values}
+
+    def _import_reduced(self, data: Mapping[str, Mapping[int, Any]]) -> None:
+        """Take the merged values of all processes."""
+        for scorer in self.scorers:
+            scorer.import_reduced(dict(data.get(scorer.name, {})))
+
+    def aggregation(self) -> Mapping[str, Callable[..., Any]]:
+        """Return the aggregation of each metric."""
+        metrics = [metric for scorer in self.scorers for metric in scorer.metrics or ()]
+        return {metric.name: metric.aggregation for metric in metrics if metric.aggregation is not None}
+
+    def higher_is_better(self) -> Mapping[str, bool]:
+        """Return whether higher is better, by metric."""
+        return {name: higher for scorer in self.scorers for name, higher in scorer.higher_is_better.items()}
+
+    def override_metric(self, metric_name: str) -> None:
+        """Score with one metric alone, without filters."""
+        self._config.metric_list = [{"metric": metric_name, "kwargs": {}}]
+        self._config.filter_list = [
+            {"name": "none", "filter": [], "metric_list": list(self._config.metric_list)}
+        ]
+        self._config.process_results = None
+        self._config.scorer = None
+
+    def set_repeats(self, repeats: int) -> None:
+        """Ask for several answers per document; only generated ones can differ."""
+        if repeats < 1:
+            raise ValueError(f"`repeats` is at least 1, not {repeats}")
+        if self.OUTPUT_TYPE != "generate_until":
+            logger.warning("`%s` generates nothing, so its requests are not repeated", self.task_name)
+            return
+        self._config.repeats = repeats
+
+    def set_num_fewshot(self, num_fewshot: int) -> None:
+        """Set the number of examples; a task whose definition says 0 keeps it."""
+        if self._config.num_fewshot == 0:
+            logger.info("`%s` has no examples by its definition", self.task_name)
+            return
+        self._config.num_fewshot = num_fewshot
+
+    @classmethod
+    def _overridden_hooks(cls) -> list[str]:
+        """Return the names of the public methods that a subclass defines anew."""
+        return cls._defined_outside(tuple(base for base in cls.__mro__ if "_is_plain" in vars(base)))
+
+    @classmethod
+    def _defined_outside(cls, own: tuple[type, ...]) -> list[str]:
+        """Return the names of the public methods that come from other classes than these."""
+        names = [name for base in Task.__mro__[:-1] for name in vars(base) if not name.startswith("_")]
+        definers = {name: next((base for base in cls.__mro__ if name in vars(base)), Task) for name in names}
+        return sorted(name for name, definer in definers.items() if definer not in own)
+
+    def _hooks(self) -> list[str]:
+        """Return the names of the methods of this object that the engine has to call."""
+        return self._overridden_hooks()
+
+    @property
+    def _is_configurable(self) -> bool:
+        """Whether this is a task of the newer kind, which is what its configuration says."""
+        return isinstance(self, ConfigurableTask) or type(self) is Task
+
+    @property
+    def _example_delimiter(self) -> str:
+        """What stands between question and answer of an example."""
+        # Reference: classes of the older kind write them one behind the other.
+        return self._config.fewshot_config.target_delimiter if self._is_configurable else ""
+
+    def _excludes_evaluated(self) -> bool:
+        """Return whether a document must not be among its own examples."""
+        return bool(self._config.fewshot_config.split == self._config.test_split)
+
+
+class ConfigurableTask(Task):
+    """A task whose configuration says it all, unless a subclass says otherwise."""
+
+    VERSION: int | str | None = "Yaml"
+
+    _is_plain = True

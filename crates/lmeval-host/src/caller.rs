@@ -89,6 +89,20 @@ impl Caller {
         protocol::write_frame(&mut &self.stream, &text)
     }
 
+    /// Tells the caller something and waits for what it wants next.
+    pub fn turn(&self, said: &Value) -> io::Result<Value> {
+        let mut message = String::from("{\"op\":\"turn\",\"said\":");
+        protocol::encode(&mut message, said).map_err(io::Error::other)?;
+        message.push('}');
+        let mut wanted = Value::None;
+        let mut take = |value: Value| {
+            wanted = value;
+            true
+        };
+        self.converse(&message, &mut take).map_err(io::Error::other)?;
+        Ok(wanted)
+    }
+
     /// Takes note of what the caller has registered, each as `kind/name`.
     pub fn add_registered(&self, names: impl IntoIterator<Item = String>) {
         lock(&self.registered).extend(names);

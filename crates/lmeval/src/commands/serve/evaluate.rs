@@ -147,7 +147,7 @@ fn facts(
 }
 
 /// The settings of the run. The caller has filled in defaults.
-fn settings(given: Dict) -> Result<RunSettings> {
+pub(super) fn settings(given: Dict) -> Result<RunSettings> {
     let layers = Layers { merged: given, given: Dict::new(), file: None };
     let limit = layers.value("limit");
     if layers.number("limit")?.is_some_and(|number| number <= 0.0 || number.is_nan()) {

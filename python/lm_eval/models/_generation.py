@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from lm_eval.models._plan import batches
@@ -12,13 +11,12 @@ from lm_eval.models.utils import (
     handle_stop_sequences,
     normalize_gen_kwargs,
     postprocess_generated_text,
+    warn_once,
 )
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
-
-logger = logging.getLogger(__name__)
 
 
 def generate(lm: HFLM, requests: list[Instance[Any, Any]], is_quiet: bool) -> list[str]:
@@ -61,7 +59,7 @@ def _continue(lm: HFLM, contexts: list[str], given: dict[str, Any]) -> list[str]
         raise ValueError("A prompt without tokens cannot be continued: the tokenizer puts no token before an empty text")
     start = tokens.shape[1] if lm.backend == "causal" else 1
     if "max_length" in settings:
-        logger.warning("`max_length` of a request overrides its limit of new tokens")
+        warn_once("`max_length` of a request overrides its limit of new tokens")
     else:
         settings["max_length"] = start + limit
     rows = lm._model_generate(

@@ -101,10 +101,14 @@ class Served:
         source: str | None = self._turn(want="template", name=name)
         return source
 
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """Return what the engine knows of the model and its tokenizer."""
+        facts: dict[str, dict[str, Any]] = self._turn(want="facts")
+        return facts
+
     def get_model_info(self) -> dict[str, Any]:
         """Return what results say of the model."""
-        facts: dict[str, Any] = self._turn(want="facts")["config"]
-        return facts
+        return self.facts()["config"]
 
 
 class ServedLM(LM):

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 eval_logger = logging.getLogger(__name__)
 
-_ENGINE_ONLY = ("tokenizer", "revision", "max_length", "dtype", "add_bos_token", "prefix_token_id", "gguf_file")
-
 _AUTO_TOKENS = 16384
 """How many tokens a batch of automatic size has on a CPU, which cannot be asked how much fits."""
 
@@ -232,6 +230,7 @@ class HFLM(Loading, TemplateLM):
         arguments["pretrained"] = os.fspath(arguments["pretrained"])
         given = {name: value for name, value in arguments.items() if value is not None}
         self._engine = Served("hf", given, **options)
+        self._max_length = self._max_length or self._engine.facts()["tokenizer"].get("max_length")
 
     def _place(self, is_name: bool) -> None:
         """Put a model that was just loaded on its device, and let inputs follow the model."""
@@ -310,6 +309,8 @@ class HFLM(Loading, TemplateLM):
         **kwargs: Any,
     ) -> list[int]:
         """Return the tokens of a text; one that already begins with the prefix token gets no second one."""
+        if self._engine is not None:
+            raise NotImplementedError("With `backend=\"native\"` the engine has the tokenizer")
         special = _add_special_kwargs(add_special_tokens, self.add_bos_token)
         if add_special_tokens is None and self._begins_with_prefix(string):
             special = {"add_special_tokens": False}

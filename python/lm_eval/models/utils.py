@@ -68,6 +68,12 @@ __all__ = [
 ]
 
 
+@functools.lru_cache(maxsize=256)
+def warn_once(message: str) -> None:
+    """Warn of what may happen with every request, once."""
+    eval_logger.warning(message)
+
+
 def __getattr__(name: str) -> Any:
     """Import what needs torch when it is first used."""
     if name in _NEED_TORCH:
@@ -327,14 +333,14 @@ def normalize_gen_kwargs(gen_kwargs: dict[str, Any], default_max_gen_toks: int =
     settings["until"] = until if isinstance(until, list) else [until]
     limits = {name: settings.pop(name) for name in _LIMITS if name in settings}
     if len(limits) > 1:
-        eval_logger.warning("Of several token limits, `%s` is used: %s", next(iter(limits)), limits)
+        warn_once(f"Of several token limits, `{next(iter(limits))}` is used: {limits}")
     settings["max_gen_toks"] = int(next(iter(limits.values()), default_max_gen_toks))
     temperature = float(settings.get("temperature", 0.0))
     if "do_sample" not in settings:
         settings["do_sample"] = temperature > 0
     if not settings["do_sample"] and "temperature" in settings:
         if temperature:
-            eval_logger.warning("`do_sample` is off: the temperature %s has no effect", temperature)
+            warn_once(f"`do_sample` is off: the temperature {temperature} has no effect")
         settings["temperature"] = 0.0
     return settings  # type: ignore[return-value]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 from typing import Any
@@ -157,15 +156,16 @@ class Loading:
         options[_dtype_argument()] = get_dtype(dtype)
         self._model = self.AUTO_MODEL_CLASS.from_pretrained(pretrained, **options)
         if peft:
-            self._add_adapter(peft, revision)
+            self._add_adapter(peft)
         if delta:
             self._add_delta(delta, {**options, "revision": "main"})
 
-    def _add_adapter(self, name: str, revision: str | None) -> None:
-        """Put an adapter on the model, whose vocabulary may have grown with it."""
+    def _add_adapter(self, name: str) -> None:
+        """Put an adapter on the model; one that brings embeddings of its own may bring more tokens."""
         peft = need("peft", "`peft`")
+        saved = peft.PeftConfig.from_pretrained(name).modules_to_save or []
         rows = self._model.get_input_embeddings().weight.shape[0]
-        if self.tokenizer is not None and len(self.tokenizer) > rows:
+        if any("embed" in part or part == "lm_head" for part in saved) and len(self.tokenizer) > rows:
             logger.info("The embeddings grow from %d to %d for the adapter", rows, len(self.tokenizer))
             self._model.resize_token_embeddings(len(self.tokenizer))
         self._model = peft.PeftModel.from_pretrained(self._model, name)
@@ -227,8 +227,3 @@ def _dtype_argument() -> str:
     """Return the name of the argument for the data type, which `transformers` has changed."""
     version = need("transformers", "`HFLM`").__version__.split(".")
     return "dtype" if (int(version[0]), int(version[1])) >= (4, 56) else "torch_dtype"
-
-
-def takes(function: Any, name: str) -> bool:
-    """Whether a function has an argument of this name."""
-    return name in inspect.signature(function).parameters

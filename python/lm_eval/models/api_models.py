@@ -18,7 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lm_eval.api.model import TemplateLM
 from lm_eval.models._lazy import need
@@ -45,12 +45,8 @@ _RETRIED = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 _SHOWN = 500
 
 
-class LogLikelihoodInputs(NamedTuple):
-    """A request of log-likelihoods: its texts, the tokens of its context, and those of its continuation."""
-
-    request: tuple[str, str]
-    context: list[int]
-    continuation: list[int]
+LogLikelihoodInputs = tuple[tuple[str, str], list[int], list[int]]
+"""A request of log-likelihoods: its texts, the tokens of its context, and those of its continuation."""
 
 
 def create_image_prompt(imgs: list[Any], chat: dict[str, Any], fmt: str = "PNG") -> dict[str, Any]:

@@ -377,7 +377,10 @@ class HFLM(Loading, TemplateLM):
     def _model_generate(
         self, context: torch.Tensor, max_length: int, stop: list[str], **generation_kwargs: Any
     ) -> torch.Tensor:
-        """Return contexts and what the model writes after them; `max_length` counts both."""
+        """Return contexts and what the model writes after them; `max_length` counts both.
+
+        A `max_new_tokens` in the model's own generation settings wins over it: that is how `transformers` reads them.
+        """
         start = context.shape[1] if self.backend == "causal" else 1
         settings = dict(generation_kwargs)
         settings.setdefault("do_sample", False)
@@ -387,7 +390,7 @@ class HFLM(Loading, TemplateLM):
         with self._computing():
             written: torch.Tensor = self.model.generate(
                 input_ids=context,
-                max_new_tokens=max_length - start,
+                max_length=max_length,
                 stopping_criteria=criteria,
                 pad_token_id=self.tokenizer.pad_token_id,
                 use_cache=True,

@@ -111,11 +111,11 @@ class Session:
     def __init__(self, operation: str, **parts: Any) -> None:
         self.is_closed = False
         self._conversation = _Conversation(Live(), as_text=False).__enter__()
-        self._told(self._conversation.send(to_wire({"protocol": VERSION, "op": operation, **parts})))
+        self._exchange(to_wire({"protocol": VERSION, "op": operation, **parts}))
 
     def turn(self, wanted: Any) -> Any:
         """Ask for something, and return what came of it."""
-        return self._told(self._conversation.send({"ok": to_wire(wanted)}))
+        return self._exchange({"ok": to_wire(wanted)})
 
     def close(self) -> None:
         """End the engine."""
@@ -123,10 +123,14 @@ class Session:
             self.is_closed = True
             self._conversation.__exit__()
 
-    def _told(self, message: Any) -> Any:
+    def _exchange(self, sent: Any) -> Any:
+        try:
+            message = self._conversation.send(sent)
+        except BaseException:
+            self.close()
+            raise
         if message is None or "op" not in message:
-            self.is_closed = True
-            self._conversation.__exit__()
+            self.close()
             return self._conversation.outcome(message)
         said = message["said"]
         if "failure" in said:

@@ -21,7 +21,6 @@ from tests import engine
 # oneDNN takes instructions for bfloat16 that some virtual machines announce and do not have.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-os.environ.setdefault("TQDM_DISABLE", "1")
 
 CHECKPOINTS = engine.REPOSITORY / "crates/lmeval-candle/tests/fixtures"
 RECORDED = engine.REPOSITORY / "crates/lmeval-candle/tests/data"
@@ -42,7 +41,9 @@ def setUpModule() -> None:
     """Use the program that was built for tests; without torch, say where these tests run."""
     if importlib.util.find_spec("torch") is None:
         if os.environ.get("CI") == "true" and not os.environ.get("LM_EVAL_TORCH_PYTHON"):
-            raise AssertionError("The tests of `HFLM` need torch: `scripts/test` installs it into `.torchenv`")
+            raise AssertionError(
+                "The tests of `HFLM` need torch: `scripts/test` installs it into `.torchenv`"
+            )
         raise unittest.SkipTest("torch is not installed here; `scripts/test` runs these tests in `.torchenv`")
     engine.set_up()
     import torch
@@ -74,7 +75,7 @@ def ask(method: Any, *requests: tuple[Any, ...]) -> list[Any]:
         Instance(request_type=kind, doc={}, arguments=arguments, idx=0, metadata=("t", number, 1))
         for number, arguments in enumerate(requests)
     ]
-    answers: list[Any] = method(instances)
+    answers: list[Any] = method(instances, disable_tqdm=True)
     return answers
 
 
@@ -103,7 +104,9 @@ class HFLMTestCase(unittest.TestCase):
     def assert_scores(self, found: list[Any], expected: list[Any], within: float) -> None:
         """Check log-likelihoods, and that the same ones are greedy."""
         for number, (mine, theirs) in enumerate(zip(found, expected, strict=True)):
-            self.assertAlmostEqual(mine[0], theirs[0], delta=within * max(1.0, abs(theirs[0]) / 20), msg=number)
+            self.assertAlmostEqual(
+                mine[0], theirs[0], delta=within * max(1.0, abs(theirs[0]) / 20), msg=number
+            )
             self.assertEqual(mine[1], theirs[1], number)
 
 
@@ -149,7 +152,9 @@ class Recorded(HFLMTestCase):
                     known = json.loads(path.read_text()) if path.exists() else {}
                     path.write_text(json.dumps({**known, **case["fields"]}))
                     lm = load(copy)
-                found = ask(lm.generate_until, *[(prompt, case["request"]) for prompt in generation["prompts"]])
+                found = ask(
+                    lm.generate_until, *[(prompt, case["request"]) for prompt in generation["prompts"]]
+                )
                 self.assertEqual(found, case["texts"])
 
     def test_chat_templates(self) -> None:
@@ -163,7 +168,10 @@ class Recorded(HFLMTestCase):
             for case in chats["cases"]:
                 lm = load(copy, **case["arguments"])
                 conversation = chats["conversation"]
-                prompts = [lm.apply_chat_template(conversation[:2]), lm.apply_chat_template(conversation, False)]
+                prompts = [
+                    lm.apply_chat_template(conversation[:2]),
+                    lm.apply_chat_template(conversation, False),
+                ]
                 self.assertEqual(prompts, case["prompts"])
             self.assertEqual(lm.chat_template(True), chats["template"])
 
@@ -188,7 +196,10 @@ class Engine(HFLMTestCase):
                 request = ("Question: what is", {"until": ["\n\n"], "max_gen_toks": 8})
                 self.assertEqual(ask(native.generate_until, request), ask(lm.generate_until, request))
                 for text in (("word " * 60,), ("", "abc")):
-                    found, wanted = ask(lm.loglikelihood_rolling, text), ask(native.loglikelihood_rolling, text)
+                    found, wanted = (
+                        ask(lm.loglikelihood_rolling, text),
+                        ask(native.loglikelihood_rolling, text),
+                    )
                     self.assertEqual(type(found[0]), type(wanted[0]))
                     if len(text) == 1:
                         self.assertAlmostEqual(found[0], wanted[0], delta=1e-3)
@@ -227,14 +238,15 @@ class Engine(HFLMTestCase):
         from lm_eval.models import _scoring
 
         tokenizer = transformers.AutoTokenizer.from_pretrained(LLAMA)
-        requests = [(None, [5] * 40, [7] * count) for count in (1, 5, 20)]
         for name in ("phi3_longrope", "llama_rope_dynamic"):
             with self.subTest(name), mock.patch.object(_scoring, "SHARED_FROM", 1):
                 lm = load(CHECKPOINTS / name, tokenizer=tokenizer)
-                found = lm._loglikelihood_tokens(requests)
+                third = lm.max_length // 3
+                requests = [(None, [5] * third, [7] * count) for count in (1, third // 2, third)]
+                found = lm._loglikelihood_tokens(requests, disable_tqdm=True)
                 self.assertIsNone(lm._shares_contexts)
                 lm.logits_cache = False
-                self.assert_scores(found, lm._loglikelihood_tokens(requests), 1e-6)
+                self.assert_scores(found, lm._loglikelihood_tokens(requests, disable_tqdm=True), 1e-6)
 
     def test_native_takes_names_alone(self) -> None:
         """What the engine would never call or see is refused."""
@@ -271,10 +283,14 @@ class Live(HFLMTestCase):
             options = {"tasks": [choices()], "bootstrap_iters": 0, "verbosity": "ERROR"}
             found = simple_evaluate(model=HFLM(pretrained=model, tokenizer=tokenizer), **options)
             saved = simple_evaluate(model="hf", model_args={"pretrained": folder}, device="cpu", **options)
-            plain = simple_evaluate(model="hf", model_args={"pretrained": str(LLAMA)}, device="cpu", **options)
+            plain = simple_evaluate(
+                model="hf", model_args={"pretrained": str(LLAMA)}, device="cpu", **options
+            )
 
         def scores(results: dict[str, Any]) -> list[float]:
-            return [response[0][0] for sample in results["samples"]["choices"] for response in sample["resps"]]
+            return [
+                response[0][0] for sample in results["samples"]["choices"] for response in sample["resps"]
+            ]
 
         for mine, theirs, before in zip(scores(found), scores(saved), scores(plain), strict=True):
             self.assertAlmostEqual(mine, theirs, delta=1e-4)
@@ -297,7 +313,9 @@ class Live(HFLMTestCase):
         lm.cache_hook = mock.Mock(add_partial=lambda *arguments: taken.append(arguments))
         requests = [("abc", " a"), ("abc", " b c"), ("abc", " a")]
         answers = ask(lm.loglikelihood, *requests)
-        self.assertCountEqual(taken, [("loglikelihood", *pair) for pair in zip(requests, answers, strict=True)])
+        self.assertCountEqual(
+            taken, [("loglikelihood", *pair) for pair in zip(requests, answers, strict=True)]
+        )
 
 
 class Plan(HFLMTestCase):
@@ -318,7 +336,8 @@ class Plan(HFLMTestCase):
         lm = load()
         computed = []
         lm.model.register_forward_pre_hook(
-            lambda _, args, kwargs: computed.append((args or (kwargs["input_ids"],))[0].numel()), with_kwargs=True
+            lambda _, args, kwargs: computed.append((args or (kwargs["input_ids"],))[0].numel()),
+            with_kwargs=True,
         )
         context = "word " * 20 + "is"
         requests = [(context, ending) for ending in (" the answer", " a b c", " Question: answer")]
@@ -474,8 +493,14 @@ class Subclasses(HFLMTestCase):
                 seen.update(shape=tuple(context.shape), max_length=max_length, stop=stop, **kwargs)
                 return torch.cat([context, torch.full((len(context), 2), 70)], dim=1)
 
-        lm = Wrapper(pretrained="no/such-model", tokenizer=str(LLAMA), backend="causal", device="cpu", batch_size=2)
-        texts = ask(lm.generate_until, ("abc", {"until": "x", "max_gen_toks": 5}), ("a", {"until": "x", "max_gen_toks": 5}))
+        lm = Wrapper(
+            pretrained="no/such-model", tokenizer=str(LLAMA), backend="causal", device="cpu", batch_size=2
+        )
+        texts = ask(
+            lm.generate_until,
+            ("abc", {"until": "x", "max_gen_toks": 5}),
+            ("a", {"until": "x", "max_gen_toks": 5}),
+        )
         self.assertEqual(texts, [lm.tok_decode([70, 70])] * 2)
         self.assertEqual((seen["shape"], seen["max_length"], seen["stop"]), ((2, 3), 8, ["x", "</s>"]))
         self.assertEqual(seen["attention_mask"].tolist(), [[1, 1, 1], [0, 0, 1]])
@@ -492,7 +517,16 @@ class Subclasses(HFLMTestCase):
                 "    pass\n"
             )
             arguments = f"pretrained={LLAMA},dtype=float32"
-            common = ["--tasks", "demo_capitals", "--limit", "3", "--device", "cpu", "--quiet", "--log_samples"]
+            common = [
+                "--tasks",
+                "demo_capitals",
+                "--limit",
+                "3",
+                "--device",
+                "cpu",
+                "--quiet",
+                "--log_samples",
+            ]
             written = []
             for number, model in enumerate((["my-hf", "--plugins", str(plugin)], ["hf"])):
                 output = Path(folder, str(number))
@@ -514,15 +548,45 @@ class Loading(HFLMTestCase):
     def test_properties(self) -> None:
         """What scripts read."""
         lm = load(batch_size=3)
-        found = (lm.max_length, lm.max_gen_toks, lm.eot_token_id, lm.prefix_token_id, lm.batch_size, lm.rank, lm.world_size)
+        found = (
+            lm.max_length,
+            lm.max_gen_toks,
+            lm.eot_token_id,
+            lm.prefix_token_id,
+            lm.batch_size,
+            lm.rank,
+            lm.world_size,
+        )
         self.assertEqual(found, (128, 256, 2, 1, 3, 0, 1))
-        self.assertEqual((lm.device.type, lm.config.model_type, lm.backend, lm.vocab_size), ("cpu", "llama", "causal", 295))
+        self.assertEqual(
+            (lm.device.type, lm.config.model_type, lm.backend, lm.vocab_size), ("cpu", "llama", "causal", 295)
+        )
         self.assertEqual(lm.tokenizer_name, str(LLAMA).replace("/", "__"))
         info = lm.get_model_info()
         self.assertEqual((info["model_num_parameters"], str(info["model_dtype"])), (34720, "torch.float32"))
         self.assertEqual(lm.tok_encode("hi there", left_truncate_len=2), lm.tok_encode("hi there")[-2:])
         tokens, mask = lm.tok_batch_encode(["hi there", "x"])
         self.assertEqual((tokens.shape, mask.tolist()), ((2, 5), [[1] * 5, [0, 0, 0, 0, 1]]))
+
+    def test_by_name(self) -> None:
+        """`get_model` makes one of the text that the command line takes."""
+        from lm_eval.api.registry import get_model
+
+        options = {"batch_size": 2, "max_batch_size": None, "device": "cpu"}
+        lm = get_model("hf").create_from_arg_string(f"pretrained={LLAMA},dtype=float32", options)
+        self.assert_scores(ask(lm.loglikelihood, *SHARED), ask(load().loglikelihood, *SHARED), 1e-5)
+
+    def test_an_object_stays_as_it_is(self) -> None:
+        """Weights that were separated on purpose are not tied again."""
+        import torch
+
+        from lm_eval.models.huggingface import HFLM
+
+        model, tokenizer = live()
+        model.config.tie_word_embeddings = True
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach() * 2)
+        lm = HFLM(pretrained=model, tokenizer=tokenizer)
+        self.assertIsNot(lm.model.lm_head.weight, lm.model.get_input_embeddings().weight)
 
     def test_a_delta_is_added(self) -> None:
         """Weights that are added to themselves are twice as large."""
@@ -583,7 +647,9 @@ class Seq2seq(HFLMTestCase):
             chosen = logits.log_softmax(-1).gather(1, labels[0].unsqueeze(1))
             expected.append((float(chosen.sum()), bool((logits.argmax(-1) == labels[0]).all())))
         self.assert_scores(ask(lm.loglikelihood, *requests), expected, 1e-5)
-        texts = ask(lm.generate_until, *[(context, {"until": [], "max_gen_toks": 3}) for context, _ in requests])
+        texts = ask(
+            lm.generate_until, *[(context, {"until": [], "max_gen_toks": 3}) for context, _ in requests]
+        )
         with torch.no_grad():
             written = model.generate(torch.tensor([lm.tok_encode("abc")]), max_new_tokens=3, do_sample=False)
         self.assertEqual(texts[1], tokenizer.decode(written[0], skip_special_tokens=True))

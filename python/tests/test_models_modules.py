@@ -100,6 +100,13 @@ class Imports(unittest.TestCase):
         )
         self.assertEqual(done.stdout.strip(), "[]")
 
+    def test_modules_are_attributes(self) -> None:
+        """A module need not be imported by its own name."""
+        import lm_eval.models
+
+        self.assertTrue(hasattr(lm_eval.models.winml, "WindowsML"))
+        self.assertFalse(hasattr(lm_eval.models, "no_such_module"))
+
     def test_hflm_without_torch(self) -> None:
         """The error names the package and how to install it."""
         from lm_eval.models.huggingface import HFLM
@@ -143,7 +150,12 @@ class Served(RegistryTestCase):
 
     def test_evaluation_of_an_object(self) -> None:
         """An object gives the scores of its name."""
-        options: dict[str, Any] = {"tasks": ["demo_capitals"], "limit": 5, "bootstrap_iters": 0, "verbosity": "ERROR"}
+        options: dict[str, Any] = {
+            "tasks": ["demo_capitals"],
+            "limit": 5,
+            "bootstrap_iters": 0,
+            "verbosity": "ERROR",
+        }
         by_name = simple_evaluate(model="ngram", **options)["results"]
         by_object = simple_evaluate(model=get_model("ngram").create_from_arg_string(""), **options)["results"]
         self.assertEqual(by_object, by_name)
@@ -197,7 +209,9 @@ class Server(BaseHTTPRequestHandler):
             return
         self.bodies.append(body)
         if "messages" in body:
-            choices = [{"index": 0, "message": {"content": f"thoughts</t> {body['messages'][-1]['content']}"}}]
+            choices = [
+                {"index": 0, "message": {"content": f"thoughts</t> {body['messages'][-1]['content']}"}}
+            ]
         else:
             prompts = body["prompt"] if isinstance(body["prompt"], list) else [body["prompt"]]
             choices = [
@@ -307,7 +321,9 @@ class Http(unittest.TestCase):
         """`TemplateAPI` itself: payload, parsers and headers of the subclass."""
 
         class Other(TemplateAPI):
-            def _create_payload(self, messages: Any, *, generate: bool = True, **kwargs: Any) -> dict[str, Any]:
+            def _create_payload(
+                self, messages: Any, *, generate: bool = True, **kwargs: Any
+            ) -> dict[str, Any]:
                 return {"prompt": messages, "generate": generate, "seed": kwargs["seed"]}
 
             @staticmethod
@@ -329,7 +345,9 @@ class Http(unittest.TestCase):
             api_key = "k"
 
         bodies = [
-            Mine(model=name)._create_payload([{"role": "user", "content": "x"}], True, {"temperature": 0.5}, eos=None)
+            Mine(model=name)._create_payload(
+                [{"role": "user", "content": "x"}], True, {"temperature": 0.5}, eos=None
+            )
             for name in ("gpt-4o", "o3-mini")
         ]
         self.assertEqual((bodies[0]["temperature"], bodies[0]["stop"]), (0.5, ["<|endoftext|>"]))
@@ -376,7 +394,9 @@ class Helpers(unittest.TestCase):
         batches = list(collator.get_batched(n=2))
         self.assertEqual(batches, [[requests[0], requests[2]]])
         answers = [
-            entry[0] for texts, context, rest in batches[0] for entry in collator.get_cache(texts, context, rest, None)
+            entry[0]
+            for texts, context, rest in batches[0]
+            for entry in collator.get_cache(texts, context, rest, None)
         ]
         self.assertEqual(collator.get_original(answers), [request[0] for request in requests])
         self.assertEqual(len(collator), 3)
@@ -412,7 +432,8 @@ class Helpers(unittest.TestCase):
         self.assertEqual(utils.truncate_tokens([0, 1, 2], 5, "middle"), [0, 1, 2])
         self.assertEqual(utils.maybe_truncate(tokens, 4, 8, verbose=False), ([6, 7, 8, 9], 4))
         self.assertEqual(
-            utils.maybe_truncate(tokens, 4, 8, shrink_gen_toks=True, verbose=False), ([3, 4, 5, 6, 7, 8, 9], 1)
+            utils.maybe_truncate(tokens, 4, 8, shrink_gen_toks=True, verbose=False),
+            ([3, 4, 5, 6, 7, 8, 9], 1),
         )
         with self.assertRaisesRegex(ValueError, "no room"):
             utils.maybe_truncate(tokens, 8, 8)
@@ -425,7 +446,9 @@ class Helpers(unittest.TestCase):
     def test_retries(self) -> None:
         """The last exception is raised."""
         pauses: list[float] = []
-        decorate = utils.retry_on_specific_exceptions([ValueError], 3, 0.0, 1.5, lambda _, pause: pauses.append(pause))
+        decorate = utils.retry_on_specific_exceptions(
+            [ValueError], 3, 0.0, 1.5, lambda _, pause: pauses.append(pause)
+        )
         with self.assertRaises(ValueError):
             decorate(lambda: int("x"))()
         self.assertEqual(len(pauses), 3)
@@ -440,7 +463,11 @@ class Mapping(unittest.TestCase):
             module, _, attribute = reference.partition(":")
             cls = getattr(importlib.import_module(module), attribute)
             served = getattr(cls, "NAME", None) or getattr(cls, "ENGINE_NAME", None)
-            self.assertIn(served, (None, *(other for other, target in MODEL_MAPPING.items() if target == reference)), name)
+            self.assertIn(
+                served,
+                (None, *(other for other, target in MODEL_MAPPING.items() if target == reference)),
+                name,
+            )
 
 
 if __name__ == "__main__":

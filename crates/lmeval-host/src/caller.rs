@@ -282,6 +282,16 @@ mod tests {
     }
 
     #[test]
+    fn takes_turns() {
+        let (caller, answering) = pair(&["{\"ok\":3}", "{\"ok\":null}"]);
+        assert_eq!(caller.turn(&Value::tuple([Value::Int(1)])).unwrap(), Value::Int(3));
+        assert_eq!(caller.turn(&Value::None).unwrap(), Value::None);
+        let heard = answering.join().unwrap();
+        assert_eq!(heard[0], "{\"op\":\"turn\",\"said\":{\"$\":\"t\",\"v\":[1]}}");
+        assert!(caller.turn(&Value::None).is_err());
+    }
+
+    #[test]
     fn a_message_within_a_question_is_an_error() {
         let (caller, answering) = pair(&["{\"ask\":{\"kind\":\"q\"}}", "{\"ok\":1}", "{\"ok\":2}"]);
         let serve = |_: &Dict| match caller.converse("{\"op\":\"model_prompt\"}", &mut |_| true) {

@@ -5,6 +5,10 @@ Names of the engine's own models give classes whose objects the engine serves. `
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+from types import ModuleType
+
 from lm_eval.api.registry import model_registry
 
 __all__ = ["MODEL_MAPPING"]
@@ -51,3 +55,10 @@ MODEL_MAPPING = {name: f"lm_eval.models.{target}" for target, names in _CLASSES.
 """Where the class of each name is."""
 
 model_registry.add_builtins(MODEL_MAPPING)
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a module of this package when it is first used as an attribute."""
+    if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is not None:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

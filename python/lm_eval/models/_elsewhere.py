@@ -7,8 +7,8 @@ from typing import Any
 from lm_eval.api.model import LM
 
 _COMPLETIONS = (
-    "start a server with OpenAI's interface for the model, and use `local-completions` or `local-chat-completions` with "
-    "its address"
+    "start a server with OpenAI's interface for the model, and use `local-completions` or "
+    "`local-chat-completions` with its address"
 )
 _INSTEAD = {
     "vllm": "start `vllm serve <model>`, and use `local-completions` with "

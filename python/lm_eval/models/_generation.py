@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lm_eval.models._lazy import need
 from lm_eval.models._plan import batches
 from lm_eval.models._scoring import bar
 from lm_eval.models.utils import (
@@ -56,15 +57,18 @@ def _continue(lm: HFLM, contexts: list[str], given: dict[str, Any]) -> list[str]
         )
     tokens, mask = lm.tok_batch_encode(contexts, left_truncate_len=room, truncation=bool(lm.truncation))
     if tokens.shape[1] == 0:
-        raise ValueError("A prompt without tokens cannot be continued: the tokenizer puts no token before an empty text")
+        raise ValueError(
+            "A prompt without tokens cannot be continued: the tokenizer puts no token before an empty text"
+        )
     start = tokens.shape[1] if lm.backend == "causal" else 1
     if "max_length" in settings:
         warn_once("`max_length` of a request overrides its limit of new tokens")
     else:
         settings["max_length"] = start + limit
-    rows = lm._model_generate(
-        context=tokens.to(lm.device), attention_mask=mask.to(lm.device), stop=until, **settings
-    )
+    with need("torch", "`HFLM`").no_grad():
+        rows = lm._model_generate(
+            context=tokens.to(lm.device), attention_mask=mask.to(lm.device), stop=until, **settings
+        )
     return [_text(lm, row, start, until) for row in rows.tolist()]
 
 

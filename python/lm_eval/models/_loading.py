@@ -13,8 +13,8 @@ from lm_eval.models.utils_hf import get_dtype
 logger = logging.getLogger(__name__)
 
 _QUANTISED = (
-    "`{}` is not supported: `transformers` reads GPTQ checkpoints by itself where `gptqmodel` is installed, so leave the "
-    "argument out, or load the model yourself and pass it as `pretrained`"
+    "`{}` is not supported: `transformers` reads GPTQ checkpoints by itself where `gptqmodel` is installed, so "
+    "leave the argument out, or load the model yourself and pass it as `pretrained`"
 )
 
 
@@ -141,13 +141,21 @@ class Loading:
                 raise NotImplementedError(_QUANTISED.format(name))
         if peft and delta:
             raise ValueError("`peft` and `delta` exclude each other")
-        options = {**_source(revision, gguf_file, subfolder), "trust_remote_code": trust_remote_code, **kwargs}
-        options |= {} if "device_map" in kwargs else self._get_accelerate_args(
-            parallelize,
-            max_memory_per_gpu=max_memory_per_gpu,
-            max_cpu_memory=max_cpu_memory,
-            offload_folder=offload_folder,
-            gpus=gpus,
+        options = {
+            **_source(revision, gguf_file, subfolder),
+            "trust_remote_code": trust_remote_code,
+            **kwargs,
+        }
+        options |= (
+            {}
+            if "device_map" in kwargs
+            else self._get_accelerate_args(
+                parallelize,
+                max_memory_per_gpu=max_memory_per_gpu,
+                max_cpu_memory=max_cpu_memory,
+                offload_folder=offload_folder,
+                gpus=gpus,
+            )
         )
         if tp_plan is not None:
             options["tp_plan"] = tp_plan
@@ -208,8 +216,8 @@ def refuse_launcher() -> None:
     count = os.environ.get("WORLD_SIZE", "1")
     if count.isdigit() and int(count) > 1:
         raise NotImplementedError(
-            f"`HFLM` runs in one process, and a launcher has started {count}: start the script without it, and spread the "
-            "model over GPUs with `parallelize=True` or `device_map=\"auto\"`"
+            f"`HFLM` runs in one process, and a launcher has started {count}: start the script without it, and "
+            'spread the model over GPUs with `parallelize=True` or `device_map="auto"`'
         )
 
 

@@ -24,6 +24,12 @@ _TEXTS_AT_ONCE = 256
 _LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope", "su")
 
 
+def out_of_memory(torch: Any) -> type[Exception]:
+    """Return the error of a device without memory, which versions of torch before 2.5 have elsewhere."""
+    found: type[Exception] = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+    return found
+
+
 def bar(total: int, name: str, is_off: bool) -> Any:
     """Return a progress bar."""
     return need("tqdm", "A progress bar").tqdm(total=total, desc=name, disable=is_off)
@@ -52,7 +58,9 @@ def score_texts(lm: HFLM, requests: list[Instance[Any, Any]], is_quiet: bool) ->
                     windows.append((None, *make_disjoint_window((context, predicted))))
                     owners.append(number)
             sums = [0.0] * len(some)
-            for number, (value, _) in zip(owners, lm._loglikelihood_tokens(windows, disable_tqdm=True), strict=True):
+            for number, (value, _) in zip(
+                owners, lm._loglikelihood_tokens(windows, disable_tqdm=True), strict=True
+            ):
                 sums[number] += value
             for request, value in zip(some, sums, strict=True):
                 answer = value if len(request.args) == 1 else (value, False)
@@ -72,6 +80,8 @@ class Scorer:
         self.pairs = [self._checked(*request) for request in requests]
         self.answers: list[Any] = [None] * len(requests)
         self.override = override
+        self.out_of_memory = out_of_memory(self.torch)
+        self._rows_from: Any = None
 
     def _checked(self, texts: Any, context: Any, continuation: Any) -> tuple[list[int], list[int]]:
         context, continuation = list(context), list(continuation)
@@ -100,13 +110,16 @@ class Scorer:
         shared = [family for family in plan if family.saved >= SHARED_FROM] if self._can_share() else []
         kept = {id(family) for family in shared}
         rows = [row for family in plan if id(family) not in kept for row in family.rows]
+        size = self._size([max(family.rows, key=lambda row: len(row.tokens)).tokens for family in plan])
+        places = {id(row): place for place, family in enumerate(plan) for row in family.rows}
+        self._rows_from = lambda row: size(places[id(row)])
         for _, group in itertools.groupby(shared, key=lambda family: len(family.context)):
             yield from self._shared(list(group))
         rows.sort(key=lambda row: (-len(row.tokens), row.tokens))
         yield from self._plain(rows)
 
     def _size(self, lengths: list[Any]) -> Any:
-        """Return how many rows a batch has that begins at a position."""
+        """Return what says how many rows a batch has that begins at a position of these, the longest first."""
         if self.override is not None:
             return lambda _: self.override
         if self.lm.batch_size == "auto":
@@ -114,15 +127,14 @@ class Scorer:
         return lambda position: self.lm._batch_scheduler(position, lengths)
 
     def _plain(self, rows: list[Row]) -> Any:
-        size = self._size([row.tokens for row in rows])
-        for batch in batches(rows, size):
+        for batch in batches(rows, lambda position: self._rows_from(rows[position])):
             yield from self._rows(batch)
 
     def _rows(self, rows: list[Row]) -> Any:
         """Score rows, half of them at a time where memory is short."""
         try:
             logits = self._logits(rows)
-        except self.torch.OutOfMemoryError:
+        except self.out_of_memory:
             if len(rows) == 1:
                 raise
             logits = None
@@ -143,7 +155,9 @@ class Scorer:
         width = max(len(row.tokens) for row in rows)
         tensors = [self.torch.tensor(row.tokens, dtype=self.torch.long) for row in rows]
         tokens = pad_and_concat(width, tensors).to(self.lm.device)
-        return self.lm._model_call(tokens)
+        # A subclass may compute logits as in training.
+        with self.torch.no_grad():
+            return self.lm._model_call(tokens)
 
     def _read(self, targets: list[Target], logits: Any) -> int:
         """Answer the requests of a row from the logits before its last tokens."""
@@ -165,17 +179,18 @@ class Scorer:
     def _decoders(self) -> Any:
         """Score requests with an encoder for contexts and a decoder for continuations."""
         torch, lm = self.torch, self.lm
-        order = sorted(
-            range(len(self.pairs)), key=lambda number: [-len(part) for part in self.pairs[number]]
-        )
+        order = sorted(range(len(self.pairs)), key=lambda number: [-len(part) for part in self.pairs[number]])
         size = self._size([self.pairs[number][0] for number in order])
         for batch in batches(order, size):
             contexts = [torch.tensor(self.pairs[number][0][-lm.max_length :]) for number in batch]
             replies = [torch.tensor(self.pairs[number][1]) for number in batch]
             tokens = pad_and_concat(max(map(len, contexts)), contexts).to(lm.device)
-            mask = pad_and_concat(max(map(len, contexts)), [torch.ones_like(row) for row in contexts]).to(lm.device)
+            mask = pad_and_concat(max(map(len, contexts)), [torch.ones_like(row) for row in contexts]).to(
+                lm.device
+            )
             labels = pad_and_concat(max(map(len, replies)), replies).to(lm.device)
-            logits = lm._model_call(tokens, attn_mask=mask, labels=labels)
+            with torch.no_grad():
+                logits = lm._model_call(tokens, attn_mask=mask, labels=labels)
             for number, of_row in zip(batch, logits, strict=True):
                 continuation = self.pairs[number][1]
                 selected = lm._select_cont_toks(of_row, contlen=len(continuation))
@@ -199,8 +214,12 @@ class Scorer:
 
     def _shared(self, group: list[Family]) -> Any:
         """Score families with contexts of the same length: contexts first, then all that follows them."""
-        size = self._size([family.context for family in group])
-        for batch in batches(group, lambda position: max(1, size(position) // len(group[position].rows))):
+
+        def size(position: int) -> int:
+            rows = group[position].rows
+            return int(self._rows_from(rows[0])) // len(rows)
+
+        for batch in batches(group, size):
             if self.lm._shares_contexts is None:
                 self.lm._shares_contexts = self._agrees(batch[0])
             logits = self._tails(batch) if self.lm._shares_contexts else None
@@ -220,21 +239,29 @@ class Scorer:
                 last = first.logits[:, -1:].clone()
                 cache = first.past_key_values
                 del first
-                rows = [(number, row, family.tail(row)) for number, family in enumerate(batch) for row in family.rows]
+                rows = [
+                    (number, row, family.tail(row))
+                    for number, family in enumerate(batch)
+                    for row in family.rows
+                ]
                 going_on = [entry for entry in rows if entry[2]]
                 following: dict[int, Any] = {}
                 if going_on:
-                    cache.batch_select_indices(torch.tensor([number for number, _, _ in going_on], device=lm.device))
+                    cache.batch_select_indices(
+                        torch.tensor([number for number, _, _ in going_on], device=lm.device)
+                    )
                     width = max(len(tail) for _, _, tail in going_on)
                     tails = [torch.tensor(tail, dtype=torch.long) for _, _, tail in going_on]
-                    logits = lm.model(pad_and_concat(width, tails).to(lm.device), past_key_values=cache).logits
+                    logits = lm.model(
+                        pad_and_concat(width, tails).to(lm.device), past_key_values=cache
+                    ).logits
                     following = {id(entry[1]): of_row for entry, of_row in zip(going_on, logits, strict=True)}
                 answers = []
                 for number, row, tail in rows:
                     parts = [last[number], following[id(row)][: len(tail)]] if tail else [last[number]]
                     answers.append((row, torch.cat(parts)))
                 return answers
-        except torch.OutOfMemoryError:
+        except self.out_of_memory:
             pass
         clear_torch_cache()
         return None
@@ -254,5 +281,7 @@ class Scorer:
         close = 1e-3 if whole.dtype == torch.float32 else 0.25
         agrees = bool(torch.allclose(whole.float(), selected.float(), rtol=close, atol=close))
         if not agrees:
-            logger.warning("The model goes on differently from a context it has computed: contexts are not shared")
+            logger.warning(
+                "The model goes on differently from a context it has computed: contexts are not shared"
+            )
         return agrees

@@ -64,7 +64,7 @@ class Served:
         for request in requests:
             if len(request.args) > 2:
                 raise NotImplementedError(
-                    "Images and sounds do not reach a model that the engine serves for Python; run `lm-eval run` instead"
+                    "Images and sounds do not reach a model that the engine serves for Python; use `lm-eval run`"
                 )
             sent.append(
                 [kind, list(request.args), request.task_name or "", request.doc_id or 0, request.idx or 0]

@@ -77,7 +77,8 @@ class TemplateAPI(TemplateLM):
         pretrained: str | None = None,
         base_url: str | None = None,
         tokenizer: str | None = None,
-        tokenizer_backend: Literal["tiktoken", "huggingface", "remote", "auto", "None", "none"] | None = "huggingface",
+        tokenizer_backend: Literal["tiktoken", "huggingface", "remote", "auto", "None", "none"]
+        | None = "huggingface",
         truncate: bool = False,
         num_concurrent: int = 1,
         max_retries: int = 3,
@@ -142,7 +143,9 @@ class TemplateAPI(TemplateLM):
     @classmethod
     def _overridden(cls) -> list[str]:
         """Return what a class outside of this package does differently from these models."""
-        own = [base for base in cls.__mro__ if not base.__module__.startswith(("lm_eval.", "abc", "builtins"))]
+        own = [
+            base for base in cls.__mro__ if not base.__module__.startswith(("lm_eval.", "abc", "builtins"))
+        ]
         names = {name for base in own for name in vars(base) if not name.startswith("__")}
         return sorted(name for name in names if hasattr(TemplateAPI, name) and name != "_abc_impl")
 
@@ -224,7 +227,11 @@ class TemplateAPI(TemplateLM):
         """The text at which generation ends anyway."""
         if self._eos_string or self.tokenizer is None:
             return self._eos_string
-        return self.tokenizer.decode([self.tokenizer.eot_token]) if self._is_tiktoken else self.tokenizer.eos_token
+        return (
+            self.tokenizer.decode([self.tokenizer.eot_token])
+            if self._is_tiktoken
+            else self.tokenizer.eos_token
+        )
 
     @functools.cached_property
     def prefix_token_id(self) -> int | None:  # type: ignore[override]
@@ -357,7 +364,9 @@ class TemplateAPI(TemplateLM):
                 tokens = (context + continuation)[-self.max_length :]
                 kept = len(context) - max(0, len(context) + len(continuation) - self.max_length)
                 if kept < 1:
-                    raise ValueError(f"A continuation of {len(continuation)} tokens leaves no room for a context")
+                    raise ValueError(
+                        f"A continuation of {len(continuation)} tokens leaves no room for a context"
+                    )
                 inputs.append(tokens)
                 ctxlens.append(kept)
                 keys.append(key)
@@ -468,7 +477,9 @@ class TemplateAPI(TemplateLM):
             _check_count(answers, batch)
             for key, answer in zip(keys, answers, strict=True):
                 if key is not None:
-                    self.cache_hook.add_partial("generate_until" if generate else "loglikelihood", key, answer)
+                    self.cache_hook.add_partial(
+                        "generate_until" if generate else "loglikelihood", key, answer
+                    )
             return answers
 
         entries = list(zip(requests, cache_keys, lengths, strict=True))

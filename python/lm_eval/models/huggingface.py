@@ -156,8 +156,14 @@ class HFLM(Loading, TemplateLM):
             self._get_config(pretrained, **source, subfolder=subfolder)  # type: ignore[arg-type]
         else:
             self._refuse_for_object(
-                parallelize=parallelize, peft=peft, delta=delta, autogptq=autogptq, gptqmodel=gptqmodel,
-                gguf_file=gguf_file, tp_plan=tp_plan, **kwargs,
+                parallelize=parallelize,
+                peft=peft,
+                delta=delta,
+                autogptq=autogptq,
+                gptqmodel=gptqmodel,
+                gguf_file=gguf_file,
+                tp_plan=tp_plan,
+                **kwargs,
             )
             self._model = pretrained
             self._config = getattr(pretrained, "config", None)
@@ -212,21 +218,31 @@ class HFLM(Loading, TemplateLM):
         """Raise for what says how a model is loaded: this one is there already."""
         for name, value in given.items():
             if value:
-                raise ValueError(f"`{name}` has no effect on a model object: apply it when you load the model")
+                raise ValueError(
+                    f"`{name}` has no effect on a model object: apply it when you load the model"
+                )
 
     def _hand_over(self, arguments: dict[str, Any], **options: Any) -> None:
         """Let the engine answer instead of torch."""
         if not isinstance(arguments["pretrained"], (str, os.PathLike)):
-            raise ValueError("`backend=\"native\"` takes the name or the folder of a model, not an object")
+            raise ValueError('`backend="native"` takes the name or the folder of a model, not an object')
         own = sorted(
             name
-            for name in ("_model_call", "_model_generate", "_create_model", "_loglikelihood_tokens", "tok_encode")
+            for name in (
+                "_model_call",
+                "_model_generate",
+                "_create_model",
+                "_loglikelihood_tokens",
+                "tok_encode",
+            )
             if getattr(type(self), name) is not getattr(HFLM, name)
         )
         if own:
-            raise ValueError(f"`backend=\"native\"` never calls `{own[0]}`, which `{type(self).__name__}` overrides")
+            raise ValueError(
+                f'`backend="native"` never calls `{own[0]}`, which `{type(self).__name__}` overrides'
+            )
         if arguments["tokenizer"] is not None and not isinstance(arguments["tokenizer"], str):
-            raise ValueError("`backend=\"native\"` takes the name or the folder of a tokenizer, not an object")
+            raise ValueError('`backend="native"` takes the name or the folder of a tokenizer, not an object')
         arguments["pretrained"] = os.fspath(arguments["pretrained"])
         given = {name: value for name, value in arguments.items() if value is not None}
         self._engine = Served("hf", given, **options)
@@ -246,15 +262,15 @@ class HFLM(Loading, TemplateLM):
             self._device = _loading.choose_device("cpu")
         if hasattr(model, "eval"):
             model.eval()
-        if hasattr(model, "tie_weights"):
-            model.tie_weights()
 
     @staticmethod
     def _is_movable(model: Any) -> bool:
         """Whether one device holds the model, and its weights may be moved."""
         if getattr(model, "hf_device_map", None):
             return False
-        return not any(getattr(model, name, False) for name in ("is_quantized", "is_loaded_in_8bit", "is_loaded_in_4bit"))
+        return not any(
+            getattr(model, name, False) for name in ("is_quantized", "is_loaded_in_8bit", "is_loaded_in_4bit")
+        )
 
     @property
     def config(self) -> Any:
@@ -310,7 +326,7 @@ class HFLM(Loading, TemplateLM):
     ) -> list[int]:
         """Return the tokens of a text; one that already begins with the prefix token gets no second one."""
         if self._engine is not None:
-            raise NotImplementedError("With `backend=\"native\"` the engine has the tokenizer")
+            raise NotImplementedError('With `backend="native"` the engine has the tokenizer')
         special = _add_special_kwargs(add_special_tokens, self.add_bos_token)
         if add_special_tokens is None and self._begins_with_prefix(string):
             special = {"add_special_tokens": False}
@@ -336,7 +352,9 @@ class HFLM(Loading, TemplateLM):
         if left_truncate_len:
             longest = max(map(len, rows))
             if longest > left_truncate_len:
-                eval_logger.warning("A prompt of %d tokens is truncated to the last %d", longest, left_truncate_len)
+                eval_logger.warning(
+                    "A prompt of %d tokens is truncated to the last %d", longest, left_truncate_len
+                )
             rows = [row[-left_truncate_len:] for row in rows]
         width = max(map(len, rows))
         tokens = torch.full((len(rows), width), int(self.tokenizer.pad_token_id or 0), dtype=torch.long)
@@ -462,6 +480,7 @@ class HFLM(Loading, TemplateLM):
             # Running out of memory ends the process there, so nothing can be tried.
             return max(1, min(self.max_batch_size, _AUTO_TOKENS // max(1, length)))
         torch = need("torch", "`HFLM`")
+        out_of_memory = _scoring.out_of_memory(torch)
         size = self.max_batch_size
         while size > 1:
             tokens = torch.ones((size, max(1, length)), dtype=torch.long, device=self.device)
@@ -472,7 +491,7 @@ class HFLM(Loading, TemplateLM):
                     else:
                         self._model_call(tokens, attn_mask=torch.ones_like(tokens), labels=tokens)
                 break
-            except torch.OutOfMemoryError:
+            except out_of_memory:
                 size //= 2
             finally:
                 clear_torch_cache()

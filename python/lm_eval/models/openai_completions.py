@@ -92,7 +92,9 @@ class LocalCompletionsAPI(TemplateAPI):
         """Return generation settings under the names of the interface."""
         rest = dict(gen_kwargs or {})
         rest.pop("do_sample", None)
-        limit = rest.pop("max_tokens") if "max_tokens" in rest else rest.pop("max_gen_toks", self._max_gen_toks)
+        limit = (
+            rest.pop("max_tokens") if "max_tokens" in rest else rest.pop("max_gen_toks", self._max_gen_toks)
+        )
         return {
             "max_tokens": limit,
             "temperature": rest.pop("temperature", 0),
@@ -122,7 +124,9 @@ class LocalCompletionsAPI(TemplateAPI):
     @staticmethod
     def parse_generations(outputs: Any, **kwargs: Any) -> list[str]:
         """Return the texts in the order of the prompts."""
-        return [text for output in _listed(outputs) for text in _placed(output, lambda choice: choice["text"])]
+        return [
+            text for output in _listed(outputs) for text in _placed(output, lambda choice: choice["text"])
+        ]
 
 
 class LocalChatCompletion(LocalCompletionsAPI):
@@ -176,12 +180,18 @@ class LocalChatCompletion(LocalCompletionsAPI):
     def parse_generations(self, outputs: Any, **kwargs: Any) -> list[str]:  # type: ignore[override]
         """Return the texts of the messages."""
         texts = [
-            text for output in _listed(outputs) for text in _placed(output, lambda choice: choice["message"]["content"])
+            text
+            for output in _listed(outputs)
+            for text in _placed(output, lambda choice: choice["message"]["content"])
         ]
         return [postprocess_generated_text(text or "", None, self.think_end_token) for text in texts]
 
     def tok_encode(  # type: ignore[override]
-        self, string: Any, left_truncate_len: int | None = None, add_special_tokens: bool | None = None, **kwargs: Any
+        self,
+        string: Any,
+        left_truncate_len: int | None = None,
+        add_special_tokens: bool | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Return the conversation: the server has the tokenizer."""
         return string
@@ -262,7 +272,9 @@ class AzureOpenaiChatCompletionsLM(OpenAIChatCompletion):
 
     def __init__(self, model: str | None = None, base_url: str | None = None, **kwargs: Any) -> None:
         if self._overridden():
-            raise NotImplementedError("Subclass `OpenAIChatCompletion` instead, with Azure's address and headers")
+            raise NotImplementedError(
+                "Subclass `OpenAIChatCompletion` instead, with Azure's address and headers"
+            )
         super().__init__(base_url=base_url, model=model, **kwargs)  # type: ignore[arg-type]
 
 

@@ -217,7 +217,9 @@ class Collator:
         groups: dict[Any, list[Any]] = {}
         for element in arr:
             key = fn(element)
-            groups.setdefault(tuple(key) if group_by == "contexts" else _settings_key(key), []).append(element)
+            groups.setdefault(tuple(key) if group_by == "contexts" else _settings_key(key), []).append(
+                element
+            )
         return groups
 
     @staticmethod
@@ -365,7 +367,9 @@ def resize_image(
     elif width is None and height is None:
         return image
     elif keep_aspect_ratio:
-        scale = min(wanted / old for wanted, old in ((width, old_width), (height, old_height)) if wanted is not None)
+        scale = min(
+            wanted / old for wanted, old in ((width, old_width), (height, old_height)) if wanted is not None
+        )
         size = (old_width * scale, old_height * scale)
     else:
         size = (width or old_width, height or old_height)

@@ -59,7 +59,9 @@ class MultiTokenEOSCriteria:
     Only the last tokens are decoded: those that the text has, and two more for what its edges merge with.
     """
 
-    def __init__(self, sequence: str, tokenizer: Any, initial_decoder_input_length: int, batch_size: int) -> None:
+    def __init__(
+        self, sequence: str, tokenizer: Any, initial_decoder_input_length: int, batch_size: int
+    ) -> None:
         self.sequence = sequence
         self.sequence_ids = tokenizer.encode(sequence, add_special_tokens=False)
         self.sequence_id_len = len(self.sequence_ids) + 2

@@ -24,7 +24,7 @@ from lm_eval._protocol import VERSION, Channel, _from_wire, to_wire
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["EngineError", "UnknownNameError", "ask", "find_program"]
+__all__ = ["EngineError", "Session", "UnknownNameError", "ask", "find_program"]
 
 PROGRAM_VARIABLE = "LM_EVAL_BINARY"
 """The environment variable with the path of the program."""
@@ -103,6 +103,39 @@ def ask(operation: str, live: Live | None = None, **parts: Any) -> Any:
     request = live.sendable({"protocol": VERSION, "op": operation, **parts})
     with _Conversation(live, as_text=operation == "evaluate") as conversation:
         return conversation.run(to_wire(request))
+
+
+class Session:
+    """An engine that stays: it tells what came of the last turn and waits for the next."""
+
+    def __init__(self, operation: str, **parts: Any) -> None:
+        self.is_closed = False
+        self._conversation = _Conversation(Live(), as_text=False).__enter__()
+        self._exchange(to_wire({"protocol": VERSION, "op": operation, **parts}))
+
+    def turn(self, wanted: Any) -> Any:
+        """Ask for something, and return what came of it."""
+        return self._exchange({"ok": to_wire(wanted)})
+
+    def close(self) -> None:
+        """End the engine."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._conversation.__exit__()
+
+    def _exchange(self, sent: Any) -> Any:
+        try:
+            message = self._conversation.send(sent)
+        except BaseException:
+            self.close()
+            raise
+        if message is None or "op" not in message:
+            self.close()
+            return self._conversation.outcome(message)
+        said = message["said"]
+        if "failure" in said:
+            self._conversation._fail(said["failure"])
+        return said["done"]
 
 
 class _Channel(Channel):
@@ -207,6 +240,19 @@ class _Conversation:
         if self._interrupts:
             told = (message or {}).get("failure") or {}
             raise KeyboardInterrupt(told.get("message") or "The run was interrupted")
+        return self.outcome(message)
+
+    def send(self, message: Any) -> Any:
+        """Send a message and answer calls until there is a result, or it is the caller's turn."""
+        try:
+            return self._talk(message)
+        except BaseException:
+            # Half an exchange leaves nothing to go on from.
+            self._process.kill()
+            raise
+
+    def outcome(self, message: Any) -> Any:
+        """Return the result in the last message, or raise what went wrong."""
         if message is None:
             status = self._process.wait()
             how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
@@ -220,7 +266,7 @@ class _Conversation:
             self._channel.write(request)
             while True:
                 message = self._channel.read()
-                if message is None or "op" not in message:
+                if message is None or message.get("op", "turn") == "turn":
                     return message
                 self._server.serve(message)
         except (BrokenPipeError, ConnectionResetError):

@@ -210,7 +210,9 @@ def _valid(text: str) -> str:
 
 
 def _names(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
-    yield sorted(importlib.import_module("lm_eval.api.registry").model_registry)
+    registry = importlib.import_module("lm_eval.api.registry")
+    # This package's own classes stand for models that the engine has itself; the original package has no such list.
+    yield sorted(registry._dump()["model"] if hasattr(registry, "_dump") else registry.model_registry)
 
 
 def _open(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:

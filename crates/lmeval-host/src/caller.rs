@@ -89,6 +89,20 @@ impl Caller {
         protocol::write_frame(&mut &self.stream, &text)
     }
 
+    /// Tells the caller something and waits for what it wants next.
+    pub fn turn(&self, said: &Value) -> io::Result<Value> {
+        let mut message = String::from("{\"op\":\"turn\",\"said\":");
+        protocol::encode(&mut message, said).map_err(io::Error::other)?;
+        message.push('}');
+        let mut wanted = Value::None;
+        let mut take = |value: Value| {
+            wanted = value;
+            true
+        };
+        self.converse(&message, &mut take).map_err(io::Error::other)?;
+        Ok(wanted)
+    }
+
     /// Takes note of what the caller has registered, each as `kind/name`.
     pub fn add_registered(&self, names: impl IntoIterator<Item = String>) {
         lock(&self.registered).extend(names);
@@ -265,6 +279,16 @@ mod tests {
         assert_eq!((place, error.to_string()), (0, "ValueError: no".to_owned()));
         assert_eq!(answering.join().unwrap(), ["{\"op\":\"call\"}", "{\"ok\":7}", "{}"]);
         assert!(matches!(caller.ask("{}", 1, &serve), Err((0, WorkerError::Died { .. }))));
+    }
+
+    #[test]
+    fn takes_turns() {
+        let (caller, answering) = pair(&["{\"ok\":3}", "{\"ok\":null}"]);
+        assert_eq!(caller.turn(&Value::tuple([Value::Int(1)])).unwrap(), Value::Int(3));
+        assert_eq!(caller.turn(&Value::None).unwrap(), Value::None);
+        let heard = answering.join().unwrap();
+        assert_eq!(heard[0], "{\"op\":\"turn\",\"said\":{\"$\":\"t\",\"v\":[1]}}");
+        assert!(caller.turn(&Value::None).is_err());
     }
 
     #[test]

@@ -47,8 +47,8 @@ def _definition(target: Any) -> tuple[str | None, str | None]:
 
 
 def _is_builtin(target: Any) -> bool:
-    """Whether an object is part of this package."""
-    module = _definition(target)[0]
+    """Whether an object, or a reference to one, is part of this package."""
+    module = target.partition(":")[0] if isinstance(target, str) else _definition(target)[0]
     if module is None:
         module = type(target).__module__
     return module.startswith(_BUILTIN_MODULES)
@@ -110,6 +110,12 @@ class Registry(Generic[T]):
             # Of code that another folder shares, the folder it lies in knows the name, too.
             for folder in {_scope.folder, _home(target) or _scope.folder}:
                 self._of_folders.setdefault(folder, {})[name] = target
+
+    def add_builtins(self, references: dict[str, str]) -> None:
+        """Add references to this package's own entries; a name that a user has taken stays the user's."""
+        with self._lock:
+            for name, reference in references.items():
+                self._entries.setdefault(name, reference)
 
     def _table(self, name: str) -> Any:
         """Return the table that a name is looked up in: that of the folder whose code runs, if it has the name."""
@@ -223,7 +229,7 @@ def _import_reference(reference: str) -> Any:
     return target
 
 
-model_registry: Registry[type[LM]] = Registry("model")
+model_registry: Registry[type[LM]] = Registry("model", builtins=("lm_eval.models",))
 filter_registry: Registry[type[Filter]] = Registry("filter", builtins=("lm_eval.filters",))
 metric_registry: Registry[RegisteredMetric] = Registry("metric", builtins=("lm_eval.api.metrics",))
 aggregation_registry: Registry[Callable[..., float]] = Registry(

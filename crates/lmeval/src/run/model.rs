@@ -54,6 +54,15 @@ pub(crate) fn create(
     }
 }
 
+/// Makes the model that the settings name, which must be one of this program.
+pub(crate) fn built_in(settings: &RunSettings) -> Result<Arc<dyn Model>> {
+    let name = settings.model.as_str();
+    match lmeval_models::find(name).or_else(|| lmeval_candle::find(name)) {
+        Some(entry) => Ok((entry.create)(&of_back_end(settings))?),
+        None => Err(lmeval_models::unknown(name, &[]).into()),
+    }
+}
+
 fn of_python(settings: &RunSettings) -> PythonModelSettings {
     let [random, numpy, torch, _] = settings.seeds;
     PythonModelSettings {

@@ -5,6 +5,7 @@
 
 mod evaluate;
 mod failure;
+mod model;
 mod results;
 mod steps;
 mod tasks;
@@ -69,6 +70,7 @@ pub(crate) fn run(printer: &mut Printer) -> Result<Status> {
         Some("table") => results::table(&request),
         Some("read_config") => results::read_config(&request),
         Some("evaluate") => evaluate::run(&request, printer),
+        Some("model") => model::serve(&request, printer),
         _ => bail!("The request asks for what nobody does"),
     };
     match done {

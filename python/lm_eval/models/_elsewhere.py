@@ -1,0 +1,52 @@
+"""Models that another program has to serve: their classes can be imported and subclassed, not made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lm_eval.api.model import LM
+
+_COMPLETIONS = (
+    "start a server with OpenAI's interface for the model, and use `local-completions` or "
+    "`local-chat-completions` with its address"
+)
+_INSTEAD = {
+    "vllm": "start `vllm serve <model>`, and use `local-completions` with "
+    "`model=<model>,base_url=http://localhost:8000/v1/completions`",
+    "vllm-vlm": "start `vllm serve <model>`, and use `local-chat-completions` with "
+    "`model=<model>,base_url=http://localhost:8000/v1/chat/completions`",
+    "sglang": "start `python -m sglang.launch_server --model-path <model>`, and use `sglang-generate` with "
+    "`model=<model>,base_url=http://localhost:30000/generate`",
+    "litellm": "start LiteLLM's proxy, and use `local-chat-completions` with its address",
+    "mamba_ssm": "`HFLM` runs checkpoints of Mamba that `transformers` reads, such as those with names in `-hf`, and "
+    "model objects; subclass it for others",
+    "steered": "register forward hooks on a model of `transformers`, and pass it to `HFLM` as `pretrained`",
+    "hf-mistral3": "load the model with `transformers`, and pass it to `HFLM` as `pretrained`",
+    "openvino": "load the model with `optimum.intel.OVModelForCausalLM`, and pass it to `HFLM` as `pretrained`",
+    "ipex": "load the model with `optimum.intel.IPEXModelForCausalLM`, and pass it to `HFLM` as `pretrained`",
+}
+
+
+class Elsewhere(LM):
+    """A model that is not part of this package."""
+
+    NAME = ""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        instead = _INSTEAD.get(self.NAME, _COMPLETIONS)
+        raise NotImplementedError(
+            f"`{type(self).__name__}` is not part of this package: {instead}. Where the original package is installed, "
+            f"`lm-eval run --model lm_eval:{self.NAME}` runs its model"
+        )
+
+    def loglikelihood(self, requests: Any) -> Any:
+        """Never called: there are no objects of this class."""
+        raise NotImplementedError
+
+    def loglikelihood_rolling(self, requests: Any) -> Any:
+        """Never called: there are no objects of this class."""
+        raise NotImplementedError
+
+    def generate_until(self, requests: Any) -> Any:
+        """Never called: there are no objects of this class."""
+        raise NotImplementedError

@@ -1,0 +1,237 @@
+"""How an `HFLM` gets its configuration, tokenizer and model from `transformers`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+from lm_eval.models._lazy import need
+from lm_eval.models.utils import configure_pad_token
+from lm_eval.models.utils_hf import get_dtype
+
+logger = logging.getLogger(__name__)
+
+_QUANTISED = (
+    "`{}` is not supported: `transformers` reads GPTQ checkpoints by itself where `gptqmodel` is installed, so "
+    "leave the argument out, or load the model yourself and pass it as `pretrained`"
+)
+
+
+class Loading:
+    """The steps of the constructor that subclasses override."""
+
+    AUTO_MODEL_CLASS: Any = None
+    backend: str = "causal"
+    tokenizer: Any
+    _config: Any = None
+    _model: Any = None
+    _device: Any = None
+
+    def _get_config(
+        self,
+        pretrained: str,
+        *,
+        revision: str = "main",
+        trust_remote_code: bool = False,
+        gguf_file: str | None = None,
+        subfolder: str = "",
+    ) -> None:
+        """Set the configuration."""
+        transformers = need("transformers", "`HFLM`")
+        self._config = transformers.AutoConfig.from_pretrained(
+            pretrained, trust_remote_code=trust_remote_code, **_source(revision, gguf_file, subfolder)
+        )
+
+    def _get_backend(
+        self, config: Any, backend: str = "default", trust_remote_code: bool | None = False
+    ) -> None:
+        """Set whether the model continues texts or answers them, and the class that loads it."""
+        transformers = need("transformers", "`HFLM`")
+        classes = {
+            "causal": transformers.AutoModelForCausalLM,
+            "seq2seq": transformers.AutoModelForSeq2SeqLM,
+        }
+        if backend == "default":
+            from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+
+            is_seq2seq = getattr(config, "model_type", None) in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+            backend = "seq2seq" if is_seq2seq else "causal"
+        if backend not in classes:
+            raise ValueError(f"`backend` is default, causal, seq2seq or native, not {backend!r}")
+        self.backend = backend
+        if self.AUTO_MODEL_CLASS is None:
+            self.AUTO_MODEL_CLASS = classes[backend]
+
+    def _create_tokenizer(
+        self,
+        pretrained: Any,
+        tokenizer: Any,
+        revision: str | None = "main",
+        trust_remote_code: bool | None = False,
+        use_fast_tokenizer: bool | None = True,
+        gguf_file: str | None = None,
+        add_bos_token: bool | None = None,
+        subfolder: str | None = "",
+    ) -> None:
+        """Set the tokenizer: the one given, the one of a name, else that of the model."""
+        if tokenizer is not None and not isinstance(tokenizer, str):
+            self.tokenizer = tokenizer
+            return
+        transformers = need("transformers", "`HFLM`")
+        options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "use_fast": use_fast_tokenizer}
+        if add_bos_token is not None:
+            options["add_bos_token"] = add_bos_token
+        name = tokenizer
+        if name is None:
+            name = pretrained if isinstance(pretrained, str) else getattr(pretrained, "name_or_path", None)
+            options |= _source(revision, gguf_file, subfolder or "")
+        if not name:
+            raise ValueError("The model object does not say where it comes from: give its `tokenizer`")
+        self.tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
+
+    def _get_accelerate_args(
+        self,
+        parallelize: bool | None = None,
+        device_map: str | None = "auto",
+        max_memory_per_gpu: int | str | None = None,
+        max_cpu_memory: int | str | None = None,
+        offload_folder: str | None = "./offload",
+        gpus: int | None = None,
+    ) -> dict[str, Any]:
+        """Return the arguments that spread a model over the devices of this machine."""
+        if not parallelize:
+            return {}
+        need("accelerate", "`parallelize`")
+        torch = need("torch", "`parallelize`")
+        arguments: dict[str, Any] = {"device_map": device_map, "offload_folder": offload_folder}
+        memory: dict[Any, int | str] = {}
+        if max_memory_per_gpu is not None:
+            memory = dict.fromkeys(range(gpus or torch.cuda.device_count()), max_memory_per_gpu)
+        if max_cpu_memory is not None:
+            memory["cpu"] = max_cpu_memory
+        if memory:
+            arguments["max_memory"] = memory
+        return arguments
+
+    def _create_model(
+        self,
+        pretrained: str,
+        revision: str | None = "main",
+        dtype: Any = "auto",
+        trust_remote_code: bool | None = False,
+        parallelize: bool | None = False,
+        gpus: int | None = None,
+        max_memory_per_gpu: int | str | None = None,
+        max_cpu_memory: int | str | None = None,
+        offload_folder: str | None = "./offload",
+        tp_plan: Any = None,
+        peft: str | None = None,
+        delta: str | None = None,
+        autogptq: bool | str | None = False,
+        gptqmodel: bool | None = False,
+        gguf_file: str | None = None,
+        quantization_config: Any = None,
+        subfolder: str = "",
+        **kwargs: Any,
+    ) -> None:
+        """Set the model; other arguments go to `from_pretrained`."""
+        for name, value in (("autogptq", autogptq), ("gptqmodel", gptqmodel)):
+            if value:
+                raise NotImplementedError(_QUANTISED.format(name))
+        if peft and delta:
+            raise ValueError("`peft` and `delta` exclude each other")
+        options = {
+            **_source(revision, gguf_file, subfolder),
+            "trust_remote_code": trust_remote_code,
+            **kwargs,
+        }
+        options |= (
+            {}
+            if "device_map" in kwargs
+            else self._get_accelerate_args(
+                parallelize,
+                max_memory_per_gpu=max_memory_per_gpu,
+                max_cpu_memory=max_cpu_memory,
+                offload_folder=offload_folder,
+                gpus=gpus,
+            )
+        )
+        if tp_plan is not None:
+            options["tp_plan"] = tp_plan
+        if quantization_config is not None:
+            options["quantization_config"] = quantization_config
+        options[_dtype_argument()] = get_dtype(dtype)
+        self._model = self.AUTO_MODEL_CLASS.from_pretrained(pretrained, **options)
+        if peft:
+            self._add_adapter(peft)
+        if delta:
+            self._add_delta(delta, {**options, "revision": "main"})
+
+    def _add_adapter(self, name: str) -> None:
+        """Put an adapter on the model; one that brings embeddings of its own may bring more tokens."""
+        peft = need("peft", "`peft`")
+        saved = peft.PeftConfig.from_pretrained(name).modules_to_save or []
+        rows = self._model.get_input_embeddings().weight.shape[0]
+        if any("embed" in part or part == "lm_head" for part in saved) and len(self.tokenizer) > rows:
+            logger.info("The embeddings grow from %d to %d for the adapter", rows, len(self.tokenizer))
+            self._model.resize_token_embeddings(len(self.tokenizer))
+        self._model = peft.PeftModel.from_pretrained(self._model, name)
+
+    def _add_delta(self, name: str, options: dict[str, Any]) -> None:
+        """Add the weights of another checkpoint to those of the model."""
+        torch = need("torch", "`delta`")
+        other = self.AUTO_MODEL_CLASS.from_pretrained(name, **options).state_dict()
+        missing = [key for key, _ in self._model.named_parameters() if key not in other]
+        if missing:
+            raise KeyError(f"`{name}` has no weights for `{missing[0]}` of the model")
+        with torch.no_grad():
+            for key, weights in self._model.named_parameters():
+                weights += other[key].to(weights.device, weights.dtype)
+
+
+def choose_device(wanted: Any) -> Any:
+    """Return the device to run on: the wanted one, or the CPU where there is no GPU."""
+    torch = need("torch", "`HFLM`")
+    if isinstance(wanted, torch.device):
+        return wanted
+    has_gpu = torch.cuda.is_available()
+    if wanted is None:
+        return torch.device("cuda" if has_gpu else "cpu")
+    if str(wanted).partition(":")[0] == "cuda" and not has_gpu:
+        if str(wanted) != "cuda":
+            raise ValueError(f"There is no device `{wanted}`: torch finds no CUDA GPU")
+        logger.warning("torch finds no CUDA GPU: the model runs on the CPU")
+        return torch.device("cpu")
+    return torch.device(wanted)
+
+
+def pad_token(tokenizer: Any, config: Any) -> Any:
+    """Return a tokenizer that can pad; one that is no tokenizer of `transformers` stays as it is."""
+    return configure_pad_token(tokenizer, config) if hasattr(tokenizer, "add_special_tokens") else tokenizer
+
+
+def refuse_launcher() -> None:
+    """Raise where a launcher has started several processes, each of which would answer everything."""
+    count = os.environ.get("WORLD_SIZE", "1")
+    if count.isdigit() and int(count) > 1:
+        raise NotImplementedError(
+            f"`HFLM` runs in one process, and a launcher has started {count}: start the script without it, and "
+            'spread the model over GPUs with `parallelize=True` or `device_map="auto"`'
+        )
+
+
+def _source(revision: str | None, gguf_file: str | None, subfolder: str) -> dict[str, Any]:
+    """Return where files lie in a repository, as far as something is said about it."""
+    source: dict[str, Any] = {"revision": revision or "main"}
+    if gguf_file:
+        source["gguf_file"] = gguf_file
+    if subfolder:
+        source["subfolder"] = subfolder
+    return source
+
+
+def _dtype_argument() -> str:
+    """Return the name of the argument for the data type, which `transformers` has changed."""
+    version = need("transformers", "`HFLM`").__version__.split(".")
+    return "dtype" if (int(version[0]), int(version[1])) >= (4, 56) else "torch_dtype"

@@ -1,0 +1,84 @@
+"""Which sequences a causal model has to see so that all requests can be scored.
+
+A request is scored from the logits at the positions just before the tokens of its continuation. So requests with the
+same input share a row, as the one-letter options of a question do, and rows with the same context form a family whose
+context need be computed only once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+
+class Target(NamedTuple):
+    """A continuation that a row scores: the number of its request, and its tokens."""
+
+    request: int
+    tokens: tuple[int, ...]
+
+
+class Row:
+    """An input of the model, and the continuations that end with it."""
+
+    def __init__(self, tokens: tuple[int, ...]) -> None:
+        self.tokens = tokens
+        self.targets: list[Target] = []
+
+    @property
+    def scored(self) -> int:
+        """How many positions at the end are needed."""
+        return max(len(target.tokens) for target in self.targets)
+
+
+class Family:
+    """The rows that begin with the same context."""
+
+    def __init__(self, context: tuple[int, ...]) -> None:
+        self.context = context
+        self.rows: list[Row] = []
+
+    def tail(self, row: Row) -> tuple[int, ...]:
+        """What a row has after the context."""
+        return row.tokens[len(self.context) :]
+
+    @property
+    def saved(self) -> int:
+        """How many tokens need not be computed when the context is computed once."""
+        return len(self.context) * (len(self.rows) - 1)
+
+
+def families(pairs: list[tuple[list[int], list[int]]], max_length: int, share: bool = True) -> list[Family]:
+    """Return what to compute for `(context, continuation)` pairs, the longest rows first.
+
+    An input that is longer than the model loses tokens at its beginning. Without `share`, each request has a row and
+    a family of its own.
+    """
+    found: dict[tuple[int, ...], Family] = {}
+    rows: dict[tuple[int, ...], Row] = {}
+    lone: list[Family] = []
+    for number, (context, continuation) in enumerate(pairs):
+        tokens = tuple((context + continuation)[-(max_length + 1) : -1])
+        target = Target(number, tuple(continuation))
+        row = rows.get(tokens) if share else None
+        if row is None:
+            row = Row(tokens)
+            rows[tokens] = row
+            head = tokens[: len(tokens) - len(continuation) + 1]
+            family = found.get(head) if share else None
+            if family is None:
+                family = Family(head)
+                found[head] = family
+                lone.append(family)
+            family.rows.append(row)
+        row.targets.append(target)
+    return sorted(lone, key=lambda family: (-max(len(row.tokens) for row in family.rows), family.context))
+
+
+def batches(items: list, size: Callable[[int], int]) -> Iterator[list]:  # type: ignore[type-arg]
+    """Yield consecutive items, as many at a time as `size` says for the position of the first."""
+    start = 0
+    while start < len(items):
+        end = start + max(1, size(start))
+        yield items[start:end]
+        start = end

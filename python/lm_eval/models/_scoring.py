@@ -1,0 +1,287 @@
+"""Log-likelihoods of an `HFLM`: one plan of what to compute, and one routine that reads answers from logits."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import TYPE_CHECKING, Any
+
+from lm_eval.models._lazy import need
+from lm_eval.models._plan import Family, Row, Target, batches, families
+from lm_eval.models.utils_hf import clear_torch_cache, pad_and_concat
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+
+if TYPE_CHECKING:
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+logger = logging.getLogger(__name__)
+
+SHARED_FROM = 64
+"""How many tokens must be saved for a context to be computed by itself: two passes cost more than one."""
+
+_TEXTS_AT_ONCE = 256
+_LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope", "su")
+
+
+def out_of_memory(torch: Any) -> type[Exception]:
+    """Return the error of a device without memory, which versions of torch before 2.5 have elsewhere."""
+    found: type[Exception] = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
+    return found
+
+
+def bar(total: int, name: str, is_off: bool) -> Any:
+    """Return a progress bar."""
+    return need("tqdm", "A progress bar").tqdm(total=total, desc=name, disable=is_off)
+
+
+def score(lm: HFLM, requests: list[Any], is_quiet: bool, override: int | None) -> list[tuple[float, bool]]:
+    """Return `(log-likelihood, is greedy)` of each `(texts, context tokens, continuation tokens)`."""
+    scorer = Scorer(lm, requests, override)
+    with bar(len(requests), "Running loglikelihood requests", is_quiet) as progress:
+        for done in scorer.run():
+            progress.update(done)
+    return scorer.answers
+
+
+def score_texts(lm: HFLM, requests: list[Instance[Any, Any]], is_quiet: bool) -> list[Any]:
+    """Return the log-likelihoods of whole texts, some at a time so that answers are handed over early."""
+    answers: list[Any] = []
+    with bar(len(requests), "Running loglikelihood_rolling requests", is_quiet) as progress:
+        for some in batches(requests, lambda _: _TEXTS_AT_ONCE):
+            windows: list[tuple[None, list[int], list[int]]] = []
+            owners: list[int] = []
+            for number, request in enumerate(some):
+                for context, predicted in get_rolling_token_windows(
+                    lm.tok_encode(request.args[-1]), lm.prefix_token_id, lm.max_length, context_len=1
+                ):
+                    windows.append((None, *make_disjoint_window((context, predicted))))
+                    owners.append(number)
+            sums = [0.0] * len(some)
+            for number, (value, _) in zip(
+                owners, lm._loglikelihood_tokens(windows, disable_tqdm=True), strict=True
+            ):
+                sums[number] += value
+            for request, value in zip(some, sums, strict=True):
+                answer = value if len(request.args) == 1 else (value, False)
+                lm.cache_hook.add_partial("loglikelihood_rolling", request.args, answer)
+                answers.append(answer)
+            progress.update(len(some))
+    return answers
+
+
+class Scorer:
+    """One call of `_loglikelihood_tokens`."""
+
+    def __init__(self, lm: HFLM, requests: list[Any], override: int | None) -> None:
+        self.lm = lm
+        self.torch = need("torch", "`HFLM`")
+        self.texts = [request[0] for request in requests]
+        self.pairs = [self._checked(*request) for request in requests]
+        self.answers: list[Any] = [None] * len(requests)
+        self.override = override
+        self.out_of_memory = out_of_memory(self.torch)
+        self._rows_from: Any = None
+
+    def _checked(self, texts: Any, context: Any, continuation: Any) -> tuple[list[int], list[int]]:
+        context, continuation = list(context), list(continuation)
+        if not continuation:
+            raise ValueError(f"A continuation has no tokens: {texts!r}")
+        if len(continuation) > self.lm.max_length:
+            raise ValueError(
+                f"A continuation has {len(continuation)} tokens, and the model takes {self.lm.max_length}: {texts!r}"
+            )
+        # Whitespace alone belongs to the continuation, so that nothing may be left of a context.
+        return context or [self.lm.prefix_token_id], continuation
+
+    def run(self) -> Any:
+        """Answer all requests; yields how many were answered, batch by batch."""
+        if self.lm.backend != "causal":
+            yield from self._decoders()
+            return
+        longest = max((len(context) + len(rest) for context, rest in self.pairs), default=0)
+        if longest > self.lm.max_length + 1:
+            logger.warning(
+                "Texts of up to %d tokens lose tokens at their beginning: the model takes %d",
+                longest,
+                self.lm.max_length,
+            )
+        plan = families(self.pairs, self.lm.max_length, share=self.lm.logits_cache)
+        shared = [family for family in plan if family.saved >= SHARED_FROM] if self._can_share() else []
+        kept = {id(family) for family in shared}
+        rows = [row for family in plan if id(family) not in kept for row in family.rows]
+        size = self._size([max(family.rows, key=lambda row: len(row.tokens)).tokens for family in plan])
+        places = {id(row): place for place, family in enumerate(plan) for row in family.rows}
+        self._rows_from = lambda row: size(places[id(row)])
+        for _, group in itertools.groupby(shared, key=lambda family: len(family.context)):
+            yield from self._shared(list(group))
+        rows.sort(key=lambda row: (-len(row.tokens), row.tokens))
+        yield from self._plain(rows)
+
+    def _size(self, lengths: list[Any]) -> Any:
+        """Return what says how many rows a batch has that begins at a position of these, the longest first."""
+        if self.override is not None:
+            return lambda _: self.override
+        if self.lm.batch_size == "auto":
+            self.lm.batch_sizes.clear()
+        return lambda position: self.lm._batch_scheduler(position, lengths)
+
+    def _plain(self, rows: list[Row]) -> Any:
+        for batch in batches(rows, lambda position: self._rows_from(rows[position])):
+            yield from self._rows(batch)
+
+    def _rows(self, rows: list[Row]) -> Any:
+        """Score rows, half of them at a time where memory is short."""
+        try:
+            logits = self._logits(rows)
+        except self.out_of_memory:
+            if len(rows) == 1:
+                raise
+            logits = None
+        if logits is None:
+            clear_torch_cache()
+            half = len(rows) // 2
+            yield from self._rows(rows[:half])
+            yield from self._rows(rows[half:])
+            return
+        width = max(len(row.tokens) for row in rows)
+        for row, of_row in zip(rows, logits, strict=True):
+            # Virtual tokens that a model puts before its input move the rest.
+            end = len(row.tokens) + of_row.shape[0] - width
+            selected = self.lm._select_cont_toks(of_row, contlen=row.scored, inplen=end)
+            yield self._read(row.targets, selected)
+
+    def _logits(self, rows: list[Row]) -> Any:
+        width = max(len(row.tokens) for row in rows)
+        tensors = [self.torch.tensor(row.tokens, dtype=self.torch.long) for row in rows]
+        tokens = pad_and_concat(width, tensors).to(self.lm.device)
+        # A subclass may compute logits as in training.
+        with self.torch.no_grad():
+            return self.lm._model_call(tokens)
+
+    def _read(self, targets: list[Target], logits: Any) -> int:
+        """Answer the requests of a row from the logits before its last tokens."""
+        torch = self.torch
+        logprobs = torch.log_softmax(logits, dim=-1, dtype=self.lm.softmax_dtype)
+        likely = logprobs.argmax(dim=-1)
+        for target in targets:
+            count = len(target.tokens)
+            tokens = torch.tensor(target.tokens, dtype=torch.long, device=logprobs.device)
+            chosen = logprobs[-count:].gather(1, tokens.unsqueeze(1))
+            self._answer(target.request, float(chosen.sum()), bool((likely[-count:] == tokens).all()))
+        return len(targets)
+
+    def _answer(self, request: int, value: float, is_greedy: bool) -> None:
+        self.answers[request] = (value, is_greedy)
+        if self.texts[request] is not None:
+            self.lm.cache_hook.add_partial("loglikelihood", self.texts[request], (value, is_greedy))
+
+    def _decoders(self) -> Any:
+        """Score requests with an encoder for contexts and a decoder for continuations."""
+        torch, lm = self.torch, self.lm
+        order = sorted(range(len(self.pairs)), key=lambda number: [-len(part) for part in self.pairs[number]])
+        size = self._size([self.pairs[number][0] for number in order])
+        for batch in batches(order, size):
+            contexts = [torch.tensor(self.pairs[number][0][-lm.max_length :]) for number in batch]
+            replies = [torch.tensor(self.pairs[number][1]) for number in batch]
+            tokens = pad_and_concat(max(map(len, contexts)), contexts).to(lm.device)
+            mask = pad_and_concat(max(map(len, contexts)), [torch.ones_like(row) for row in contexts]).to(
+                lm.device
+            )
+            labels = pad_and_concat(max(map(len, replies)), replies).to(lm.device)
+            with torch.no_grad():
+                logits = lm._model_call(tokens, attn_mask=mask, labels=labels)
+            for number, of_row in zip(batch, logits, strict=True):
+                continuation = self.pairs[number][1]
+                selected = lm._select_cont_toks(of_row, contlen=len(continuation))
+                yield self._read([Target(number, tuple(continuation))], selected)
+
+    def _can_share(self) -> bool:
+        """Whether the model can go on from a context it has computed, and nobody computes logits differently."""
+        from lm_eval.models.huggingface import HFLM
+
+        lm = self.lm
+        if not lm.logits_cache or lm._shares_contexts is False:
+            return False
+        own = (type(lm)._model_call, type(lm)._select_cont_toks)
+        if own != (HFLM._model_call, HFLM._select_cont_toks) or "_model_call" in vars(lm):
+            return False
+        if not getattr(lm.model, "_supports_cache_class", True) or not hasattr(lm.config, "to_dict"):
+            return False
+        rope = str([value for key, value in lm.config.to_dict().items() if "rope" in key])
+        # There, what a token is depends on how long the whole text is.
+        return not any(f"'{kind}'" in rope for kind in _LENGTH_DEPENDENT_ROPE)
+
+    def _shared(self, group: list[Family]) -> Any:
+        """Score families with contexts of the same length: contexts first, then all that follows them."""
+
+        def size(position: int) -> int:
+            rows = group[position].rows
+            return int(self._rows_from(rows[0])) // len(rows)
+
+        for batch in batches(group, size):
+            if self.lm._shares_contexts is None:
+                self.lm._shares_contexts = self._agrees(batch[0])
+            logits = self._tails(batch) if self.lm._shares_contexts else None
+            if logits is None:
+                yield from self._plain([row for family in batch for row in family.rows])
+                continue
+            for row, selected in logits:
+                yield self._read(row.targets, selected)
+
+    def _tails(self, batch: list[Family]) -> list[tuple[Row, Any]] | None:
+        """Return the logits of each row of families, or nothing where memory is short."""
+        torch, lm = self.torch, self.lm
+        try:
+            with lm._computing():
+                contexts = torch.tensor([family.context for family in batch], device=lm.device)
+                first = lm.model(contexts, use_cache=True)
+                last = first.logits[:, -1:].clone()
+                cache = first.past_key_values
+                del first
+                rows = [
+                    (number, row, family.tail(row))
+                    for number, family in enumerate(batch)
+                    for row in family.rows
+                ]
+                going_on = [entry for entry in rows if entry[2]]
+                following: dict[int, Any] = {}
+                if going_on:
+                    cache.batch_select_indices(
+                        torch.tensor([number for number, _, _ in going_on], device=lm.device)
+                    )
+                    width = max(len(tail) for _, _, tail in going_on)
+                    tails = [torch.tensor(tail, dtype=torch.long) for _, _, tail in going_on]
+                    logits = lm.model(
+                        pad_and_concat(width, tails).to(lm.device), past_key_values=cache
+                    ).logits
+                    following = {id(entry[1]): of_row for entry, of_row in zip(going_on, logits, strict=True)}
+                answers = []
+                for number, row, tail in rows:
+                    parts = [last[number], following[id(row)][: len(tail)]] if tail else [last[number]]
+                    answers.append((row, torch.cat(parts)))
+                return answers
+        except self.out_of_memory:
+            pass
+        clear_torch_cache()
+        return None
+
+    def _agrees(self, family: Family) -> bool:
+        """Whether going on from a context gives what the whole text gives: asked once, of the longest context."""
+        torch = self.torch
+        try:
+            shared = self._tails([family])
+        except Exception as error:  # noqa: BLE001
+            logger.info("Contexts are computed with each continuation: %s", error)
+            return False
+        if shared is None:
+            return False
+        row, selected = max(shared, key=lambda entry: len(entry[0].tokens))
+        whole = self._logits([row])[0][-selected.shape[0] :]
+        close = 1e-3 if whole.dtype == torch.float32 else 0.25
+        agrees = bool(torch.allclose(whole.float(), selected.float(), rtol=close, atol=close))
+        if not agrees:
+            logger.warning(
+                "The model goes on differently from a context it has computed: contexts are not shared"
+            )
+        return agrees

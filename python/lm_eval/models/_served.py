@@ -1,0 +1,167 @@
+"""Models that the engine serves: the program `lm-eval` makes one of its own models and answers for it."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lm_eval.api.model import LM
+
+if TYPE_CHECKING:
+    from lm_eval import _engine
+    from lm_eval.api.instance import Instance
+
+
+class JsonChatStr(NamedTuple):
+    """A conversation as the JSON text that a chat server gets."""
+
+    prompt: str
+
+    def encode(self, encoding: str) -> bytes:
+        """Return the text as bytes."""
+        return self.prompt.encode(encoding)
+
+
+class Served:
+    """A model in an engine of its own, which ends with this object."""
+
+    def __init__(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        batch_size: int | str | None = None,
+        max_batch_size: int | None = None,
+        device: str | None = None,
+    ) -> None:
+        from lm_eval import _engine
+
+        self.name = name
+        self._lock = threading.Lock()
+        self._session: _engine.Session | None = None
+        settings = {
+            "model": name,
+            "model_args": arguments,
+            "batch_size": batch_size,
+            "max_batch_size": max_batch_size,
+            "device": None if device is None else str(device),
+        }
+        self._session = _engine.Session("model", settings=settings)
+        self._finalizer = weakref.finalize(self, self._session.close)
+
+    def _turn(self, **wanted: Any) -> Any:
+        with self._lock:
+            if self._session is None or self._session.is_closed:
+                raise RuntimeError(f"The engine that serves the model `{self.name}` has ended")
+            return self._session.turn(wanted)
+
+    def close(self) -> None:
+        """End the engine."""
+        self._finalizer()
+
+    def _answers(self, kind: str, requests: list[Instance[Any, Any]]) -> list[Any]:
+        sent = []
+        for request in requests:
+            if len(request.args) > 2:
+                raise NotImplementedError(
+                    "Images and sounds do not reach a model that the engine serves for Python; use `lm-eval run`"
+                )
+            sent.append(
+                [kind, list(request.args), request.task_name or "", request.doc_id or 0, request.idx or 0]
+            )
+        answers: list[Any] = self._turn(want="answers", requests=sent)
+        return answers
+
+    def loglikelihood(self, requests: list[Instance[Any, Any]]) -> list[tuple[float, bool]]:
+        """Return `(log-likelihood, is greedy)` of each `(context, continuation)`."""
+        return self._answers("loglikelihood", requests)
+
+    def loglikelihood_rolling(self, requests: list[Instance[Any, Any]]) -> list[Any]:
+        """Return `(log-likelihood, False)` of each `("", text)`, and the bare number of each `(text,)`."""
+        answers = self._answers("loglikelihood_rolling", requests)
+        return [
+            answer[0] if len(request.args) == 1 else answer
+            for request, answer in zip(requests, answers, strict=True)
+        ]
+
+    def generate_until(self, requests: list[Instance[Any, Any]]) -> list[str]:
+        """Return the text that the model writes after each `(context, settings)`."""
+        return self._answers("generate_until", requests)
+
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> Any:
+        """Return a conversation as a prompt: text, or what a chat server gets."""
+        made = self._turn(want="prompt", messages=chat_history, add_generation_prompt=add_generation_prompt)
+        return JsonChatStr(*made) if isinstance(made, tuple) else made
+
+    def chat_template(self, chat_template: bool | str = False) -> str | None:
+        """Return the text of the chat template: the named one, else the default one."""
+        name = chat_template if isinstance(chat_template, str) else None
+        source: str | None = self._turn(want="template", name=name)
+        return source
+
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """Return what the engine knows of the model and its tokenizer."""
+        facts: dict[str, dict[str, Any]] = self._turn(want="facts")
+        return facts
+
+    def get_model_info(self) -> dict[str, Any]:
+        """Return what results say of the model."""
+        return self.facts()["config"]
+
+
+class ServedLM(LM):
+    """An `LM` that the engine serves; a subclass names one of the engine's models."""
+
+    NAME: str
+
+    def __init__(
+        self,
+        batch_size: int | str | None = None,
+        max_batch_size: int | None = None,
+        device: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        self._served = Served(self.NAME, kwargs, batch_size, max_batch_size, device)
+
+    def loglikelihood(
+        self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False
+    ) -> list[tuple[float, bool]]:
+        """Return `(log-likelihood, is greedy)` of each `(context, continuation)`."""
+        return self._handed("loglikelihood", requests, self._served.loglikelihood(requests))
+
+    def loglikelihood_rolling(
+        self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False
+    ) -> list[Any]:
+        """Return the log-likelihood of each whole text."""
+        return self._handed("loglikelihood_rolling", requests, self._served.loglikelihood_rolling(requests))
+
+    def generate_until(self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False) -> list[str]:
+        """Return the text that the model writes after each `(context, settings)`."""
+        return self._handed("generate_until", requests, self._served.generate_until(requests))
+
+    def _handed(self, kind: str, requests: list[Instance[Any, Any]], answers: list[Any]) -> list[Any]:
+        for request, answer in zip(requests, answers, strict=True):
+            self.cache_hook.add_partial(kind, request.args, answer)
+        return answers
+
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> Any:
+        """Return a conversation as a prompt."""
+        return self._served.apply_chat_template(chat_history, add_generation_prompt)
+
+    def chat_template(self, chat_template: bool | str = False) -> str | None:
+        """Return the text of the chat template."""
+        return self._served.chat_template(chat_template)
+
+    @property
+    def tokenizer_name(self) -> str:
+        """The engine names no tokenizer."""
+        return ""
+
+    def get_model_info(self) -> dict[str, Any]:
+        """Return what results say of the model."""
+        return self._served.get_model_info()

@@ -1,0 +1,13 @@
+"""Models whose activations are changed: not part of this package."""
+
+from __future__ import annotations
+
+from lm_eval.models._elsewhere import Elsewhere
+
+__all__ = ["SteeredModel"]
+
+
+class SteeredModel(Elsewhere):
+    """Models whose activations are changed."""
+
+    NAME = "steered"

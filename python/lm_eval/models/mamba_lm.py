@@ -1,0 +1,13 @@
+"""Models of the package `mamba_ssm`: not part of this package."""
+
+from __future__ import annotations
+
+from lm_eval.models._elsewhere import Elsewhere
+
+__all__ = ["MambaLMWrapper"]
+
+
+class MambaLMWrapper(Elsewhere):
+    """Models of the package `mamba_ssm`."""
+
+    NAME = "mamba_ssm"

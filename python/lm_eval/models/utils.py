@@ -1,0 +1,449 @@
+"""Helpers for classes that serve models: order and batches, generation settings, lengths, stop sequences."""
+
+from __future__ import annotations
+
+import copy
+import fnmatch
+import functools
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+
+if TYPE_CHECKING:
+    from lm_eval.models.utils_hf import (
+        MultiTokenEOSCriteria,
+        clear_torch_cache,
+        get_dtype,
+        pad_and_concat,
+        stop_sequences_criteria,
+    )
+
+eval_logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TOKENIZER_INFINITY = 1000000000000000019884624838656
+"""What tokenizers of `transformers` have as their maximum length when they have none."""
+
+DEFAULT_MAX_LENGTH = 2048
+
+_LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+_LENGTHS = ("n_positions", "max_position_embeddings", "n_ctx")
+_NEED_TORCH = (
+    "MultiTokenEOSCriteria",
+    "clear_torch_cache",
+    "get_dtype",
+    "pad_and_concat",
+    "stop_sequences_criteria",
+)
+
+__all__ = [
+    "DEFAULT_MAX_LENGTH",
+    "TOKENIZER_INFINITY",
+    "Collator",
+    "GenKwargs",
+    "Grouper",
+    "MultiChoice",
+    "MultiTokenEOSCriteria",
+    "chunks",
+    "clear_torch_cache",
+    "configure_pad_token",
+    "flatten_image_list",
+    "get_dtype",
+    "handle_stop_sequences",
+    "has_bos_prefix",
+    "maybe_truncate",
+    "normalize_gen_kwargs",
+    "pad_and_concat",
+    "postprocess_generated_text",
+    "replace_placeholders",
+    "resize_image",
+    "resolve_max_length",
+    "retry_on_specific_exceptions",
+    "stop_sequences_criteria",
+    "truncate_tokens",
+    "undistribute",
+]
+
+
+@functools.lru_cache(maxsize=256)
+def warn_once(message: str) -> None:
+    """Warn of what may happen with every request, once."""
+    eval_logger.warning(message)
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs torch when it is first used."""
+    if name in _NEED_TORCH:
+        from lm_eval.models import utils_hf
+
+        return getattr(utils_hf, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class GenKwargs(TypedDict, total=False):
+    """Generation settings after `normalize_gen_kwargs`; other keys are for the model."""
+
+    do_sample: bool
+    temperature: float
+    max_gen_toks: int
+    until: list[str]
+
+
+def chunks(
+    _iter: Iterable[T], n: int = 0, fn: Callable[[int, Iterable[T]], int] | None = None
+) -> Iterator[list[T]]:
+    """Yield lists of `n` elements, or of as many as `fn(position, elements)` says; 0 means all at once."""
+    batch: list[T] = []
+    for position, element in enumerate(_iter):
+        batch.append(element)
+        if len(batch) == (n if fn is None else fn(position, _iter)):
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+class MultiChoice:
+    """The values that a command line's argument may have; patterns and comma-separated lists are checked one by one."""
+
+    def __init__(self, choices: Iterable[str]) -> None:
+        self.choices = list(choices)
+
+    def __contains__(self, values: str) -> bool:
+        for value in values.split(","):
+            if not fnmatch.filter(self.choices, value):
+                raise ValueError(f"`{value}` is none of {', '.join(self.choices)}")
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.choices)
+
+
+class Grouper:
+    """Groups elements by a key, and puts results of the groups back into the original order."""
+
+    def __init__(self, arr: Sequence[Any], fn: Callable[[Any], Any]) -> None:
+        self.size = len(arr)
+        self._positions: dict[Any, list[int]] = {}
+        for position, element in enumerate(arr):
+            self._positions.setdefault(fn(element), []).append(position)
+        self._grouped = {key: [arr[place] for place in places] for key, places in self._positions.items()}
+
+    def get_grouped(self) -> dict[Any, list[Any]]:
+        """Return the elements of each key."""
+        return self._grouped
+
+    def get_original(self, grouped_dict: dict[Any, Sequence[T]]) -> list[T]:
+        """Return the results of all groups in the order of the elements."""
+        original: list[Any] = [None] * self.size
+        for key, results in grouped_dict.items():
+            for place, result in zip(self._positions[key], results, strict=True):
+                original[place] = result
+        return original
+
+
+def undistribute(iterable: Iterable[Iterable[T]]) -> list[T]:
+    """Return the elements that were dealt out in turn to several lists."""
+    missing = object()
+    turns = itertools.zip_longest(*iterable, fillvalue=missing)
+    return [element for turn in turns for element in turn if element is not missing]  # type: ignore[misc]
+
+
+def retry_on_specific_exceptions(
+    on_exceptions: list[type[Exception]],
+    max_retries: int | None = None,
+    backoff_time: float = 3.0,
+    backoff_multiplier: float = 1.5,
+    on_exception_callback: Callable[[Exception, float], Any] | None = None,
+) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Return a decorator that calls a function again after these exceptions; the last one is raised."""
+
+    def decorate(function: Callable[..., T]) -> Callable[..., T]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> T:
+            pause = backoff_time
+            for attempt in itertools.count(1):
+                try:
+                    return function(*args, **kwargs)
+                except tuple(on_exceptions) as error:
+                    if on_exception_callback is not None:
+                        on_exception_callback(error, pause)
+                    if attempt == max_retries:
+                        raise
+                    time.sleep(pause)
+                    pause *= backoff_multiplier
+            raise AssertionError("unreachable")
+
+        return call
+
+    return decorate
+
+
+class Collator:
+    """Orders requests, makes batches of them, and puts answers back into the original order.
+
+    `group_by="gen_kwargs"` keeps requests with different generation settings apart. `group_by="contexts"` keeps one
+    of the requests whose key is the same; `get_cache` gives its answer to the others.
+    """
+
+    def __init__(
+        self,
+        arr: Sequence[Any],
+        sort_fn: Callable[[Any], Any] = lambda element: element,
+        group_fn: Callable[[Any], Any] = lambda element: element[1],
+        group_by: Literal["gen_kwargs", "contexts"] | None = None,
+    ) -> None:
+        self._sort_fn = sort_fn
+        self._group_by = group_by
+        self._size = len(arr)
+        numbered = list(enumerate(arr))
+        if group_by is None:
+            self._groups: dict[Any, list[tuple[int, Any]]] = {None: numbered}
+        else:
+            self._groups = self.group(numbered, lambda pair: group_fn(pair[1]), group_by)
+        self._keys = {position: key for key, members in self._groups.items() for position, _ in members}
+        self._order: list[int] = []
+
+    @staticmethod
+    def group(
+        arr: Iterable[Any],
+        fn: Callable[[Any], Any],
+        group_by: Literal["gen_kwargs", "contexts"] = "gen_kwargs",
+    ) -> dict[Any, list[Any]]:
+        """Return the elements by their keys."""
+        groups: dict[Any, list[Any]] = {}
+        for element in arr:
+            key = fn(element)
+            groups.setdefault(tuple(key) if group_by == "contexts" else _settings_key(key), []).append(
+                element
+            )
+        return groups
+
+    @staticmethod
+    def get_chunks(
+        _iter: Iterable[T], n: int = 0, fn: Callable[[int, Iterable[T]], int] | None = None
+    ) -> Iterator[list[T]]:
+        """Yield batches, as `chunks` does."""
+        return chunks(_iter, n, fn)
+
+    def get_batched(
+        self, n: int = 1, batch_fn: Callable[[int, Iterable[Any]], int] | None = None
+    ) -> Iterator[list[Any]]:
+        """Yield the requests in batches; none has requests of two groups of generation settings."""
+        if self._group_by == "contexts":
+            # The longest continuation of a group; the others read their part of its answer.
+            firsts = [max(members, key=lambda pair: len(pair[1][-1])) for members in self._groups.values()]
+            runs = [firsts]
+        else:
+            runs = list(self._groups.values())
+        for run in runs:
+            ordered = sorted(run, key=lambda pair: self._sort_fn(pair[1]))
+            if self._group_by != "contexts":
+                self._order += [position for position, _ in ordered]
+            yield from chunks([element for _, element in ordered], n, batch_fn)
+
+    def get_cache(
+        self, req_str: tuple[str, str], cxt_toks: list[int], cont_toks: list[int], logits: Any
+    ) -> Iterator[tuple[tuple[str, str], list[int], Any]]:
+        """Yield `(texts, continuation tokens, logits)` for each request that the logits of this one answer."""
+        if self._group_by != "contexts":
+            yield req_str, cont_toks, logits
+            return
+        for position, (texts, _, continuation) in self._groups[tuple(cxt_toks + cont_toks[:-1])]:
+            self._order.append(position)
+            yield texts, continuation, logits
+
+    def get_original(self, newarr: Sequence[T]) -> list[T]:
+        """Return answers, which are in the order of the batches, in the order of the requests."""
+        original: list[Any] = [None] * self._size
+        for position, answer in zip(self._order, newarr, strict=True):
+            original[position] = answer
+        if len(self._order) != self._size:
+            raise ValueError(f"There are {len(self._order)} answers to {self._size} requests")
+        return original
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def _settings_key(settings: Any) -> Any:
+    """Return what tells generation settings apart, in a form that can be hashed."""
+    if isinstance(settings, dict):
+        return tuple(sorted((str(key), _settings_key(value)) for key, value in settings.items()))
+    if isinstance(settings, (list, tuple, set)):
+        return ("list", *map(_settings_key, settings))
+    return repr(settings)
+
+
+def configure_pad_token(tokenizer: Any, model_config: Any = None) -> Any:
+    """Give a tokenizer without a padding token one: its unknown token, else its end of text, else a new one."""
+    if getattr(tokenizer, "pad_token", None):
+        return tokenizer
+    if getattr(tokenizer, "unk_token", None):
+        tokenizer.pad_token_id = tokenizer.unk_token_id
+    elif getattr(tokenizer, "eos_token", None):
+        tokenizer.pad_token_id = tokenizer.eos_token_id
+    elif getattr(model_config, "model_type", None) == "qwen":
+        tokenizer.pad_token = "<|endoftext|>"
+    elif type(tokenizer).__name__.startswith(("RWKVWorldTokenizer", "Rwkv5Tokenizer")):
+        if tokenizer.pad_token_id != 0:
+            raise ValueError(f"The padding token of a {type(tokenizer).__name__} must be 0")
+    else:
+        tokenizer.add_special_tokens({"pad_token": "<|pad|>"})
+    return tokenizer
+
+
+def resolve_max_length(config: Any, tokenizer: Any = None, *, default: int = DEFAULT_MAX_LENGTH) -> int:
+    """Return how many tokens a model takes: as its text model says, else its tokenizer, else the default."""
+    for source in (getattr(config, "text_config", None), config):
+        for name in _LENGTHS:
+            length = getattr(source, name, None)
+            if length is not None:
+                return int(length)
+    length = getattr(tokenizer, "model_max_length", None)
+    return default if length is None or length == TOKENIZER_INFINITY else int(length)
+
+
+def replace_placeholders(string: str, default_placeholder: str, image_token: str, max_images: int) -> str:
+    """Return a prompt in which the model's token stands for the first `max_images` images."""
+    return string.replace(default_placeholder, image_token, max(max_images, 0))
+
+
+def flatten_image_list(images: list[list[T]]) -> list[T]:
+    """Return the images of all prompts in one list."""
+    return list(itertools.chain.from_iterable(images))
+
+
+def handle_stop_sequences(until: str | list[str] | None, eos: str | None) -> list[str]:
+    """Return the texts at which generation ends, among them the end-of-text token."""
+    if isinstance(until, str):
+        until = [until]
+    elif until is None:
+        until = []
+    elif not isinstance(until, list):
+        raise ValueError(f"`until` is a text or a list of texts, not {until!r}")
+    return until if eos is None or eos in until else [*until, eos]
+
+
+def normalize_gen_kwargs(gen_kwargs: dict[str, Any], default_max_gen_toks: int = 256) -> GenKwargs:
+    """Return generation settings with `do_sample`, `until` as a list and one limit, `max_gen_toks`."""
+    settings = copy.deepcopy(dict(gen_kwargs))
+    until = settings.get("until", [])
+    settings["until"] = until if isinstance(until, list) else [until]
+    limits = {name: settings.pop(name) for name in _LIMITS if name in settings}
+    if len(limits) > 1:
+        warn_once(f"Of several token limits, `{next(iter(limits))}` is used: {limits}")
+    settings["max_gen_toks"] = int(next(iter(limits.values()), default_max_gen_toks))
+    temperature = float(settings.get("temperature", 0.0))
+    if "do_sample" not in settings:
+        settings["do_sample"] = temperature > 0
+    if not settings["do_sample"] and "temperature" in settings:
+        if temperature:
+            warn_once(f"`do_sample` is off: the temperature {temperature} has no effect")
+        settings["temperature"] = 0.0
+    return settings  # type: ignore[return-value]
+
+
+def resize_image(
+    image: Any,
+    width: int | None = None,
+    height: int | None = None,
+    max_dimension: int | None = None,
+    keep_aspect_ratio: bool = True,
+    resample_filter: int | None = None,
+    min_width: int = 1,
+    min_height: int = 1,
+) -> Any:
+    """Return an image of PIL at another size: of a width and a height, or no larger than `max_dimension`."""
+    if max_dimension is not None and (width is not None or height is not None):
+        raise ValueError("`max_dimension` excludes `width` and `height`")
+    old_width, old_height = image.size
+    if max_dimension is not None:
+        scale = min(1.0, max_dimension / max(image.size))
+        size = (old_width * scale, old_height * scale)
+    elif width is None and height is None:
+        return image
+    elif keep_aspect_ratio:
+        scale = min(
+            wanted / old for wanted, old in ((width, old_width), (height, old_height)) if wanted is not None
+        )
+        size = (old_width * scale, old_height * scale)
+    else:
+        size = (width or old_width, height or old_height)
+    size = (max(int(size[0]), min_width), max(int(size[1]), min_height))
+    if size == image.size:
+        return image
+    return image.resize(size) if resample_filter is None else image.resize(size, resample_filter)
+
+
+def truncate_tokens(
+    tokens: list[int], max_length: int, side: Literal["left", "middle", "right"] = "left"
+) -> list[int]:
+    """Return at most `max_length` tokens; `side` is where tokens are dropped."""
+    surplus = len(tokens) - max_length
+    if side not in ("left", "middle", "right"):
+        raise ValueError(f"`side` is left, middle or right, not {side!r}")
+    if surplus <= 0:
+        return tokens
+    if side == "left":
+        return tokens[surplus:]
+    if side == "right":
+        return tokens[:max_length]
+    head = max_length // 2
+    return tokens[:head] + tokens[head + surplus :]
+
+
+def maybe_truncate(
+    tokens: list[int],
+    max_gen_toks: int,
+    max_model_len: int,
+    min_gen_toks: int = 1,
+    side: Literal["left", "middle", "right"] = "left",
+    shrink_gen_toks: bool = False,
+    verbose: bool = True,
+) -> tuple[list[int], int]:
+    """Return a prompt and a limit of new tokens that fit into a model together.
+
+    The prompt is truncated; with `shrink_gen_toks` the limit is lowered first, down to `min_gen_toks`.
+    """
+    if len(tokens) + max_gen_toks <= max_model_len:
+        return tokens, max_gen_toks
+    if shrink_gen_toks:
+        max_gen_toks = min(max_gen_toks, max(max_model_len - len(tokens), min_gen_toks))
+    room = max_model_len - max_gen_toks
+    if room <= 0:
+        raise ValueError(
+            f"{max_gen_toks} new tokens leave no room for a prompt in a model of {max_model_len} tokens"
+        )
+    if verbose and len(tokens) > room:
+        eval_logger.warning("A prompt of %d tokens is truncated to %d", len(tokens), room)
+    return truncate_tokens(tokens, room, side), max_gen_toks
+
+
+def postprocess_generated_text(
+    generation: str, stop: list[str] | str | None, think_end_token: str | None
+) -> str:
+    """Return an answer without its reasoning, and cut at the first of the stop sequences."""
+    if think_end_token:
+        generation = generation.rpartition(think_end_token)[2].lstrip()
+    for text in [stop] if isinstance(stop, str) else stop or []:
+        if text:
+            generation = generation.partition(text)[0]
+    return generation
+
+
+def has_bos_prefix(sequence: str, bos_str: str | Iterable[str | None] | None = None) -> bool:
+    """Whether a text begins with one of the tokens that begin texts."""
+    if bos_str is None:
+        return False
+    prefixes = (bos_str,) if isinstance(bos_str, str) else tuple(text for text in bos_str if text is not None)
+    return sequence.startswith(prefixes)
+
+
+def _add_special_kwargs(add_special_tokens: bool | None, add_bos: bool | None = None) -> dict[str, bool]:
+    """Return the argument of a tokenizer's call: what is asked for, else the model's setting, else nothing."""
+    wanted = add_bos if add_special_tokens is None else add_special_tokens
+    return {} if wanted is None else {"add_special_tokens": wanted}

@@ -1,0 +1,13 @@
+"""Windows ML: not part of this package."""
+
+from __future__ import annotations
+
+from lm_eval.models._elsewhere import Elsewhere
+
+__all__ = ["WindowsML"]
+
+
+class WindowsML(Elsewhere):
+    """Windows ML."""
+
+    NAME = "winml"

@@ -60,10 +60,60 @@ def load(path: str, *arguments: Any, **options: Any) -> Any:
     return package.__lm_eval_load__(path, *arguments, **options)
 
 
+def find(name: str) -> Any:
+    """The metric of a name as the installed package computes it; `None` where package or files are not there.
+
+    Nothing is downloaded: the metric is a local script, or one that an earlier program left in the cache.
+    """
+    package = None if name in _OWN else _package()
+    if package is None:
+        return None
+    was_offline = package.config.HF_EVALUATE_OFFLINE
+    package.config.HF_EVALUATE_OFFLINE = True
+    try:
+        module = package.__lm_eval_load__(name, keep_in_memory=True)
+    except FileNotFoundError:
+        return None
+    finally:
+        package.config.HF_EVALUATE_OFFLINE = was_offline
+    from lm_eval.api.metrics.metric import RegisteredMetric
+
+    label = name.rstrip("/").rpartition("/")[2].removesuffix(".py")
+
+    def compute(references: Any, predictions: Any, **options: Any) -> Any:
+        """The score of one document."""
+        computed = module.compute(references=_listed(references), predictions=_listed(predictions), **options)
+        if not isinstance(computed, dict):
+            return computed
+        if label in computed:
+            return computed[label]
+        if len(computed) == 1:
+            return next(iter(computed.values()))
+        raise ValueError(
+            f"The metric `{name}` of the package `{NAME}` gives {', '.join(map(repr, computed))}, none of which has its "
+            "name; a function of the task can pick one: `metric: !function module.name`"
+        )
+
+    return RegisteredMetric(
+        name=name,
+        fn=compute,
+        higher_is_better=None,  # type: ignore[arg-type]
+        aggregation=None,
+        reduction=None,
+        output_type=frozenset({"generate_until"}),
+    )
+
+
+def _listed(values: Any) -> list[Any]:
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
 def _package() -> Any:
     """The installed package, with `load` in place of its own; `None` if there is none."""
     present = sys.modules.get(NAME)
     if present is not None and not isinstance(present, _Module):
+        if not hasattr(present, "__lm_eval_load__"):
+            present.__lm_eval_load__ = present.load  # type: ignore[attr-defined]
         return present
     sys.modules.pop(NAME, None)
     _FINDER.is_active = False

@@ -28,6 +28,8 @@ const REGISTERED: &str = "registry:";
 #[derive(Debug)]
 pub struct Caller {
     stream: UnixStream,
+    /// Held while a frame is written; messages of any thread may come between those of the conversation.
+    writing: Mutex<()>,
     conversation: Mutex<Conversation>,
     /// The thread that answers a question of the caller, and has the conversation until it has done so.
     answering: Mutex<Option<ThreadId>>,
@@ -66,7 +68,13 @@ impl Caller {
             gone();
         })?;
         let conversation = Mutex::new(Conversation { frames, decoder: Decoder::new(), is_broken: false });
-        Ok(Arc::new(Self { stream, conversation, answering: Mutex::default(), registered: Mutex::default() }))
+        Ok(Arc::new(Self {
+            stream,
+            writing: Mutex::default(),
+            conversation,
+            answering: Mutex::default(),
+            registered: Mutex::default(),
+        }))
     }
 
     /// What the caller wants done; `None` when it has ended or says what nobody understands.
@@ -86,7 +94,21 @@ impl Caller {
         protocol::encode(&mut text, value).map_err(io::Error::other)?;
         text.push('}');
         let _conversation = lock(&self.conversation);
-        protocol::write_frame(&mut &self.stream, &text)
+        self.write(&text)
+    }
+
+    /// Hands a message for a person to the caller, which reads it before its next answer.
+    pub fn log(&self, level: &str, text: &str) -> io::Result<()> {
+        let told = Value::list([Value::str(level), Value::str(text)]);
+        let mut frame = String::from("{\"log\":");
+        protocol::encode(&mut frame, &told).map_err(io::Error::other)?;
+        frame.push('}');
+        self.write(&frame)
+    }
+
+    fn write(&self, frame: &str) -> io::Result<()> {
+        let _writing = lock(&self.writing);
+        protocol::write_frame(&mut &self.stream, frame)
     }
 
     /// Takes note of what the caller has registered, each as `kind/name`.
@@ -100,7 +122,7 @@ impl Caller {
     }
 
     /// Whether the caller has registered something of this kind under this name.
-    pub(crate) fn has_registered(&self, kind: &str, name: &str) -> bool {
+    pub fn has_registered(&self, kind: &str, name: &str) -> bool {
         lock(&self.registered).contains(&format!("{kind}/{name}"))
     }
 
@@ -162,7 +184,7 @@ impl Caller {
             });
         }
         let mut exchange = || {
-            protocol::write_frame(&mut &self.stream, message).map_err(|_| gone())?;
+            self.write(message).map_err(|_| gone())?;
             while !take(self.answer(&mut conversation, serve)?) {}
             Ok(())
         };
@@ -193,7 +215,7 @@ impl Caller {
                     }
                 }
                 reply.push('}');
-                protocol::write_frame(&mut &self.stream, &reply).map_err(|_| gone())?;
+                self.write(&reply).map_err(|_| gone())?;
                 continue;
             }
             return match (part("ok"), part("error")) {
@@ -265,6 +287,30 @@ mod tests {
         assert_eq!((place, error.to_string()), (0, "ValueError: no".to_owned()));
         assert_eq!(answering.join().unwrap(), ["{\"op\":\"call\"}", "{\"ok\":7}", "{}"]);
         assert!(matches!(caller.ask("{}", 1, &serve), Err((0, WorkerError::Died { .. }))));
+    }
+
+    #[test]
+    fn messages_for_a_person_come_between() {
+        let (engine, python) = UnixStream::pair().unwrap();
+        let caller = Caller::new(engine, || ()).unwrap();
+        let answering = thread::spawn(move || {
+            let mut reader = io::BufReader::new(python.try_clone().unwrap());
+            let asked = protocol::read_frame(&mut reader).unwrap();
+            // The conversation waits for this answer while another thread logs.
+            let logged = protocol::read_frame(&mut reader).unwrap();
+            protocol::write_frame(&mut &python, "{\"ok\":1}").unwrap();
+            (asked, logged)
+        });
+        let other = Arc::clone(&caller);
+        let serve = |_: &Dict| Ok(String::new());
+        let logging = thread::spawn(move || {
+            thread::sleep(std::time::Duration::from_millis(20));
+            other.log("WARNING", "a \"word\"").unwrap();
+        });
+        assert_eq!(caller.ask("{}", 1, &serve).unwrap(), [Value::Int(1)]);
+        logging.join().unwrap();
+        let (asked, logged) = answering.join().unwrap();
+        assert_eq!((asked.as_str(), logged.as_str()), ("{}", "{\"log\":[\"WARNING\",\"a \\\"word\\\"\"]}"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use anyhow::Result;
 use lmeval_core::Model;
 use lmeval_host::{PythonModel, PythonModelSettings, PythonOptions, RegisteredModels};
 use lmeval_models::ModelSettings;
-use lmeval_pycompat::Value;
+use lmeval_pycompat::{Function, Value};
 
 use crate::printer::Notes;
 use crate::run::settings::RunSettings;
@@ -26,6 +26,12 @@ pub(crate) fn create(
             "Importing the package `lm_eval` for its model `{name}`, which takes some seconds"
         ));
         let made = PythonModel::original(name, options, &of_python(settings))?;
+        tell_ignored(&made, settings, notes);
+        return Ok(made);
+    }
+    if let Some(caller) = options.caller.as_ref().filter(|caller| caller.has_registered("model", name)) {
+        let class = Function { directory: String::new(), reference: format!("registry:model/{name}") };
+        let made = PythonModel::of_caller(Arc::clone(caller), &class, &of_python(settings))?;
         tell_ignored(&made, settings, notes);
         return Ok(made);
     }

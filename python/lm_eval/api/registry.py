@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -235,6 +235,29 @@ MODEL_REGISTRY = model_registry
 FILTER_REGISTRY = filter_registry
 METRIC_REGISTRY = metric_registry
 AGGREGATION_REGISTRY = aggregation_registry
+
+
+
+class _OfMetrics(Mapping[str, Any]):
+    """One fact of each registered metric, by the metric's name."""
+
+    def __init__(self, fact: Callable[[str], Any]) -> None:
+        self._fact = fact
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in metric_registry:
+            raise KeyError(name)
+        return self._fact(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(metric_registry)
+
+    def __len__(self) -> int:
+        return len(metric_registry)
+
+
+metric_agg_registry = METRIC_AGGREGATION_REGISTRY = _OfMetrics(lambda name: get_metric_aggregation(name))
+higher_is_better_registry = HIGHER_IS_BETTER_REGISTRY = _OfMetrics(lambda name: is_higher_better(name))
 
 _REGISTRIES: dict[str, Registry[Any]] = {
     registry.kind: registry

@@ -7,10 +7,17 @@ from functools import partial
 from typing import Any
 
 from lm_eval.api.filter import FilterEnsemble
-from lm_eval.api.registry import get_filter
+from lm_eval.api.registry import filter_registry, get_filter
 from lm_eval.filters import custom, extraction, selection, transformation
 
-__all__ = ["build_filter_ensemble", "custom", "extraction", "selection", "transformation"]
+__all__ = [
+    "build_filter_ensemble",
+    "custom",
+    "extraction",
+    "filter_registry",
+    "selection",
+    "transformation",
+]
 
 
 def build_filter_ensemble(

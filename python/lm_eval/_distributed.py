@@ -6,11 +6,10 @@ collects the answers; the other processes do nothing else.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Finished", "Group", "check_launcher", "size_of"]
+__all__ = ["Finished", "Group", "size_of"]
 
 
 class Finished(BaseException):
@@ -20,17 +19,6 @@ class Finished(BaseException):
 def size_of(lm: Any) -> int:
     """Return how many processes share the requests of a model."""
     return int(getattr(lm, "world_size", 1) or 1)
-
-
-def check_launcher(model: Any) -> None:
-    """Raise in all but the first process of a launcher, where a model of the engine would be evaluated in each."""
-    rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
-    if size.isdigit() and int(size) > 1 and rank != "0":
-        raise RuntimeError(
-            f"This is process {rank} of {size} of a launcher, and the model `{model}` runs in the engine, which would "
-            "evaluate everything once in each of them; call this in the first process alone, or start the program "
-            "without the launcher (`data_parallel=N` in the arguments of the model uses several devices)"
-        )
 
 
 class Group:

@@ -265,9 +265,7 @@ def _run(
     """Let the engine evaluate."""
     from lm_eval.api import registry
 
-    if lm is None:
-        _distributed.check_launcher(settings["model"])
-    elif _distributed.size_of(lm) > 1:
+    if lm is not None and _distributed.size_of(lm) > 1:
         # Processes that cannot share requests must say so before there is any work.
         _distributed.Group(lm)
 

@@ -135,10 +135,12 @@ def softmax(x: Sequence[float]) -> Any:
 
 
 def handle_arg_string(arg: str) -> Any:
-    """Return the truth value, number or text that an argument's text stands for."""
-    if arg.lower() in ("true", "false"):
-        return arg.lower() == "true"
-    if arg.isnumeric():
+    """Return the truth value, number, text or `None` that an argument's text stands for."""
+    arg = arg.strip()
+    known: dict[str, Any] = {"true": True, "false": False, "none": None}
+    if arg.lower() in known:
+        return known[arg.lower()]
+    if re.fullmatch(r"[+-]?\d+", arg):
         return int(arg)
     try:
         return float(arg)

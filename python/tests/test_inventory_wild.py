@@ -80,6 +80,15 @@ class Utils(unittest.TestCase):
         with self.assertRaises(AssertionError):
             utils.escaped_split("a", "ab")
 
+    def test_arguments_as_text(self) -> None:
+        """Values as 0.4.13 reads them."""
+        vectors = {"-1": -1, " 2": 2, "none": None, "tRuE": True, "1e5": 1e5, "007": 7, "1_000": 1000.0, "²": "²", "0x10": "0x10"}
+        for text, value in vectors.items():
+            with self.subTest(text):
+                read = utils.handle_arg_string(text)
+                self.assertEqual((read, type(read)), (value, type(value)))
+        self.assertEqual(utils.simple_parse_args_string("a=-1,b=x=y"), {"a": -1, "b": "x=y"})
+
     def test_names_of_files(self) -> None:
         """Tasks and dates are read from names of files."""
         name = "samples_arc_easy_2024-07-01T12-34-56.789.jsonl"

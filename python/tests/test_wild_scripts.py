@@ -521,6 +521,11 @@ class Processes(Script):
         done = self.start(program, RANK="1", WORLD_SIZE="2")
         self.assertEqual(done.returncode, 1)
         self.assertIn("data_parallel", done.stderr)
+        words = "--model dummy --tasks wild_sums --include_path tasks".split()
+        for later, status in (("0", 0), ("1", 1)):
+            environment = {**os.environ, "PYTHONPATH": str(engine.REPOSITORY / "python"), "WORLD_SIZE": "2", "RANK": later}
+            command = [sys.executable, "-m", "lm_eval", *words]
+            self.assertEqual(subprocess.run(command, cwd=self.folder, env=environment, check=False, capture_output=True).returncode, status)
 
 
 class EvaluatePackage(Script):

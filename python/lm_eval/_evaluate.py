@@ -6,11 +6,13 @@ Metrics that run code of models, and those that need no package, are ours; for e
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.abc
 import importlib.util
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from lm_eval._code import CodeEval
@@ -68,14 +70,11 @@ def find(name: str) -> Any:
     package = None if name in _OWN else _package()
     if package is None:
         return None
-    was_offline = package.config.HF_EVALUATE_OFFLINE
-    package.config.HF_EVALUATE_OFFLINE = True
     try:
-        module = package.__lm_eval_load__(name, keep_in_memory=True)
+        with _offline(package):
+            module = package.__lm_eval_load__(name, keep_in_memory=True)
     except FileNotFoundError:
         return None
-    finally:
-        package.config.HF_EVALUATE_OFFLINE = was_offline
     from lm_eval.api.metrics.metric import RegisteredMetric
 
     label = name.rstrip("/").rpartition("/")[2].removesuffix(".py")
@@ -102,6 +101,22 @@ def find(name: str) -> Any:
         reduction=None,
         output_type=frozenset({"generate_until"}),
     )
+
+
+@contextlib.contextmanager
+def _offline(package: Any) -> Iterator[None]:
+    """Keep the package, and the client of the hub below it, from asking the network meanwhile."""
+    settings = [(package.config, "HF_EVALUATE_OFFLINE")]
+    if "huggingface_hub.constants" in sys.modules:
+        settings.append((sys.modules["huggingface_hub.constants"], "HF_HUB_OFFLINE"))
+    before = [(module, name, getattr(module, name, False)) for module, name in settings]
+    for module, name in settings:
+        setattr(module, name, True)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
 
 
 def _listed(values: Any) -> list[Any]:

@@ -566,6 +566,10 @@ class Halves(evaluate.Metric):
             import evaluate  # noqa: F401
         except ImportError:
             self.skipTest("the package `evaluate` is not installed")
+        folders = {"HF_MODULES_CACHE": str(self.folder / "modules"), "HF_HOME": str(self.folder / "hub")}
+        patched = mock.patch.dict(os.environ, folders)
+        patched.start()
+        self.addCleanup(patched.stop)
         self.write("halves/halves.py", self.SCRIPT)
 
     def test_script(self) -> None:
@@ -582,15 +586,12 @@ class Halves(evaluate.Metric):
             folder = f"modules/evaluate_modules/metrics/evaluate-metric--{name}/{'0' * 64}"
             self.write(f"{folder}/{name}.py", script)
             self.write(f"{folder}/{name}.json", "{}")
-        modules = {"HF_MODULES_CACHE": str(self.folder / "modules")}
-        with mock.patch.dict(os.environ, modules):
-            self.assertEqual(self._evaluate("{metric: f1, hf_evaluate: true, aggregation: mean}")["f1,none"], 0.75)
-            self.assertEqual(self._evaluate("{metric: wer, aggregation: mean}")["wer,none"], 0.75)
+        self.assertEqual(self._evaluate("{metric: f1, hf_evaluate: true, aggregation: mean}")["f1,none"], 0.75)
+        self.assertEqual(self._evaluate("{metric: wer, aggregation: mean}")["wer,none"], 0.75)
         done = engine.run(
             *("run", "--model", "dummy", "--tasks", "wild_sums", "--include_path", "tasks", "--format", "json"),
             *("--python", sys.executable),
             cwd=self.folder,
-            env={**os.environ, **modules},
         )
         self.assertEqual(json.loads(done.stdout)["results"]["wild_sums"]["wer,none"], 0.5)
 

@@ -6,7 +6,6 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +50,8 @@ def _git(folder: Path | str, *words: str) -> str | None:
 
 def add_env_info(storage: dict[str, Any]) -> None:
     """Put facts about this machine and its packages into results."""
+    from importlib import metadata
+
     facts = [f"Python {platform.python_version()}", platform.platform()]
     try:
         transformers = metadata.version("transformers")

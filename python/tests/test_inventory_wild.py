@@ -39,6 +39,11 @@ PASSING = {"annotations", "TYPE_CHECKING", "eval_logger", "logger", "log", "T", 
 """Names that modules have for themselves."""
 
 
+def setUpModule() -> None:
+    """Use the program that was built for tests."""
+    engine.set_up()
+
+
 class Package(unittest.TestCase):
     """The package and its parts."""
 
@@ -218,10 +223,6 @@ class Utils(unittest.TestCase):
 
 class Others(unittest.TestCase):
     """The smaller modules."""
-
-    def setUp(self) -> None:
-        """Use the program of tests."""
-        engine.set_up()
 
     def test_cache(self) -> None:
         """Objects are kept in files, and forgotten by the start of their names."""

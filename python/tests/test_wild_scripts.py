@@ -57,12 +57,16 @@ ODD = PLAIN.replace("wild_sums", "wild_odd").replace("exact_match}", "exact_matc
 """A definition that gives a warning."""
 
 
+def setUpModule() -> None:
+    """Use the program that was built for tests."""
+    engine.set_up()
+
+
 class Script(unittest.TestCase):
     """A folder with a task, and programs that run in it."""
 
     def setUp(self) -> None:
         """Write the task."""
-        engine.set_up()
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name).resolve()

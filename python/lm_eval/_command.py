@@ -79,7 +79,9 @@ def run(words: list[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """Return a parser of the options of a run. It checks nothing: the engine does."""
     made = argparse.ArgumentParser(
-        prog="lm-eval", description="Evaluate a model.", epilog="`lm-eval run --help` says what each option means."
+        prog="lm-eval",
+        description="Evaluate a model.",
+        epilog="`lm-eval run --help` says what each option means.",
     )
     for name, short in _SINGLE.items():
         made.add_argument(*_forms(name, short), default=None, metavar="VALUE")

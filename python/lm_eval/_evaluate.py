@@ -89,8 +89,8 @@ def find(name: str) -> Any:
         if len(computed) == 1:
             return next(iter(computed.values()))
         raise ValueError(
-            f"The metric `{name}` of the package `{NAME}` gives {', '.join(map(repr, computed))}, none of which has its "
-            "name; a function of the task can pick one: `metric: !function module.name`"
+            f"The metric `{name}` of the package `{NAME}` gives {', '.join(map(repr, computed))}, none of which has "
+            "its name; a function of the task can pick one: `metric: !function module.name`"
         )
 
     return RegisteredMetric(

@@ -43,13 +43,13 @@ def setup_logging(verbosity: str | int | None = logging.INFO) -> None:
     logger.propagate = False
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def warning_once(logger: logging.Logger, msg: str, *args: Any) -> None:
     """Log a warning unless the same one was logged before."""
     logger.warning(msg, *args)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def info_once(logger: logging.Logger, msg: str, *args: Any) -> None:
     """Log a message unless the same one was logged before."""
     logger.info(msg, *args)

@@ -65,7 +65,9 @@ class RemoteTokenizer:
                 return told
             except urllib.error.HTTPError as error:
                 if error.code < 500 or attempt == self.max_retries:
-                    raise RuntimeError(f"`{path}` of the server answers {error.code} {error.reason}") from error
+                    raise RuntimeError(
+                        f"`{path}` of the server answers {error.code} {error.reason}"
+                    ) from error
             except (OSError, ValueError) as error:
                 if attempt == self.max_retries:
                     raise RuntimeError(f"`{path}` of the server cannot be used: {error}") from error
@@ -126,7 +128,9 @@ class RemoteTokenizer:
         """Return the text of each list of tokens."""
         return [self.decode(tokens) for tokens in tokens_list]
 
-    def __call__(self, text: str | list[str], add_special_tokens: bool = False, **kwargs: Any) -> dict[str, Any]:
+    def __call__(
+        self, text: str | list[str], add_special_tokens: bool = False, **kwargs: Any
+    ) -> dict[str, Any]:
         """Return the tokens of a text, or of each text, as `input_ids`."""
         if isinstance(text, str):
             return {"input_ids": self.encode(text)}

@@ -184,7 +184,8 @@ def escaped_split(text: str, sep_char: str, maxsplit: int = -1) -> list[str] | s
 
 def wrap_text(string: str, width: int = 140, **kwargs: Any) -> str:
     """Return a text in lines of a width, all but the first indented."""
-    return textwrap.fill(inspect.cleandoc(string), width=width, subsequent_indent=" " * 8, break_long_words=False, **kwargs)
+    text = inspect.cleandoc(string)
+    return textwrap.fill(text, width=width, subsequent_indent=" " * 8, break_long_words=False, **kwargs)
 
 
 def positional_deprecated(fn: Callable[..., T]) -> Callable[..., T]:

@@ -1,7 +1,7 @@
 """Every name that code in the wild imports from `lm_eval`: it is there and does what it says, or says what to use.
 
-The second half walks the released reference, where that is installed: each public name of it is here, or in the table of
-`docs/differences.md`.
+The second half walks the released reference, where that is installed: each public name of it is here, or in the
+table of `docs/differences.md`.
 """
 
 from __future__ import annotations
@@ -65,8 +65,12 @@ class Package(unittest.TestCase):
         """The functions of `lm_eval.__main__` are there."""
         from lm_eval.__main__ import cli_evaluate, parse_eval_args, setup_parser
 
-        args = setup_parser().parse_args(["--model", "hf", "-t", "a", "b", "--limit", "-1", "--apply-chat-template"])
-        self.assertEqual((args.model, args.tasks, args.limit, args.apply_chat_template), ("hf", ["a", "b"], "-1", True))
+        args = setup_parser().parse_args(
+            ["--model", "hf", "-t", "a", "b", "--limit", "-1", "--apply-chat-template"]
+        )
+        self.assertEqual(
+            (args.model, args.tasks, args.limit, args.apply_chat_template), ("hf", ["a", "b"], "-1", True)
+        )
         from lm_eval._command import words_of
 
         words = ["run", "--model=hf", "--limit=-1", "--tasks=a,b", "--apply_chat_template"]
@@ -87,7 +91,17 @@ class Utils(unittest.TestCase):
 
     def test_arguments_as_text(self) -> None:
         """Values as 0.4.13 reads them."""
-        vectors = {"-1": -1, " 2": 2, "none": None, "tRuE": True, "1e5": 1e5, "007": 7, "1_000": 1000.0, "²": "²", "0x10": "0x10"}
+        vectors = {
+            "-1": -1,
+            " 2": 2,
+            "none": None,
+            "tRuE": True,
+            "1e5": 1e5,
+            "007": 7,
+            "1_000": 1000.0,
+            "²": "²",
+            "0x10": "0x10",
+        }
         for text, value in vectors.items():
             with self.subTest(text):
                 read = utils.handle_arg_string(text)
@@ -159,7 +173,9 @@ class Utils(unittest.TestCase):
                 utils.info_once(logger, "by the way")
             utils.maybe_warn("shown")
             utils.maybe_warn("not shown", verbose=False)
-        self.assertEqual([record.getMessage() for record in logs.records], ["careful 1", "by the way", "shown"])
+        self.assertEqual(
+            [record.getMessage() for record in logs.records], ["careful 1", "by the way", "shown"]
+        )
         with self.assertRaises(ValueError):
             utils.setup_logging("LOUD")
 
@@ -212,8 +228,13 @@ class Utils(unittest.TestCase):
         tokenizer = utils.RemoteTokenizer(f"{address}/v1/chat/completions", auth_token="secret")
         self.assertEqual(asked, [("/tokenizer_info", "Bearer secret")])
         self.assertEqual((tokenizer.encode("ab"), tokenizer.decode([7])), ([7, 8], "text"))
-        self.assertEqual(asked[1:], [("/tokenize", {"prompt": "ab", "add_special_tokens": False}), ("/detokenize", {"tokens": [7]})])
-        self.assertEqual((tokenizer.eos_token, tokenizer.eos_token_id, tokenizer.bos_token_id), ("</s>", 7, 1))
+        self.assertEqual(
+            asked[1:],
+            [("/tokenize", {"prompt": "ab", "add_special_tokens": False}), ("/detokenize", {"tokens": [7]})],
+        )
+        self.assertEqual(
+            (tokenizer.eos_token, tokenizer.eos_token_id, tokenizer.bos_token_id), ("</s>", 7, 1)
+        )
         self.assertEqual(tokenizer.batch_decode([[1], [2]]), ["text", "text"])
         self.assertEqual(tokenizer("ab"), {"input_ids": [7, 8]})
         with contextlib.suppress(ImportError):
@@ -244,8 +265,12 @@ class Others(unittest.TestCase):
 
         self.assertEqual(list(janitor.form_ngrams(iter([1, 2, 3]), 2)), [(1, 2), (2, 3)])
         self.assertEqual(list(janitor.word_ngrams("a b c d", 3)), ["a b c", "b c d"])
-        self.assertEqual(list(janitor.split_indices("ab  cd e")), [("ab", (0, 1)), ("cd", (4, 5)), ("e", (7, 7))])
-        self.assertEqual(list(janitor.word_ngrams_indices("ab  cd e", 2)), [("ab cd", (0, 5)), ("cd e", (4, 7))])
+        self.assertEqual(
+            list(janitor.split_indices("ab  cd e")), [("ab", (0, 1)), ("cd", (4, 5)), ("e", (7, 7))]
+        )
+        self.assertEqual(
+            list(janitor.word_ngrams_indices("ab  cd e", 2)), [("ab cd", (0, 5)), ("cd e", (4, 7))]
+        )
         cleaner = janitor.Janitor(ngram_n=3, window_to_remove=5, minimum_slice_length=2, too_dirty_cutoff=3)
         cleaner.register_contaminant("the quick brown fox jumps")
         text = "He said The quick, brown fox! and then more text follows here."
@@ -278,10 +303,19 @@ class Others(unittest.TestCase):
         self.assertEqual(of_loggers.remove_none_pattern("acc,flexible"), ("acc,flexible", False))
         facts: dict[str, Any] = {}
         of_loggers.add_env_info(facts)
-        self.assertEqual(list(facts), ["pretty_env_info", "transformers_version", "lm_eval_version", "upper_git_hash"])
+        self.assertEqual(
+            list(facts), ["pretty_env_info", "transformers_version", "lm_eval_version", "upper_git_hash"]
+        )
 
         class Tokenizer:
-            pad_token, pad_token_id, eos_token, eos_token_id, bos_token, bos_token_id = "<p>", 0, "</s>", 2, "<s>", 1
+            pad_token, pad_token_id, eos_token, eos_token_id, bos_token, bos_token_id = (
+                "<p>",
+                0,
+                "</s>",
+                2,
+                "<s>",
+                1,
+            )
 
         class Model:
             tokenizer, max_length, eot_token_id = Tokenizer(), 12, 5
@@ -325,13 +359,18 @@ class Others(unittest.TestCase):
         self.assertEqual(metrics.acc_fn((3, 4)), (3, 4))
         self.assertEqual(metrics.exact_match_hf_evaluate(["a", "B!"], ["a", "b"]), {"exact_match": 0.5})
         kwargs = {"ignore_case": True, "ignore_punctuation": True, "ignore_numbers": True}
-        self.assertEqual(metrics.exact_match_hf_evaluate(["a", "B!1"], ["a", "b"], **kwargs), {"exact_match": 1.0})
+        self.assertEqual(
+            metrics.exact_match_hf_evaluate(["a", "B!1"], ["a", "b"], **kwargs), {"exact_match": 1.0}
+        )
         self.assertAlmostEqual(
-            metrics.combined_sample_stderr([0.3, 0.2, 0.5], [3, 4, 5], [0.1, 0.9, 0.4]) ** 2, 0.16766901323667222
+            metrics.combined_sample_stderr([0.3, 0.2, 0.5], [3, 4, 5], [0.1, 0.9, 0.4]) ** 2,
+            0.16766901323667222,
         )
         self.assertAlmostEqual(metrics.pop_stddev([1.0, 2.0, 4.0]), 1.247219128924647)
         self.assertAlmostEqual(metrics.unweighted_mean_stderr([3.0, 4.0]), 2.5)
-        docs = [{"idx": {"paragraph": 0, "question": q}, "label": label} for q, label in ((0, 1), (0, 0), (1, 1))]
+        docs = [
+            {"idx": {"paragraph": 0, "question": q}, "label": label} for q, label in ((0, 1), (0, 0), (1, 1))
+        ]
         self.assertEqual(metrics.acc_all(list(zip([1, 1, 1], docs, strict=True))), 0.5)
         self.assertEqual(metrics.acc_all_stderr(list(zip([1, 1, 1], docs, strict=True))), 0.5)
         self.assertTrue(metrics.is_non_str_iterable([]) and not metrics.is_non_str_iterable("a"))
@@ -447,7 +486,12 @@ class Reference(unittest.TestCase):
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
-                [sys.executable, "-c", WALK], env=environment, cwd=folder, capture_output=True, text=True, check=False
+                [sys.executable, "-c", WALK],
+                env=environment,
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                check=False,
             )
         if done.returncode and "No module named 'lm_eval'" in done.stderr:
             self.skipTest("the reference is not installed")
@@ -461,10 +505,14 @@ class Reference(unittest.TestCase):
         for module, names in sorted(found.items()):
             if module.startswith(ELSEWHERE) or module in listed:
                 continue
-            wanted = [name for name in names or () if name not in PASSING and f"{module}.{name}" not in listed]
+            wanted = [
+                name for name in names or () if name not in PASSING and f"{module}.{name}" not in listed
+            ]
             if module.startswith(OTHERS):
                 wanted = [name for name in wanted if "." not in name and "(" not in name]
-            of_listed = tuple(f"{name}{end}" for name in names or () if f"{module}.{name}" in listed for end in ".(")
+            of_listed = tuple(
+                f"{name}{end}" for name in names or () if f"{module}.{name}" in listed for end in ".("
+            )
             wanted = [name for name in wanted if not name.startswith(of_listed)]
             missing += [f"{module}.{name}" for name in wanted if not has(module, name)]
             if not has(module, None):
@@ -498,7 +546,7 @@ def documented() -> set[str]:
 
 
 def has(module: str, name: str | None) -> bool:
-    """Return whether this package has a module, and in it a name, a `Class.method`, or an argument: `function(argument`."""
+    """Return whether this package has a module, and in it a name, a `Class.method` or a `function(argument`."""
     try:
         found: Any = importlib.import_module(module)
         if name is None:

@@ -1,4 +1,7 @@
-"""Objects by name in files of a folder. The engine keeps nothing there: it builds requests faster than it could read them."""
+"""Objects by name in files of a folder.
+
+The engine keeps nothing there: it builds requests faster than it could read them.
+"""
 
 from __future__ import annotations
 

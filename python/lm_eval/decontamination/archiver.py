@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from lm_eval._absent import absent
 
-_instead = "read archives with the packages `zstandard` and `jsonlines`, and give their texts to `janitor.Janitor`"
+_instead = (
+    "read archives with the packages `zstandard` and `jsonlines`, and give their texts to `janitor.Janitor`"
+)
 
 __getattr__ = absent(
     __name__,
-    dict.fromkeys(("Archive", "Reader", "TextArchive", "TextReader", "ZStdTextReader", "json_serial"), _instead),
+    dict.fromkeys(
+        ("Archive", "Reader", "TextArchive", "TextReader", "ZStdTextReader", "json_serial"), _instead
+    ),
 )

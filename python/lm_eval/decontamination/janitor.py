@@ -46,7 +46,8 @@ class Janitor:
     """Knows the word n-grams of contaminating texts, and cleans other texts of them.
 
     Around each n-gram that a text has in common with them, `window_to_remove` characters go as well. Pieces that are
-    shorter than `minimum_slice_length` are dropped; a text with more than `too_dirty_cutoff` such n-grams is dropped whole.
+    shorter than `minimum_slice_length` are dropped; a text with more than `too_dirty_cutoff` such n-grams is
+    dropped whole.
     """
 
     def __init__(
@@ -109,5 +110,3 @@ class Janitor:
         return pieces
 
     clean_python = clean
-
-

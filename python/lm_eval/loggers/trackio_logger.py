@@ -18,7 +18,9 @@ class TrackioLogger:
         try:
             import trackio
         except ImportError as error:
-            raise ImportError("Logging to Trackio needs the package `trackio`: `pip install trackio`") from error
+            raise ImportError(
+                "Logging to Trackio needs the package `trackio`: `pip install trackio`"
+            ) from error
         self._trackio: Any = trackio
         self.trackio_args = dict(init_args or {})
         self.step = self.trackio_args.pop("step", None)

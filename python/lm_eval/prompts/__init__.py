@@ -29,7 +29,9 @@ def get_prompt(prompt_id: str, dataset_name: str | None = None, subset_name: str
             raise ModuleNotFoundError(f"The prompt `{prompt_id}` needs the package `promptsource`") from error
         templates = DatasetTemplates(dataset_name=dataset_name, subset_name=subset_name)
         if name not in templates.all_template_names:
-            raise ValueError(f"`{name}` is not a prompt of `{dataset_name}`: {', '.join(templates.all_template_names)}")
+            raise ValueError(
+                f"`{name}` is not a prompt of `{dataset_name}`: {', '.join(templates.all_template_names)}"
+            )
         return templates[name]
     known = PROMPT_REGISTRY.get(category, {})
     if name not in known:
@@ -38,5 +40,5 @@ def get_prompt(prompt_id: str, dataset_name: str | None = None, subset_name: str
     return known[name]
 
 
-_instead = "write the template into the task, as `doc_to_text` and `doc_to_target`, or as a prompt format (`task@format`)"
+_instead = "write templates into the task: `doc_to_text` and `doc_to_target`, or a prompt format (`task@format`)"
 __getattr__ = absent(__name__, dict.fromkeys(("PromptString", "load_prompt_list"), _instead))

@@ -10,7 +10,9 @@ from lm_eval._live import TaskFunction
 __all__ = ["load_yaml", "load_yaml_config"]
 
 
-def load_yaml(path: str | os.PathLike[str], *, resolve_func: bool = True, recursive: bool = True) -> dict[str, Any]:
+def load_yaml(
+    path: str | os.PathLike[str], *, resolve_func: bool = True, recursive: bool = True
+) -> dict[str, Any]:
     """Return what a YAML file says, with the files that it includes.
 
     Of `!function module.name` there is the function, or with `resolve_func=False` the text. `recursive=False` leaves

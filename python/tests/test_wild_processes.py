@@ -241,6 +241,16 @@ class Halves(evaluate.Metric):
         )
         self.assertEqual(json.loads(done.stdout)["results"]["wild_sums"]["wer,none"], 0.5)
 
+    def test_by_name_in_python(self) -> None:
+        """`get_metric` looks there, too."""
+        program = """
+            from lm_eval.api.registry import get_metric
+            print(get_metric("./halves")(references=["a"], predictions=["b"]))
+            assert get_metric("exact_match", hf_evaluate_metric=True) is get_metric("exact_match")
+            print(get_metric("f1", hf_evaluate_metric=True), get_metric("no_such_metric"))
+        """
+        self.assertEqual(self.run_script(program).splitlines(), ["0.5", "None None"])
+
     def test_files_that_are_not_there(self) -> None:
         """A metric without files is the error that it was, before the run."""
         self.write(

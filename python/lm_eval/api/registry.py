@@ -395,18 +395,41 @@ def register_metric(
 
 
 def get_metric(name: str, hf_evaluate_metric: bool = False) -> Metric[Any, Any] | None:
-    """Return the metric of a name, which can be called like its function; an unknown name gives a warning."""
-    found = metric_registry.get(name, None)
+    """Return the metric of a name, which can be called like its function; an unknown name gives a warning.
+
+    A name that is not registered, and any with `hf_evaluate_metric`, is looked for in the package `evaluate`.
+    """
+    # `exact_match` is that of the package.
+    is_own = not hf_evaluate_metric or name == "exact_match"
+    found = metric_registry.get(name, None) if is_own else None
+    if found is None:
+        found = _of_evaluate(name)
     if found is None:
         logger.warning("`%s` is not a known metric", name)
         return None
     return found.resolve()
 
 
+def _of_evaluate(name: str) -> RegisteredMetric | None:
+    """Return a metric of the package `evaluate`, where that is installed and has the metric's files."""
+    try:
+        importlib.import_module("evaluate")
+    except ImportError:
+        return None
+    from lm_eval import _evaluate
+
+    found: RegisteredMetric | None = _evaluate.find(name)
+    return found
+
+
 def get_metric_aggregation(name: str) -> Callable[..., float] | None:
     """Return the default aggregation of a metric."""
-    found = get_metric(name)
-    return None if found is None else found.aggregation
+    found = metric_registry.get(name, None)
+    if found is None:
+        logger.warning("`%s` is not a known metric", name)
+        return None
+    aggregation: Callable[..., float] | None = found.resolve().aggregation
+    return aggregation
 
 
 def is_higher_better(metric_name: str) -> bool | None:

@@ -81,7 +81,16 @@ def find(name: str) -> Any:
 
     def compute(references: Any, predictions: Any, **options: Any) -> Any:
         """The score of one document."""
-        computed = module.compute(references=_listed(references), predictions=_listed(predictions), **options)
+        wanted, answers = _listed(references), _listed(predictions)
+        if len(wanted) != len(answers):
+            if len(answers) != 1 or not _takes_several(module):
+                raise ValueError(
+                    f"The metric `{name}` of the package `{NAME}` takes one reference for each answer, and there are "
+                    f"{len(wanted)} for {len(answers)}; a function of the task can choose one: "
+                    "`metric: !function module.name`"
+                )
+            wanted = [wanted]
+        computed = module.compute(references=wanted, predictions=answers, **options)
         if not isinstance(computed, dict):
             return computed
         if label in computed:
@@ -101,6 +110,13 @@ def find(name: str) -> Any:
         reduction=None,
         output_type=frozenset({"generate_until"}),
     )
+
+
+def _takes_several(module: Any) -> bool:
+    """Whether a metric takes a list of references for each answer."""
+    features = module.features if isinstance(module.features, list) else [module.features]
+    kinds = (type(feature.get("references")).__name__ for feature in features)
+    return any(kind in ("Sequence", "List", "LargeList", "list") for kind in kinds)
 
 
 @contextlib.contextmanager

@@ -241,6 +241,23 @@ class Halves(evaluate.Metric):
         )
         self.assertEqual(json.loads(done.stdout)["results"]["wild_sums"]["wer,none"], 0.5)
 
+    def test_several_references(self) -> None:
+        """A metric gets several references if it takes them; otherwise it is an error and not a guess."""
+        one, several = '"references": datasets.Value("string")', '"references": [datasets.Value("string")]'
+        listed = self.SCRIPT.replace(one, several)
+        self.write("lists/lists.py", listed.replace("p == r", "p in r").replace('"halves"', '"lists"'))
+        program = """
+            from lm_eval.api.registry import get_metric
+            print(get_metric("./lists")(references=["a", "b"], predictions=["b"]))
+            try:
+                get_metric("./halves")(references=["a", "b"], predictions=["b"])
+            except ValueError as error:
+                print(error)
+        """
+        printed = self.run_script(program).splitlines()
+        self.assertEqual(printed[0], "1.0")
+        self.assertIn("one reference for each answer", printed[1])
+
     def test_by_name_in_python(self) -> None:
         """`get_metric` looks there, too."""
         program = """

@@ -235,7 +235,9 @@ class _Conversation:
             message = self._talk(request)
         if self._interrupts:
             told = (message or {}).get("failure") or {}
-            raise KeyboardInterrupt(told.get("message") or "The run was interrupted")
+            # What the call raised may reach the engine before the signal does; it is the same interruption.
+            is_told = told.get("kind") == "KeyboardInterrupt"
+            raise KeyboardInterrupt(told["message"] if is_told else "The run was interrupted")
         if message is None:
             status = self._process.wait()
             how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"

@@ -293,24 +293,25 @@ mod tests {
     fn messages_for_a_person_come_between() {
         let (engine, python) = UnixStream::pair().unwrap();
         let caller = Caller::new(engine, || ()).unwrap();
+        let (heard, is_asked) = mpsc::channel();
         let answering = thread::spawn(move || {
             let mut reader = io::BufReader::new(python.try_clone().unwrap());
-            let asked = protocol::read_frame(&mut reader).unwrap();
-            // The conversation waits for this answer while another thread logs.
+            heard.send(protocol::read_frame(&mut reader).unwrap()).unwrap();
             let logged = protocol::read_frame(&mut reader).unwrap();
             protocol::write_frame(&mut &python, "{\"ok\":1}").unwrap();
-            (asked, logged)
+            logged
         });
         let other = Arc::clone(&caller);
-        let serve = |_: &Dict| Ok(String::new());
+        // The conversation waits for an answer meanwhile.
         let logging = thread::spawn(move || {
-            thread::sleep(std::time::Duration::from_millis(20));
+            let asked = is_asked.recv().unwrap();
             other.log("WARNING", "a \"word\"").unwrap();
+            asked
         });
+        let serve = |_: &Dict| Ok(String::new());
         assert_eq!(caller.ask("{}", 1, &serve).unwrap(), [Value::Int(1)]);
-        logging.join().unwrap();
-        let (asked, logged) = answering.join().unwrap();
-        assert_eq!((asked.as_str(), logged.as_str()), ("{}", "{\"log\":[\"WARNING\",\"a \\\"word\\\"\"]}"));
+        assert_eq!(logging.join().unwrap(), "{}");
+        assert_eq!(answering.join().unwrap(), "{\"log\":[\"WARNING\",\"a \\\"word\\\"\"]}");
     }
 
     #[test]

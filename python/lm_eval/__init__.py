@@ -7,11 +7,31 @@ write.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.5.0"
 
 __all__ = ["TaskManager", "__version__", "evaluate", "simple_evaluate"]
+
+_SUBMODULES = (
+    "api",
+    "caching",
+    "config",
+    "decontamination",
+    "defaults",
+    "evaluator",
+    "evaluator_utils",
+    "filters",
+    "loggers",
+    "models",
+    "prompts",
+    "result_schema",
+    "scorers",
+    "tasks",
+    "utils",
+)
+"""What `lm_eval.NAME` imports when it is first asked for."""
 
 if TYPE_CHECKING:
     from lm_eval.evaluator import evaluate, simple_evaluate
@@ -28,4 +48,10 @@ def __getattr__(name: str) -> Any:
         from lm_eval import evaluator
 
         return getattr(evaluator, name)
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBMODULES})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import os
 import shutil
 import signal
@@ -28,6 +29,8 @@ __all__ = ["EngineError", "Session", "UnknownNameError", "ask", "find_program"]
 
 PROGRAM_VARIABLE = "LM_EVAL_BINARY"
 """The environment variable with the path of the program."""
+
+_logger = logging.getLogger("lm_eval")
 
 _NAME = "lm-eval.exe" if os.name == "nt" else "lm-eval"
 _END_LIMIT = 15.0
@@ -100,7 +103,10 @@ def _is_script(path: Path) -> bool:
 def ask(operation: str, live: Live | None = None, **parts: Any) -> Any:
     """Start the engine with one request, answer its calls, and return the result."""
     live = live or Live()
-    request = live.sendable({"protocol": VERSION, "op": operation, **parts})
+    # Where nobody has set up `logging`, the engine writes to standard error itself.
+    request = live.sendable(
+        {"protocol": VERSION, "op": operation, "log": _logger.hasHandlers(), **parts}
+    )
     with _Conversation(live, as_text=operation == "evaluate") as conversation:
         return conversation.run(to_wire(request))
 
@@ -138,6 +144,14 @@ class Session:
         return said["done"]
 
 
+def command(arguments: list[str], registered: list[str]) -> int:
+    """Run a command line, with what this process has registered (`kind/name`), and return its exit status."""
+    parts = {"arguments": arguments, "registered": registered, "python": sys.executable}
+    with _Conversation(Live(), as_text=True, is_command=True) as conversation:
+        status: int = conversation.run({"protocol": VERSION, "op": "command", **parts})
+        return status
+
+
 class _Channel(Channel):
     """This end of the socket; functions in results are not those that calls are about."""
 
@@ -149,6 +163,15 @@ class _Channel(Channel):
         self._decode_result = json.JSONDecoder(object_hook=_from_wire(of_results)).decode
         self._decode = self._decode_any  # type: ignore[assignment]
         self.is_writing = False
+
+    def read(self) -> Any:
+        """Return the next message; what is for a person goes to `logging` meanwhile."""
+        while True:
+            message = super().read()
+            if message is None or "log" not in message:
+                return message
+            level, text = message["log"]
+            _logger.log(getattr(logging, level), "%s", text)
 
     def _decode_any(self, text: str) -> Any:
         return self._decode_result(text) if text.startswith('{"result":') else self._decode_call(text)
@@ -180,21 +203,26 @@ class _Channel(Channel):
 class _Conversation:
     """A running engine with which this thread talks."""
 
-    def __init__(self, live: Live, as_text: bool) -> None:
+    def __init__(self, live: Live, as_text: bool, is_command: bool = False) -> None:
         self._live = live
         self._as_text = as_text
+        self._is_command = is_command
 
     def __enter__(self) -> Self:
         mine, theirs = socket.socketpair()
         self._socket = mine
-        stream, descriptor = _error_stream()
+        stream, errors = _stream(sys.stderr, sys.__stderr__)
+        # A command writes results to standard output; there are none of another request.
+        output_stream, output = _stream(sys.stdout, sys.__stdout__) if self._is_command else (stream, errors)
+        if errors == subprocess.PIPE and not self._is_command:
+            errors = subprocess.STDOUT
         try:
             # A session of its own: Ctrl-C at the terminal is for this process, which passes it on.
             self._process = subprocess.Popen(
                 [find_program(), "serve-python"],
                 stdin=theirs.fileno(),
-                stdout=descriptor,
-                stderr=descriptor if descriptor != subprocess.PIPE else subprocess.STDOUT,
+                stdout=output,
+                stderr=errors,
                 start_new_session=True,
             )
         except BaseException:
@@ -202,10 +230,12 @@ class _Conversation:
             raise
         finally:
             theirs.close()
-        self._pump: threading.Thread | None = None
-        if self._process.stdout is not None:
-            self._pump = threading.Thread(target=_pump, args=(self._process.stdout, stream), daemon=True)
-            self._pump.start()
+        self._pumps: list[tuple[threading.Thread, Any]] = []
+        for pipe, target in ((self._process.stdout, output_stream), (self._process.stderr, stream)):
+            if pipe is not None:
+                pump = threading.Thread(target=_pump, args=(pipe, target), daemon=True)
+                self._pumps.append((pump, pipe))
+                pump.start()
         loader = Loader([])
         loader.schemes[SCHEME] = self._live.find
         channel = _Channel(mine.fileno(), loader.resolve, self._live.text if self._as_text else self._live.function)
@@ -228,10 +258,9 @@ class _Conversation:
             self._process.wait()
             raise
         finally:
-            if self._pump is not None:
-                self._pump.join(5)
-            if self._process.stdout is not None:
-                self._process.stdout.close()
+            for pump, pipe in self._pumps:
+                pump.join(5)
+                pipe.close()
 
     def run(self, request: Any) -> Any:
         """Send the request and answer calls until there is a result."""
@@ -239,7 +268,9 @@ class _Conversation:
             message = self._talk(request)
         if self._interrupts:
             told = (message or {}).get("failure") or {}
-            raise KeyboardInterrupt(told.get("message") or "The run was interrupted")
+            # What the call raised may reach the engine before the signal does; it is the same interruption.
+            is_told = told.get("kind") == "KeyboardInterrupt"
+            raise KeyboardInterrupt(told["message"] if is_told else "The run was interrupted")
         return self.outcome(message)
 
     def send(self, message: Any) -> Any:
@@ -313,12 +344,11 @@ class _Conversation:
         raise _KINDS.get(told["kind"], EngineError)(message)
 
 
-def _error_stream() -> tuple[Any, int]:
-    """Return where messages go: to standard error, or through this process to what stands for it."""
-    stream = sys.stderr
+def _stream(stream: Any, original: Any) -> tuple[Any, int]:
+    """Return where the engine writes: to a stream of this process, or through it to what stands for the stream."""
     if stream is None:
         return None, subprocess.DEVNULL
-    if stream is sys.__stderr__ and isinstance(stream, io.TextIOBase):
+    if stream is original and isinstance(stream, io.TextIOBase):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
             return stream, stream.fileno()

@@ -6,11 +6,13 @@ Metrics that run code of models, and those that need no package, are ours; for e
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.abc
 import importlib.util
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from lm_eval._code import CodeEval
@@ -60,10 +62,89 @@ def load(path: str, *arguments: Any, **options: Any) -> Any:
     return package.__lm_eval_load__(path, *arguments, **options)
 
 
+def find(name: str) -> Any:
+    """The metric of a name as the installed package computes it; `None` where package or files are not there.
+
+    Nothing is downloaded: the metric is a local script, or one that an earlier program left in the cache.
+    """
+    package = None if name in _OWN else _package()
+    if package is None:
+        return None
+    try:
+        with _offline(package):
+            module = package.__lm_eval_load__(name, keep_in_memory=True)
+    except FileNotFoundError:
+        return None
+    from lm_eval.api.metrics.metric import RegisteredMetric
+
+    label = name.rstrip("/").rpartition("/")[2].removesuffix(".py")
+
+    def compute(references: Any, predictions: Any, **options: Any) -> Any:
+        """The score of one document."""
+        wanted, answers = _listed(references), _listed(predictions)
+        if len(wanted) != len(answers):
+            if len(answers) != 1 or not _takes_several(module):
+                raise ValueError(
+                    f"The metric `{name}` of the package `{NAME}` takes one reference for each answer, and there are "
+                    f"{len(wanted)} for {len(answers)}; a function of the task can choose one: "
+                    "`metric: !function module.name`"
+                )
+            wanted = [wanted]
+        computed = module.compute(references=wanted, predictions=answers, **options)
+        if not isinstance(computed, dict):
+            return computed
+        if label in computed:
+            return computed[label]
+        if len(computed) == 1:
+            return next(iter(computed.values()))
+        raise ValueError(
+            f"The metric `{name}` of the package `{NAME}` gives {', '.join(map(repr, computed))}, none of which has "
+            "its name; a function of the task can pick one: `metric: !function module.name`"
+        )
+
+    return RegisteredMetric(
+        name=name,
+        fn=compute,
+        higher_is_better=None,  # type: ignore[arg-type]
+        aggregation=None,
+        reduction=None,
+        output_type=frozenset({"generate_until"}),
+    )
+
+
+def _takes_several(module: Any) -> bool:
+    """Whether a metric takes a list of references for each answer."""
+    features = module.features if isinstance(module.features, list) else [module.features]
+    kinds = (type(feature.get("references")).__name__ for feature in features)
+    return any(kind in ("Sequence", "List", "LargeList", "list") for kind in kinds)
+
+
+@contextlib.contextmanager
+def _offline(package: Any) -> Iterator[None]:
+    """Keep the package, and the client of the hub below it, from asking the network meanwhile."""
+    settings = [(package.config, "HF_EVALUATE_OFFLINE")]
+    if "huggingface_hub.constants" in sys.modules:
+        settings.append((sys.modules["huggingface_hub.constants"], "HF_HUB_OFFLINE"))
+    before = [(module, name, getattr(module, name, False)) for module, name in settings]
+    for module, name in settings:
+        setattr(module, name, True)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def _listed(values: Any) -> list[Any]:
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
 def _package() -> Any:
     """The installed package, with `load` in place of its own; `None` if there is none."""
     present = sys.modules.get(NAME)
     if present is not None and not isinstance(present, _Module):
+        if not hasattr(present, "__lm_eval_load__"):
+            present.__lm_eval_load__ = present.load  # type: ignore[attr-defined]
         return present
     sys.modules.pop(NAME, None)
     _FINDER.is_active = False

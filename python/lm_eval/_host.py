@@ -6,6 +6,7 @@ they are installed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,12 @@ def render_template(template: str, doc: dict[str, Any]) -> str:
     """Return a template filled with the fields of a document."""
     if _template_renderer is not None:
         return _template_renderer(template, doc)
+    return str(template_environment().from_string(template).render(**doc))
+
+
+@functools.cache
+def template_environment() -> Any:
+    """Return the environment of the package `jinja2` that renders as the engine does."""
     try:
         import jinja2
     except ImportError as error:
@@ -81,4 +88,4 @@ def render_template(template: str, doc: dict[str, Any]) -> str:
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     environment.filters["regex_replace"] = regex_replace
     environment.globals["zip"] = zip
-    return environment.from_string(template).render(**doc)
+    return environment

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from lm_eval import _class_tasks, _host, _models, _worker
+from lm_eval import _class_tasks, _distributed, _host, _models, _worker
 from lm_eval._loader import Loader
 from lm_eval._protocol import Channel, Reference
 
@@ -170,6 +170,7 @@ class Server(_worker.Worker):
         self.raised: list[tuple[str, BaseException]] = []
         self.is_calling = False
         self._models: list[int] = []
+        self._groups: list[_distributed.Group] = []
 
     def serve(self, message: dict[str, Any]) -> None:
         """Answer a message."""
@@ -193,14 +194,29 @@ class Server(_worker.Worker):
         """The handle of the model of this conversation, where that is in this process."""
         return self._models[-1] if self._models else None
 
+    def opened(self, served: _models.Served) -> None:
+        """Let a model that is spread over several processes be evaluated by the first of them."""
+        if _distributed.size_of(served.lm) == 1:
+            return
+        group = _distributed.Group(served.lm)
+        if group.rank > 0:
+            group.follow()
+            raise _distributed.Finished
+        served.share = group.ask
+        self._groups.append(group)
+
     def release(self) -> None:
         """Let go of the models of this conversation."""
+        while self._groups:
+            self._groups.pop().dismiss()
         for handle in self._models:
             # Handles are counted, so the place stays.
             _models._served[handle] = None  # type: ignore[assignment]
 
     def fail(self, error: BaseException) -> None:
         """Keep what was raised and send it."""
+        if isinstance(error, _distributed.Finished):
+            raise error
         self.raised.append((_worker._traceback(error), error))
         super().fail(error)
 

@@ -39,6 +39,8 @@ class Served:
         self.lm = lm
         self.ignored = ignored
         self.prompt_type: Callable[[str], Any] = _json_prompt
+        self.share: Callable[..., Any] | None = None
+        """What shares requests out among the processes of the model, where there are several."""
         self.hook = Hook()
         if hasattr(lm, "set_cache_hook"):
             lm.set_cache_hook(self.hook)
@@ -216,7 +218,9 @@ def _names(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]
 
 
 def _open(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
-    yield describe(serve(find(message["name"]) if function is None else function, message))
+    handle = serve(find(message["name"]) if function is None else function, message)
+    worker.opened(_served[handle])
+    yield describe(handle)
 
 
 def find(name: str) -> Any:
@@ -341,7 +345,8 @@ def _answer(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any
     call = _Call(method, arguments, lambda answer: worker.channel.write({"ok": answer}))
     served.hook.follow(call)
     try:
-        _run(served, call, _method(served.lm, method)(instances))
+        ask = _method(served.lm, method)
+        _run(served, call, ask(instances) if served.share is None else served.share(method, ask, instances))
     finally:
         served.hook.follow(None)
     call.check(f"`{served.name}.{method}`")

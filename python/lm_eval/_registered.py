@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lm_eval import _evaluate
 from lm_eval._protocol import Reference
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 SCHEME = "registry"
 """The scheme of references to registered things."""
 
+_EVALUATE = "evaluate"
+"""The kind of metrics that the package `evaluate` has."""
+
 
 def finder(loader: Loader) -> Any:
     """Return what finds the object of a reference, given a folder and what follows the scheme."""
@@ -32,7 +36,7 @@ def finder(loader: Loader) -> Any:
         kind, _, path = place.partition("@")
         found = _look_up(loader, kind, name, [directory] if directory else [], True)
         if found is None:
-            raise KeyError(_registry(kind)._unknown(name))
+            raise KeyError(name if kind == _EVALUATE else _registry(kind)._unknown(name))
         target = found[1]
         for step in path.split(".") if path else ():
             target = _step(target, step)
@@ -61,6 +65,9 @@ def _look_up(
     Of a folder, the modules that mention the name are imported and, where none does and `whole` asks for it,
     `utils.py`.
     """
+    if kind == _EVALUATE:
+        made = _evaluate.find(name)
+        return None if made is None else ("", made)
     table = _registry(kind)
     loader.enter("")
     found = _own(table, name)
@@ -110,7 +117,7 @@ def _find(worker: Worker, _: Any, message: dict[str, Any]) -> Iterator[Any]:
     kind, name, folders = message["kind"], message["name"], message["folders"]
     found = _look_up(worker.loader, kind, name, folders, message["whole"])
     if found is None:
-        yield {"known": _known(worker.loader, kind, folders)}
+        yield {"known": [] if kind == _EVALUATE else _known(worker.loader, kind, folders)}
         return
     folder, entry = found
     facts = _FACTS.get(kind, lambda *_: {})(entry, folder, name)
@@ -269,7 +276,7 @@ def _referred(
     }
 
 
-_FACTS = {"metric": _metric_facts, "scorer": _scorer_facts}
+_FACTS = {"metric": _metric_facts, _EVALUATE: _metric_facts, "scorer": _scorer_facts}
 
 
 def _resample(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[Any]:

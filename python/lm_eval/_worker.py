@@ -132,6 +132,9 @@ class Worker:
                 os._exit(1)
             self.fail(error)
 
+    def opened(self, served: _models.Served) -> None:
+        """Is told of a model that was made."""
+
     def _note(self, done: int) -> None:
         """Lets the engine know how many calls are done, whatever becomes of this process."""
         if self._progress is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 DEFAULT_MAX_LENGTH = 2048
@@ -15,6 +16,15 @@ DEFAULT_RANDOM_SEED = 0
 
 DEFAULT_OTHER_SEED = 1234
 """The seed of all other generators."""
+
+LOGGING_LEVEL = os.environ.get("LMEVAL_LOG_LEVEL", "INFO").upper()
+"""The level from which on messages are logged, where a program asks for that."""
+
+LMEVAL_HASHMM = os.environ.get("LMEVAL_HASHMM", "false").lower() in ("1", "true", "yes", "on")
+"""Whether hashes stand for images in records."""
+
+DISABLE_MULTIPROC = os.environ.get("LMEVAL_DISABLE_MULTIPROC", "").lower() in ("1", "true", "yes", "on")
+"""Whether the environment asks for a single process; `LM_EVAL_PYTHON_WORKERS=1` is what the engine listens to."""
 
 
 def default_gen_kwargs(

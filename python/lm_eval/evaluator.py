@@ -9,12 +9,13 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lm_eval import _engine
+from lm_eval import _distributed, _engine
 from lm_eval._live import Live
 from lm_eval._protocol import Unsendable, to_wire
 from lm_eval.api.group import Group
 from lm_eval.api.model import LM
 from lm_eval.api.task import Task
+from lm_eval.evaluator_utils import get_task_list
 from lm_eval.tasks import _loaded
 from lm_eval.tasks.manager import TaskManager
 from lm_eval.utils import simple_parse_args_string
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from lm_eval.loggers import EvaluationTracker
     from lm_eval.tasks.manager import TaskDict
 
-__all__ = ["evaluate", "simple_evaluate"]
+__all__ = ["evaluate", "get_task_list", "simple_evaluate"]
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +90,8 @@ def simple_evaluate(
     names, inline definitions, whose fields may be functions, and task objects. `compat="0.4"` follows the
     rules of the 0.4 line. More than `max_failures` requests without an answer end the evaluation; `None`
     allows any number, whose documents are left out of the scores. The requests cache has no effect: prompts
-    are built faster than they could be read.
+    are built faster than they could be read. Where several processes share the model, the first one evaluates and
+    the others get `None`.
     """
     if limit is not None and samples is not None:
         raise ValueError("`limit` and `samples` exclude each other")
@@ -157,7 +159,10 @@ def simple_evaluate(
     message = _loaded.Message(live)
     for spec in specs:
         message.add(spec)
-    told = _run(live, settings, shown, lm, manager, message)
+    try:
+        told = _run(live, settings, shown, lm, manager, message)
+    except _distributed.Finished:
+        return None  # type: ignore[return-value]
     if evaluation_tracker is not None:
         evaluation_tracker.general_config_tracker.log_experiment_args(
             model_source=told["tracked"]["model_source"],
@@ -224,6 +229,8 @@ def evaluate(
     seeds = [task._fewshot_seed for task in tasks]
     try:
         told = _run(live, settings, {"model_args": None}, lm, TaskManager(), message)
+    except _distributed.Finished:
+        return None  # type: ignore[return-value]
     finally:
         for task, seed in zip(tasks, seeds, strict=True):
             if task._fewshot_seed != seed:
@@ -258,8 +265,10 @@ def _run(
     """Let the engine evaluate."""
     from lm_eval.api import registry
 
-    if lm is not None and lm.world_size > 1:
-        raise NotImplementedError("A model that is spread over several processes is not supported here")
+    if lm is not None and _distributed.size_of(lm) > 1:
+        # Processes that cannot share requests must say so before there is any work.
+        _distributed.Group(lm)
+
     registered = [f"{kind}/{name}" for kind, names in registry._dump().items() for name in names]
     hook = getattr(lm, "cache_hook", None)
     try:

@@ -2,43 +2,107 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
+import functools
 import hashlib
+import importlib.util
+import inspect
+import io
+import json
 import logging
+import os
+import random
 import re
+import string as string_module
+import textwrap
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+from lm_eval._logging import info_once, maybe_warn, setup_logging, warning_once
+from lm_eval._result_files import (
+    get_file_datetime,
+    get_file_task_name,
+    get_latest_filename,
+    get_results_filenames,
+    get_sample_results_filenames,
+)
+
 T = TypeVar("T")
+
+HIGHER_IS_BETTER_SYMBOLS = {True: "↑", False: "↓"}
+SPACING = " " * 47
 
 eval_logger = logging.getLogger("lm_eval")
 
 __all__ = [
+    "HIGHER_IS_BETTER_SYMBOLS",
+    "SPACING",
+    "EnhancedJSONEncoder",
     "Reorderer",
     "apply_template",
+    "convert_bytes_to_hash",
+    "convert_pil_to_hash",
     "create_iterator",
+    "escaped_split",
     "eval_logger",
     "general_detokenize",
+    "get_file_datetime",
+    "get_file_task_name",
+    "get_latest_filename",
+    "get_results_filenames",
     "get_rolling_token_windows",
+    "get_sample_results_filenames",
     "group",
     "handle_arg_string",
     "handle_non_serializable",
+    "hash_dict_images",
     "hash_string",
+    "ignore_constructor",
+    "import_function",
+    "info_once",
+    "is_torch_available",
+    "is_transformers_available",
     "join_iters",
     "logging",
     "make_disjoint_window",
     "make_table",
+    "maybe_warn",
     "pattern_match",
+    "positional_deprecated",
+    "random_name_id",
     "regex_replace",
     "sanitize_list",
     "sanitize_model_name",
     "sanitize_task_name",
+    "set_torch_seed",
+    "setup_logging",
     "simple_parse_args_string",
     "softmax",
+    "warning_once",
     "weighted_f1_score",
+    "wrap_text",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what needs more than the standard library, or much of it, on first use."""
+    if name in ("RemoteTokenizer", "check_remote_tokenizer_support"):
+        from lm_eval import _remote_tokenizer
+
+        return getattr(_remote_tokenizer, name)
+    if name == "env":
+        from lm_eval._host import template_environment
+
+        return template_environment()
+    if name == "load_yaml_config":
+        from lm_eval.tasks._yaml_loader import load_yaml_config
+
+        return load_yaml_config
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def general_detokenize(string: str) -> str:
@@ -71,10 +135,12 @@ def softmax(x: Sequence[float]) -> Any:
 
 
 def handle_arg_string(arg: str) -> Any:
-    """Return the truth value, number or text that an argument's text stands for."""
-    if arg.lower() in ("true", "false"):
-        return arg.lower() == "true"
-    if arg.isnumeric():
+    """Return the truth value, number, text or `None` that an argument's text stands for."""
+    arg = arg.strip()
+    known: dict[str, Any] = {"true": True, "false": False, "none": None}
+    if arg.lower() in known:
+        return known[arg.lower()]
+    if re.fullmatch(r"[+-]?\d+", arg):
         return int(arg)
     try:
         return float(arg)
@@ -95,6 +161,105 @@ def handle_non_serializable(o: Any) -> Any:
     if kind.__module__ == "numpy" and kind.__name__ in ("int32", "int64"):
         return int(o)
     return list(o) if isinstance(o, set) else str(o)
+
+
+class EnhancedJSONEncoder(json.JSONEncoder):
+    """Writes objects of data classes as dictionaries."""
+
+    def default(self, o: Any) -> Any:
+        """Return a form of an object that JSON has."""
+        if dataclasses.is_dataclass(o) and not isinstance(o, type):
+            return dataclasses.asdict(o)
+        return super().default(o)
+
+
+def escaped_split(text: str, sep_char: str, maxsplit: int = -1) -> list[str] | str:
+    """Return the parts of a text between separators that no backslash is in front of; all of it for `maxsplit=0`."""
+    if len(sep_char) != 1:
+        raise AssertionError("The separator must be a single character")
+    if maxsplit == 0:
+        return text
+    return re.split(r"(?<!\\)" + re.escape(sep_char), text, maxsplit=max(0, maxsplit))
+
+
+def wrap_text(string: str, width: int = 140, **kwargs: Any) -> str:
+    """Return a text in lines of a width, all but the first indented."""
+    text = inspect.cleandoc(string)
+    return textwrap.fill(text, width=width, subsequent_indent=" " * 8, break_long_words=False, **kwargs)
+
+
+def positional_deprecated(fn: Callable[..., T]) -> Callable[..., T]:
+    """Decorate a function whose arguments are to be given by name; others are a `DeprecationWarning`."""
+
+    own = 1 if next(iter(inspect.signature(fn).parameters), None) in ("self", "cls") else 0
+
+    @functools.wraps(fn)
+    def called(*args: Any, **kwargs: Any) -> T:
+        if len(args) > own:
+            warnings.warn(
+                f"`{fn.__name__}` is to be called with arguments by name", DeprecationWarning, stacklevel=2
+            )
+        return fn(*args, **kwargs)
+
+    return called
+
+
+def ignore_constructor(loader: Any, node: Any) -> None:
+    """Stand for a YAML node that is of no interest; for PyYAML."""
+
+
+def import_function(loader: Any, node: Any, yaml_path: str | os.PathLike[str]) -> Any:
+    """Return the function that `!function module.name` means in a YAML file; for PyYAML."""
+    from lm_eval._live import TaskFunction
+
+    reference = loader.construct_scalar(node)
+    return TaskFunction(os.path.dirname(os.path.abspath(yaml_path)), reference).resolve()
+
+
+def is_torch_available() -> bool:
+    """Return whether the package `torch` is installed."""
+    return importlib.util.find_spec("torch") is not None
+
+
+def is_transformers_available() -> bool:
+    """Return whether the package `transformers` is installed."""
+    return importlib.util.find_spec("transformers") is not None
+
+
+def set_torch_seed(seed: int) -> None:
+    """Seed the generators of `torch`, where that is installed."""
+    if is_torch_available():
+        import torch
+
+        torch.manual_seed(seed)
+
+
+def random_name_id() -> str:
+    """Return eight random letters and digits."""
+    return "".join(random.choices(string_module.ascii_lowercase + string_module.digits, k=8))
+
+
+def convert_bytes_to_hash(value: bytes) -> str:
+    """Return the hash that stands for bytes in records."""
+    return hash_string(str(value))
+
+
+def convert_pil_to_hash(value: Any) -> str:
+    """Return the hash that stands for an image in records."""
+    buffer = io.BytesIO()
+    value.save(buffer, format="PNG")
+    return convert_bytes_to_hash(buffer.getvalue())
+
+
+def hash_dict_images(data_dict: Any) -> Any:
+    """Return nested values with hashes in place of images."""
+    if isinstance(data_dict, dict):
+        return {key: hash_dict_images(value) for key, value in data_dict.items()}
+    if isinstance(data_dict, (list, tuple)):
+        return type(data_dict)(hash_dict_images(value) for value in data_dict)
+    if type(data_dict).__module__.startswith("PIL."):
+        return convert_pil_to_hash(data_dict)
+    return data_dict
 
 
 def make_table(

@@ -28,6 +28,8 @@ const REGISTERED: &str = "registry:";
 #[derive(Debug)]
 pub struct Caller {
     stream: UnixStream,
+    /// Held while a frame is written; messages of any thread may come between those of the conversation.
+    writing: Mutex<()>,
     conversation: Mutex<Conversation>,
     /// The thread that answers a question of the caller, and has the conversation until it has done so.
     answering: Mutex<Option<ThreadId>>,
@@ -66,7 +68,13 @@ impl Caller {
             gone();
         })?;
         let conversation = Mutex::new(Conversation { frames, decoder: Decoder::new(), is_broken: false });
-        Ok(Arc::new(Self { stream, conversation, answering: Mutex::default(), registered: Mutex::default() }))
+        Ok(Arc::new(Self {
+            stream,
+            writing: Mutex::default(),
+            conversation,
+            answering: Mutex::default(),
+            registered: Mutex::default(),
+        }))
     }
 
     /// What the caller wants done; `None` when it has ended or says what nobody understands.
@@ -86,7 +94,21 @@ impl Caller {
         protocol::encode(&mut text, value).map_err(io::Error::other)?;
         text.push('}');
         let _conversation = lock(&self.conversation);
-        protocol::write_frame(&mut &self.stream, &text)
+        self.write(&text)
+    }
+
+    /// Hands a message for a person to the caller, which reads it before its next answer.
+    pub fn log(&self, level: &str, text: &str) -> io::Result<()> {
+        let told = Value::list([Value::str(level), Value::str(text)]);
+        let mut frame = String::from("{\"log\":");
+        protocol::encode(&mut frame, &told).map_err(io::Error::other)?;
+        frame.push('}');
+        self.write(&frame)
+    }
+
+    fn write(&self, frame: &str) -> io::Result<()> {
+        let _writing = lock(&self.writing);
+        protocol::write_frame(&mut &self.stream, frame)
     }
 
     /// Tells the caller something and waits for what it wants next.
@@ -114,7 +136,7 @@ impl Caller {
     }
 
     /// Whether the caller has registered something of this kind under this name.
-    pub(crate) fn has_registered(&self, kind: &str, name: &str) -> bool {
+    pub fn has_registered(&self, kind: &str, name: &str) -> bool {
         lock(&self.registered).contains(&format!("{kind}/{name}"))
     }
 
@@ -176,7 +198,7 @@ impl Caller {
             });
         }
         let mut exchange = || {
-            protocol::write_frame(&mut &self.stream, message).map_err(|_| gone())?;
+            self.write(message).map_err(|_| gone())?;
             while !take(self.answer(&mut conversation, serve)?) {}
             Ok(())
         };
@@ -207,7 +229,7 @@ impl Caller {
                     }
                 }
                 reply.push('}');
-                protocol::write_frame(&mut &self.stream, &reply).map_err(|_| gone())?;
+                self.write(&reply).map_err(|_| gone())?;
                 continue;
             }
             return match (part("ok"), part("error")) {
@@ -289,6 +311,31 @@ mod tests {
         let heard = answering.join().unwrap();
         assert_eq!(heard[0], "{\"op\":\"turn\",\"said\":{\"$\":\"t\",\"v\":[1]}}");
         assert!(caller.turn(&Value::None).is_err());
+    }
+
+    #[test]
+    fn messages_for_a_person_come_between() {
+        let (engine, python) = UnixStream::pair().unwrap();
+        let caller = Caller::new(engine, || ()).unwrap();
+        let (heard, is_asked) = mpsc::channel();
+        let answering = thread::spawn(move || {
+            let mut reader = io::BufReader::new(python.try_clone().unwrap());
+            heard.send(protocol::read_frame(&mut reader).unwrap()).unwrap();
+            let logged = protocol::read_frame(&mut reader).unwrap();
+            protocol::write_frame(&mut &python, "{\"ok\":1}").unwrap();
+            logged
+        });
+        let other = Arc::clone(&caller);
+        // The conversation waits for an answer meanwhile.
+        let logging = thread::spawn(move || {
+            let asked = is_asked.recv().unwrap();
+            other.log("WARNING", "a \"word\"").unwrap();
+            asked
+        });
+        let serve = |_: &Dict| Ok(String::new());
+        assert_eq!(caller.ask("{}", 1, &serve).unwrap(), [Value::Int(1)]);
+        assert_eq!(logging.join().unwrap(), "{}");
+        assert_eq!(answering.join().unwrap(), "{\"log\":[\"WARNING\",\"a \\\"word\\\"\"]}");
     }
 
     #[test]

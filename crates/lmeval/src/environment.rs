@@ -40,6 +40,19 @@ const TZ: &str = "TZ";
 /// The kind of terminal: without it, or with `dumb`, no line changes.
 const TERM: &str = "TERM";
 
+/// Which of the processes of a launcher such as `accelerate launch` this is, from 0.
+const RANK: &str = "RANK";
+
+/// How many processes a launcher has started.
+const WORLD_SIZE: &str = "WORLD_SIZE";
+
+/// The number of this process and of all of them, where a launcher has started it after the first one.
+pub(crate) fn later_process() -> Option<(u64, u64)> {
+    let number = |variable: &str| std::env::var(variable).ok()?.parse::<u64>().ok();
+    let (rank, size) = (number(RANK)?, number(WORLD_SIZE)?);
+    (size > 1 && rank > 0).then_some((rank, size))
+}
+
 /// The value of `LMEVAL_LIMIT`, where it is a number.
 pub(crate) fn limit_rows() -> Option<u64> {
     let value = std::env::var(LMEVAL_LIMIT).ok()?;

@@ -72,6 +72,41 @@ impl Printer {
     }
 }
 
+/// How serious a note is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// Good to know.
+    Info,
+    /// Something may not be as meant.
+    Warning,
+    /// Something failed.
+    Error,
+}
+
+impl Level {
+    /// The level that the first word of a note announces, and the text after it.
+    fn of(text: &str) -> (Self, &str) {
+        let after = |word: &str| text.strip_prefix(word).map(str::trim_start);
+        match (after("warning:"), after("error:")) {
+            (Some(rest), _) => (Self::Warning, rest),
+            (_, Some(rest)) => (Self::Error, rest),
+            _ => (Self::Info, text),
+        }
+    }
+
+    /// The name that Python's `logging` has for it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Info => "INFO",
+            Self::Warning => "WARNING",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+/// Takes notes in place of standard error.
+pub(crate) type Listener = Arc<dyn Fn(Level, &str) + Send + Sync>;
+
 /// Standard error, shared: notes line by line, and below them a line that changes, where somebody sets one.
 #[derive(Clone)]
 pub(crate) struct Notes(Arc<Mutex<Screen>>);
@@ -82,13 +117,16 @@ struct Screen {
     json: bool,
     /// Whether only what matters is written.
     quiet: bool,
+    /// What notes go to; without one they go to standard error.
+    listener: Option<Listener>,
     status: String,
 }
 
 impl Notes {
     fn new(color: Color) -> Self {
         let err = AutoStream::new(io::stderr(), color.into());
-        Self(Arc::new(Mutex::new(Screen { err, json: false, quiet: false, status: String::new() })))
+        let screen = Screen { err, json: false, quiet: false, listener: None, status: String::new() };
+        Self(Arc::new(Mutex::new(screen)))
     }
 
     /// From now on, everything is an object of JSON.
@@ -101,6 +139,11 @@ impl Notes {
         self.with(|screen| screen.quiet = true);
     }
 
+    /// From now on, notes go to a listener instead of standard error.
+    pub(crate) fn tell(&self, listener: Listener) {
+        self.with(|screen| screen.listener = Some(listener));
+    }
+
     /// Writes a line.
     pub(crate) fn note(&self, text: &str) {
         self.with(|screen| screen.note(text));
@@ -111,6 +154,15 @@ impl Notes {
         self.with(|screen| {
             if !screen.quiet {
                 screen.note(text);
+            }
+        });
+    }
+
+    /// Writes a line about progress, which is for whoever watches and not for a listener.
+    pub(crate) fn progress(&self, text: &str) {
+        self.with(|screen| {
+            if !screen.quiet {
+                screen.write(text);
             }
         });
     }
@@ -137,6 +189,22 @@ impl Notes {
 
 impl Screen {
     fn note(&mut self, text: &str) {
+        if let Some(listener) = &self.listener {
+            if !self.status.is_empty() {
+                // The listener may write to the same terminal; the next status is drawn below that.
+                let _ = write!(io::stderr(), "\r\x1b[2K");
+                self.status.clear();
+            }
+            let plain = anstream::adapter::strip_str(text).to_string();
+            let (level, text) = Level::of(&plain);
+            listener(level, text);
+            return;
+        }
+        self.write(text);
+    }
+
+    /// Writes a line to standard error.
+    fn write(&mut self, text: &str) {
         if self.json {
             let plain = anstream::adapter::strip_str(text).to_string();
             write_object("message", &[(Value::str("text"), Value::from(plain))].into_iter().collect());
@@ -175,4 +243,28 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_have_levels() {
+        assert_eq!(Level::of("warning: a column is missing"), (Level::Warning, "a column is missing"));
+        assert_eq!(Level::of("error: no\nhint: yes"), (Level::Error, "no\nhint: yes"));
+        assert_eq!(Level::of("12 of 40 requests"), (Level::Info, "12 of 40 requests"));
+    }
+
+    #[test]
+    fn a_listener_gets_plain_text() {
+        let heard: Arc<Mutex<Vec<(Level, String)>>> = Arc::default();
+        let notes = Notes::new(Color::Always);
+        let kept = Arc::clone(&heard);
+        notes.tell(Arc::new(move |level, text| kept.lock().unwrap().push((level, text.to_owned()))));
+        notes.note("\x1b[33mwarning\x1b[0m: odd");
+        notes.be_quiet();
+        notes.info("not worth a word");
+        assert_eq!(*heard.lock().unwrap(), [(Level::Warning, "odd".to_owned())]);
+    }
 }

@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -244,6 +244,29 @@ FILTER_REGISTRY = filter_registry
 METRIC_REGISTRY = metric_registry
 AGGREGATION_REGISTRY = aggregation_registry
 
+
+
+class _OfMetrics(Mapping[str, Any]):
+    """One fact of each registered metric, by the metric's name."""
+
+    def __init__(self, fact: Callable[[str], Any]) -> None:
+        self._fact = fact
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in metric_registry:
+            raise KeyError(name)
+        return self._fact(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(metric_registry)
+
+    def __len__(self) -> int:
+        return len(metric_registry)
+
+
+metric_agg_registry = METRIC_AGGREGATION_REGISTRY = _OfMetrics(lambda name: get_metric_aggregation(name))
+higher_is_better_registry = HIGHER_IS_BETTER_REGISTRY = _OfMetrics(lambda name: is_higher_better(name))
+
 _REGISTRIES: dict[str, Registry[Any]] = {
     registry.kind: registry
     for registry in (
@@ -380,18 +403,41 @@ def register_metric(
 
 
 def get_metric(name: str, hf_evaluate_metric: bool = False) -> Metric[Any, Any] | None:
-    """Return the metric of a name, which can be called like its function; an unknown name gives a warning."""
-    found = metric_registry.get(name, None)
+    """Return the metric of a name, which can be called like its function; an unknown name gives a warning.
+
+    A name that is not registered, and any with `hf_evaluate_metric`, is looked for in the package `evaluate`.
+    """
+    # `exact_match` is that of the package.
+    is_own = not hf_evaluate_metric or name == "exact_match"
+    found = metric_registry.get(name, None) if is_own else None
+    if found is None:
+        found = _of_evaluate(name)
     if found is None:
         logger.warning("`%s` is not a known metric", name)
         return None
     return found.resolve()
 
 
+def _of_evaluate(name: str) -> RegisteredMetric | None:
+    """Return a metric of the package `evaluate`, where that is installed and has the metric's files."""
+    try:
+        importlib.import_module("evaluate")
+    except ImportError:
+        return None
+    from lm_eval import _evaluate
+
+    found: RegisteredMetric | None = _evaluate.find(name)
+    return found
+
+
 def get_metric_aggregation(name: str) -> Callable[..., float] | None:
     """Return the default aggregation of a metric."""
-    found = get_metric(name)
-    return None if found is None else found.aggregation
+    found = metric_registry.get(name, None)
+    if found is None:
+        logger.warning("`%s` is not a known metric", name)
+        return None
+    aggregation: Callable[..., float] | None = found.resolve().aggregation
+    return aggregation
 
 
 def is_higher_better(metric_name: str) -> bool | None:

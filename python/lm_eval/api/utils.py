@@ -53,3 +53,21 @@ def multiturn_to_singleturn(messages: Sequence[Message]) -> list[dict[str, str]]
     if prefill is not None:
         conversation.append(prefill.to_dict())
     return conversation
+
+
+def ends_with_whitespace(s: str) -> bool:
+    """Return whether the last character of a text is whitespace."""
+    return s[-1:].isspace()
+
+
+def format_turn(content: str, role: str, type: str | None = None) -> dict[str, str]:
+    """Return one turn of a conversation."""
+    turn = {"role": role, "content": content}
+    return turn if type is None else {"type": type, **turn}
+
+
+def random_task_id() -> str:
+    """Return eight random letters and digits, as a name for a task that has none."""
+    from lm_eval.utils import random_name_id
+
+    return random_name_id()

@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from lm_eval.loggers.evaluation_tracker import EvaluationTracker, GeneralConfigTracker
+from lm_eval.loggers.trackio_logger import TrackioLogger
+from lm_eval.loggers.wandb_logger import WandbLogger
 
-__all__ = ["EvaluationTracker", "GeneralConfigTracker"]
+__all__ = ["EvaluationTracker", "GeneralConfigTracker", "TrackioLogger", "WandbLogger"]

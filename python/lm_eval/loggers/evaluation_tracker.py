@@ -145,6 +145,10 @@ class EvaluationTracker:
         except Exception as error:
             logger.warning("The records of `%s` cannot be written: %r", task_name, error)
 
+    def recreate_metadata_card(self) -> None:
+        """Raise: nothing was pushed to the hub that a card could be about."""
+        raise NotImplementedError("Pushing to the hub is not part of this version, so there is no card to write")
+
     def _place(self) -> tuple[Path, str]:
         """Return the folder of the files, and the start of the name of the results."""
         path = Path(self.output_path or "")

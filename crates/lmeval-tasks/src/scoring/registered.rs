@@ -74,7 +74,29 @@ impl Lookups<'_> {
             ComputedBy::ProcessResults | ComputedBy::Scorer => Known::Free,
             ComputedBy::TaskCode | ComputedBy::Evaluate | ComputedBy::Nobody => Known::No,
         };
-        self.find(kind, &used.name, known, &used.path).map(drop)
+        if self.find(kind, &used.name, known, &used.path)?.is_none() && used.by == ComputedBy::Evaluate {
+            self.evaluate(&used.name, &used.path)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for a metric of Python's `evaluate` package. Where the package or the metric's files are not there, the
+    /// metric stays unknown, which is an error with advice.
+    fn evaluate(&mut self, name: &str, path: &ConfigPath) -> Result<(), Error> {
+        let scope = NameScope { folders: Vec::new(), whole: false };
+        match self.given.host.registered().find("evaluate", name, &scope) {
+            Ok(NameLookup::Found(registered)) => {
+                self.found.sources.names.add_registered("metric", name, registered);
+                Ok(())
+            }
+            Ok(NameLookup::Unknown(_)) | Err(HostError::NeedsPython { .. }) => Ok(()),
+            Err(error) => Err(self.failed("metric", name, path, error)),
+        }
+    }
+
+    fn failed(&self, kind: &str, name: &str, path: &ConfigPath, error: HostError) -> Error {
+        let message = format!("The {kind} `{name}` cannot be looked up: {}", what_failed(&error));
+        Error::new(ErrorKind::Value, message).at(path.locate(self.task.mapping())).caused_by(error)
     }
 
     fn is_metric(&self, name: &str) -> bool {
@@ -171,12 +193,7 @@ impl Lookups<'_> {
             }
             // The values come from elsewhere, or there is nothing that could register the name.
             Err(HostError::NeedsPython { .. }) if known == Known::Free || !has_modules => Ok(None),
-            Err(error) => {
-                let message = format!("The {kind} `{name}` cannot be looked up: {}", what_failed(&error));
-                Err(Error::new(ErrorKind::Value, message)
-                    .at(path.locate(self.task.mapping()))
-                    .caused_by(error))
-            }
+            Err(error) => Err(self.failed(kind, name, path, error)),
         }
     }
 }

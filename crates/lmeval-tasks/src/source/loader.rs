@@ -63,6 +63,11 @@ impl Loader {
         self.merged(&parsed, &mut Visits::new(real))
     }
 
+    /// The file's mapping as it stands, `include` among its keys.
+    pub fn load_alone(&self, path: &Path) -> Result<Parsed, Error> {
+        parse(path, &self.identities.of(path))
+    }
+
     fn merged(&self, parsed: &Parsed, visits: &mut Visits) -> Result<Mapping, Error> {
         let origin = Origin::File { file: Arc::clone(&parsed.file), prefix: Arc::from([]) };
         let mut own = Mapping::from_dict(parsed.values.clone(), &origin);

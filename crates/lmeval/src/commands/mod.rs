@@ -49,7 +49,7 @@ pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
         Command::Preview(arguments) => preview::run(&arguments, printer)?,
         Command::Tasks(arguments) => tasks::run(arguments, printer)?,
         Command::Completions(arguments) => completions::run(&arguments, printer)?,
-        Command::Run(arguments) => run::run(&arguments, printer)?,
+        Command::Run(arguments) => run::run(&arguments, printer, None)?,
         Command::Journal(arguments) => journal::run(&arguments, printer)?,
         Command::Sandbox(arguments) => sandbox::run(&arguments, printer)?,
         Command::ServePython => serve::run(printer)?,

@@ -1,13 +1,13 @@
 //! `lm-eval run`: evaluate a model.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Result, bail};
 use lmeval_core::{Model, ModelStats};
 use lmeval_data::Settings;
 use lmeval_engine::{Cancel, DataOptions, EvaluateOptions, Evaluation, Events, JournalOptions, evaluate};
-use lmeval_host::{PythonHost, PythonOptions};
+use lmeval_host::{Caller, PythonHost, PythonOptions};
 use lmeval_pycompat::{Value, repr};
 use lmeval_report::{Layout, ModelName, Moment, SampleOptions};
 use lmeval_tasks::{Overrides, TaskDict, TaskManager};
@@ -22,14 +22,28 @@ use crate::run::settings::RunSettings;
 use crate::run::{fields, interrupt, model};
 use crate::{environment, python, report, roots};
 
+/// The Python program whose command line this is: models and functions that it has registered run in its process.
+pub(super) struct Program<'a> {
+    pub(super) caller: &'a Arc<Caller>,
+    /// Its interpreter, for functions of task files.
+    pub(super) python: Option<PathBuf>,
+    /// What ends the run when the program has ended.
+    pub(super) cancel: &'a OnceLock<Cancel>,
+}
+
 /// Evaluates.
-pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> {
+pub(super) fn run(
+    arguments: &RunArgs,
+    printer: &mut Printer,
+    program: Option<&Program<'_>>,
+) -> Result<Status> {
     if arguments.progress == Some(ProgressMode::Json) {
         printer.notes().use_json();
     }
     let moment = Moment::now();
     let mut settings = RunSettings::resolve(arguments)?;
     settings.quiet |= environment::only_warnings();
+    settings.python = settings.python.or_else(|| program?.python.clone());
     say(&settings, printer)?;
     if settings.check_integrity {
         bail!(
@@ -40,7 +54,8 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
     let roots = roots::resolve(&settings.library, printer)?;
     let tasks = load(&settings, &roots, printer)?;
     let notes = printer.notes();
-    let options = python::options(settings.python.as_deref(), &settings.plugins, &roots, &notes)?;
+    let mut options = python::options(settings.python.as_deref(), &settings.plugins, &roots, &notes)?;
+    options.caller = program.map(|program| Arc::clone(program.caller));
     let model = model::create(&settings, &options, &notes)?;
     let model_args = Value::from(settings.model_args.clone());
     let model_name = ModelName::new(&model_args, settings.seeds[0]);
@@ -50,8 +65,16 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
         tell_not_kept(&settings, printer);
     }
     let start = Start { moment, model_name, files, hash_media };
+    let adjust = |run: &mut EvaluateOptions| {
+        if let Some(program) = program {
+            let run_unsafe_code = settings.confirm_run_unsafe_code;
+            run.data.python = Some(PythonHost::new(PythonOptions { run_unsafe_code, ..options }));
+            // Nobody else sets it.
+            let _ = program.cancel.set(run.cancel.clone());
+        }
+    };
     let (evaluation, events, board) =
-        evaluate_tasks(&settings, &start, &model, (tasks, &roots), journal.as_ref(), printer, |_| {})?;
+        evaluate_tasks(&settings, &start, &model, (tasks, &roots), journal.as_ref(), printer, adjust)?;
     let facts = output::facts(&settings, &start, &*model, &evaluation);
     for warning in &evaluation.results.warnings {
         printer.note(&format!("warning: {warning}"));

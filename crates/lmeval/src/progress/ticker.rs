@@ -124,7 +124,7 @@ impl View {
         self.trouble();
         match self.show {
             Show::Terminal => self.notes.status(&line(&now, rate, self.model.stats())),
-            Show::Plain => self.notes.info(&line(&now, rate, self.model.stats())),
+            Show::Plain => self.notes.progress(&line(&now, rate, self.model.stats())),
             Show::Json => self.notes.object("progress", &facts(&now, rate, self.model.stats())),
             Show::Nothing => {}
         }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use lmeval_core::Model;
 use lmeval_host::{PythonModel, PythonModelSettings, PythonOptions, RegisteredModels};
 use lmeval_models::ModelSettings;
-use lmeval_pycompat::Value;
+use lmeval_pycompat::{Function, Value};
 
+use crate::environment;
 use crate::printer::Notes;
 use crate::run::settings::RunSettings;
 
@@ -21,6 +22,18 @@ pub(crate) fn create(
     notes: &Notes,
 ) -> Result<Arc<dyn Model>> {
     let name = settings.model.as_str();
+    if let Some(caller) = options.caller.as_ref().filter(|caller| caller.has_registered("model", name)) {
+        let class = Function { directory: String::new(), reference: format!("registry:model/{name}") };
+        let made = PythonModel::of_caller(Arc::clone(caller), &class, &of_python(settings))?;
+        tell_ignored(&made, settings, notes);
+        return Ok(made);
+    }
+    if let Some((rank, size)) = environment::later_process() {
+        bail!(
+            "This is process {rank} of {size} of a launcher, and each would evaluate everything\n\
+             hint: Start `lm-eval` without the launcher; `--model_args data_parallel={size}` uses several devices"
+        );
+    }
     if let Some(name) = name.strip_prefix(ORIGINAL) {
         notes.info(&format!(
             "Importing the package `lm_eval` for its model `{name}`, which takes some seconds"

@@ -87,9 +87,7 @@ pub(super) fn python(
     roots: &[PathBuf],
     printer: &Printer,
 ) -> Result<PythonOptions> {
-    let registered = request.part("registered");
-    let registered = registered.as_list().unwrap_or_default();
-    request.caller.add_registered(registered.iter().filter_map(Value::as_str).map(str::to_owned));
+    request.use_registered();
     let options = python::options(settings.python.as_deref(), &settings.plugins, roots, &printer.notes())?;
     Ok(PythonOptions {
         caller: Some(Arc::clone(&request.caller)),

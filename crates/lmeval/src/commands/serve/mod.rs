@@ -3,6 +3,7 @@
 //! The package starts this command with a socket as standard input, sends one request, and answers calls of what exists
 //! in its process alone until the result comes.
 
+mod command;
 mod evaluate;
 mod failure;
 mod model;
@@ -20,7 +21,7 @@ use lmeval_host::Caller;
 use lmeval_pycompat::{Dict, Value};
 
 use crate::commands::Status;
-use crate::printer::Printer;
+use crate::printer::{Level, Printer};
 
 /// How long a run may take to end in order when the program that wants it has ended.
 const GRACE: Duration = Duration::from_secs(10);
@@ -37,6 +38,13 @@ impl Request {
     /// A part of the request, null where it is not there.
     fn part(&self, name: &str) -> Value {
         self.fields.get_str(name).cloned().unwrap_or_default()
+    }
+
+    /// Lets functions, filters, metrics, scorers and models that the caller has registered run in its process.
+    fn use_registered(&self) {
+        let registered = self.part("registered");
+        let names = registered.as_list().unwrap_or_default();
+        self.caller.add_registered(names.iter().filter_map(Value::as_str).map(str::to_owned));
     }
 
     /// A part of the request that is a dictionary.
@@ -58,8 +66,15 @@ pub(crate) fn run(printer: &mut Printer) -> Result<Status> {
         );
     };
     let request = Request { fields, caller: Arc::clone(&caller), cancel };
+    if request.part("log").is_truthy() {
+        let caller = Arc::clone(&caller);
+        // A caller that has ended reads nothing, and the run ends with it.
+        let tell = move |level: Level, text: &str| drop(caller.log(level.name(), text));
+        printer.notes().tell(Arc::new(tell));
+    }
     let done = match request.part("op").as_str() {
         Some("names") => tasks::names(&request, printer),
+        Some("roots") => tasks::roots(printer),
         Some("load") => tasks::load(&request, printer),
         Some("splits") => tasks::splits(&request, printer),
         Some("requests") => steps::requests(&request, printer),
@@ -69,8 +84,10 @@ pub(crate) fn run(printer: &mut Printer) -> Result<Status> {
         Some("render") => tasks::render(&request),
         Some("table") => results::table(&request),
         Some("read_config") => results::read_config(&request),
+        Some("read_yaml") => results::read_yaml(&request),
         Some("evaluate") => evaluate::run(&request, printer),
         Some("model") => model::serve(&request, printer),
+        Some("command") => command::run(&request),
         _ => bail!("The request asks for what nobody does"),
     };
     match done {

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use lmeval_pycompat::Value;
 use lmeval_report::{Column, make_latex_table, make_table};
+use lmeval_tasks::source::Loader;
 
 use super::Request;
 use crate::run::config_file::ConfigFile;
@@ -27,4 +28,14 @@ pub(super) fn read_config(request: &Request) -> Result<Value> {
     let path = request.part("path");
     let file = ConfigFile::read(Path::new(path.as_str().unwrap_or_default()))?;
     Ok(Value::from(file.dict))
+}
+
+/// What a YAML file of a task or group says, with the files that it includes unless the request is for it alone.
+pub(super) fn read_yaml(request: &Request) -> Result<Value> {
+    let path = request.part("path");
+    let path = Path::new(path.as_str().unwrap_or_default());
+    if !request.part("includes").is_truthy() {
+        return Ok(Value::from(Loader::new().load_alone(path)?.values));
+    }
+    Ok(Value::from(Loader::new().load(path)?.values().clone()))
 }

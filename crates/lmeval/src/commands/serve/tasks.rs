@@ -38,6 +38,13 @@ pub(super) fn names(request: &Request, printer: &mut Printer) -> Result<Value> {
     ]))
 }
 
+/// The folders of the libraries that are used where nobody names one; the built-in one is no folder.
+pub(super) fn roots(printer: &mut Printer) -> Result<Value> {
+    let roots = roots::resolve(&LibraryArgs::default(), printer)?;
+    let folders = roots.iter().filter(|root| root.is_dir());
+    Ok(Value::list(folders.map(|root| Value::str(root.to_string_lossy()))))
+}
+
 /// Tasks and groups as their configurations.
 pub(super) fn load(request: &Request, printer: &mut Printer) -> Result<Value> {
     let loaded = load_once(&request.dict("load"), printer)?;

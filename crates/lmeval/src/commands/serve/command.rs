@@ -1,0 +1,60 @@
+//! A command line of a Python program, with what the program has registered.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use lmeval_pycompat::Value;
+
+use super::Request;
+use crate::cli::{Cli, Command};
+use crate::commands::run::Program;
+use crate::commands::{self, Status, run};
+use crate::printer::{self, Printer};
+use crate::run::interrupt;
+use crate::{legacy, report};
+
+/// Does what the command line says; the result is the exit status.
+pub(super) fn run(request: &Request) -> Result<Value> {
+    let words = request.part("arguments");
+    let words = words.as_list().unwrap_or_default();
+    let words = words.iter().filter_map(Value::as_str).map(OsString::from);
+    let arguments = legacy::rewrite(std::iter::once(OsString::from("lm-eval")).chain(words).collect());
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help that cannot be printed because the reader is gone is no failure.
+            let _ = error.print();
+            return Ok(Value::Int(error.exit_code().into()));
+        }
+    };
+    let printer = &mut Printer::new(cli.color);
+    request.use_registered();
+    let done = match cli.command {
+        Command::ServePython | Command::ServeModel => bail!("The command is not for programs"),
+        Command::Run(arguments) => {
+            let program = Program {
+                caller: &request.caller,
+                python: request.part("python").as_str().map(PathBuf::from),
+                cancel: &request.cancel,
+            };
+            run::run(&arguments, printer, Some(&program))
+        }
+        other => commands::dispatch(Cli { command: other, ..cli }, printer),
+    };
+    let status = match done {
+        Ok(status) => status,
+        Err(error) if printer::is_broken_pipe(&error) => Status::Success,
+        Err(error) => {
+            report::failure(printer, &error);
+            report::status(&error)
+        }
+    };
+    printer.flush()?;
+    Ok(Value::Int(match status {
+        Status::Success => 0,
+        Status::Failure => 1,
+        Status::Interrupted => interrupt::EXIT_STATUS.into(),
+    }))
+}

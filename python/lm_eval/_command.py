@@ -1,0 +1,123 @@
+"""The command line of a script that has registered models, metrics, filters or scorers of its own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_SINGLE = {
+    "config": "-C",
+    "model": "-M",
+    "limit": "-L",
+    "samples": "-E",
+    "num_fewshot": "-f",
+    "repeats": "-r",
+    "batch_size": "-b",
+    "max_batch_size": "",
+    "device": "",
+    "system_instruction": "",
+    "seed": "",
+    "compat": "",
+    "bootstrap_iters": "",
+    "metadata": "",
+    "output_path": "-o",
+    "use_cache": "-c",
+    "max_failures": "",
+    "verbosity": "-v",
+    "include_path": "",
+    "library": "",
+    "python": "",
+    "plugins": "",
+    "format": "",
+    "progress": "",
+    "color": "",
+}
+"""The options with one value, and their short forms."""
+
+_SEVERAL = {
+    "tasks": "-t",
+    "model_args": "-a",
+    "gen_kwargs": "",
+    "wandb_args": "",
+    "wandb_config_args": "",
+    "trackio_args": "",
+    "hf_hub_log_args": "",
+}
+"""The options with one value or more."""
+
+_OPTIONAL = ("apply_chat_template", "fewshot_as_multiturn", "cache_requests")
+"""The options whose value may be left out."""
+
+_FLAGS = {
+    "log_samples": "-s",
+    "write_out": "-w",
+    "show_config": "",
+    "predict_only": "-x",
+    "trust_remote_code": "",
+    "confirm_run_unsafe_code": "",
+    "check_integrity": "",
+    "quiet": "-q",
+    "fresh": "",
+}
+"""The options without a value."""
+
+
+def run(words: list[str]) -> int:
+    """Run a command line in which names may be those that this process has registered; return its exit status."""
+    from lm_eval import _distributed, _engine
+    from lm_eval.api import registry
+
+    registered = [f"{kind}/{name}" for kind, names in registry._dump().items() for name in names]
+    try:
+        return _engine.command(words, registered)
+    except _distributed.Finished:
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return a parser of the options of a run. It checks nothing: the engine does."""
+    made = argparse.ArgumentParser(
+        prog="lm-eval",
+        description="Evaluate a model.",
+        epilog="`lm-eval run --help` says what each option means.",
+    )
+    for name, short in _SINGLE.items():
+        made.add_argument(*_forms(name, short), default=None, metavar="VALUE")
+    for name, short in _SEVERAL.items():
+        made.add_argument(*_forms(name, short), default=None, metavar="VALUE", nargs="+")
+    for name in _OPTIONAL:
+        made.add_argument(*_forms(name, ""), default=None, metavar="VALUE", nargs="?", const=True)
+    for name, short in _FLAGS.items():
+        made.add_argument(*_forms(name, short), action="store_true")
+    return made
+
+
+def _forms(name: str, short: str) -> list[str]:
+    dashed = [f"--{name.replace('_', '-')}"] if "_" in name else []
+    return [f"--{name}", *dashed, *([short] if short else [])]
+
+
+def words_of(args: argparse.Namespace) -> list[str]:
+    """Return the words of a command line that mean the same as a namespace; names of other options are left out."""
+    return ["run", *_words(vars(args))]
+
+
+def _words(given: Mapping[str, Any]) -> Iterator[str]:
+    for name in (*_SINGLE, *_SEVERAL, *_OPTIONAL, *_FLAGS):
+        value = given.get(name)
+        if value is None or value is False or value == "":
+            continue
+        if value is True:
+            yield f"--{name}"
+        elif isinstance(value, Mapping):
+            yield f"--{name}={json.dumps(value)}"
+        elif isinstance(value, (list, tuple)):
+            # One word for all of seeds, tasks and folders, several of pairs.
+            if name in ("tasks", "seed", "include_path", "plugins"):
+                yield f"--{name}={','.join(map(str, value))}"
+            elif value:
+                yield from (f"--{name}", *map(str, value))
+        else:
+            yield f"--{name}={value}"

@@ -1,0 +1,102 @@
+"""Models that are spread over several processes, as launchers such as `accelerate launch` start them.
+
+The first process evaluates. It shares the requests of each call out among all processes, which answer their part, and
+collects the answers; the other processes do nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Finished", "Group", "size_of"]
+
+
+class Finished(BaseException):
+    """Ends what a process does that has answered its part of the requests."""
+
+
+def size_of(lm: Any) -> int:
+    """Return how many processes share the requests of a model."""
+    return int(getattr(lm, "world_size", 1) or 1)
+
+
+class Group:
+    """The processes of a model."""
+
+    def __init__(self, lm: Any) -> None:
+        self._lm = lm
+        self.rank = int(lm.rank)
+        self.size = size_of(lm)
+        self._gather = _gathering(lm)
+
+    def ask(self, method: str, call: Callable[[list[Any]], Any], requests: list[Any]) -> list[Any]:
+        """Return the answers of all processes to requests; in the first process."""
+        # Every process makes as many calls as the others, since models may wait for each other in them.
+        longest = -(-len(requests) // self.size)
+        shares = [requests[rank :: self.size] for rank in range(self.size)]
+        padded = [share + [requests[-1]] * (longest - len(share)) for share in shares]
+        self._broadcast((method, padded))
+        parts = self._gather(_attempt(call, padded[0]), 0)
+        answers: list[Any] = [None] * len(requests)
+        for rank, (part, error) in enumerate(parts or []):
+            if error is not None:
+                raise error
+            if len(part) != longest:
+                raise ValueError(f"Process {rank} returned {len(part)} answers to {longest} requests")
+            answers[rank :: self.size] = part[: len(shares[rank])]
+        return answers
+
+    def follow(self) -> None:
+        """Answer parts of requests until the first process is done; in the others."""
+        while True:
+            told = self._broadcast(None)
+            if told is None:
+                return
+            method, shares = told
+            self._gather(_attempt(getattr(self._lm, method), shares[self.rank]), 0)
+
+    def dismiss(self) -> None:
+        """Let the other processes go; in the first one."""
+        self._broadcast(None)
+
+    def _broadcast(self, value: Any) -> Any:
+        """Return the value of the first process."""
+        mine = value
+        for rank in range(1, self.size):
+            values = self._gather(value if self.rank == 0 else None, rank)
+            if rank == self.rank and values:
+                mine = values[0]
+        return mine
+
+
+def _attempt(call: Callable[[list[Any]], Any], requests: list[Any]) -> tuple[list[Any], Exception | None]:
+    """Return answers, or what was raised instead: the processes must not wait for each other in vain."""
+    try:
+        return list(call(requests)), None
+    except Exception as error:  # noqa: BLE001
+        return [], error
+
+
+def _gathering(lm: Any) -> Callable[[Any, int], Any]:
+    """Return what collects one object of each process in one of them."""
+    from lm_eval.api.model import LM
+
+    if getattr(type(lm), "gather_object", LM.gather_object) is not LM.gather_object:
+        return lambda value, rank: lm.gather_object(value, dst=rank)
+    try:
+        from torch import distributed
+    except ImportError:
+        distributed = None
+    if distributed is None or not (distributed.is_available() and distributed.is_initialized()):
+        raise NotImplementedError(
+            f"`{type(lm).__name__}` says that {size_of(lm)} processes share its requests, but gives no way to collect "
+            "their answers; define `gather_object(obj, dst)`, or initialise `torch.distributed`"
+        )
+
+    def gather(value: Any, rank: int) -> Any:
+        values = [None] * distributed.get_world_size() if distributed.get_rank() == rank else None
+        distributed.gather_object(value, values, dst=rank)
+        return values
+
+    return gather

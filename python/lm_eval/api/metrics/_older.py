@@ -1,0 +1,148 @@
+"""Names of the 0.4 line that scripts and tasks import.
+
+There, the function of a corpus metric hands its pair on, and the aggregation computes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from lm_eval.api.metrics._numeric import pairwise_sum
+from lm_eval.api.metrics.corpus import Bleu, Chrf, ChrfPlusPlus, Ter
+from lm_eval.api.metrics.generation import exact_match_fn
+from lm_eval.api.metrics.stderr import mean_stderr
+
+__all__ = [
+    "acc_all",
+    "acc_all_stderr",
+    "acc_bytes_fn",
+    "acc_fn",
+    "acc_norm_fn",
+    "bits_per_byte_fn",
+    "bleu",
+    "bleu_fn",
+    "brier_score_fn",
+    "byte_perplexity_fn",
+    "chrf",
+    "chrf_fn",
+    "chrfpp",
+    "chrfpp_fn",
+    "combined_sample_stderr",
+    "exact_match_hf_evaluate",
+    "f1_fn",
+    "is_non_str_iterable",
+    "likelihood_fn",
+    "mcc_fn",
+    "perplexity_fn",
+    "pop_stddev",
+    "ter",
+    "ter_fn",
+    "unweighted_mean_stderr",
+    "word_perplexity_fn",
+]
+
+
+def _handed_on(items: Any) -> Any:
+    """Return what it is given: the aggregation computes."""
+    return items
+
+
+acc_fn = acc_norm_fn = acc_bytes_fn = brier_score_fn = _handed_on
+perplexity_fn = likelihood_fn = word_perplexity_fn = byte_perplexity_fn = bits_per_byte_fn = _handed_on
+mcc_fn = f1_fn = bleu_fn = chrf_fn = chrfpp_fn = ter_fn = _handed_on
+
+
+def bleu(items: Sequence[tuple[Any, Any]]) -> float:
+    """Return the BLEU score of `(references, prediction)` pairs."""
+    return Bleu().aggregation(items)
+
+
+def chrf(items: Sequence[tuple[Any, Any]]) -> float:
+    """Return the chrF score of `(references, prediction)` pairs."""
+    return Chrf().aggregation(items)
+
+
+def chrfpp(items: Sequence[tuple[Any, Any]]) -> float:
+    """Return the chrF++ score of `(references, prediction)` pairs."""
+    return ChrfPlusPlus().aggregation(items)
+
+
+def ter(items: Sequence[tuple[Any, Any]]) -> float:
+    """Return the translation edit rate of `(references, prediction)` pairs."""
+    return Ter().aggregation(items)
+
+
+def exact_match_hf_evaluate(
+    predictions: Sequence[Any],
+    references: Sequence[Any],
+    regexes_to_ignore: Sequence[str] | None = None,
+    ignore_case: bool = False,
+    ignore_punctuation: bool = False,
+    ignore_numbers: bool = False,
+) -> dict[str, float]:
+    """Return the share of predictions that equal their references."""
+    matches = exact_match_fn(
+        references=list(references),
+        predictions=list(predictions),
+        regexes_to_ignore=regexes_to_ignore,
+        ignore_case=ignore_case,
+        ignore_punctuation=ignore_punctuation,
+        ignore_numbers=ignore_numbers,
+    )["exact_match"]
+    return {"exact_match": pairwise_sum([float(match) for match in matches]) / len(matches)}
+
+
+def acc_all(items: Iterable[tuple[Any, Mapping[str, Any]]]) -> float:
+    """Return the share of questions all of whose answers were judged rightly, as MultiRC counts."""
+    judged = _judged(items, ("paragraph", "question"))
+    return pairwise_sum([float(all(answers)) for answers in judged]) / len(judged)
+
+
+def acc_all_stderr(items: Iterable[tuple[Any, Mapping[str, Any]]]) -> float:
+    """Return the standard error of `acc_all`; questions of one number count as one, in whichever paragraph."""
+    return mean_stderr([float(all(answers)) for answers in _judged(items, ("question",))])
+
+
+def _judged(items: Iterable[tuple[Any, Mapping[str, Any]]], keys: tuple[str, ...]) -> list[list[bool]]:
+    """Return whether each judgement was right, by question."""
+    judged: dict[tuple[Any, ...], list[bool]] = defaultdict(list)
+    for prediction, doc in items:
+        judged[tuple(doc["idx"][key] for key in keys)].append((doc["label"] == 1) == prediction)
+    return list(judged.values())
+
+
+def pop_stddev(arr: Sequence[float]) -> float:
+    """Return the standard deviation of all values there are."""
+    mean = pairwise_sum(list(arr)) / len(arr)
+    return (pairwise_sum([(value - mean) ** 2 for value in arr]) / len(arr)) ** 0.5
+
+
+def is_non_str_iterable(obj: Any) -> bool:
+    """Return whether something can be iterated over and is not text."""
+    return isinstance(obj, Iterable) and not isinstance(obj, str)
+
+
+def unweighted_mean_stderr(stderrs: Sequence[float]) -> float:
+    """Return the standard error of the plain mean of scores with these standard errors."""
+    return sum(error**2 for error in stderrs) ** 0.5 / len(stderrs)
+
+
+def combined_sample_stderr(
+    stderrs: Sequence[float], sizes: Sequence[int], metrics: Sequence[float] | None = None
+) -> float:
+    """Return the standard error of the mean over all samples of several sets of samples with these means."""
+    if metrics is None:
+        raise AssertionError("`metrics`, the means of the sets, is needed")
+    if not len(stderrs) == len(sizes) == len(metrics):
+        raise AssertionError("`stderrs`, `sizes` and `metrics` are of one length")
+    # Reference: the size stays that of the first set, and distances are those to the mean with the next set in it.
+    total, variance, mean = sizes[0], stderrs[0] ** 2, metrics[0]
+    for error, size, other in zip(stderrs[1:], sizes[1:], metrics[1:], strict=True):
+        both = total + size
+        mean = (mean * total + other * size) / both
+        variance = ((total - 1) * variance + (size - 1) * error**2) / (both - 1) + total * size / (
+            both * (both - 1)
+        ) * (other - mean) ** 2
+    return variance**0.5

@@ -1,0 +1,1 @@
+"""Files in which programs keep objects between runs."""

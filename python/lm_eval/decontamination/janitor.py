@@ -1,0 +1,112 @@
+"""Cuts passages out of texts that also occur in a set of contaminating texts."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import string
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+__all__ = ["JANITOR_CPP", "Janitor", "form_ngrams", "split_indices", "word_ngrams", "word_ngrams_indices"]
+
+T = TypeVar("T")
+
+JANITOR_CPP = False
+"""Whether there is an implementation in C++; there is none here."""
+
+
+def form_ngrams(sequence: Iterable[T], n: int) -> Iterator[tuple[T, ...]]:
+    """Yield every run of `n` elements."""
+    window: deque[T] = deque(maxlen=n)
+    for element in sequence:
+        window.append(element)
+        if len(window) == n:
+            yield tuple(window)
+
+
+def word_ngrams(s: str, n: int) -> Iterator[str]:
+    """Yield every run of `n` words, with one space between words."""
+    return (" ".join(words) for words in form_ngrams(s.split(), n))
+
+
+def split_indices(s: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield each word with the positions of its first and its last character."""
+    return ((match.group(), (match.start(), match.end() - 1)) for match in re.finditer(r"\S+", s))
+
+
+def word_ngrams_indices(s: str, n: int) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield every run of `n` words with the positions of its first and its last character."""
+    for run in form_ngrams(split_indices(s), n):
+        yield " ".join(word for word, _ in run), (run[0][1][0], run[-1][1][1])
+
+
+class Janitor:
+    """Knows the word n-grams of contaminating texts, and cleans other texts of them.
+
+    Around each n-gram that a text has in common with them, `window_to_remove` characters go as well. Pieces that are
+    shorter than `minimum_slice_length` are dropped; a text with more than `too_dirty_cutoff` such n-grams is
+    dropped whole.
+    """
+
+    def __init__(
+        self,
+        ngram_n: int = 13,
+        window_to_remove: int = 200,
+        too_dirty_cutoff: int = 10,
+        minimum_slice_length: int = 200,
+        delete_chars: str = string.punctuation,
+    ) -> None:
+        self.ngram_n = ngram_n
+        self.window_to_remove = window_to_remove
+        self.too_dirty_cutoff = too_dirty_cutoff
+        self.minimum_slice_length = minimum_slice_length
+        self.delete_chars = delete_chars
+        self.dirt_ngrams: set[str] = set()
+        self.translation_table = str.maketrans(string.ascii_uppercase, string.ascii_lowercase, delete_chars)
+
+    def save_contamination_ngrams(self, filename: str) -> None:
+        """Write the known n-grams to a file."""
+        with open(filename, "wb") as file:
+            pickle.dump(self.dirt_ngrams, file)
+
+    def load_contamination_ngrams(self, filename: str) -> None:
+        """Read the known n-grams from a file that this class has written."""
+        with open(filename, "rb") as file:
+            self.dirt_ngrams = pickle.load(file)
+
+    def normalize_string(self, s: str) -> str:
+        """Return a text in lower case and without the deleted characters."""
+        return s.translate(self.translation_table)
+
+    def register_contaminant(self, dirt_string: str) -> None:
+        """Learn the n-grams of a contaminating text."""
+        self.dirt_ngrams.update(word_ngrams(self.normalize_string(dirt_string), self.ngram_n))
+
+    register_contaminant_python = register_contaminant
+
+    def clean(self, dirty_string: str) -> list[str]:
+        """Return the pieces of a text that are left."""
+        found = (
+            place
+            for words, place in word_ngrams_indices(dirty_string, self.ngram_n)
+            if self.normalize_string(words) in self.dirt_ngrams
+        )
+        pieces: list[str] = []
+        cuts, rest, last = 0, 0, -1
+        for start, end in found:
+            start = max(0, start - self.window_to_remove)
+            last = min(len(dirty_string), end + self.window_to_remove)
+            cuts += 1
+            if start - rest > self.minimum_slice_length:
+                pieces.append(dirty_string[rest:start])
+            # Reference: a piece between two cuts begins with the last character of the first one.
+            rest = last
+        if cuts > self.too_dirty_cutoff:
+            return []
+        if len(dirty_string) - last > self.minimum_slice_length:
+            pieces.append(dirty_string[last + 1 :])
+        return pieces
+
+    clean_python = clean

@@ -1,0 +1,79 @@
+"""Logs evaluations to Weights & Biases, with the user's package `wandb`."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lm_eval.loggers.utils import COLUMNS, _flat, _rows, _sample_table
+from lm_eval.utils import handle_non_serializable
+
+__all__ = ["WandbLogger"]
+
+
+class WandbLogger:
+    """A run of `wandb` that takes results and samples.
+
+    `init_args` go to `wandb.init`, where `step` counts for what is logged; `config_args` go into the run's
+    configuration. Without `init_args`, the run that is active is taken.
+    """
+
+    def __init__(
+        self, init_args: Mapping[str, Any] | None = None, config_args: Mapping[str, Any] | None = None
+    ) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise ImportError(
+                "Logging to Weights & Biases needs the package `wandb`: `pip install wandb`"
+            ) from error
+        self._wandb: Any = wandb
+        self.wandb_args = dict(init_args or {})
+        self.wandb_config_args = dict(config_args or {})
+        self.step = self.wandb_args.pop("step", None)
+        active = getattr(wandb, "run", None)
+        self.run: Any = wandb.init(**self.wandb_args) if active is None or self.wandb_args else active
+        if self.wandb_config_args:
+            self.run.config.update(self.wandb_config_args)
+
+    def post_init(self, results: Mapping[str, Any]) -> None:
+        """Take the results that are to be logged."""
+        self.results = copy.deepcopy({name: part for name, part in results.items() if name != "samples"})
+        self.task_names = list(results.get("results", {}))
+        self.group_names = list(results.get("groups", {}))
+        self.task_configs = self.results.get("configs", {})
+
+    def log_eval_result(self) -> None:
+        """Log configuration, scores, tables of the scores, and the results as a file."""
+        settings = {"task_configs": self.task_configs, "cli_configs": self.results.get("config", {})}
+        self.run.config.update(settings)
+        texts, self.wandb_results = _flat(self.results)
+        self.run.summary.update(texts)
+        self.run.log(self.wandb_results, step=self.step)
+        for part, name in (("results", "eval_results"), ("groups", "group_eval_results")):
+            rows = _rows(self.results, part)
+            if rows:
+                table = self._wandb.Table(columns=list(COLUMNS), data=[list(row) for row in rows])
+                self.run.log({f"evaluation/{name}": table}, step=self.step)
+        self._log_file("results", "eval_results", "results.json", self.results)
+
+    def log_eval_samples(self, samples: Mapping[str, list[dict[str, Any]]]) -> None:
+        """Log a table of the documents of each task, and their records as a file."""
+        for task, records in samples.items():
+            columns, rows = _sample_table(records)
+            table = self._wandb.Table(columns=columns, data=rows)
+            self.run.log({f"{task}_eval_results": table}, step=self.step)
+            self._log_file(task, "samples_by_task", f"{task}_eval_samples.json", records)
+
+    def finish(self) -> None:
+        """End the run."""
+        self.run.finish()
+
+    def _log_file(self, name: str, kind: str, file_name: str, content: Any) -> None:
+        artifact = self._wandb.Artifact(name, type=kind)
+        text = json.dumps(content, indent=4, default=handle_non_serializable, ensure_ascii=False)
+        with artifact.new_file(file_name, mode="w", encoding="utf-8") as file:
+            file.write(text)
+        self.run.log_artifact(artifact)

@@ -1,0 +1,60 @@
+"""What the names of task files stand for. The engine reads the files."""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Entry", "Kind", "TaskIndex"]
+
+
+class Kind(enum.Enum):
+    """What a name is."""
+
+    TASK = enum.auto()
+    PY_TASK = enum.auto()
+    GROUP = enum.auto()
+    TAG = enum.auto()
+    UNKNOWN = enum.auto()
+
+
+_KINDS = {"task": Kind.TASK, "python task": Kind.PY_TASK, "group": Kind.GROUP, "tag": Kind.TAG}
+
+
+@dataclass
+class Entry:
+    """A name, what it is, and the file that defines it."""
+
+    name: str
+    kind: Kind
+    yaml_path: Path | None
+    cfg: dict[str, Any] | None = None
+    tags: set[str] = field(default_factory=set)
+
+
+class TaskIndex:
+    """Makes a table of the names that folders of task files define."""
+
+    def __init__(self, *, meta: Mapping[str, Any] | None = None) -> None:
+        self._meta = dict(meta or {})
+
+    def build(
+        self, paths: Iterable[str | os.PathLike[str]], *, resolve_includes: bool = True
+    ) -> dict[str, Entry]:
+        """Return what each name in the folders stands for; later folders win."""
+        from lm_eval.tasks.manager import TaskManager
+
+        manager = TaskManager(include_path=list(paths), include_defaults=False, metadata=self._meta)
+        return {
+            name: Entry(
+                name,
+                _KINDS.get(entry.kind, Kind.UNKNOWN),
+                None if entry.yaml_path is None else Path(entry.yaml_path),
+                tags=set(entry.tags),
+            )
+            for name, entry in manager.task_index.items()
+        }

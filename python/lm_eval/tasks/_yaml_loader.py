@@ -1,0 +1,47 @@
+"""Task files as dictionaries. The engine reads them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from lm_eval._live import TaskFunction
+
+__all__ = ["load_yaml", "load_yaml_config"]
+
+
+def load_yaml(
+    path: str | os.PathLike[str], *, resolve_func: bool = True, recursive: bool = True
+) -> dict[str, Any]:
+    """Return what a YAML file says, with the files that it includes.
+
+    Of `!function module.name` there is the function, or with `resolve_func=False` the text. `recursive=False` leaves
+    `include` as it is.
+    """
+    from lm_eval import _engine
+
+    read = _engine.ask("read_yaml", path=os.path.abspath(path), includes=recursive)
+    loaded: dict[str, Any] = _functions(read, resolve_func)
+    return loaded
+
+
+def load_yaml_config(
+    yaml_path: str | os.PathLike[str] | None = None,
+    yaml_config: dict[str, Any] | None = None,
+    yaml_dir: str | None = None,
+    mode: str = "full",
+) -> dict[str, Any]:
+    """Return what a YAML file says; with `mode="simple"`, without importing its functions."""
+    if yaml_config is not None or yaml_path is None:
+        raise TypeError("`load_yaml_config` reads a file: give its `yaml_path`")
+    return load_yaml(yaml_path, resolve_func=mode != "simple")
+
+
+def _functions(value: Any, resolve: bool) -> Any:
+    if isinstance(value, TaskFunction):
+        return value.resolve() if resolve else value.reference
+    if isinstance(value, dict):
+        return {key: _functions(item, resolve) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_functions(item, resolve) for item in value)
+    return value

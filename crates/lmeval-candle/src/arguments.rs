@@ -296,7 +296,7 @@ mod tests {
         assert!(error("batch_size", Value::str("many")).contains("`auto`"));
         assert!(error("backend", Value::str("seq2seq")).contains("causal"));
         if cfg!(not(feature = "cuda")) {
-            assert!(error("device", Value::str("cuda:1")).contains("--features cuda"));
+            assert!(error("device", Value::str("cuda:1")).contains("scripts/build-cuda"));
         }
     }
 }

@@ -35,8 +35,11 @@ impl Place {
     pub(crate) fn open(self) -> Result<Device, ModelError> {
         match self {
             Self::Cpu => Ok(Device::Cpu),
-            Self::Gpu(number) => Device::new_cuda(number)
-                .map_err(|error| configuration(format!("The device `{self}` cannot be used: {error}"))),
+            Self::Gpu(number) => {
+                check_libraries()?;
+                Device::new_cuda(number)
+                    .map_err(|error| configuration(format!("The device `{self}` cannot be used: {error}")))
+            }
         }
     }
 }
@@ -72,6 +75,7 @@ pub(crate) fn places(settings: &ModelSettings) -> Result<Vec<Place>, ModelError>
 
 fn each_gpu(count: usize) -> Result<Vec<Place>, ModelError> {
     check_built()?;
+    check_libraries()?;
     let gpus = gpus();
     if gpus == 0 {
         return Err(configuration("There is no GPU here that CUDA can use")
@@ -90,15 +94,49 @@ fn check_built() -> Result<(), ModelError> {
     if cfg!(feature = "cuda") {
         return Ok(());
     }
-    Err(configuration("This program is built without CUDA")
-        .hint("Build it with `--features cuda`, or leave `--device` out to compute on the processor"))
+    Err(configuration("This binary is built without CUDA")
+        .hint("Build one with `scripts/build-cuda`, or leave `--device` out to use the CPU"))
 }
 
-/// How many GPUs there are.
+/// An error that names the first CUDA library that this machine lacks. Calling into a missing one would panic.
+fn check_libraries() -> Result<(), ModelError> {
+    match missing_library() {
+        None => Ok(()),
+        Some(name @ "libcuda") => Err(configuration(format!("The NVIDIA driver is not installed: no {name}.so.1"))
+            .hint("Install the driver (`nvidia-smi` then lists the GPUs), or use `--device cpu`")),
+        Some(name) => Err(configuration(format!("The CUDA library {name}.so is not installed"))
+            .hint("Install the CUDA 13 libraries, and name their folder in LD_LIBRARY_PATH if it is not /usr/local/cuda/lib64")),
+    }
+}
+
+/// The first CUDA library that cannot be loaded. A binary that is linked with them does not start without them.
+#[cfg(all(feature = "cuda", feature = "dynamic-loading"))]
+#[expect(unsafe_code, reason = "libraries are loaded")]
+fn missing_library() -> Option<&'static str> {
+    use candle_core::cuda::cudarc::{cublas, curand, driver};
+    // SAFETY: loading runs the initialisers of NVIDIA's own libraries, as linking with them would.
+    let found = unsafe {
+        [
+            ("libcuda", driver::sys::is_culib_present()),
+            ("libcublas", cublas::sys::is_culib_present()),
+            ("libcurand", curand::sys::is_culib_present()),
+        ]
+    };
+    found.into_iter().find_map(|(name, found)| (!found).then_some(name))
+}
+
+#[cfg(not(all(feature = "cuda", feature = "dynamic-loading")))]
+fn missing_library() -> Option<&'static str> {
+    None
+}
+
+/// How many GPUs there are: none without a driver.
 #[cfg(feature = "cuda")]
 fn gpus() -> usize {
     use candle_core::cuda::cudarc::driver::CudaContext;
-    // Without a driver there are none.
+    if missing_library() == Some("libcuda") {
+        return 0;
+    }
     CudaContext::device_count().ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
 }
 

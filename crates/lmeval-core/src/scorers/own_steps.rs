@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_pycompat::Value;
+use lmeval_pycompat::{Dict, Value};
 
 use super::aggregate::Aggregated;
 use super::error::ScoreError;
@@ -78,9 +78,7 @@ pub(super) fn aggregate(
     let answer = host.aggregate(&pairs(reduced), bootstrap_iters)?;
     let part = |name: &str| answer.as_dict().and_then(|answer| answer.get_str(name));
     let mut aggregated = Aggregated::default();
-    for (key, value) in
-        part("metrics").and_then(Value::as_dict).into_iter().flat_map(|metrics| metrics.iter())
-    {
+    for (key, value) in part("metrics").and_then(Value::as_dict).into_iter().flat_map(Dict::iter) {
         let parsed = key.as_str().and_then(|key| key.parse::<MetricKey>().ok());
         let key = parsed.ok_or_else(|| ScoreError::ResultKey {
             scorer: scorer.to_owned(),
@@ -100,7 +98,7 @@ pub(super) fn higher_is_better(
 ) -> Result<Directions, ScoreError> {
     let answer = host.higher_is_better(&pairs(reduced))?;
     let mut directions = Directions::new();
-    for (metric, direction) in answer.as_dict().into_iter().flat_map(|told| told.iter()) {
+    for (metric, direction) in answer.as_dict().into_iter().flat_map(Dict::iter) {
         if let Some(metric) = metric.as_str() {
             directions.insert(metric, (!direction.is_none()).then(|| direction.is_truthy()));
         }

@@ -45,6 +45,9 @@ fn golden_units() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
+/// The one recorded failure that is none here: Jinja has no `zip`, which `docs/differences.md` lists.
+const ADDED: &str = "{{ zip(l, l) }}";
+
 #[test]
 fn recorded_vectors() {
     let recording = load("vectors/jinja.json");
@@ -62,8 +65,12 @@ fn recorded_vectors() {
             } else {
                 render(template, document)
             };
-            differences.extend(difference(template, expected, rendered));
             count += 1;
+            if kind.as_str() != Some("chat") && template == ADDED {
+                assert!(expected.is_none() && rendered.is_ok(), "{template}");
+                continue;
+            }
+            differences.extend(difference(template, expected, rendered));
         }
     }
     assert!(count > 4000, "there are only {count} cases");

@@ -100,9 +100,11 @@ impl Layout {
 fn is_part_name(name: &str) -> bool {
     let Some(name) = name.strip_prefix('.').and_then(|name| name.strip_suffix(".part")) else { return false };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_results = |(name, process): (&str, &str)| name.ends_with(".json") && is_number(process);
-    (name.starts_with("samples_") && name.ends_with(".jsonl"))
-        || name.rsplit_once('.').is_some_and(is_results)
+    match name.rsplit_once('.') {
+        Some((name, "jsonl")) => name.starts_with("samples_"),
+        Some((name, process)) => is_number(process) && name.strip_suffix(".json").is_some(),
+        None => false,
+    }
 }
 
 /// Removes a file, unless the run that writes it goes on and holds its lock.

@@ -102,7 +102,8 @@ class Registry(Generic[T]):
             known = self._table(name).get(name)
             if known is not None and known is not target and known != target:
                 self._check_replacement(name, known, target)
-            if not _scope.folder:
+            if not _scope.folder or _is_builtin(target):
+                # What is built in belongs to nobody, whoever's code imported it first.
                 self._entries[name] = target
                 return
             # Of code that another folder shares, the folder it lies in knows the name, too.
@@ -124,6 +125,9 @@ class Registry(Generic[T]):
         if isinstance(known, str) and known == f"{module}:{qualified_name}":
             return
         if _is_builtin(known) and not _is_builtin(target):
+            if _scope.folder:
+                # Whether a task of the folder uses the name is not known here; whoever looks it up says so.
+                return
             logger.warning("The %s `%s` from `%s` replaces the built-in one", self.kind, name, module)
             return
         # The same file imported under two module names, or reloaded, defines the same thing again; so does a

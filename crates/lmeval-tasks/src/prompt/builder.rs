@@ -18,7 +18,7 @@ use super::request::Skipped;
 use super::selection::{Selection, evaluated_documents};
 use crate::Task;
 use crate::config::{ConfigPath, Named};
-use crate::scoring::{folders, has_modules};
+use crate::scoring::{ModuleTexts, folders, has_modules};
 
 /// How many documents are rendered at a time: enough for all cores, little enough to hold.
 const CHUNK: usize = 256;
@@ -247,14 +247,15 @@ fn named_sampler(
 ) -> Result<Box<dyn Sampler>, PromptError> {
     let built_in = sources.samplers.make(name);
     let names = sources.host.registered_names();
-    // Plug-ins come first; without them, no Python is started for what is built in.
-    if built_in.is_ok() && !names.has_plugins() {
-        return built_in.map_err(unknown_sampler);
+    let mut folders = folders(task, &ConfigPath::key("fewshot_config").then("sampler"));
+    if built_in.is_ok() {
+        let mut modules = ModuleTexts::default();
+        folders.retain(|folder| modules.register(folder, "sampler", name));
+        // No Python is started for what is built in and nobody replaces.
+        if folders.is_empty() && !names.has_plugins() {
+            return built_in.map_err(unknown_sampler);
+        }
     }
-    let folders = match &built_in {
-        Ok(_) => Vec::new(),
-        Err(_) => folders(task, &ConfigPath::key("fewshot_config").then("sampler")),
-    };
     let has_modules = folders.iter().any(|folder| has_modules(Path::new(folder)));
     match names.find("sampler", name, &NameScope { folders, whole: built_in.is_err() }) {
         Ok(NameLookup::Found(registered)) => {

@@ -47,7 +47,7 @@ REPLACED = {
         """,
     ),
     "reduction": (
-        "metric_list: [{metric: exact_match, reduction: take_first}]",
+        "repeats: 2\nmetric_list: [{metric: exact_match, reduction: take_first}]",
         """\
         @register_reduction("take_first")
         def own(reference, values):
@@ -92,10 +92,12 @@ FEWSHOT = "num_fewshot: 1\nfewshot_split: test\nfewshot_config: {{sampler: {}}}\
 class Lookups(BinaryTestCase):
     """The program, with code that registers names or fails to."""
 
-    def run_task(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run the task `sums` with the recorded answers."""
+    def run_task(
+        self, *arguments: str, tasks: str = "sums", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the task `sums`, or others, with the recorded answers."""
         return self.program(
-            *("run", "--library", "none", "--include_path", "tasks", "--tasks", "sums"),
+            *("run", "--library", "none", "--include_path", "tasks", "--tasks", tasks),
             *("--model", "replay", "--model_args", "path=answers.jsonl", "--format", "json"),
             *("--python", sys.executable, *arguments),
             **environment,
@@ -169,9 +171,10 @@ class Lookups(BinaryTestCase):
                     [
                         {"type": "generate_until", "args": [question, {}], "response": "0"}
                         for question in ("1+1", "2+2", "3+3")
+                        for _ in range(2)
                     ],
                 )
-                done = self.run_task("--tasks", names, "--bootstrap_iters", "0")
+                done = self.run_task("--bootstrap_iters", "0", tasks=names)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 results = json.loads(done.stdout[done.stdout.index("{\n") :])["results"]
                 scores = {

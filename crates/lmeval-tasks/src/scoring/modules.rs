@@ -21,8 +21,7 @@ impl ModuleTexts {
         });
         let (decorator, table) = (format!("register_{kind}"), format!("{kind}_registry"));
         texts.iter().any(|text| {
-            has_word(text, name)
-                && (text.contains(&decorator) || text.to_ascii_lowercase().contains(&table))
+            has_word(text, name) && (text.contains(&decorator) || text.to_ascii_lowercase().contains(&table))
         })
     }
 }
@@ -56,7 +55,8 @@ fn is_module(path: &Path) -> bool {
 
 /// Whether the text has the name as a word, not as a part of a longer one.
 fn has_word(text: &str, name: &str) -> bool {
-    let is_inside = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
+    let is_inside =
+        |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
     text.match_indices(name).any(|(start, _)| {
         !is_inside(text[..start].chars().next_back()) && !is_inside(text[start + name.len()..].chars().next())
     })

@@ -3,7 +3,7 @@
 use lmeval_core::results::TaskResult;
 use lmeval_core::{ModelError, ModelIdentity, ModelRequest, RequestType, Usage};
 use lmeval_tasks::Task;
-use lmeval_tasks::prompt::DocumentRequests;
+use lmeval_tasks::prompt::{DocumentRequests, MissingColumn};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -31,6 +31,13 @@ pub enum Event<'a> {
         task: &'a Task,
         /// How many documents will be evaluated.
         documents: usize,
+    },
+    /// A field of a task looks like a column that its documents do not have.
+    MissingColumn {
+        /// The task.
+        task: &'a Task,
+        /// The field.
+        missing: &'a MissingColumn,
     },
     /// The first document of a task was turned into requests.
     FirstDocument {

@@ -11,6 +11,7 @@ use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value};
 use rayon::prelude::*;
 
+use super::columns::{MissingColumn, column_names, missing_columns};
 use super::error::{Place, PromptError, PromptErrorKind};
 use super::options::{RequestOptions, RequestSources};
 use super::plan::Plan;
@@ -69,6 +70,8 @@ pub struct DocumentRequests {
 #[derive(Debug)]
 pub struct RequestBuilder {
     plan: Plan,
+    /// Fields that look like columns which the documents do not have.
+    missing_columns: Vec<MissingColumn>,
     documents: Arc<dyn Documents>,
     selection: Selection,
     drawing: Option<Drawing>,
@@ -98,11 +101,26 @@ impl RequestBuilder {
     fn prepare(task: &Task, sources: &RequestSources, options: &RequestOptions) -> Result<Self, PromptError> {
         let documents = evaluated_documents(task, sources)?;
         let selection = Selection::new(documents.len(), options)?;
+        let missing_columns = check_columns(task, &*documents)?;
         let plan = Plan::new(task, &*documents, sources, options)?;
         let count = task.config.fewshot_count();
         let drawing = if count > 0 { Some(Drawing::new(task, sources, options, count)?) } else { None };
         let ready = VecDeque::new();
-        Ok(Self { plan, documents, selection, drawing, ready, found: false, finished: false })
+        Ok(Self {
+            plan,
+            missing_columns,
+            documents,
+            selection,
+            drawing,
+            ready,
+            found: false,
+            finished: false,
+        })
+    }
+
+    /// Fields that are the same text for every document though they look like columns, where it may be meant so.
+    pub fn missing_columns(&self) -> &[MissingColumn] {
+        &self.missing_columns
     }
 
     /// How many documents are left, those included that will be skipped.
@@ -235,6 +253,21 @@ impl Drawing {
             None => Err(no_examples(SamplerError::Other("The sampler has failed before".to_owned()))),
         };
         read.into_iter().map(|(id, document)| (id, document.and_then(&mut next))).collect()
+    }
+}
+
+/// The fields that look like columns which the documents do not have; those that cannot be meant so are an error.
+fn check_columns(task: &Task, documents: &dyn Documents) -> Result<Vec<MissingColumn>, PromptError> {
+    // A first document that cannot be read is an error of its own, where it is used.
+    let first = documents.get(0).ok();
+    let columns = match &first {
+        Some(first) => column_names(documents.columns(), first),
+        None => documents.columns().to_vec(),
+    };
+    let mut missing = missing_columns(task, &columns);
+    match missing.iter().position(|missing| missing.is_error) {
+        None => Ok(missing),
+        Some(place) => Err(missing.swap_remove(place).into_error()),
     }
 }
 

@@ -8,6 +8,7 @@
 mod builder;
 mod class_requests;
 mod coerce;
+mod columns;
 mod context;
 mod error;
 mod example;
@@ -23,6 +24,7 @@ mod tests;
 mod turn;
 
 pub use builder::{DocumentRequests, RequestBuilder};
+pub use columns::{MissingColumn, missing_columns};
 pub use error::{Place, PromptError, PromptErrorKind};
 pub use options::{DEFAULT_FEWSHOT_SEED, RequestOptions, RequestSources, Shard};
 pub use request::Skipped;

@@ -13,6 +13,7 @@ use lmeval_tasks::prompt::Skipped;
 
 use crate::printer::Notes;
 use crate::progress::{Board, describe_first};
+use crate::report;
 
 /// Where the records of documents go.
 pub(crate) struct Records {
@@ -103,6 +104,9 @@ impl Events for RunEvents {
                     if skipped > 0 { format!(", {skipped} entries are no answers") } else { String::new() };
                 self.notes
                     .info(&format!("{answers} answers were taken over from the old response cache{skipped}"));
+            }
+            Event::MissingColumn { task, missing } => {
+                self.notes.note(&report::render(report::Severity::Warning, &missing.diagnostic(task)));
             }
             Event::Prepared { task, documents } => self.task_event("prepared", task.name(), Some(documents)),
             Event::FirstDocument { task, requests } => {

@@ -5,6 +5,7 @@
 mod chaos;
 mod class_tasks;
 mod code;
+mod columns;
 mod command_line;
 mod differential;
 mod documentation;

@@ -16,6 +16,15 @@ pub enum Event<'a> {
         /// Bytes of a torn end that were cut off.
         repaired_bytes: Option<u64>,
     },
+    /// What the journal has for the model is known.
+    Reusing {
+        /// Answers of this model, which are not asked for again.
+        answers: usize,
+        /// Answers of a model of the same name that do not say which server gave them. They are not used.
+        of_unknown_server: usize,
+        /// Answers of other models or servers.
+        of_others: usize,
+    },
     /// Answers of an old response cache were taken over.
     CacheImported {
         /// How many.

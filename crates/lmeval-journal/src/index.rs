@@ -18,6 +18,8 @@ pub(crate) struct Slot {
 pub(crate) struct Index {
     slots: FxHashMap<[u8; 16], Slot>,
     models: FxHashSet<Fingerprint>,
+    /// How many keys of each model have an answer.
+    answers: FxHashMap<Fingerprint, usize>,
 }
 
 impl Index {
@@ -28,9 +30,12 @@ impl Index {
 
     /// Takes note of a later record: it counts, unless it is a failure and there is an answer.
     pub(crate) fn insert(&mut self, key: &Key, slot: Slot) {
-        let known = self.slots.entry(key.digest).or_insert(slot);
-        if slot.is_answered || !known.is_answered {
-            *known = slot;
+        let was_answered = self.get(key).is_some_and(|known| known.is_answered);
+        if slot.is_answered || !was_answered {
+            self.slots.insert(key.digest, slot);
+        }
+        if slot.is_answered && !was_answered {
+            *self.answers.entry(key.model).or_default() += 1;
         }
     }
 
@@ -38,6 +43,11 @@ impl Index {
     pub(crate) fn remove(&mut self, key: &Key, slot: Slot) {
         if self.get(key) == Some(slot) {
             self.slots.remove(&key.digest);
+            if slot.is_answered
+                && let Some(count) = self.answers.get_mut(&key.model)
+            {
+                *count = count.saturating_sub(1);
+            }
         }
     }
 
@@ -48,6 +58,11 @@ impl Index {
 
     pub(crate) fn has_model(&self, model: Fingerprint) -> bool {
         self.models.contains(&model)
+    }
+
+    /// How many keys of a model have an answer.
+    pub(crate) fn answers_of(&self, model: Fingerprint) -> usize {
+        self.answers.get(&model).copied().unwrap_or_default()
     }
 
     /// How many keys have an answer, and how many only failures.

@@ -107,7 +107,7 @@ impl Model for ApiModel {
             facts.push(("dialect", rules.dialect.name.into()));
             facts.extend(self.parts.given.iter().cloned());
             let Parts { client, base_url, is_hosted, .. } = &self.parts;
-            facts.push(server_facts(client, base_url, rules.model.as_deref(), *is_hosted).await?);
+            facts.extend(server_facts(client, base_url, rules.model.as_deref(), *is_hosted).await?);
             Ok(ModelIdentity { backend: self.parts.backend.into(), facts })
         })
     }

@@ -120,7 +120,7 @@ impl Model for TextModel {
             if let Some(model) = self.protocol.model() {
                 facts.push(("model", model.to_owned()));
             }
-            facts.push(
+            facts.extend(
                 server_facts(&self.client, &self.base_url, self.protocol.model(), self.is_hosted).await?,
             );
             Ok(ModelIdentity { backend: self.backend.into(), facts })

@@ -177,7 +177,14 @@ async fn what_a_model_says_of_itself() {
         r#"{"tokenizer_pad_token": ["</s>", "1"], "tokenizer_eos_token": ["</s>", "1"], "tokenizer_bos_token": ["<s>", "0"], "eot_token_id": 1, "max_length": 2047}"#
     );
     let identity = model.identity().await.unwrap().to_string();
-    assert!(identity.ends_with("serves m (/models/m)"), "{identity}");
+    let place = root.trim_start_matches("http://");
+    assert!(identity.ends_with(&format!("serves m (/models/m), server {place}")), "{identity}");
+    let (other, _) = server(completions).await;
+    let elsewhere = format!(
+        r#"{{"model": "{TOKENIZER}", "base_url": "{other}/v1/completions", "tokenizer_backend": "huggingface"}}"#
+    );
+    let elsewhere = create("local-completions", &ModelSettings::from_args(dict(&elsewhere))).unwrap();
+    assert_ne!(elsewhere.identity().await.unwrap().to_string(), identity, "the same name at another address");
     let mut auto = settings("");
     auto.batch_size = Some(Value::str("auto:4"));
     assert_eq!(create("local-completions", &auto).unwrap().dispatch().batch_size, 1);

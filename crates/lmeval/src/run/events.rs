@@ -75,6 +75,29 @@ impl RunEvents {
         in_order.map(|(task, _, hash)| (Value::str(task.as_str()), Value::str(hash.as_str()))).collect()
     }
 
+    /// Says at the start what is not asked for again, and what cannot be used.
+    fn tell_reuse(&self, answers: usize, of_unknown_server: usize, of_others: usize) {
+        if answers > 0 {
+            let them = counted(answers, "answer");
+            self.notes.info(&format!(
+                "The journal has {them} of this model, which will not be asked for again; `--fresh` starts over"
+            ));
+        }
+        if of_unknown_server > 0 {
+            let them = counted(of_unknown_server, "answer");
+            self.notes.note(&format!(
+                "warning: The journal has {them} of a model of this name, kept by an older version that did not note the \
+                 address of the server. They may be of another model and are not used"
+            ));
+        }
+        if answers == 0 && of_others > 0 {
+            let them = counted(of_others, "answer");
+            self.notes.info(&format!(
+                "The journal has {them} of other models or servers and none of this one; `lm-eval journal ls` lists them"
+            ));
+        }
+    }
+
     fn task_event(&self, event: &str, task: &str, documents: Option<usize>) {
         if self.json {
             let mut facts = Dict::new();
@@ -87,6 +110,11 @@ impl RunEvents {
     }
 }
 
+/// A number with its word in the right form.
+fn counted(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
 impl Events for RunEvents {
     fn event(&self, event: Event<'_>) {
         match event {
@@ -97,6 +125,9 @@ impl Events for RunEvents {
                         "The journal ended in a record that was not finished; {bytes} bytes were cut off"
                     ));
                 }
+            }
+            Event::Reusing { answers, of_unknown_server, of_others } => {
+                self.tell_reuse(answers, of_unknown_server, of_others);
             }
             Event::CacheImported { answers, skipped } => {
                 self.kept_before.fetch_add(answers, Ordering::Relaxed);

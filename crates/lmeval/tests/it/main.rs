@@ -23,6 +23,7 @@ mod python_places;
 mod recorded_runs;
 mod run;
 mod run_settings;
+mod same_name;
 mod sandbox;
 mod secrets;
 mod server;

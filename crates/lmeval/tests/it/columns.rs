@@ -11,7 +11,7 @@ fn task(choice: &str, target: &str, rest: &str) -> TestContext {
                 {\"question\": \"B?\", \"answer\": 1, \"cities\": [\"Oslo\", \"Bern\"]}\n";
     context.write("data.jsonl", rows);
     let task = format!(
-        "task: places\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: data.jsonl}}}}\n\
+        "task: places\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: data.jsonl}}, streaming: true}}\n\
          test_split: test\noutput_type: multiple_choice\ndoc_to_text: \"{{{{question}}}}\"\n\
          doc_to_choice: {choice}\ndoc_to_target: {target}\n{rest}"
     );

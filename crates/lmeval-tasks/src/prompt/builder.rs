@@ -172,8 +172,16 @@ impl RequestBuilder {
         let built: Vec<Result<DocumentRequests, PromptError>> = drawn
             .into_par_iter()
             .map(|(doc_id, drawn)| {
-                let build = |(document, examples): Drawn| {
-                    let (instances, choices, skipped) = match plan.requests(doc_id, &document, &examples)? {
+                let build = |(mut document, examples): Drawn| {
+                    let changes = plan.fields.changes();
+                    if let Some(changes) = changes {
+                        changes.watch(&document);
+                    }
+                    let built = plan.requests(doc_id, &document, &examples);
+                    if let Some(changed) = changes.and_then(|changes| changes.take(&document)) {
+                        document = changed;
+                    }
+                    let (instances, choices, skipped) = match built? {
                         Ok((instances, choices)) => (instances, choices, None),
                         Err(skipped) => (Vec::new(), None, Some(skipped)),
                     };

@@ -6,6 +6,7 @@
 //! and context and answers become requests.
 
 mod builder;
+mod changes;
 mod class_requests;
 mod coerce;
 mod columns;

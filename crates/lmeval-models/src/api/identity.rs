@@ -75,7 +75,7 @@ fn places(addresses: impl Iterator<Item = impl Borrow<Url>>) -> String {
 fn place(address: &Url) -> String {
     let mut place = address.host_str().unwrap_or_default().to_owned();
     match address.port() {
-        Some(port) => place.push_str(&format!(":{port}")),
+        Some(port) => place = format!("{place}:{port}"),
         None if address.scheme() == "http" => place.push_str(":80"),
         None => {}
     }
@@ -84,8 +84,8 @@ fn place(address: &Url) -> String {
     place.push_str(path.trim_end_matches('/'));
     if let Some(query) = address.query().filter(|query| !query.is_empty()) {
         let digest = Sha256::digest(query.as_bytes());
-        let digits: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        place.push_str(&format!("?{digits}"));
+        let first = digest.iter().take(8).fold(0_u64, |digits, byte| (digits << 8) | u64::from(*byte));
+        place = format!("{place}?{first:016x}");
     }
     place
 }

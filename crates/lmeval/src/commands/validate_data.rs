@@ -32,7 +32,7 @@ pub(crate) fn findings(
             Err(error) => vec![Diagnostic::new(report::plain(&error))],
         };
         findings.extend(diagnostics.into_iter().map(|diagnostic| Finding {
-            name: Some(name.to_string()),
+            name: Some(name.clone()),
             severity: Severity::Error,
             diagnostic,
         }));

@@ -312,7 +312,8 @@ fn values_of_every_type_count_as_in_the_reference() {
     for (number, task) in ODD_TASKS.split("---\n").enumerate() {
         let path = format!("{number}.yaml");
         fs_err::write(library.join(&path), task).unwrap();
-        cases += &format!("{}\n", json!({"path": path, "splits": {"test": documents}}));
+        cases.push_str(&json!({"path": path, "splits": {"test": documents}}).to_string());
+        cases.push('\n');
     }
     fs_err::write(library.join("cases.jsonl"), cases).unwrap();
     let (compared, _, unknown) = compare_all(&python, library, &library.join("cases.jsonl"));

@@ -10,6 +10,7 @@ mod command_line;
 mod differential;
 mod documentation;
 mod documents;
+mod groups_side_by_side;
 mod hf;
 mod interrupted;
 mod journal;

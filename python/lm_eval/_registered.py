@@ -7,8 +7,10 @@ registers the name; without one, the name is that of a plug-in.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from lm_eval._loader import Loader
     from lm_eval._worker import Worker
     from lm_eval.api.registry import Registry
+
+logger = logging.getLogger(__name__)
 
 SCHEME = "registry"
 """The scheme of references to registered things."""
@@ -63,7 +67,7 @@ def _look_up(
     """Return the folder and the entry of a name: of plug-ins, else of the first folder that registers it.
 
     Of a folder, the modules that mention the name are imported and, where none does and `whole` asks for it,
-    `utils.py`.
+    `utils.py`. Without `whole` the name has a meaning already, and a module must mention it as a word of its own.
     """
     if kind == _EVALUATE:
         made = _evaluate.find(name)
@@ -97,18 +101,33 @@ def _modules(folder: str, name: str, whole: bool) -> list[str]:
     except OSError:
         return []
     files.sort(key=lambda file: file != "utils.py")
-    mentioned = [file for file in files if _mentions(os.path.join(folder, file), name)]
+    if not whole:
+        files += _helpers(folder)
+    mentioned = [file for file in files if _mentions(os.path.join(folder, file), name, not whole)]
     if not mentioned and whole and "utils.py" in files:
         mentioned = ["utils.py"]
-    return [file[: -len(".py")] for file in mentioned]
+    return [file[: -len(".py")].replace(os.sep, ".") for file in mentioned]
 
 
-def _mentions(path: str, name: str) -> bool:
+def _helpers(folder: str) -> list[str]:
+    """Return the modules in folders of the folder that hold no tasks of their own."""
+    found = []
+    for inside in sorted(os.listdir(folder)):
+        path = os.path.join(folder, inside)
+        files = sorted(os.listdir(path)) if os.path.isdir(path) else []
+        if not any(file.endswith(".yaml") for file in files):
+            found += [os.path.join(inside, file) for file in files if file.endswith(".py")]
+    return found
+
+
+def _mentions(path: str, name: str, as_word: bool) -> bool:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read()
     except OSError:
         return False
+    if as_word:
+        return "regist" in text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
     return "register_" in text and name in text
 
 
@@ -120,8 +139,26 @@ def _find(worker: Worker, _: Any, message: dict[str, Any]) -> Iterator[Any]:
         yield {"known": [] if kind == _EVALUATE else _known(worker.loader, kind, folders)}
         return
     folder, entry = found
+    _say_replaced(worker, kind, name, folder)
     facts = _FACTS.get(kind, lambda *_: {})(entry, folder, name)
     yield {"function": Reference(folder, f"{SCHEME}:{kind}/{name}"), "facts": facts}
+
+
+def _say_replaced(worker: Worker, kind: str, name: str, folder: str) -> None:
+    """Say once that the tasks of a folder use an entry of their own in place of a built-in one.
+
+    Importing a module is not enough to say so: only a name that a task uses and that was found is replaced.
+    """
+    from lm_eval.api.registry import _is_builtin
+
+    table = _registry(kind)
+    built_in = table._entries.get(name)
+    said = (kind, name, folder)
+    if not folder or built_in is None or said in worker.replaced:
+        return
+    if isinstance(built_in, str) or _is_builtin(built_in):
+        worker.replaced.add(said)
+        logger.warning("The %s `%s` of `%s` replaces the built-in one for the tasks of that folder", kind, name, folder)
 
 
 def _known(loader: Loader, kind: str, folders: list[str]) -> list[str]:

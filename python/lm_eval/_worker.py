@@ -96,6 +96,7 @@ class Worker:
         self._progress: mmap.mmap | None = None
         self.filters: dict[str, Any] = {}
         self.scorers: dict[str, Any] = {}
+        self.replaced: set[tuple[str, str, str]] = set()
         loader.schemes[_registered.SCHEME] = _registered.finder(loader)
 
     def report_progress(self, path: str | None) -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,75 @@ SAMPLER = """\
             return self.df[-n:]
     """
 
+REPLACED = {
+    "metric": (
+        "metric_list: [{metric: exact_match}]",
+        """\
+        @register_metric(metric="exact_match", output_type="generate_until", aggregation="mean")
+        def own(references, predictions, **kwargs):
+            return VALUE
+        """,
+    ),
+    "aggregation": (
+        "metric_list: [{metric: exact_match, aggregation: mean}]",
+        """\
+        @register_aggregation("mean")
+        def own(values):
+            return VALUE
+        """,
+    ),
+    "reduction": (
+        "repeats: 2\nmetric_list: [{metric: exact_match, reduction: take_first}]",
+        """\
+        @register_reduction("take_first")
+        def own(reference, values):
+            return VALUE
+        """,
+    ),
+    "filter": (
+        "filter_list: [{name: none, filter: [{function: lowercase}, {function: take_first}]}]",
+        """\
+        @register_filter("lowercase")
+        class Own(Filter):
+            def apply(self, resps, docs):
+                return [[doc["answer"] if index < 3 * VALUE else "?"] for index, doc in enumerate(docs)]
+        """,
+    ),
+    "scorer": (
+        "scorer: first_token",
+        """\
+        @register_scorer("first_token")
+        class Own(GenScorer):
+            default_filter_cfg = [{"function": "take_first"}]
+            default_metric_cfg = [{"metric": "exact_match"}]
+
+            def score(self, reference, predictions, metric_kwargs=None):
+                return {"exact_match": [VALUE]}
+        """,
+    ),
+}
+"""For each kind, a task that uses a built-in name, and code of its folder that gives the name another meaning."""
+
+REGISTERING = """\
+from lm_eval.api.filter import Filter
+from lm_eval.api.registry import (
+    register_aggregation, register_filter, register_metric, register_reduction, register_scorer
+)
+from lm_eval.scorers import GenScorer
+"""
+
 FEWSHOT = "num_fewshot: 1\nfewshot_split: test\nfewshot_config: {{sampler: {}}}\n"
 
 
 class Lookups(BinaryTestCase):
     """The program, with code that registers names or fails to."""
 
-    def run_task(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run the task `sums` with the recorded answers."""
+    def run_task(
+        self, *arguments: str, tasks: str = "sums", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the task `sums`, or others, with the recorded answers."""
         return self.program(
-            *("run", "--library", "none", "--include_path", "tasks", "--tasks", "sums"),
+            *("run", "--library", "none", "--include_path", "tasks", "--tasks", tasks),
             *("--model", "replay", "--model_args", "path=answers.jsonl", "--format", "json"),
             *("--python", sys.executable, *arguments),
             **environment,
@@ -85,6 +145,81 @@ class Lookups(BinaryTestCase):
         self.write_task(FEWSHOT.format("firstn"))
         self.write("tasks/utils.py", "")
         self.assertIn("Did you mean `first_n`", self.run_task().stderr)
+
+    def replace(self, kind: str, task: str, value: float) -> None:
+        """Write a task in a folder of its own whose code gives a built-in name another meaning."""
+        rest, code = REPLACED[kind]
+        self.write_generation(task, [("1+1", "2", ["3"]), ("2+2", "4", ["5"]), ("3+3", "6", ["7"])], rest + "\n")
+        (self.folder / "tasks" / task).mkdir()
+        (self.folder / "tasks" / f"{task}.yaml").rename(self.folder / "tasks" / task / f"{task}.yaml")
+        own = REGISTERING + textwrap.dedent(code).replace("VALUE", str(value))
+        self.write(f"tasks/{task}/utils.py", own)
+
+    def test_folders_replace_built_in_names(self) -> None:
+        """What a folder registers under a built-in name is used by its tasks, as what a plug-in registers is."""
+        for kind in REPLACED:
+            with self.subTest(kind):
+                self.setUp()
+                self.replace(kind, "one", 1.0)
+                self.replace(kind, "two", 0.0)
+                self.write_generation("plain", [("1+1", "2", ["3"])], REPLACED[kind][0] + "\n")
+                if kind == "scorer":
+                    (self.folder / "tasks" / "plain.yaml").unlink()
+                names = "one,two" if kind == "scorer" else "one,two,plain"
+                self.write_lines(
+                    "answers.jsonl",
+                    [
+                        {"type": "generate_until", "args": [question, {}], "response": "0"}
+                        for question in ("1+1", "2+2", "3+3")
+                        for _ in range(2)
+                    ],
+                )
+                done = self.run_task("--bootstrap_iters", "0", tasks=names)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                results = json.loads(done.stdout[done.stdout.index("{\n") :])["results"]
+                scores = {
+                    task: next(v for k, v in scores.items() if k.startswith("exact_match") and "stderr" not in k)
+                    for task, scores in results.items()
+                }
+                expected = {"one": 1.0, "two": 0.0, "plain": 0.0}
+                self.assertEqual(scores, {task: expected[task] for task in scores})
+                said = [line for line in done.stderr.splitlines() if "replaces the built-in one" in line]
+                self.assertEqual(len(said), 2, done.stderr)
+                self.assertTrue(all(f"The {kind} `" in line and str(self.folder) in line for line in said), said)
+
+    def test_unused_replacements_are_not_claimed(self) -> None:
+        """Code that takes a built-in name which no task of the folder uses is not said to replace anything."""
+        self.write_task("metric_list: [{metric: exact_match, aggregation: !function utils.share}]\n")
+        self.write(
+            "tasks/utils.py",
+            """
+            from lm_eval.api.registry import register_metric
+
+            @register_metric(metric="acc", output_type="generate_until", aggregation="mean")
+            def acc(references, predictions, **kwargs):
+                return 0.0
+
+            def share(values):
+                return sum(values) / len(values)
+            """,
+        )
+        done = self.run_task()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("replaces", done.stderr)
+
+    def test_replacements_need_python(self) -> None:
+        """Without Python, a name that the folder gives another meaning is an error and not the built-in one."""
+        self.replace("metric", "sums", 1.0)
+        done = self.run_task("--python", "no-such-python")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("exact_match", done.stderr)
+
+    def test_samplers_of_folders_replace_built_in_ones(self) -> None:
+        """The code of a folder replaces a sampler that is built in."""
+        self.write_task(FEWSHOT.format("first_n"))
+        self.write("tasks/utils.py", SAMPLER.format(name="first_n"))
+        done = self.run_task()
+        self.assertIn("3+3 6", done.stderr + done.stdout)
 
     def test_samplers_of_plug_ins_come_first(self) -> None:
         """A plug-in replaces a sampler that is built in."""

@@ -87,6 +87,9 @@ HINTS = {
 }  # fmt: skip
 
 
+KEPT = ("doc_id", "doc", "filter", "target", "filtered_resps", "doc_hash", "prompt_hash", "target_hash")
+
+
 class StandIn(LM):
     """Answers with what the request decides."""
 
@@ -143,7 +146,7 @@ def evaluate(path, splits, seed=0):
         model, task_dict={task.config.task: task}, bootstrap_iters=0, log_samples=True, confirm_run_unsafe_code=True
     )
     samples = [
-        {key: sample[key] for key in ("doc_id", "filter", "target", "filtered_resps", *sample["metrics"])}
+        {key: sample[key] for key in (*KEPT, *sample["metrics"])}
         | {"metrics": sample["metrics"]}
         for sample in results["samples"][task.config.task]
     ]

@@ -19,6 +19,8 @@ pub struct Dialect {
     pub name: &'static str,
     /// The target delimiter stands before every option, also where the joint has a blank or the context is empty.
     pub delimiter_always: bool,
+    /// What a function of the task changes in its document shows in records and hashes.
+    pub functions_change_documents: bool,
     /// Names of columns are looked up in the columns of the evaluated documents, not in the document at hand.
     pub columns_of_evaluated_split: bool,
     /// Elements of lists in the configuration are templates.
@@ -109,6 +111,7 @@ impl Dialect {
     pub const V05: Self = Self {
         name: "0.5",
         delimiter_always: false,
+        functions_change_documents: false,
         columns_of_evaluated_split: false,
         list_elements_are_templates: true,
         options_of_any_kind: false,
@@ -151,6 +154,7 @@ impl Dialect {
     pub const V04: Self = Self {
         name: "0.4",
         delimiter_always: true,
+        functions_change_documents: true,
         columns_of_evaluated_split: true,
         list_elements_are_templates: false,
         options_of_any_kind: true,

@@ -46,6 +46,15 @@ pub trait FunctionHost: Debug + Send + Sync {
     /// The function's value for a document.
     fn call(&self, function: &Function, document: &Arc<Dict>) -> Result<Value, HostError>;
 
+    /// The function's value for a document, and the document where the function has changed it.
+    fn call_watched(
+        &self,
+        function: &Function,
+        document: &Arc<Dict>,
+    ) -> Result<(Value, Option<Dict>), HostError> {
+        Ok((self.call(function, document)?, None))
+    }
+
     /// The documents that the function makes of a split.
     fn process_documents(
         &self,
@@ -181,5 +190,10 @@ impl HostFn {
     /// The function's value for a document.
     pub fn call(&self, document: &Arc<Dict>) -> Result<Value, HostError> {
         self.host.call(&self.function, document)
+    }
+
+    /// The function's value for a document, and the document where the function has changed it.
+    pub fn call_watched(&self, document: &Arc<Dict>) -> Result<(Value, Option<Dict>), HostError> {
+        self.host.call_watched(&self.function, document)
     }
 }

@@ -41,5 +41,5 @@ pub use model::{
     Answer, AnswerSink, Dispatch, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFacts,
     ModelFuture, ModelIdentity, ModelRequest, ModelStats, ModelTemplate, Response, Usage,
 };
-pub use near::nearest;
+pub use near::{edit_distance, nearest};
 pub use output_type::{OutputType, UnknownOutputType};

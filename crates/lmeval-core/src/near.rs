@@ -1,5 +1,10 @@
 //! Nearest known names, for error messages.
 
+/// How many letters to insert, drop, replace or swap to get from one text to the other.
+pub fn edit_distance(one: &str, other: &str) -> usize {
+    strsim::damerau_levenshtein(one, other)
+}
+
 /// Up to three known names that look like `name`, best first.
 ///
 /// ```
@@ -16,7 +21,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
             let other = candidate.to_lowercase();
             let mut score = strsim::jaro_winkler(&lower, &other);
             let length = lower.chars().count().max(other.chars().count()).max(1);
-            let distance = strsim::damerau_levenshtein(&lower, &other);
+            let distance = edit_distance(&lower, &other);
             // A typo changes few letters; a name that merely starts alike is not meant.
             if distance * 3 > length && !(lower.len() >= 4 && other.contains(&lower)) {
                 return None;

@@ -36,7 +36,7 @@ pub(crate) struct Kwargs {
 }
 
 /// Arguments that say how to download or to cache, which changes no row.
-const WITHOUT_EFFECT: [&str; 12] = [
+const WITHOUT_EFFECT: [&str; 13] = [
     "trust_remote_code",
     "cache_dir",
     "download_config",
@@ -49,6 +49,7 @@ const WITHOUT_EFFECT: [&str; 12] = [
     "use_auth_token",
     "num_proc",
     "storage_options",
+    "streaming",
 ];
 
 impl Kwargs {
@@ -62,8 +63,7 @@ impl Kwargs {
                 "data_files" => sorted.data_files = Some(value.clone()),
                 "data_dir" => sorted.data_dir = Some(repr::str(value)),
                 "revision" => sorted.revision = Some(repr::str(value)),
-                "streaming" if !value.is_truthy() => {}
-                "streaming" | "features" | "split" | "name" | "path" => {
+                "features" | "split" | "name" | "path" => {
                     return Err(Error::option(loader, &name, "cannot be set in `dataset_kwargs`"));
                 }
                 _ => {

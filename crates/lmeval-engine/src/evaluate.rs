@@ -202,6 +202,12 @@ fn open(
         damage: &opened.damage,
     });
     let fingerprint = register(&journal, identity, events)?;
+    let answers = journal.answers_of(fingerprint);
+    let former = former_identities(identity);
+    let of_unknown_server: usize =
+        former.iter().map(|former| journal.answers_of(Fingerprint::of(former))).sum();
+    let of_others = opened.answers.saturating_sub(answers + of_unknown_server);
+    events.event(Event::Reusing { answers, of_unknown_server, of_others });
     for cache in wanted.import.iter().filter(|cache| cache.is_file()) {
         let imported = journal.import_sqlite(cache, fingerprint)?;
         events.event(Event::CacheImported { answers: imported.answers, skipped: imported.skipped });
@@ -224,4 +230,45 @@ fn register(
         return Ok(fingerprint);
     }
     Ok(journal.register_model(identity)?)
+}
+
+/// The identities that older versions wrote for the same model, which leave open where its server is: with the name that
+/// the server reports alone, or with a host and no path.
+fn former_identities(identity: &ModelIdentity) -> Vec<ModelIdentity> {
+    let fact = |name: &str| identity.facts.iter().find(|(known, _)| *known == name).map(|(_, fact)| fact);
+    let Some(server) = fact("server") else { return Vec::new() };
+    let mut former = Vec::new();
+    let others = || identity.facts.iter().filter(|(name, _)| *name != "server").cloned();
+    if fact("serves").is_some() {
+        former.push(ModelIdentity { backend: identity.backend.clone(), facts: others().collect() });
+    } else if let Some((host, _)) = server.split_once(['/', '?', ';']) {
+        let facts = others().chain([("server", host.to_owned())]).collect();
+        former.push(ModelIdentity { backend: identity.backend.clone(), facts });
+    }
+    former
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn former_identities_leave_the_address_open() {
+        let identity = |facts: &[(&'static str, &str)]| ModelIdentity {
+            backend: "local-completions".to_owned(),
+            facts: facts.iter().map(|(name, fact)| (*name, (*fact).to_owned())).collect(),
+        };
+        let of = |facts: &[(&'static str, &str)]| former_identities(&identity(facts));
+        assert_eq!(
+            of(&[("model", "m"), ("serves", "m"), ("server", "host:1")]),
+            [identity(&[("model", "m"), ("serves", "m")])]
+        );
+        // A host alone is what older versions wrote, too: the same identity.
+        assert_eq!(of(&[("model", "m"), ("server", "host:1")]), []);
+        assert_eq!(
+            of(&[("model", "m"), ("server", "host:1/left")]),
+            [identity(&[("model", "m"), ("server", "host:1")])]
+        );
+        assert_eq!(of(&[("model", "m")]), []);
+    }
 }

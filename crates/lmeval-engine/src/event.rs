@@ -4,7 +4,7 @@ use lmeval_core::results::TaskResult;
 use lmeval_core::{ModelError, ModelIdentity, ModelRequest, RequestType, Usage};
 use lmeval_journal::Damage;
 use lmeval_tasks::Task;
-use lmeval_tasks::prompt::DocumentRequests;
+use lmeval_tasks::prompt::{DocumentRequests, MissingColumn};
 
 /// Something that happened.
 #[derive(Debug)]
@@ -24,6 +24,15 @@ pub enum Event<'a> {
         /// That model.
         serves: &'a str,
     },
+    /// What the journal has for the model is known.
+    Reusing {
+        /// Answers of this model, which are not asked for again.
+        answers: usize,
+        /// Answers of a model of the same name that do not say which server gave them. They are not used.
+        of_unknown_server: usize,
+        /// Answers of other models or servers.
+        of_others: usize,
+    },
     /// Answers of an old response cache were taken over.
     CacheImported {
         /// How many.
@@ -39,6 +48,13 @@ pub enum Event<'a> {
         task: &'a Task,
         /// How many documents will be evaluated.
         documents: usize,
+    },
+    /// A field of a task looks like a column that its documents do not have.
+    MissingColumn {
+        /// The task.
+        task: &'a Task,
+        /// The field.
+        missing: &'a MissingColumn,
     },
     /// The first document of a task was turned into requests.
     FirstDocument {

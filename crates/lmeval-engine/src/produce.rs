@@ -55,6 +55,9 @@ pub(crate) fn prepare(
             request_sources(task, data).and_then(|sources| Ok(RequestBuilder::new(task, &sources, options)?));
         let sent = match builder {
             Ok(builder) => {
+                for missing in builder.missing_columns() {
+                    events.event(Event::MissingColumn { task, missing });
+                }
                 events.event(Event::Prepared { task, documents: builder.remaining() });
                 prepared.send(Prepared { place, builder }).is_ok()
             }

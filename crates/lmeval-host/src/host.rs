@@ -68,16 +68,34 @@ fn documents(function: &Function, answer: &Value) -> Result<MemoryDocuments, Hos
     Ok(MemoryDocuments::with_columns(columns, rows.collect::<Result<_, _>>()?))
 }
 
+/// The call of a function with one document.
+fn call<'a>(function: &'a Function, document: &Arc<Dict>) -> Message<'a> {
+    Message::new("call", function).with_list("calls", [document], |text, document| {
+        text.push('[');
+        encode_dict(text, document)?;
+        text.push(']');
+        Ok(())
+    })
+}
+
 impl FunctionHost for PythonHost {
     fn call(&self, function: &Function, document: &Arc<Dict>) -> Result<Value, HostError> {
-        let message = Message::new("call", function).with_list("calls", [document], |text, document| {
-            text.push('[');
-            encode_dict(text, document)?;
-            text.push(']');
-            Ok(())
-        });
-        let answers = message.ask(&self.pool, 1, |_| Some(document))?;
+        let answers = call(function, document).ask(&self.pool, 1, |_| Some(document))?;
         Ok(answers.into_iter().next().unwrap_or_default())
+    }
+
+    fn call_watched(
+        &self,
+        function: &Function,
+        document: &Arc<Dict>,
+    ) -> Result<(Value, Option<Dict>), HostError> {
+        let message = call(function, document).with("watch", &Value::Bool(true));
+        let answer = message.ask(&self.pool, 1, |_| Some(document))?.into_iter().next().unwrap_or_default();
+        match answer.as_list() {
+            Some([value]) => Ok((value.clone(), None)),
+            Some([value, Value::Dict(changed)]) => Ok((value.clone(), Some(Dict::clone(changed)))),
+            _ => Err(wrong_type(function, "a value with its document", &answer)),
+        }
     }
 
     fn process_documents(

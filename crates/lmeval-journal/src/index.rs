@@ -3,7 +3,7 @@
 use lmeval_core::ModelIdentity;
 use rustc_hash::FxHashMap;
 
-use crate::key::Key;
+use crate::key::{Fingerprint, Key};
 use crate::record::StoredModel;
 
 /// The place of a record in the file.
@@ -21,6 +21,8 @@ pub(crate) struct Index {
     slots: FxHashMap<[u8; 16], Slot>,
     /// The models with the places of their last records, the one that was used last at the end.
     models: Vec<(StoredModel, u64)>,
+    /// How many keys of each model have an answer.
+    answers: FxHashMap<Fingerprint, usize>,
 }
 
 impl Index {
@@ -31,9 +33,12 @@ impl Index {
 
     /// Takes note of a later record: it counts, unless it is a failure and there is an answer.
     pub(crate) fn insert(&mut self, key: &Key, slot: Slot) {
-        let known = self.slots.entry(key.digest).or_insert(slot);
-        if slot.is_answered || !known.is_answered {
-            *known = slot;
+        let was_answered = self.get(key).is_some_and(|known| known.is_answered);
+        if slot.is_answered || !was_answered {
+            self.slots.insert(key.digest, slot);
+        }
+        if slot.is_answered && !was_answered {
+            *self.answers.entry(key.model).or_default() += 1;
         }
     }
 
@@ -41,6 +46,11 @@ impl Index {
     pub(crate) fn remove(&mut self, key: &Key, slot: Slot) {
         if self.get(key) == Some(slot) {
             self.slots.remove(&key.digest);
+            if slot.is_answered
+                && let Some(count) = self.answers.get_mut(&key.model)
+            {
+                *count = count.saturating_sub(1);
+            }
         }
     }
 
@@ -63,6 +73,11 @@ impl Index {
     /// Whether the record at a place is the last one of its model.
     pub(crate) fn is_last_of_model(&self, model: &StoredModel, offset: u64) -> bool {
         self.models.iter().any(|(known, place)| known == model && *place == offset)
+    }
+
+    /// How many keys of a model have an answer.
+    pub(crate) fn answers_of(&self, model: Fingerprint) -> usize {
+        self.answers.get(&model).copied().unwrap_or_default()
     }
 
     /// How many keys have an answer, and how many only failures.

@@ -123,6 +123,11 @@ impl Journal {
         self.writer.shared().index.read().unwrap_or_else(PoisonError::into_inner).counts()
     }
 
+    /// How many requests to a model have an answer.
+    pub fn answers_of(&self, model: Fingerprint) -> usize {
+        self.writer.shared().index.read().unwrap_or_else(PoisonError::into_inner).answers_of(model)
+    }
+
     /// Writes down which model is used, unless it is the one that was used last, and gives what its keys are made with.
     pub fn register_model(&self, identity: &ModelIdentity) -> Result<Fingerprint, Error> {
         self.register(StoredModel::from(identity))

@@ -134,6 +134,10 @@ pub(crate) struct ValidateArgs {
     #[arg(short, long, value_name = "TASKS", num_args = 1.., value_delimiter = ',')]
     pub tasks: Vec<String>,
 
+    /// Open the data of the tasks, too: columns that fields name, and requests of the first document.
+    #[arg(long, requires = "tasks")]
+    pub data: bool,
+
     /// Warnings fail, too.
     #[arg(long)]
     pub strict: bool,

@@ -54,6 +54,12 @@ pub(crate) fn rendered(error: &anyhow::Error) -> String {
     text
 }
 
+/// A failure as plain text: the message, the causes that it does not have, and what to try.
+pub(crate) fn plain(error: &anyhow::Error) -> String {
+    let text = anstream::adapter::strip_str(&rendered(error)).to_string();
+    text.strip_prefix("error: ").map(str::to_owned).unwrap_or(text)
+}
+
 /// What Python says about a failure.
 pub(crate) fn traceback(error: &anyhow::Error) -> Option<&str> {
     let of_model = match error.downcast_ref::<EngineError>() {

@@ -132,6 +132,9 @@ class Registry(Generic[T]):
         if isinstance(known, str) and known == f"{module}:{qualified_name}":
             return
         if _is_builtin(known) and not _is_builtin(target):
+            if _scope.folder:
+                # Whether a task of the folder uses the name is not known here; whoever looks it up says so.
+                return
             logger.warning("The %s `%s` from `%s` replaces the built-in one", self.kind, name, module)
             return
         # The same file imported under two module names, or reloaded, defines the same thing again; so does a

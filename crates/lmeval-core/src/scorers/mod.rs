@@ -11,6 +11,7 @@ mod answered;
 mod build;
 mod choice_match;
 mod documents;
+mod each_target;
 mod error;
 mod first_token;
 mod gen_scorer;

@@ -6,10 +6,12 @@ use lmeval_metrics::AnyMetric;
 use lmeval_pycompat::{Function, Value};
 
 use super::build::{ScoringSources, TaskFacts};
+use super::each_target::EachTarget;
 use super::error::ScoreError;
 use super::metric::{MetricAggregation, MetricFunction, MetricReduction, PipelineMetric};
 use super::registry::entry_of;
 use super::spec::{MetricSpec, Reference, Setting};
+use super::task_code::HostMetric;
 use crate::output_type::OutputType;
 use crate::registry::Registered;
 
@@ -94,6 +96,17 @@ pub(super) fn resolve_metric(
     })
 }
 
+/// The metric of a function.
+fn host_metric(
+    function: &Arc<Function>,
+    facts: TaskFacts<'_>,
+    sources: &ScoringSources,
+) -> Result<Arc<dyn HostMetric>, ScoreError> {
+    let metric = sources.host.metric(function)?;
+    let is_older = sources.dialect.scoring.older_values && facts.output_type == OutputType::GenerateUntil;
+    Ok(if is_older { Arc::new(EachTarget(metric)) } else { metric })
+}
+
 /// The metric that Python code registered under the name that a task gives.
 fn registered_metric<'a>(
     spec: &'a MetricSpec,
@@ -142,7 +155,7 @@ fn resolve_registered(
             output_type: facts.output_type,
         });
     }
-    let called = MetricFunction::Host(sources.host.metric(&registered.function)?);
+    let called = MetricFunction::Host(host_metric(&registered.function, facts, sources)?);
     Ok((Arc::clone(name), None, called))
 }
 
@@ -156,7 +169,7 @@ fn resolve_function(
     let name = match &spec.metric {
         Reference::Name(name) => name,
         Reference::Function(function) => {
-            let called = MetricFunction::Host(sources.host.metric(function)?);
+            let called = MetricFunction::Host(host_metric(function, facts, sources)?);
             return Ok((function_name(function).into(), None, called));
         }
     };

@@ -1,9 +1,12 @@
 //! What a server says of the model that it runs.
 
+use std::borrow::Borrow;
 use std::time::{Duration, Instant};
 
 use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_pycompat::{Dict, Value};
+use reqwest::Url;
+use sha2::{Digest, Sha256};
 
 use super::answer::parse;
 use crate::http::Client;
@@ -15,18 +18,23 @@ const ODD_ANSWERS: u32 = 4;
 /// The first wait after such an answer.
 const WAIT: Duration = Duration::from_millis(100);
 
+/// What the paths of addresses end in whatever model they serve.
+const USUAL_ENDS: [&str; 6] =
+    ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/completion", "/generate", "/v1"];
+
 /// The facts that name what answers: the model that the server reports, where it does, and where the server is.
 ///
-/// A server that is away is waited for, and one that gives an odd answer is asked again: answers are found by these facts,
-/// and others would ask for all of them again. Where there is no list of models in the end, `serves` is missing, and the
-/// journal knows what it was before.
+/// Two servers may report the same name for different weights, so the name alone is not enough. A server that is away is
+/// waited for, and one that gives an odd answer is asked again: answers are found by these facts, and other facts would
+/// ask for all of them again. Where there is no list of models in the end, `serves` is missing, and the journal knows
+/// what it was before.
 pub(super) async fn server_facts(
     client: &Client,
     base_url: &str,
     model: Option<&str>,
     is_hosted: bool,
 ) -> Result<Vec<(&'static str, String)>, ModelError> {
-    let place = ("server", host(base_url));
+    let place = ("server", places(client.addresses()));
     if is_hosted {
         return Ok(vec![place]);
     }
@@ -77,12 +85,34 @@ fn reported(answer: &Value, model: Option<&str>) -> Option<String> {
     })
 }
 
-/// Host and port of an address.
-fn host(url: &str) -> String {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    // What stands before `@` may be a password.
-    place.rsplit('@').next().unwrap_or_default().to_owned()
+/// The addresses that answers come from, in one order whichever way they were given.
+///
+/// Answers of several addresses are answers of one model, so all of them together are the place.
+fn places(addresses: impl Iterator<Item = impl Borrow<Url>>) -> String {
+    let mut places: Vec<String> = addresses.map(|address| place(address.borrow())).collect();
+    places.sort();
+    places.dedup();
+    places.join(";")
+}
+
+/// Host and port of an address, what stands in its path before the usual end, and a hash of its query: one host may
+/// serve several models under different paths. No credentials, and no values of the query that can be read.
+fn place(address: &Url) -> String {
+    let mut place = address.host_str().unwrap_or_default().to_owned();
+    match address.port() {
+        Some(port) => place = format!("{place}:{port}"),
+        None if address.scheme() == "http" => place.push_str(":80"),
+        None => {}
+    }
+    let path = address.path().trim_end_matches('/');
+    let path = USUAL_ENDS.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
+    place.push_str(path.trim_end_matches('/'));
+    if let Some(query) = address.query().filter(|query| !query.is_empty()) {
+        let digest = Sha256::digest(query.as_bytes());
+        let first = digest.iter().take(8).fold(0_u64, |digits, byte| (digits << 8) | u64::from(*byte));
+        place = format!("{place}?{first:016x}");
+    }
+    place
 }
 
 #[cfg(test)]
@@ -103,7 +133,25 @@ mod tests {
         }
         let single = json::loads(r#"{"data": [{"id": "a"}]}"#).unwrap();
         assert_eq!(reported(&single, Some("c")).as_deref(), Some("a"));
-        assert_eq!(host("http://me:secret@localhost:8000/v1/completions"), "localhost:8000");
-        assert_eq!(host("https://api.openai.com/v1"), "api.openai.com");
+    }
+
+    #[test]
+    fn addresses_as_places() {
+        let of = |addresses: &[&str]| places(addresses.iter().map(|address| Url::parse(address).unwrap()));
+        assert_eq!(of(&["http://me:secret@localhost:8000/v1/completions"]), "localhost:8000");
+        assert_eq!(of(&["https://api.openai.com/v1/chat/completions"]), "api.openai.com");
+        assert_eq!(of(&["http://Host/v1"]), "host:80");
+        assert_eq!(of(&["http://host:8000"]), "host:8000");
+        assert_eq!(of(&["http://host:8000/left/v1/completions"]), "host:8000/left");
+        assert_ne!(of(&["http://host:8000/v1/completions"]), of(&["http://host:8001/v1/completions"]));
+        let replicas =
+            of(&["http://b:1/v1/completions", "http://a:1/v1/completions", "http://b:1/v1/completions"]);
+        assert_eq!(replicas, "a:1;b:1");
+        let keyed = of(&["https://host/v1?key=hunter2"]);
+        assert!(
+            keyed.starts_with("host?") && !keyed.contains("hunter2") && !keyed.contains("key"),
+            "{keyed}"
+        );
+        assert_ne!(keyed, of(&["https://host/v1?key=hunter3"]));
     }
 }

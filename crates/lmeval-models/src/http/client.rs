@@ -132,6 +132,11 @@ impl Client {
         self.settings.patience
     }
 
+    /// The addresses that answer calls, without credentials.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &Url> {
+        self.balancer.endpoints().iter().map(|endpoint| &endpoint.url)
+    }
+
     /// The first address, for messages.
     pub fn shown_url(&self) -> &str {
         &self.balancer.endpoints()[0].shown

@@ -179,6 +179,12 @@ async fn what_a_model_says_of_itself() {
     let identity = model.identity().await.unwrap().to_string();
     let place = root.trim_start_matches("http://");
     assert!(identity.ends_with(&format!("serves m (/models/m), server {place}")), "{identity}");
+    let (other, _) = server(completions).await;
+    let elsewhere = format!(
+        r#"{{"model": "{TOKENIZER}", "base_url": "{other}/v1/completions", "tokenizer_backend": "huggingface"}}"#
+    );
+    let elsewhere = create("local-completions", &ModelSettings::from_args(dict(&elsewhere))).unwrap();
+    assert_ne!(elsewhere.identity().await.unwrap().to_string(), identity, "the same name at another address");
     let mut auto = settings("");
     auto.batch_size = Some(Value::str("auto:4"));
     assert_eq!(create("local-completions", &auto).unwrap().dispatch().batch_size, 1);

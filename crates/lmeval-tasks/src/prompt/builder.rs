@@ -12,6 +12,7 @@ use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value};
 use rayon::prelude::*;
 
+use super::columns::{MissingColumn, column_names, missing_columns};
 use super::error::{Place, PromptError, PromptErrorKind};
 use super::options::{RequestOptions, RequestSources};
 use super::plan::Plan;
@@ -19,7 +20,7 @@ use super::request::Skipped;
 use super::selection::{Selection, evaluated_documents};
 use crate::Task;
 use crate::config::{ConfigPath, Named};
-use crate::scoring::{folders, has_modules};
+use crate::scoring::{ModuleTexts, folders, has_modules};
 
 /// How many documents are rendered at a time: enough for all cores, little enough to hold.
 const CHUNK: usize = 256;
@@ -69,6 +70,8 @@ pub struct DocumentRequests {
 #[derive(Debug)]
 pub struct RequestBuilder {
     plan: Plan,
+    /// Fields that look like columns which the documents do not have.
+    missing_columns: Vec<MissingColumn>,
     documents: Arc<dyn Documents>,
     selection: Selection,
     drawing: Option<Drawing>,
@@ -100,12 +103,14 @@ impl RequestBuilder {
     fn prepare(task: &Task, sources: &RequestSources, options: &RequestOptions) -> Result<Self, PromptError> {
         let documents = evaluated_documents(task, sources)?;
         let selection = Selection::new(documents.len(), options)?;
+        let missing_columns = check_columns(task, &*documents)?;
         let plan = Plan::new(task, &*documents, sources, options)?;
         let count = task.config.fewshot_count();
         let drawing = if count > 0 { Some(Drawing::new(task, sources, options, count)?) } else { None };
         let ready = VecDeque::new();
         Ok(Self {
             plan,
+            missing_columns,
             documents,
             selection,
             drawing,
@@ -114,6 +119,11 @@ impl RequestBuilder {
             has_failed: false,
             finished: false,
         })
+    }
+
+    /// Fields that are the same text for every document though they look like columns, where it may be meant so.
+    pub fn missing_columns(&self) -> &[MissingColumn] {
+        &self.missing_columns
     }
 
     /// How many documents are left, those included that will be skipped.
@@ -172,8 +182,16 @@ impl RequestBuilder {
                 if place > failed.load(Ordering::Relaxed) {
                     return None;
                 }
-                let build = |(document, examples): Drawn| {
-                    let (instances, choices, skipped) = match plan.requests(doc_id, &document, &examples)? {
+                let build = |(mut document, examples): Drawn| {
+                    let changes = plan.fields.changes();
+                    if let Some(changes) = changes {
+                        changes.watch(&document);
+                    }
+                    let built = plan.requests(doc_id, &document, &examples);
+                    if let Some(changed) = changes.and_then(|changes| changes.take(&document)) {
+                        document = changed;
+                    }
+                    let (instances, choices, skipped) = match built? {
                         Ok((instances, choices)) => (instances, choices, None),
                         Err(skipped) => (Vec::new(), None, Some(skipped)),
                     };
@@ -261,6 +279,21 @@ impl Drawing {
     }
 }
 
+/// The fields that look like columns which the documents do not have; those that cannot be meant so are an error.
+fn check_columns(task: &Task, documents: &dyn Documents) -> Result<Vec<MissingColumn>, PromptError> {
+    // A first document that cannot be read is an error of its own, where it is used.
+    let first = documents.get(0).ok();
+    let columns = match &first {
+        Some(first) => column_names(documents.columns(), first),
+        None => documents.columns().to_vec(),
+    };
+    let mut missing = missing_columns(task, &columns);
+    match missing.iter().position(|missing| missing.is_error) {
+        None => Ok(missing),
+        Some(place) => Err(missing.swap_remove(place).into_error()),
+    }
+}
+
 /// The sampler of a name: what Python code registers, as far as it comes before what is built in.
 fn named_sampler(
     task: &Task,
@@ -270,14 +303,15 @@ fn named_sampler(
 ) -> Result<Box<dyn Sampler>, PromptError> {
     let built_in = sources.samplers.make(name);
     let names = sources.host.registered_names();
-    // Plug-ins come first; without them, no Python is started for what is built in.
-    if built_in.is_ok() && !names.has_plugins() {
-        return built_in.map_err(unknown_sampler);
+    let mut folders = folders(task, &ConfigPath::key("fewshot_config").then("sampler"));
+    if built_in.is_ok() {
+        let mut modules = ModuleTexts::default();
+        folders.retain(|folder| modules.register(folder, "sampler", name));
+        // No Python is started for what is built in and nobody replaces.
+        if folders.is_empty() && !names.has_plugins() {
+            return built_in.map_err(unknown_sampler);
+        }
     }
-    let folders = match &built_in {
-        Ok(_) => Vec::new(),
-        Err(_) => folders(task, &ConfigPath::key("fewshot_config").then("sampler")),
-    };
     let has_modules = folders.iter().any(|folder| has_modules(Path::new(folder)));
     match names.find("sampler", name, &NameScope { folders, whole: built_in.is_err() }) {
         Ok(NameLookup::Found(registered)) => {

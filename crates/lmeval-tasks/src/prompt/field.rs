@@ -143,6 +143,18 @@ impl PromptField {
         resolved.map_err(|error| error.in_field(self.name))
     }
 
+    /// The field's value for a document, and the document where a function has changed it.
+    pub(crate) fn resolve_watched(
+        &self,
+        document: &Arc<Dict>,
+        rules: &Resolution,
+    ) -> Result<(Resolved, Option<Dict>), PromptError> {
+        let Kind::Function(function) = &self.kind else { return Ok((self.resolve(document, rules)?, None)) };
+        let (value, changed) =
+            function.call_watched(document).map_err(|error| PromptError::host(error).in_field(self.name))?;
+        Ok((Resolved::given(value), changed))
+    }
+
     /// The field's values for a document where each element of a list is a field of its own, as images have it.
     pub(crate) fn resolve_each(
         &self,

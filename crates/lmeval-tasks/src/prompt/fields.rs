@@ -6,6 +6,7 @@ use lmeval_core::{Dialect, FunctionHost, OutputType};
 use lmeval_pycompat::literal::literal_eval;
 use lmeval_pycompat::{Dict, Value};
 
+use super::changes::Changes;
 use super::coerce::{
     coerce_list, coerce_target, described, digits_literal, digits_to_int, is_digits, list_literal,
     resolve_index,
@@ -63,6 +64,8 @@ pub(crate) struct TaskFields {
     rules: Resolution,
     /// How the description and the prefix of examples are resolved.
     own_columns: Resolution,
+    /// What functions change in documents, where that matters.
+    changes: Option<Changes>,
 }
 
 impl TaskFields {
@@ -115,6 +118,8 @@ impl TaskFields {
                 &evaluated.prefix,
             ),
         };
+        // Reference: `process_results` gets the document as it was read.
+        let is_watched = dialect.functions_change_documents && !config.scores_itself();
         let own_columns =
             Resolution { columns: None, list_elements_are_templates: dialect.list_elements_are_templates };
         let rules = Resolution {
@@ -132,7 +137,23 @@ impl TaskFields {
             audio: single("doc_to_audio", &config.doc_to_audio),
             rules,
             own_columns,
+            changes: is_watched.then(Changes::default),
         }
+    }
+
+    /// What functions change in their documents, where that matters.
+    pub(crate) fn changes(&self) -> Option<&Changes> {
+        self.changes.as_ref()
+    }
+
+    /// The value of a field whose function may change the document for those that come later.
+    fn resolve_watched(&self, field: &PromptField, document: &Arc<Dict>) -> Result<Resolved, PromptError> {
+        let Some(changes) = &self.changes else { return field.resolve(document, &self.rules) };
+        let (resolved, changed) = field.resolve_watched(&changes.current(document), &self.rules)?;
+        if let Some(changed) = changed {
+            changes.set(document, changed);
+        }
+        Ok(resolved)
     }
 
     /// Lets the first evaluated document decide whether there are several inputs and targets.
@@ -197,7 +218,7 @@ impl TaskFields {
         document: &Arc<Dict>,
     ) -> Result<Option<Options>, PromptError> {
         let Some(field) = field else { return Ok(None) };
-        let resolved = field.resolve(document, &self.rules)?;
+        let resolved = self.resolve_watched(field, document)?;
         if self.dialect.options_of_any_kind {
             let iterable = match resolved.rendered() {
                 Some(text) => literal_eval(text).map_err(|error| {
@@ -231,7 +252,7 @@ impl TaskFields {
         let Some(field) = field else {
             return Ok(Value::None);
         };
-        let resolved = field.resolve(document, &self.rules)?;
+        let resolved = self.resolve_watched(field, document)?;
         let typed = if self.dialect.targets_as_written {
             self.type_as_written(resolved)
         } else {

@@ -6,8 +6,10 @@
 //! and context and answers become requests.
 
 mod builder;
+mod changes;
 mod class_requests;
 mod coerce;
+mod columns;
 mod context;
 mod error;
 mod example;
@@ -24,6 +26,7 @@ mod turn;
 
 pub use builder::{DocumentRequests, RequestBuilder};
 pub use class_requests::read_arguments;
+pub use columns::{MissingColumn, missing_columns};
 pub use error::{Place, PromptError, PromptErrorKind};
 pub use options::{DEFAULT_FEWSHOT_SEED, RequestOptions, RequestSources, Shard};
 pub use request::Skipped;

@@ -119,7 +119,15 @@ impl Plan {
         let options = self.fields.options(self.fields.evaluated.choice.as_deref(), document)?;
         let gold = match (&options, target.as_i64()) {
             (Some(options), Some(index)) => item_at(options, index).cloned().unwrap_or_default(),
-            _ => target.clone(),
+            // Reference: the first document decides whether targets are lists of answers. If they are, each is made one;
+            // if not, whatever is no text is compared by its text.
+            _ if self.fields.shape.multiple_targets => each_of(target),
+            _ => match target {
+                Value::List(_) | Value::Tuple(_) | Value::Set(_) | Value::Dict(_) => {
+                    Value::from(repr::str(target))
+                }
+                _ => target.clone(),
+            },
         };
         Ok((gold, options))
     }
@@ -316,5 +324,15 @@ fn scored_text(target: &Value) -> Result<Arc<str>, PromptError> {
         other => Err(not_a("text to score", other)
             .in_field("doc_to_target")
             .hint("A template around the column makes it text: `doc_to_target: \"{{column}}\"`")),
+    }
+}
+
+/// The list that Python's `list` makes of a target.
+fn each_of(target: &Value) -> Value {
+    match target {
+        Value::Tuple(items) | Value::Set(items) => Value::List(Arc::clone(items)),
+        Value::Str(text) => Value::list(text.chars().map(|letter| Value::from(letter.to_string()))),
+        Value::Dict(dict) => Value::list(dict.keys().cloned()),
+        other => other.clone(),
     }
 }

@@ -7,6 +7,7 @@ use lmeval_core::filters::{FilterFunction, FilterSpec};
 use lmeval_core::registry::{NameLookup, NameScope, Registered};
 use lmeval_core::scorers::{MetricSpec, Reference, ScoreError, ScorerDefaults, ScoringSources, Setting};
 
+use super::modules::{ModuleTexts, has_modules};
 use super::specs::metric_spec;
 use super::uses::{ComputedBy, ScoringUse, UseKind, scoring_uses};
 use crate::Task;
@@ -20,10 +21,11 @@ pub(super) struct TaskSources {
     pub(super) known: Vec<(&'static str, Vec<String>)>,
 }
 
-/// Looks up all names of a task that are not built in, and, where there are plug-ins, those that are.
+/// Looks up all names of a task that are not built in, and those that are where plug-ins or the folder of the task
+/// may replace them.
 pub(super) fn resolve(task: &Task, given: &ScoringSources) -> Result<TaskSources, Error> {
-    let mut lookups =
-        Lookups { task, given, found: TaskSources { sources: given.clone(), known: Vec::new() } };
+    let found = TaskSources { sources: given.clone(), known: Vec::new() };
+    let mut lookups = Lookups { task, given, found, modules: ModuleTexts::default() };
     if let Some(scorer) = &task.config.scorer {
         let known = if given.names.has_scorer(&scorer.kind) { Known::BuiltIn } else { Known::No };
         if let Some(registered) = lookups.find("scorer", &scorer.kind, known, &scorer.path)? {
@@ -56,6 +58,7 @@ struct Lookups<'a> {
     task: &'a Task,
     given: &'a ScoringSources,
     found: TaskSources,
+    modules: ModuleTexts,
 }
 
 impl Lookups<'_> {
@@ -165,11 +168,14 @@ impl Lookups<'_> {
         path: &ConfigPath,
     ) -> Result<Option<Registered>, Error> {
         let host = self.given.host.registered();
-        let folders = if known == Known::BuiltIn { Vec::new() } else { folders(self.task, path) };
+        let mut folders = folders(self.task, path);
+        if known == Known::BuiltIn {
+            folders.retain(|folder| self.modules.register(folder, kind, name));
+        }
         let has_modules = folders.iter().any(|folder| has_modules(Path::new(folder)));
         // Where nothing could replace or explain the name, no Python is started for it.
         let is_settled = match known {
-            Known::BuiltIn => true,
+            Known::BuiltIn => folders.is_empty(),
             Known::Free => !has_modules,
             Known::No => false,
         };
@@ -224,12 +230,6 @@ pub fn module_folders(task: &Task) -> Vec<String> {
         }
     }
     found
-}
-
-/// Whether there is a module in a folder.
-pub(crate) fn has_modules(folder: &Path) -> bool {
-    let files = fs_err::read_dir(folder).into_iter().flatten().flatten();
-    files.into_iter().any(|file| file.path().extension().is_some_and(|end| end == "py"))
 }
 
 fn located(error: ScoreError, task: &Task, path: &ConfigPath) -> Error {

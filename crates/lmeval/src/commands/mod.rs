@@ -10,6 +10,7 @@ mod serve;
 mod show;
 mod tasks;
 mod validate;
+mod validate_data;
 
 use std::process::ExitCode;
 

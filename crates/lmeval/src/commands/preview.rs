@@ -117,6 +117,9 @@ fn preview(
 ) -> Result<()> {
     let sources = request_sources(task, data)?;
     let builder = RequestBuilder::new(task, &sources, options)?;
+    for missing in builder.missing_columns() {
+        printer.note(&report::render(report::Severity::Warning, &missing.diagnostic(task)));
+    }
     for requests in builder {
         let requests = requests?;
         let mut text = String::new();

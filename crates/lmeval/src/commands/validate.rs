@@ -7,7 +7,7 @@ use lmeval_pycompat::{Value, repr};
 use lmeval_tasks::{Finding, Severity, TaskManager};
 
 use crate::cli::ValidateArgs;
-use crate::commands::Status;
+use crate::commands::{Status, validate_data};
 use crate::printer::Printer;
 use crate::{json_line, report, roots};
 
@@ -21,7 +21,12 @@ pub(crate) fn run(arguments: &ValidateArgs, printer: &mut Printer) -> Result<Sta
         (manager.index().len(), manager.validate_all())
     } else {
         let specs = manager.select(&words)?;
-        (specs.len(), manager.validate(&specs))
+        let mut findings = manager.validate(&specs);
+        // Data is of use only to tasks that can be loaded.
+        if arguments.data && !findings.iter().any(|finding| finding.severity == Severity::Error) {
+            findings.extend(validate_data::findings(&manager, &specs, &roots, printer)?);
+        }
+        (specs.len(), findings)
     };
     if count == 0 && findings.is_empty() {
         bail!("There is nothing to check: no task was named or found");

@@ -13,6 +13,7 @@ use lmeval_tasks::prompt::Skipped;
 
 use crate::printer::Notes;
 use crate::progress::{Board, describe_first};
+use crate::report;
 
 /// Where the records of documents go.
 pub(crate) struct Records {
@@ -74,6 +75,29 @@ impl RunEvents {
         in_order.map(|(task, _, hash)| (Value::str(task.as_str()), Value::str(hash.as_str()))).collect()
     }
 
+    /// Says at the start what is not asked for again, and what cannot be used.
+    fn tell_reuse(&self, answers: usize, of_unknown_server: usize, of_others: usize) {
+        if answers > 0 {
+            let them = counted(answers, "answer");
+            self.notes.info(&format!(
+                "The journal has {them} of this model, which will not be asked for again; `--fresh` starts over"
+            ));
+        }
+        if of_unknown_server > 0 {
+            let them = counted(of_unknown_server, "answer");
+            self.notes.note(&format!(
+                "warning: The journal has {them} of a model of this name, kept by an older version that did not note the \
+                 address of the server. They may be of another model and are not used"
+            ));
+        }
+        if answers == 0 && of_others > 0 {
+            let them = counted(of_others, "answer");
+            self.notes.info(&format!(
+                "The journal has {them} of other models or servers and none of this one; `lm-eval journal ls` lists them"
+            ));
+        }
+    }
+
     fn task_event(&self, event: &str, task: &str, documents: Option<usize>) {
         if self.json {
             let mut facts = Dict::new();
@@ -84,6 +108,11 @@ impl RunEvents {
             self.notes.object(event, &facts);
         }
     }
+}
+
+/// A number with its word in the right form.
+fn counted(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 impl Events for RunEvents {
@@ -112,12 +141,18 @@ impl Events for RunEvents {
                     ));
                 }
             }
+            Event::Reusing { answers, of_unknown_server, of_others } => {
+                self.tell_reuse(answers, of_unknown_server, of_others);
+            }
             Event::CacheImported { answers, skipped } => {
                 self.kept_before.fetch_add(answers, Ordering::Relaxed);
                 let skipped =
                     if skipped > 0 { format!(", {skipped} entries are no answers") } else { String::new() };
                 self.notes
                     .info(&format!("{answers} answers were taken over from the old response cache{skipped}"));
+            }
+            Event::MissingColumn { task, missing } => {
+                self.notes.note(&report::render(report::Severity::Warning, &missing.diagnostic(task)));
             }
             Event::Prepared { task, documents } => self.task_event("prepared", task.name(), Some(documents)),
             Event::FirstDocument { task, requests } => {

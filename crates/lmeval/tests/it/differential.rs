@@ -14,13 +14,17 @@ use lmeval_core::{
 use lmeval_data::Settings;
 use lmeval_engine::{DataOptions, EvaluateOptions, Events, NoEvents, evaluate};
 use lmeval_host::{PythonHost, PythonOptions};
-use lmeval_pycompat::{Value, json};
+use lmeval_pycompat::{Value, json as python_json};
 use lmeval_tasks::{Overrides, TaskDict, TaskManager};
 use lmeval_testkit::{reference_library, test_environment};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 /// Tasks with documents that they can be evaluated on. `tests/record/function_tasks.py` finds them.
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/differential.jsonl");
+
+/// Tasks whose functions, targets, filters and aggregations give values of every type that the reference takes.
+const ODD_TASKS: &str = include_str!("odd_tasks/tasks.txt");
+const ODD_FUNCTIONS: &str = include_str!("odd_tasks/utils.py");
 
 /// The fewest tasks, and folders of the library that they come from, for the comparison to mean something.
 const FEWEST: (usize, usize) = (100, 40);
@@ -98,7 +102,8 @@ fn text(value: &Json) -> String {
 }
 
 fn dumped(value: &Value) -> String {
-    json::dumps(value, &json::Options::default()).unwrap_or_else(|error| panic!("{error}: {value:?}"))
+    python_json::dumps(value, &python_json::Options::default())
+        .unwrap_or_else(|error| panic!("{error}: {value:?}"))
 }
 
 /// A value as the reference's program prints it.
@@ -138,10 +143,10 @@ fn number(value: &Json) -> Option<f64> {
 }
 
 /// What the reference gives for each case.
-fn ask_reference(python: &Path, library: &Path) -> Vec<Json> {
+fn ask_reference(python: &Path, library: &Path, cases: &Path) -> Vec<Json> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/record/function_tasks.py");
     let mut command = Command::new(python);
-    command.args([script.as_ref(), "run".as_ref(), library.as_os_str(), CASES.as_ref()]);
+    command.args([script.as_ref(), "run".as_ref(), library.as_os_str(), cases.as_os_str()]);
     let output = command.stderr(Stdio::null()).output().unwrap();
     assert!(output.status.success());
     String::from_utf8(output.stdout)
@@ -150,6 +155,9 @@ fn ask_reference(python: &Path, library: &Path) -> Vec<Json> {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
 }
+
+/// What records have in common beside the values of metrics.
+const COMPARED: [&str; 6] = ["target", "filtered_resps", "doc", "doc_hash", "prompt_hash", "target_hash"];
 
 struct Comparison {
     manager: TaskManager,
@@ -228,7 +236,7 @@ impl Comparison {
             let id = (sample["doc_id"].as_u64().unwrap(), text(&sample["filter"]));
             let ours = records.get(&id).ok_or_else(|| format!("no record {id:?}"))?;
             let metrics = sample["metrics"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
-            for key in ["target", "filtered_resps"].into_iter().chain(metrics) {
+            for key in COMPARED.into_iter().chain(metrics) {
                 if !ours.get(key).is_some_and(|ours| equal(ours, &sample[key])) {
                     return Err(format!("{id:?} {key}: {:?} instead of {}", ours.get(key), sample[key]));
                 }
@@ -248,29 +256,27 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-#[test]
-fn functions_of_the_library_give_what_they_give_in_the_reference() {
-    let (Some(python), Some(library)) = (test_environment(), reference_library()) else { return };
-    let cases = fs_err::read_to_string(CASES).unwrap();
+/// Compares the tasks of a library with the reference: how many are equal, of which folders, and what the reference
+/// cannot run.
+fn compare_all(python: &Path, library: &Path, cases: &Path) -> (usize, BTreeSet<String>, Vec<String>) {
+    let answers = ask_reference(python, library, cases);
+    let cases = fs_err::read_to_string(cases).unwrap();
     let cases: Vec<Json> = cases.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let answers = ask_reference(&python, &library);
     assert_eq!(answers.len(), cases.len());
     let host = PythonHost::new(PythonOptions {
-        python: Some(python),
+        python: Some(python.to_owned()),
         workers: 2,
-        task_roots: vec![library.clone()],
+        task_roots: vec![library.to_owned()],
         ..PythonOptions::default()
     });
-    let manager = TaskManager::new(std::slice::from_ref(&library));
-    let comparison = Comparison { manager, host, folder: tempfile::tempdir().unwrap(), library };
-    let mut failures = Vec::new();
-    let mut unknown = Vec::new();
-    let mut compared = 0;
+    let manager = TaskManager::new(&[library.to_owned()]);
+    let folder = tempfile::tempdir().unwrap();
+    let comparison = Comparison { manager, host, folder, library: library.to_owned() };
+    let (mut failures, mut unknown, mut compared) = (Vec::new(), Vec::new(), 0);
     let mut folders = BTreeSet::new();
     for (place, (case, expected)) in cases.iter().zip(&answers).enumerate() {
         let path = text(&case["path"]);
         if let Some(error) = expected.get("error") {
-            // The reference cannot run the task either, for lack of a package.
             unknown.push(format!("{path}: {error}"));
             continue;
         }
@@ -288,6 +294,41 @@ fn functions_of_the_library_give_what_they_give_in_the_reference() {
         failures.len(),
         failures.join("\n")
     );
+    (compared, folders, unknown)
+}
+
+#[test]
+fn functions_of_the_library_give_what_they_give_in_the_reference() {
+    let (Some(python), Some(library)) = (test_environment(), reference_library()) else { return };
+    let (compared, folders, unknown) = compare_all(&python, &library, Path::new(CASES));
+    // The reference cannot run some of them, for lack of a package.
     let enough = compared >= FEWEST.0 && folders.len() >= FEWEST.1;
     assert!(enough, "{compared} tasks of {} folders:\n{}", folders.len(), unknown.join("\n"));
+}
+
+#[test]
+fn values_of_every_type_count_as_in_the_reference() {
+    let Some(python) = test_environment() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path();
+    fs_err::write(library.join("utils.py"), ODD_FUNCTIONS).unwrap();
+    let document = |number: usize| {
+        let answer = ["yes", "no", "Yes."][number % 3];
+        let answers = if number % 2 == 1 { ["yes", "a"] } else { ["no", "maybe"] };
+        json!({
+            "q": format!("Is {number} yes or a no?"), "answer": answer, "gold": number % 2, "number": number,
+            "score": (number % 2) as f64, "flag": number.is_multiple_of(3), "nothing": null, "answers": answers,
+        })
+    };
+    let documents: Vec<Json> = (0..6).map(document).collect();
+    let mut cases = String::new();
+    for (number, task) in ODD_TASKS.split("---\n").enumerate() {
+        let path = format!("{number}.yaml");
+        fs_err::write(library.join(&path), task).unwrap();
+        cases.push_str(&json!({"path": path, "splits": {"test": documents}}).to_string());
+        cases.push('\n');
+    }
+    fs_err::write(library.join("cases.jsonl"), cases).unwrap();
+    let (compared, _, unknown) = compare_all(&python, library, &library.join("cases.jsonl"));
+    assert!(compared >= 45 && unknown.is_empty(), "{compared} tasks:\n{}", unknown.join("\n"));
 }

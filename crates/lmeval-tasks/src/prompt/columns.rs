@@ -1,0 +1,294 @@
+//! Fields that name a column which the documents do not have.
+//!
+//! A field that is not the name of a column is a template, and a template without expressions gives the same text for
+//! every document. A mistyped column name therefore evaluates without an error, and scores nothing.
+
+use lmeval_core::edit_distance;
+use lmeval_pycompat::literal::literal_eval;
+use lmeval_pycompat::{Dict, Value};
+
+use super::error::{PromptError, PromptErrorKind};
+use crate::Task;
+use crate::config::{ConfigPath, Field, TaskConfig};
+use crate::error::Diagnostic;
+
+/// How many columns a message lists.
+const SHOWN: usize = 30;
+
+/// A field whose text looks like a column but is none, so that it is the same for every document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingColumn {
+    /// The key of the field.
+    pub field: &'static str,
+    /// The text.
+    pub written: String,
+    /// The column that is meant, where one has nearly the same name.
+    pub near: Option<String>,
+    /// Whether a run cannot mean it: a near column exists, or the field cannot be used without its column.
+    pub is_error: bool,
+    /// The columns that there are.
+    columns: Vec<String>,
+}
+
+/// How a field is read, which decides what a missing column means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Its text alone makes no sense: options, images, sounds.
+    Values,
+    /// A constant is unusual: the question and the target.
+    Content,
+    /// The target of a task that computes its own scores, where it may be a placeholder.
+    Placeholder,
+    /// A constant is usual: descriptions and prefixes.
+    Wording,
+}
+
+impl MissingColumn {
+    /// What is wrong.
+    pub fn message(&self) -> String {
+        let Self { field, written, .. } = self;
+        let head = head_of_expression(written).filter(|head| self.columns.iter().any(|name| name == head));
+        match head {
+            Some(_) => format!(
+                "`{field}: {written}` is the same text for every document: an expression needs braces"
+            ),
+            None if self.takes_values() => {
+                format!("`{field}: {written}` names a column that the documents do not have")
+            }
+            None => format!(
+                "`{field}: {written}` is not a column of the documents, so it is the same text for all of them"
+            ),
+        }
+    }
+
+    /// What to try.
+    pub fn hints(&self) -> Vec<String> {
+        let mut hints = Vec::new();
+        if let Some(near) = &self.near {
+            hints.push(match head_of_expression(&self.written) {
+                Some(_) => format!("Write `{{{{{}}}}}`", self.written),
+                None => format!("Did you mean `{near}`?"),
+            });
+        }
+        let columns: Vec<String> = self.columns.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+        let more = if self.columns.len() > SHOWN { ", …" } else { "" };
+        hints.push(format!("The columns are {}{more}", columns.join(", ")));
+        if !self.takes_values() {
+            hints.push(format!("If the text itself is meant, write `\"{{{{'{}'}}}}\"`", self.written));
+        }
+        hints
+    }
+
+    /// The message and the hints at the place of the field in the task file.
+    pub fn diagnostic(&self, task: &Task) -> Diagnostic {
+        Diagnostic {
+            message: format!("Task `{}`: {}", task.name(), self.message()),
+            location: ConfigPath::key(self.field).locate(task.mapping()),
+            hints: self.hints(),
+        }
+    }
+
+    fn takes_values(&self) -> bool {
+        matches!(self.field, "doc_to_choice" | "doc_to_image" | "doc_to_audio")
+    }
+
+    pub(crate) fn into_error(self) -> PromptError {
+        let error = PromptError::new(PromptErrorKind::MissingColumn, self.message());
+        self.hints().into_iter().fold(error, PromptError::hint)
+    }
+}
+
+/// The fields of a task that look like columns which its documents do not have.
+///
+/// `columns` are those of the evaluated documents. Constants that tasks mean are left alone: texts that are not a bare
+/// name, a target that is one of the options the task lists, and the placeholder target of a task that computes its
+/// own scores.
+pub fn missing_columns(task: &Task, columns: &[String]) -> Vec<MissingColumn> {
+    if columns.is_empty() || task.class_task().is_some_and(|class| class.makes_requests()) {
+        return Vec::new();
+    }
+    let config = &task.config;
+    let target = if config.scores_itself() { Role::Placeholder } else { Role::Content };
+    let fields = [
+        ("doc_to_text", &config.doc_to_text, Role::Content),
+        ("doc_to_target", &config.doc_to_target, target),
+        ("doc_to_choice", &config.doc_to_choice, Role::Values),
+        ("doc_to_image", &config.doc_to_image, Role::Values),
+        ("doc_to_audio", &config.doc_to_audio, Role::Values),
+        ("description", &config.description, Role::Wording),
+        ("gen_prefix", &config.gen_prefix, Role::Wording),
+    ];
+    let mut missing = Vec::new();
+    for (name, field, role) in fields {
+        let texts: Vec<&str> = match field {
+            Some(Field::Text(text)) => vec![text],
+            Some(Field::List(items)) if matches!(name, "doc_to_image" | "doc_to_audio") => {
+                items.iter().filter_map(Value::as_str).collect()
+            }
+            _ => continue,
+        };
+        let is_option = |text: &str| name == "doc_to_target" && is_listed_option(config, text);
+        for text in texts.into_iter().filter(|text| !is_option(text)) {
+            missing.extend(missing_column(name, text, role, columns));
+        }
+    }
+    missing
+}
+
+fn missing_column(field: &'static str, text: &str, role: Role, columns: &[String]) -> Option<MissingColumn> {
+    let has = |name: &str| columns.iter().any(|column| column == name);
+    if text.trim().is_empty() || text.contains('{') || has(text) {
+        return None;
+    }
+    let found = |near: Option<&str>, is_error| {
+        let (near, columns) = (near.map(str::to_owned), columns.to_vec());
+        Some(MissingColumn { field, written: text.to_owned(), near, is_error, columns })
+    };
+    let near = nearly(text, columns);
+    if role == Role::Values {
+        return if literal_eval(text).is_ok() { None } else { found(near, true) };
+    }
+    if let Some(head) = head_of_expression(text)
+        && has(head)
+        && role == Role::Content
+    {
+        return found(Some(head), true);
+    }
+    match (role, near) {
+        (Role::Content, Some(near)) => found(Some(near), true),
+        (Role::Content, None) if is_name(text) => found(None, false),
+        (Role::Placeholder, Some(near)) if is_name(text) => found(Some(near), false),
+        // `Answer` before an answer is wording, even where there is a column `answer`.
+        (Role::Wording, Some(near)) if is_name(text) && !near.eq_ignore_ascii_case(text) => {
+            found(Some(near), false)
+        }
+        _ => None,
+    }
+}
+
+/// Whether the task lists the text among its options, in the file itself.
+fn is_listed_option(config: &TaskConfig, text: &str) -> bool {
+    let is_text = |value: &Value| value.as_str() == Some(text);
+    match &config.doc_to_choice {
+        Some(Field::List(items)) => items.iter().any(is_text),
+        Some(Field::Dict(options)) => options.values().any(is_text),
+        Some(Field::Text(template)) => {
+            template.contains(&format!("'{text}'")) || template.contains(&format!("\"{text}\""))
+        }
+        _ => false,
+    }
+}
+
+/// The column that differs from a text in few letters. A text that is not a bare name, such as `Answer Key`, can only be
+/// meant for a column that is none either: all else is wording.
+fn nearly<'a>(text: &str, columns: &'a [String]) -> Option<&'a str> {
+    let lower = text.to_lowercase();
+    let candidates = columns.iter().filter(|column| is_name(text) || !is_name(column));
+    let scored = candidates.filter_map(|column| {
+        let other = column.to_lowercase();
+        let length = lower.chars().count().max(other.chars().count());
+        let distance = edit_distance(&lower, &other);
+        (distance * 3 <= length).then_some((distance, column.as_str()))
+    });
+    scored.min_by_key(|(distance, _)| *distance).map(|(_, column)| column)
+}
+
+/// Whether a text is one name, as columns mostly are.
+fn is_name(text: &str) -> bool {
+    let is_letter = |letter: char| letter.is_alphanumeric() || letter == '_';
+    text.chars().all(is_letter) && text.chars().next().is_some_and(|first| !first.is_numeric())
+}
+
+/// The first name of an expression such as `answers.text` or `choices[0]`.
+fn head_of_expression(text: &str) -> Option<&str> {
+    let end = text.find(['.', '['])?;
+    let (head, rest) = text.split_at(end);
+    let closes =
+        |rest: &str| rest.starts_with('[') && rest.ends_with(']') && !rest.contains(char::is_whitespace);
+    let goes_on =
+        |rest: &str| rest.strip_prefix('.').is_some_and(|rest| rest.split('.').all(is_name)) || closes(rest);
+    (is_name(head) && goes_on(rest)).then_some(head)
+}
+
+/// The columns of documents: those that the data names, and those that the first document has.
+pub(crate) fn column_names(columns: &[String], first: &Dict) -> Vec<String> {
+    let own = first.keys().filter_map(Value::as_str).map(str::to_owned);
+    let mut names = columns.to_vec();
+    names.extend(own.filter(|name| !columns.contains(name)));
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Overrides, Spec, TaskManager};
+
+    const COLUMNS: [&str; 5] = ["question", "answer", "cities", "Answer Key", "answers"];
+
+    fn columns() -> Vec<String> {
+        COLUMNS.map(str::to_owned).to_vec()
+    }
+
+    fn check(fields: &[(&str, Value)]) -> Vec<(&'static str, Option<String>, bool)> {
+        let mut definition: Dict =
+            fields.iter().map(|(key, value)| (Value::str(*key), value.clone())).collect();
+        definition.insert("task", "t");
+        definition.insert("test_split", "test");
+        let manager = TaskManager::new(&[crate::BUILTIN_LIBRARY.into()]);
+        let loaded = manager.load(&[Spec::Inline(definition)], Overrides::default()).unwrap();
+        let missing = missing_columns(&loaded.tasks["t"], &columns());
+        missing.into_iter().map(|one| (one.field, one.near, one.is_error)).collect()
+    }
+
+    fn text(field: &str, written: &str) -> Vec<(&'static str, Option<String>, bool)> {
+        check(&[(field, Value::str(written))])
+    }
+
+    #[test]
+    fn near_columns_are_errors_and_others_are_said() {
+        assert_eq!(text("doc_to_target", "answr"), [("doc_to_target", Some("answer".into()), true)]);
+        assert_eq!(text("doc_to_text", "Question"), [("doc_to_text", Some("question".into()), true)]);
+        assert_eq!(text("doc_to_target", "Answr Key"), [("doc_to_target", Some("Answer Key".into()), true)]);
+        assert_eq!(text("doc_to_target", "refusal"), [("doc_to_target", None, false)]);
+        assert_eq!(text("doc_to_target", "answers.text"), [("doc_to_target", Some("answers".into()), true)]);
+        assert_eq!(text("doc_to_target", "answers[0]"), [("doc_to_target", Some("answers".into()), true)]);
+    }
+
+    #[test]
+    fn options_need_their_column() {
+        let choice = |written: &str| {
+            check(&[("output_type", Value::str("multiple_choice")), ("doc_to_choice", Value::str(written))])
+        };
+        assert_eq!(choice("citys"), [("doc_to_choice", Some("cities".into()), true)]);
+        assert_eq!(choice("options"), [("doc_to_choice", None, true)]);
+        assert_eq!(choice("['a', 'b']"), []);
+        assert_eq!(choice("{{cities}}"), []);
+        assert_eq!(choice("cities"), []);
+    }
+
+    #[test]
+    fn constants_that_are_meant_are_left_alone() {
+        for constant in ["", " ", "0", "The answer is", "Answer:", "{{answr}}", "yes/no", "e.g.", "No."] {
+            assert_eq!(text("doc_to_target", constant), [], "{constant}");
+        }
+        let options = Value::list([Value::str("yes"), Value::str("no")]);
+        assert_eq!(check(&[("doc_to_choice", options), ("doc_to_target", Value::str("yes"))]), []);
+        let template = Value::str("{{['yes', 'no']}}");
+        assert_eq!(check(&[("doc_to_choice", template), ("doc_to_target", Value::str("yes"))]), []);
+        assert_eq!(text("gen_prefix", "Answer"), []);
+        assert_eq!(text("gen_prefix", "Solution"), []);
+        assert_eq!(text("gen_prefix", "answr"), [("gen_prefix", Some("answer".into()), false)]);
+    }
+
+    #[test]
+    fn placeholders_of_tasks_that_score_themselves() {
+        let function =
+            lmeval_pycompat::Function { directory: String::new(), reference: "utils.score".into() };
+        let scored = |target: &str| {
+            let function = Value::Function(std::sync::Arc::new(function.clone()));
+            check(&[("process_results", function), ("doc_to_target", Value::str(target))])
+        };
+        assert_eq!(scored("all"), []);
+        assert_eq!(scored("answr"), [("doc_to_target", Some("answer".into()), false)]);
+    }
+}

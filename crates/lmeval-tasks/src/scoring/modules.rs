@@ -1,0 +1,76 @@
+//! What the text of the Python modules beside a task file says about the names they register.
+//!
+//! Starting Python takes longer than reading a few files, so a built-in name is looked up in Python only where a module
+//! appears to register it.
+
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+
+/// The texts of the modules of folders that register something, each folder read once.
+#[derive(Debug, Default)]
+pub(crate) struct ModuleTexts(FxHashMap<String, Vec<String>>);
+
+impl ModuleTexts {
+    /// Whether a module of the folder appears to register the name of a kind, such as `metric`.
+    pub(crate) fn register(&mut self, folder: &str, kind: &str, name: &str) -> bool {
+        let texts = self.0.entry(folder.to_owned()).or_insert_with(|| {
+            let texts = modules(Path::new(folder)).into_iter().filter_map(|file| fs_err::read(file).ok());
+            let texts = texts.map(|text| String::from_utf8_lossy(&text).into_owned());
+            texts.filter(|text| text.contains("regist")).collect()
+        });
+        let (decorator, table) = (format!("register_{kind}"), format!("{kind}_registry"));
+        texts.iter().any(|text| {
+            has_word(text, name) && (text.contains(&decorator) || text.to_ascii_lowercase().contains(&table))
+        })
+    }
+}
+
+/// Whether there is a module in a folder.
+pub(crate) fn has_modules(folder: &Path) -> bool {
+    entries(folder).iter().any(|path| is_module(path))
+}
+
+/// The modules of a folder, and of folders in it that hold helpers rather than tasks of their own.
+fn modules(folder: &Path) -> Vec<PathBuf> {
+    let (folders, files): (Vec<_>, Vec<_>) = entries(folder).into_iter().partition(|path| path.is_dir());
+    let mut found: Vec<PathBuf> = files.into_iter().filter(|path| is_module(path)).collect();
+    for folder in folders {
+        let inside = entries(&folder);
+        if !inside.iter().any(|path| path.extension().is_some_and(|end| end == "yaml")) {
+            found.extend(inside.into_iter().filter(|path| is_module(path)));
+        }
+    }
+    found
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs_err::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+fn is_module(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "py")
+}
+
+/// Whether the text has the name as a word, not as a part of a longer one.
+fn has_word(text: &str, name: &str) -> bool {
+    let is_inside =
+        |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
+    text.match_indices(name).any(|(start, _)| {
+        !is_inside(text[..start].chars().next_back()) && !is_inside(text[start + name.len()..].chars().next())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_whole_words() {
+        assert!(has_word("@register_metric(metric='acc')", "acc"));
+        assert!(has_word("chrf++", "chrf++"));
+        assert!(!has_word("accuracy acc_norm my_acc", "acc"));
+        assert!(!has_word("", "acc"));
+    }
+}

@@ -1,0 +1,60 @@
+//! Two servers that call their models by the same name.
+
+use std::time::Duration;
+
+use lmeval_testkit::{ServerOptions, StandInServer, TestContext};
+
+use crate::context;
+use crate::server::{Server, TASK, documents};
+
+/// Runs the task against servers; gives what standard error says.
+fn run(context: &TestContext, addresses: &str) -> String {
+    let model_args = format!("model=m,base_url={addresses},tokenizer_backend=None,tokenized_requests=False");
+    let words = ["run", "--model", "local-completions", "--model_args", &model_args];
+    let output = context.run(&[&words[..], &["--tasks", "numbers.yaml", "--use_cache", "kept"]].concat());
+    assert_eq!(output.status, 0, "{output}");
+    output.stderr
+}
+
+#[test]
+fn answers_of_one_address_are_not_those_of_another() {
+    let context = context();
+    context.write("numbers.jsonl", documents());
+    context.write("numbers.yaml", TASK);
+    let [one, other] = [(); 2].map(|()| StandInServer::start(ServerOptions::default()));
+    let path = "/v1/completions";
+    run(&context, &one.url(path));
+    let asked = one.counts().total();
+    assert_eq!(asked, 10);
+    let said = run(&context, &other.url(path));
+    assert_eq!(other.counts().total(), 10, "the other server has to answer itself");
+    assert!(
+        said.contains("The journal has 10 answers of other models or servers and none of this one"),
+        "{said}"
+    );
+    let said = run(&context, &one.url(path));
+    assert_eq!(one.counts().total(), asked, "what the first server answered is not asked again");
+    assert!(said.contains("The journal has 10 answers of this model"), "{said}");
+    // Several addresses are one model, in whatever order they are given.
+    let (left, right) = (one.url(path), other.url(path));
+    run(&context, &format!("{left};{right}"));
+    let total = one.counts().total() + other.counts().total();
+    assert_eq!(total, 30);
+    run(&context, &format!("{right};{left}"));
+    assert_eq!(one.counts().total() + other.counts().total(), total);
+}
+
+#[test]
+fn the_journal_shows_the_address_without_its_secrets() {
+    let context = context();
+    context.write("numbers.jsonl", documents());
+    context.write("numbers.yaml", TASK);
+    let server = Server::start(Duration::ZERO, None);
+    run(&context, &format!("{}?sig=opensesame", server.url.replace("http://", "http://me:hunter2@")));
+    let output = context.run(&["journal", "ls", "kept.journal"]);
+    let place = server.url.replace("http://", "").replace("/v1/completions", "");
+    assert!(output.stdout.contains(&format!("server {place}?")), "{output}");
+    let bytes = fs_err::read(context.work().join("kept.journal")).unwrap();
+    let text = String::from_utf8_lossy(&bytes);
+    assert!(!text.contains("hunter2") && !text.contains("opensesame"), "{text}");
+}

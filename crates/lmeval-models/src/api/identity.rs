@@ -7,7 +7,7 @@ use lmeval_pycompat::{Dict, Value};
 
 use super::answer::parse;
 use crate::http::Client;
-use crate::tokenizer::server_root;
+use crate::tokenizer::{server_query, server_root};
 
 /// The fact that names what answers: the model that the server reports, else where the server is.
 ///
@@ -22,7 +22,8 @@ pub(super) async fn server_facts(
     if is_hosted {
         return Ok(place());
     }
-    let url = format!("{}/v1/models", server_root(base_url).trim_end_matches("/generate"));
+    let root = server_root(base_url);
+    let url = format!("{}/v1/models{}", root.trim_end_matches("/generate"), server_query(base_url));
     let start = Instant::now();
     loop {
         match client.get(&url, Duration::from_secs(5)).await {

@@ -148,7 +148,7 @@ impl Client {
                     self.outage.end();
                     match parse(&body) {
                         Ok(parsed) => return Ok(parsed),
-                        Err(BadAnswer::Retry(reason)) => Failure::bad_answer(&reason, &body),
+                        Err(BadAnswer::Retry(reason)) => Failure::bad_answer(&reason, &body, &self.secrets),
                         Err(BadAnswer::Fatal(error) | BadAnswer::Final(error)) => {
                             return Err(self.secrets.mask_error(&error));
                         }
@@ -236,11 +236,12 @@ impl Client {
         let body = read_body(&mut response, url, about, timeout).await;
         let status = response.status();
         if status.is_success() {
-            return body;
+            return body.map(|body| self.secrets.mask_answer(body));
         }
         // A status tells enough where the rest of the answer is missing.
         let body = body.unwrap_or_default();
-        Err(bad_status(status, response.headers(), &body, url, about, &self.settings.key_source))
+        let key_source = &self.settings.key_source;
+        Err(bad_status(status, response.headers(), &body, url, about, key_source, &self.secrets))
     }
 
     async fn wait_for_rates(&self, tokens: u64) {

@@ -9,6 +9,7 @@ use reqwest::{Certificate, Client};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::chat::TokenizerTemplate;
+use crate::http::public_url;
 
 /// How often a call is tried, one try right after the other.
 const ATTEMPTS: usize = 3;
@@ -18,6 +19,8 @@ const ATTEMPTS: usize = 3;
 pub(crate) struct RemoteSettings {
     /// The address without the path of the completions.
     pub(crate) root: String,
+    /// The query of the address.
+    pub(crate) query: SecretString,
     pub(crate) timeout: Duration,
     pub(crate) verify_certificate: bool,
     pub(crate) certificate: Option<PathBuf>,
@@ -26,8 +29,16 @@ pub(crate) struct RemoteSettings {
 
 /// The root of a server: the address of its completions without their path.
 pub(crate) fn server_root(base_url: &str) -> String {
-    let root = base_url.replace("/v1/completions", "").replace("/v1/chat/completions", "");
+    // A query belongs to the completions, and may hold a key.
+    let path = base_url.split(['?', '#']).next().unwrap_or_default();
+    let root = path.replace("/v1/completions", "").replace("/v1/chat/completions", "");
     root.trim_end_matches('/').to_owned()
+}
+
+/// The query of the address of completions, with its `?`. It goes along to other paths, since it may hold the key.
+pub(crate) fn server_query(base_url: &str) -> &str {
+    let url = base_url.split('#').next().unwrap_or_default();
+    url.find('?').map_or("", |place| &url[place..])
 }
 
 /// The tokenizer of a server.
@@ -94,7 +105,7 @@ impl RemoteSettings {
     }
 
     async fn call(&self, client: &Client, path: &str, body: Option<&Value>) -> Result<Dict, ModelError> {
-        let url = format!("{}{path}", self.root);
+        let url = format!("{}{path}{}", self.root, self.query.expose_secret());
         let body = match body {
             None => None,
             Some(body) => Some(
@@ -131,7 +142,7 @@ impl RemoteSettings {
 fn failed(root: &str, problem: &str) -> ModelError {
     ModelError::new(
         ModelErrorKind::Configuration,
-        format!("The tokenizer of the server `{root}` cannot be used: {problem}"),
+        format!("The tokenizer of the server `{}` cannot be used: {problem}", public_url(root)),
     )
     .hint(
         "The server must offer `/tokenizer_info` (vLLM: `--enable-tokenizer-info-endpoint`) and `/tokenize`",

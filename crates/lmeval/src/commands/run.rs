@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use lmeval_core::Model;
@@ -27,7 +28,7 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
     if arguments.progress == Some(ProgressMode::Json) {
         printer.notes().use_json();
     }
-    let moment = Moment::now();
+    let (moment, began) = (Moment::now(), Instant::now());
     let mut settings = RunSettings::resolve(arguments)?;
     settings.quiet |= environment::only_warnings();
     say(&settings, printer)?;
@@ -49,7 +50,7 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
     if journal.is_none() {
         tell_not_kept(&settings, printer);
     }
-    let start = Start { moment, model_name, files, hash_media };
+    let start = Start { moment, began, model_name, files, hash_media };
     let (evaluation, events, board) =
         evaluate_tasks(&settings, &start, &model, (tasks, &roots), journal.as_ref(), printer, |_| {})?;
     let facts = output::facts(&settings, &start, &*model, &evaluation);
@@ -106,7 +107,7 @@ fn load(settings: &RunSettings, roots: &[PathBuf], printer: &mut Printer) -> Res
     let specs = manager.select(&settings.tasks)?;
     let loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {
-        printer.note(&report::render(report::Severity::Warning, warning));
+        printer.styled(&report::render(report::Severity::Warning, warning));
     }
     Ok(loaded)
 }

@@ -69,7 +69,7 @@ fn print_text(
             Severity::Error => report::Severity::Error,
             Severity::Warning => report::Severity::Warning,
         };
-        printer.note(&report::render(severity, &named(finding)));
+        printer.styled(&report::render(severity, &named(finding)));
         printer.note("");
     }
     let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
@@ -120,7 +120,7 @@ fn print_json(findings: &[Finding], printer: &mut Printer) -> Result<()> {
         ]);
         let mut text = String::new();
         json_line::write(&mut text, &line)?;
-        printer.result(&text)?;
+        printer.exact(&text)?;
     }
     Ok(())
 }

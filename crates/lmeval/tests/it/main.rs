@@ -10,6 +10,7 @@ mod differential;
 mod documentation;
 mod documents;
 mod hf;
+mod hostile;
 mod interrupted;
 mod journal;
 mod killed;

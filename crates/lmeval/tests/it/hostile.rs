@@ -183,3 +183,38 @@ fn a_limit_of_file_sizes_ends_with_a_message() {
     assert_eq!(output.status.code(), Some(1), "{:?} {said}", output.status);
     assert!(said.contains("error: ") && said.contains("too large"), "{said}");
 }
+
+/// A worker in code that never looks at its pipe ends with the engine nevertheless.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_worker_in_c_code_ends_with_the_engine() {
+    let context = context();
+    context.write("data.jsonl", "{\"q\": \"a\", \"a\": \"b\"}\n");
+    // `PyDLL` keeps the interpreter's lock, so that no thread of Python runs meanwhile.
+    context.write(
+        "utils.py",
+        "import ctypes, os\ndef stuck(doc):\n    open('pid.part', 'w').write(str(os.getpid()))\n    \
+         os.rename('pid.part', 'pid')\n    ctypes.PyDLL(None).sleep(1000)\n",
+    );
+    let task =
+        format!("task: stuck\n{GENERATION}").replace("doc_to_text: q", "doc_to_text: !function utils.stuck");
+    context.write("task.yaml", task);
+    let mut engine = context.command(&["run", "--model", "dummy", "--tasks", "task.yaml"]).spawn();
+    let file = context.work().join("pid");
+    let wait = |what: &str, is_done: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !is_done() {
+            assert!(start.elapsed() < Duration::from_mins(1), "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait("the worker does not start", &|| file.exists());
+    let worker = fs_err::read_to_string(&file).unwrap();
+    engine.kill().unwrap();
+    engine.wait().unwrap();
+    let environment = format!("/proc/{}/environ", worker.trim());
+    // One that nobody has waited for yet is still listed, with nothing in it.
+    wait("the worker outlives the engine", &|| {
+        fs_err::read(&environment).map_or(true, |text| text.is_empty())
+    });
+}

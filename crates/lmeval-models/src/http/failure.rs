@@ -76,7 +76,7 @@ pub(super) fn no_answer(error: reqwest::Error, url: &str, timeout: Duration, is_
         let message = format!("The certificate of `{url}` is not trusted: {cause}");
         return Failed::Final(
             ModelError::new(ModelErrorKind::Configuration, message)
-                .hint("Name the file of its authority with the model argument `ca_cert_path`")
+                .hint("Name its file, or that of its authority, with the model argument `ca_cert_path`")
                 .hint("Give `verify_certificate=False` to trust any certificate"),
         );
     }

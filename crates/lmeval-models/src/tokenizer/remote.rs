@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate};
 use lmeval_pycompat::{Dict, Value, json};
-use reqwest::{Certificate, Client};
+use reqwest::Client;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::chat::TokenizerTemplate;
-use crate::http::public_url;
+use crate::http::{public_url, tls_with};
 
 /// How often a call is tried, one try right after the other.
 const ATTEMPTS: usize = 3;
@@ -57,16 +57,7 @@ impl RemoteSettings {
         if !self.verify_certificate {
             builder = builder.danger_accept_invalid_certs(true);
         } else if let Some(path) = &self.certificate {
-            let broken = |problem: String| {
-                let message = format!("The certificate `{}` cannot be used: {problem}", path.display());
-                ModelError::new(ModelErrorKind::Configuration, message)
-            };
-            let pem = fs_err::read(path).map_err(|error| broken(error.to_string()))?;
-            for certificate in
-                Certificate::from_pem_bundle(&pem).map_err(|error| broken(error.to_string()))?
-            {
-                builder = builder.add_root_certificate(certificate);
-            }
+            builder = builder.tls_backend_preconfigured(tls_with(path)?);
         }
         builder.build().map_err(|error| failed(&self.root, &error.to_string()))
     }

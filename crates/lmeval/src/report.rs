@@ -160,7 +160,7 @@ fn render_prompt_error(error: &PromptError) -> String {
         None => Group::with_title(title),
     };
     for hint in error.hints() {
-        group = group.element(Level::HELP.with_name("hint").message(visible(&hint).into_owned()));
+        group = group.element(Level::HELP.with_name("hint").message(visible(hint).into_owned()));
     }
     Renderer::styled().render(&[group])
 }

@@ -69,9 +69,9 @@ fn list(path: &Path, json: bool, printer: &mut Printer) -> Result<Status> {
     let listing = lmeval_journal::list(path)?;
     let text = if json { listing_as_json(path, &listing)? } else { listing_as_text(path, &listing) };
     if json {
-        printer.exact(&text)?
+        printer.exact(&text)?;
     } else {
-        printer.result(&text)?
+        printer.result(&text)?;
     }
     Ok(Status::Success)
 }

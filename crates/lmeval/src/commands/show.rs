@@ -30,9 +30,9 @@ pub(crate) fn run(arguments: &ShowArgs, printer: &mut Printer) -> Result<Status>
         as_text(&loaded)
     };
     if arguments.json || arguments.yaml {
-        printer.exact(&text)?
+        printer.exact(&text)?;
     } else {
-        printer.result(&text)?
+        printer.result(&text)?;
     }
     Ok(Status::Success)
 }

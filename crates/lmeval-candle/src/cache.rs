@@ -40,9 +40,10 @@ impl LayerCache {
         }
         #[cfg(feature = "cuda")]
         {
-            let destinations = &batch.ragged()?.destinations;
-            if crate::cuda::store_rows(&self.keys, &keys, destinations)? {
-                crate::cuda::store_rows(&self.values, &values, destinations)?;
+            let ragged = batch.ragged()?;
+            if crate::cuda::store_rows(&self.keys, &keys, ragged)?
+                && crate::cuda::store_rows(&self.values, &values, ragged)?
+            {
                 return Ok(());
             }
         }

@@ -71,7 +71,7 @@ impl Error {
     /// The error of a file.
     #[expect(clippy::needless_pass_by_value, reason = "errors are handed over where they come up")]
     pub fn file(path: impl Into<PathBuf>, problem: impl ToString) -> Self {
-        Self::File { path: path.into(), problem: problem.to_string() }
+        Self::File { path: path.into(), problem: without_backtrace(&problem.to_string()).to_owned() }
     }
 
     /// The error of something that is not known here.
@@ -81,7 +81,7 @@ impl Error {
 
     /// The error of a text that there was too little memory for.
     pub(crate) fn too_large(&self) -> Self {
-        Self::TooLarge(self.to_string())
+        Self::TooLarge(without_backtrace(&self.to_string()).to_owned())
     }
 
     /// Whether the device had too little memory.
@@ -90,6 +90,23 @@ impl Error {
         let text = error.to_string().to_lowercase();
         text.contains("out of memory") || text.contains("out_of_memory") || text.contains("alloc_failed")
     }
+}
+
+/// The message without the backtrace that the library adds to it where `RUST_BACKTRACE` is set: it explains nothing to
+/// users.
+fn without_backtrace(text: &str) -> &str {
+    let is_frame = |line: &str| {
+        let digits = line.trim_start().split(':').next().unwrap_or_default();
+        line.starts_with(' ') && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let mut end = 0;
+    for line in text.split_inclusive('\n') {
+        if is_frame(line) {
+            return text[..end].trim_end();
+        }
+        end += line.len();
+    }
+    text.trim_end()
 }
 
 impl From<Error> for ModelError {
@@ -101,9 +118,7 @@ impl From<Error> for ModelError {
             Error::Compute(_) | Error::NotFinite => ModelErrorKind::Capability,
             _ => ModelErrorKind::Configuration,
         };
-        // Behind the message stands a backtrace of a library, which explains nothing to users.
-        let text = error.to_string();
-        let made = Self::new(kind, text.split("\n   0: ").next().unwrap_or(&text).trim_end());
+        let made = Self::new(kind, without_backtrace(&error.to_string()));
         match error {
             Error::Unsupported { hint: Some(hint), .. } => made.hint(hint),
             Error::MissingWeight(_) | Error::WrongShape { .. } => {
@@ -118,5 +133,18 @@ impl From<Error> for ModelError {
             Error::File { .. } => made.hint("Download the file again if it is damaged"),
             _ => made,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backtraces_are_left_out() {
+        let text = "CUDA_ERROR_ILLEGAL_ADDRESS\n   0: <unknown>\n   1: <unknown>\n  12: <unknown>\n";
+        assert_eq!(without_backtrace(text), "CUDA_ERROR_ILLEGAL_ADDRESS");
+        assert_eq!(without_backtrace("  3: <unknown>\n"), "");
+        assert_eq!(without_backtrace("shape mismatch\nin 3: x"), "shape mismatch\nin 3: x");
     }
 }

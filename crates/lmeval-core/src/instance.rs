@@ -10,6 +10,9 @@ use crate::dialect::Dialect;
 use crate::document::DocId;
 use crate::message::ChatMessage;
 
+/// How often a request may be sent at most: a place for every answer is made at once.
+pub const MOST_REPEATS: usize = 100_000;
+
 /// What a model is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RequestType {

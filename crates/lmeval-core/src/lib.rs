@@ -15,6 +15,7 @@ mod dialect;
 mod document;
 pub mod filters;
 pub mod groups;
+mod guard;
 mod host;
 mod instance;
 mod message;
@@ -25,17 +26,19 @@ pub mod registry;
 pub mod results;
 pub mod sampler;
 pub mod scorers;
+pub mod secrets;
 
 pub use chat::{ChatError, ChatTemplate, RemoteTemplate};
 pub use dialect::{Dialect, FilterRules, ScoringRules, UnknownDialect};
 pub use document::{
     DocId, DocumentError, Documents, MemoryDocuments, MemorySplits, NoSuchDocument, NoSuchSplit, Splits,
 };
+pub use guard::{guarded, is_guarded};
 pub use host::{
     ClassCall, DatasetRequest, FunctionHost, HostError, HostFn, HostServices, NamedSplits, NoHost,
     shown_reference,
 };
-pub use instance::{Arguments, Context, Instance, InstanceMetadata, RequestType};
+pub use instance::{Arguments, Context, Instance, InstanceMetadata, MOST_REPEATS, RequestType};
 pub use message::{ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
 pub use model::{
     Answer, AnswerSink, Dispatch, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFacts,

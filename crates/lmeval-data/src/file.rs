@@ -13,6 +13,11 @@ use crate::error::Error;
 /// Files up to this size are held in memory.
 const IN_MEMORY: u64 = 1 << 20;
 
+/// What a compressed file may always unpack to. Beyond it, at most so many times its own size: text shrinks to a
+/// hundredth at best, and a file that was made to fill disks to far less.
+const UNPACKED: u64 = 4 << 30;
+const RATIO: u64 = 200;
+
 /// Handles that are held at most; a data set may have more files than a process may open.
 const HANDLES: usize = 256;
 
@@ -148,7 +153,7 @@ impl DataFile {
             [b'P', b'K', 3, 4, ..] => return self.unzip(),
             _ => return Ok(vec![self]),
         };
-        Ok(vec![spool(self.name.clone(), stream)?])
+        Ok(vec![spool(self.name.clone(), stream, &mut self.unpacked_limit())?])
     }
 
     fn unzip(&self) -> Result<Vec<Self>, Error> {
@@ -163,11 +168,17 @@ impl DataFile {
         names.retain(|name| !name.ends_with('/') && !hidden(name));
         names.sort_unstable();
         let mut files = Vec::with_capacity(names.len());
+        let mut left = self.unpacked_limit();
         for name in names {
             let member = archive.by_name(&name).map_err(fail)?;
-            files.push(spool(format!("{}:{name}", self.name).into(), member)?);
+            files.push(spool(format!("{}:{name}", self.name).into(), member, &mut left)?);
         }
         Ok(files)
+    }
+
+    /// How large everything in the file may be together.
+    fn unpacked_limit(&self) -> u64 {
+        self.length.saturating_mul(RATIO).max(UNPACKED)
     }
 
     /// A reader from the start.
@@ -182,18 +193,29 @@ impl DataFile {
     }
 }
 
-/// Reads a stream to its end, into memory or, where it is long, into a nameless temporary file.
-fn spool(name: Arc<str>, mut stream: impl Read) -> Result<DataFile, Error> {
+/// Reads a stream to its end, into memory or, where it is long, into a nameless temporary file. What it takes is taken
+/// from the limit.
+fn spool(name: Arc<str>, stream: impl Read, left: &mut u64) -> Result<DataFile, Error> {
     let fail = |source| Error::io(&*name, source);
+    let limit = *left;
+    let mut spend = |bytes: u64| {
+        *left = left.checked_sub(bytes).ok_or_else(|| {
+            let message = format!("unpacked it is larger than {limit} bytes, more than its size allows");
+            fail(io::Error::new(io::ErrorKind::FileTooLarge, message))
+        })?;
+        Ok::<_, Error>(())
+    };
+    let mut stream = stream.take(limit.saturating_add(1));
     let mut start = Vec::new();
     stream.by_ref().take(IN_MEMORY + 1).read_to_end(&mut start).map_err(fail)?;
+    spend(start.len() as u64)?;
     if start.len() as u64 <= IN_MEMORY {
         return Ok(DataFile::from_memory(name, start));
     }
     let mut file = tempfile::tempfile().map_err(fail)?;
     file.write_all(&start).map_err(fail)?;
     drop(start);
-    io::copy(&mut stream, &mut file).map_err(fail)?;
+    spend(io::copy(&mut stream, &mut file).map_err(fail)?)?;
     DataFile::from_disk(name, file, None)
 }
 
@@ -283,6 +305,20 @@ mod tests {
         }
         let cut = DataFile::from_memory("cut.gz", vec![0x1f, 0x8b, 8, 0]);
         assert!(cut.decompress().unwrap_err().to_string().contains("cut.gz"));
+    }
+
+    #[test]
+    fn unpacking_has_a_limit() {
+        let zeros = || io::repeat(b'x').take(3 << 20);
+        for limit in [10, 2 << 20] {
+            let error = spool("bomb.gz".into(), zeros(), &mut { limit }).unwrap_err().to_string();
+            assert!(error.contains("bomb.gz"), "{error}");
+        }
+        let mut left = 4 << 20;
+        assert_eq!(spool("fine.gz".into(), zeros(), &mut left).unwrap().len(), 3 << 20);
+        assert_eq!(left, 1 << 20);
+        assert!(spool("second.gz".into(), zeros(), &mut left).is_err());
+        assert_eq!(DataFile::from_memory("x", vec![0; 10]).unpacked_limit(), UNPACKED);
     }
 
     #[test]

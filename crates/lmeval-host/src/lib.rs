@@ -23,6 +23,7 @@ mod log;
 mod message;
 mod model;
 mod options;
+mod parent;
 mod pool;
 mod process;
 mod progress;

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_pro
 
 use crate::log::Printed;
 use crate::options::Log;
+use crate::parent;
 
 /// The variables that a worker gets unless the user has set them.
 const ENVIRONMENT: [(&str, &str); 3] = [
@@ -51,8 +52,7 @@ impl Process {
                 command.env(name, value);
             }
         }
-        let child = command.spawn()?;
-        drop(command);
+        let child = parent::spawn(command)?;
         let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let signals = Signals(Arc::new(Mutex::new(number)));
         Ok(Self { child, printed: Printed::read(reader, log), signals })

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use lmeval_core::results::replace_foreign;
+use lmeval_core::secrets;
 use lmeval_pycompat::{Dict, Value, json};
 
 use crate::error::ReportError;
@@ -153,6 +154,7 @@ pub fn to_json(object: &Dict) -> Result<String, ReportError> {
         ..json::Options::default()
     };
     json::dumps(&Value::from(object.clone()), &options)
+        .map(|text| secrets::mask(&text).into_owned())
         .map_err(|source| ReportError::Encode { what: "the results".to_owned(), source })
 }
 

@@ -1,6 +1,7 @@
 //! The result object: everything that a run says, in the order in which the reference says it.
 
 use lmeval_core::results::{RunResults, hash_text};
+use lmeval_core::secrets::mask_secrets;
 use lmeval_core::{Dialect, ModelFacts};
 use lmeval_pycompat::repr::float_repr;
 use lmeval_pycompat::{Dict, Value};
@@ -9,7 +10,6 @@ use crate::clock::Moment;
 use crate::environment::{Environment, lm_eval_version};
 use crate::names::ModelName;
 use crate::samples::with_hashed_media;
-use crate::secrets::mask_secrets;
 
 /// What is known of a run beside its scores.
 #[derive(Clone, Debug)]

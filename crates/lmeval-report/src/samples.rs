@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use fs_err as fs;
 use lmeval_core::results::{RunResults, SampleRecord, hash_text, replace_foreign};
+use lmeval_core::secrets;
 use lmeval_pycompat::{Dict, Value, json, repr};
 use sha2::{Digest, Sha256};
 
@@ -79,7 +80,9 @@ impl SamplesWriter {
             source,
         })?;
         self.line.push('\n');
-        self.file.write_all(self.line.as_bytes()).map_err(ReportError::write("write", &self.part))
+        self.file
+            .write_all(secrets::mask(&self.line).as_bytes())
+            .map_err(ReportError::write("write", &self.part))
     }
 
     /// Lets others see what has been written so far.

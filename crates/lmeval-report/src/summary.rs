@@ -1,8 +1,7 @@
 //! The line above the table.
 
+use lmeval_core::secrets::mask_secrets;
 use lmeval_pycompat::{Value, repr};
-
-use crate::secrets::mask_secrets;
 
 /// What the line above the table says.
 #[derive(Clone, Debug, Default)]

@@ -18,6 +18,7 @@ use crate::report::Report;
 pub fn enter(plan: &str) -> Result<Infallible, Error> {
     let plan = Plan::from_text(plan)?;
     linux::end_with_parent();
+    linux::close_inherited().map_err(Error::Start)?;
     let mut report = Report::default();
     resources(&plan, &mut report);
     let privileges = linux::drop_privileges(plan.surroundings.is_nobody);

@@ -27,6 +27,9 @@ const RUNNER: &str = include_str!("runner.py");
 /// How long the interpreter may take to start.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
+/// How long the imports of a program may take. They run before its own time begins.
+const IMPORT_LIMIT: Duration = Duration::from_secs(30);
+
 /// The number of the user and the group without rights.
 const NOBODY: u32 = 65534;
 
@@ -160,8 +163,11 @@ fn listen(lines: &mut Lines, secret: &str, limits: &Limits) -> Result<(Report, O
     let report = serde_json::from_str(&first).ok().as_ref().and_then(Report::from_json);
     let report = report.ok_or(Error::Setup(first))?;
     let mine = |line: &str| line.strip_prefix(secret).map(|rest| rest.trim().to_owned());
-    if lines.next(START_LIMIT).as_deref() != Some("ready") {
+    if lines.next(START_LIMIT).as_deref() != Some("started") {
         return Err(Error::Setup("the interpreter did not start".to_owned()));
+    }
+    if lines.next(IMPORT_LIMIT).as_deref() != Some("ready") {
+        return Ok((report, None));
     }
     let deadline = Instant::now() + limits.deadline();
     while let Some(line) = lines.next(deadline.saturating_duration_since(Instant::now())) {

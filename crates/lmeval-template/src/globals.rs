@@ -196,10 +196,13 @@ fn lipsum(vm: &mut Vm<'_>, args: Args) -> Result<Val, Error> {
     let count = number(count, 5)?;
     let html = html.map_or(Ok(true), |value| value.truth())?;
     let least = number(least, 20)?;
-    let most = number(most, 100)?.max(least + 1);
+    let most = number(most, 100)?.max(least.saturating_add(1));
+    // A word with the blank after it takes about eight bytes.
+    let bytes = count.max(0).checked_mul(most.max(1)).and_then(|words| words.checked_mul(8));
+    Vm::check_size(bytes.and_then(|bytes| usize::try_from(bytes).ok()))?;
     let mut paragraphs = Vec::new();
     for _ in 0..count {
-        let length = least + (vm.next_random() % (most - least).unsigned_abs()) as i64;
+        let length = least + (vm.next_random() % most.abs_diff(least)) as i64;
         vm.spend(length.unsigned_abs())?;
         let mut words = Vec::new();
         for _ in 0..length {

@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod crash;
 mod environment;
 mod json_line;
 mod legacy;
@@ -14,23 +15,23 @@ mod roots;
 mod run;
 mod table;
 
+use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser;
+use lmeval_core::secrets;
 
 use crate::cli::Cli;
 use crate::printer::Printer;
 
 fn main() -> ExitCode {
+    crash::tell_in_one_line();
+    secrets::learn_environment();
     let arguments = legacy::rewrite(std::env::args_os().collect());
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => {
-            let code = u8::try_from(error.exit_code()).unwrap_or(2);
-            // Help that cannot be printed because the reader is gone is no failure.
-            let _ = error.print();
-            return ExitCode::from(code);
-        }
+        Err(error) => return refused(&error, &arguments),
     };
     let mut printer = Printer::new(cli.color);
     match commands::dispatch(cli, &mut printer) {
@@ -41,4 +42,20 @@ fn main() -> ExitCode {
             report::status(&error).into()
         }
     }
+}
+
+/// Prints help, or what is wrong with the arguments, which may hold a key.
+fn refused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
+    for pair in arguments.windows(2) {
+        let [name, value] = [&pair[0], &pair[1]].map(|word| word.to_string_lossy());
+        if name.starts_with("--") && secrets::is_secret(&name) {
+            secrets::remember(&value);
+        }
+        secrets::learn_from_text(&value);
+    }
+    let text = error.render().to_string();
+    let shown = secrets::mask(&text);
+    // What cannot be printed because the reader is gone is no failure.
+    let _ = if shown == text { error.print() } else { std::io::stderr().write_all(shown.as_bytes()) };
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -1,10 +1,13 @@
 //! Where output goes: results to standard output, everything else to standard error.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
+use lmeval_core::secrets;
 use lmeval_pycompat::{Dict, Value};
 
 use crate::json_line;
@@ -45,12 +48,17 @@ impl Printer {
         Self { out, notes: Notes::new(color) }
     }
 
-    /// Writes a result.
+    /// Writes a result for a reader: without secrets, and with control characters escaped.
     pub(crate) fn result(&mut self, text: &str) -> io::Result<()> {
-        self.out.write_all(text.as_bytes())
+        self.out.write_all(visible(&secrets::mask(text)).as_bytes())
     }
 
-    /// Where results are written.
+    /// Writes a result for a program, such as JSON: without secrets, and otherwise byte for byte.
+    pub(crate) fn exact(&mut self, text: &str) -> io::Result<()> {
+        self.out.write_all(secrets::mask(text).as_bytes())
+    }
+
+    /// Where results for programs are written that hold no settings.
     pub(crate) fn results(&mut self) -> &mut impl Write {
         &mut self.out
     }
@@ -64,6 +72,12 @@ impl Printer {
     pub(crate) fn note(&mut self, text: &str) {
         let _ = self.out.flush();
         self.notes.note(text);
+    }
+
+    /// Writes a line with styles of our own, from [`crate::report`].
+    pub(crate) fn styled(&mut self, text: &str) {
+        let _ = self.out.flush();
+        self.notes.with(|screen| screen.note(text));
     }
 
     /// What may write to standard error beside this.
@@ -146,14 +160,14 @@ impl Notes {
 
     /// Writes a line.
     pub(crate) fn note(&self, text: &str) {
-        self.with(|screen| screen.note(text));
+        self.with(|screen| screen.note(&visible(text)));
     }
 
     /// Writes a line, unless only what matters is written.
     pub(crate) fn info(&self, text: &str) {
         self.with(|screen| {
             if !screen.quiet {
-                screen.note(text);
+                screen.note(&visible(text));
             }
         });
     }
@@ -174,9 +188,10 @@ impl Notes {
 
     /// Sets the line that changes; an empty one takes it away. For terminals alone.
     pub(crate) fn status(&self, line: &str) {
+        let line = visible(line);
         self.with(|screen| {
             if screen.status != line {
-                line.clone_into(&mut screen.status);
+                line.into_owned().clone_into(&mut screen.status);
                 screen.draw();
             }
         });
@@ -188,7 +203,10 @@ impl Notes {
 }
 
 impl Screen {
+    /// Writes a line; every note comes through here.
     fn note(&mut self, text: &str) {
+        let masked = secrets::mask(text);
+        let text = &*escaped(&masked, true);
         if let Some(listener) = &self.listener {
             if !self.status.is_empty() {
                 // The listener may write to the same terminal; the next status is drawn below that.
@@ -234,8 +252,34 @@ fn write_object(event: &str, facts: &Dict) {
     object.update(facts);
     let mut line = String::new();
     if json_line::write(&mut line, &Value::from(object)).is_ok() {
-        let _ = io::stderr().write_all(line.as_bytes());
+        let _ = io::stderr().write_all(secrets::mask(&line).as_bytes());
     }
+}
+
+/// The text with control characters escaped, as in `\x1b`: what data, files, servers and models say must not move the
+/// cursor or change the terminal. Line ends and tabs stay.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    escaped(text, false)
+}
+
+/// The same; styles are escape sequences, so text that has them keeps its escape characters.
+fn escaped(text: &str, has_styles: bool) -> Cow<'_, str> {
+    let is_shown = |c: char| !c.is_control() || matches!(c, '\n' | '\t') || (has_styles && c == '\x1b');
+    if text.chars().all(is_shown) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match character {
+            '\r' => out.push_str("\\r"),
+            shown if is_shown(shown) => out.push(shown),
+            // All control characters are below U+00A0.
+            hidden => {
+                let _ = write!(out, "\\x{:02x}", u32::from(hidden));
+            }
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// Whether an error means that the reader of our output has gone.
@@ -266,5 +310,12 @@ mod tests {
         notes.be_quiet();
         notes.info("not worth a word");
         assert_eq!(*heard.lock().unwrap(), [(Level::Warning, "odd".to_owned())]);
+    }
+
+    #[test]
+    fn control_characters_are_shown() {
+        assert_eq!(visible("a\tb\nc é日 \u{200f}"), "a\tb\nc é日 \u{200f}");
+        assert_eq!(visible("\x1b[31mred\x07\r\n\x7f\u{9b}2J\0"), "\\x1b[31mred\\x07\\r\n\\x7f\\x9b2J\\x00");
+        assert_eq!(escaped("\x1b[1mbold\x1b[0m\u{9b}", true), "\x1b[1mbold\x1b[0m\\x9b");
     }
 }

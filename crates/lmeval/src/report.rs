@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
-use lmeval_core::{HostError, ModelError};
+use lmeval_core::{HostError, ModelError, secrets};
 use lmeval_engine::EngineError;
 use lmeval_report::ReportError;
 use lmeval_tasks::prompt::PromptError;
 use lmeval_tasks::{Diagnostic, Error};
 
 use crate::commands::Status;
-use crate::printer::Printer;
+use crate::printer::{Printer, visible};
 
 /// How serious a diagnostic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
     if let Some(traceback) = traceback(error) {
         printer.note(traceback.trim_end());
     }
-    printer.note(&rendered(error));
+    printer.styled(&rendered(error));
 }
 
 /// A failure as text: message, excerpt of the file, causes, hints. Styled; the printer strips what cannot be shown.
@@ -51,7 +51,7 @@ pub(crate) fn rendered(error: &anyhow::Error) -> String {
     for hint in hints(error) {
         let _ = write!(text, "\nhint: {hint}");
     }
-    text
+    visible(&text).into_owned()
 }
 
 /// A failure as plain text: the message, the causes that it does not have, and what to try.
@@ -120,7 +120,7 @@ fn render_engine_error(error: &anyhow::Error, engine_error: &EngineError) -> Str
     for hint in hints {
         let _ = write!(text, "\nhint: {hint}");
     }
-    text
+    visible(&text).into_owned()
 }
 
 /// A diagnostic as text: message, excerpt of the file, hints. Styled; the printer strips what cannot be shown.
@@ -129,26 +129,30 @@ pub(crate) fn render(severity: Severity, diagnostic: &Diagnostic) -> String {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let title = level.primary_title(&diagnostic.message);
-    let path = diagnostic.location.as_ref().map(|location| location.path().display().to_string());
-    let mut group = match (&diagnostic.location, &path) {
-        (Some(location), Some(path)) => title.element(
-            Snippet::source(location.file.text())
+    let title = level.primary_title(visible(&diagnostic.message));
+    // Excerpts are cut at the width of the terminal, so the mask comes first, and places must stay.
+    let excerpt = diagnostic.location.as_ref().map(|location| {
+        let path = visible(&location.path().display().to_string()).into_owned();
+        (secrets::mask_keeping_length(location.file.text()), path, &location.range)
+    });
+    let mut group = match &excerpt {
+        Some((text, path, range)) => title.element(
+            Snippet::source(&**text)
                 .path(path)
                 .fold(true)
-                .annotation(AnnotationKind::Primary.span(clamp(location.file.text(), &location.range))),
+                .annotation(AnnotationKind::Primary.span(clamp(text, range))),
         ),
-        _ => Group::with_title(title),
+        None => Group::with_title(title),
     };
     for hint in &diagnostic.hints {
-        group = group.element(Level::HELP.with_name("hint").message(hint));
+        group = group.element(Level::HELP.with_name("hint").message(visible(hint)));
     }
     Renderer::styled().render(&[group])
 }
 
 /// A failure on the way to a request: where it happened, the template with the place marked, hints.
 fn render_prompt_error(error: &PromptError) -> String {
-    let headline = error.headline();
+    let headline = visible(&error.headline()).into_owned();
     let title = Level::ERROR.primary_title(&headline);
     let source =
         std::error::Error::source(error).and_then(|source| source.downcast_ref::<lmeval_template::Error>());
@@ -162,7 +166,7 @@ fn render_prompt_error(error: &PromptError) -> String {
         None => Group::with_title(title),
     };
     for hint in error.hints() {
-        group = group.element(Level::HELP.with_name("hint").message(hint));
+        group = group.element(Level::HELP.with_name("hint").message(visible(hint).into_owned()));
     }
     Renderer::styled().render(&[group])
 }

@@ -26,23 +26,49 @@ pub(crate) struct Ragged {
     /// The rows of the cache that the segments see, one segment after the other.
     key_rows: Tensor,
     /// The rows of the cache that take the batch's keys and values.
-    pub(crate) destinations: Tensor,
+    pub(super) destinations: Tensor,
+    /// How many rows the queries and the cache must have at least. The kernels look nowhere else, and check nothing.
+    query_rows: usize,
+    cache_rows: usize,
     /// What each block works on, by how many heads share keys: layers need the same ones.
     tiles: Mutex<Vec<(usize, Tensor)>>,
 }
 
 impl Ragged {
     pub(crate) fn new(batch: &Batch) -> Result<Self> {
-        let rows = batch.segments().iter().flat_map(|segment| {
-            let rows = segment.spans.iter().flat_map(|span| span.rows());
-            rows.take(segment.offset + segment.len).map(|row| row as u32)
-        });
+        let mut rows: Vec<u32> = Vec::new();
+        let mut query_rows = 0;
+        for segment in batch.segments() {
+            let (before, needed) = (rows.len(), segment.offset + segment.len);
+            let seen = segment.spans.iter().flat_map(|span| span.rows());
+            rows.extend(seen.take(needed).map(|row| row as u32));
+            if rows.len() - before != needed {
+                bail!("a segment sees {} rows of the cache and needs {needed}", rows.len() - before);
+            }
+            query_rows = query_rows.max(segment.first + segment.len);
+        }
         let destinations: Vec<u32> = batch.destinations().iter().map(|row| *row as u32).collect();
+        let highest = rows.iter().chain(&destinations).max();
+        let cache_rows = highest.map_or(0, |row| *row as usize + 1);
         Ok(Self {
-            key_rows: Tensor::new(rows.collect::<Vec<u32>>(), batch.device())?,
+            key_rows: Tensor::new(rows, batch.device())?,
             destinations: Tensor::new(destinations, batch.device())?,
+            query_rows,
+            cache_rows,
             tiles: Mutex::default(),
         })
+    }
+
+    /// Fails where the batch names rows that the queries or the cache do not have.
+    pub(super) fn check(&self, query_rows: usize, cache_rows: usize) -> Result<()> {
+        if self.query_rows > query_rows || self.cache_rows > cache_rows {
+            bail!(
+                "the batch names {} rows and {} of the cache, but there are {query_rows} and {cache_rows}",
+                self.query_rows,
+                self.cache_rows
+            );
+        }
+        Ok(())
     }
 
     /// The work of the blocks, where so many heads share keys. Long work comes first, so that none is left at the end.
@@ -74,15 +100,21 @@ pub(crate) fn attend(
     cache: &LayerCache,
 ) -> crate::Result<Option<Tensor>> {
     let (rows, heads, width) = queries.dims3()?;
-    let (_, kv_heads, _) = cache.keys().dims3()?;
+    let (cache_rows, kv_heads, kv_width) = cache.keys().dims3()?;
     if !queries.device().is_cuda()
         || !matches!(queries.dtype(), DType::BF16 | DType::F16)
         || !WIDTHS.contains(&width)
         || rows == 0
+        || kv_width != width
+        || kv_heads == 0
+        || !heads.is_multiple_of(kv_heads)
+        || cache.values().dims() != cache.keys().dims()
+        || options.slopes.as_ref().is_some_and(|slopes| slopes.len() != heads)
     {
         return Ok(None);
     }
     let ragged = batch.ragged()?;
+    ragged.check(rows, cache_rows)?;
     let tiles = ragged.tiles(batch, heads / kv_heads)?;
     let slopes = options.slopes.as_ref().map(|slopes| Tensor::new(slopes.as_slice(), queries.device()));
     let op = Attention { ragged, tiles, slopes: slopes.transpose()?, options };
@@ -161,7 +193,7 @@ impl CustomOp3 for Attention<'_> {
                         None => arguments.arg(&none),
                     };
                     arguments.arg(&heads_number).arg(&kv_number).arg(&scale).arg(&cap).arg(&window);
-                    // SAFETY: sizes and places are those of the batch, which the kernel's checks assume.
+                    // SAFETY: `attend` has checked that heads, widths and rows of all parts agree.
                     unsafe { arguments.launch(config) }.w()?;
                     Ok(())
                 })

@@ -17,6 +17,8 @@ pub(crate) fn silu_times(gate: &Tensor, rows: &Tensor) -> Result<Option<Tensor>>
     use candle_core::DType::{BF16, F16};
     let fits = gate.device().is_cuda()
         && matches!(gate.dtype(), BF16 | F16)
+        && gate.dims() == rows.dims()
+        && gate.dtype() == rows.dtype()
         && gate.elem_count().is_multiple_of(NUMBERS)
         && gate.elem_count() > 0;
     if !fits {

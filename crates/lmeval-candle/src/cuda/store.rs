@@ -4,20 +4,28 @@ use candle_core::cuda::WrapErr;
 use candle_core::cuda::cudarc::driver::{LaunchConfig, PushKernelArg};
 use candle_core::{CpuStorage, CudaStorage, DType, InplaceOp2, Layout, Result, Tensor, bail};
 
-use super::{KERNELS, MODULE, view, with_half_floats, with_numbers};
+use super::{KERNELS, MODULE, Ragged, view, with_half_floats, with_numbers};
 
 /// Bytes that a thread copies at a time.
 const PIECE: usize = 16;
 
-/// Copies rows to the rows of `cache` that `destinations` names. Says whether there is a kernel for it.
-pub(crate) fn store_rows(cache: &Tensor, rows: &Tensor, destinations: &Tensor) -> Result<bool> {
+/// Copies rows to the rows of `cache` that the batch names. Says whether there is a kernel for it.
+pub(crate) fn store_rows(cache: &Tensor, rows: &Tensor, ragged: &Ragged) -> Result<bool> {
     let (count, heads, width) = rows.dims3()?;
+    let (cache_rows, cache_heads, cache_width) = cache.dims3()?;
+    let destinations = &ragged.destinations;
     let bytes = heads * width * rows.dtype().size_in_bytes();
     let fits = rows.device().is_cuda()
         && matches!(rows.dtype(), DType::BF16 | DType::F16)
         && bytes.is_multiple_of(PIECE)
+        && (cache_heads, cache_width) == (heads, width)
+        && cache.dtype() == rows.dtype()
         && count > 0;
     if fits {
+        ragged.check(count, cache_rows)?;
+        if destinations.elem_count() != count {
+            bail!("{count} rows have {} places in the cache", destinations.elem_count());
+        }
         cache.inplace_op2(&rows.contiguous()?, &StoreRows { destinations, pieces: bytes / PIECE })?;
     }
     Ok(fits)

@@ -6,7 +6,6 @@ mod parquet;
 mod value;
 
 use std::fmt::Debug;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -62,8 +61,7 @@ impl ColumnarFile {
 /// Runs a decoder, which panics on some kinds of damage, and turns that into an error.
 fn guarded<T>(file: &str, decode: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     // Nothing of a decoder that has panicked is used again.
-    catch_unwind(AssertUnwindSafe(decode))
-        .unwrap_or_else(|_| Err(Error::columnar(file, "the file is damaged")))
+    lmeval_core::guarded(decode).unwrap_or_else(|_| Err(Error::columnar(file, "the file is damaged")))
 }
 
 impl Source for ColumnarFile {

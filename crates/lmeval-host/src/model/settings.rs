@@ -1,23 +1,9 @@
 //! How a model is made, and what makes it the one that it is.
 
 use lmeval_core::ModelIdentity;
+use lmeval_core::results::hash_text;
+use lmeval_core::secrets::{is_secret, mask_secrets};
 use lmeval_pycompat::{Dict, Value, repr};
-
-/// Arguments that are secrets, whatever comes before them.
-const SECRET: [&str; 9] = [
-    "api_key",
-    "apikey",
-    "password",
-    "secret",
-    "credentials",
-    "auth_token",
-    "access_token",
-    "api_token",
-    "hf_token",
-];
-
-/// Arguments that are secrets only under just this name.
-const SECRET_ALONE: [&str; 5] = ["token", "key", "header", "headers", "use_auth_token"];
 
 /// How a Python model is made.
 #[derive(Clone, Debug, Default)]
@@ -55,24 +41,25 @@ impl PythonModelSettings {
         let text =
             |name: &str| description.get_str(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let args = self.args.iter().filter(|(name, _)| !is_secret(&repr::str(name)));
-        let args: Dict = args.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let args = Value::from(args.map(|(name, value)| (name.clone(), value.clone())).collect::<Dict>());
+        let shown = mask_secrets(&args);
+        // Addresses may hold keys, and yet two that differ in nothing else are two models.
+        let whole = (shown != args).then(|| ("args_hash", hash_text(&repr::repr(&args))));
         let seeds = self.seeds.map(|seed| seed.map_or_else(|| "none".to_owned(), |seed| seed.to_string()));
         ModelIdentity {
             backend: backend.to_owned(),
-            facts: vec![
+            facts: [
                 ("class", text("class")),
                 ("module", text("module")),
                 ("code", text("code")),
-                ("args", repr::repr(&Value::from(args))),
+                ("args", repr::repr(&shown)),
                 ("seeds", seeds.join(",")),
-            ],
+            ]
+            .into_iter()
+            .chain(whole)
+            .collect(),
         }
     }
-}
-
-fn is_secret(name: &str) -> bool {
-    let name = name.to_lowercase();
-    SECRET.iter().any(|secret| name.ends_with(secret)) || SECRET_ALONE.contains(&name.as_str())
 }
 
 #[cfg(test)]
@@ -101,5 +88,11 @@ mod tests {
         for name in ["hf_token", "my_api_key", "headers"] {
             assert!(!identity.contains(name), "{identity}");
         }
+        let mut of_address = |query: &str| {
+            settings.args.insert("base_url", format!("http://host/v1?code={query}"));
+            settings.identity("python", description.as_dict().unwrap()).to_string()
+        };
+        let (one, other) = (of_address("first-key"), of_address("second-key"));
+        assert!(one != other && !one.contains("first-key"), "{one}");
     }
 }

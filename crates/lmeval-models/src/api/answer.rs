@@ -93,8 +93,9 @@ pub(super) fn refuse_abort(reason: Option<&Value>) -> Result<(), BadAnswer> {
     }
 }
 
-/// The start of a text, for messages.
+/// The start of a text, for messages. Masked before it is cut.
 pub(super) fn short(text: &str) -> String {
+    let text = &*lmeval_core::secrets::mask(text);
     match text.char_indices().nth(300) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::answer::parse;
 use crate::http::Client;
-use crate::tokenizer::server_root;
+use crate::tokenizer::{server_query, server_root};
 
 /// How often a server is asked that answers, but not with a list of models.
 const ODD_ANSWERS: u32 = 4;
@@ -38,7 +38,8 @@ pub(super) async fn server_facts(
     if is_hosted {
         return Ok(vec![place]);
     }
-    let url = format!("{}/v1/models", server_root(base_url).trim_end_matches("/generate"));
+    let root = server_root(base_url);
+    let url = format!("{}/v1/models{}", root.trim_end_matches("/generate"), server_query(base_url));
     let start = Instant::now();
     let mut odd = 0;
     loop {

@@ -173,13 +173,13 @@ impl Client {
                             }
                             return Ok(parsed);
                         }
-                        Err(BadAnswer::Retry(reason)) => Failure::bad_answer(&reason, &body),
+                        Err(BadAnswer::Retry(reason)) => Failure::bad_answer(&reason, &body, &self.secrets),
                         Err(BadAnswer::Incapable(error)) => {
                             attempts.incapable += 1;
                             if self.is_incapable(attempts.incapable) {
                                 return Err(self.secrets.mask_error(&error));
                             }
-                            Failure::bad_answer(&error.to_string(), &body)
+                            Failure::bad_answer(&error.to_string(), &body, &self.secrets)
                         }
                         Err(BadAnswer::Fatal(error) | BadAnswer::Final(error)) => {
                             return Err(self.secrets.mask_error(&error));
@@ -285,11 +285,12 @@ impl Client {
             }
         };
         if status.is_success() {
-            return body;
+            return body.map(|body| self.secrets.mask_answer(body));
         }
         // A status tells enough where the rest of the answer is missing.
         let body = body.unwrap_or_default();
-        Err(bad_status(status, &headers, &body, url, about, &self.settings.key_source))
+        let key_source = &self.settings.key_source;
+        Err(bad_status(status, &headers, &body, url, about, key_source, &self.secrets))
     }
 
     /// Whether the server gives no log-probabilities at all, rather than none for once.

@@ -9,13 +9,14 @@ use base64::engine::general_purpose::STANDARD;
 use hyper_util::client::proxy::matcher::Matcher;
 use lmeval_core::{ModelError, ModelErrorKind};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Certificate, StatusCode, Url, redirect};
+use reqwest::{StatusCode, Url, redirect};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::balance::Endpoint;
 use super::direct::Direct;
 use super::redact::public_url;
 use super::settings::ClientSettings;
+use super::trust::tls_with;
 
 /// What the program is called.
 const USER_AGENT: &str = concat!("lm-eval/", env!("CARGO_PKG_VERSION"));
@@ -46,7 +47,8 @@ pub(super) struct Connections {
 impl Connections {
     /// Connections for settings, of which so many may be open at once.
     pub(super) fn new(settings: &ClientSettings, most: usize) -> Result<Self, ModelError> {
-        let certificates = certificates(settings)?;
+        let certificates = settings.ca_cert_path.as_deref().filter(|_| settings.verify_certificate);
+        let tls = certificates.map(tls_with).transpose()?;
         let build = |is_local: bool| {
             let mut builder = reqwest::Client::builder()
                 .user_agent(USER_AGENT)
@@ -58,8 +60,10 @@ impl Connections {
                 .pool_max_idle_per_host(most)
                 .tcp_nodelay(true)
                 .http2_adaptive_window(true)
-                .tls_danger_accept_invalid_certs(!settings.verify_certificate)
-                .tls_certs_merge(certificates.clone());
+                .tls_danger_accept_invalid_certs(!settings.verify_certificate);
+            if let Some(tls) = &tls {
+                builder = builder.tls_backend_preconfigured(tls.clone());
+            }
             if is_local {
                 builder = builder.no_proxy();
             }
@@ -161,20 +165,6 @@ fn unsendable(name: &str) -> ModelError {
     let message = format!("The header `{name}` has characters that no header may have");
     ModelError::new(ModelErrorKind::Configuration, message)
         .hint("Check that the key has no line break at its end and no characters beyond ASCII")
-}
-
-fn certificates(settings: &ClientSettings) -> Result<Vec<Certificate>, ModelError> {
-    let Some(path) = &settings.ca_cert_path else { return Ok(Vec::new()) };
-    let fail = |reason: String| {
-        let message = format!("The certificates of `ca_cert_path` cannot be read: {reason}");
-        ModelError::new(ModelErrorKind::Configuration, message)
-    };
-    let pem = fs_err::read(path).map_err(|error| fail(error.to_string()))?;
-    let found = Certificate::from_pem_bundle(&pem).map_err(|error| fail(error.to_string()))?;
-    if found.is_empty() {
-        return Err(fail(format!("`{}` holds none in PEM form", path.display())));
-    }
-    Ok(found)
 }
 
 /// Follows a server to another of its own paths where the call stays what it is. A call that leads to another server

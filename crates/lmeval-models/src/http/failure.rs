@@ -9,7 +9,7 @@ use reqwest::header::{HeaderMap, LOCATION};
 use serde_json::Value;
 
 use super::direct::Trouble;
-use super::redact::public_url;
+use super::redact::{Secrets, public_url};
 use super::retry::retry_after;
 
 /// How much of an answer that cannot be understood is shown.
@@ -59,8 +59,8 @@ impl Failure {
     }
 
     /// An answer that cannot be used.
-    pub(super) fn bad_answer(reason: &str, body: &[u8]) -> Self {
-        let reason = format!("{reason}; the answer begins with `{}`", beginning(body, 200));
+    pub(super) fn bad_answer(reason: &str, body: &[u8], secrets: &Secrets) -> Self {
+        let reason = format!("{reason}; the answer begins with `{}`", beginning(body, 200, secrets));
         Self { kind: ModelErrorKind::Answer, ..Self::new(Class::Wrong, reason) }
     }
 }
@@ -77,7 +77,7 @@ pub(super) fn no_answer(error: reqwest::Error, url: &str, timeout: Duration, is_
         let message = format!("The certificate of `{url}` is not trusted: {cause}");
         return Failed::Final(
             ModelError::new(ModelErrorKind::Configuration, message)
-                .hint("Name the file of its authority with the model argument `ca_cert_path`")
+                .hint("Name its file, or that of its authority, with the model argument `ca_cert_path`")
                 .hint("Give `verify_certificate=False` to trust any certificate"),
         );
     }
@@ -169,8 +169,9 @@ pub(super) fn bad_status(
     url: &str,
     about: &str,
     key_source: &str,
+    secrets: &Secrets,
 ) -> Failed {
-    let said = server_message(body);
+    let said = server_message(body, secrets);
     let refused = |kind, verb: &str| {
         let message = format!("`{url}` {verb} {}: {status}: {said}", subject(about));
         ModelError::new(kind, message)
@@ -264,11 +265,13 @@ pub(super) fn subject(about: &str) -> &str {
 }
 
 /// What a server says about an error: the message within its JSON, else the beginning of the answer.
-pub(super) fn server_message(body: &[u8]) -> String {
+///
+/// Secrets are masked before the text is cut: a cut would leave a part of one that is no longer recognised.
+pub(super) fn server_message(body: &[u8], secrets: &Secrets) -> String {
     let found = serde_json::from_slice::<Value>(body).ok().and_then(|value| message_in(&value));
     match found {
-        Some(message) => cut(message.trim(), SHOWN),
-        None => beginning(body, SHOWN),
+        Some(message) => cut(secrets.mask(message).trim(), SHOWN),
+        None => beginning(body, SHOWN, secrets),
     }
 }
 
@@ -296,9 +299,8 @@ fn message_in(value: &Value) -> Option<String> {
 }
 
 /// The beginning of an answer in one line.
-fn beginning(body: &[u8], characters: usize) -> String {
-    // Four bytes are the most that a character takes.
-    let text = String::from_utf8_lossy(&body[..body.len().min(characters * 8)]);
+fn beginning(body: &[u8], characters: usize, secrets: &Secrets) -> String {
+    let text = secrets.mask(String::from_utf8_lossy(body).into_owned());
     let words: Vec<&str> = text.split_whitespace().collect();
     if words.is_empty() { "nothing".into() } else { cut(&words.join(" "), characters) }
 }
@@ -325,6 +327,7 @@ mod tests {
 
     #[test]
     fn messages_of_servers() {
+        let none = Secrets::new(&[], &[]);
         for (body, message) in [
             (r#"{"error": {"message": "Too long", "type": "x"}}"#, "Too long"),
             (r#"{"error": "Model not found"}"#, "Model not found"),
@@ -339,10 +342,25 @@ mod tests {
             (r#"{"status": 400}"#, r#"{"status": 400}"#),
             ("", "nothing"),
         ] {
-            assert_eq!(server_message(body.as_bytes()), message, "{body}");
+            assert_eq!(server_message(body.as_bytes(), &none), message, "{body}");
         }
-        assert_eq!(server_message("é".repeat(600).as_bytes()).chars().count(), SHOWN + 1);
-        assert!(!server_message(&[0xff; 3000]).is_empty());
+        assert_eq!(server_message("é".repeat(600).as_bytes(), &none).chars().count(), SHOWN + 1);
+        assert!(!server_message(&[0xff; 3000], &none).is_empty());
+    }
+
+    #[test]
+    fn a_secret_across_the_cut_is_masked() {
+        let key = "sk-across-the-cut-0123456789";
+        let secrets = Secrets::new(&[("Authorization".to_owned(), format!("Bearer {key}").into())], &[]);
+        for before in SHOWN - key.len()..=SHOWN {
+            let filler = "x".repeat(before);
+            for body in [format!("{filler}{key}"), format!(r#"{{"error": "{filler}{key}"}}"#)] {
+                let said = server_message(body.as_bytes(), &secrets);
+                assert!(!said.contains("sk-"), "{before}: {said}");
+            }
+            let escaped = format!(r#"{{"error": "{filler}\u0073{}"}}"#, &key[1..]);
+            assert!(!server_message(escaped.as_bytes(), &secrets).contains("sk-"), "{before}");
+        }
     }
 
     #[test]

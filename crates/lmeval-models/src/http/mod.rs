@@ -21,7 +21,9 @@ mod rate;
 mod redact;
 mod retry;
 mod settings;
+mod trust;
 
 pub use client::{BadAnswer, Call, Client};
 pub use redact::public_url;
 pub use settings::ClientSettings;
+pub(crate) use trust::tls_with;

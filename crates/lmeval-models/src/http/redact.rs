@@ -1,65 +1,84 @@
 //! Keeping secrets out of messages.
 
+use bytes::Bytes;
 use lmeval_core::ModelError;
+use lmeval_core::secrets::{self, MASK};
 use reqwest::Url;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::connect::encoded_credentials;
 
-/// What stands for a secret.
-const MASK: &str = "***";
 /// Shorter texts are no secrets worth the name, and masking them would make messages unreadable.
 const SHORTEST: usize = 4;
-/// Headers whose values anybody may see.
-const OPEN_HEADERS: &[&str] = &[
-    "accept",
-    "accept-encoding",
-    "anthropic-beta",
-    "anthropic-version",
-    "content-type",
-    "http-referer",
-    "openai-beta",
-    "referer",
-    "user-agent",
-    "x-title",
-];
+/// Keys are at least this long. Shorter secrets may be words that a model says, and answers must stay what they are.
+const SHORTEST_KEY: usize = 16;
 
 /// The texts that no message may hold.
-pub(super) struct Secrets(Vec<SecretString>);
+pub(super) struct Secrets(Vec<Secret>);
+
+struct Secret {
+    text: SecretString,
+    /// Whether it is masked in what a model says as well.
+    is_key: bool,
+}
 
 impl Secrets {
-    /// The secrets of headers and addresses.
+    /// The secrets of headers and addresses. The whole program learns them.
     pub(super) fn new(headers: &[(String, SecretString)], urls: &[String]) -> Self {
-        let mut found: Vec<String> = Vec::new();
-        for (name, value) in headers {
-            if !OPEN_HEADERS.iter().any(|open| name.trim().eq_ignore_ascii_case(open)) {
-                let value = value.expose_secret().trim();
-                found.push(value.to_owned());
-                // `Bearer` and its like are known; what follows is the secret.
-                found.extend(value.split_once(' ').map(|(_, key)| key.trim().to_owned()));
-            }
+        let mut found: Vec<(String, bool)> = Vec::new();
+        for (name, value) in headers.iter().filter(|(name, _)| !secrets::is_open_header(name)) {
+            let value = value.expose_secret().trim();
+            found.push((value.to_owned(), secrets::is_secret(name)));
+            // `Bearer` and its like are known; what follows is the secret.
+            found.extend(
+                value.split_once(' ').map(|(_, key)| (key.trim().to_owned(), secrets::is_secret(name))),
+            );
         }
         for url in urls.iter().filter_map(|url| Url::parse(url).ok()) {
             if let Some(password) = url.password() {
-                found.extend([password.to_owned(), encoded_credentials(&url)]);
+                found.extend([(password.to_owned(), true), (encoded_credentials(&url), true)]);
             }
-            found.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
+            let is_key = |name: &str| !name.ends_with("version");
+            found.extend(url.query_pairs().map(|(name, value)| (value.into_owned(), is_key(&name))));
         }
-        found.retain(|secret| secret.len() >= SHORTEST && !secret.eq_ignore_ascii_case("bearer"));
+        found.retain(|(secret, _)| secret.len() >= SHORTEST && !secret.eq_ignore_ascii_case("bearer"));
         // The longest first, so that no part of a secret is left by a shorter one.
-        found.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        found.sort_by_key(|(secret, _)| std::cmp::Reverse(secret.len()));
         found.dedup();
-        Self(found.into_iter().map(SecretString::from).collect())
+        for (secret, _) in found.iter().filter(|(_, is_key)| *is_key) {
+            secrets::remember(secret);
+        }
+        let secret = |(text, is_key): (String, bool)| Secret {
+            is_key: is_key && text.len() >= SHORTEST_KEY,
+            text: SecretString::from(text),
+        };
+        Self(found.into_iter().map(secret).collect())
     }
 
     /// The text with every secret masked.
     pub(super) fn mask(&self, mut text: String) -> String {
-        for secret in &self.0 {
+        for Secret { text: secret, .. } in &self.0 {
             if text.contains(secret.expose_secret()) {
                 text = text.replace(secret.expose_secret(), MASK);
             }
         }
         text
+    }
+
+    /// An answer without the keys that it was asked with: what a server repeats of them would be kept with the answers.
+    pub(super) fn mask_answer(&self, body: Bytes) -> Bytes {
+        let holds_key = |text: &str| {
+            self.0.iter().any(|secret| secret.is_key && text.contains(secret.text.expose_secret()))
+        };
+        match std::str::from_utf8(&body) {
+            Ok(text) if holds_key(text) => {
+                let keys = self.0.iter().filter(|secret| secret.is_key);
+                let masked =
+                    keys.fold(text.to_owned(), |text, key| text.replace(key.text.expose_secret(), MASK));
+                masked.into()
+            }
+            _ => body,
+        }
     }
 
     /// The error with every secret masked.
@@ -111,6 +130,10 @@ mod tests {
         let secrets = Secrets::new(&headers, &["http://u:hunter2@host/?key=querykey".to_owned()]);
         let text = "sk-12345 Bearer sk-12345 sk-12345-longer hunter2 querykey application/json";
         assert_eq!(secrets.mask(text.to_owned()), "*** *** *** *** *** application/json");
+        let answer = Bytes::from("{\"text\": \"sk-12345 sk-12345-longer-key\"}");
+        let keys = [("x-api-key".to_owned(), SecretString::from("sk-12345-longer-key"))];
+        let masked = Secrets::new(&keys, &[]).mask_answer(answer);
+        assert_eq!(masked, "{\"text\": \"sk-12345 ***\"}");
         let error = ModelError::new(ModelErrorKind::Answer, "got sk-12345").hint("not sk-12345");
         let masked = secrets.mask_error(&error);
         assert_eq!((masked.to_string().as_str(), masked.hints()[0].as_str()), ("got ***", "not ***"));

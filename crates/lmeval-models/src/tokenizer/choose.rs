@@ -7,7 +7,7 @@ use lmeval_core::{ModelError, ModelErrorKind};
 use super::encoder::{Encoder, Tokenizer};
 use super::hub::HubSettings;
 use super::huggingface::HuggingFaceTokenizer;
-use super::remote::{RemoteSettings, server_root};
+use super::remote::{RemoteSettings, server_query, server_root};
 use super::tiktoken::TiktokenTokenizer;
 use super::wait;
 use crate::settings::ModelSettings;
@@ -103,6 +103,7 @@ fn needs_name(what: &str) -> ModelError {
 fn remote_settings(settings: &ModelSettings, url: &str) -> Result<RemoteSettings, ModelError> {
     Ok(RemoteSettings {
         root: server_root(url),
+        query: server_query(url).into(),
         timeout: Duration::from_secs_f64(settings.number("timeout")?.unwrap_or(300.0).clamp(1.0, 1e6)),
         verify_certificate: settings.flag("verify_certificate", true)?,
         certificate: settings.text("ca_cert_path").map(Into::into),

@@ -87,7 +87,9 @@ impl HuggingFaceTokenizer {
                 *token = token.replace(' ', &BLANK.to_string());
             }
         }
-        let tokenizer = vocabulary.tokenizer().map_err(|problem| vocabulary.error(&problem))?;
+        // The library panics on some malformed vocabularies.
+        let made = lmeval_core::guarded(|| vocabulary.tokenizer()).unwrap_or_else(Err);
+        let tokenizer = made.map_err(|problem| vocabulary.error(&problem))?;
         let mut named = Dict::new();
         for (name, token) in &vocabulary.special {
             if let Some(text) = vocabulary.tokens.get(*token as usize) {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate};
+use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate, guarded};
 use lmeval_pycompat::Dict;
 use tokenizers::models::ModelWrapper;
 use tokenizers::models::bpe::BPE;
@@ -48,6 +48,17 @@ pub struct SpecialToken<'a> {
 impl HuggingFaceTokenizer {
     /// Reads the tokenizer of a folder: its `tokenizer.json`, else `vocab.json` and `merges.txt`.
     pub fn from_folder(folder: &Path) -> Result<Self, ModelError> {
+        // The library panics on some malformed files.
+        guarded(|| Self::read_folder(folder)).unwrap_or_else(|panic| {
+            let file = folder.join(FILE);
+            let place = if file.is_file() { file } else { folder.to_owned() };
+            let message = format!("The tokenizer `{}` cannot be used: {panic}", place.display());
+            Err(ModelError::new(ModelErrorKind::Configuration, message)
+                .hint("The file is malformed; download it again"))
+        })
+    }
+
+    fn read_folder(folder: &Path) -> Result<Self, ModelError> {
         let path = folder.join(FILE);
         let has_file = path.is_file();
         let place = if has_file { path.as_path() } else { folder };
@@ -58,10 +69,10 @@ impl HuggingFaceTokenizer {
         let failed = |error: tokenizers::Error| broken(error.to_string());
         let (read, mut special) = if has_file {
             let bytes = fs_err::read(&path).map_err(|error| broken(error.to_string()))?;
-            let special = SpecialTokens::read(folder, names_byte_level(&bytes));
+            let special = SpecialTokens::read(folder, names_byte_level(&bytes))?;
             (tokenizers::Tokenizer::from_bytes(bytes).map_err(failed)?, special)
         } else {
-            let special = SpecialTokens::read(folder, false);
+            let special = SpecialTokens::read(folder, false)?;
             (of_parts(folder, &special)?, special)
         };
         let mut tokenizer = rules::apply(read, &special).map_err(failed)?;
@@ -89,7 +100,8 @@ impl HuggingFaceTokenizer {
 
     /// The tokens of a text; `special` asks for those that the tokenizer puts around one.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, ModelError> {
-        let encoding = self.tokenizer.encode_fast(text, special).map_err(|error| {
+        let encoded = self.guarded("text", "tokens", || self.tokenizer.encode_fast(text, special))?;
+        let encoding = encoded.map_err(|error| {
             ModelError::new(
                 ModelErrorKind::Request,
                 format!("The text cannot be turned into tokens: {error}"),
@@ -109,13 +121,24 @@ impl HuggingFaceTokenizer {
     }
 
     fn text_of(&self, tokens: &[u32], skip_special: bool) -> Result<String, ModelError> {
-        let text = self.tokenizer.decode(tokens, skip_special).map_err(|error| {
+        let decoded = self.guarded("tokens", "text", || self.tokenizer.decode(tokens, skip_special))?;
+        let text = decoded.map_err(|error| {
             ModelError::new(
                 ModelErrorKind::Request,
                 format!("The tokens cannot be turned into text: {error}"),
             )
         })?;
         Ok(if self.special.clean_up { clean_up(text) } else { text })
+    }
+
+    /// Runs a part of the library, which panics where a malformed file has got past its reader.
+    fn guarded<T>(&self, from: &str, to: &str, work: impl FnOnce() -> T) -> Result<T, ModelError> {
+        guarded(work).map_err(|panic| {
+            let place = self.folder.display();
+            let message = format!("The tokenizer `{place}` cannot turn {from} into {to}: {panic}");
+            ModelError::new(ModelErrorKind::Configuration, message)
+                .hint("The tokenizer's file is malformed; download it again")
+        })
     }
 
     /// A special token by its name, such as `eos_token`.

@@ -21,7 +21,7 @@ pub(crate) use encoder::{Encoder, Tokenizer};
 pub use gguf::{GgufTokenKind, GgufVocabulary};
 pub use hub::HubSettings;
 pub use huggingface::{HuggingFaceTokenizer, SpecialToken};
-pub(crate) use remote::server_root;
+pub(crate) use remote::{server_query, server_root};
 pub use tiktoken::TiktokenTokenizer;
 
 /// Runs a future to its end on a thread of its own: models are made within a runtime and without one.

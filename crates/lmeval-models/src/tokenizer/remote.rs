@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate};
 use lmeval_pycompat::{Dict, Value, json};
-use reqwest::{Certificate, Client};
+use reqwest::Client;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::chat::TokenizerTemplate;
+use crate::http::{public_url, tls_with};
 
 /// How often a call is tried, one try right after the other.
 const ATTEMPTS: usize = 3;
@@ -18,6 +19,8 @@ const ATTEMPTS: usize = 3;
 pub(crate) struct RemoteSettings {
     /// The address without the path of the completions.
     pub(crate) root: String,
+    /// The query of the address.
+    pub(crate) query: SecretString,
     pub(crate) timeout: Duration,
     pub(crate) verify_certificate: bool,
     pub(crate) certificate: Option<PathBuf>,
@@ -26,8 +29,16 @@ pub(crate) struct RemoteSettings {
 
 /// The root of a server: the address of its completions without their path.
 pub(crate) fn server_root(base_url: &str) -> String {
-    let root = base_url.replace("/v1/completions", "").replace("/v1/chat/completions", "");
+    // A query belongs to the completions, and may hold a key.
+    let path = base_url.split(['?', '#']).next().unwrap_or_default();
+    let root = path.replace("/v1/completions", "").replace("/v1/chat/completions", "");
     root.trim_end_matches('/').to_owned()
+}
+
+/// The query of the address of completions, with its `?`. It goes along to other paths, since it may hold the key.
+pub(crate) fn server_query(base_url: &str) -> &str {
+    let url = base_url.split('#').next().unwrap_or_default();
+    url.find('?').map_or("", |place| &url[place..])
 }
 
 /// The tokenizer of a server.
@@ -46,16 +57,7 @@ impl RemoteSettings {
         if !self.verify_certificate {
             builder = builder.danger_accept_invalid_certs(true);
         } else if let Some(path) = &self.certificate {
-            let broken = |problem: String| {
-                let message = format!("The certificate `{}` cannot be used: {problem}", path.display());
-                ModelError::new(ModelErrorKind::Configuration, message)
-            };
-            let pem = fs_err::read(path).map_err(|error| broken(error.to_string()))?;
-            for certificate in
-                Certificate::from_pem_bundle(&pem).map_err(|error| broken(error.to_string()))?
-            {
-                builder = builder.add_root_certificate(certificate);
-            }
+            builder = builder.tls_backend_preconfigured(tls_with(path)?);
         }
         builder.build().map_err(|error| failed(&self.root, &error.to_string()))
     }
@@ -94,7 +96,7 @@ impl RemoteSettings {
     }
 
     async fn call(&self, client: &Client, path: &str, body: Option<&Value>) -> Result<Dict, ModelError> {
-        let url = format!("{}{path}", self.root);
+        let url = format!("{}{path}{}", self.root, self.query.expose_secret());
         let body = match body {
             None => None,
             Some(body) => Some(
@@ -131,7 +133,7 @@ impl RemoteSettings {
 fn failed(root: &str, problem: &str) -> ModelError {
     ModelError::new(
         ModelErrorKind::Configuration,
-        format!("The tokenizer of the server `{root}` cannot be used: {problem}"),
+        format!("The tokenizer of the server `{}` cannot be used: {problem}", public_url(root)),
     )
     .hint(
         "The server must offer `/tokenizer_info` (vLLM: `--enable-tokenizer-info-endpoint`) and `/tokenize`",

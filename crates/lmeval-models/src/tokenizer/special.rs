@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_pycompat::{Dict, Value, json};
 use tokenizers::AddedToken;
 
@@ -31,15 +32,10 @@ pub(super) struct SpecialTokens {
 
 impl SpecialTokens {
     /// Reads `tokenizer_config.json`, `special_tokens_map.json` and `config.json` of a folder, as far as they are there.
-    pub(super) fn read(folder: &Path, is_byte_level: bool) -> Self {
-        let file = |name: &str| match fs_err::read_to_string(folder.join(name)).map(|text| json::loads(&text))
-        {
-            Ok(Ok(Value::Dict(dict))) => dict.as_ref().clone(),
-            _ => Dict::new(),
-        };
-        let config = file("tokenizer_config.json");
-        let map = file("special_tokens_map.json");
-        let model = file("config.json");
+    pub(super) fn read(folder: &Path, is_byte_level: bool) -> Result<Self, ModelError> {
+        let config = object(&folder.join("tokenizer_config.json"))?;
+        let map = object(&folder.join("special_tokens_map.json"))?;
+        let model = object(&folder.join("config.json"))?;
         let decoder = config.get_str("added_tokens_decoder").and_then(Value::as_dict);
         let class = Class::choose(&config, &model, is_byte_level);
         let flag = |name: &str| config.get_str(name).filter(|value| !value.is_none()).map(Value::is_truthy);
@@ -91,7 +87,7 @@ impl SpecialTokens {
         for text in class.map_or(&[][..], |class| class.more) {
             found.require(AddedToken::from(*text, true));
         }
-        found
+        Ok(found)
     }
 
     fn require(&mut self, token: AddedToken) {
@@ -103,6 +99,24 @@ impl SpecialTokens {
     /// The text of a special token.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.named.get_str(name).and_then(Value::as_str)
+    }
+}
+
+/// The object of a JSON file; empty where there is no file. One that cannot be used is no absent one: without its
+/// special tokens a tokenizer gives other tokens.
+fn object(path: &Path) -> Result<Dict, ModelError> {
+    let broken = |problem: String| {
+        let message = format!("`{}` cannot be used: {problem}", path.display());
+        ModelError::new(ModelErrorKind::Configuration, message)
+            .hint("Download the file again if it is damaged")
+    };
+    match fs_err::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Dict::new()),
+        Err(error) => Err(broken(error.to_string())),
+        Ok(text) => match json::loads(&text).map_err(|error| broken(error.to_string()))? {
+            Value::Dict(dict) => Ok(dict.as_ref().clone()),
+            _ => Err(broken("it is not a JSON object".to_owned())),
+        },
     }
 }
 

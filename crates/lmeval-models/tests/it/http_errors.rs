@@ -1,5 +1,9 @@
 //! Errors that end a call at once, and what they say.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lmeval_core::ModelErrorKind;
@@ -141,4 +145,57 @@ async fn questions_on_the_side_get_few_attempts_and_the_headers_only_at_home() {
     .await;
     assert_eq!(client.get(&other.url, Duration::from_secs(1)).await.unwrap(), "none");
     assert!(client.get("no address", Duration::from_secs(1)).await.is_err());
+}
+
+/// A server with TLS whose certificate signs itself, as `openssl req -x509` makes it.
+fn tls_server(address: &str) -> String {
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+    let certificate = CertificateDer::from_pem_slice(include_bytes!("tls/certificate.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("tls/key.pem")).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind((address, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = rustls::StreamOwned::new(connection, stream);
+            // A client that does not trust us leaves during the handshake.
+            if stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {
+                let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n42";
+                stream.write_all(answer.as_bytes()).unwrap();
+                stream.conn.send_close_notify();
+                let _ = stream.flush();
+            }
+        }
+    });
+    format!("https://{address}:{port}/v1/completions")
+}
+
+#[tokio::test]
+async fn a_self_signed_certificate_is_trusted_where_it_is_named() {
+    let url = tls_server("127.0.0.1");
+    let file = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tls").join(name);
+    let with = |path: Option<&str>| {
+        let path = path.map(file);
+        client(&url, |settings| settings.ca_cert_path = path)
+    };
+    assert_eq!(ask(&with(Some("certificate.pem")), "{}").await.unwrap(), 42);
+    for path in [None, Some("other.pem")] {
+        let error = ask(&with(path), "{}").await.unwrap_err();
+        assert_eq!(error.kind(), ModelErrorKind::Configuration, "{error}");
+        assert!(error.hints()[0].contains("ca_cert_path"), "{:?}", error.hints());
+    }
+    // The name in the certificate counts.
+    let elsewhere = tls_server("127.0.0.2");
+    let named = client(&elsewhere, |settings| settings.ca_cert_path = Some(file("certificate.pem")));
+    assert_eq!(ask(&named, "{}").await.unwrap_err().kind(), ModelErrorKind::Configuration);
 }

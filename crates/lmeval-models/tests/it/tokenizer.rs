@@ -217,3 +217,25 @@ fn choices_that_fail() {
             == "{}"
     );
 }
+
+/// Files beside the tokenizer that cannot be used are no absent ones: without them there would be other tokens.
+#[test]
+fn unreadable_files_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs_err::copy(Path::new(TOKENIZER).join("tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
+    for name in ["tokenizer_config.json", "special_tokens_map.json", "config.json"] {
+        let path = folder.path().join(name);
+        for text in ["{\"bos_token\": ", "[1]", ""] {
+            fs_err::write(&path, text).unwrap();
+            let error = HuggingFaceTokenizer::from_folder(folder.path()).unwrap_err();
+            assert_eq!(error.kind(), ModelErrorKind::Configuration);
+            assert!(error.to_string().contains(name), "{text}: {error}");
+        }
+        fs_err::remove_file(&path).unwrap();
+        fs_err::create_dir(&path).unwrap();
+        let error = HuggingFaceTokenizer::from_folder(folder.path()).unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+        fs_err::remove_dir(&path).unwrap();
+    }
+    HuggingFaceTokenizer::from_folder(folder.path()).unwrap();
+}

@@ -1,11 +1,13 @@
 //! What Linux offers to limit a process.
 
+mod descriptors;
 mod files;
 mod namespaces;
 mod privileges;
 mod processes;
 mod system_calls;
 
+pub(crate) use descriptors::close_inherited;
 pub(crate) use files::{Landlocked, restrict_files};
 pub(crate) use namespaces::{mount_folder, separate, unmount_folder};
 pub(crate) use privileges::drop_privileges;

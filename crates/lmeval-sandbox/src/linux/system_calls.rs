@@ -10,7 +10,7 @@ use seccompiler::{
 
 /// Calls that reach beyond the process and that no program of a model has a use for.
 const DENIED: &[i64] = &[
-    // Network. Pairs of sockets within the process remain: event loops need them.
+    // Network. Pairs of connected stream sockets remain: event loops need them.
     libc::SYS_socket,
     libc::SYS_connect,
     libc::SYS_bind,
@@ -166,6 +166,11 @@ const DENIED_OLD: &[i64] = &[];
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 
+/// The one kind of socket pair that is allowed, and the bits of the argument that name a type; the rest are flags.
+const AF_UNIX: u64 = libc::AF_UNIX as u64;
+const SOCK_STREAM: u64 = libc::SOCK_STREAM as u64;
+const SOCKET_TYPES: u64 = 0xf;
+
 /// Denies system calls that reach beyond this process, to it and to what it becomes.
 pub(crate) fn deny_system_calls() -> Result<String, String> {
     let apply = || -> Result<(), seccompiler::Error> {
@@ -175,7 +180,7 @@ pub(crate) fn deny_system_calls() -> Result<String, String> {
         Ok(())
     };
     apply().map_err(|error| error.to_string())?;
-    Ok(format!("{} denied (seccomp)", DENIED.len() + DENIED_NEW.len() + DENIED_OLD.len() + 6))
+    Ok(format!("{} denied (seccomp)", DENIED.len() + DENIED_NEW.len() + DENIED_OLD.len() + 7))
 }
 
 /// Two filters: a call that is refused gives one error each.
@@ -204,6 +209,13 @@ fn filters() -> Result<[BpfProgram; 2], BackendError> {
     // The signal that ends the process together with its supervisor stays.
     let death = u64::from(libc::PR_SET_PDEATHSIG.unsigned_abs());
     rules.insert(libc::SYS_prctl, vec![when(0, Width::Dword, Is::Eq, death)?]);
+    // Both ends of a stream pair stay connected to each other. Every other type takes an address with each message
+    // and so reaches any socket that has a name.
+    let mut pairs = vec![when(0, Width::Dword, Is::Ne, AF_UNIX)?];
+    for kind in (0..=SOCKET_TYPES).filter(|kind| *kind != SOCK_STREAM) {
+        pairs.push(when(1, Width::Dword, Is::MaskedEq(SOCKET_TYPES), kind)?);
+    }
+    rules.insert(libc::SYS_socketpair, pairs);
     #[cfg(target_arch = "x86_64")]
     for (call, conditions) in rules.clone() {
         rules.entry(call | X32).or_insert(conditions);

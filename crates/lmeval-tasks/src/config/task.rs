@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use lmeval_core::{OutputType, nearest};
+use lmeval_core::{MOST_REPEATS, OutputType, nearest};
 use lmeval_pycompat::{Dict, Function, Value};
 
 use super::fewshot::FewshotConfig;
@@ -380,6 +380,10 @@ fn read_repeats(reader: &mut Reader<'_>, output_type: OutputType) -> Result<usiz
         None => 1,
         Some(value) => reader.int_of(&path, value)?,
     };
+    if usize::try_from(repeats).is_ok_and(|repeats| repeats > MOST_REPEATS) {
+        let message = format!("`repeats` must be at most {MOST_REPEATS}, not {repeats}");
+        return Err(reader.error(ErrorKind::Value, &path, message));
+    }
     if output_type != OutputType::GenerateUntil {
         if repeats > 1 {
             reader.warn(

@@ -2,16 +2,19 @@
 
 use std::borrow::Cow;
 
+use lmeval_core::secrets;
+
 /// The most names that a message lists.
 const MOST_NAMES: usize = 20;
 /// The most characters of a value that a message repeats.
 const MOST_CHARACTERS: usize = 200;
 
-/// The text, cut where it is too long for a message.
+/// The text, cut where it is too long for a message. Part of a secret would not be recognised, so the mask comes first.
 pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
+    let text = secrets::mask(text);
     match text.char_indices().nth(MOST_CHARACTERS) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
-        None => Cow::Borrowed(text),
+        None => text,
     }
 }
 

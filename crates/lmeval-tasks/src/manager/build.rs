@@ -1,5 +1,6 @@
 //! Building trees of tasks and groups from entries, files and mappings.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +12,13 @@ use crate::config::{GROUP_KEYS, GroupConfig, TaskConfig};
 use crate::error::{Diagnostic, Error, ErrorKind};
 use crate::index::{Entry, Kind};
 use crate::source::{Loader, Mapping, Origin, Step, beside};
+
+/// How deep groups may be nested. Real ones are nested three or four deep; each level takes stack.
+const DEEPEST: usize = 100;
+/// How many tasks and groups one load may make, and how often the same group: groups that name others twice double them
+/// with every level. The public library has some ten thousand tasks, and reaches a group a few times at most.
+const MOST_NODES: usize = 100_000;
+const MOST_VISITS: usize = 1000;
 
 /// A task, or a group with its members.
 #[derive(Debug)]
@@ -25,12 +33,22 @@ pub(super) struct Builder<'a> {
     loader: &'a Loader,
     /// The groups that are being built, outermost first.
     open_groups: Vec<String>,
+    /// How many tasks and groups have been made, and how often each group.
+    made: usize,
+    visits: HashMap<String, usize>,
     warnings: Vec<Diagnostic>,
 }
 
 impl<'a> Builder<'a> {
     pub(super) fn new(manager: &'a TaskManager, loader: &'a Loader) -> Self {
-        Self { manager, loader, open_groups: Vec::new(), warnings: Vec::new() }
+        Self {
+            manager,
+            loader,
+            open_groups: Vec::new(),
+            made: 0,
+            visits: HashMap::new(),
+            warnings: Vec::new(),
+        }
     }
 
     pub(super) fn into_warnings(self) -> Vec<Diagnostic> {
@@ -170,6 +188,7 @@ impl<'a> Builder<'a> {
         overrides: &Mapping,
         source: Option<&Path>,
     ) -> Result<Node, Error> {
+        self.count()?;
         mapping.update(overrides);
         self.merge_metadata(&mut mapping, source);
         mapping.remove("tag");
@@ -182,6 +201,24 @@ impl<'a> Builder<'a> {
         let name = config.qualified_name.clone().unwrap_or_else(|| config.task.clone());
         let source = source.map(Path::to_owned);
         Ok(Node::Task(Box::new(Task { name, config, mapping, source, class: None })))
+    }
+
+    /// Fails before there are more tasks and groups than memory holds.
+    fn count(&mut self) -> Result<(), Error> {
+        self.made += 1;
+        if self.made <= MOST_NODES {
+            return Ok(());
+        }
+        Err(self.too_many(&format!("comes to more than {MOST_NODES} tasks and groups")))
+    }
+
+    fn too_many(&self, what: &str) -> Error {
+        let message = match self.open_groups.first() {
+            Some(outermost) => format!("The group `{outermost}` {what}"),
+            None => format!("What is asked for {what}"),
+        };
+        Error::new(ErrorKind::Value, message)
+            .hint("A group that is a member of two others has its tasks twice; name each group once")
     }
 
     /// `{**own, **manager's, config_source}`: the manager's metadata wins over the file's.
@@ -212,6 +249,17 @@ impl<'a> Builder<'a> {
                 ErrorKind::Cycle,
                 format!("A group contains itself: {}", chain.join(" → ")),
             ));
+        }
+        if self.open_groups.len() >= DEEPEST {
+            let outermost = self.open_groups.first().map_or(name, String::as_str);
+            let message = format!("Groups are nested more than {DEEPEST} deep below `{outermost}`");
+            return Err(Error::new(ErrorKind::Value, message).hint("Name the inner groups directly"));
+        }
+        self.count()?;
+        let visits = self.visits.entry(name.to_owned()).or_default();
+        *visits += 1;
+        if *visits > MOST_VISITS {
+            return Err(self.too_many(&format!("reaches the group `{name}` more than {MOST_VISITS} times")));
         }
         self.merge_metadata(&mut mapping, source);
         mapping.insert("group", name, mapping.origin("group").cloned().unwrap_or(Origin::Inline));

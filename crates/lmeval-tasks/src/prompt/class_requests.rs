@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lmeval_core::{
-    Arguments, ChatMessage, ClassCall, Context, DocId, Instance, InstanceMetadata, RequestType,
+    Arguments, ChatMessage, ClassCall, Context, DocId, Instance, InstanceMetadata, MOST_REPEATS, RequestType,
 };
 use lmeval_pycompat::{Dict, Value};
 
@@ -62,6 +62,11 @@ impl Plan {
             let given = made.get_str(name).and_then(Value::as_i64);
             given.and_then(|number| usize::try_from(number).ok()).unwrap_or(least).max(least)
         };
+        let repeats = number("repeats", 1);
+        if repeats > MOST_REPEATS {
+            let message = format!("`repeats` of a request must be at most {MOST_REPEATS}, not {repeats}");
+            return Err(PromptError::new(PromptErrorKind::Value, message));
+        }
         let kind = made.get_str("request_type").and_then(Value::as_str).unwrap_or_default();
         let arguments = made.get_str("arguments").and_then(Value::as_list).unwrap_or_default();
         let (request_type, arguments, media) = read_arguments(kind, arguments)?;
@@ -74,7 +79,7 @@ impl Plan {
             task_name: Arc::clone(&self.name),
             doc_id,
             idx: number("idx", 0),
-            repeats: number("repeats", 1),
+            repeats,
             arguments,
             target: target.clone(),
             gold: target.clone(),

@@ -190,6 +190,8 @@ impl fmt::Display for PromptError {
 /// A text for a message: cut where it is long.
 pub(crate) fn shortened(text: &str) -> String {
     const LONGEST: usize = 200;
+    // Part of a secret would not be recognised.
+    let text = &*lmeval_core::secrets::mask(text);
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -1,7 +1,6 @@
 //! `lm-eval journal`: what was answered before.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -69,7 +68,11 @@ fn journals_in(folder: &Path) -> Result<Vec<PathBuf>> {
 fn list(path: &Path, json: bool, printer: &mut Printer) -> Result<Status> {
     let listing = lmeval_journal::list(path)?;
     let text = if json { listing_as_json(path, &listing)? } else { listing_as_text(path, &listing) };
-    printer.result(&text)?;
+    if json {
+        printer.exact(&text)?;
+    } else {
+        printer.result(&text)?;
+    }
     Ok(Status::Success)
 }
 
@@ -143,7 +146,7 @@ fn verify(path: &Path, json: bool, printer: &mut Printer) -> Result<Status> {
         ]);
         let mut text = String::new();
         json_line::write(&mut text, &line)?;
-        printer.result(&text)?;
+        printer.exact(&text)?;
         return Ok(status);
     }
     let counts = counts(found.answers, found.failures);
@@ -187,6 +190,6 @@ fn compact(path: &Path, printer: &mut Printer) -> Result<Status> {
         done.bytes_after,
         done.bytes_before
     );
-    printer.results().write_all(line.as_bytes()).context("The result cannot be printed")?;
+    printer.result(&line).context("The result cannot be printed")?;
     Ok(Status::Success)
 }

@@ -28,9 +28,11 @@ pub(crate) fn run(arguments: &LsArgs, printer: &mut Printer) -> Result<Status> {
     let index = Index::build(&roots);
     let rows = Rows { index: &index, filter: arguments.search.as_deref().map(Filter::new) };
     if arguments.json {
-        printer.result(&rows.json(what)?)?;
+        printer.exact(&rows.json(what)?)?;
     } else {
-        rows.tables(what, printer.results())?;
+        let mut tables = Vec::new();
+        rows.tables(what, &mut tables)?;
+        printer.result(&String::from_utf8_lossy(&tables))?;
     }
     note_problems(&index, printer);
     Ok(Status::Success)

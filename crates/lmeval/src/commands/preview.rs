@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
     let specs = manager.select(&arguments.names)?;
     let mut loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {
-        printer.note(&report::render(report::Severity::Warning, warning));
+        printer.styled(&report::render(report::Severity::Warning, warning));
     }
     let options = options(arguments)?;
     let samples = samples(arguments)?;
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
     };
     for (name, task) in &mut loaded.tasks {
         for warning in load_class(task, &classes, &data)? {
-            printer.note(&report::render(report::Severity::Warning, &warning));
+            printer.styled(&report::render(report::Severity::Warning, &warning));
         }
         if let Some(count) = arguments.num_fewshot {
             task.config.set_num_fewshot(count);
@@ -130,7 +130,7 @@ fn preview(
         } else {
             describe(&mut text, task, &requests);
         }
-        printer.result(&text)?;
+        if json { printer.exact(&text)? } else { printer.result(&text)? }
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use lmeval_core::{Model, ModelStats};
@@ -40,7 +41,7 @@ pub(super) fn run(
     if arguments.progress == Some(ProgressMode::Json) {
         printer.notes().use_json();
     }
-    let moment = Moment::now();
+    let (moment, began) = (Moment::now(), Instant::now());
     let mut settings = RunSettings::resolve(arguments)?;
     settings.quiet |= environment::only_warnings();
     settings.python = settings.python.or_else(|| program?.python.clone());
@@ -64,7 +65,7 @@ pub(super) fn run(
     if journal.is_none() {
         tell_not_kept(&settings, printer);
     }
-    let start = Start { moment, model_name, files, hash_media };
+    let start = Start { moment, began, model_name, files, hash_media };
     let adjust = |run: &mut EvaluateOptions| {
         if let Some(program) = program {
             let run_unsafe_code = settings.confirm_run_unsafe_code;
@@ -129,7 +130,7 @@ fn load(settings: &RunSettings, roots: &[PathBuf], printer: &mut Printer) -> Res
     let specs = manager.select(&settings.tasks)?;
     let loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {
-        printer.note(&report::render(report::Severity::Warning, warning));
+        printer.styled(&report::render(report::Severity::Warning, warning));
     }
     Ok(loaded)
 }

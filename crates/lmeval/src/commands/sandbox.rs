@@ -65,7 +65,7 @@ fn interpreter(arguments: &SandboxPython) -> Result<Interpreter> {
 
 fn show(outcome: &Outcome, arguments: &SandboxArgs, printer: &mut Printer) -> Result<()> {
     if arguments.json {
-        printer.result(&format!("{}\n", outcome.to_json()))?;
+        printer.exact(&format!("{}\n", outcome.to_json()))?;
         return Ok(());
     }
     if arguments.program.is_some() {

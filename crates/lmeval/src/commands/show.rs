@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &ShowArgs, printer: &mut Printer) -> Result<Status>
     let specs = manager.select(&arguments.names)?;
     let loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {
-        printer.note(&report::render(report::Severity::Warning, warning));
+        printer.styled(&report::render(report::Severity::Warning, warning));
     }
     let text = if arguments.json {
         as_json(&loaded)?
@@ -29,7 +29,11 @@ pub(crate) fn run(arguments: &ShowArgs, printer: &mut Printer) -> Result<Status>
     } else {
         as_text(&loaded)
     };
-    printer.result(&text)?;
+    if arguments.json || arguments.yaml {
+        printer.exact(&text)?;
+    } else {
+        printer.result(&text)?;
+    }
     Ok(Status::Success)
 }
 

@@ -52,7 +52,8 @@ fn list(home: &Home, json: bool, printer: &mut Printer) -> Result<()> {
             let mark = if library.default { '*' } else { ' ' };
             format!("{mark} {:width$}  {}", library.version.as_str(), library.path.display())
         };
-        printer.result(&format!("{line}\n"))?;
+        let line = format!("{line}\n");
+        if json { printer.exact(&line)? } else { printer.result(&line)? }
     }
     Ok(())
 }

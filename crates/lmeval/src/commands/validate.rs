@@ -74,7 +74,7 @@ fn print_text(
             Severity::Error => report::Severity::Error,
             Severity::Warning => report::Severity::Warning,
         };
-        printer.note(&report::render(severity, &named(finding)));
+        printer.styled(&report::render(severity, &named(finding)));
         printer.note("");
     }
     let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
@@ -125,7 +125,7 @@ fn print_json(findings: &[Finding], printer: &mut Printer) -> Result<()> {
         ]);
         let mut text = String::new();
         json_line::write(&mut text, &line)?;
-        printer.result(&text)?;
+        printer.exact(&text)?;
     }
     Ok(())
 }

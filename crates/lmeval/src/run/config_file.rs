@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use lmeval_core::nearest;
+use lmeval_core::{nearest, secrets};
 use lmeval_pycompat::yaml::{self, Marks};
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::source::SourceFile;
@@ -26,8 +26,10 @@ impl ConfigFile {
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let bytes = fs_err::read(path)
             .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).caused_by(error))?;
-        let text = yaml::decode_lossy(&bytes);
+        // Excerpts in messages must not show keys, whether or not the file can be read.
+        let text = secrets::hide_secret_lines(&yaml::decode_lossy(&bytes));
         let loaded = yaml::load_bytes(&bytes).map_err(|error| {
+            secrets::learn_from_text(&yaml::decode_lossy(&bytes));
             let file = source_file(path, &text, Marks::default());
             let position = error.position();
             let range = position.offset..position.offset;
@@ -38,6 +40,7 @@ impl ConfigFile {
             )
             .at(Some(Location { file, range, line }))
         })?;
+        secrets::learn(&loaded.value);
         let Value::Dict(dict) = &loaded.value else {
             let what = if loaded.value.is_none() { "is empty" } else { "has no mapping at its root" };
             return Err(Error::new(ErrorKind::Type, format!("`{}` {what}", path.display()))

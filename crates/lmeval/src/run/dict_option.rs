@@ -132,7 +132,7 @@ fn is_numeric(text: &str) -> bool {
 
 /// The nearest thing to `key=value,…` that a dictionary can be shown as.
 pub(crate) fn shown(dict: &Dict) -> String {
-    repr::repr(&lmeval_report::mask_secrets(&Value::from(dict.clone())))
+    repr::repr(&lmeval_core::secrets::mask_secrets(&Value::from(dict.clone())))
 }
 
 #[cfg(test)]

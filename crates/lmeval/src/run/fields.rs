@@ -1,7 +1,7 @@
 //! The names of settings, as files of settings and records of runs have them.
 
+use lmeval_core::secrets::mask_secrets;
 use lmeval_pycompat::{Dict, Value, repr};
-use lmeval_report::mask_secrets;
 
 /// The settings of the reference, in the order in which its record shows them.
 pub(crate) const RECORDED: [&str; 33] = [

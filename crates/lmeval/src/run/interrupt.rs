@@ -14,6 +14,7 @@ pub(crate) fn listen(cancel: Cancel, notes: Notes, is_kept: bool) {
     let listen = move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
+            let _files = survive_file_size_limit();
             let kept = is_kept;
             if asked().await.is_none() {
                 return;
@@ -38,6 +39,17 @@ pub(crate) fn listen(cancel: Cancel, notes: Notes, is_kept: bool) {
     // A run without this thread is a run that Ctrl-C ends at once.
     let _ = thread::Builder::new().name("interrupt".to_owned()).spawn(listen);
 }
+
+/// Has a write beyond the limit of `ulimit -f` fail, so that the run ends with a message: by default the signal that
+/// comes with it kills the process.
+#[cfg(unix)]
+fn survive_file_size_limit() -> Option<tokio::signal::unix::Signal> {
+    // SIGXFSZ has this number on every system that is supported.
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(25)).ok()
+}
+
+#[cfg(not(unix))]
+fn survive_file_size_limit() {}
 
 #[expect(clippy::exit, reason = "the second Ctrl-C must not wait for anything")]
 fn leave() -> ! {

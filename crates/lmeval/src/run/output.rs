@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::Result;
 use lmeval_core::Model;
@@ -26,6 +27,8 @@ const SHOWN_AUDITS: usize = 20;
 pub(crate) struct Start {
     /// When it began.
     pub moment: Moment,
+    /// The same by a clock that nobody sets.
+    pub began: Instant,
     /// The name of the model.
     pub model_name: ModelName,
     /// Where files go, and with which time stamp.
@@ -58,7 +61,7 @@ pub(crate) fn facts(
         gen_kwargs: Value::from(settings.gen_kwargs.clone()),
         seeds: Seeds { random: seed(0), numpy: seed(1), torch: seed(2), fewshot: seed(3) },
         start: start.moment,
-        seconds: Moment::now().unix_seconds() - start.moment.unix_seconds(),
+        seconds: start.began.elapsed().as_secs_f64(),
         environment: Environment::look(Path::new(".")),
         system_instruction: settings.system_instruction.clone(),
         chat_template: evaluation.chat_template.clone(),
@@ -96,7 +99,7 @@ pub(crate) fn write(
     // Files first: a reader of standard output that goes away must not cost them.
     let written = start.files.as_ref().map(|(layout, stamp)| write_results(layout, stamp, &in_file));
     if settings.show_config && settings.format != Format::Json {
-        printer.result(&to_json(&in_memory)?)?;
+        printer.exact(&to_json(&in_memory)?)?;
         printer.result("\n")?;
     }
     print(settings, &in_memory, &in_file, printer)?;
@@ -111,7 +114,7 @@ pub(crate) fn write(
 
 fn print(settings: &RunSettings, in_memory: &Dict, in_file: &Dict, printer: &mut Printer) -> Result<()> {
     if settings.format == Format::Json {
-        printer.result(&to_json(in_file)?)?;
+        printer.exact(&to_json(in_file)?)?;
         return Ok(printer.result("\n")?);
     }
     let summary = Summary {

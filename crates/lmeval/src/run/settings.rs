@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use lmeval_core::Dialect;
+use lmeval_core::{Dialect, secrets};
 use lmeval_engine::ChatTemplateChoice;
 use lmeval_pycompat::{Dict, Value, repr};
 
@@ -113,7 +113,8 @@ impl Layers {
             "hf_hub_log_args",
             "trackio_args",
         ] {
-            let dict = self.dict(name)?;
+            let dict = Value::from(self.dict(name)?);
+            secrets::learn(&dict);
             self.merged.insert(name, dict);
         }
         let (model, tasks) = self.model_and_tasks(&mut notes)?;

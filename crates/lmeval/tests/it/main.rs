@@ -13,6 +13,7 @@ mod documentation;
 mod documents;
 mod groups_side_by_side;
 mod hf;
+mod hostile;
 mod interrupted;
 mod journal;
 mod journal_faults;

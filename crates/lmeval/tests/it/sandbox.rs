@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -129,6 +129,89 @@ fn the_network_is_out_of_reach() {
         assert_eq!(unix.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
         assert_eq!(named.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
     }
+}
+
+/// A program that tries socket pairs of every type: whether they can be made at all, and whether a message or a
+/// descriptor reaches a socket with a name. A stream pair must keep working.
+fn pairs_program(path: &Path, abstract_name: &str) -> String {
+    format!(
+        "import array, socket\nreached = []\n\
+         def attempt(name, f):\n    try:\n        f(); reached.append(name)\n    except BaseException as error:\n        pass\n\
+         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [0]))]\n\
+         places = {{'path': '{}', 'abstract': '\\0{abstract_name}'}}\n\
+         kinds = {{'stream': 1, 'datagram': 2, 'raw': 3, 'reliable': 4, 'packets': 5, 'flags': 2 | socket.SOCK_NONBLOCK}}\n\
+         for kind, number in kinds.items():\n    \
+         try: one, other = socket.socketpair(socket.AF_UNIX, number)\n    \
+         except OSError: continue\n    \
+         if kind != 'stream': reached.append(kind)\n    \
+         for place, address in places.items():\n        \
+         attempt(f'{{kind}} sendto {{place}}', lambda: one.sendto(b'leak', address))\n        \
+         attempt(f'{{kind}} rights {{place}}', lambda: one.sendmsg([b'leak'], rights, 0, address))\n        \
+         attempt(f'{{kind}} connect {{place}}', lambda: one.connect(address))\n\
+         attempt('tipc', lambda: socket.socketpair(30, 1))\n\
+         one, other = socket.socketpair()\none.sendall(b'x')\nassert other.recv(1) == b'x'\n\
+         raise Exception(f'REACHED {{reached}}')",
+        path.display()
+    )
+}
+
+#[test]
+fn socket_pairs_reach_no_other_socket() {
+    let context = context();
+    let path = context.work().join("datagrams.sock");
+    let named = UnixDatagram::bind(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let name = format!("lm-eval-datagrams-{}", std::process::id());
+    let hidden = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    for socket in [&named, &hidden] {
+        socket.set_nonblocking(true).unwrap();
+    }
+    let outcome = attempt(&context, &pairs_program(&path, &name), &[]);
+    if outcome.has("system calls") {
+        assert_eq!(outcome.result, "failed: REACHED []");
+        for socket in [&named, &hidden] {
+            assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        }
+    }
+}
+
+/// A descriptor that whoever started the command left open is none of the program's.
+#[test]
+fn inherited_descriptors_are_closed() {
+    let context = context();
+    context.write(
+        "program.py",
+        "import posix\nfound = []\nfor number in [*range(3, 64), 1000]:\n    \
+         try: posix.write(number, b'LEAKED\\n'); found.append(number)\n    except OSError: pass\n\
+         raise Exception('done')",
+    );
+    let binary = env!("CARGO_BIN_EXE_lm-eval");
+    let line = format!("exec 3>three.txt 7>seven.txt 9</dev/null; exec {binary} sandbox program.py --json");
+    let output = Command::new("sh").args(["-c", &line]).current_dir(context.work()).output().unwrap();
+    assert_eq!(read(&output.stdout).result, "failed: done");
+    for name in ["three.txt", "seven.txt"] {
+        assert_eq!(fs_err::read_to_string(context.work().join(name)).unwrap(), "", "{name}");
+    }
+}
+
+/// What a program imports runs before the program does: its crash is the program's failure.
+#[test]
+fn an_import_that_crashes_fails_the_program_alone() {
+    let context = context();
+    // Modules are looked for where the interpreter has its files, and these run code when they are imported.
+    let module = context.write("modules/crashes.py", "import os\nos._exit(3)\n");
+    context.write("modules/faults.py", "import ctypes\nctypes.string_at(0)\n");
+    let folder = module.parent().unwrap().display().to_string();
+    let question = "import json, os, sys; print(json.dumps({'executable': os.path.realpath(sys.executable), \
+                    'read': [sys.prefix, sys.base_prefix, sys.argv[1]], 'path': [*filter(None, sys.path), sys.argv[1]]}))";
+    let told = Command::new("python3").args(["-I", "-c", question, &folder]).output().unwrap();
+    let interpreter = String::from_utf8(told.stdout).unwrap();
+    for program in ["import crashes", "import faults\nassert True", "import math, crashes"] {
+        let outcome = attempt(&context, program, &["--interpreter", interpreter.trim()]);
+        assert_eq!(outcome.result, "timed out", "{program}");
+        assert!(outcome.has("environment"));
+    }
+    is_clean(&context);
 }
 
 #[test]
@@ -354,7 +437,8 @@ fn an_ordinary_user_is_limited_too() {
         &program,
         "import posix, socket\ndone = []\n\
          def attempt(name, f):\n    try:\n        f(); done.append(name)\n    except BaseException as error:\n        pass\n\
-         attempt('fork', posix.fork)\nattempt('socket', socket.socket)\nattempt('read', lambda: open('/etc/passwd'))\n\
+         attempt('fork', posix.fork)\nattempt('socket', socket.socket)\n\
+         for kind in (2, 3, 4, 5): attempt(f'pair {kind}', lambda: socket.socketpair(socket.AF_UNIX, kind))\nattempt('read', lambda: open('/etc/passwd'))\n\
          attempt('write', lambda: open('/tmp/lm-eval-escaped', 'w'))\nattempt('kill', lambda: posix.kill(-1, 0))\n\
          raise Exception(f'DONE {done}')",
     )

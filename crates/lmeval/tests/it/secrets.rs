@@ -1,6 +1,10 @@
 //! Keys and passwords reach the server and nothing else.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use crate::context;
@@ -55,4 +59,138 @@ fn secrets_are_not_written_or_printed() {
         }
     }
     search(&context.work().join("out"));
+}
+
+/// A server that repeats the key, the query and much else in every answer, and says which paths it was asked for.
+fn repeating_server(filler: usize) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1/completions", listener.local_addr().unwrap());
+    let paths = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&paths);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut head, mut length) = (Vec::new(), 0);
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).unwrap_or(0) == 0 || line.trim().is_empty() {
+                    break;
+                }
+                if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                head.push(line.trim().to_owned());
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let Some(path) = head.first().map(|line| line.split(' ').nth(1).unwrap().to_owned()) else {
+                continue;
+            };
+            let said = format!("{}{} {path}", "x".repeat(filler), head.join(" "));
+            seen.lock().unwrap().push(path);
+            let answer = format!("{{\"error\": {{\"message\": {said:?}}}}}");
+            let _ = write!(
+                stream,
+                "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{answer}",
+                answer.len()
+            );
+        }
+    });
+    (url, paths)
+}
+
+fn holds_none(output: &lmeval_testkit::Output, secrets: &[&str]) {
+    for secret in secrets {
+        assert!(!output.stdout.contains(secret), "{secret}: {output}");
+        assert!(!output.stderr.contains(secret), "{secret}: {output}");
+    }
+}
+
+/// A server may repeat a key so that the end of the excerpt falls into it: a part of a key is a leak too.
+#[test]
+fn a_key_across_the_end_of_an_excerpt_is_masked() {
+    let context = context();
+    context.write("numbers.jsonl", documents());
+    context.write("numbers.yaml", TASK);
+    for filler in [380, 400, 420, 440, 460] {
+        let (url, _) = repeating_server(filler);
+        let model_args = format!("model=m,base_url={url},tokenizer_backend=none,max_retries=1");
+        let words =
+            ["run", "--model", "local-completions", "--tasks", "numbers.yaml", "--model_args", &model_args];
+        let output = context.command(&words).env("OPENAI_API_KEY", "sk-repeated-0123456789-abcdefghij").run();
+        assert_eq!(output.status, 1, "{output}");
+        holds_none(&output, &["sk-repeated", "sk-rep", "abcdefghij"]);
+    }
+}
+
+#[test]
+fn the_query_of_an_address_stays_in_the_query_and_out_of_sight() {
+    let context = context();
+    context.write("numbers.jsonl", documents());
+    context.write("numbers.yaml", TASK);
+    let (url, paths) = repeating_server(0);
+    let secrets = ["signature-0123456789", "function-code-9876", "fragment-5555"];
+    let url = format!("{url}?sig={}&code={}#{}", secrets[0], secrets[1], secrets[2]);
+    let model_args = format!("model=m,base_url={url},tokenizer_backend=none,max_retries=1");
+    context.write("settings.yaml", format!("model: local-completions\nmodel_args: {model_args:?}\n"));
+    for more in
+        [&["--model", "local-completions", "--model_args", &model_args][..], &["--config", "settings.yaml"]]
+    {
+        let words =
+            [&["run", "--tasks", "numbers.yaml", "--output_path", "out", "--log_samples"], more].concat();
+        let output = context.command(&words).env("OPENAI_API_KEY", "sk-0123456789").run();
+        assert_eq!(output.status, 1, "{output}");
+        holds_none(&output, &secrets);
+    }
+    let paths = paths.lock().unwrap();
+    assert!(
+        paths.iter().any(|path| path == &format!("/v1/models?sig={}&code={}", secrets[0], secrets[1])),
+        "{paths:?}"
+    );
+    assert!(paths.iter().all(|path| path.split('?').next().unwrap().chars().all(|c| c != '&')), "{paths:?}");
+}
+
+#[test]
+fn bearer_and_its_like_are_no_part_of_results() {
+    let context = context();
+    let model_args = "bearer=sk-bearer-1234,auth=sk-auth-1234,api_keys=sk-keys-1234,seed=3";
+    let words =
+        ["run", "--model", "dummy", "--model_args", model_args, "--limit", "2", "--tasks", "demo_all"];
+    let more = ["--output_path", "out", "--log_samples", "--metadata", "access_token=sk-meta-1234"];
+    let output = context.run(&[&words[..], &more].concat());
+    holds_none(&output, &["sk-bearer", "sk-auth", "sk-keys", "sk-meta"]);
+    let mut folders = vec![context.work().join("out")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs_err::read_dir(&folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let text = String::from_utf8_lossy(&fs_err::read(&path).unwrap()).into_owned();
+                assert!(!text.contains("1234\"") && !text.contains("sk-"), "{}", path.display());
+            }
+        }
+    }
+}
+
+/// Excerpts of a file of settings, which may be short ones: no line of a secret is shown.
+#[test]
+fn excerpts_of_settings_show_no_header() {
+    let context = context();
+    let lines = "model: local-completions\nmodel_args:\n  model: m\n  header: {Authorization: Bearer sk-1}\n";
+    for (name, text) in [
+        ("broken.yaml", format!("{lines}  base_url: [http://h\ntasks: x\n")),
+        ("inside.yaml", "model_args:\n  header: {\"Authorization\": \"Bearer sk-1\n  more: 1\n".to_owned()),
+        ("unknown.yaml", "model: dummy\nheader: {Authorization: Bearer sk-1}\n".to_owned()),
+        ("kind.yaml", "model: dummy\nlimit: {api_key: sk-1}\n".to_owned()),
+        ("nested.yaml", "model: dummy\nmodel_args:\n  header:\n    X-Key: sk-1\n   odd: 1\n".to_owned()),
+    ] {
+        context.write(name, text);
+        let output = context.run(&["run", "--config", name]);
+        assert_eq!(output.status, 1, "{output}");
+        assert!(!output.stderr.contains("sk-1"), "{name}: {output}");
+    }
+    let output = context.run(&["run", "--model", "dummy", "--api_key", "sk-typed-1234"]);
+    assert!(output.status != 0);
+    holds_none(&output, &["sk-typed-1234"]);
 }

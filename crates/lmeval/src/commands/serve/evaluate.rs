@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
 use lmeval_core::{Dialect, Model};
@@ -23,7 +24,7 @@ use crate::{environment, python};
 
 /// Evaluates, and gives the result object together with what files say beside it.
 pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
-    let moment = Moment::now();
+    let (moment, began) = (Moment::now(), Instant::now());
     let settings = settings(request.dict("settings"))?;
     if settings.quiet {
         printer.notes().be_quiet();
@@ -45,7 +46,7 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     let files = command::files(&settings, &model_name, moment)?;
     let journal = command::journal(&settings, files.as_ref().map(|(layout, _)| layout), &*model);
     // The caller writes files itself, when it wants them.
-    let start = Start { moment, model_name, files: None, hash_media };
+    let start = Start { moment, began, model_name, files: None, hash_media };
     let adjust = |options: &mut EvaluateOptions| {
         options.keep_samples = true;
         options.data.python = Some(PythonHost::new(python));

@@ -1,6 +1,6 @@
 //! Failures as Python sees them.
 
-use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_core::{ModelError, ModelErrorKind, secrets};
 use lmeval_engine::EngineError;
 use lmeval_pycompat::Value;
 use lmeval_tasks::{Error, ErrorKind};
@@ -12,8 +12,11 @@ use crate::report;
 pub(super) fn described(error: &anyhow::Error) -> Value {
     Value::dict([
         ("kind", Value::str(kind(error))),
-        ("message", Value::from(text(error))),
-        ("traceback", report::traceback(error).map_or(Value::None, Value::str)),
+        ("message", Value::str(secrets::mask(&text(error)))),
+        (
+            "traceback",
+            report::traceback(error).map_or(Value::None, |traceback| Value::str(secrets::mask(traceback))),
+        ),
     ])
 }
 

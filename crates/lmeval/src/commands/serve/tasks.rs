@@ -337,6 +337,6 @@ fn set_groups(
 
 fn warn(loaded: &TaskDict, printer: &mut Printer) {
     for warning in &loaded.warnings {
-        printer.note(&report::render(report::Severity::Warning, warning));
+        printer.styled(&report::render(report::Severity::Warning, warning));
     }
 }

@@ -1,30 +1,12 @@
-//! Secrets do not reach results.
+//! Settings without the secrets among them.
 
 use lmeval_pycompat::json;
 use lmeval_pycompat::{Dict, Value};
 
+use super::names::is_secret;
+
 /// What stands for a secret.
-const MASK: &str = "***";
-
-/// Words that end the name of a secret.
-const SECRET: [&str; 12] = [
-    "header",
-    "headers",
-    "token",
-    "key",
-    "apikey",
-    "password",
-    "passwd",
-    "secret",
-    "authorization",
-    "credential",
-    "credentials",
-    "cookie",
-];
-
-/// Words in front of `token` and `key` that make them something else.
-const HARMLESS: [&str; 12] =
-    ["bos", "eos", "pad", "unk", "eot", "sep", "cls", "mask", "stop", "prefix", "think", "end"];
+pub const MASK: &str = "***";
 
 /// A value in which secrets are `***`: whatever stands under a key that is named like one, and what a URL carries.
 ///
@@ -32,7 +14,7 @@ const HARMLESS: [&str; 12] =
 ///
 /// ```
 /// use lmeval_pycompat::{Value, repr};
-/// use lmeval_report::mask_secrets;
+/// use lmeval_core::secrets::mask_secrets;
 ///
 /// let arguments = Value::dict([("model", Value::str("m")), ("api_key", Value::str("sk-1"))]);
 /// assert_eq!(repr::repr(&mask_secrets(&arguments)), "{'model': 'm', 'api_key': '***'}");
@@ -72,32 +54,6 @@ fn is_worth_hiding(value: &Value) -> bool {
         Value::Str(text) => !text.is_empty(),
         _ => true,
     }
-}
-
-/// Whether something with this name is probably a secret.
-fn is_secret(name: &str) -> bool {
-    let words = words(name);
-    let Some((last, before)) = words.split_last() else { return false };
-    let harmless = before.last().is_some_and(|word| HARMLESS.contains(&word.as_str()));
-    SECRET.contains(&last.as_str()) && !(harmless && matches!(last.as_str(), "token" | "key"))
-}
-
-/// The words of a name, in lower case: `apiKey`, `api_key` and `API-KEY` have the same.
-fn words(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut after_small = false;
-    for character in name.trim().trim_matches(['"', '\'']).chars() {
-        let starts = !character.is_alphanumeric() || (after_small && character.is_uppercase());
-        after_small = character.is_lowercase() || character.is_numeric();
-        if starts {
-            words.push(String::new());
-        }
-        if let (true, Some(word)) = (character.is_alphanumeric(), words.last_mut()) {
-            word.extend(character.to_lowercase());
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    words
 }
 
 /// `key=value,…` with masked values. A value ends where the next `,key=` begins, so that a comma inside a secret
@@ -155,7 +111,7 @@ fn is_argument_name(key: &str) -> bool {
     !key.is_empty() && key.chars().all(|character| character.is_alphanumeric() || "_-.".contains(character))
 }
 
-/// The text with the user and the secret parameters of each URL masked; `None` where there are none.
+/// The text with the user, the query and the fragment of each URL masked; `None` where there are none.
 fn mask_urls(text: &str) -> Option<String> {
     let mut rest = text;
     let mut out = String::new();
@@ -163,18 +119,30 @@ fn mask_urls(text: &str) -> Option<String> {
     while let Some(start) = rest.find("://") {
         let (before, url) = rest.split_at(start + 3);
         out.push_str(before);
-        let end = url.find(|c: char| c.is_whitespace() || "\"'<>,".contains(c)).unwrap_or(url.len());
-        let (url, behind) = url.split_at(end);
+        let (url, after) = url.split_at(url_end(url));
         let masked = mask_url(url);
         changed |= masked != url;
         out.push_str(&masked);
-        rest = behind;
+        rest = after;
     }
     out.push_str(rest);
     changed.then_some(out)
 }
 
-/// What stands behind `scheme://`.
+/// Where a URL in a text ends. Commas and semicolons may be part of a secret, and also separate settings and addresses:
+/// they end a URL only where another setting or address follows.
+fn url_end(text: &str) -> usize {
+    let hard = text.find(|c: char| c.is_whitespace() || "\"'<>".contains(c)).unwrap_or(text.len());
+    let separators = text[..hard].char_indices().filter(|(_, c)| matches!(c, ',' | ';'));
+    let mut ends = separators.map(|(place, _)| place).filter(|place| {
+        let next = &text[place + 1..hard];
+        let word = next.find(|c: char| !c.is_alphanumeric() && !"_-.+".contains(c)).unwrap_or(next.len());
+        next[word..].starts_with("://") || (word > 0 && next[word..].starts_with('='))
+    });
+    ends.next().unwrap_or(hard)
+}
+
+/// What follows `scheme://`.
 fn mask_url(url: &str) -> String {
     let authority = url.find(['/', '?', '#']).unwrap_or(url.len());
     let (authority, path) = url.split_at(authority);
@@ -182,18 +150,20 @@ fn mask_url(url: &str) -> String {
         Some((_, host)) => format!("{MASK}@{host}"),
         None => authority.to_owned(),
     };
-    let Some((path, query)) = path.split_once('?') else { return out + path };
+    let (path, fragment) = path.split_once('#').unwrap_or((path, ""));
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
     out.push_str(path);
-    for (place, parameter) in query.split('&').enumerate() {
+    for (place, parameter) in query.split('&').filter(|parameter| !parameter.is_empty()).enumerate() {
         out.push(if place == 0 { '?' } else { '&' });
-        match parameter.split_once('=') {
-            Some((name, value)) if is_secret(name) && !value.is_empty() => {
-                out.push_str(name);
-                out.push('=');
-                out.push_str(MASK);
-            }
-            _ => out.push_str(parameter),
-        }
+        // A parameter without a name may be a secret as well.
+        let (name, value) = parameter.split_once('=').unwrap_or(("", parameter));
+        out.push_str(name);
+        out.push_str(if name.is_empty() { "" } else { "=" });
+        out.push_str(if value.is_empty() { "" } else { MASK });
+    }
+    if !fragment.is_empty() {
+        out.push('#');
+        out.push_str(MASK);
     }
     out
 }
@@ -205,46 +175,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_secrets_are_known() {
-        for name in [
-            "header",
-            "auth_token",
-            "api_key",
-            "apiKey",
-            "API-KEY",
-            "x-api-key",
-            "token",
-            "hf_token",
-            "HF_TOKEN",
-            "key",
-            "password",
-            "Authorization",
-            "client_secret",
-            "HEADERS",
-            "openai_api_key",
-        ] {
-            assert!(is_secret(name), "{name}");
-        }
-        for name in [
-            "tokenizer",
-            "max_tokens",
-            "eos_token",
-            "add_bos_token",
-            "tokenized_requests",
-            "keys",
-            "model",
-            "monkey",
-            "prefix_token_id",
-            "think_end_token",
-            "num_concurrent",
-            "stop_token",
-            "",
-        ] {
-            assert!(!is_secret(name), "{name}");
-        }
-    }
-
-    #[test]
     fn nested_values_are_masked() {
         let value = json::loads(
             r#"{"model": "m", "header": {"Authorization": "Bearer x"}, "list": [{"password": 12, "n": 1}],
@@ -253,7 +183,7 @@ mod tests {
         assert_eq!(
             repr(&mask_secrets(&value.unwrap())),
             "{'model': 'm', 'header': '***', 'list': [{'password': '***', 'n': 1}], 'token': True, 'key': None, \
-             'base_url': 'https://***@host/v1?api_key=***&v=2'}"
+             'base_url': 'https://***@host/v1?api_key=***&v=***'}"
         );
     }
 

@@ -1,0 +1,267 @@
+//! The secrets that the program has been given, and text without them.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::{PoisonError, RwLock};
+
+use lmeval_pycompat::{Value, repr};
+
+use super::names::{is_open_header, is_secret};
+use super::settings::MASK;
+
+/// Shorter texts are ordinary words: to mask `EMPTY` wherever it occurs would damage results.
+const SHORTEST: usize = 8;
+
+/// The secrets, the longest first, so that a shorter one leaves no part of a longer one.
+static KNOWN: RwLock<Vec<String>> = RwLock::new(Vec::new());
+
+/// Remembers a secret in every form in which it may turn up. Short ones are left out.
+pub fn remember(secret: &str) {
+    let secret = secret.trim();
+    let mut forms = vec![secret.to_owned()];
+    // `Bearer` and its like are no secrets; what follows is.
+    forms.extend(secret.split_once(' ').map(|(_, key)| key.trim().to_owned()));
+    for form in forms.clone() {
+        forms.extend([in_json(&form), percent_decoded(&form)]);
+    }
+    forms.retain(|form| form.len() >= SHORTEST);
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    for form in forms {
+        if !known.contains(&form) {
+            known.push(form);
+        }
+    }
+    known.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+}
+
+/// Remembers the secrets among settings: what stands under a name of a secret, and what addresses carry.
+pub fn learn(settings: &Value) {
+    match settings {
+        Value::Dict(dict) => {
+            for (name, value) in dict.iter() {
+                if name.as_str().is_some_and(is_secret) { learn_all(value) } else { learn(value) }
+            }
+        }
+        Value::List(items) => items.iter().for_each(learn),
+        Value::Tuple(items) => items.iter().for_each(learn),
+        Value::Str(text) => {
+            learn_addresses(text);
+            // Arguments of a model may be text: `key=value,…`.
+            let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+            pairs.filter(|(name, _)| is_secret(name)).for_each(|(_, value)| remember(value));
+        }
+        _ => {}
+    }
+}
+
+/// Remembers everything within a secret, but for headers that anybody may see.
+fn learn_all(value: &Value) {
+    match value {
+        Value::Dict(dict) => {
+            let hidden = dict.iter().filter(|(name, _)| !name.as_str().is_some_and(is_open_header));
+            hidden.for_each(|(_, value)| learn_all(value));
+        }
+        Value::List(items) => items.iter().for_each(learn_all),
+        Value::Tuple(items) => items.iter().for_each(learn_all),
+        Value::None | Value::Bool(_) => {}
+        other => remember(&repr::str(other)),
+    }
+}
+
+/// Remembers the passwords and the query values of the addresses in a text.
+fn learn_addresses(text: &str) {
+    for (start, _) in text.match_indices("://") {
+        let rest = &text[start + 3..];
+        let end = rest.find(|c: char| c.is_whitespace() || "\"'<>".contains(c)).unwrap_or(rest.len());
+        let (place, query) = rest[..end].split_once(['?', '#']).unwrap_or((&rest[..end], ""));
+        let authority = place.split('/').next().unwrap_or_default();
+        if let Some((user, _)) = authority.rsplit_once('@') {
+            remember(user.split_once(':').map_or(user, |(_, password)| password));
+        }
+        for (name, value) in query.split(['&', '#']).filter_map(|parameter| parameter.split_once('=')) {
+            // `api-version=2024-02-01` is no secret, and a date in results must stay one.
+            if !name.ends_with("version") {
+                remember(value);
+            }
+        }
+    }
+}
+
+/// Remembers the secrets in text that nobody could read as settings, such as a file that is no valid YAML.
+pub fn learn_from_text(text: &str) {
+    for range in secret_ranges(text) {
+        learn_pieces(&text[range]);
+    }
+    learn_addresses(text);
+}
+
+/// The text of a file of settings with as many bytes as before, and asterisks for everything that follows the name of a
+/// secret: on its line, and on the lines that are indented below it.
+pub fn hide_secret_lines(text: &str) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    for range in secret_ranges(text) {
+        let start = range.start;
+        for (place, character) in text[range].char_indices().filter(|(_, c)| !c.is_whitespace()) {
+            bytes[start + place..start + place + character.len_utf8()].fill(b'*');
+        }
+    }
+    // Whole characters are replaced by ASCII, so this is text.
+    let hidden = String::from_utf8(bytes).unwrap_or_default();
+    mask_keeping_length(&hidden).into_owned()
+}
+
+/// What may be secret in a text of settings.
+fn secret_ranges(text: &str) -> Vec<Range<usize>> {
+    let mut ranges = Vec::new();
+    let mut within: Option<usize> = None;
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let end = start + line.len();
+        let indent = line.len() - line.trim_start().len();
+        if !line.trim().is_empty() {
+            within = within.filter(|outer| indent > *outer);
+            let names = names_and_rests(line);
+            if within.is_some() {
+                let value = names.first().map_or(line, |(_, rest)| rest);
+                ranges.push(end - value.len()..end);
+            } else if let Some((_, value)) = names.into_iter().find(|(name, _)| is_secret(name)) {
+                ranges.push(end - value.len()..end);
+                within = Some(indent);
+            }
+        }
+        start = end;
+    }
+    ranges
+}
+
+/// Each name on a line that is followed by `:` or `=`, with the rest of the line.
+fn names_and_rests(line: &str) -> Vec<(&str, &str)> {
+    let separators = line.match_indices([':', '=']);
+    separators
+        .filter_map(|(place, _)| {
+            let name = line[..place].trim_end().trim_end_matches(['"', '\'']);
+            let is_part = |c: char| c.is_alphanumeric() || "_-.".contains(c);
+            let start = name.char_indices().rev().take_while(|(_, c)| is_part(*c)).last()?.0;
+            Some((&name[start..], &line[place + 1..]))
+        })
+        .collect()
+}
+
+/// Remembers a text and its parts between quotes, brackets and blanks: one of them is the secret.
+fn learn_pieces(text: &str) {
+    remember(text.trim().trim_matches(['"', '\'']));
+    let names = names_and_rests(text);
+    let pieces = text.split(|c: char| c.is_whitespace() || "\"'{}[],".contains(c));
+    for piece in pieces.map(|piece| piece.trim_end_matches(':')) {
+        // The names of headers are none, nor are other settings on the line.
+        let is_setting = names.iter().any(|(name, _)| {
+            *name == piece
+                || piece.strip_prefix(name).is_some_and(|rest| rest.starts_with('=') && !is_secret(name))
+        });
+        if !is_setting || piece.ends_with('=') {
+            remember(piece);
+        }
+    }
+}
+
+/// Remembers the values of environment variables that are named like secrets.
+pub fn learn_environment() {
+    for (name, value) in std::env::vars_os() {
+        let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
+        // A file that holds a key is no key.
+        if is_secret(name) && !value.starts_with(['/', '~', '.']) {
+            remember(value);
+        }
+    }
+}
+
+/// The text with every remembered secret masked.
+///
+/// ```
+/// use lmeval_core::secrets;
+///
+/// secrets::remember("Bearer sk-doc-example");
+/// assert_eq!(secrets::mask("got sk-doc-example"), "got ***");
+/// assert_eq!(secrets::mask("got nothing"), "got nothing");
+/// ```
+pub fn mask(text: &str) -> Cow<'_, str> {
+    replace(text, |_| MASK.to_owned())
+}
+
+/// The same with as many bytes as before, for text that places are known in.
+pub fn mask_keeping_length(text: &str) -> Cow<'_, str> {
+    replace(text, |secret| "*".repeat(secret.len()))
+}
+
+fn replace(text: &str, masked: impl Fn(&str) -> String) -> Cow<'_, str> {
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    let mut out = Cow::Borrowed(text);
+    for secret in known.iter() {
+        if out.contains(secret.as_str()) {
+            out = Cow::Owned(out.replace(secret.as_str(), &masked(secret)));
+        }
+    }
+    out
+}
+
+/// The text as it stands within a string of JSON.
+fn in_json(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+/// The text with `%41` undone.
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut place = 0;
+    while place < bytes.len() {
+        let digits = bytes.get(place + 1..place + 3).filter(|_| bytes[place] == b'%');
+        let byte = digits.and_then(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+        out.push(byte.unwrap_or(bytes[place]));
+        place += if byte.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8(out).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use lmeval_pycompat::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_learnt_is_masked_whole() {
+        let settings = json::loads(
+            r#"{"header": {"Authorization": "Bearer sk-known-11", "Content-Type": "application/known"},
+                "base_url": "http://me:pw%2Fknown-12@h/v1?code=known-13&api-version=2024-known", "model": "known-model",
+                "api_key": "EMPTY"}"#,
+        );
+        learn(&settings.unwrap());
+        assert_eq!(mask("sk-known-11 pw%2Fknown-12 pw/known-12 known-13"), "*** *** *** ***");
+        let kept = "application/known 2024-known known-model EMPTY";
+        assert_eq!(mask(kept), kept);
+        assert_eq!(mask_keeping_length("a sk-known-11 b"), "a *********** b");
+    }
+
+    #[test]
+    fn text_that_is_no_yaml_gives_its_secrets_away_to_the_mask_alone() {
+        learn_from_text(
+            "model: known-model\nmodel_args:\n  header: {\"Authorization\": \"Bearer sk-text-21\"\n  header:\n    \
+             X-One: sk-text-22\n  bearer: 'sk text-23'\n  max_length: 20480000\n\
+             other: api_key=sk-text-24,model=known-other\n",
+        );
+        for secret in ["sk-text-21", "sk-text-22", "sk text-23", "sk-text-24"] {
+            assert_eq!(mask(secret), "***", "{secret}");
+        }
+        for open in ["known-model", "known-other", "20480000", "max_length", "Authorization"] {
+            assert_eq!(mask(open), open);
+        }
+    }
+
+    #[test]
+    fn lines_of_secrets_are_hidden_and_nothing_moves() {
+        let text = "model: m\nmodel_args:\n  header:\n    X: é1\n  n: 2\n  args: a=1,api_key=x\nb: 1\n";
+        let hidden = "model: m\nmodel_args:\n  header:\n    X: ***\n  n: 2\n  args: a=1,api_key=*\nb: 1\n";
+        assert_eq!(hide_secret_lines(text), hidden);
+    }
+}

@@ -1,0 +1,89 @@
+//! Certificates that the user names beside those of the system.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lmeval_core::{ModelError, ModelErrorKind};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use rustls_platform_verifier::Verifier;
+
+/// How connections are made that trust the certificates of a file as well.
+pub(crate) fn tls_with(path: &Path) -> Result<ClientConfig, ModelError> {
+    let fail = |reason: String| {
+        let message = format!("The certificates of `ca_cert_path` cannot be used: {reason}");
+        ModelError::new(ModelErrorKind::Configuration, message)
+    };
+    let pem = fs_err::read(path).map_err(|error| fail(error.to_string()))?;
+    let given: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| fail(format!("`{}`: {error}", path.display())))?;
+    if given.is_empty() {
+        return Err(fail(format!("`{}` holds none in PEM form", path.display())));
+    }
+    let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
+    let usual = Verifier::new_with_extra_roots(given.clone(), Arc::clone(&provider))
+        .map_err(|error| fail(format!("`{}`: {error}", path.display())))?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| fail(error.to_string()))?;
+    let trust = Arc::new(Trust { given, usual });
+    let mut config = builder.dangerous().with_custom_certificate_verifier(trust).with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Trusts what the system trusts, and what the user named: an authority, or the certificate of the server itself.
+///
+/// The usual check refuses a certificate that signs itself and calls itself an authority, which is what `openssl req -x509`
+/// makes. A server that shows the very certificate that the user named is the one that the user means.
+#[derive(Debug)]
+struct Trust {
+    given: Vec<CertificateDer<'static>>,
+    usual: Verifier,
+}
+
+impl ServerCertVerifier for Trust {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let usual = self.usual.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        if usual.is_ok() || !self.given.iter().any(|given| given.as_ref() == end_entity.as_ref()) {
+            return usual;
+        }
+        verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.usual.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.usual.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.usual.supported_verify_schemes()
+    }
+}

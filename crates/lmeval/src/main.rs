@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod environment;
+mod fold;
 mod json_line;
 mod legacy;
 mod library;

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use lmeval_pycompat::{Dict, Value};
 
 use crate::json_line;
+use crate::fold::fold;
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -57,6 +58,14 @@ impl Printer {
 
     /// Hands all results to the reader.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
+    /// Writes a table: folded where it is wider than the terminal that it goes to, unchanged everywhere else.
+    pub(crate) fn table(&mut self, table: &str) -> io::Result<()> {
+        match columns(terminal_size::terminal_size_of(io::stdout())) {
+            Some(width) => self.result(&fold(table, width)),
+            None => self.result(table),
+        }
+    }
+
         self.out.flush()
     }
 
@@ -176,3 +185,30 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     })
 }
+    /// How many columns a line on standard error may take without reaching the edge of the terminal.
+    #[expect(clippy::unused_self, reason = "the width is that of where this writes")]
+    pub(crate) fn width(&self) -> usize {
+        error_columns().unwrap_or(USUAL_COLUMNS).saturating_sub(1)
+    }
+
+/// The width of a terminal that does not tell its own.
+const USUAL_COLUMNS: usize = 80;
+
+/// How many columns the terminal behind a stream has; `None` where there is none, or where it does not say.
+fn columns(size: Option<(terminal_size::Width, terminal_size::Height)>) -> Option<usize> {
+    size.map(|(terminal_size::Width(width), _)| usize::from(width))
+}
+
+/// How wide errors may be; `None` where they do not go to a terminal.
+pub(crate) fn error_columns() -> Option<usize> {
+    columns(terminal_size::terminal_size_of(io::stderr()))
+}
+
+/// How serious a note is, as it says itself.
+fn level_of(text: &str) -> &'static str {
+    ["error", "warning"]
+        .into_iter()
+        .find(|level| text.strip_prefix(level).is_some_and(|rest| rest.starts_with(':')))
+        .unwrap_or("info")
+}
+

@@ -10,7 +10,7 @@ use lmeval_tasks::prompt::PromptError;
 use lmeval_tasks::{Diagnostic, Error};
 
 use crate::commands::Status;
-use crate::printer::Printer;
+use crate::printer::{self, Printer};
 
 /// How serious a diagnostic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,10 +137,19 @@ pub(crate) fn render(severity: Severity, diagnostic: &Diagnostic) -> String {
     for hint in &diagnostic.hints {
         group = group.element(Level::HELP.with_name("hint").message(hint));
     }
-    Renderer::styled().render(&[group])
+    renderer().render(&[group])
 }
 
-/// A failure on the way to a request: where it happened, the template with the place marked, hints.
+/// Excerpts of files are cut at the edge of the terminal.
+fn renderer() -> Renderer {
+    let styled = Renderer::styled();
+    match printer::error_columns() {
+        Some(width) => styled.term_width(width),
+        None => styled,
+    }
+}
+
+/// A failure on the way to a request: where it happened, the place in the task file or in the template, hints.
 fn render_prompt_error(error: &PromptError) -> String {
     let headline = error.headline();
     let title = Level::ERROR.primary_title(&headline);
@@ -168,7 +177,9 @@ fn clamp(text: &str, range: &std::ops::Range<usize>) -> std::ops::Range<usize> {
         start -= 1;
     }
     let line_end = text[start..].find('\n').map_or(text.len(), |length| start + length);
-    let mut end = range.end.clamp(start, line_end);
+    // An excerpt is cut around what is marked, so that must fit the terminal beside the line number.
+    let most = printer::error_columns().map_or(usize::MAX, |width| width.saturating_sub(20).max(8));
+    let mut end = range.end.clamp(start, line_end).min(start.saturating_add(most));
     while !text.is_char_boundary(end) {
         end -= 1;
     }

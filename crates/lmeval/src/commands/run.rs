@@ -14,7 +14,7 @@ use lmeval_tasks::{Overrides, TaskDict, TaskManager};
 
 use crate::commands::Status;
 use crate::printer::Printer;
-use crate::progress::{Board, Downloads, Show, Ticker};
+use crate::progress::{Board, Downloads, Show, Ticker, Waiting};
 use crate::run::arguments::{ProgressMode, RunArgs};
 use crate::run::events::{Records, RunEvents};
 use crate::run::output::{self, Start};
@@ -41,7 +41,11 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
     let tasks = load(&settings, &roots, printer)?;
     let notes = printer.notes();
     let options = python::options(settings.python.as_deref(), &settings.plugins, &roots, &notes)?;
-    let model = model::create(&settings, &options, &notes)?;
+    let model = {
+        let show = Show::new(settings.progress, settings.quiet);
+        let _waiting = Waiting::start(show, loading(&settings), notes.clone());
+        model::create(&settings, &options, &notes)?
+    };
     let model_args = Value::from(settings.model_args.clone());
     let model_name = ModelName::new(&model_args, settings.seeds[0]);
     let files = files(&settings, &model_name, moment)?;
@@ -71,6 +75,12 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
 
 /// Says what the settings come to.
 fn say(settings: &RunSettings, printer: &mut Printer) -> Result<()> {
+/// What is going on while a model is made.
+fn loading(settings: &RunSettings) -> String {
+    let name = ["pretrained", "model"].into_iter().find_map(|key| settings.model_args.get_str(key));
+    format!("Loading the model `{}`", name.map_or_else(|| settings.model.clone(), repr::str))
+}
+
     let notes = printer.notes();
     if settings.progress == ProgressMode::Json {
         notes.use_json();

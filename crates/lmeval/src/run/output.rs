@@ -123,13 +123,14 @@ fn print(settings: &RunSettings, in_memory: &Dict, in_file: &Dict, printer: &mut
         batch_size: settings.batch_size.clone(),
         batch_sizes: batch_sizes(in_memory),
     };
-    let table = |column| match settings.format {
-        Format::Latex => make_latex_table(in_memory, column, false),
-        _ => make_table(in_memory, column, false),
-    };
-    printer.result(&format!("{}\n{}\n", summary.line(), table(Column::Results)))?;
-    if in_memory.contains_str("groups") {
-        printer.result(&format!("{}\n", table(Column::Groups)))?;
+    printer.result(&format!("{}\n", summary.line()))?;
+    let groups = in_memory.contains_str("groups").then_some(Column::Groups);
+    for column in [Column::Results].into_iter().chain(groups) {
+        match settings.format {
+            Format::Latex => printer.result(&make_latex_table(in_memory, column, false))?,
+            _ => printer.table(&make_table(in_memory, column, false))?,
+        }
+        printer.result("\n")?;
     }
     Ok(())
 }

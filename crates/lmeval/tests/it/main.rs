@@ -29,6 +29,8 @@ mod show;
 mod side_by_side;
 mod tasks_command;
 mod validate;
+#[cfg(target_os = "linux")]
+mod terminal;
 
 use lmeval_testkit::TestContext;
 

@@ -35,7 +35,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Evaluate a model.
     Run(Box<RunArgs>),
-    /// List tasks, groups, subtasks or tags.
+    /// List tasks, groups, subtasks, tags, models, metrics or filters.
     Ls(LsArgs),
     /// Check that tasks exist and that their definitions make sense.
     Validate(ValidateArgs),
@@ -98,26 +98,36 @@ pub(crate) enum Listing {
     /// Single tasks.
     Subtasks,
     /// Tags: names for several tasks.
+    /// Back ends: what `--model` takes.
+    Models,
+    /// Metrics that a task can name.
+    Metrics,
+    /// Filters that a task can name.
+    Filters,
     Tags,
 }
 
 /// Arguments of `ls`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  lm-eval ls tasks                 groups, tags and subtasks\n  lm-eval ls subtasks mmlu         subtasks whose name contains `mmlu`\n  lm-eval ls groups 'arc_*'        groups whose name matches a pattern\n  lm-eval ls tasks --json          one JSON object a line"
+    after_help = "Examples:\n  lm-eval ls tasks                 groups, tags and subtasks\n  lm-eval ls subtasks mmlu         subtasks whose name contains `mmlu`\n  lm-eval ls groups 'arc_*'        groups whose name matches a pattern\n  lm-eval ls models                what --model takes\n  lm-eval ls tasks --json          one JSON object a line"
 )]
 pub(crate) struct LsArgs {
     /// What to list; without it, this help is printed.
     #[arg(value_enum)]
     pub what: Option<Listing>,
 
-    /// Only names that contain this word, or match it if it has `*`, `?` or `[…]`.
+    /// Only names that contain this word, best matches first, or that match it if it has `*`, `?` or `[…]`.
     #[arg(value_name = "WORD")]
     pub search: Option<String>,
 
     /// One JSON object a line instead of tables.
     #[arg(long)]
     pub json: bool,
+    /// Names alone, one a line.
+    #[arg(long, conflicts_with = "json")]
+    pub names: bool,
+
 
     /// Where to look.
     #[command(flatten)]

@@ -10,7 +10,7 @@ use lmeval_engine::{ClassSettings, DataOptions, load_class, request_sources};
 use lmeval_models::TokenizerTemplate;
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, Skipped};
-use lmeval_tasks::{Overrides, Task, TaskManager};
+use lmeval_tasks::{Overrides, Task};
 
 use crate::cli::PreviewArgs;
 use crate::commands::Status;
@@ -23,7 +23,7 @@ use crate::{environment, json_line, python, report, roots};
 /// Prints the requests of the tasks that were named.
 pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
-    let manager = TaskManager::new(&roots);
+    let manager = roots::manager(&roots, &arguments.library)?;
     let specs = manager.select(&arguments.names)?;
     let mut loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {

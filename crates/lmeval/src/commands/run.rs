@@ -112,7 +112,7 @@ fn looks_like_chat(settings: &RunSettings) -> bool {
 }
 
 fn load(settings: &RunSettings, roots: &[PathBuf], printer: &mut Printer) -> Result<TaskDict> {
-    let manager = TaskManager::new(roots).with_metadata(settings.metadata.clone());
+    let manager = roots::manager(roots, &settings.library)?.with_metadata(settings.metadata.clone());
     let specs = manager.select(&settings.tasks)?;
     let loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use lmeval_pycompat::{Dict, Value, yaml};
 use lmeval_tasks::source::{Mapping, Origin, Step, identity};
-use lmeval_tasks::{Group, Overrides, Task, TaskDict, TaskManager};
+use lmeval_tasks::{Group, Overrides, Task, TaskDict};
 
 use crate::cli::ShowArgs;
 use crate::commands::Status;
@@ -16,7 +16,7 @@ use crate::{json_line, report, roots};
 /// Prints the resolved configuration of each name.
 pub(crate) fn run(arguments: &ShowArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
-    let manager = TaskManager::new(&roots);
+    let manager = roots::manager(&roots, &arguments.library)?;
     let specs = manager.select(&arguments.names)?;
     let loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {

@@ -137,12 +137,16 @@ pub(crate) struct LsArgs {
 /// Arguments of `validate`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit status: 0 if everything is sound, 1 if anything is not, 2 for a wrong call.\n\nExamples:\n  lm-eval validate --tasks arc_easy,mmlu\n  lm-eval validate --tasks 'arc_*'\n  lm-eval validate --tasks my_task.yaml\n  lm-eval validate --include_path my_tasks --library none"
+    after_help = "Exit status: 0 if everything is sound, 1 if anything is not, 2 for a wrong call.\n\nExamples:\n  lm-eval validate --tasks arc_easy,mmlu\n  lm-eval validate --tasks 'arc_*'\n  lm-eval validate --tasks my_task.yaml\n  lm-eval validate --tasks my_task.yaml --data\n  lm-eval validate --include_path my_tasks --library none"
 )]
 pub(crate) struct ValidateArgs {
     /// Names, patterns, `task@format`, `group::task` or YAML files, separated by commas; everything if not given.
     #[arg(short, long, value_name = "TASKS", num_args = 1.., value_delimiter = ',')]
     pub tasks: Vec<String>,
+    /// Open the data of each task as well: splits, columns, and the first document as it is sent.
+    #[arg(long)]
+    pub data: bool,
+
 
     /// Warnings fail, too.
     #[arg(long)]
@@ -154,6 +158,10 @@ pub(crate) struct ValidateArgs {
 
     /// Where to look.
     #[command(flatten)]
+
+    /// What runs functions of tasks, with --data.
+    #[command(flatten)]
+    pub python: PythonArgs,
     pub library: LibraryArgs,
 }
 

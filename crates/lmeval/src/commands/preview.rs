@@ -149,7 +149,7 @@ fn json_request(text: &mut String, instance: &Instance, dialect: &Dialect) -> Re
 }
 
 /// The requests of a document for a reader: each context once, with what is asked after it.
-fn describe(text: &mut String, task: &Task, requests: &DocumentRequests) {
+pub(super) fn describe(text: &mut String, task: &Task, requests: &DocumentRequests) {
     let _ = writeln!(text, "=== {}, document {}", task.name(), requests.doc_id);
     if let Some(reason) = &requests.skipped {
         let reason = match reason {

@@ -50,7 +50,6 @@ pub(crate) enum Command {
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Run a program that a model wrote, under limits; without one, show the limits of this machine.
-    #[command(hide = true)]
     Sandbox(SandboxArgs),
     /// Do what the Python package, on the other end of standard input, asks for.
     #[command(hide = true)]
@@ -199,7 +198,7 @@ pub(crate) struct PreviewArgs {
     pub names: Vec<String>,
 
     /// How many documents of each task; below 1, which share of them. [default: 1, with --json all]
-    #[arg(short = 'n', long, short_alias = 'L', value_name = "N")]
+    #[arg(short = 'L', long, visible_short_alias = 'n', value_name = "N")]
     pub limit: Option<f64>,
 
     /// How many examples to show before the question.

@@ -14,6 +14,7 @@ mod report;
 mod roots;
 mod run;
 mod table;
+mod words;
 
 use std::process::ExitCode;
 

@@ -7,7 +7,7 @@ use lmeval_core::{HostError, ModelError};
 use lmeval_engine::EngineError;
 use lmeval_report::ReportError;
 use lmeval_tasks::prompt::PromptError;
-use lmeval_tasks::{Diagnostic, Error};
+use lmeval_tasks::{Diagnostic, Error, Location};
 
 use crate::commands::Status;
 use crate::printer::{self, Printer};
@@ -156,18 +156,40 @@ fn render_prompt_error(error: &PromptError) -> String {
     let source =
         std::error::Error::source(error).and_then(|source| source.downcast_ref::<lmeval_template::Error>());
     let marked = source.and_then(|source| Some((source.template()?, source.range()?)));
-    let mut group = match marked {
-        Some((template, range)) => title.element(
+    let path = error.location().map(|location| location.path().display().to_string());
+    let mut group = Group::with_title(title);
+    let mut is_marked = false;
+    if let (Some(location), Some(path)) = (error.location(), &path) {
+        let text = location.file.text();
+        let exact = marked.as_ref().and_then(|(template, range)| place_in_file(location, template, range));
+        is_marked = exact.is_some();
+        let range = exact.unwrap_or_else(|| location.range.clone());
+        let snippet = Snippet::source(text).path(path).fold(true);
+        group = group.element(snippet.annotation(AnnotationKind::Primary.span(clamp(text, &range))));
+    }
+    if let (false, Some((template, range))) = (is_marked, marked) {
+        group = group.element(
             Snippet::source(template)
                 .path(error.field().unwrap_or("template"))
                 .annotation(AnnotationKind::Primary.span(clamp(template, &range))),
-        ),
-        None => Group::with_title(title),
-    };
+        );
+    }
     for hint in error.hints() {
         group = group.element(Level::HELP.with_name("hint").message(hint));
     }
-    Renderer::styled().render(&[group])
+    renderer().render(&[group])
+}
+
+/// A range of a template as one of the task file, where the file has the template as it is: without escapes, and not over
+/// several lines that YAML puts together.
+fn place_in_file(
+    location: &Location,
+    template: &str,
+    range: &std::ops::Range<usize>,
+) -> Option<std::ops::Range<usize>> {
+    let value = location.file.text().get(location.range.clone())?;
+    let start = location.range.start + value.find(template)?;
+    Some(start + range.start..start + range.end)
 }
 
 /// The first line of a range, within the text and on character boundaries: excerpts of whole blocks help nobody.

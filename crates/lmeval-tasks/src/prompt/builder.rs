@@ -11,7 +11,7 @@ use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value};
 use rayon::prelude::*;
 
-use super::error::{Place, PromptError, PromptErrorKind};
+use super::error::{FieldPlaces, Place, PromptError, PromptErrorKind};
 use super::options::{RequestOptions, RequestSources};
 use super::plan::Plan;
 use super::request::Skipped;
@@ -73,6 +73,8 @@ pub struct RequestBuilder {
     selection: Selection,
     drawing: Option<Drawing>,
     ready: VecDeque<Result<DocumentRequests, PromptError>>,
+    /// Where fields stand, for errors.
+    places: FieldPlaces,
     /// Whether any document has had a request or an error so far.
     found: bool,
     finished: bool,
@@ -91,8 +93,9 @@ struct Drawing {
 impl RequestBuilder {
     /// Prepares the requests of a task.
     pub fn new(task: &Task, sources: &RequestSources, options: &RequestOptions) -> Result<Self, PromptError> {
-        Self::prepare(task, sources, options)
-            .map_err(|error| error.of_task(&Arc::from(task.config.base_name())))
+        Self::prepare(task, sources, options).map_err(|error| {
+            error.of_task(&Arc::from(task.config.base_name())).located(&FieldPlaces::new(task.mapping()))
+        })
     }
 
     fn prepare(task: &Task, sources: &RequestSources, options: &RequestOptions) -> Result<Self, PromptError> {
@@ -102,7 +105,8 @@ impl RequestBuilder {
         let count = task.config.fewshot_count();
         let drawing = if count > 0 { Some(Drawing::new(task, sources, options, count)?) } else { None };
         let ready = VecDeque::new();
-        Ok(Self { plan, documents, selection, drawing, ready, found: false, finished: false })
+        let places = FieldPlaces::new(task.mapping());
+        Ok(Self { plan, documents, selection, drawing, ready, places, found: false, finished: false })
     }
 
     /// How many documents are left, those included that will be skipped.
@@ -133,7 +137,7 @@ impl RequestBuilder {
     /// Renders the next documents.
     fn fill(&mut self) {
         let chosen: Vec<(DocId, usize)> = self.selection.by_ref().take(CHUNK).collect();
-        let (plan, documents) = (&self.plan, &self.documents);
+        let (plan, documents, places) = (&self.plan, &self.documents, &self.places);
         let read: Vec<(DocId, Result<Arc<Dict>, PromptError>)> = chosen
             .into_par_iter()
             .map(|(id, index)| {
@@ -161,9 +165,9 @@ impl RequestBuilder {
                     };
                     Ok(DocumentRequests { doc_id, document, instances, choices, skipped })
                 };
-                drawn
-                    .and_then(build)
-                    .map_err(|error: PromptError| error.at(Place::Document(doc_id)).of_task(&plan.name))
+                drawn.and_then(build).map_err(|error: PromptError| {
+                    error.at(Place::Document(doc_id)).of_task(&plan.name).located(places)
+                })
             })
             .collect();
         self.found |=

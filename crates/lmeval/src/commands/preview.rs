@@ -29,10 +29,13 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
     for warning in &loaded.warnings {
         printer.note(&report::render(report::Severity::Warning, warning));
     }
+    if let Some(count) = arguments.num_fewshot.filter(|count| *count < 0) {
+        bail!("`num_fewshot` must be a whole number that is not negative, not {count}");
+    }
     let options = options(arguments)?;
     let samples = samples(arguments)?;
     let mut settings = Settings::from_environment();
-    settings.progress = Arc::new(Downloads(printer.notes()));
+    settings.progress = Arc::new(Downloads::new(printer.notes()));
     let data = DataOptions {
         settings: Some(settings),
         dataset_dir: environment::dataset_dir(),

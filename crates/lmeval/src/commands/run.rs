@@ -20,6 +20,7 @@ use crate::run::events::{Records, RunEvents};
 use crate::run::output::{self, Start};
 use crate::run::settings::RunSettings;
 use crate::run::{fields, interrupt, model};
+use crate::words::{counted, for_count};
 use crate::{environment, python, report, roots};
 
 /// Evaluates.
@@ -194,7 +195,7 @@ pub(super) fn evaluate_tasks(
     let cancel = Cancel::new();
     interrupt::listen(cancel.clone(), notes.clone(), journal.is_some());
     let mut data = Settings::from_environment();
-    data.progress = Arc::new(Downloads(notes.clone()));
+    data.progress = Arc::new(Downloads::new(notes.clone()));
     let mut options = EvaluateOptions {
         dialect: settings.dialect,
         limit: settings.limit.to_f64(),
@@ -240,12 +241,18 @@ fn tell_reuse(evaluation: &Evaluation, events: &RunEvents, board: &Board, path: 
     }
     let path = path.display();
     let text = if sent == 0 && evaluation.failures.is_empty() {
-        format!("All {} answers were in {path}; nothing was sent. `--fresh` starts over", evaluation.answered)
+        let all = match evaluation.answered {
+            1 => "The only answer was".to_owned(),
+            several => format!("All {several} answers were"),
+        };
+        format!("{all} in {path}; nothing was sent. `--fresh` starts over")
     } else {
         format!(
-            "{sent} answers came from the model, {} were there already",
-            evaluation.answered as u64 - sent
+            "{} came from the model, {before} {} there already",
+            counted(sent as usize, "answer"),
+            for_count(before, "was", "were")
         )
     };
+    let before = evaluation.answered.saturating_sub(sent as usize);
     printer.notes().info(&text);
 }

@@ -11,6 +11,7 @@ use lmeval_tasks::{Group, Overrides, Task, TaskDict};
 use crate::cli::ShowArgs;
 use crate::commands::Status;
 use crate::printer::Printer;
+use crate::words::counted;
 use crate::{json_line, report, roots};
 
 /// Prints the resolved configuration of each name.
@@ -151,7 +152,7 @@ fn as_text(loaded: &TaskDict) -> String {
 
 fn describe_group(text: &mut String, name: &str, group: &Group, members: &[String]) {
     heading(text, "group", name, group.source());
-    let _ = writeln!(text, "# {} members: {}", members.len(), members.join(", "));
+    let _ = writeln!(text, "# {}: {}", counted(members.len(), "member"), members.join(", "));
     annotated(text, &group.config.to_definition(), &Origins::of_group(group), group.source());
     text.push('\n');
 }

@@ -151,16 +151,31 @@ pub(crate) fn tell_audit(evaluation: &Evaluation, printer: &Printer) {
             let Some(counts) = counts.as_dict() else { continue };
             let count = |name: &str| counts.get_str(name).and_then(Value::as_i64).unwrap_or(0);
             let odd: Vec<String> = [
-                ("empty", "empty answers"),
-                ("whitespace_only", "blank answers"),
-                ("truncated", "answers that were cut off"),
-                ("extraction_failed", "answers without what the filter looks for"),
-                ("unresolved_targets", "documents whose target is not among their options"),
-                ("errored", "documents left out for lack of an answer"),
+                ("empty", "empty answer", "empty answers"),
+                ("whitespace_only", "answer of whitespace alone", "answers of whitespace alone"),
+                ("truncated", "answer that was cut off", "answers that were cut off"),
+                (
+                    "extraction_failed",
+                    "answer without what the filter looks for",
+                    "answers without what the filter looks for",
+                ),
+                (
+                    "unresolved_targets",
+                    "document whose target is not among its options",
+                    "documents whose target is not among their options",
+                ),
+                (
+                    "errored",
+                    "document left out for lack of an answer",
+                    "documents left out for lack of an answer",
+                ),
             ]
             .into_iter()
-            .filter(|(name, _)| count(name) > 0)
-            .map(|(name, what)| format!("{} {what}", count(name)))
+            .filter(|(name, ..)| count(name) > 0)
+            .map(|(name, one, several)| match count(name) {
+                1 => format!("1 {one}"),
+                count => format!("{count} {several}"),
+            })
             .collect();
             if let (false, Some(task), Some(pipeline)) = (odd.is_empty(), task.as_str(), pipeline.as_str()) {
                 lines.push(format!("  {task}, {pipeline}: {}", odd.join(", ")));

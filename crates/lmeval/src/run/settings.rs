@@ -158,7 +158,7 @@ impl Layers {
             notes,
             model,
             tasks,
-            num_fewshot: self.integer("num_fewshot")?,
+            num_fewshot: self.count("num_fewshot")?.and_then(|count| i64::try_from(count).ok()),
             repeats: self.count("repeats")?,
             batch_size,
             max_batch_size,

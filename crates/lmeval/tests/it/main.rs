@@ -15,6 +15,7 @@ mod journal;
 mod killed;
 mod long_run;
 mod ls;
+mod messages;
 mod preview;
 mod python;
 mod python_models;

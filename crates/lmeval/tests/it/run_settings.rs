@@ -68,6 +68,7 @@ fn settings_that_make_no_sense_end_with_one() {
         (&["--check_integrity"], "self-tests"),
         (&["--compat", "0.3"], "0.4"),
         (&["--repeats", "-1"], "not negative"),
+        (&["--num_fewshot", "-1"], "`num_fewshot` must be a whole number that is not negative, not -1"),
         (&["--batch_size", "2", "--model_args", "batch_size=4"], "given twice"),
         (&["--hf_hub_log_args", "nonsense=1"], "push_results_to_hub"),
         (&["--config", "missing.yaml"], "missing.yaml"),

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::Cli;
+use crate::commands::Status;
 use crate::printer::Printer;
 
 fn main() -> ExitCode {
@@ -35,12 +36,14 @@ fn main() -> ExitCode {
         }
     };
     let mut printer = Printer::new(cli.color);
-    match commands::dispatch(cli, &mut printer) {
-        Ok(status) => status.into(),
-        Err(error) if printer::is_broken_pipe(&error) => ExitCode::SUCCESS,
+    let status = match commands::dispatch(cli, &mut printer) {
+        Ok(status) => status,
+        Err(error) if printer::is_broken_pipe(&error) => Status::Success,
         Err(error) => {
             report::failure(&mut printer, &error);
-            report::status(&error).into()
+            report::status(&error)
         }
-    }
+    };
+    printer.notes().finish(status.code());
+    ExitCode::from(status.code())
 }

@@ -1,14 +1,16 @@
 //! Where output goes: results to standard output, everything else to standard error.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
 use lmeval_pycompat::{Dict, Value};
 
-use crate::json_line;
 use crate::fold::fold;
+use crate::json_line;
+use crate::run::interrupt;
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -56,8 +58,6 @@ impl Printer {
         &mut self.out
     }
 
-    /// Hands all results to the reader.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
     /// Writes a table: folded where it is wider than the terminal that it goes to, unchanged everywhere else.
     pub(crate) fn table(&mut self, table: &str) -> io::Result<()> {
         match columns(terminal_size::terminal_size_of(io::stdout())) {
@@ -66,6 +66,8 @@ impl Printer {
         }
     }
 
+    /// Hands all results to the reader.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
@@ -92,12 +94,20 @@ struct Screen {
     /// Whether only what matters is written.
     quiet: bool,
     status: String,
+    /// The files of a run, by what they are.
+    files: Dict,
 }
 
 impl Notes {
     fn new(color: Color) -> Self {
         let err = AutoStream::new(io::stderr(), color.into());
-        Self(Arc::new(Mutex::new(Screen { err, json: false, quiet: false, status: String::new() })))
+        Self(Arc::new(Mutex::new(Screen {
+            err,
+            json: false,
+            quiet: false,
+            status: String::new(),
+            files: Dict::new(),
+        })))
     }
 
     /// From now on, everything is an object of JSON.
@@ -129,6 +139,45 @@ impl Notes {
         self.with(|_| write_object(event, facts));
     }
 
+    /// Notes a file of the run for the last event; `task` where there is one for each.
+    pub(crate) fn wrote(&self, what: &str, task: Option<&str>, path: &Path) {
+        let path = Value::from(path.display().to_string());
+        self.with(|screen| match task {
+            None => drop(screen.files.insert(what, path)),
+            Some(task) => {
+                let mut of_tasks =
+                    screen.files.get_str(what).and_then(Value::as_dict).cloned().unwrap_or_default();
+                of_tasks.insert(task, path);
+                screen.files.insert(what, of_tasks);
+            }
+        });
+    }
+
+    /// Writes the last event, where everything is an object of JSON.
+    pub(crate) fn finish(&self, exit_status: u8) {
+        self.with(|screen| {
+            if !screen.json {
+                return;
+            }
+            let mut facts = Dict::new();
+            facts.insert(
+                "status",
+                match exit_status {
+                    0 => "success",
+                    interrupt::EXIT_STATUS => "interrupted",
+                    _ => "failure",
+                },
+            );
+            facts.insert("exit_status", i64::from(exit_status));
+            for what in ["results", "journal"] {
+                facts.insert(what, screen.files.get_str(what).cloned().unwrap_or(Value::None));
+            }
+            let samples = screen.files.get_str("samples").cloned();
+            facts.insert("samples", samples.unwrap_or_else(|| Value::from(Dict::new())));
+            write_object("finished", &facts);
+        });
+    }
+
     /// Sets the line that changes; an empty one takes it away. For terminals alone.
     pub(crate) fn status(&self, line: &str) {
         self.with(|screen| {
@@ -137,6 +186,12 @@ impl Notes {
                 screen.draw();
             }
         });
+    }
+
+    /// How many columns a line on standard error may take without reaching the edge of the terminal.
+    #[expect(clippy::unused_self, reason = "the width is that of where this writes")]
+    pub(crate) fn width(&self) -> usize {
+        error_columns().unwrap_or(USUAL_COLUMNS).saturating_sub(1)
     }
 
     fn with(&self, change: impl FnOnce(&mut Screen)) {
@@ -148,7 +203,14 @@ impl Screen {
     fn note(&mut self, text: &str) {
         if self.json {
             let plain = anstream::adapter::strip_str(text).to_string();
-            write_object("message", &[(Value::str("text"), Value::from(plain))].into_iter().collect());
+            let level = level_of(&plain);
+            write_object(
+                "message",
+                &[("level", Value::from(level)), ("text", Value::from(plain))]
+                    .into_iter()
+                    .map(|(name, value)| (Value::str(name), value))
+                    .collect(),
+            );
             return;
         }
         if self.status.is_empty() {
@@ -167,29 +229,6 @@ impl Screen {
         let _ = io::stderr().flush();
     }
 }
-
-/// Writes a line of JSON to standard error.
-fn write_object(event: &str, facts: &Dict) {
-    let mut object = Dict::new();
-    object.insert("event", event);
-    object.update(facts);
-    let mut line = String::new();
-    if json_line::write(&mut line, &Value::from(object)).is_ok() {
-        let _ = io::stderr().write_all(line.as_bytes());
-    }
-}
-
-/// Whether an error means that the reader of our output has gone.
-pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    })
-}
-    /// How many columns a line on standard error may take without reaching the edge of the terminal.
-    #[expect(clippy::unused_self, reason = "the width is that of where this writes")]
-    pub(crate) fn width(&self) -> usize {
-        error_columns().unwrap_or(USUAL_COLUMNS).saturating_sub(1)
-    }
 
 /// The width of a terminal that does not tell its own.
 const USUAL_COLUMNS: usize = 80;
@@ -212,3 +251,20 @@ fn level_of(text: &str) -> &'static str {
         .unwrap_or("info")
 }
 
+/// Writes a line of JSON to standard error.
+fn write_object(event: &str, facts: &Dict) {
+    let mut object = Dict::new();
+    object.insert("event", event);
+    object.update(facts);
+    let mut line = String::new();
+    if json_line::write(&mut line, &Value::from(object)).is_ok() {
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+}
+
+/// Whether an error means that the reader of our output has gone.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
+}

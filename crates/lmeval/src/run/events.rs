@@ -156,6 +156,7 @@ impl Events for RunEvents {
             writer.write(sample)?;
         }
         let (path, hash) = writer.finish(&records.stamp)?;
+        self.notes.wrote("samples", Some(task), &path);
         self.written.lock().unwrap_or_else(PoisonError::into_inner).push((task.clone(), path, hash));
         Ok(())
     }

@@ -102,7 +102,10 @@ pub(crate) fn write(
     print(settings, &in_memory, &in_file, printer)?;
     printer.flush()?;
     match written {
-        Some(Ok(path)) => printer.notes().info(&format!("Results are in {}", path.display())),
+        Some(Ok(path)) => {
+            printer.notes().wrote("results", None, &path);
+            printer.notes().info(&format!("Results are in {}", path.display()));
+        }
         Some(Err(error)) => return Err(error.into()),
         None => {}
     }

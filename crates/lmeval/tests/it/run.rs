@@ -127,8 +127,36 @@ fn prompts_and_results_can_be_shown() {
     assert!(last["total_is_final"].as_bool().unwrap());
     let output = context().run(&["run", "--tasks", "nothing", "--progress", "json"]);
     assert_eq!(output.status, 1, "{output}");
-    for line in output.stderr.lines() {
-        assert_eq!(serde_json::from_str::<Value>(line).unwrap()["event"], "message", "{output}");
+    let events: Vec<Value> = output.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (last, others) = events.split_last().unwrap();
+    assert!(others.iter().all(|event| event["event"] == "message"), "{output}");
+    assert_eq!(others.last().unwrap()["level"], "error", "{output}");
+    assert_eq!(
+        (&last["event"], &last["status"], &last["exit_status"]),
+        (&"finished".into(), &"failure".into(), &1.into())
+    );
+}
+
+#[test]
+fn the_last_event_says_how_the_run_ended_and_where_its_files_are() {
+    let context = context();
+    let words =
+        ["run", "--model", "uniform", "--tasks", "demo_capitals,demo_prose", "-L", "2", "--progress", "json"];
+    let events = |more: &[&str]| -> Vec<Value> {
+        let output = context.run(&[&words[..], more].concat());
+        assert_eq!(output.status, 0, "{output}");
+        output.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let found = events(&["--output_path", "out", "--log_samples"]);
+    let last = found.last().unwrap();
+    assert_eq!(
+        (&last["event"], &last["status"], &last["exit_status"]),
+        (&"finished".into(), &"success".into(), &0.into())
+    );
+    let results = last["results"].as_str().unwrap();
+    assert!(results.starts_with("out/uniform/results_") && context.work().join(results).is_file(), "{last}");
+    for task in ["demo_capitals", "demo_prose"] {
+        assert!(context.work().join(last["samples"][task].as_str().unwrap()).is_file(), "{last}");
     }
 }
 

@@ -97,13 +97,13 @@ pub(crate) enum Listing {
     /// Single tasks.
     Subtasks,
     /// Tags: names for several tasks.
+    Tags,
     /// Back ends: what `--model` takes.
     Models,
     /// Metrics that a task can name.
     Metrics,
     /// Filters that a task can name.
     Filters,
-    Tags,
 }
 
 /// Arguments of `ls`.
@@ -123,10 +123,10 @@ pub(crate) struct LsArgs {
     /// One JSON object a line instead of tables.
     #[arg(long)]
     pub json: bool,
+
     /// Names alone, one a line.
     #[arg(long, conflicts_with = "json")]
     pub names: bool,
-
 
     /// Where to look.
     #[command(flatten)]
@@ -142,10 +142,10 @@ pub(crate) struct ValidateArgs {
     /// Names, patterns, `task@format`, `group::task` or YAML files, separated by commas; everything if not given.
     #[arg(short, long, value_name = "TASKS", num_args = 1.., value_delimiter = ',')]
     pub tasks: Vec<String>,
+
     /// Open the data of each task as well: splits, columns, and the first document as it is sent.
     #[arg(long)]
     pub data: bool,
-
 
     /// Warnings fail, too.
     #[arg(long)]
@@ -157,11 +157,11 @@ pub(crate) struct ValidateArgs {
 
     /// Where to look.
     #[command(flatten)]
+    pub library: LibraryArgs,
 
     /// What runs functions of tasks, with --data.
     #[command(flatten)]
     pub python: PythonArgs,
-    pub library: LibraryArgs,
 }
 
 /// Arguments of `show`.
@@ -235,9 +235,9 @@ pub(crate) struct PreviewArgs {
     #[arg(long, value_name = "N", default_value_t = lmeval_tasks::prompt::DEFAULT_FEWSHOT_SEED)]
     pub seed: i64,
 
-    /// Follow the rules of this line of the reference: `0.5` or `0.4`.
-    #[arg(long, value_name = "VERSION", default_value = "0.5")]
-    pub compat: String,
+    /// Follow the rules of this line of the reference: `0.5` or `0.4`. [default: LM_EVAL_COMPAT, else 0.5]
+    #[arg(long, value_name = "VERSION")]
+    pub compat: Option<String>,
 
     /// One JSON object a request.
     #[arg(long)]

@@ -90,7 +90,10 @@ fn options(arguments: &PreviewArgs) -> Result<RequestOptions> {
         (limit, _) => limit,
     };
     Ok(RequestOptions {
-        dialect: arguments.compat.parse::<Dialect>().map_err(|error| anyhow!("{error}"))?,
+        dialect: match &arguments.compat {
+            Some(name) => name.parse::<Dialect>().map_err(|error| anyhow!("{error}"))?,
+            None => environment::dialect()?,
+        },
         fewshot_seed: Some(arguments.seed),
         system_instruction: arguments.system_instruction.clone(),
         fewshot_as_multiturn: multiturn.unwrap_or(chat_template.is_some()),

@@ -9,8 +9,8 @@ use lmeval_data::Settings;
 use lmeval_engine::{Cancel, DataOptions, EvaluateOptions, Evaluation, Events, JournalOptions, evaluate};
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Value, repr};
-use lmeval_report::{Layout, ModelName, Moment, SampleOptions};
-use lmeval_tasks::{Overrides, TaskDict, TaskManager};
+use lmeval_report::{Layout, ModelName, Moment, SampleOptions, sanitize_model_name};
+use lmeval_tasks::{Overrides, TaskDict};
 
 use crate::commands::Status;
 use crate::printer::Printer;
@@ -48,11 +48,12 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
         model::create(&settings, &options, &notes)?
     };
     let model_args = Value::from(settings.model_args.clone());
-    let model_name = ModelName::new(&model_args, settings.seeds[0]);
+    let model_name = ModelName::of(&settings.model, &model_args, settings.seeds[0]);
     let files = files(&settings, &model_name, moment)?;
-    let journal = journal(&settings, files.as_ref().map(|(layout, _)| layout), &*model);
-    if journal.is_none() {
-        tell_not_kept(&settings, printer);
+    let journal = journal(&settings, &model_name, files.as_ref().map(|(layout, _)| layout), &*model);
+    match &journal {
+        Some(journal) => notes.wrote("journal", None, &journal.path),
+        None => tell_not_kept(&settings, printer),
     }
     let start = Start { moment, model_name, files, hash_media };
     let (evaluation, events, board) =
@@ -74,14 +75,14 @@ pub(crate) fn run(arguments: &RunArgs, printer: &mut Printer) -> Result<Status> 
     Ok(Status::Failure)
 }
 
-/// Says what the settings come to.
-fn say(settings: &RunSettings, printer: &mut Printer) -> Result<()> {
 /// What is going on while a model is made.
 fn loading(settings: &RunSettings) -> String {
     let name = ["pretrained", "model"].into_iter().find_map(|key| settings.model_args.get_str(key));
     format!("Loading the model `{}`", name.map_or_else(|| settings.model.clone(), repr::str))
 }
 
+/// Says what the settings come to.
+fn say(settings: &RunSettings, printer: &mut Printer) -> Result<()> {
     let notes = printer.notes();
     if settings.progress == ProgressMode::Json {
         notes.use_json();
@@ -135,9 +136,13 @@ pub(super) fn files(
     Ok(Some((layout, stamp)))
 }
 
+/// The journal of a model's folder.
+const ANSWERS: &str = "answers.journal";
+
 /// Where answers are kept; nowhere for a model that is as fast as a file.
 pub(super) fn journal(
     settings: &RunSettings,
+    name: &ModelName,
     layout: Option<&Layout>,
     model: &dyn Model,
 ) -> Option<JournalOptions> {
@@ -154,7 +159,10 @@ pub(super) fn journal(
     let path = if output_path.extension().is_some_and(|extension| extension == "json") {
         output_path.with_extension("journal")
     } else {
-        layout?.folder().join("answers.journal")
+        let path = layout?.folder().join(ANSWERS);
+        // Earlier versions had hidden folders for names such as `./model`: what was answered there stays answered.
+        let earlier = output_path.join(sanitize_model_name(&name.name)).join(ANSWERS);
+        if !path.exists() && earlier.exists() { earlier } else { path }
     };
     Some(JournalOptions { path, fresh, import: Vec::new() })
 }
@@ -240,6 +248,7 @@ fn tell_reuse(evaluation: &Evaluation, events: &RunEvents, board: &Board, path: 
         return;
     }
     let path = path.display();
+    let before = evaluation.answered.saturating_sub(sent as usize);
     let text = if sent == 0 && evaluation.failures.is_empty() {
         let all = match evaluation.answered {
             1 => "The only answer was".to_owned(),
@@ -253,6 +262,5 @@ fn tell_reuse(evaluation: &Evaluation, events: &RunEvents, board: &Board, path: 
             for_count(before, "was", "were")
         )
     };
-    let before = evaluation.answered.saturating_sub(sent as usize);
     printer.notes().info(&text);
 }

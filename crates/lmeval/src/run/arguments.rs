@@ -76,7 +76,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SEEDS", value_parser = seed::parse, allow_hyphen_values = true)]
     pub seed: Option<seed::Given>,
 
-    /// Follow the rules of this line of the reference: `0.5` or `0.4`. [default: 0.5]
+    /// Follow the rules of this line of the reference: `0.5` or `0.4`. [default: LM_EVAL_COMPAT, else 0.5]
     #[arg(long, value_name = "VERSION")]
     pub compat: Option<String>,
 

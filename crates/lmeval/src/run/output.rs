@@ -42,6 +42,11 @@ pub(crate) fn facts(
     evaluation: &Evaluation,
 ) -> RunFacts {
     let model_facts = model.facts();
+    let device = match settings.dialect.name {
+        // Reference: what was asked for, whatever was used.
+        "0.4" => settings.device().map(str::to_owned),
+        _ => model_facts.device.clone().or_else(|| settings.device.clone()),
+    };
     let seed = |place: usize| settings.seeds[place].map_or(Value::None, Value::Int);
     RunFacts {
         model: settings.model.clone(),
@@ -51,7 +56,7 @@ pub(crate) fn facts(
         batch_sizes: model_facts.batch_sizes.clone(),
         model_facts,
         batch_size: settings.batch_size.clone(),
-        device: settings.device().map_or(Value::None, Value::str),
+        device: device.map_or(Value::None, Value::from),
         use_cache: settings.use_cache.as_deref().map_or(Value::None, Value::str),
         limit: settings.limit.clone(),
         bootstrap_iters: Value::Int(settings.bootstrap_iters),

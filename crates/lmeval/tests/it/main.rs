@@ -29,9 +29,9 @@ mod server;
 mod show;
 mod side_by_side;
 mod tasks_command;
-mod validate;
 #[cfg(target_os = "linux")]
 mod terminal;
+mod validate;
 
 use lmeval_testkit::TestContext;
 

@@ -16,6 +16,18 @@ from lm_eval._code import RUNNER
 _LIBRARY = os.sep + os.path.join("lm_eval", "tasks")
 
 
+_FOLDER = "_lm_eval_folder_"
+
+
+def plain(text: str) -> str:
+    """The text with modules named as their folder names them, without the package that keeps folders apart."""
+    if _FOLDER not in text:
+        return text
+    import re
+
+    return re.sub(rf"{_FOLDER}[0-9a-f]+\.", "", text)
+
+
 class Loader:
     """Imports modules of task folders so that equal names in different folders do not meet.
 
@@ -68,7 +80,7 @@ class Loader:
             own = self._own_modules.setdefault(left, {})
             for name, module in list(sys.modules.items()):
                 file = getattr(module, "__file__", None)
-                private = name.startswith(("lm_eval.", "_lm_eval_folder_"))
+                private = name.startswith(("lm_eval.", _FOLDER))
                 if not private and isinstance(file, str) and file.startswith(inside):
                     own[name] = sys.modules.pop(name)
         self._folder = directory
@@ -109,7 +121,7 @@ class Loader:
             if not any("." in part for part in inside):
                 importlib.import_module("lm_eval.tasks")
                 return ".".join(["lm_eval.tasks", *inside])
-        package = f"_lm_eval_folder_{abs(hash(directory)):x}"
+        package = f"{_FOLDER}{abs(hash(directory)):x}"
         if package not in sys.modules:
             holder = types.ModuleType(package)
             holder.__path__ = [directory]

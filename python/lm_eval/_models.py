@@ -467,7 +467,16 @@ def _facts(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]
         "config": _config(lm),
         "tokenizer": _tokenizer(lm),
         "batch_sizes": [int(size) for size in sizes.values()] if isinstance(sizes, dict) else [],
+        "device": _device(lm),
     }
+
+
+def _device(lm: Any) -> str | None:
+    try:
+        device = getattr(lm, "device", None)
+        return None if device is None else str(device)
+    except Exception:  # noqa: BLE001
+        return None
 
 
 def _config(lm: Any) -> dict[str, Any]:

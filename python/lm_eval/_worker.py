@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lm_eval import _calls, _class_tasks, _code, _dataset, _evaluate, _models, _plugins, _registered
+from lm_eval import _calls, _class_tasks, _code, _dataset, _evaluate, _loader, _models, _plugins, _registered
 from lm_eval._loader import Loader
 from lm_eval._protocol import VERSION, Channel, to_wire
 
@@ -149,7 +149,7 @@ class Worker:
         self.channel.write(
             {
                 "error": {
-                    "type": name if module in _PLAINLY_NAMED else f"{module}.{name}",
+                    "type": name if module in _PLAINLY_NAMED else _loader.plain(f"{module}.{name}"),
                     "message": _text(error),
                     "traceback": _traceback(error),
                     "missing": missing,
@@ -179,7 +179,7 @@ def _is_there(package: str) -> bool:
 
 def _text(error: BaseException) -> str:
     try:
-        return str(error).encode("utf-8", "backslashreplace").decode("utf-8")
+        return _loader.plain(str(error).encode("utf-8", "backslashreplace").decode("utf-8"))
     except Exception:  # noqa: BLE001
         return ""
 
@@ -194,4 +194,4 @@ def _traceback(error: BaseException) -> str:
             frames.pop(0)
         part.stack = traceback.StackSummary.from_list(frames)
         part = part.__cause__ or part.__context__
-    return "".join(trace.format()).encode("utf-8", "backslashreplace").decode("utf-8")
+    return _loader.plain("".join(trace.format()).encode("utf-8", "backslashreplace").decode("utf-8"))

@@ -115,7 +115,7 @@ class Results(unittest.TestCase):
             ],
         )
         self.assertEqual(results["config"]["model_args"], "seed=1,order=3")
-        self.assertEqual((results["config"]["limit"], results["config"]["device"]), (3, None))
+        self.assertEqual((results["config"]["limit"], results["config"]["device"]), (3, "cpu"))
         record = results["samples"]["demo_choice::demo_capitals"][0]
         self.assertIsInstance(record["arguments"][0], tuple)
         self.assertIsInstance(record["resps"][0][0], tuple)

@@ -35,7 +35,7 @@ pub enum HostError {
 impl HostError {
     /// The error of a function that nothing can run.
     pub fn needs_python(function: &Function) -> Self {
-        Self::NeedsPython { function: function.reference.clone() }
+        Self::NeedsPython { function: shown_reference(&function.reference) }
     }
 }
 
@@ -135,8 +135,20 @@ pub trait HostServices: Debug + Send + Sync {
     fn render(&self, template: &str, document: &Dict) -> Result<String, DocumentError>;
 }
 
-/// A reference as messages and results show it: of a method of a task's object, the class and the method.
+/// A reference as messages and results show it: of a method of a task's object, the class and the method; of what Python
+/// code registers, its name.
+///
+/// ```
+/// use lmeval_core::shown_reference;
+///
+/// assert_eq!(shown_reference("class:3:tasks.Mine/score"), "tasks.Mine.score");
+/// assert_eq!(shown_reference("registry:metric@aggregation/near"), "near");
+/// assert_eq!(shown_reference("utils.score"), "utils.score");
+/// ```
 pub fn shown_reference(reference: &str) -> String {
+    if let Some((_, name)) = reference.strip_prefix("registry:").and_then(|rest| rest.split_once('/')) {
+        return name.to_owned();
+    }
     match reference.strip_prefix("class:").and_then(|rest| rest.split_once(':')) {
         Some((_, path)) => path.replace('/', "."),
         None => reference.to_owned(),

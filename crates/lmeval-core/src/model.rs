@@ -365,6 +365,8 @@ pub struct ModelFacts {
     pub tokenizer: Dict,
     /// The batch sizes that a model has found out for itself.
     pub batch_sizes: Vec<i64>,
+    /// The device that it computes on; `None` where nobody here knows, as of a server.
+    pub device: Option<String>,
 }
 
 /// A model that computes in this process.
@@ -466,6 +468,10 @@ impl<M: LocalModel> Model for InProcess<M> {
 
     fn is_worth_keeping(&self) -> bool {
         false
+    }
+
+    fn facts(&self) -> ModelFacts {
+        ModelFacts { device: Some("cpu".to_owned()), ..ModelFacts::default() }
     }
 
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {

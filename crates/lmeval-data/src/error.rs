@@ -6,7 +6,14 @@ use std::path::{Path, PathBuf};
 
 /// What went wrong while a data set was found, fetched or read.
 #[derive(Debug)]
-pub struct Error(Box<ErrorKind>);
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: ErrorKind,
+    /// Where a local copy was looked for before the hub was asked.
+    looked_in: Vec<PathBuf>,
+}
 
 /// The kinds of [`Error`].
 #[derive(Debug, thiserror::Error)]
@@ -162,10 +169,12 @@ pub enum ErrorKind {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Something that is not in the cache is needed, and the hub may not be asked.
-    #[error("`{what}` is not in the cache and offline mode is on")]
+    #[error("`{what}` is not in the cache `{}`, and offline mode is on", cache.display())]
     Offline {
         /// What is missing.
         what: String,
+        /// The folder of the cache.
+        cache: PathBuf,
     },
     /// A download that does not have the promised length or content.
     #[error("Download of `{file}` is damaged: {message}")]
@@ -196,12 +205,18 @@ fn prefixed(message: &str) -> String {
 impl Error {
     /// An error of a kind.
     pub fn new(kind: ErrorKind) -> Self {
-        Self(Box::new(kind))
+        Self(Box::new(Inner { kind, looked_in: Vec::new() }))
     }
 
     /// The kind with its details.
     pub fn kind(&self) -> &ErrorKind {
-        &self.0
+        &self.0.kind
+    }
+
+    /// Adds where a local copy was looked for.
+    pub(crate) fn after_looking_in(mut self, folders: Vec<PathBuf>) -> Self {
+        self.0.looked_in = folders;
+        self
     }
 
     pub(crate) fn io(path: impl AsRef<Path>, source: io::Error) -> Self {
@@ -222,6 +237,14 @@ impl Error {
 
     /// Advice that helps with this error, one sentence each.
     pub fn hints(&self) -> Vec<String> {
+        let mut hints = self.hints_of_kind();
+        if !self.0.looked_in.is_empty() {
+            hints.push(format!("There is no local copy in {}", list_paths(&self.0.looked_in)));
+        }
+        hints
+    }
+
+    fn hints_of_kind(&self) -> Vec<String> {
         match self.kind() {
             ErrorKind::Script { dataset, .. } => vec![
                 format!(
@@ -273,13 +296,13 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.0.kind.fmt(f)
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source()
+        self.0.kind.source()
     }
 }
 

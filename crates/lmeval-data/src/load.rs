@@ -58,11 +58,10 @@ impl Loader<'_> {
         let request = self.request;
         let name = request.name.as_deref();
         let kwargs = Kwargs::new(&request.kwargs, &request.path)?;
-        let replaced =
-            request.dataset_dir.as_ref().map(|folder| self.settings.working_directory.join(folder));
-        let replaced = replaced.map(|folder| folder.join(&request.path)).filter(|folder| folder.is_dir());
-        if let Some(folder) = replaced {
-            return self.folder(&folder, name, &kwargs);
+        let copies = request.dataset_dir.as_ref().map(|folder| self.settings.working_directory.join(folder));
+        let copy = copies.map(|folder| folder.join(&request.path));
+        if let Some(folder) = copy.as_ref().filter(|folder| folder.is_dir()) {
+            return self.folder(folder, name, &kwargs);
         }
         let path = request.path.as_str();
         if let Some(format) = Format::from_loader(path) {
@@ -90,7 +89,9 @@ impl Loader<'_> {
             && path.matches('/').count() <= 1
             && !path.is_empty();
         if is_id {
-            return self.hub(path, name, &kwargs);
+            let looked_in: Vec<PathBuf> = copy.into_iter().chain(self.places(path)).collect();
+            self.settings.progress.no_local_copy(path, &looked_in);
+            return self.hub(path, name, &kwargs).map_err(|error| error.after_looking_in(looked_in));
         }
         Err(ErrorKind::NotFound { path: path.into(), tried: self.places(path) }.into())
     }
@@ -204,7 +205,9 @@ impl Loader<'_> {
         let home = self.settings.cache.parent().unwrap_or(&self.settings.cache);
         let target = home.join("datasets").join("downloads").join(name);
         if !target.is_file() && self.settings.offline {
-            return Err(ErrorKind::Offline { what: url.split('?').next().unwrap_or(url).into() }.into());
+            let what = url.split('?').next().unwrap_or(url).into();
+            let cache = target.parent().unwrap_or(&target).to_owned();
+            return Err(ErrorKind::Offline { what, cache }.into());
         }
         fetch_address(self.client()?.as_ref(), url, &target)?;
         Ok(vec![Location::Disk(target)])

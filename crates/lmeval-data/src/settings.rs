@@ -45,6 +45,9 @@ pub trait Progress: Send + Sync {
     /// A download is complete.
     fn finish(&self, _file: &str) {}
 
+    /// There is no local copy of a data set in these folders, so the hub is asked.
+    fn no_local_copy(&self, _dataset: &str, _looked_in: &[PathBuf]) {}
+
     /// A request failed and is sent again after a wait.
     fn retry(&self, _what: &str, _reason: &str, _wait: Duration) {}
 }

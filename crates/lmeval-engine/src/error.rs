@@ -75,7 +75,7 @@ pub enum EngineError {
     #[error(transparent)]
     Journal(#[from] lmeval_journal::Error),
     /// Too many requests failed for good.
-    #[error("{failures} requests failed for good, the first one ({first}): {source}")]
+    #[error("{} failed for good, the first one ({first}): {source}", counted(*failures, "request"))]
     TooManyFailures {
         /// How many.
         failures: usize,
@@ -93,7 +93,7 @@ pub enum EngineError {
         source: ModelError,
     },
     /// The caller asked to end.
-    #[error("The run was interrupted; {answered} answers are there")]
+    #[error("The run was interrupted; {} there", answers_are(*answered))]
     Interrupted {
         /// Answers that came, those of the journal included.
         answered: usize,
@@ -136,4 +136,13 @@ impl EngineError {
             _ => Vec::new(),
         }
     }
+}
+
+/// A number with its noun.
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+fn answers_are(count: usize) -> String {
+    format!("{} {}", counted(count, "answer"), if count == 1 { "is" } else { "are" })
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
-use lmeval_core::HostError;
+use lmeval_core::{HostError, shown_reference};
 use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::protocol::ProtocolError;
@@ -64,7 +64,7 @@ impl WorkerError {
             Self::Died { said, .. } => Some(said).filter(|said| !said.is_empty()),
             _ => None,
         };
-        HostError::Failed { function: function.reference.clone(), message, traceback }
+        HostError::Failed { function: shown_reference(&function.reference), message, traceback }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lmeval_core::HostError;
 use lmeval_core::filters::{Filter, FilterDocs, FilterError, FilterHost, Filtered, Responses};
+use lmeval_core::{HostError, shown_reference};
 use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::host::PythonHost;
@@ -83,7 +83,7 @@ impl Filter for ClassFilter {
     fn apply_bare(&self, values: Vec<Value>, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
         let message = Message::new("filter_class", &self.class).with_dict("kwargs", &self.kwargs);
         let returned = filter(message, &self.pool, &self.class, &values, docs)
-            .map_err(|source| FilterError::Host { filter: self.class.reference.clone(), source })?;
+            .map_err(|source| FilterError::Host { filter: shown_reference(&self.class.reference), source })?;
         if returned.len() != values.len() {
             return Err(FilterError::Length { given: values.len(), returned: returned.len() });
         }

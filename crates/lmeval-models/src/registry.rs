@@ -155,7 +155,7 @@ pub fn unknown(name: &str, others: &[String]) -> ModelError {
     let error = ModelError::new(ModelErrorKind::Configuration, format!("There is no model `{name}`"));
     if near.is_empty() {
         let names: Vec<&str> = known.collect();
-        error.hint(format!("There are `{}`", names.join("`, `")))
+        error.hint(format!("There are `{}`; `lm-eval ls models` says what they are", names.join("`, `")))
     } else {
         error.hint(format!("Did you mean `{}`?", near.join("` or `")))
     }

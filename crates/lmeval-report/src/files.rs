@@ -23,7 +23,7 @@ use crate::names::task_file_name;
 ///
 /// let layout = Layout::new(Path::new("out/mine.json"), "org__model");
 /// assert_eq!(layout.results_file("S"), Path::new("out/mine_S.json"));
-/// assert_eq!(layout.samples_file("g1::t3", "S"), Path::new("out/samples_g1::t3_S.jsonl"));
+/// assert_eq!(layout.samples_file("g1::t3", "S"), Path::new("out/samples_g1--t3_S.jsonl"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {

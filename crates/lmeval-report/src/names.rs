@@ -31,9 +31,49 @@ impl ModelName {
     /// ```
     pub fn new(model_args: &Value, seed: Option<i64>) -> Self {
         let given = given_name(model_args).filter(|name| !name.is_empty());
-        let name = given
-            .unwrap_or_else(|| drawn_name(&mut seed.map_or_else(Random::from_entropy, Random::from_seed)));
-        Self { sanitized: sanitize_model_name(&name), name }
+        Self::named(
+            given.unwrap_or_else(|| {
+                drawn_name(&mut seed.map_or_else(Random::from_entropy, Random::from_seed))
+            }),
+        )
+    }
+
+    /// As [`ModelName::new`] for a back end: one that the reference does not have, and that needs no arguments, is its own
+    /// name.
+    ///
+    /// ```
+    /// use lmeval_pycompat::Value;
+    /// use lmeval_report::ModelName;
+    ///
+    /// assert_eq!(ModelName::of("ngram", &Value::None, Some(0)).sanitized, "ngram");
+    /// assert_eq!(ModelName::of("dummy", &Value::None, Some(0)).name, "41pjso2k");
+    /// ```
+    pub fn of(back_end: &str, model_args: &Value, seed: Option<i64>) -> Self {
+        let has_name = given_name(model_args).is_some_and(|name| !name.is_empty());
+        if NAMED_BY_THEMSELVES.contains(&back_end) && !has_name {
+            return Self::named(back_end.to_owned());
+        }
+        Self::new(model_args, seed)
+    }
+
+    fn named(name: String) -> Self {
+        Self { sanitized: folder_name(&name), name }
+    }
+}
+
+/// Back ends that are not in the reference and have nothing else to be called by.
+const NAMED_BY_THEMSELVES: [&str; 3] = ["ngram", "uniform", "replay"];
+
+/// The folder of a model: [`sanitize_model_name`] without the way to it, so that no folder is hidden.
+fn folder_name(name: &str) -> String {
+    let mut rest = name;
+    while let Some(below) = rest.strip_prefix("./").or_else(|| rest.strip_prefix("../")) {
+        rest = below.trim_start_matches('/');
+    }
+    let folder = sanitize_model_name(rest);
+    match folder.trim_start_matches('.') {
+        "" => "model".to_owned(),
+        visible => visible.to_owned(),
     }
 }
 
@@ -76,9 +116,10 @@ pub fn sanitize_model_name(name: &str) -> String {
     out
 }
 
-/// A key of results as part of a file name: only what would lead into another folder is replaced, by `_`.
+/// A key of results as part of a file name: what would lead into another folder becomes `_`. Some systems forbid colons:
+/// `group::task` becomes `group--task`, which no task of the public library is called.
 pub(crate) fn task_file_name(task: &str) -> String {
-    task.replace(['/', '\\', '\0'], "_")
+    task.replace("::", "--").replace(':', "-").replace(['/', '\\', '\0'], "_")
 }
 
 #[cfg(test)]
@@ -106,7 +147,27 @@ mod tests {
     }
 
     #[test]
+    fn folders_are_never_hidden() {
+        for (name, folder) in [
+            ("./x", "x"),
+            ("../x/y", "x__y"),
+            (".//x", "x"),
+            (".hidden", "hidden"),
+            (".", "model"),
+            ("..", "model"),
+            ("./", "model"),
+            ("/a/b", "__a__b"),
+        ] {
+            assert_eq!(
+                ModelName::new(&Value::dict([("pretrained", Value::str(name))]), None).sanitized,
+                folder
+            );
+        }
+    }
+
+    #[test]
     fn task_keys_stay_in_their_folder() {
-        assert_eq!(task_file_name("g1::a/../b"), "g1::a_.._b");
+        assert_eq!(task_file_name("g1::a/../b"), "g1--a_.._b");
+        assert_eq!(task_file_name("a:b"), "a-b");
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Evaluate a model.
     Run(Box<RunArgs>),
-    /// List tasks, groups, subtasks or tags.
+    /// List tasks, groups, subtasks, tags, models, metrics or filters.
     Ls(LsArgs),
     /// Check that tasks exist and that their definitions make sense.
     Validate(ValidateArgs),
@@ -50,7 +50,6 @@ pub(crate) enum Command {
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
     /// Run a program that a model wrote, under limits; without one, show the limits of this machine.
-    #[command(hide = true)]
     Sandbox(SandboxArgs),
     /// Do what the Python package, on the other end of standard input, asks for.
     #[command(hide = true)]
@@ -99,25 +98,35 @@ pub(crate) enum Listing {
     Subtasks,
     /// Tags: names for several tasks.
     Tags,
+    /// Back ends: what `--model` takes.
+    Models,
+    /// Metrics that a task can name.
+    Metrics,
+    /// Filters that a task can name.
+    Filters,
 }
 
 /// Arguments of `ls`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  lm-eval ls tasks                 groups, tags and subtasks\n  lm-eval ls subtasks mmlu         subtasks whose name contains `mmlu`\n  lm-eval ls groups 'arc_*'        groups whose name matches a pattern\n  lm-eval ls tasks --json          one JSON object a line"
+    after_help = "Examples:\n  lm-eval ls tasks                 groups, tags and subtasks\n  lm-eval ls subtasks mmlu         subtasks whose name contains `mmlu`\n  lm-eval ls groups 'arc_*'        groups whose name matches a pattern\n  lm-eval ls models                what --model takes\n  lm-eval ls tasks --json          one JSON object a line"
 )]
 pub(crate) struct LsArgs {
     /// What to list; without it, this help is printed.
     #[arg(value_enum)]
     pub what: Option<Listing>,
 
-    /// Only names that contain this word, or match it if it has `*`, `?` or `[…]`.
+    /// Only names that contain this word, best matches first, or that match it if it has `*`, `?` or `[…]`.
     #[arg(value_name = "WORD")]
     pub search: Option<String>,
 
     /// One JSON object a line instead of tables.
     #[arg(long)]
     pub json: bool,
+
+    /// Names alone, one a line.
+    #[arg(long, conflicts_with = "json")]
+    pub names: bool,
 
     /// Where to look.
     #[command(flatten)]
@@ -127,15 +136,15 @@ pub(crate) struct LsArgs {
 /// Arguments of `validate`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit status: 0 if everything is sound, 1 if anything is not, 2 for a wrong call.\n\nExamples:\n  lm-eval validate --tasks arc_easy,mmlu\n  lm-eval validate --tasks 'arc_*'\n  lm-eval validate --tasks my_task.yaml\n  lm-eval validate --include_path my_tasks --library none"
+    after_help = "Exit status: 0 if everything is sound, 1 if anything is not, 2 for a wrong call.\n\nExamples:\n  lm-eval validate --tasks arc_easy,mmlu\n  lm-eval validate --tasks 'arc_*'\n  lm-eval validate --tasks my_task.yaml\n  lm-eval validate --tasks my_task.yaml --data\n  lm-eval validate --include_path my_tasks --library none"
 )]
 pub(crate) struct ValidateArgs {
     /// Names, patterns, `task@format`, `group::task` or YAML files, separated by commas; everything if not given.
     #[arg(short, long, value_name = "TASKS", num_args = 1.., value_delimiter = ',')]
     pub tasks: Vec<String>,
 
-    /// Open the data of the tasks, too: columns that fields name, and requests of the first document.
-    #[arg(long, requires = "tasks")]
+    /// Open the data of each task as well: splits, columns, and the first document as it is sent.
+    #[arg(long)]
     pub data: bool,
 
     /// Warnings fail, too.
@@ -149,6 +158,10 @@ pub(crate) struct ValidateArgs {
     /// Where to look.
     #[command(flatten)]
     pub library: LibraryArgs,
+
+    /// What runs functions of tasks, with --data.
+    #[command(flatten)]
+    pub python: PythonArgs,
 }
 
 /// Arguments of `show`.
@@ -185,7 +198,7 @@ pub(crate) struct PreviewArgs {
     pub names: Vec<String>,
 
     /// How many documents of each task; below 1, which share of them. [default: 1, with --json all]
-    #[arg(short = 'n', long, short_alias = 'L', value_name = "N")]
+    #[arg(short = 'L', long, visible_short_alias = 'n', value_name = "N")]
     pub limit: Option<f64>,
 
     /// How many examples to show before the question.
@@ -222,9 +235,9 @@ pub(crate) struct PreviewArgs {
     #[arg(long, value_name = "N", default_value_t = lmeval_tasks::prompt::DEFAULT_FEWSHOT_SEED)]
     pub seed: i64,
 
-    /// Follow the rules of this line of the reference: `0.5` or `0.4`.
-    #[arg(long, value_name = "VERSION", default_value = "0.5")]
-    pub compat: String,
+    /// Follow the rules of this line of the reference: `0.5` or `0.4`. [default: LM_EVAL_COMPAT, else 0.5]
+    #[arg(long, value_name = "VERSION")]
+    pub compat: Option<String>,
 
     /// One JSON object a request.
     #[arg(long)]

@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod crash;
 mod environment;
+mod fold;
 mod json_line;
 mod legacy;
 mod library;
@@ -14,6 +15,7 @@ mod report;
 mod roots;
 mod run;
 mod table;
+mod words;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -23,6 +25,7 @@ use clap::Parser;
 use lmeval_core::secrets;
 
 use crate::cli::Cli;
+use crate::commands::Status;
 use crate::printer::Printer;
 
 fn main() -> ExitCode {
@@ -34,14 +37,16 @@ fn main() -> ExitCode {
         Err(error) => return refused(&error, &arguments),
     };
     let mut printer = Printer::new(cli.color);
-    match commands::dispatch(cli, &mut printer) {
-        Ok(status) => status.into(),
-        Err(error) if printer::is_broken_pipe(&error) => ExitCode::SUCCESS,
+    let status = match commands::dispatch(cli, &mut printer) {
+        Ok(status) => status,
+        Err(error) if printer::is_broken_pipe(&error) => Status::Success,
         Err(error) => {
             report::failure(&mut printer, &error);
-            report::status(&error).into()
+            report::status(&error)
         }
-    }
+    };
+    printer.notes().finish(status.code());
+    ExitCode::from(status.code())
 }
 
 /// Prints help, or what is wrong with the arguments, which may hold a key.

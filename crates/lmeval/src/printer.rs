@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anstream::{AutoStream, ColorChoice};
@@ -10,7 +11,9 @@ use clap::ValueEnum;
 use lmeval_core::secrets;
 use lmeval_pycompat::{Dict, Value};
 
+use crate::fold::fold;
 use crate::json_line;
+use crate::run::interrupt;
 
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -63,6 +66,14 @@ impl Printer {
         &mut self.out
     }
 
+    /// Writes a table: folded where it is wider than the terminal that it goes to, unchanged everywhere else.
+    pub(crate) fn table(&mut self, table: &str) -> io::Result<()> {
+        match columns(terminal_size::terminal_size_of(io::stdout())) {
+            Some(width) => self.result(&fold(table, width)),
+            None => self.result(table),
+        }
+    }
+
     /// Hands all results to the reader.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
@@ -77,7 +88,7 @@ impl Printer {
     /// Writes a line with styles of our own, from [`crate::report`].
     pub(crate) fn styled(&mut self, text: &str) {
         let _ = self.out.flush();
-        self.notes.with(|screen| screen.note(text));
+        self.notes.styled(text);
     }
 
     /// What may write to standard error beside this.
@@ -134,13 +145,21 @@ struct Screen {
     /// What notes go to; without one they go to standard error.
     listener: Option<Listener>,
     status: String,
+    /// The files of a run, by what they are.
+    files: Dict,
 }
 
 impl Notes {
     fn new(color: Color) -> Self {
         let err = AutoStream::new(io::stderr(), color.into());
-        let screen = Screen { err, json: false, quiet: false, listener: None, status: String::new() };
-        Self(Arc::new(Mutex::new(screen)))
+        Self(Arc::new(Mutex::new(Screen {
+            err,
+            json: false,
+            quiet: false,
+            listener: None,
+            status: String::new(),
+            files: Dict::new(),
+        })))
     }
 
     /// From now on, everything is an object of JSON.
@@ -161,6 +180,11 @@ impl Notes {
     /// Writes a line.
     pub(crate) fn note(&self, text: &str) {
         self.with(|screen| screen.note(&visible(text)));
+    }
+
+    /// Writes a line with styles of our own, from [`crate::report`].
+    pub(crate) fn styled(&self, text: &str) {
+        self.with(|screen| screen.note(text));
     }
 
     /// Writes a line, unless only what matters is written.
@@ -186,15 +210,60 @@ impl Notes {
         self.with(|_| write_object(event, facts));
     }
 
+    /// Notes a file of the run for the last event; `task` where there is one for each.
+    pub(crate) fn wrote(&self, what: &str, task: Option<&str>, path: &Path) {
+        let path = Value::from(path.display().to_string());
+        self.with(|screen| match task {
+            None => drop(screen.files.insert(what, path)),
+            Some(task) => {
+                let mut of_tasks =
+                    screen.files.get_str(what).and_then(Value::as_dict).cloned().unwrap_or_default();
+                of_tasks.insert(task, path);
+                screen.files.insert(what, of_tasks);
+            }
+        });
+    }
+
+    /// Writes the last event, where everything is an object of JSON.
+    pub(crate) fn finish(&self, exit_status: u8) {
+        self.with(|screen| {
+            if !screen.json {
+                return;
+            }
+            let mut facts = Dict::new();
+            facts.insert(
+                "status",
+                match exit_status {
+                    0 => "success",
+                    interrupt::EXIT_STATUS => "interrupted",
+                    _ => "failure",
+                },
+            );
+            facts.insert("exit_status", i64::from(exit_status));
+            for what in ["results", "journal"] {
+                facts.insert(what, screen.files.get_str(what).cloned().unwrap_or(Value::None));
+            }
+            let samples = screen.files.get_str("samples").cloned();
+            facts.insert("samples", samples.unwrap_or_else(|| Value::from(Dict::new())));
+            write_object("finished", &facts);
+        });
+    }
+
     /// Sets the line that changes; an empty one takes it away. For terminals alone.
     pub(crate) fn status(&self, line: &str) {
         let line = visible(line);
         self.with(|screen| {
             if screen.status != line {
-                line.into_owned().clone_into(&mut screen.status);
+                screen.status = line.into_owned();
                 screen.draw();
             }
         });
+    }
+
+    /// How many columns a line on standard error may take without reaching the edge of the terminal.
+    #[expect(clippy::unused_self, reason = "the width is that of where this writes")]
+    pub(crate) fn width(&self) -> usize {
+        error_columns().unwrap_or(USUAL_COLUMNS).saturating_sub(1)
     }
 
     fn with(&self, change: impl FnOnce(&mut Screen)) {
@@ -225,7 +294,14 @@ impl Screen {
     fn write(&mut self, text: &str) {
         if self.json {
             let plain = anstream::adapter::strip_str(text).to_string();
-            write_object("message", &[(Value::str("text"), Value::from(plain))].into_iter().collect());
+            let level = Level::of(&plain).0.name().to_ascii_lowercase();
+            write_object(
+                "message",
+                &[("level", Value::from(level)), ("text", Value::from(plain))]
+                    .into_iter()
+                    .map(|(name, value)| (Value::str(name), value))
+                    .collect(),
+            );
             return;
         }
         if self.status.is_empty() {
@@ -243,6 +319,19 @@ impl Screen {
         let _ = write!(io::stderr(), "\r\x1b[2K\x1b[?7l{}\x1b[?7h", self.status);
         let _ = io::stderr().flush();
     }
+}
+
+/// The width of a terminal that does not tell its own.
+const USUAL_COLUMNS: usize = 80;
+
+/// How many columns the terminal behind a stream has; `None` where there is none, or where it does not say.
+fn columns(size: Option<(terminal_size::Width, terminal_size::Height)>) -> Option<usize> {
+    size.map(|(terminal_size::Width(width), _)| usize::from(width))
+}
+
+/// How wide errors may be; `None` where they do not go to a terminal.
+pub(crate) fn error_columns() -> Option<usize> {
+    columns(terminal_size::terminal_size_of(io::stderr()))
 }
 
 /// Writes a line of JSON to standard error.

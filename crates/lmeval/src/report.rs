@@ -7,10 +7,10 @@ use lmeval_core::{HostError, ModelError, secrets};
 use lmeval_engine::EngineError;
 use lmeval_report::ReportError;
 use lmeval_tasks::prompt::PromptError;
-use lmeval_tasks::{Diagnostic, Error};
+use lmeval_tasks::{Diagnostic, Error, Location};
 
 use crate::commands::Status;
-use crate::printer::{Printer, visible};
+use crate::printer::{self, Printer, visible};
 
 /// How serious a diagnostic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +52,6 @@ pub(crate) fn rendered(error: &anyhow::Error) -> String {
         let _ = write!(text, "\nhint: {hint}");
     }
     visible(&text).into_owned()
-}
-
-/// A failure as plain text: the message, the causes that it does not have, and what to try.
-pub(crate) fn plain(error: &anyhow::Error) -> String {
-    let text = anstream::adapter::strip_str(&rendered(error)).to_string();
-    text.strip_prefix("error: ").map(str::to_owned).unwrap_or(text)
 }
 
 /// What Python says about a failure.
@@ -147,28 +141,59 @@ pub(crate) fn render(severity: Severity, diagnostic: &Diagnostic) -> String {
     for hint in &diagnostic.hints {
         group = group.element(Level::HELP.with_name("hint").message(visible(hint)));
     }
-    Renderer::styled().render(&[group])
+    renderer().render(&[group])
 }
 
-/// A failure on the way to a request: where it happened, the template with the place marked, hints.
+/// Excerpts of files are cut at the edge of the terminal.
+fn renderer() -> Renderer {
+    let styled = Renderer::styled();
+    match printer::error_columns() {
+        Some(width) => styled.term_width(width),
+        None => styled,
+    }
+}
+
+/// A failure on the way to a request: where it happened, the place in the task file or in the template, hints.
 fn render_prompt_error(error: &PromptError) -> String {
     let headline = visible(&error.headline()).into_owned();
     let title = Level::ERROR.primary_title(&headline);
     let source =
         std::error::Error::source(error).and_then(|source| source.downcast_ref::<lmeval_template::Error>());
     let marked = source.and_then(|source| Some((source.template()?, source.range()?)));
-    let mut group = match marked {
-        Some((template, range)) => title.element(
+    let path = error.location().map(|location| location.path().display().to_string());
+    let mut group = Group::with_title(title);
+    let mut is_marked = false;
+    if let (Some(location), Some(path)) = (error.location(), &path) {
+        let text = location.file.text();
+        let exact = marked.as_ref().and_then(|(template, range)| place_in_file(location, template, range));
+        is_marked = exact.is_some();
+        let range = exact.unwrap_or_else(|| location.range.clone());
+        let snippet = Snippet::source(text).path(path).fold(true);
+        group = group.element(snippet.annotation(AnnotationKind::Primary.span(clamp(text, &range))));
+    }
+    if let (false, Some((template, range))) = (is_marked, marked) {
+        group = group.element(
             Snippet::source(template)
                 .path(error.field().unwrap_or("template"))
                 .annotation(AnnotationKind::Primary.span(clamp(template, &range))),
-        ),
-        None => Group::with_title(title),
-    };
+        );
+    }
     for hint in error.hints() {
         group = group.element(Level::HELP.with_name("hint").message(visible(hint).into_owned()));
     }
-    Renderer::styled().render(&[group])
+    renderer().render(&[group])
+}
+
+/// A range of a template as one of the task file, where the file has the template as it is: without escapes, and not over
+/// several lines that YAML puts together.
+fn place_in_file(
+    location: &Location,
+    template: &str,
+    range: &std::ops::Range<usize>,
+) -> Option<std::ops::Range<usize>> {
+    let value = location.file.text().get(location.range.clone())?;
+    let start = location.range.start + value.find(template)?;
+    Some(start + range.start..start + range.end)
 }
 
 /// The first line of a range, within the text and on character boundaries: excerpts of whole blocks help nobody.
@@ -178,7 +203,9 @@ fn clamp(text: &str, range: &std::ops::Range<usize>) -> std::ops::Range<usize> {
         start -= 1;
     }
     let line_end = text[start..].find('\n').map_or(text.len(), |length| start + length);
-    let mut end = range.end.clamp(start, line_end);
+    // An excerpt is cut around what is marked, so that must fit the terminal beside the line number.
+    let most = printer::error_columns().map_or(usize::MAX, |width| width.saturating_sub(20).max(8));
+    let mut end = range.end.clamp(start, line_end).min(start.saturating_add(most));
     while !text.is_char_boundary(end) {
         end -= 1;
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use lmeval_tasks::TaskManager;
 
 use crate::cli::LibraryArgs;
 use crate::library::Home;
@@ -31,6 +32,23 @@ fn default_roots() -> Result<Vec<PathBuf>> {
     let mut roots = vec![PathBuf::from(lmeval_tasks::BUILTIN_LIBRARY)];
     roots.extend(Home::from_environment()?.default_root()?);
     Ok(roots)
+}
+
+/// Finds tasks in the roots; a name that is unknown because the public library is not installed says so.
+pub(crate) fn manager(roots: &[PathBuf], arguments: &LibraryArgs) -> Result<TaskManager> {
+    let manager = TaskManager::new(roots);
+    Ok(match missing_library(arguments)? {
+        Some(hint) => manager.with_unknown_hint(hint),
+        None => manager,
+    })
+}
+
+/// How to get the public library, where a name may be missing because it is not installed.
+pub(crate) fn missing_library(arguments: &LibraryArgs) -> Result<Option<String>> {
+    if arguments.library.is_some() || Home::from_environment()?.default_root()?.is_some() {
+        return Ok(None);
+    }
+    Ok(Some("The public task library is not installed; `lm-eval tasks pull` installs it".to_owned()))
 }
 
 fn named_roots(library: &str) -> Result<Vec<PathBuf>> {

@@ -135,7 +135,8 @@ class EvaluationTracker:
             self.date_id = self.date_id or _stamp()
             folder, _ = self._place()
             folder.mkdir(parents=True, exist_ok=True)
-            name = task_name.translate(dict.fromkeys(map(ord, "/\\\0"), "_"))
+            name = task_name.replace("::", "--").replace(":", "-")
+            name = name.translate(dict.fromkeys(map(ord, "/\\\0"), "_"))
             lines = []
             for record in samples:
                 _make_writable(record)

@@ -114,6 +114,9 @@ fn identity(
 
 fn facts(arguments: &Arguments, opened: &Opened, codec: &Codec, max_length: usize) -> ModelFacts {
     let mut facts = ModelFacts::default();
+    let mut places: Vec<String> = arguments.places.iter().map(ToString::to_string).collect();
+    places.dedup();
+    facts.device = Some(places.join(","));
     facts.config.insert("model_num_parameters", opened.parameters as i64);
     let dtype = match opened.dtype {
         candle_core::DType::BF16 => "torch.bfloat16",

@@ -15,7 +15,7 @@ use super::{
     RegexPos, RemoveWhitespace, TakeFirst, TakeFirstK, Uppercase,
 };
 use crate::dialect::Dialect;
-use crate::host::NoHost;
+use crate::host::{NoHost, shown_reference};
 use crate::near::nearest;
 use crate::registry::{AlreadyRegistered, Entry, FILTERS, FilterEntry, OptionProblem, Provider, UnknownName};
 
@@ -129,10 +129,9 @@ impl Filters {
         let name = match &step.function {
             FilterFunction::Name(name) => name,
             FilterFunction::Class(class) => {
-                return context
-                    .host
-                    .filter_of_class(class, &step.kwargs)
-                    .map_err(|source| FilterError::Host { filter: class.reference.clone(), source });
+                return context.host.filter_of_class(class, &step.kwargs).map_err(|source| {
+                    FilterError::Host { filter: shown_reference(&class.reference), source }
+                });
             }
         };
         let arguments = Arguments::new(name, &step.kwargs);

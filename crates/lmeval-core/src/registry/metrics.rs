@@ -7,6 +7,7 @@ use self::MetricValue::{Number, NumberPerAnswer, Pair};
 use super::Provider;
 use super::options::{OptionEntry, OptionKind, OptionTable};
 use super::table::Entry;
+use crate::near::nearest;
 use crate::output_type::OutputType::{
     self, GenerateUntil, Loglikelihood, LoglikelihoodRolling, MultipleChoice,
 };
@@ -387,6 +388,39 @@ pub fn instead_of_evaluate(name: &str) -> &'static [&'static str] {
         "ter" => &["ter"],
         _ => &[],
     }
+}
+
+/// Names of other libraries for what is built in.
+const USUAL_NAMES: [(&[&str], &[&str]); 6] = [
+    (&["accuracy", "accuracy_score", "acc_score"], &["acc", "exact_match"]),
+    (&["em", "exact", "match"], &["exact_match"]),
+    (&["f1_score", "macro_f1"], &["f1"]),
+    (&["matthews_corrcoef", "matthews_correlation"], &["mcc"]),
+    (&["ppl"], &["perplexity", "word_perplexity"]),
+    (&["brier"], &["brier_score"]),
+];
+
+/// The built-in metrics that a name that is not one of them may mean, for a task of an output type; best first.
+///
+/// ```
+/// use lmeval_core::OutputType::{GenerateUntil, MultipleChoice};
+/// use lmeval_core::registry::metrics_like;
+///
+/// assert_eq!(metrics_like("accuracy", MultipleChoice), ["acc"]);
+/// assert_eq!(metrics_like("accuracy", GenerateUntil), ["exact_match"]);
+/// assert_eq!(metrics_like("exat_match", GenerateUntil), ["exact_match"]);
+/// ```
+pub fn metrics_like(name: &str, output_type: OutputType) -> Vec<&'static str> {
+    let lower = name.to_lowercase();
+    let usual = USUAL_NAMES.iter().find(|(others, _)| others.contains(&lower.as_str()));
+    let fits = |name: &&str| METRICS.iter().any(|entry| entry.name == *name && entry.fits(output_type));
+    let mut near: Vec<&str> = usual.into_iter().flat_map(|(_, names)| *names).copied().filter(fits).collect();
+    for other in nearest(name, METRICS.iter().map(|entry| &*entry.name)) {
+        if !near.contains(&other) {
+            near.push(other);
+        }
+    }
+    near
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub use filters::{FILTERS, FilterEntry};
 pub use metric_config::{Metric, MetricConfigError};
 pub use metrics::{
     METRICS, MetricEntry, MetricOwn, MetricValue, default_metrics, instead_of_evaluate, is_evaluate_metric,
-    needs_evaluate,
+    metrics_like, needs_evaluate,
 };
 pub use options::{OptionEntry, OptionKind, OptionProblem, OptionTable, UnknownOptions};
 pub use reductions::{REDUCTIONS, ReductionEntry, reduction_count};

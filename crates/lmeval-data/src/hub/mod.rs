@@ -40,7 +40,9 @@ impl Repository {
         let open_cached = |error: Option<Error>| {
             let Some(commit) = cache.commit(revision) else {
                 let what = format!("{id} ({revision})");
-                return Err(error.unwrap_or_else(|| ErrorKind::Offline { what }.into()));
+                return Err(error.unwrap_or_else(|| {
+                    ErrorKind::Offline { what, cache: client.settings().cache.clone() }.into()
+                }));
             };
             let files = glob::list_folder(&cache.snapshot(&commit))?;
             let cache = cache.clone();
@@ -121,7 +123,8 @@ impl Tree for Repository {
         let kept = self.cache.snapshot(&self.commit).join(path);
         if !kept.is_file() {
             if self.offline {
-                return Err(ErrorKind::Offline { what: format!("{}/{path}", self.id) }.into());
+                let what = format!("{}/{path}", self.id);
+                return Err(ErrorKind::Offline { what, cache: self.client.settings().cache.clone() }.into());
             }
             download::fetch(&self.client, &self.cache, &self.id, &self.commit, path)?;
         }

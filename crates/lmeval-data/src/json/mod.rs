@@ -253,7 +253,18 @@ impl<'f> Pass<'f> {
                 return Err(self.syntax(offset + error.valid_up_to() as u64, "the text is not UTF-8"));
             }
         };
-        self.decoder.decode(text).map_err(|error| {
+        // Where the file ends inside a value, the line that is not closed is meant, not the empty one below it.
+        let text = text.trim_end();
+        let decoded = self.decoder.decode(text);
+        // A row that is not closed swallows those below it, and what is then wrong there is not what is wrong.
+        let decoded = match (decoded, text.find("\n{")) {
+            (Err(_), Some(next)) => match self.decoder.decode(text[..next].trim_end()) {
+                Err(error) => Err(error),
+                Ok(_) => self.decoder.decode(text),
+            },
+            (decoded, _) => decoded,
+        };
+        decoded.map_err(|error| {
             let line = self.file.line_of(offset).map_or(0, |line| line + error.line as u64 - 1);
             Error::syntax(
                 self.file.name(),

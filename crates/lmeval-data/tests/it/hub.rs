@@ -78,7 +78,13 @@ fn the_cache_serves_where_the_hub_does_not() {
     assert!(!error.hints().is_empty());
     settings.offline = true;
     let error = load(&request, &settings).unwrap_err();
-    assert_eq!(error.to_string(), "`org/name (main)` is not in the cache and offline mode is on");
+    let cache = empty.path().display();
+    assert_eq!(
+        error.to_string(),
+        format!("`org/name (main)` is not in the cache `{cache}`, and offline mode is on")
+    );
+    let hints = error.hints().join("\n");
+    assert!(hints.contains("There is no local copy in `") && hints.contains("org/name`"), "{hints}");
 }
 
 #[test]
@@ -134,7 +140,7 @@ fn statuses_become_errors_with_advice() {
         }
     };
     let missing = status(&settings, "org/other", None);
-    assert_eq!((missing.0, missing.1), (404, 1));
+    assert_eq!((missing.0, missing.1), (404, 2));
     assert!(missing.2.ends_with("/api/datasets/org/other/revision/main: not there"), "{}", missing.2);
     assert_eq!(status(&settings, ID, Some("v9")).0, 404);
     hub.fail(
@@ -149,7 +155,7 @@ fn statuses_become_errors_with_advice() {
     assert_eq!(status(&settings, ID, None).0, 401);
     settings.token = Some("wrong-token".to_owned().into());
     let refused = status(&settings, ID, None);
-    assert_eq!((refused.0, refused.1), (401, 1));
+    assert_eq!((refused.0, refused.1), (401, 2));
     assert!(!refused.2.contains("wrong-token") && !format!("{settings:?}").contains("wrong-token"));
     settings.token = Some("secret-token".to_owned().into());
     assert_eq!(rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(), 2);

@@ -328,6 +328,7 @@ impl Model for PythonModel {
             config: dict("config"),
             tokenizer: dict("tokenizer"),
             batch_sizes: sizes.iter().filter_map(Value::as_i64).collect(),
+            device: part(&told, "device").and_then(Value::as_str).map(str::to_owned),
         }
     }
 

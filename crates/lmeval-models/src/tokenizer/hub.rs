@@ -108,17 +108,28 @@ impl HubSettings {
         if !is_repository(name) || !is_safe(revision) {
             return Err(missing(format!(
                 "`{name}` is neither a folder with a tokenizer nor a name on the hub"
-            )));
+            ))
+            .hint(format!("There is no folder `{}`", absolute(folder).display())));
         }
         if let Some(snapshot) = self.cached(name, revision) {
             return Ok(snapshot);
         }
         if self.offline {
-            let message =
-                format!("The tokenizer `{name}` is not in the cache, and nothing may be downloaded");
+            let message = format!(
+                "The tokenizer of `{name}` is not in the cache `{}`, and nothing may be downloaded",
+                self.cache.display()
+            );
             return Err(missing(message).hint("Run once without `HF_HUB_OFFLINE`, or copy the cache folder"));
         }
-        self.download(name, revision).await
+        self.download(name, revision).await.map_err(|error| {
+            let told = missing(format!("There is no local copy of the tokenizer of `{name}`: {error}"));
+            let told = error.hints().iter().fold(told, |told, hint| told.hint(hint.as_str()));
+            told.hint(format!(
+                "Looked for the folder `{}`, and in the cache `{}`",
+                absolute(folder).display(),
+                self.cache.display()
+            ))
+        })
     }
 
     pub(super) fn repository(&self, name: &str) -> PathBuf {
@@ -227,6 +238,11 @@ impl HubSettings {
         };
         request.send().await.map_err(|error| not_downloaded(name, &error))
     }
+}
+
+/// A path as it is on this machine.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn missing(message: String) -> ModelError {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_pycompat::{Value, json};
 
-use super::hub::{Clients, HubSettings, is_repository, is_safe};
+use super::hub::{Clients, HubSettings, absolute, is_repository, is_safe};
 
 /// The file without which there is no model.
 const CONFIG: &str = "config.json";
@@ -39,13 +39,17 @@ impl HubSettings {
             };
         }
         if !is_repository(name) || !is_safe(revision) {
-            return Err(missing(format!("`{name}` is neither a folder with a model nor a name on the hub")));
+            return Err(missing(format!("`{name}` is neither a folder with a model nor a name on the hub"))
+                .hint(format!("There is no folder `{}`", absolute(folder).display())));
         }
         if let Some(folder) = self.cached_model(name, revision) {
             return Ok(folder);
         }
         if self.offline {
-            let message = format!("The model `{name}` is not in the cache, and nothing may be downloaded");
+            let message = format!(
+                "The model `{name}` is not in the cache `{}`, and nothing may be downloaded",
+                self.cache.display()
+            );
             return Err(missing(message).hint("Run once without `HF_HUB_OFFLINE`, or copy the cache folder"));
         }
         self.download_model(name, revision).await

@@ -94,7 +94,8 @@ async fn the_hub_and_its_cache() {
     let endpoint = server.url.trim_end_matches("/v1/completions");
     let cache = tempfile::tempdir().unwrap();
     let error = hub(endpoint, cache.path(), true).locate("org/name", "main").await.unwrap_err();
-    assert!(error.to_string().contains("not in the cache"), "{error}");
+    let expected = format!("The tokenizer of `org/name` is not in the cache `{}`", cache.path().display());
+    assert!(error.to_string().starts_with(&expected), "{error}");
     assert_eq!(server.hits(), 0);
     let folder = hub(endpoint, cache.path(), false).locate("org/name", "main").await.unwrap();
     assert_eq!(folder, cache.path().join("models--org--name/snapshots").join("c".repeat(40)));
@@ -109,7 +110,16 @@ async fn the_hub_and_its_cache() {
         assert!(error.hints().iter().any(|hint| hint.contains("tokenizer=")), "{name}");
     }
     let error = hub("http://127.0.0.1:9", cache.path(), false).locate("org/third", "main").await.unwrap_err();
+    assert!(
+        error.to_string().starts_with("There is no local copy of the tokenizer of `org/third`"),
+        "{error}"
+    );
     assert!(error.to_string().contains("cannot be downloaded"), "{error}");
+    let looked = format!("in the cache `{}`", cache.path().display());
+    assert!(
+        error.hints().iter().any(|hint| hint.contains(&looked) && hint.contains("/org/third`")),
+        "{error:?}"
+    );
 }
 
 /// As published OPT has it: a vocabulary, merges, and no `tokenizer.json`.

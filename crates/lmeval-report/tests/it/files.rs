@@ -77,7 +77,7 @@ fn programs_get_samples_and_no_file_keys() {
 fn samples_are_written_as_the_run_goes() {
     let folder = tempfile::tempdir().unwrap();
     let layout = Layout::new(&folder.path().join("mine.json"), "unused");
-    let part = folder.path().join(".samples_g::gen.jsonl.part");
+    let part = folder.path().join(".samples_g--gen.jsonl.part");
     fs_err::write(&part, "left over from a run that was killed, and longer than what comes now".repeat(40))
         .unwrap();
     let run = small_run();
@@ -93,10 +93,10 @@ fn samples_are_written_as_the_run_goes() {
     assert_eq!(fs_err::read_to_string(&part).unwrap(), line);
     writer.write(&records[0]).unwrap();
     let (path, hash) = writer.finish("S").unwrap();
-    assert_eq!(path, folder.path().join("samples_g::gen_S.jsonl"));
+    assert_eq!(path, folder.path().join("samples_g--gen_S.jsonl"));
     assert_eq!(fs_err::read_to_string(&path).unwrap(), line.repeat(2));
     assert_eq!(hash, hash_text("dptdpt"));
-    assert_eq!(names(folder.path()), ["samples_g::gen_S.jsonl"]);
+    assert_eq!(names(folder.path()), ["samples_g--gen_S.jsonl"]);
 }
 
 #[test]

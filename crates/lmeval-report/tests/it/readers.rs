@@ -43,12 +43,12 @@ fn the_reference_reads_our_files() {
     assert_eq!(read.get_str("object"), Some(&Value::from(object.clone())));
     assert_eq!(text(&answer, "table"), make_table(&object, Column::Results, false));
     assert_eq!(text(&answer, "groups"), make_table(&object, Column::Groups, false));
-    assert_eq!(read.get_str("tasks"), Some(&Value::list([Value::str("g::gen")])));
+    assert_eq!(read.get_str("tasks"), Some(&Value::list([Value::str("g--gen")])));
     assert_eq!(read.get_str("stamps"), Some(&Value::list([Value::str(STAMP)])));
-    assert_eq!(text(&answer, "latest"), format!("samples_g::gen_{STAMP}.jsonl"));
+    assert_eq!(text(&answer, "latest"), format!("samples_g--gen_{STAMP}.jsonl"));
     let lines = part(read, "lines");
     let record = Value::from(run.samples[0].1[0].to_file_dict());
-    assert_eq!(lines.get_str("g::gen"), Some(&Value::list([record])));
+    assert_eq!(lines.get_str("g--gen"), Some(&Value::list([record])));
     let columns = answers[1].clone().unwrap();
     if let Some(columns) = columns.as_list() {
         assert_eq!(columns.len(), 12);

@@ -1,5 +1,6 @@
 //! Entries of `metric_list`.
 
+use lmeval_core::nearest;
 use lmeval_pycompat::{Dict, Value};
 
 use super::path::{ConfigPath, Named};
@@ -86,6 +87,7 @@ impl MetricConfig {
         let metric = Named::from_value(name)
             .ok_or_else(|| reader.wrong_type(&path.then("metric"), "a str or a function", name))?;
         let known = ["metric", "aggregation", "higher_is_better", "reduction"];
+        warn_of_misspelt_keys(reader, path, given, &known);
         let kwargs = collect_kwargs(reader, path, given, &known)?;
         let mut entry: Dict = given
             .iter()
@@ -106,6 +108,20 @@ impl MetricConfig {
             path: path.clone(),
             entry,
         })
+    }
+}
+
+/// Other keys are arguments of the metric, so a misspelt key would change scores without a word.
+fn warn_of_misspelt_keys(reader: &mut Reader<'_>, path: &ConfigPath, given: &Dict, known: &[&'static str]) {
+    for key in given.keys().filter_map(Value::as_str) {
+        let is_key = known.contains(&key) || key == "kwargs";
+        if let (false, Some(near)) = (is_key, nearest(key, known.iter().copied()).first()) {
+            let path = path.then(key);
+            reader.warn(
+                &path,
+                format!("`{path}` is taken as an argument of the metric: did you mean `{near}`?"),
+            );
+        }
     }
 }
 

@@ -41,6 +41,7 @@ pub struct TaskManager {
     metadata: Dict,
     formats: FormatRegistry,
     registries: Registries,
+    unknown_hint: Option<String>,
 }
 
 /// What [`TaskManager::load`] found.
@@ -67,7 +68,14 @@ impl TaskManager {
             metadata: Dict::new(),
             formats: FormatRegistry::default(),
             registries: Registries::default(),
+            unknown_hint: None,
         }
+    }
+
+    /// Sets what errors of unknown names advise, beside near names.
+    pub fn with_unknown_hint(mut self, hint: impl Into<String>) -> Self {
+        self.unknown_hint = Some(hint.into());
+        self
     }
 
     /// Adds metadata that goes into every task and group, over what their files say.
@@ -214,7 +222,9 @@ impl TaskManager {
                 problem.error
             ));
         }
-        if self.index.is_empty() {
+        if let Some(hint) = &self.unknown_hint {
+            error = error.hint(hint.as_str());
+        } else if self.index.is_empty() {
             error = error
                 .hint("No task definitions were found; `lm-eval tasks pull` installs the public library");
         }

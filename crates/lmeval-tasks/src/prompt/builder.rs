@@ -13,7 +13,7 @@ use lmeval_pycompat::{Dict, Value};
 use rayon::prelude::*;
 
 use super::columns::{MissingColumn, column_names, missing_columns};
-use super::error::{Place, PromptError, PromptErrorKind};
+use super::error::{FieldPlaces, Place, PromptError, PromptErrorKind};
 use super::options::{RequestOptions, RequestSources};
 use super::plan::Plan;
 use super::request::Skipped;
@@ -76,6 +76,8 @@ pub struct RequestBuilder {
     selection: Selection,
     drawing: Option<Drawing>,
     ready: VecDeque<Result<DocumentRequests, PromptError>>,
+    /// Where fields stand, for errors.
+    places: FieldPlaces,
     /// Whether any document has had a request or an error so far.
     found: bool,
     /// Whether a document has failed; no document follows it.
@@ -96,8 +98,9 @@ struct Drawing {
 impl RequestBuilder {
     /// Prepares the requests of a task.
     pub fn new(task: &Task, sources: &RequestSources, options: &RequestOptions) -> Result<Self, PromptError> {
-        Self::prepare(task, sources, options)
-            .map_err(|error| error.of_task(&Arc::from(task.config.base_name())))
+        Self::prepare(task, sources, options).map_err(|error| {
+            error.of_task(&Arc::from(task.config.base_name())).located(&FieldPlaces::new(task.mapping()))
+        })
     }
 
     fn prepare(task: &Task, sources: &RequestSources, options: &RequestOptions) -> Result<Self, PromptError> {
@@ -108,6 +111,7 @@ impl RequestBuilder {
         let count = task.config.fewshot_count();
         let drawing = if count > 0 { Some(Drawing::new(task, sources, options, count)?) } else { None };
         let ready = VecDeque::new();
+        let places = FieldPlaces::new(task.mapping());
         Ok(Self {
             plan,
             missing_columns,
@@ -115,6 +119,7 @@ impl RequestBuilder {
             selection,
             drawing,
             ready,
+            places,
             found: false,
             has_failed: false,
             finished: false,
@@ -154,7 +159,7 @@ impl RequestBuilder {
     /// Renders the next documents.
     fn fill(&mut self) {
         let chosen: Vec<(DocId, usize)> = self.selection.by_ref().take(CHUNK).collect();
-        let (plan, documents) = (&self.plan, &self.documents);
+        let (plan, documents, places) = (&self.plan, &self.documents, &self.places);
         let read: Vec<(DocId, Result<Arc<Dict>, PromptError>)> = chosen
             .into_par_iter()
             .map(|(id, index)| {
@@ -199,7 +204,7 @@ impl RequestBuilder {
                 };
                 Some(drawn.and_then(build).map_err(|error: PromptError| {
                     failed.fetch_min(place, Ordering::Relaxed);
-                    error.at(Place::Document(doc_id)).of_task(&plan.name)
+                    error.at(Place::Document(doc_id)).of_task(&plan.name).located(places)
                 }))
             })
             .collect();

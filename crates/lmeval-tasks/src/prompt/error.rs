@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use lmeval_core::{DocId, HostError};
 
+use crate::error::Location;
+use crate::source::{Mapping, Step};
+
 /// The kind of a failure; each has the Python exception that the reference raises in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -55,6 +58,7 @@ struct Inner {
     task: Option<Arc<str>>,
     place: Option<Place>,
     field: Option<&'static str>,
+    location: Option<Location>,
     template: Option<Arc<str>>,
     hints: Vec<String>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
@@ -69,6 +73,7 @@ impl PromptError {
             task: None,
             place: None,
             field: None,
+            location: None,
             template: None,
             hints: Vec::new(),
             source: None,
@@ -103,6 +108,12 @@ impl PromptError {
     /// Names the field, unless one is named already.
     pub(crate) fn in_field(mut self, field: &'static str) -> Self {
         self.0.field.get_or_insert(field);
+        self
+    }
+
+    /// Says where the field stands in the task file.
+    pub(crate) fn located(mut self, places: &FieldPlaces) -> Self {
+        self.0.location = self.0.field.and_then(|field| places.get(field));
         self
     }
 
@@ -166,6 +177,11 @@ impl PromptError {
         self.0.field
     }
 
+    /// Where the field stands in the task file.
+    pub fn location(&self) -> Option<&Location> {
+        self.0.location.as_ref()
+    }
+
     /// The template.
     pub fn template(&self) -> Option<&str> {
         self.0.template.as_deref()
@@ -174,6 +190,42 @@ impl PromptError {
     /// The sentences of advice.
     pub fn hints(&self) -> &[String] {
         &self.0.hints
+    }
+}
+
+/// Where the fields of a task stand in its files.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FieldPlaces(Vec<(&'static str, Location)>);
+
+/// The fields that errors name.
+const FIELDS: [&str; 11] = [
+    "doc_to_text",
+    "doc_to_target",
+    "doc_to_choice",
+    "gen_prefix",
+    "description",
+    "doc_to_image",
+    "doc_to_audio",
+    "fewshot_config.doc_to_text",
+    "fewshot_config.doc_to_target",
+    "fewshot_config.doc_to_choice",
+    "fewshot_config.gen_prefix",
+];
+
+impl FieldPlaces {
+    /// The places of a task.
+    pub(crate) fn new(mapping: &Mapping) -> Self {
+        let locate = |field: &'static str| {
+            let steps: Vec<Step> = field.split('.').map(Step::from).collect();
+            // What a format or the command line has set stands in no file.
+            mapping.get(field.split('.').next()?)?;
+            Some((field, mapping.locate(&steps)?))
+        };
+        Self(FIELDS.into_iter().filter_map(locate).collect())
+    }
+
+    fn get(&self, field: &str) -> Option<Location> {
+        self.0.iter().find(|(known, _)| *known == field).map(|(_, place)| place.clone())
     }
 }
 

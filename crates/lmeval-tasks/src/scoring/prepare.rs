@@ -1,9 +1,9 @@
 //! Scoring made ready before the first request, with every error at its place in the task file.
 
-use lmeval_core::HostError;
 use lmeval_core::filters::FilterError;
-use lmeval_core::registry::instead_of_evaluate;
+use lmeval_core::registry::{instead_of_evaluate, metrics_like};
 use lmeval_core::scorers::{ScoreError, ScoringSources, TaskScorer};
+use lmeval_core::{HostError, OutputType};
 
 use super::registered;
 use super::specs::task_scorer;
@@ -26,7 +26,7 @@ pub fn prepare_scoring(
     let known = resolved.as_ref().map_or(&[][..], |resolved| &resolved.known);
     let uses = if predict_only { Vec::new() } else { scoring_uses(&task.config, sources) };
     for used in &uses {
-        if let Some(error) = missing(used, sources) {
+        if let Some(error) = missing(used, sources, task.config.output_type) {
             let hint = registered::hint(known, used.kind.word());
             return Err(hint.into_iter().fold(error, Error::hint).at(used.path.locate(task.mapping())));
         }
@@ -52,7 +52,7 @@ pub fn prepare_scoring(
 }
 
 /// The error of something that nobody here can compute.
-fn missing(used: &ScoringUse, sources: &ScoringSources) -> Option<Error> {
+fn missing(used: &ScoringUse, sources: &ScoringSources, output_type: OutputType) -> Option<Error> {
     let (path, name) = (&used.path, shortened(&used.name));
     match &used.by {
         ComputedBy::Evaluate => {
@@ -93,7 +93,8 @@ fn missing(used: &ScoringUse, sources: &ScoringSources) -> Option<Error> {
         ComputedBy::Nobody if used.kind == UseKind::Metric => {
             let message = format!("`{path}`: `{name}` is not a known metric");
             let hint = "A name of one's own needs `process_results`, which delivers its values";
-            Some(Error::new(ErrorKind::UnknownName, message).hint(hint))
+            let near = metrics_like(&used.name, output_type);
+            Some(Error::new(ErrorKind::UnknownName, message).did_you_mean(&near).hint(hint))
         }
         _ => None,
     }

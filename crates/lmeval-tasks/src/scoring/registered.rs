@@ -13,6 +13,7 @@ use super::uses::{ComputedBy, ScoringUse, UseKind, scoring_uses};
 use crate::Task;
 use crate::config::ConfigPath;
 use crate::error::{Error, ErrorKind, Location};
+use crate::source::folder_of;
 
 /// What a task is scored with: the given sources and what Python code registers under the names that the task uses.
 pub(super) struct TaskSources {
@@ -209,7 +210,7 @@ pub(crate) fn folders(task: &Task, path: &ConfigPath) -> Vec<String> {
     let place = path.locate(task.mapping());
     let files = place.as_ref().map(Location::path).into_iter().chain(task.source());
     let mut folders: Vec<String> = Vec::new();
-    for folder in files.filter_map(Path::parent) {
+    for folder in files.filter_map(folder_of) {
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let folder = folder.to_string_lossy().into_owned();
         if !folders.contains(&folder) {

@@ -112,6 +112,12 @@ impl Identities {
     }
 }
 
+/// The folder of a file; that of a bare name is the current one.
+pub(crate) fn folder_of(file: &Path) -> Option<&Path> {
+    let folder = file.parent()?;
+    Some(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
+}
+
 /// The path that an `include` or a function reference means, seen from a file.
 pub fn beside(file: &Path, relative: &str) -> PathBuf {
     let relative = Path::new(relative);

@@ -11,6 +11,7 @@ use crate::cli::{JournalAction, JournalArgs};
 use crate::commands::Status;
 use crate::json_line;
 use crate::printer::Printer;
+use crate::words::counted;
 
 /// Does what was asked for.
 pub(crate) fn run(arguments: &JournalArgs, printer: &mut Printer) -> Result<Status> {
@@ -152,9 +153,9 @@ fn verify(path: &Path, json: bool, printer: &mut Printer) -> Result<Status> {
     let counts = counts(found.answers, found.failures);
     let sound = if found.is_sound() { "sound" } else { "damaged" };
     printer.result(&format!(
-        "{}: {sound}, {} records, {counts}, {} bytes\n",
+        "{}: {sound}, {}, {counts}, {} bytes\n",
         path.display(),
-        found.records,
+        counted(found.records, "record"),
         found.bytes
     ))?;
     for problem in &found.problems {
@@ -182,11 +183,11 @@ fn problem_facts(problem: Problem) -> Dict {
 fn compact(path: &Path, printer: &mut Printer) -> Result<Status> {
     let done = lmeval_journal::compact(path)?;
     let line = format!(
-        "{}: {} kept, {} records and {} damaged parts left out, {} bytes instead of {}\n",
+        "{}: {} kept, {} and {} left out, {} bytes instead of {}\n",
         path.display(),
         counts(done.answers, done.failures),
-        done.dropped,
-        done.damaged,
+        counted(done.dropped, "record"),
+        counted(done.damaged, "damaged part"),
         done.bytes_after,
         done.bytes_before
     );

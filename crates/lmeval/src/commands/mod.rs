@@ -10,9 +10,6 @@ mod serve;
 mod show;
 mod tasks;
 mod validate;
-mod validate_data;
-
-use std::process::ExitCode;
 
 use anyhow::Result;
 
@@ -31,12 +28,13 @@ pub(crate) enum Status {
     Interrupted,
 }
 
-impl From<Status> for ExitCode {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Success => Self::SUCCESS,
-            Status::Failure => Self::FAILURE,
-            Status::Interrupted => Self::from(interrupt::EXIT_STATUS),
+impl Status {
+    /// The exit status of the process.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failure => 1,
+            Self::Interrupted => interrupt::EXIT_STATUS,
         }
     }
 }

@@ -10,7 +10,7 @@ use lmeval_engine::{ClassSettings, DataOptions, load_class, request_sources};
 use lmeval_models::TokenizerTemplate;
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, Skipped};
-use lmeval_tasks::{Overrides, Task, TaskManager};
+use lmeval_tasks::{Overrides, Task};
 
 use crate::cli::PreviewArgs;
 use crate::commands::Status;
@@ -23,16 +23,19 @@ use crate::{environment, json_line, python, report, roots};
 /// Prints the requests of the tasks that were named.
 pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
-    let manager = TaskManager::new(&roots);
+    let manager = roots::manager(&roots, &arguments.library)?;
     let specs = manager.select(&arguments.names)?;
     let mut loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {
         printer.styled(&report::render(report::Severity::Warning, warning));
     }
+    if let Some(count) = arguments.num_fewshot.filter(|count| *count < 0) {
+        bail!("`num_fewshot` must be a whole number that is not negative, not {count}");
+    }
     let options = options(arguments)?;
     let samples = samples(arguments)?;
     let mut settings = Settings::from_environment();
-    settings.progress = Arc::new(Downloads(printer.notes()));
+    settings.progress = Arc::new(Downloads::new(printer.notes()));
     let data = DataOptions {
         settings: Some(settings),
         dataset_dir: environment::dataset_dir(),
@@ -87,7 +90,10 @@ fn options(arguments: &PreviewArgs) -> Result<RequestOptions> {
         (limit, _) => limit,
     };
     Ok(RequestOptions {
-        dialect: arguments.compat.parse::<Dialect>().map_err(|error| anyhow!("{error}"))?,
+        dialect: match &arguments.compat {
+            Some(name) => name.parse::<Dialect>().map_err(|error| anyhow!("{error}"))?,
+            None => environment::dialect()?,
+        },
         fewshot_seed: Some(arguments.seed),
         system_instruction: arguments.system_instruction.clone(),
         fewshot_as_multiturn: multiturn.unwrap_or(chat_template.is_some()),
@@ -152,7 +158,7 @@ fn json_request(text: &mut String, instance: &Instance, dialect: &Dialect) -> Re
 }
 
 /// The requests of a document for a reader: each context once, with what is asked after it.
-fn describe(text: &mut String, task: &Task, requests: &DocumentRequests) {
+pub(super) fn describe(text: &mut String, task: &Task, requests: &DocumentRequests) {
     let _ = writeln!(text, "=== {}, document {}", task.name(), requests.doc_id);
     if let Some(reason) = &requests.skipped {
         let reason = match reason {

@@ -10,17 +10,18 @@ use lmeval_data::Settings;
 use lmeval_engine::{Cancel, DataOptions, EvaluateOptions, Evaluation, Events, JournalOptions, evaluate};
 use lmeval_host::{Caller, PythonHost, PythonOptions};
 use lmeval_pycompat::{Value, repr};
-use lmeval_report::{Layout, ModelName, Moment, SampleOptions};
-use lmeval_tasks::{Overrides, TaskDict, TaskManager};
+use lmeval_report::{Layout, ModelName, Moment, SampleOptions, sanitize_model_name};
+use lmeval_tasks::{Overrides, TaskDict};
 
 use crate::commands::Status;
 use crate::printer::Printer;
-use crate::progress::{Board, Downloads, Show, Ticker};
+use crate::progress::{Board, Downloads, Show, Ticker, Waiting};
 use crate::run::arguments::{ProgressMode, RunArgs};
 use crate::run::events::{Records, RunEvents};
 use crate::run::output::{self, Start};
 use crate::run::settings::RunSettings;
 use crate::run::{fields, interrupt, model};
+use crate::words::{counted, for_count};
 use crate::{environment, python, report, roots};
 
 /// The Python program whose command line this is: models and functions that it has registered run in its process.
@@ -57,13 +58,18 @@ pub(super) fn run(
     let notes = printer.notes();
     let mut options = python::options(settings.python.as_deref(), &settings.plugins, &roots, &notes)?;
     options.caller = program.map(|program| Arc::clone(program.caller));
-    let model = model::create(&settings, &options, &notes)?;
+    let model = {
+        let show = Show::new(settings.progress, settings.quiet);
+        let _waiting = Waiting::start(show, loading(&settings), notes.clone());
+        model::create(&settings, &options, &notes)?
+    };
     let model_args = Value::from(settings.model_args.clone());
-    let model_name = ModelName::new(&model_args, settings.seeds[0]);
+    let model_name = ModelName::of(&settings.model, &model_args, settings.seeds[0]);
     let files = files(&settings, &model_name, moment)?;
-    let journal = journal(&settings, files.as_ref().map(|(layout, _)| layout), &*model);
-    if journal.is_none() {
-        tell_not_kept(&settings, printer);
+    let journal = journal(&settings, &model_name, files.as_ref().map(|(layout, _)| layout), &*model);
+    match &journal {
+        Some(journal) => notes.wrote("journal", None, &journal.path),
+        None => tell_not_kept(&settings, printer),
     }
     let start = Start { moment, began, model_name, files, hash_media };
     let adjust = |run: &mut EvaluateOptions| {
@@ -91,6 +97,12 @@ pub(super) fn run(
     }
     output::tell_failures(&evaluation.failures, journal.is_some(), printer);
     Ok(Status::Failure)
+}
+
+/// What is going on while a model is made.
+fn loading(settings: &RunSettings) -> String {
+    let name = ["pretrained", "model"].into_iter().find_map(|key| settings.model_args.get_str(key));
+    format!("Loading the model `{}`", name.map_or_else(|| settings.model.clone(), repr::str))
 }
 
 /// Says what the settings come to.
@@ -126,7 +138,7 @@ fn looks_like_chat(settings: &RunSettings) -> bool {
 }
 
 fn load(settings: &RunSettings, roots: &[PathBuf], printer: &mut Printer) -> Result<TaskDict> {
-    let manager = TaskManager::new(roots).with_metadata(settings.metadata.clone());
+    let manager = roots::manager(roots, &settings.library)?.with_metadata(settings.metadata.clone());
     let specs = manager.select(&settings.tasks)?;
     let loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {
@@ -148,9 +160,13 @@ pub(super) fn files(
     Ok(Some((layout, stamp)))
 }
 
+/// The journal of a model's folder.
+const ANSWERS: &str = "answers.journal";
+
 /// Where answers are kept; nowhere for a model that is as fast as a file.
 pub(super) fn journal(
     settings: &RunSettings,
+    name: &ModelName,
     layout: Option<&Layout>,
     model: &dyn Model,
 ) -> Option<JournalOptions> {
@@ -167,7 +183,10 @@ pub(super) fn journal(
     let path = if output_path.extension().is_some_and(|extension| extension == "json") {
         output_path.with_extension("journal")
     } else {
-        layout?.folder().join("answers.journal")
+        let path = layout?.folder().join(ANSWERS);
+        // Earlier versions had hidden folders for names such as `./model`: what was answered there stays answered.
+        let earlier = output_path.join(sanitize_model_name(&name.name)).join(ANSWERS);
+        if !path.exists() && earlier.exists() { earlier } else { path }
     };
     Some(JournalOptions { path, fresh, import: Vec::new() })
 }
@@ -208,7 +227,7 @@ pub(super) fn evaluate_tasks(
     let cancel = Cancel::new();
     interrupt::listen(cancel.clone(), notes.clone(), journal.is_some());
     let mut data = Settings::from_environment();
-    data.progress = Arc::new(Downloads(notes.clone()));
+    data.progress = Arc::new(Downloads::new(notes.clone()));
     let mut options = EvaluateOptions {
         dialect: settings.dialect,
         limit: settings.limit.to_f64(),
@@ -256,12 +275,18 @@ fn tell_reuse(evaluation: &Evaluation, events: &RunEvents, board: &Board, path: 
         return;
     }
     let path = path.display();
+    let before = evaluation.answered.saturating_sub(sent as usize);
     let text = if sent == 0 && evaluation.failures.is_empty() {
-        format!("All {} answers were in {path}; nothing was sent. `--fresh` starts over", evaluation.answered)
+        let all = match evaluation.answered {
+            1 => "The only answer was".to_owned(),
+            several => format!("All {several} answers were"),
+        };
+        format!("{all} in {path}; nothing was sent. `--fresh` starts over")
     } else {
         format!(
-            "{sent} answers came from the model, {} were there already",
-            evaluation.answered as u64 - sent
+            "{} came from the model, {before} {} there already",
+            counted(sent as usize, "answer"),
+            for_count(before, "was", "were")
         )
     };
     printer.notes().info(&text);

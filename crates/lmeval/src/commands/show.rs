@@ -6,17 +6,18 @@ use std::path::Path;
 use anyhow::Result;
 use lmeval_pycompat::{Dict, Value, yaml};
 use lmeval_tasks::source::{Mapping, Origin, Step, identity};
-use lmeval_tasks::{Group, Overrides, Task, TaskDict, TaskManager};
+use lmeval_tasks::{Group, Overrides, Task, TaskDict};
 
 use crate::cli::ShowArgs;
 use crate::commands::Status;
 use crate::printer::Printer;
+use crate::words::counted;
 use crate::{json_line, report, roots};
 
 /// Prints the resolved configuration of each name.
 pub(crate) fn run(arguments: &ShowArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
-    let manager = TaskManager::new(&roots);
+    let manager = roots::manager(&roots, &arguments.library)?;
     let specs = manager.select(&arguments.names)?;
     let loaded = manager.load(&specs, Overrides::default())?;
     for warning in &loaded.warnings {
@@ -155,7 +156,7 @@ fn as_text(loaded: &TaskDict) -> String {
 
 fn describe_group(text: &mut String, name: &str, group: &Group, members: &[String]) {
     heading(text, "group", name, group.source());
-    let _ = writeln!(text, "# {} members: {}", members.len(), members.join(", "));
+    let _ = writeln!(text, "# {}: {}", counted(members.len(), "member"), members.join(", "));
     annotated(text, &group.config.to_definition(), &Origins::of_group(group), group.source());
     text.push('\n');
 }

@@ -8,6 +8,7 @@ use crate::cli::{PullArgs, TasksAction, TasksArgs};
 use crate::commands::Status;
 use crate::library::{Home, Installed, Outcome, Pull};
 use crate::printer::Printer;
+use crate::words::counted;
 
 /// Does what was asked for.
 pub(crate) fn run(arguments: TasksArgs, printer: &mut Printer) -> Result<Status> {
@@ -30,7 +31,12 @@ fn pull(home: &Home, arguments: PullArgs, printer: &mut Printer) -> Result<()> {
     let pull = Pull::new(version.as_deref(), from, python, force)?;
     let line = match pull.run(home, &mut |text| printer.note(text))? {
         Outcome::New { library, files } => {
-            format!("Installed lm_eval {}: {files} files in {}\n", library.version, library.path.display())
+            format!(
+                "Installed lm_eval {}: {} in {}\n",
+                library.version,
+                counted(files, "file"),
+                library.path.display()
+            )
         }
         Outcome::AlreadyThere(library) => {
             format!("lm_eval {} is installed already: {}\n", library.version, library.path.display())

@@ -1,7 +1,6 @@
 //! Shows the counts of a run now and then.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -14,6 +13,8 @@ use lmeval_pycompat::{Dict, Value};
 use crate::environment;
 use crate::printer::Notes;
 use crate::progress::board::{Board, Snapshot};
+use crate::progress::line::line;
+use crate::progress::rate::{Rate, time_left};
 use crate::run::arguments::ProgressMode;
 
 /// Rates are those of this stretch of time.
@@ -110,21 +111,14 @@ struct View {
     told: Option<(Instant, String)>,
 }
 
-/// Answers and tokens in a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Rate {
-    answers: f64,
-    tokens: f64,
-}
-
 impl View {
     fn tick(&mut self) {
         let now = self.board.snapshot();
         let rate = self.rate(&now);
         self.trouble();
         match self.show {
-            Show::Terminal => self.notes.status(&line(&now, rate, self.model.stats())),
-            Show::Plain => self.notes.progress(&line(&now, rate, self.model.stats())),
+            Show::Terminal => self.notes.status(&line(&now, rate, self.model.stats(), self.notes.width())),
+            Show::Plain => self.notes.progress(&line(&now, rate, self.model.stats(), usize::MAX)),
             Show::Json => self.notes.object("progress", &facts(&now, rate, self.model.stats())),
             Show::Nothing => {}
         }
@@ -178,45 +172,6 @@ impl View {
     }
 }
 
-/// The counts as a line.
-fn line(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> String {
-    if now.kinds.is_empty() {
-        return "Loading data".to_owned();
-    }
-    let more = if now.all_built { "" } else { "+" };
-    let kinds: Vec<String> =
-        now.kinds.iter().map(|(kind, done, total)| format!("{kind} {done}/{total}{more}")).collect();
-    let mut line = kinds.join(", ");
-    if rate.answers > 0.0 {
-        let _ = write!(line, " · {}/s", short(rate.answers));
-    }
-    if rate.tokens > 0.0 {
-        let _ = write!(line, " · {} tokens/s", short(rate.tokens));
-    }
-    if let Some(saved) = stats.and_then(ModelStats::saved) {
-        let _ = write!(line, " · {:.0}% of tokens shared", saved * 100.0);
-    } else if let Some(stats) = stats {
-        let (now, most) =
-            (stats.in_flight.load(Ordering::Relaxed), stats.concurrency.load(Ordering::Relaxed));
-        let _ = if most > 0 {
-            write!(line, " · {now} of {most} at once")
-        } else {
-            write!(line, " · {now} at once")
-        };
-        let retries = stats.retries.load(Ordering::Relaxed);
-        if retries > 0 {
-            let _ = write!(line, " · {retries} {}", if retries == 1 { "retry" } else { "retries" });
-        }
-    }
-    if now.failed > 0 {
-        let _ = write!(line, " · {} failed", now.failed);
-    }
-    if let Some(left) = time_left(now, rate) {
-        let _ = write!(line, " · {} left", clock(left));
-    }
-    line
-}
-
 /// The counts as an object.
 fn facts(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> Dict {
     let number = |number: u64| Value::Int(number as i64);
@@ -252,78 +207,27 @@ fn rounded(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }
 
-/// How long the rest takes at this rate; unknown while requests are still being built.
-fn time_left(now: &Snapshot, rate: Rate) -> Option<Duration> {
-    let left = now.total.saturating_sub(now.done);
-    if !now.all_built || rate.answers <= 0.0 || left == 0 {
-        return None;
-    }
-    Duration::try_from_secs_f64(left as f64 / rate.answers).ok()
-}
-
-fn short(number: f64) -> String {
-    if number < 10.0 { format!("{number:.1}") } else { format!("{number:.0}") }
-}
-
-/// `0:08`, `12:30`, `2:05:00`.
-fn clock(time: Duration) -> String {
-    let seconds = time.as_secs_f64().ceil() as u64;
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
-}
-
 #[cfg(test)]
 mod tests {
-    use lmeval_core::{RequestType, Usage};
+    use lmeval_core::RequestType;
 
     use super::*;
 
     #[test]
-    fn the_line_says_how_far_and_how_fast() {
+    fn the_object_has_the_counts() {
         let board = Board::new();
-        assert_eq!(line(&board.snapshot(), Rate::default(), None), "Loading data");
-        board.built(RequestType::GenerateUntil, 100);
-        board.built(RequestType::Loglikelihood, 8);
-        for _ in 0..20 {
-            board.answered(
-                RequestType::GenerateUntil,
-                false,
-                Usage { prompt_tokens: 9, completion_tokens: 1 },
-            );
-        }
-        board.answered(RequestType::Loglikelihood, true, Usage::default());
-        let rate = Rate { answers: 4.0, tokens: 200.0 };
-        let shown = line(&board.snapshot(), rate, None);
-        assert_eq!(shown, "loglikelihood 1/8+, generate_until 20/100+ · 4.0/s · 200 tokens/s");
+        board.built(RequestType::GenerateUntil, 3);
         board.all_built();
         board.failed(RequestType::GenerateUntil);
         let stats = ModelStats::default();
-        stats.in_flight.store(7, Ordering::Relaxed);
-        stats.concurrency.store(32, Ordering::Relaxed);
-        stats.retry("busy".to_owned());
-        let shown = line(&board.snapshot(), rate, Some(&stats));
-        assert_eq!(
-            shown,
-            "loglikelihood 1/8, generate_until 21/100 · 4.0/s · 200 tokens/s · 7 of 32 at once · 1 retry · \
-             1 failed · 0:22 left"
-        );
+        let rate = Rate { answers: 1.0, tokens: 0.0 };
         let told = facts(&board.snapshot(), rate, Some(&stats));
-        assert_eq!(told.get_str("done"), Some(&Value::Int(22)));
-        assert_eq!(told.get_str("seconds_left"), Some(&Value::Float(22.0)));
+        assert_eq!(told.get_str("done"), Some(&Value::Int(1)));
+        assert_eq!(told.get_str("seconds_left"), Some(&Value::Float(2.0)));
         assert_eq!(told.get_str("tokens_saved"), None);
-        let own = ModelStats::default();
-        own.tokens_asked.store(800, Ordering::Relaxed);
-        own.tokens_computed.store(200, Ordering::Relaxed);
-        let shown = line(&board.snapshot(), rate, Some(&own));
-        assert!(shown.contains(" · 200 tokens/s · 75% of tokens shared · "), "{shown}");
-        let told = facts(&board.snapshot(), rate, Some(&own));
+        stats.tokens_asked.store(800, Ordering::Relaxed);
+        stats.tokens_computed.store(200, Ordering::Relaxed);
+        let told = facts(&board.snapshot(), rate, Some(&stats));
         assert_eq!(told.get_str("tokens_saved"), Some(&Value::Float(0.75)));
-    }
-
-    #[test]
-    fn times_are_short() {
-        assert_eq!(clock(Duration::from_millis(7300)), "0:08");
-        assert_eq!(clock(Duration::from_secs(750)), "12:30");
-        assert_eq!(clock(Duration::from_mins(125)), "2:05:00");
     }
 }

@@ -7,6 +7,8 @@ use lmeval_pycompat::{Value, repr};
 use lmeval_tasks::Task;
 use lmeval_tasks::prompt::DocumentRequests;
 
+use crate::words::counted;
+
 /// The first request of a document, for a reader.
 pub(crate) fn describe_first(task: &Task, requests: &DocumentRequests, dialect: &Dialect) -> Option<String> {
     let first = requests.instances.first()?;
@@ -29,8 +31,8 @@ pub(crate) fn describe_first(task: &Task, requests: &DocumentRequests, dialect: 
     let _ = writeln!(text, "--- target\n{}", repr::str(&first.target));
     let _ = write!(
         text,
-        "--- first of {} requests\n{} {}",
-        requests.instances.len(),
+        "--- first of {}\n{} {}",
+        counted(requests.instances.len(), "request"),
         first.request_type,
         repr::repr(&Value::list(first.args(dialect)))
     );

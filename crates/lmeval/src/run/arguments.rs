@@ -32,7 +32,7 @@ pub(crate) struct RunArgs {
     pub dicts: DictArgs,
 
     /// How many documents of each task; below 1, which share of them. For trying things out.
-    #[arg(short = 'L', long, value_name = "N", value_parser = float_value, allow_negative_numbers = true)]
+    #[arg(short = 'L', long, visible_short_alias = 'n', value_name = "N", value_parser = float_value, allow_negative_numbers = true)]
     pub limit: Option<f64>,
 
     /// Which documents: JSON such as `{"arc_easy": [0, 5]}`, or the path of a JSON file.
@@ -76,7 +76,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SEEDS", value_parser = seed::parse, allow_hyphen_values = true)]
     pub seed: Option<seed::Given>,
 
-    /// Follow the rules of this line of the reference: `0.5` or `0.4`. [default: 0.5]
+    /// Follow the rules of this line of the reference: `0.5` or `0.4`. [default: LM_EVAL_COMPAT, else 0.5]
     #[arg(long, value_name = "VERSION")]
     pub compat: Option<String>,
 

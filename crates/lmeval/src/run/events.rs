@@ -14,6 +14,7 @@ use lmeval_tasks::prompt::Skipped;
 use crate::printer::Notes;
 use crate::progress::{Board, describe_first};
 use crate::report;
+use crate::words::{counted, for_count};
 
 /// Where the records of documents go.
 pub(crate) struct Records {
@@ -110,11 +111,6 @@ impl RunEvents {
     }
 }
 
-/// A number with its word in the right form.
-fn counted(count: usize, word: &str) -> String {
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
-}
-
 impl Events for RunEvents {
     fn event(&self, event: Event<'_>) {
         match event {
@@ -137,7 +133,8 @@ impl Events for RunEvents {
                 self.kept_before.fetch_add(answers, Ordering::Relaxed);
                 if let Some(bytes) = repaired_bytes {
                     self.notes.info(&format!(
-                        "The journal ended in a record that was not finished; {bytes} bytes were cut off"
+                        "The journal ended in an unfinished record; {} cut off",
+                        if bytes == 1 { "1 byte was".to_owned() } else { format!("{bytes} bytes were") }
                     ));
                 }
             }
@@ -146,13 +143,19 @@ impl Events for RunEvents {
             }
             Event::CacheImported { answers, skipped } => {
                 self.kept_before.fetch_add(answers, Ordering::Relaxed);
-                let skipped =
-                    if skipped > 0 { format!(", {skipped} entries are no answers") } else { String::new() };
-                self.notes
-                    .info(&format!("{answers} answers were taken over from the old response cache{skipped}"));
+                let skipped = match skipped {
+                    0 => String::new(),
+                    1 => ", 1 entry is no answer".to_owned(),
+                    several => format!(", {several} entries are no answers"),
+                };
+                self.notes.info(&format!(
+                    "{} {} taken over from the old response cache{skipped}",
+                    counted(answers, "answer"),
+                    for_count(answers, "was", "were")
+                ));
             }
             Event::MissingColumn { task, missing } => {
-                self.notes.note(&report::render(report::Severity::Warning, &missing.diagnostic(task)));
+                self.notes.styled(&report::render(report::Severity::Warning, &missing.diagnostic(task)));
             }
             Event::Prepared { task, documents } => self.task_event("prepared", task.name(), Some(documents)),
             Event::FirstDocument { task, requests } => {
@@ -198,6 +201,7 @@ impl Events for RunEvents {
             writer.write(sample)?;
         }
         let (path, hash) = writer.finish(&records.stamp)?;
+        self.notes.wrote("samples", Some(task), &path);
         self.written.lock().unwrap_or_else(PoisonError::into_inner).push((task.clone(), path, hash));
         Ok(())
     }

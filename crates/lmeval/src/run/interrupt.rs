@@ -32,6 +32,7 @@ pub(crate) fn listen(cancel: Cancel, notes: Notes, is_kept: bool) {
                 } else {
                     "Left at once"
                 });
+                notes.finish(EXIT_STATUS);
                 leave();
             }
         });

@@ -56,7 +56,10 @@ impl Layers {
     /// A whole number that is not negative.
     pub(crate) fn count(&self, name: &str) -> Result<Option<usize>> {
         let Some(number) = self.integer(name)? else { return Ok(None) };
-        usize::try_from(number).map(Some).map_err(|_| self.wrong(name, "a whole number that is not negative"))
+        usize::try_from(number).map(Some).map_err(|_| {
+            let message = format!("`{name}` must be a whole number that is not negative, not {number}");
+            self.located(name, message)
+        })
     }
 
     /// A number.

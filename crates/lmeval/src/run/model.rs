@@ -63,7 +63,12 @@ pub(crate) fn create(
     }
     match built_in {
         Some(entry) => Ok((entry.create)(&of_back_end(settings))?),
-        None => Err(lmeval_models::unknown(name, &others).into()),
+        None => {
+            let computed_here = lmeval_candle::MODELS.iter().flat_map(|entry| entry.names);
+            let mut others = others;
+            others.extend(computed_here.map(|name| (*name).to_owned()));
+            Err(lmeval_models::unknown(name, &others).into())
+        }
     }
 }
 

@@ -45,6 +45,11 @@ pub(crate) fn facts(
     evaluation: &Evaluation,
 ) -> RunFacts {
     let model_facts = model.facts();
+    let device = match settings.dialect.name {
+        // Reference: what was asked for, whatever was used.
+        "0.4" => settings.device().map(str::to_owned),
+        _ => model_facts.device.clone().or_else(|| settings.device.clone()),
+    };
     let seed = |place: usize| settings.seeds[place].map_or(Value::None, Value::Int);
     RunFacts {
         model: settings.model.clone(),
@@ -54,7 +59,7 @@ pub(crate) fn facts(
         batch_sizes: model_facts.batch_sizes.clone(),
         model_facts,
         batch_size: settings.batch_size.clone(),
-        device: settings.device().map_or(Value::None, Value::str),
+        device: device.map_or(Value::None, Value::from),
         use_cache: settings.use_cache.as_deref().map_or(Value::None, Value::str),
         limit: settings.limit.clone(),
         bootstrap_iters: Value::Int(settings.bootstrap_iters),
@@ -105,7 +110,10 @@ pub(crate) fn write(
     print(settings, &in_memory, &in_file, printer)?;
     printer.flush()?;
     match written {
-        Some(Ok(path)) => printer.notes().info(&format!("Results are in {}", path.display())),
+        Some(Ok(path)) => {
+            printer.notes().wrote("results", None, &path);
+            printer.notes().info(&format!("Results are in {}", path.display()));
+        }
         Some(Err(error)) => return Err(error.into()),
         None => {}
     }
@@ -126,13 +134,14 @@ fn print(settings: &RunSettings, in_memory: &Dict, in_file: &Dict, printer: &mut
         batch_size: settings.batch_size.clone(),
         batch_sizes: batch_sizes(in_memory),
     };
-    let table = |column| match settings.format {
-        Format::Latex => make_latex_table(in_memory, column, false),
-        _ => make_table(in_memory, column, false),
-    };
-    printer.result(&format!("{}\n{}\n", summary.line(), table(Column::Results)))?;
-    if in_memory.contains_str("groups") {
-        printer.result(&format!("{}\n", table(Column::Groups)))?;
+    printer.result(&format!("{}\n", summary.line()))?;
+    let groups = in_memory.contains_str("groups").then_some(Column::Groups);
+    for column in [Column::Results].into_iter().chain(groups) {
+        match settings.format {
+            Format::Latex => printer.result(&make_latex_table(in_memory, column, false))?,
+            _ => printer.table(&make_table(in_memory, column, false))?,
+        }
+        printer.result("\n")?;
     }
     Ok(())
 }
@@ -153,16 +162,31 @@ pub(crate) fn tell_audit(evaluation: &Evaluation, printer: &Printer) {
             let Some(counts) = counts.as_dict() else { continue };
             let count = |name: &str| counts.get_str(name).and_then(Value::as_i64).unwrap_or(0);
             let odd: Vec<String> = [
-                ("empty", "empty answers"),
-                ("whitespace_only", "blank answers"),
-                ("truncated", "answers that were cut off"),
-                ("extraction_failed", "answers without what the filter looks for"),
-                ("unresolved_targets", "documents whose target is not among their options"),
-                ("errored", "documents left out for lack of an answer"),
+                ("empty", "empty answer", "empty answers"),
+                ("whitespace_only", "answer of whitespace alone", "answers of whitespace alone"),
+                ("truncated", "answer that was cut off", "answers that were cut off"),
+                (
+                    "extraction_failed",
+                    "answer without what the filter looks for",
+                    "answers without what the filter looks for",
+                ),
+                (
+                    "unresolved_targets",
+                    "document whose target is not among its options",
+                    "documents whose target is not among their options",
+                ),
+                (
+                    "errored",
+                    "document left out for lack of an answer",
+                    "documents left out for lack of an answer",
+                ),
             ]
             .into_iter()
-            .filter(|(name, _)| count(name) > 0)
-            .map(|(name, what)| format!("{} {what}", count(name)))
+            .filter(|(name, ..)| count(name) > 0)
+            .map(|(name, one, several)| match count(name) {
+                1 => format!("1 {one}"),
+                count => format!("{count} {several}"),
+            })
             .collect();
             if let (false, Some(task), Some(pipeline)) = (odd.is_empty(), task.as_str(), pipeline.as_str()) {
                 lines.push(format!("  {task}, {pipeline}: {}", odd.join(", ")));

@@ -8,6 +8,7 @@ use lmeval_engine::ChatTemplateChoice;
 use lmeval_pycompat::{Dict, Value, repr};
 
 use crate::cli::LibraryArgs;
+use crate::environment;
 use crate::run::arguments::{Format, ProgressMode, RunArgs};
 use crate::run::config_file::ConfigFile;
 use crate::run::given::given;
@@ -15,7 +16,7 @@ use crate::run::layers::Layers;
 use crate::run::no_effect::cache_requests;
 use crate::run::{dict_option, samples, seed};
 
-/// Reference: results say so wherever a model runs.
+/// Reference: results of 0.4 say so wherever a model runs.
 pub(crate) const DEFAULT_DEVICE: &str = "cuda:0";
 
 /// The tasks of a run that names none.
@@ -159,7 +160,7 @@ impl Layers {
             notes,
             model,
             tasks,
-            num_fewshot: self.integer("num_fewshot")?,
+            num_fewshot: self.count("num_fewshot")?.and_then(|count| i64::try_from(count).ok()),
             repeats: self.count("repeats")?,
             batch_size,
             max_batch_size,
@@ -378,7 +379,7 @@ impl Layers {
 
     fn dialect(&self) -> Result<Dialect> {
         let name = match self.value("compat") {
-            Value::None => return Ok(Dialect::default()),
+            Value::None => return environment::dialect(),
             // `compat: 0.4` in a file is a number.
             other => repr::str(&other),
         };

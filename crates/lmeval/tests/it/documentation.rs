@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::context;
 
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 18] = [
     &[],
     &["run"],
     &["ls"],
@@ -23,6 +23,7 @@ const COMMANDS: [&[&str]; 17] = [
     &["journal", "compact"],
     &["journal", "export"],
     &["completions"],
+    &["sandbox"],
 ];
 
 #[test]

@@ -62,7 +62,7 @@ fn a_missing_column_names_what_there_is() {
     let data = "{\"question\": \"Q\", \"a\": \"x\"}\n";
     let (status, _, messages) = preview(data, "doc_to_text: \"{{questoin}}\"\ndoc_to_target: a\n", &[]);
     assert_eq!(status, 1);
-    for word in ["`t`", "document 0", "doc_to_text", "1 | {{questoin}}", "^^^^^^^^", "`question`"] {
+    for word in ["`t`", "document 0", "doc_to_text: \"{{questoin}}\"", ".yaml:", "^^^^^^^^", "`question`"] {
         assert!(messages.contains(word), "{word} is not in {messages}");
     }
 }
@@ -72,7 +72,9 @@ fn a_failing_template_marks_the_place_and_names_the_columns() {
     let data = "{\"question\": \"Q\", \"a\": \"x\"}\n";
     let (status, _, messages) = preview(data, "doc_to_text: \"{{question + 1}}\"\ndoc_to_target: a\n", &[]);
     assert_eq!(status, 1);
-    for word in ["document 0", "1 | {{question + 1}}", "  ^^^^^^^^^^^^", "`question`, `a`"] {
+    for word in
+        ["document 0", "doc_to_text: \"{{question + 1}}\"", ".yaml:", "  ^^^^^^^^^^^^", "`question`, `a`"]
+    {
         assert!(messages.contains(word), "{word} is not in {messages}");
     }
 }

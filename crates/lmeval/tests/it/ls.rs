@@ -52,6 +52,57 @@ fn words_and_patterns_narrow_the_list() {
 }
 
 #[test]
+fn the_best_match_comes_first() {
+    let context = context();
+    for name in ["bigarc", "my_arc", "arc_easy", "arc"] {
+        context.write(format!("tasks/{name}.yaml"), format!("task: {name}\n"));
+    }
+    let words = ["ls", "tasks", "arc", "--library", "none", "--include_path", "tasks"];
+    let output = context.run(&words);
+    let places: Vec<usize> = ["|arc ", "|arc_easy", "|my_arc", "|bigarc"]
+        .iter()
+        .map(|cell| output.stdout.find(cell).unwrap_or_else(|| panic!("{cell}: {output}")))
+        .collect();
+    assert!(places.is_sorted(), "{output}");
+    assert!(!output.stdout.contains("Group") && !output.stdout.contains("Tag"), "{output}");
+    let output = context.run(&[&words[..], &["--names"]].concat());
+    assert_eq!(output.stdout, "arc\narc_easy\nmy_arc\nbigarc\n");
+}
+
+#[test]
+fn a_word_that_matches_nothing_says_so() {
+    for more in [&[][..], &["--json"], &["--names"]] {
+        let output = context().run(&[&["ls", "tasks", "demo_capitolz"], more].concat());
+        assert_eq!((output.status, output.stdout.as_str()), (1, ""), "{output}");
+        assert!(output.stderr.contains("Nothing matches `demo_capitolz`"), "{output}");
+        assert!(output.stderr.contains("Did you mean `demo_capitals`?"), "{output}");
+        assert!(output.stderr.contains("`lm-eval tasks pull` installs it"), "{output}");
+    }
+    let output = context().run(&["ls", "models", "zebra"]);
+    assert_eq!((output.status, output.stdout.as_str()), (1, ""), "{output}");
+    assert!(output.stderr.contains("Nothing matches `zebra`"), "{output}");
+}
+
+#[test]
+fn models_metrics_and_filters_are_listed() {
+    let output = context().run(&["ls", "models"]);
+    assert_eq!(output.status, 0, "{output}");
+    for name in ["|hf, hf-auto, huggingface", "|local-completions", "|ngram"] {
+        assert!(output.stdout.contains(name), "{name}: {output}");
+    }
+    let output = context().run(&["ls", "metrics", "acc"]);
+    assert!(output.stdout.contains("|acc ") && output.stdout.contains("multiple_choice"), "{output}");
+    assert!(!output.stdout.contains("|bleu"), "{output}");
+    let output = context().run(&["ls", "filters", "--json"]);
+    let rows: Vec<serde_json::Value> =
+        output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let row = rows.iter().find(|row| row["name"] == "take_first").unwrap();
+    assert_eq!((&row["kind"], &row["summary"]), (&"filter".into(), &"Keeps the first answer".into()));
+    let output = context().run(&["ls", "models", "--names"]);
+    assert!(output.stdout.lines().any(|name| name == "huggingface"), "{output}");
+}
+
+#[test]
 fn json_has_one_object_a_line() {
     let output = context().run(&["ls", "tasks", "--json"]);
     assert_eq!(output.status, 0);

@@ -20,6 +20,7 @@ mod journal_faults;
 mod killed;
 mod long_run;
 mod ls;
+mod messages;
 mod preview;
 mod python;
 mod python_models;
@@ -34,6 +35,8 @@ mod server;
 mod show;
 mod side_by_side;
 mod tasks_command;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod validate;
 
 use lmeval_testkit::TestContext;

@@ -174,3 +174,38 @@ fn scoring_functions_are_called() {
     let results: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output}"));
     assert_eq!(results["results"]["scored"]["letters,own"], json!(12.0), "{results}");
 }
+
+#[test]
+fn code_beside_a_task_is_found_by_a_bare_file_name() {
+    let Some(python) = lmeval_testkit::test_environment() else { return };
+    let context = context();
+    context.write(
+        "folder/utils.py",
+        "from lm_eval.api.registry import register_metric\n\
+         @register_metric(metric='nearly', higher_is_better=True, output_type='generate_until', aggregation='mean')\n\
+         def nearly(references, predictions, **kwargs):\n    return [1.0 for _ in predictions]\n\
+         def question(doc):\n    return 'Q ' + doc['q']\n",
+    );
+    context.write("folder/d.jsonl", "{\"q\": \"1?\"}\n");
+    context.write(
+        "folder/mine.yaml",
+        "task: mine\ndataset_path: json\ndataset_kwargs: {data_files: {test: d.jsonl}}\ntest_split: test\n\
+         output_type: generate_until\ndoc_to_text: !function utils.question\ndoc_to_target: a\n\
+         metric_list: [{metric: nearly}]\n",
+    );
+    let run = |folder: &str, file: &str| {
+        let script = format!(
+            "cd {folder} && '{}' run --model dummy --tasks {file} --python '{}' --format json -q",
+            env!("CARGO_BIN_EXE_lm-eval"),
+            python.display()
+        );
+        std::process::Command::new("sh").args(["-c", &script]).current_dir(context.work()).output().unwrap()
+    };
+    let output = run("folder", "mine.yaml");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(results["results"]["mine"]["nearly,none"], 1.0);
+    let output = run("folder", "./mine.yaml");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -127,9 +127,44 @@ fn prompts_and_results_can_be_shown() {
     assert!(last["total_is_final"].as_bool().unwrap());
     let output = context().run(&["run", "--tasks", "nothing", "--progress", "json"]);
     assert_eq!(output.status, 1, "{output}");
-    for line in output.stderr.lines() {
-        assert_eq!(serde_json::from_str::<Value>(line).unwrap()["event"], "message", "{output}");
+    let events: Vec<Value> = output.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (last, others) = events.split_last().unwrap();
+    assert!(others.iter().all(|event| event["event"] == "message"), "{output}");
+    assert_eq!(others.last().unwrap()["level"], "error", "{output}");
+    assert_eq!(
+        (&last["event"], &last["status"], &last["exit_status"]),
+        (&"finished".into(), &"failure".into(), &1.into())
+    );
+}
+
+#[test]
+fn the_last_event_says_how_the_run_ended_and_where_its_files_are() {
+    let context = context();
+    let words =
+        ["run", "--model", "uniform", "--tasks", "demo_capitals,demo_prose", "-L", "2", "--progress", "json"];
+    let events = |more: &[&str]| -> Vec<Value> {
+        let output = context.run(&[&words[..], more].concat());
+        assert_eq!(output.status, 0, "{output}");
+        output.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let found = events(&["--output_path", "out", "--log_samples"]);
+    let last = found.last().unwrap();
+    assert_eq!(
+        (&last["event"], &last["status"], &last["exit_status"]),
+        (&"finished".into(), &"success".into(), &0.into())
+    );
+    let results = last["results"].as_str().unwrap();
+    assert!(results.starts_with("out/uniform/results_") && context.work().join(results).is_file(), "{last}");
+    for task in ["demo_capitals", "demo_prose"] {
+        assert!(context.work().join(last["samples"][task].as_str().unwrap()).is_file(), "{last}");
     }
+    assert_eq!(last["journal"], Value::Null);
+    let levels: Vec<&Value> =
+        found.iter().filter(|event| event["event"] == "message").map(|event| &event["level"]).collect();
+    assert!(!levels.is_empty() && levels.iter().all(|level| **level == "info"), "{found:?}");
+    let found = events(&[]);
+    assert_eq!(found.last().unwrap()["results"], Value::Null);
+    assert_eq!(found.last().unwrap()["samples"], serde_json::json!({}));
 }
 
 #[test]
@@ -194,4 +229,73 @@ fn tasks_come_from_folders_and_files() {
             assert!(output.stdout.contains(&format!("|{task}")), "{task}: {output}");
         }
     }
+}
+
+#[test]
+fn folders_of_models_have_names_that_can_be_seen() {
+    let context = context();
+    let run = |more: &[&str]| {
+        let words = ["run", "--tasks", "demo_capitals", "-L", "2", "--output_path", "out"];
+        let output = context.run(&[&words[..], more].concat());
+        assert_eq!(output.status, 0, "{output}");
+        output.stderr
+    };
+    assert!(run(&["--model", "ngram"]).contains("Results are in out/ngram/results_"));
+    assert!(run(&["--model", "dummy", "--model_args", "pretrained=./x"]).contains("in out/x/results_"));
+    assert!(run(&["--model", "dummy", "--model_args", "pretrained=../y/z"]).contains("in out/y__z/results_"));
+}
+
+#[test]
+fn files_of_tasks_in_groups_have_no_colon() {
+    let context = context();
+    let words =
+        ["run", "--model", "uniform", "--tasks", "demo", "-L", "2", "--output_path", "out", "--log_samples"];
+    assert_eq!(context.run(&words).status, 0);
+    let folder = context.work().join("out/uniform");
+    let names: Vec<String> = fs_err::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    assert!(names.iter().any(|name| name.starts_with("samples_demo_choice--demo_capitals_")), "{names:?}");
+    assert!(names.iter().all(|name| !name.contains(':')), "{names:?}");
+    // A recording of such files can be replayed, and so can one with the names of earlier versions.
+    let replay = |path: &str| {
+        let model_args = format!("path={path}");
+        let output = context.run(&[
+            "run",
+            "--model",
+            "replay",
+            "--model_args",
+            &model_args,
+            "--tasks",
+            "demo",
+            "-L",
+            "2",
+        ]);
+        assert_eq!(output.status, 0, "{output}");
+    };
+    replay("out/uniform");
+    fs_err::create_dir_all(context.work().join("old")).unwrap();
+    for name in names.iter().filter(|name| name.starts_with("samples_")) {
+        fs_err::copy(folder.join(name), context.work().join("old").join(name.replace("--", "::"))).unwrap();
+    }
+    replay("old");
+}
+
+#[test]
+fn results_say_which_device_was_used() {
+    let context = context();
+    let device = |more: &[&str]| {
+        let words = ["run", "--tasks", "demo_capitals", "-L", "2", "--format", "json", "-q"];
+        let output = context.run(&[&words[..], more].concat());
+        assert_eq!(output.status, 0, "{output}");
+        serde_json::from_str::<Value>(&output.stdout).unwrap()["config"]["device"].clone()
+    };
+    let model =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../lmeval-candle/tests/fixtures/llama");
+    let model_args = format!("pretrained={},max_length=600", model.display());
+    assert_eq!(device(&["--model", "hf", "--model_args", &model_args]), "cpu");
+    assert_eq!(device(&["--model", "uniform"]), "cpu");
+    // The reference of the 0.4 line writes down what was asked for.
+    assert_eq!(device(&["--model", "uniform", "--compat", "0.4"]), "cuda:0");
 }

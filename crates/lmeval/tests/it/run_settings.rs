@@ -68,6 +68,7 @@ fn settings_that_make_no_sense_end_with_one() {
         (&["--check_integrity"], "self-tests"),
         (&["--compat", "0.3"], "0.4"),
         (&["--repeats", "-1"], "not negative"),
+        (&["--num_fewshot", "-1"], "`num_fewshot` must be a whole number that is not negative, not -1"),
         (&["--batch_size", "2", "--model_args", "batch_size=4"], "given twice"),
         (&["--hf_hub_log_args", "nonsense=1"], "push_results_to_hub"),
         (&["--config", "missing.yaml"], "missing.yaml"),
@@ -199,4 +200,37 @@ fn the_library_and_the_dialect_are_chosen() {
     let output = context.run(&[&BASE[..], &["--compat", "0.4", "-L", "2", "--format", "json"]].concat());
     let object: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(object["compat"], "0.4", "{output}");
+}
+
+#[test]
+fn the_dialect_can_be_set_once() {
+    let context = context();
+    let words = ["run", "--model", "uniform", "--tasks", "demo", "-L", "2", "--format", "json", "-q"];
+    let compat = |variable: Option<&str>, more: &[&str]| {
+        let mut command = context.command(&[&words[..], more].concat());
+        if let Some(value) = variable {
+            command = command.env("LM_EVAL_COMPAT", value);
+        }
+        command.run()
+    };
+    // The lines differ in the keys of tasks in groups.
+    let new = compat(None, &[]).stdout;
+    let old = compat(None, &["--compat", "0.4"]).stdout;
+    let keys = |text: &str| -> Vec<String> {
+        let object: Value = serde_json::from_str(text).unwrap();
+        object["results"].as_object().unwrap().keys().cloned().collect()
+    };
+    assert_ne!(keys(&new), keys(&old));
+    assert_eq!(keys(&compat(Some("0.4"), &[]).stdout), keys(&old));
+    assert_eq!(keys(&compat(Some(""), &[]).stdout), keys(&new));
+    assert_eq!(keys(&compat(Some("0.4"), &["--compat", "0.5"]).stdout), keys(&new));
+    context.write("run.yaml", "compat: 0.4\n");
+    let from_file = compat(Some("0.5"), &["--config", "run.yaml"]).stdout;
+    let object = from_file.split_once("\n{").map_or(from_file.clone(), |(_, object)| format!("{{{object}"));
+    assert_eq!(keys(&object), keys(&old));
+    let output = compat(Some("0.3"), &[]);
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("LM_EVAL_COMPAT") && output.stderr.contains("0.3"), "{output}");
+    let output = context.command(&["preview", "demo_capitals"]).env("LM_EVAL_COMPAT", "x").run();
+    assert!(output.stderr.contains("LM_EVAL_COMPAT"), "{output}");
 }

@@ -169,7 +169,7 @@ fn a_wheel_comes_through_pip() {
     let output = context.command(&["tasks", "pull", "--python"]).arg(&python).run();
     assert_eq!(
         success(&output),
-        "Installed lm_eval 0.4.99: 1 files in [TEMP]/lm-eval/libraries/0.4.99/lm_eval/tasks\n"
+        "Installed lm_eval 0.4.99: 1 file in [TEMP]/lm-eval/libraries/0.4.99/lm_eval/tasks\n"
     );
     let output = context.command(&["tasks", "pull", "0.4.99", "--python"]).arg(&python).run();
     assert!(success(&output).starts_with("lm_eval 0.4.99 is installed already: "), "{output}");

@@ -99,3 +99,51 @@ fn nothing_of_a_task_is_executed() {
     }
     assert!(!context.work().join("ran").exists());
 }
+
+const MINE: &str = "task: mine\ndataset_path: json\ndataset_kwargs: {data_files: {test: d.jsonl, train: t.jsonl}}\n\
+    test_split: test\ntraining_split: train\noutput_type: multiple_choice\ndoc_to_text: \"Q: {{q}}\"\n\
+    doc_to_choice: [a, b]\ndoc_to_target: 0\n";
+
+#[test]
+fn data_is_opened_on_request() {
+    let context = context();
+    context.write("mine.yaml", MINE);
+    context.write("t.jsonl", "{\"q\": \"0?\", \"more\": 1}\n");
+    context.write("d.jsonl", "{\"q\": \"1?\", \"more\": 1}\n{\"q\": \"2?\", \"more\": 2}\n");
+    let output = context.run(&["validate", "--tasks", "mine.yaml", "--data"]);
+    assert_eq!(output.status, 0, "{output}");
+    for text in [
+        "Data of mine: test (2 documents), train (1 document)\nColumns: q, more\n",
+        "=== mine, document 0\n--- context\n|Q: 1?|\n",
+        "All tasks found and valid\n",
+    ] {
+        assert!(output.stdout.contains(text), "{text}: {output}");
+    }
+    let output = context.run(&["validate", "--tasks", "mine.yaml", "--data", "--json"]);
+    let row: serde_json::Value = serde_json::from_str(output.stdout.trim()).unwrap();
+    assert_eq!(row["splits"], serde_json::json!({"test": 2, "train": 1}));
+    assert_eq!(row["columns"], serde_json::json!(["q", "more"]));
+}
+
+#[test]
+fn data_that_cannot_be_used_fails() {
+    let context = context();
+    context.write("t.jsonl", "{\"q\": \"0?\"}\n");
+    context.write("d.jsonl", "{\"q\": \"1?\"}\n");
+    for (name, text, expected) in [
+        ("split", MINE.replace("test_split: test", "test_split: tset"), "tset"),
+        ("file", MINE.replace("d.jsonl", "e.jsonl"), "e.jsonl"),
+        ("template", MINE.replace("{{q}}", "{{q.a.b}}"), "doc_to_text"),
+    ] {
+        context.write(format!("{name}.yaml"), text);
+        let file = format!("{name}.yaml");
+        assert_eq!(context.run(&["validate", "--tasks", &file]).status, 0, "{name}");
+        let output = context.run(&["validate", "--tasks", &file, "--data"]);
+        assert_eq!(output.status, 1, "{output}");
+        assert!(output.stderr.contains(expected), "{output}");
+        assert!(output.stdout.ends_with("Found 1 error and 0 warnings\n"), "{output}");
+        let output = context.run(&["validate", "--tasks", &file, "--data", "--json"]);
+        let row: serde_json::Value = serde_json::from_str(output.stdout.trim()).unwrap();
+        assert_eq!((&row["name"], &row["severity"]), (&"mine".into(), &"error".into()));
+    }
+}

@@ -7,7 +7,7 @@ use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::record::{Key, Owner, Recorded, context_of_request};
+use super::record::{Key, Owner, Recorded, context_of_request, is_conversation};
 
 /// How much of a text an error shows.
 const SHOWN: usize = 200;
@@ -83,6 +83,23 @@ impl Book {
     fn absent(&self, request: &ModelRequest, key: &Key) -> ModelError {
         let message = format!("The recording has no {}: `{}`", request.describe(), start(key));
         let error = ModelError::new(ModelErrorKind::Request, message);
+        let is_chat = is_conversation(&key.context);
+        let mut of_kind =
+            self.entries.keys().filter(|other| other.kind == key.kind && !other.context.is_empty());
+        let has_chats = of_kind.next().is_some_and(|other| is_conversation(&other.context));
+        match (is_chat, has_chats) {
+            (false, true) => {
+                return error
+                    .hint("The recording holds conversations; add `--apply_chat_template` to replay it");
+            }
+            (true, false) if self.entries.keys().any(|other| other.kind == key.kind) => {
+                return error.hint(
+                    "The recording holds prompts as text; leave out `--apply_chat_template`, or name the template that \
+                     made them: `--model_args path=…,chat_template=FILE`",
+                );
+            }
+            _ => {}
+        }
         let owned = |recorded: &Recorded| recorded.owner.as_ref().is_some_and(|owner| is_of(owner, request));
         let asked = whole(key);
         let near = self

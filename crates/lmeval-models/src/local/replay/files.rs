@@ -38,7 +38,8 @@ fn samples_in(folder: &Path) -> Result<Vec<PathBuf>, ModelError> {
         let path = entry.map_err(unreadable)?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         let Some((task, stamp)) = name.and_then(task_and_stamp) else { continue };
-        let (task, stamp) = (task.to_owned(), stamp.to_owned());
+        // Earlier versions wrote `::` as it is.
+        let (task, stamp) = (task.replace("::", "--"), stamp.to_owned());
         if newest.get(&task).is_none_or(|(known, _)| *known < stamp) {
             newest.insert(task, (stamp, path));
         }
@@ -63,7 +64,8 @@ fn task_and_stamp(name: &str) -> Option<(&str, &str)> {
 pub(super) fn read(path: &Path, book: &mut Book, hash: &mut Sha256) -> Result<(), ModelError> {
     let unreadable = |error: std::io::Error| configuration(format!("The recording cannot be read: {error}"));
     let name = path.file_name().and_then(|name| name.to_str());
-    let task = name.and_then(task_and_stamp).map(|(task, _)| Arc::from(bare_task_name(task)));
+    let task =
+        name.and_then(task_and_stamp).map(|(task, _)| Arc::from(bare_task_name(&task.replace("--", "::"))));
     let mut lines = Lines { decoder: Decoder::new(), task, filters: FxHashMap::default() };
     let mut reader = BufReader::new(fs_err::File::open(path).map_err(unreadable)?);
     let mut line = Vec::new();
@@ -126,5 +128,18 @@ mod tests {
         assert_eq!((task, stamp), ("g::my_task@cloze", "2025-01-31T10-00-00.123456"));
         assert_eq!(bare_task_name(task), "my_task");
         assert_eq!(task_and_stamp("results_2025.json"), None);
+    }
+
+    #[test]
+    fn the_newest_file_of_a_task_counts_whatever_it_is_called() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in
+            ["samples_g::t_2025-01-31.jsonl", "samples_g--t_2026-01-31.jsonl", "samples_u_2025-01-31.jsonl"]
+        {
+            fs_err::write(folder.path().join(name), "").unwrap();
+        }
+        let files = samples_in(folder.path()).unwrap();
+        let names: Vec<_> = files.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["samples_g--t_2026-01-31.jsonl", "samples_u_2025-01-31.jsonl"]);
     }
 }

@@ -47,6 +47,11 @@ pub(super) fn bare_task_name(name: &str) -> &str {
     name.split_once('@').map_or(name, |(name, _)| name)
 }
 
+/// Whether the context of a key is a conversation.
+pub(super) fn is_conversation(context: &str) -> bool {
+    context.starts_with("[{") && json::loads(context).ok().as_ref().and_then(conversation).is_some()
+}
+
 /// The entries of a line `{"type", "args", "response"}`, which may also say `task`, `doc_id` and `idx`.
 pub(super) fn request_line(line: &Dict) -> Entries {
     let kind = line.get_str("type").ok_or("It has no `type`")?;

@@ -1,7 +1,9 @@
 //! Checks of metric entries.
 
 use lmeval_core::OutputType;
-use lmeval_core::registry::{Entry, MetricEntry, Provider, instead_of_evaluate, needs_evaluate};
+use lmeval_core::registry::{
+    Entry, MetricEntry, Provider, instead_of_evaluate, metrics_like, needs_evaluate,
+};
 
 use super::Checker;
 use crate::config::metric::{Given, MetricConfig};
@@ -46,11 +48,10 @@ impl Checker<'_> {
             // The scorer may give values under any name.
             Err(_) if has_own_scorer(self.config) => {}
             Err(unknown) if self.may_be_registered(&path, &unknown) => {}
-            Err(unknown) => {
-                let near: Vec<&str> = unknown.nearest.iter().map(String::as_str).collect();
+            Err(_) => {
                 let message = format!("`{path}`: `{}` is not a known metric", shortened(name));
                 let error = Error::new(ErrorKind::UnknownName, message)
-                    .did_you_mean(&near)
+                    .did_you_mean(&metrics_like(name, self.config.output_type))
                     .hint("A name of one's own needs `process_results`, which delivers its values");
                 self.error(&path, error);
             }

@@ -20,7 +20,7 @@ use super::task::TaskConfig;
 use super::words::{listed, shortened};
 use crate::error::{Diagnostic, Error, ErrorKind, Location};
 use crate::formats;
-use crate::source::{Mapping, Step};
+use crate::source::{Mapping, Step, folder_of};
 
 /// What a check found.
 #[derive(Clone, Debug, Default)]
@@ -178,7 +178,7 @@ impl Checker<'_> {
     /// Warns of a name that Python code beside the task file may register, which only running it would show.
     fn may_be_registered(&mut self, path: &ConfigPath, unknown: &UnknownName) -> bool {
         let places = [self.locate(path), self.locate(&ConfigPath::key("task"))];
-        let mut folders = places.iter().flatten().filter_map(|place| place.path().parent());
+        let mut folders = places.iter().flatten().filter_map(|place| folder_of(place.path()));
         let Some(module) = folders.find_map(registering_module) else { return false };
         let (name, kind) = (shortened(&unknown.name), unknown.kind);
         let message = format!(

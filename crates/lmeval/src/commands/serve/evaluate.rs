@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
-use lmeval_core::{Dialect, Model};
+use lmeval_core::Model;
 use lmeval_engine::{ChatTemplateChoice, EvaluateOptions, Evaluation};
 use lmeval_host::{PythonHost, PythonModel, PythonModelSettings, PythonOptions};
 use lmeval_pycompat::{Dict, Value};
@@ -42,9 +42,9 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     let python = python(request, &settings, &roots, printer)?;
     let model = model(request, &settings, &python, printer)?;
     let model_args = shown(request, "model_args").unwrap_or_default();
-    let model_name = ModelName::new(&model_args, settings.seeds[0]);
+    let model_name = ModelName::of(&settings.model, &model_args, settings.seeds[0]);
     let files = command::files(&settings, &model_name, moment)?;
-    let journal = command::journal(&settings, files.as_ref().map(|(layout, _)| layout), &*model);
+    let journal = command::journal(&settings, &model_name, files.as_ref().map(|(layout, _)| layout), &*model);
     // The caller writes files itself, when it wants them.
     let start = Start { moment, began, model_name, files: None, hash_media };
     let adjust = |options: &mut EvaluateOptions| {
@@ -139,11 +139,17 @@ fn facts(
     let text = |name: &str, default: String| {
         shown(request, name).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or(default)
     };
+    // What was used, where it is known; the 0.4 line writes down what was asked for.
+    let device = match settings.dialect.name {
+        "0.4" => shown(request, "device").unwrap_or(facts.device),
+        _ if facts.device.is_none() => shown(request, "device").unwrap_or_default(),
+        _ => facts.device,
+    };
     RunFacts {
         model: text("model", facts.model),
         model_source: text("model_source", facts.model_source),
         model_args: shown(request, "model_args").unwrap_or(facts.model_args),
-        device: shown(request, "device").unwrap_or(facts.device),
+        device,
         batch_size: shown(request, "batch_size").unwrap_or(facts.batch_size),
         gen_kwargs: shown(request, "gen_kwargs").unwrap_or(facts.gen_kwargs),
         bootstrap_iters: shown(request, "bootstrap_iters").unwrap_or(facts.bootstrap_iters),
@@ -166,7 +172,7 @@ pub(super) fn settings(given: Dict) -> Result<RunSettings> {
         Ok(layers.text(name)?.filter(|path| !path.is_empty()).map(PathBuf::from))
     };
     let dialect = match layers.text("compat")? {
-        None => Dialect::default(),
+        None => environment::dialect()?,
         Some(name) => name.parse().map_err(|error| anyhow!("{error}"))?,
     };
     Ok(RunSettings {
@@ -176,7 +182,7 @@ pub(super) fn settings(given: Dict) -> Result<RunSettings> {
         model: layers.text("model")?.unwrap_or_default(),
         model_args: layers.dict("model_args")?,
         tasks: Vec::new(),
-        num_fewshot: layers.integer("num_fewshot")?,
+        num_fewshot: layers.count("num_fewshot")?.and_then(|count| i64::try_from(count).ok()),
         repeats: layers.count("repeats")?,
         batch_size: Some(layers.value("batch_size")).filter(|size| !size.is_none()).unwrap_or(Value::Int(1)),
         max_batch_size: layers.integer("max_batch_size")?,

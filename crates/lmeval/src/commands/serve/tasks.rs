@@ -234,9 +234,10 @@ fn manager(fields: &Dict, printer: &mut Printer) -> Result<(TaskManager, Vec<Pat
     let include_path = folders.iter().filter_map(Value::as_str).map(PathBuf::from).collect();
     let defaults = fields.get_str("include_defaults").is_none_or(Value::is_truthy);
     let library = (!defaults).then(|| "none".to_owned());
-    let roots = roots::resolve(&LibraryArgs { include_path, library }, printer)?;
+    let library = LibraryArgs { include_path, library };
+    let roots = roots::resolve(&library, printer)?;
     let metadata = fields.get_str("metadata").and_then(Value::as_dict).cloned().unwrap_or_default();
-    Ok((TaskManager::new(&roots).with_metadata(metadata), roots))
+    Ok((roots::manager(&roots, &library)?.with_metadata(metadata), roots))
 }
 
 /// What one call of the package's `load` gives.

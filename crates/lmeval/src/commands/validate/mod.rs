@@ -1,32 +1,32 @@
 //! `lm-eval validate`: whether tasks exist and make sense.
 
+mod data;
+
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use lmeval_pycompat::{Value, repr};
-use lmeval_tasks::{Finding, Severity, TaskManager};
+use lmeval_tasks::{Finding, Severity, Spec, TaskManager};
 
 use crate::cli::ValidateArgs;
-use crate::commands::{Status, validate_data};
+use crate::commands::Status;
 use crate::printer::Printer;
+use crate::words::counted;
 use crate::{json_line, report, roots};
 
 /// Checks the tasks that were named, or all.
 pub(crate) fn run(arguments: &ValidateArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
-    let manager = TaskManager::new(&roots);
+    let manager = roots::manager(&roots, &arguments.library)?;
     let words: Vec<&str> =
         arguments.tasks.iter().map(|word| word.trim()).filter(|word| !word.is_empty()).collect();
-    let (count, findings) = if arguments.tasks.is_empty() {
-        (manager.index().len(), manager.validate_all())
+    let (count, specs, findings) = if arguments.tasks.is_empty() {
+        let specs = manager.all_subtasks().into_iter().map(Spec::from).collect();
+        (manager.index().len(), specs, manager.validate_all())
     } else {
         let specs = manager.select(&words)?;
-        let mut findings = manager.validate(&specs);
-        // Data is of use only to tasks that can be loaded.
-        if arguments.data && !findings.iter().any(|finding| finding.severity == Severity::Error) {
-            findings.extend(validate_data::findings(&manager, &specs, &roots, printer)?);
-        }
-        (specs.len(), findings)
+        let findings = manager.validate(&specs);
+        (specs.len(), specs, findings)
     };
     if count == 0 && findings.is_empty() {
         bail!("There is nothing to check: no task was named or found");
@@ -35,10 +35,17 @@ pub(crate) fn run(arguments: &ValidateArgs, printer: &mut Printer) -> Result<Sta
     if arguments.json {
         print_json(&findings, printer)?;
     } else {
-        print_text(&words, count, &findings, &missing, arguments.strict, printer)?;
+        print_title(&words, count, printer)?;
+        print_findings(&findings, printer);
+    }
+    let unusable =
+        if arguments.data { data::check(&manager, &specs, &roots, arguments, printer)? } else { 0 };
+    if !arguments.json {
+        print_summary(&findings, unusable, &missing, arguments.strict, printer)?;
     }
     let failed = |finding: &Finding| arguments.strict || finding.severity == Severity::Error;
-    Ok(if findings.iter().any(failed) { Status::Failure } else { Status::Success })
+    let failed = unusable > 0 || findings.iter().any(failed);
+    Ok(if failed { Status::Failure } else { Status::Success })
 }
 
 /// The words that name nothing.
@@ -55,20 +62,22 @@ fn missing_words<'a>(manager: &TaskManager, words: &[&'a str]) -> Vec<&'a str> {
         .collect()
 }
 
-fn print_text(
-    words: &[&str],
-    count: usize,
-    findings: &[Finding],
-    missing: &[&str],
-    strict: bool,
-    printer: &mut Printer,
-) -> Result<()> {
+fn print_title(words: &[&str], count: usize, printer: &mut Printer) -> Result<()> {
     if words.is_empty() {
-        printer.result(&format!("Validating all {count} tasks, groups and tags\n"))?;
+        let all = if count == 1 {
+            "the only task".to_owned()
+        } else {
+            format!("all {count} tasks, groups and tags")
+        };
+        printer.result(&format!("Validating {all}\n"))?;
     } else {
         let list = Value::list(words.iter().map(|word| Value::from(*word)));
         printer.result(&format!("Validating tasks: {}\n", repr::repr(&list)))?;
     }
+    Ok(())
+}
+
+fn print_findings(findings: &[Finding], printer: &mut Printer) {
     for finding in findings {
         let severity = match finding.severity {
             Severity::Error => report::Severity::Error,
@@ -77,8 +86,18 @@ fn print_text(
         printer.styled(&report::render(severity, &named(finding)));
         printer.note("");
     }
+}
+
+fn print_summary(
+    findings: &[Finding],
+    unusable: usize,
+    missing: &[&str],
+    strict: bool,
+    printer: &mut Printer,
+) -> Result<()> {
     let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
     let warnings = findings.len() - errors;
+    let errors = errors + unusable;
     if !missing.is_empty() {
         printer.result(&format!("Tasks not found: {}\n", missing.join(", ")))?;
     } else if errors > 0 || (strict && warnings > 0) {
@@ -104,8 +123,7 @@ fn named(finding: &Finding) -> lmeval_tasks::Diagnostic {
 }
 
 fn counts(errors: usize, warnings: usize) -> String {
-    let one = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-    format!("{} and {}", one(errors, "error"), one(warnings, "warning"))
+    format!("{} and {}", counted(errors, "error"), counted(warnings, "warning"))
 }
 
 fn print_json(findings: &[Finding], printer: &mut Printer) -> Result<()> {

@@ -1,0 +1,69 @@
+//! `ls models`, `ls metrics` and `ls filters`: what tasks and runs can name beside tasks.
+
+use lmeval_core::registry::{FILTERS, METRICS};
+use lmeval_pycompat::Value;
+
+use super::search::{Search, ranked};
+
+/// Something that is registered under one or more names.
+pub(super) struct Named {
+    /// The names, the main one first.
+    pub names: Vec<String>,
+    /// What it is good for, where that is worth a column.
+    pub made_for: Option<String>,
+    /// What it is, in a line.
+    pub summary: String,
+}
+
+impl Named {
+    pub(super) fn json(&self, kind: &str) -> Value {
+        let (name, others) = self.names.split_first().map_or(("", &[][..]), |(name, others)| (name, others));
+        let mut fields = vec![("name", Value::from(name)), ("kind", Value::from(kind))];
+        if kind == "model" {
+            let others = others.iter().map(|name| Value::from(name.as_str()));
+            fields.push(("other_names", Value::list(others)));
+        }
+        if let Some(made_for) = &self.made_for {
+            fields.push(("output_types", Value::list(made_for.split(", ").map(Value::from))));
+        }
+        fields.push(("summary", Value::from(self.summary.as_str())));
+        Value::dict(fields)
+    }
+}
+
+/// The models that `--model` takes, as the program has them.
+pub(super) fn models(search: Option<&Search>) -> Vec<Named> {
+    let entries = lmeval_models::MODELS.iter().chain(lmeval_candle::MODELS);
+    let named = entries.map(|entry| Named {
+        names: entry.names.iter().map(|name| (*name).to_owned()).collect(),
+        made_for: None,
+        summary: entry.summary.to_owned(),
+    });
+    found(search, named)
+}
+
+/// The metrics that `metric:` takes.
+pub(super) fn metrics(search: Option<&Search>) -> Vec<Named> {
+    let named = METRICS.iter().map(|entry| Named {
+        names: vec![entry.name.clone().into_owned()],
+        made_for: Some(entry.output_types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+        summary: entry.summary.clone().into_owned(),
+    });
+    found(search, named)
+}
+
+/// The filters that `function:` takes.
+pub(super) fn filters(search: Option<&Search>) -> Vec<Named> {
+    let named = FILTERS.iter().map(|entry| Named {
+        names: vec![entry.name.clone().into_owned()],
+        made_for: None,
+        summary: entry.summary.clone().into_owned(),
+    });
+    found(search, named)
+}
+
+fn found(search: Option<&Search>, named: impl Iterator<Item = Named>) -> Vec<Named> {
+    let mut named: Vec<Named> = named.collect();
+    named.sort_by(|left, right| left.names.cmp(&right.names));
+    ranked(search, named, |one| one.names.clone())
+}

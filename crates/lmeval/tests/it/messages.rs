@@ -1,0 +1,177 @@
+//! Messages: what they name, and what they advise.
+
+use lmeval_testkit::TestContext;
+
+use crate::context;
+use crate::server::{Server, TASK, documents};
+
+const DATA: &str =
+    "dataset_path: json\ndataset_kwargs: {data_files: {test: d.jsonl}}\ntest_split: test\ndoc_to_target: a\n";
+
+fn prepared(definition: &str) -> TestContext {
+    let context = context();
+    context.write("d.jsonl", "{\"question\": \"Why?\", \"a\": \"So\"}\n");
+    context.write("t.yaml", format!("task: t\n{DATA}{definition}"));
+    context
+}
+
+#[test]
+fn usual_names_of_metrics_are_understood() {
+    for (definition, name) in [
+        (
+            "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_choice: [So, Not]\nmetric_list: [{metric: accuracy}]\n",
+            "acc",
+        ),
+        ("doc_to_text: question\nmetric_list: [{metric: em}]\n", "exact_match"),
+        ("doc_to_text: question\nmetric_list: [{metric: exat_match}]\n", "exact_match"),
+    ] {
+        let context = prepared(definition);
+        for words in
+            [&["validate", "--tasks", "t.yaml"][..], &["run", "--model", "dummy", "--tasks", "t.yaml"]]
+        {
+            let output = context.run(words);
+            assert_eq!(output.status, 1, "{output}");
+            assert!(output.stderr.contains(&format!("Did you mean `{name}`")), "{words:?}: {output}");
+        }
+    }
+}
+
+#[test]
+fn a_misspelt_key_of_a_metric_does_not_change_a_score_without_a_word() {
+    let context = prepared(
+        "output_type: multiple_choice\ndoc_to_text: question\ndoc_to_choice: [So, Not]\n\
+         metric_list:\n  - metric: acc\n    agregation: median\n    higher_is_beter: false\n",
+    );
+    for words in [&["validate", "--tasks", "t.yaml"][..], &["run", "--model", "uniform", "--tasks", "t.yaml"]]
+    {
+        let output = context.run(words);
+        assert_eq!(output.status, 0, "{output}");
+        for (key, line) in [("aggregation", 11), ("higher_is_better", 12)] {
+            assert!(output.stderr.contains(&format!("did you mean `{key}`?")), "{output}");
+            assert!(output.stderr.contains(&format!("t.yaml:{line}:")), "{output}");
+        }
+    }
+}
+
+#[test]
+fn template_errors_show_the_line_of_the_task_file() {
+    let context = prepared("doc_to_text: \"Q: {{ question.nothing.more }}\"\n");
+    let output = context.run(&["preview", "t.yaml"]);
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("t.yaml:6:"), "{output}");
+    assert!(output.stderr.contains("6 | doc_to_text: \"Q: {{ question.nothing.more }}\""), "{output}");
+    // Where YAML changes the text, the line of the field and the template are both shown.
+    let context = prepared("doc_to_text: \"Q:\\n{{ question.nothing.more }}\"\n");
+    let output = context.run(&["preview", "t.yaml"]);
+    assert!(output.stderr.contains("t.yaml:6:") && output.stderr.contains("2 | {{ question"), "{output}");
+}
+
+#[test]
+fn the_line_that_is_not_closed_is_named() {
+    let context = prepared("doc_to_text: question\n");
+    context.write("d.jsonl", "{\"question\": 1}\n{\"question\": 2\n{\"question\": 3}\n");
+    let output = context.run(&["preview", "t.yaml"]);
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("d.jsonl:2: "), "{output}");
+}
+
+#[test]
+fn a_missing_local_copy_names_the_folders() {
+    let context = context();
+    context.write(
+        "t.yaml",
+        "task: t\ndataset_path: org/toy\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n",
+    );
+    let command = context.command(&["preview", "t.yaml"]).env("LM_EVAL_DATASET_DIR", "copies");
+    let output = command.env("HF_HUB_OFFLINE", "1").env("HF_HOME", "hf").run();
+    assert_eq!(output.status, 1, "{output}");
+    for text in ["not in the cache `hf/hub`", "`[TEMP]/work/copies/org/toy`", "`[TEMP]/work/org/toy`"] {
+        assert!(output.stderr.contains(text), "{text}: {output}");
+    }
+    // While an unreachable hub is asked again and again, it is known already where nothing was found.
+    let command = context.command(&["preview", "t.yaml"]).env("LM_EVAL_DATASET_DIR", "copies");
+    let output = command.env("HF_ENDPOINT", "http://127.0.0.1:1").env("HF_HOME", "hf").run();
+    assert_eq!(output.status, 1, "{output}");
+    let told = output.stderr.find("There is no local copy of `org/toy` in `[TEMP]/work/copies/org/toy`");
+    assert!(told.unwrap() < output.stderr.find("Trying ").unwrap(), "{output}");
+}
+
+#[test]
+fn internal_names_of_python_stay_inside() {
+    let Some(python) = lmeval_testkit::test_environment() else { return };
+    let python = python.to_str().unwrap();
+    let metric = "doc_to_text: !function utils.question\nmetric_list: [{metric: near, aggregation: mean}]\n";
+    let context = prepared(metric);
+    let utils = "from lm_eval.api.registry import register_metric\n\
+        class Odd(Exception): pass\n\
+        def question(doc): return doc['question']\n\
+        @register_metric(metric='near', higher_is_better=True, output_type='generate_until', aggregation='mean')\n\
+        def near(references, predictions, **kwargs): raise Odd('it is odd')\n";
+    context.write("utils.py", utils);
+    let run = || context.run(&["run", "--model", "dummy", "--tasks", "t.yaml", "--python", python]);
+    let output = run();
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("`near`") && output.stderr.contains("it is odd"), "{output}");
+    context.write("utils.py", utils.replace("def question", "def questions"));
+    let missing = run();
+    assert_eq!(missing.status, 1, "{missing}");
+    for output in [output, missing] {
+        assert!(
+            !output.stderr.contains("registry:") && !output.stderr.contains("_lm_eval_folder"),
+            "{output}"
+        );
+    }
+}
+
+#[test]
+fn a_chat_recording_says_how_it_is_replayed() {
+    let context = context();
+    context.write("numbers.jsonl", documents());
+    context.write("numbers.yaml", TASK);
+    let line = |number: usize| {
+        format!(
+            "{{\"type\": \"generate_until\", \"args\": [[{{\"role\": \"user\", \"content\": \"Number {number}:\"}}], {{}}], \
+             \"response\": \" 7\"}}\n"
+        )
+    };
+    context.write("chat.jsonl", (0..10).map(line).collect::<String>());
+    let words = ["run", "--model", "replay", "--model_args", "path=chat.jsonl", "--tasks", "numbers.yaml"];
+    let output = context.run(&words);
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("add `--apply_chat_template`"), "{output}");
+    let output = context.run(&[&words[..], &["--apply_chat_template"]].concat());
+    assert_eq!(output.status, 0, "{output}");
+    context.write(
+        "text.jsonl",
+        (0..10)
+            .map(|n| {
+                line(n).replace(
+                    &format!("[{{\"role\": \"user\", \"content\": \"Number {n}:\"}}]"),
+                    &format!("\"<|user|>Number {n}:\""),
+                )
+            })
+            .collect::<String>(),
+    );
+    let words = ["run", "--model", "replay", "--model_args", "path=text.jsonl", "--tasks", "numbers.yaml"];
+    let output = context.run(&[&words[..], &["--apply_chat_template"]].concat());
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("chat_template=FILE"), "{output}");
+}
+
+#[test]
+fn numbers_and_nouns_agree() {
+    let context = context();
+    context.write("numbers.jsonl", "{\"n\": \"1\"}\n");
+    context.write("numbers.yaml", TASK);
+    let server = Server::start(std::time::Duration::ZERO, None);
+    let model_args = format!("model=m,base_url={},tokenizer_backend=None", server.url);
+    let words =
+        ["run", "--model", "local-completions", "--model_args", &model_args, "--tasks", "numbers.yaml"];
+    let words = [&words[..], &["--output_path", "out", "-w"]].concat();
+    let output = context.run(&words);
+    assert!(output.stderr.contains("--- first of 1 request\n"), "{output}");
+    let output = context.run(&words);
+    assert!(output.stderr.contains("The only answer was in out/m/answers.journal"), "{output}");
+    context.write("group.yaml", "group: g\ntask: [demo_capitals]\naggregate_metric_list: [{metric: acc}]\n");
+    assert!(context.run(&["show", "group.yaml"]).stdout.contains("# 1 member: "));
+}

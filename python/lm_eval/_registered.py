@@ -151,10 +151,11 @@ def _say_replaced(worker: Worker, kind: str, name: str, folder: str) -> None:
     """
     from lm_eval.api.registry import _is_builtin
 
-    table = _registry(kind)
-    built_in = table._entries.get(name)
     said = (kind, name, folder)
-    if not folder or built_in is None or said in worker.replaced:
+    if not folder or said in worker.replaced:
+        return
+    built_in = _registry(kind)._entries.get(name)
+    if built_in is None:
         return
     if isinstance(built_in, str) or _is_builtin(built_in):
         worker.replaced.add(said)

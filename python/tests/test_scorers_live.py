@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import lm_eval
+from lm_eval.api import registry
 from lm_eval.api.registry import register_aggregation, register_metric, register_scorer
 from lm_eval.scorers import GenScorer, ScoredDoc
 from tests import engine
@@ -21,7 +22,6 @@ class OwnTrouble(Exception):
         self.detail = detail
 
 
-@register_scorer("live_steps")
 @dataclass
 class LiveSteps(GenScorer):
     """Does every step itself."""
@@ -56,7 +56,6 @@ class LiveSteps(GenScorer):
         return {"prompt": False}
 
 
-@register_scorer("live_trouble")
 class LiveTrouble(GenScorer):
     """Fails in the step that its class names."""
 
@@ -98,12 +97,10 @@ class LiveTrouble(GenScorer):
         return super().higher_is_better
 
 
-@register_aggregation("live_trouble")
 def _failing_aggregation(items: Any) -> float:
     raise OwnTrouble(8, detail="aggregation")
 
 
-@register_metric(metric="live_trouble", output_type="generate_until", aggregation="mean")
 def _failing_metric(references: Any, predictions: Any) -> float:
     raise OwnTrouble(9, detail="metric")
 
@@ -121,8 +118,15 @@ class Live(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        """Use the program that was built."""
+        """Use the program that was built, and register what the tests need until they end."""
         engine.set_up()
+        for table in registry._REGISTRIES.values():
+            len(table)
+            cls.addClassCleanup(setattr, table, "_entries", dict(table._entries))
+        register_scorer("live_steps")(LiveSteps)
+        register_scorer("live_trouble")(LiveTrouble)
+        register_aggregation("live_trouble")(_failing_aggregation)
+        register_metric(metric="live_trouble", output_type="generate_until", aggregation="mean")(_failing_metric)
 
     def test_every_step_is_used(self) -> None:
         """Whether samples are logged or not."""

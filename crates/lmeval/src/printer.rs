@@ -395,7 +395,7 @@ mod tests {
         let notes = Notes::new(Color::Always);
         let kept = Arc::clone(&heard);
         notes.tell(Arc::new(move |level, text| kept.lock().unwrap().push((level, text.to_owned()))));
-        notes.note("\x1b[33mwarning\x1b[0m: odd");
+        notes.styled("\x1b[33mwarning\x1b[0m: odd");
         notes.be_quiet();
         notes.info("not worth a word");
         assert_eq!(*heard.lock().unwrap(), [(Level::Warning, "odd".to_owned())]);

@@ -67,6 +67,8 @@ pub struct PipelineMetric {
     pub higher_is_better: Option<bool>,
     /// What the aggregation is called where something is said about it.
     pub(super) aggregation_name: Arc<str>,
+    /// Whether the task gives the function by reference rather than by a registered name.
+    pub(super) is_by_reference: bool,
     /// Whether the 0.4 line knows a standard error of the aggregation.
     pub(super) has_older_stderr: bool,
     /// The place in the configuration.
@@ -240,7 +242,8 @@ impl<'a> BoundMetrics<'a> {
     /// Under which names a function of the task gave a document a list that is one value.
     ///
     /// A list with a value for each answer, or with one for all of them, is just that. Any other list is one value, and so
-    /// is, for one answer, a list that an aggregation of the task takes. What holds for one document holds for all of them.
+    /// is, for one answer, a list that a function given by reference hands to an aggregation of the task, as in the 0.4
+    /// line. Registered functions return a value for each answer. What holds for one document holds for all of them.
     fn whole_lists(
         &self,
         index: usize,
@@ -248,7 +251,9 @@ impl<'a> BoundMetrics<'a> {
         input: &ScoringInput<'_>,
     ) -> Vec<(usize, Option<Arc<str>>)> {
         let answers = input.predictions().map_or(1, <[Value]>::len);
-        let by_task = answers == 1 && self.metrics[index].is_aggregated_by_task();
+        let metric = &self.metrics[index];
+        let keeps_lists = metric.is_by_reference || input.dialect.scoring.results_per_request;
+        let by_task = answers == 1 && keeps_lists && metric.is_aggregated_by_task();
         let is_whole = |list: &[Value], by_task: bool| by_task || ![1, answers].contains(&list.len());
         match value {
             Value::List(items) if is_whole(items, by_task) => vec![(index, None)],

@@ -27,6 +27,7 @@ pub(super) fn resolve_metric(
     sources: &ScoringSources,
 ) -> Result<PipelineMetric, ScoreError> {
     let own;
+    let is_by_reference = matches!(spec.metric, Reference::Function(_));
     let (spec, (name, registered, function)) = match registered_metric(spec, sources) {
         Some((metric, registered)) => {
             own = with_facts(spec, registered);
@@ -86,6 +87,7 @@ pub(super) fn resolve_metric(
     Ok(PipelineMetric {
         aggregation_name: aggregation_name(spec, &name),
         has_older_stderr: has_older_stderr(spec, &name),
+        is_by_reference,
         name,
         function,
         kwargs,

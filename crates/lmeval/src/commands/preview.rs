@@ -124,7 +124,7 @@ fn preview(
     let sources = request_sources(task, data)?;
     let builder = RequestBuilder::new(task, &sources, options)?;
     for missing in builder.missing_columns() {
-        printer.note(&report::render(report::Severity::Warning, &missing.diagnostic(task)));
+        printer.styled(&report::render(report::Severity::Warning, &missing.diagnostic(task)));
     }
     for requests in builder {
         let requests = requests?;

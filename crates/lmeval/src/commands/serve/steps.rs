@@ -108,7 +108,7 @@ impl Step {
             ..ClassSettings::default()
         };
         for warning in load_class(&mut task, &classes, &data)? {
-            printer.note(&report::render(report::Severity::Warning, &warning));
+            printer.styled(&report::render(report::Severity::Warning, &warning));
         }
         Ok(Self { settings, task, data })
     }

@@ -105,6 +105,8 @@ fn open(task: &mut Task, data: &DataOptions) -> Result<Opened> {
     let mut builder = RequestBuilder::new(task, &sources, &options)?;
     let missing = builder.missing_columns().iter().map(|missing| missing.diagnostic(task)).collect();
     let first = builder.next().ok_or_else(|| anyhow!("There are no documents to evaluate"))??;
+    // A document without requests makes the builder end with an error.
+    builder.try_for_each(|rest| rest.map(drop))?;
     Ok(Opened { splits, columns, first, missing })
 }
 

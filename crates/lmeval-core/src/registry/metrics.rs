@@ -415,12 +415,14 @@ pub fn metrics_like(name: &str, output_type: OutputType) -> Vec<&'static str> {
     let usual = USUAL_NAMES.iter().find(|(others, _)| others.contains(&lower.as_str()));
     let fits = |name: &&str| METRICS.iter().any(|entry| entry.name == *name && entry.fits(output_type));
     let mut near: Vec<&str> = usual.into_iter().flat_map(|(_, names)| *names).copied().filter(fits).collect();
-    for other in nearest(name, METRICS.iter().map(|entry| &*entry.name)) {
+    let (fitting, others): (Vec<&str>, Vec<&str>) =
+        nearest(name, METRICS.iter().map(|entry| &*entry.name)).into_iter().partition(fits);
+    for other in fitting {
         if !near.contains(&other) {
             near.push(other);
         }
     }
-    near
+    if near.is_empty() { others } else { near }
 }
 
 #[cfg(test)]

@@ -147,7 +147,8 @@ fn a_list_that_cannot_be_aggregated_shows_with_the_first_answer() {
         output_type: generate_until\ndoc_to_text: 'Number {{n}}:'\ndoc_to_target: '{{n}}'\n\
         metric_list: [{metric: !function utils.marks, aggregation: mean}]\n";
     context.write("tasks/marked.yaml", task);
-    context.write("numbers.jsonl", (0..200).map(|n| format!("{{\"n\": {n}}}\n")).collect::<String>());
+    let rows: Vec<String> = (0..200).map(|n| format!("{{\"n\": {n}}}\n")).collect();
+    context.write("numbers.jsonl", rows.concat());
     let server = Server::start(Duration::from_millis(15), None);
     let model_args = format!("model=m,base_url={},num_concurrent=1,tokenizer_backend=None", server.url);
     let run = ["run", "--model", "local-completions", "--model_args", &model_args, "--tasks", "marked"];

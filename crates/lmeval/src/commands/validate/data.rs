@@ -56,9 +56,9 @@ pub(super) fn check(
                 Ok(opened) => {
                     let shown = opened.shown(name, task, arguments.json)?;
                     if arguments.json {
-                        printer.exact(&shown)?
+                        printer.exact(&shown)?;
                     } else {
-                        printer.result(&shown)?
+                        printer.result(&shown)?;
                     }
                     failed += usize::from(!opened.missing.is_empty());
                     for missing in &opened.missing {

@@ -357,8 +357,7 @@ def _process_here(task: Task, groups: Groups) -> None:
                 request.filtered_resps[name] = pairs
     for scorer in task.scorers:
         scored = _delivered(task, scorer, groups)
-        store: Callable[..., None] = getattr(scorer, "set_results", None) or scorer._store
-        store(scorer.score_instances(groups) if scored is None else scored)
+        scorer.set_results(scorer.score_instances(groups) if scored is None else scored)
 
 
 def _delivered(task: Task, scorer: Scorer, groups: Groups) -> dict[int, Any] | None:

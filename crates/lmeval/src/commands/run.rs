@@ -258,6 +258,10 @@ pub(super) fn evaluate_tasks(
         cancel,
     };
     adjust(&mut options);
+    if let Some(stats) = model.stats() {
+        let notes = notes.clone();
+        stats.on_warning(move |warning| notes.note(&format!("warning: {warning}")));
+    }
     let ticker = Ticker::start(show, Arc::clone(&board), Arc::clone(model), notes);
     let heard: Arc<dyn Events> = Arc::clone(&events) as Arc<dyn Events>;
     let evaluation = evaluate(model, tasks, &options, &heard);

@@ -221,6 +221,9 @@ pub(super) fn evaluate_tasks(
         stamp: stamp.clone(),
         options: SampleOptions { hash_media: start.hash_media },
     });
+    if let Some(records) = &records {
+        records.layout.check_tasks(tasks.tasks.keys().map(String::as_str))?;
+    }
     let write_out = settings.write_out.then_some(settings.dialect);
     let events =
         Arc::new(RunEvents::new(Arc::clone(&board), notes.clone(), show == Show::Json, write_out, records));

@@ -147,8 +147,8 @@ fn telling(query: &str) -> Vec<&str> {
         // All that signatures add has these in front.
         name.starts_with("x-amz-") || name.starts_with("x-goog-") || OF_SIGNATURES.contains(&name)
     };
-    let tells = |name: &str| !is_key(name) && !(is_signed && is_of_signature(name));
-    parameters.into_iter().filter(|parameter| tells(&name(parameter))).collect()
+    let changes = |name: &str| is_key(name) || (is_signed && is_of_signature(name));
+    parameters.into_iter().filter(|parameter| !changes(&name(parameter))).collect()
 }
 
 #[cfg(test)]

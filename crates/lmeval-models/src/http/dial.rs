@@ -95,7 +95,7 @@ mod tests {
         };
         let reached = async |texts: &[&str]| {
             let racing = race(addresses(texts), connect);
-            tokio::time::timeout(Duration::from_secs(60), racing)
+            tokio::time::timeout(Duration::from_mins(1), racing)
                 .await
                 .expect("an address holds up the others")
         };

@@ -248,10 +248,10 @@ impl Direct {
         let (known, has_news) = (Arc::clone(known), Arc::clone(&self.has_news));
         known.open.fetch_add(1, Ordering::Relaxed);
         let driver = tokio::spawn(async move {
-            if connection.await.is_err_and(|error| is_unexpected(&error)) {
-                if !known.strays.swap(true, Ordering::AcqRel) {
-                    has_news.store(true, Ordering::Release);
-                }
+            if connection.await.is_err_and(|error| is_unexpected(&error))
+                && !known.strays.swap(true, Ordering::AcqRel)
+            {
+                has_news.store(true, Ordering::Release);
             }
             known.open.fetch_sub(1, Ordering::Relaxed);
         });

@@ -250,7 +250,23 @@ pub struct ModelStats {
     pub tokens_computed: AtomicU64,
     /// The last reason for one.
     trouble: Mutex<Option<String>>,
-    warnings: Mutex<Vec<String>>,
+    warnings: Mutex<Warnings>,
+}
+
+/// What whoever reads the results has to know.
+#[derive(Default)]
+struct Warnings {
+    all: Vec<String>,
+    listener: Option<WarningListener>,
+}
+
+/// Hears of a warning when it comes up.
+type WarningListener = Box<dyn Fn(&str) + Send + Sync>;
+
+impl Debug for Warnings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.all.fmt(formatter)
+    }
 }
 
 impl ModelStats {
@@ -265,13 +281,23 @@ impl ModelStats {
     /// Takes note of something that whoever reads the results has to know.
     pub fn warn(&self, warning: String) {
         if let Ok(mut warnings) = self.warnings.lock() {
-            warnings.push(warning);
+            if let Some(listener) = &warnings.listener {
+                listener(&warning);
+            }
+            warnings.all.push(warning);
+        }
+    }
+
+    /// Tells a listener of each later warning when it comes up, as a run may be killed before its end.
+    pub fn on_warning(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
+        if let Ok(mut warnings) = self.warnings.lock() {
+            warnings.listener = Some(Box::new(listener));
         }
     }
 
     /// The warnings so far, each once.
     pub fn take_warnings(&self) -> Vec<String> {
-        self.warnings.lock().map(|mut warnings| std::mem::take(&mut *warnings)).unwrap_or_default()
+        self.warnings.lock().map(|mut warnings| std::mem::take(&mut warnings.all)).unwrap_or_default()
     }
 
     /// The share of tokens that did not have to be computed, where the model counts them.

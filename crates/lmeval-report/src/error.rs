@@ -27,6 +27,14 @@ pub enum ReportError {
         /// What is wrong with it.
         source: EncodeError,
     },
+    /// Names that are written alike in file names.
+    #[error("The tasks `{one}` and `{other}` would write the same samples file")]
+    SameFile {
+        /// A task.
+        one: String,
+        /// Another one.
+        other: String,
+    },
 }
 
 impl ReportError {
@@ -40,7 +48,16 @@ impl ReportError {
         use io::ErrorKind::{
             NotADirectory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
         };
-        let Self::Write { source, .. } = self else { return Vec::new() };
+        let source = match self {
+            Self::Write { source, .. } => source,
+            Self::Encode { .. } => return Vec::new(),
+            Self::SameFile { .. } => {
+                return vec![
+                    "Rename one of them, give them different `--output_path`s, or leave out `--log_samples`"
+                        .to_owned(),
+                ];
+            }
+        };
         let advice = match source.kind() {
             PermissionDenied | ReadOnlyFilesystem => {
                 "Choose a folder that can be written with `--output_path`"

@@ -1,7 +1,9 @@
 //! Where results are written, and how: whole or not at all.
 
+use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fs_err as fs;
 use lmeval_core::results::replace_foreign;
@@ -10,6 +12,9 @@ use lmeval_pycompat::{Dict, Value, json};
 
 use crate::error::ReportError;
 use crate::names::task_file_name;
+
+/// A hidden file that was not written to for this long belongs to no run: it is open for as long as it takes to write.
+const ABANDONED_AFTER: Duration = Duration::from_hours(24);
 
 /// The files of a run.
 ///
@@ -69,7 +74,7 @@ impl Layout {
     }
 
     /// Makes the folder and tries whether files can be made in it, so that a run does not find out at its end. Files that
-    /// killed runs have left half written are removed.
+    /// killed runs left half written a day ago or earlier are removed.
     pub fn prepare(&self) -> Result<(), ReportError> {
         self.make_folder()?;
         let probe = self.folder.join(format!(".write-test-{}", std::process::id()));
@@ -84,9 +89,20 @@ impl Layout {
         let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder };
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_name().to_str().is_some_and(is_part_name) {
-                remove_unlocked(&entry.path());
+                remove_abandoned(&entry.path());
             }
         }
+    }
+
+    /// Makes sure that no two tasks would write the same samples file.
+    pub fn check_tasks<'task>(&self, tasks: impl IntoIterator<Item = &'task str>) -> Result<(), ReportError> {
+        let mut seen: HashMap<String, &str> = HashMap::new();
+        for task in tasks {
+            if let Some(other) = seen.insert(task_file_name(task), task) {
+                return Err(ReportError::SameFile { one: other.to_owned(), other: task.to_owned() });
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn make_folder(&self) -> Result<(), ReportError> {
@@ -108,13 +124,21 @@ fn is_part_name(name: &str) -> bool {
     }
 }
 
-/// Removes a file, unless the run that writes it goes on and holds its lock.
-fn remove_unlocked(path: &Path) {
+/// Removes a file that a killed run has left.
+fn remove_abandoned(path: &Path) {
     let Ok(file) = fs::OpenOptions::new().write(true).open(path) else { return };
-    // Where locks do not exist, nothing tells whether somebody writes it.
-    if file.file().try_lock().is_ok() && is_still(path, &file) {
+    if is_abandoned(&file) && is_still(path, &file) {
         let _ = fs::remove_file(path);
     }
+}
+
+/// Whether nobody writes a file any more; if so, it is locked now. The lock alone does not tell: on some network file
+/// systems the locks of other hosts are not seen.
+pub(crate) fn is_abandoned(file: &fs::File) -> bool {
+    let modified = file.metadata().and_then(|metadata| metadata.modified());
+    // A time in the future, by the clock of another host, is no age.
+    let is_old = modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age >= ABANDONED_AFTER));
+    is_old && file.file().try_lock().is_ok()
 }
 
 /// Whether a name still leads to the file that was opened by it.

@@ -11,7 +11,7 @@ use lmeval_pycompat::{Dict, Value, json, repr};
 use sha2::{Digest, Sha256};
 
 use crate::error::ReportError;
-use crate::files::{Layout, is_still, sync_folder};
+use crate::files::{Layout, is_abandoned, is_still, sync_folder};
 
 /// How samples are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub fn parse_hash_media(variable: Option<&str>) -> Option<bool> {
 /// Writes the samples of one task, line by line.
 ///
 /// Lines go to a hidden file in the folder of the results, which gets its name when the task is complete. What a killed
-/// run has left there is overwritten, or removed when the next run begins.
+/// run has left there is overwritten or removed a day later.
 #[derive(Debug)]
 pub struct SamplesWriter {
     layout: Layout,
@@ -106,23 +106,28 @@ impl SamplesWriter {
     }
 }
 
-/// Opens the first hidden file that no other run is writing.
+/// Makes the first hidden file that no other run has made, or takes over one that was abandoned.
 fn open_part(layout: &Layout, task: &str) -> Result<(PathBuf, fs::File), ReportError> {
     let mut number = 1;
     loop {
         let path = layout.part_file(task, number);
-        let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(ReportError::write("write", &path))?;
-        // Where locks do not exist, two runs at once in one folder are not told apart.
-        let taken = matches!(file.file().try_lock(), Err(std::fs::TryLockError::WouldBlock));
-        // Its writer may have renamed the file since it was opened.
-        if !taken && is_still(&path, &file) {
+        match fs::OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(file) => {
+                // Not every file system has locks; the file is ours all the same, because it is new.
+                let _ = file.file().try_lock();
+                return Ok((path, file));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(ReportError::write("write", &path)(error)),
+        }
+        if let Ok(file) = fs::OpenOptions::new().write(true).open(&path)
+            && is_abandoned(&file)
+            && is_still(&path, &file)
+        {
             file.set_len(0).map_err(ReportError::write("write", &path))?;
             return Ok((path, file));
         }
-        if taken {
-            number += 1;
-        }
+        number += 1;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::time::{Duration, Instant};
 
-use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_core::{ModelError, ModelErrorKind, secrets};
 use lmeval_pycompat::{Dict, Value};
 use reqwest::Url;
 use sha2::{Digest, Sha256};
@@ -96,8 +96,27 @@ fn places(addresses: impl Iterator<Item = impl Borrow<Url>>) -> String {
     places.join(";")
 }
 
+/// What a signed address says beside its signature: since when and until when it holds, and what it allows.
+const OF_SIGNATURES: [&str; 14] = [
+    "exp",
+    "expires",
+    "expiry",
+    "expiration",
+    "se",
+    "sip",
+    "ske",
+    "skt",
+    "sks",
+    "sp",
+    "spr",
+    "sr",
+    "st",
+    "sv",
+];
+
 /// Host and port of an address, what stands in its path before the usual end, and a hash of its query: one host may
-/// serve several models under different paths. No credentials, and no values of the query that can be read.
+/// serve several models under different paths. No credentials, and no values of the query that can be read. A key may
+/// be renewed without asking for everything again, so secrets are left out of the hash.
 fn place(address: &Url) -> String {
     let mut place = address.host_str().unwrap_or_default().to_owned();
     match address.port() {
@@ -108,12 +127,28 @@ fn place(address: &Url) -> String {
     let path = address.path().trim_end_matches('/');
     let path = USUAL_ENDS.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
     place.push_str(path.trim_end_matches('/'));
-    if let Some(query) = address.query().filter(|query| !query.is_empty()) {
-        let digest = Sha256::digest(query.as_bytes());
+    let query = telling(address.query().unwrap_or_default());
+    if !query.is_empty() {
+        let digest = Sha256::digest(query.join("&").as_bytes());
         let first = digest.iter().take(8).fold(0_u64, |digits, byte| (digits << 8) | u64::from(*byte));
         place = format!("{place}?{first:016x}");
     }
     place
+}
+
+/// The parameters of a query that may say which model answers.
+fn telling(query: &str) -> Vec<&str> {
+    let name = |parameter: &str| parameter.split('=').next().unwrap_or_default().to_ascii_lowercase();
+    // `code` is what some services call a key.
+    let is_key = |name: &str| name == "code" || secrets::is_secret(name);
+    let parameters: Vec<&str> = query.split('&').filter(|parameter| !parameter.is_empty()).collect();
+    let is_signed = parameters.iter().any(|parameter| is_key(&name(parameter)));
+    let is_of_signature = |name: &str| {
+        // All that signatures add has these in front.
+        name.starts_with("x-amz-") || name.starts_with("x-goog-") || OF_SIGNATURES.contains(&name)
+    };
+    let changes = |name: &str| is_key(name) || (is_signed && is_of_signature(name));
+    parameters.into_iter().filter(|parameter| !changes(&name(parameter))).collect()
 }
 
 #[cfg(test)]
@@ -148,11 +183,37 @@ mod tests {
         let replicas =
             of(&["http://b:1/v1/completions", "http://a:1/v1/completions", "http://b:1/v1/completions"]);
         assert_eq!(replicas, "a:1;b:1");
-        let keyed = of(&["https://host/v1?key=hunter2"]);
+    }
+
+    #[test]
+    fn a_query_tells_models_apart_but_not_keys() {
+        let of = |query: &str| place(&Url::parse(&format!("https://host/v1{query}")).unwrap());
+        let named = of("?deployment=hunter2");
         assert!(
-            keyed.starts_with("host?") && !keyed.contains("hunter2") && !keyed.contains("key"),
-            "{keyed}"
+            named.starts_with("host?") && !named.contains("hunter2") && !named.contains("dep"),
+            "{named}"
         );
-        assert_ne!(keyed, of(&["https://host/v1?key=hunter3"]));
+        assert_ne!(named, of("?deployment=hunter3"));
+        assert_ne!(named, of(""));
+        for (one, other) in [
+            ("key=hunter2", "key=hunter3"),
+            ("api_key=hunter2", "api-key=hunter3"),
+            ("code=hunter2", "code=hunter3"),
+            ("sv=2024-01-01&st=1&se=2&sp=r&sig=abc%3D", "sv=2025-01-01&st=3&se=4&sp=rw&sig=def%3D"),
+            ("Expires=1&Signature=a", "Expires=2&Signature=b"),
+            (
+                "X-Amz-Date=1&X-Amz-Expires=5&X-Amz-Signature=a&X-Amz-Credential=b",
+                "X-Amz-Date=2&X-Amz-Expires=6&X-Amz-Signature=c&X-Amz-Credential=d",
+            ),
+        ] {
+            assert_eq!(of(&format!("?{one}")), "host", "{one}");
+            assert_eq!(
+                of(&format!("?{one}&deployment=hunter2")),
+                of(&format!("?deployment=hunter2&{other}")),
+                "{one}"
+            );
+        }
+        // Without a key, these are names like any other.
+        assert_ne!(of("?sv=1"), of("?sv=2"));
     }
 }

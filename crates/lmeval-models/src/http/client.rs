@@ -220,7 +220,7 @@ impl Client {
             }
             *request.timeout_mut() = Some(timeout);
             let road = self.connections.for_url(&parsed);
-            match self.exchange(&road, request, &shown, "the question", timeout).await {
+            match self.exchange(&road, request, Bytes::new(), &shown, "the question", timeout).await {
                 Ok(body) => return Ok(body),
                 Err(Failed::Final(error)) => return Err(self.secrets.mask_error(&error)),
                 Err(Failed::Passing(failure)) if attempt >= GET_ATTEMPTS => {
@@ -245,15 +245,15 @@ impl Client {
         let Endpoint { url, shown, headers, road } = chosen.endpoint();
         let timeout = self.settings.timeout;
         if call.path.is_empty() {
-            let request = post_request(url.clone(), headers.clone(), call);
-            return self.exchange(road, request, shown, call.about, timeout).await;
+            let request = post_request(url.clone(), headers.clone());
+            return self.exchange(road, request, call.body.clone(), shown, call.about, timeout).await;
         }
         let mut longer = url.clone();
         let path = format!("{}/{}", url.path().trim_end_matches('/'), call.path.trim_start_matches('/'));
         longer.set_path(&path);
         let shown = public_url(longer.as_str());
-        let request = post_request(longer, headers.clone(), call);
-        self.exchange(road, request, &shown, call.about, timeout).await
+        let request = post_request(longer, headers.clone());
+        self.exchange(road, request, call.body.clone(), &shown, call.about, timeout).await
     }
 
     /// Sends a request and reads the whole answer.
@@ -261,6 +261,7 @@ impl Client {
         &self,
         road: &Road,
         request: Request,
+        body: Bytes,
         url: &str,
         about: &str,
         timeout: Duration,
@@ -268,16 +269,21 @@ impl Client {
         let is_known = self.outage.answers() > 0;
         let (status, headers, body) = match road {
             Road::Direct(direct) => {
-                let sent = tokio::time::timeout(timeout, direct.exchange(&request, LARGEST_ANSWER)).await;
+                let sent =
+                    tokio::time::timeout(timeout, direct.exchange(&request, &body, LARGEST_ANSWER)).await;
                 let reply = sent.unwrap_or(Err(Trouble::TimedOut));
-                if direct.has_news_of_strays() {
-                    self.stats.warn(self.secrets.mask(strays(url)));
+                for server in direct.news_of_strays() {
+                    self.stats.warn(self.secrets.mask(strays(&server)));
                 }
                 let failed = |trouble| trouble_of(trouble, url, about, timeout, is_known);
                 let Reply { status, headers, body } = reply.map_err(failed)?;
                 (status, headers, body.map_err(failed))
             }
             Road::Library(client) => {
+                let mut request = request;
+                if !body.is_empty() {
+                    *request.body_mut() = Some(body.into());
+                }
                 let response = client.execute(request).await;
                 let mut response = response.map_err(|error| no_answer(error, url, timeout, is_known))?;
                 let body = read_body(&mut response, url, about, timeout).await;
@@ -395,10 +401,9 @@ impl fmt::Debug for Client {
     }
 }
 
-fn post_request(url: Url, headers: reqwest::header::HeaderMap, call: &Call<'_>) -> Request {
+fn post_request(url: Url, headers: reqwest::header::HeaderMap) -> Request {
     let mut request = Request::new(Method::POST, url);
     *request.headers_mut() = headers;
-    *request.body_mut() = Some(call.body.clone().into());
     request
 }
 

@@ -10,6 +10,7 @@
 //! follows closely, and a shifted answer shows as soon as nothing is awaited. Once one has been seen, an answer on a
 //! connection that was used before is not believed, and from then on every request gets a connection of its own.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice, Read as _};
 use std::pin::Pin;
@@ -24,13 +25,15 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use reqwest::header::{ACCEPT, HOST, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, HOST, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
 use reqwest::{Request, StatusCode, Url};
 use socket2::SockRef;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinHandle;
 
 use super::connect::REDIRECTS;
+use super::decode::decoded;
+use super::dial::dial;
 use super::failure::root_cause;
 
 /// How long a connection rests before it is used again, unless there would be too many.
@@ -51,8 +54,8 @@ pub(super) struct Direct {
     /// How many idle connections to a place are kept.
     most: usize,
     places: Mutex<HashMap<Place, Arc<Known>>>,
-    /// Whether it has been told that a server sends answers nobody asked for.
-    is_told: AtomicBool,
+    /// Whether a server that has sent an answer that nobody asked for is yet to be told of.
+    has_news: Arc<AtomicBool>,
 }
 
 /// What is known of a place.
@@ -64,6 +67,8 @@ struct Known {
     open: AtomicUsize,
     /// Whether it has sent an answer that nobody asked for.
     strays: AtomicBool,
+    /// Whether that has been told.
+    is_told: AtomicBool,
 }
 
 /// A connection that no request is under way on.
@@ -95,6 +100,8 @@ pub(super) enum Trouble {
     /// It may be the answer to another request.
     Stray,
     TooLarge,
+    /// The body is compressed in a way that was not asked for and cannot be undone.
+    Encoded(String),
 }
 
 impl Direct {
@@ -112,28 +119,39 @@ impl Direct {
             idle_limit,
             most,
             places: Mutex::default(),
-            is_told: AtomicBool::new(false),
+            has_news: Arc::default(),
         }
     }
 
     /// Sends a request and reads the whole answer, from another path of the same server where it leads there.
-    pub(super) async fn exchange(&self, request: &Request, largest: usize) -> Result<Reply, Trouble> {
-        let mut url = request.url().clone();
+    pub(super) async fn exchange(
+        &self,
+        request: &Request,
+        body: &Bytes,
+        largest: usize,
+    ) -> Result<Reply, Trouble> {
+        let mut url = Cow::Borrowed(request.url());
         for _ in 0..REDIRECTS {
-            let reply = self.ask(request, &url, largest).await?;
+            let reply = self.ask(request, &url, body, largest).await?;
             match led_to(&reply, &url) {
-                Some(next) => url = next,
+                Some(next) => url = Cow::Owned(next),
                 None => return Ok(reply),
             }
         }
-        self.ask(request, &url, largest).await
+        self.ask(request, &url, body, largest).await
     }
 
-    async fn ask(&self, request: &Request, url: &Url, largest: usize) -> Result<Reply, Trouble> {
+    async fn ask(
+        &self,
+        request: &Request,
+        url: &Url,
+        body: &Bytes,
+        largest: usize,
+    ) -> Result<Reply, Trouble> {
         let place =
             (url.host_str().unwrap_or_default().to_owned(), url.port_or_known_default().unwrap_or(80));
         let known = Arc::clone(hold(&self.places).entry(place.clone()).or_default());
-        let outgoing = self.outgoing(request, url)?;
+        let outgoing = self.outgoing(request, url, body)?;
         loop {
             let mut line = match self.kept(&known) {
                 Some(line) => line,
@@ -149,11 +167,15 @@ impl Direct {
     }
 
     /// A request as it is written.
-    fn outgoing(&self, request: &Request, url: &Url) -> Result<hyper::Request<Full<Bytes>>, Trouble> {
-        let body = request.body().and_then(reqwest::Body::as_bytes).map(Bytes::copy_from_slice);
+    fn outgoing(
+        &self,
+        request: &Request,
+        url: &Url,
+        body: &Bytes,
+    ) -> Result<hyper::Request<Full<Bytes>>, Trouble> {
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
         let target = format!("{}{query}", url.path());
-        let mut outgoing = hyper::Request::new(Full::new(body.unwrap_or_default()));
+        let mut outgoing = hyper::Request::new(Full::new(body.clone()));
         *outgoing.method_mut() = request.method().clone();
         let unusable = |cause: String| Trouble::NoConnection { cause, is_dns: false };
         *outgoing.uri_mut() = target.parse().map_err(|error| unusable(format!("{error}")))?;
@@ -163,6 +185,7 @@ impl Direct {
         let headers = outgoing.headers_mut();
         headers.insert(USER_AGENT, self.user_agent.clone());
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.insert(HOST, host);
         for (name, value) in request.headers() {
             headers.insert(name, value.clone());
@@ -170,12 +193,17 @@ impl Direct {
         Ok(outgoing)
     }
 
-    /// Whether a server has sent an answer that nobody asked for; true once.
-    pub(super) fn has_news_of_strays(&self) -> bool {
-        let has_strays = |known: &Arc<Known>| known.strays.load(Ordering::Acquire);
-        !self.is_told.load(Ordering::Relaxed)
-            && hold(&self.places).values().any(has_strays)
-            && !self.is_told.swap(true, Ordering::Relaxed)
+    /// The addresses of servers that have sent an answer that nobody asked for, each once.
+    pub(super) fn news_of_strays(&self) -> Vec<String> {
+        if !self.has_news.load(Ordering::Acquire) || !self.has_news.swap(false, Ordering::AcqRel) {
+            return Vec::new();
+        }
+        let is_news = |known: &Known| {
+            known.strays.load(Ordering::Acquire) && !known.is_told.swap(true, Ordering::AcqRel)
+        };
+        let places = hold(&self.places);
+        let news = places.iter().filter(|(_, known)| is_news(known));
+        news.map(|((host, port), _)| format!("http://{host}:{port}")).collect()
     }
 
     /// A connection that was used before.
@@ -208,9 +236,7 @@ impl Direct {
         let host = place.0.trim_matches(['[', ']']);
         let connecting = async {
             let addresses: Vec<_> = lookup_host((host, place.1)).await.map_err(failed(true))?.collect();
-            let stream = TcpStream::connect(&*addresses).await.map_err(failed(false))?;
-            stream.set_nodelay(true).map_err(failed(false))?;
-            Ok(stream)
+            dial(addresses).await.map_err(failed(false))
         };
         let stream = tokio::time::timeout(self.connect_limit, connecting).await.unwrap_or_else(|_| {
             let cause = format!("none within {} s", self.connect_limit.as_secs_f64());
@@ -219,11 +245,13 @@ impl Direct {
         let wire = Wire(TokioIo::new(stream));
         let (sender, connection) =
             handshake(wire).await.map_err(|error| Trouble::Closed(root_cause(&error)))?;
-        let known = Arc::clone(known);
+        let (known, has_news) = (Arc::clone(known), Arc::clone(&self.has_news));
         known.open.fetch_add(1, Ordering::Relaxed);
         let driver = tokio::spawn(async move {
-            if connection.await.is_err_and(|error| is_unexpected(&error)) {
-                known.strays.store(true, Ordering::Release);
+            if connection.await.is_err_and(|error| is_unexpected(&error))
+                && !known.strays.swap(true, Ordering::AcqRel)
+            {
+                has_news.store(true, Ordering::Release);
             }
             known.open.fetch_sub(1, Ordering::Relaxed);
         });
@@ -256,6 +284,7 @@ impl Direct {
                 idle.push_back(line);
             }
         }
+        let body = body.and_then(|body| decoded(&head.headers, body, largest));
         Ok(Reply { status: head.status, headers: head.headers, body })
     }
 }

@@ -113,17 +113,26 @@ pub(super) fn trouble_of(
         }
         Trouble::Stray => {
             let kind = ModelErrorKind::Answer;
-            Failed::Passing(Failure { kind, ..Failure::new(Class::Wrong, strays(url)) })
+            let reason = format!("An answer of `{url}` may be that to another request");
+            Failed::Passing(Failure { kind, ..Failure::new(Class::Wrong, reason) })
         }
         Trouble::TooLarge => too_large(url, about),
+        Trouble::Encoded(encoding) => {
+            let message = format!(
+                "The answer of `{url}` has the content encoding `{encoding}`, although the request accepts only `identity`"
+            );
+            let error = ModelError::new(ModelErrorKind::Answer, message);
+            Failed::Final(error.hint("Turn off compression in the server, or in the proxy in front of it"))
+        }
     }
 }
 
 /// What to say of a server that sends more answers than it was asked for.
 pub(super) fn strays(url: &str) -> String {
     format!(
-        "`{url}` sends answers that nobody has asked for, so answers may have gone to the wrong requests; from now on \
-         every request gets a connection of its own"
+        "`{url}` sends answers that nobody has asked for, so earlier answers may be those to other requests, and later \
+         runs would use them again: `--fresh` asks for all of them again. From now on every request gets a connection of \
+         its own"
     )
 }
 

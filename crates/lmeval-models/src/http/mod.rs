@@ -13,6 +13,8 @@
 mod balance;
 mod client;
 mod connect;
+mod decode;
+mod dial;
 mod direct;
 mod ending;
 mod failure;

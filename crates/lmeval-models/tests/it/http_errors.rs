@@ -6,6 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::response::Response;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use lmeval_core::ModelErrorKind;
 
 use crate::http_support::{ask, client, reply, serve};
@@ -30,6 +33,23 @@ async fn refused_requests_show_what_the_server_says_and_what_it_was_about() {
         assert!(text.contains(&status.to_string()), "{text}");
         assert_eq!(error.hints().is_empty(), status == 422, "{status}: {:?}", error.hints());
     }
+}
+
+#[tokio::test]
+async fn answers_are_asked_for_plain_and_read_zipped_all_the_same() {
+    let server = serve(|asked| async move {
+        assert_eq!(asked.headers["accept-encoding"], "identity");
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(b"42").unwrap();
+        let zipped = encoder.finish().unwrap();
+        Response::builder().header("content-encoding", "gzip").body(zipped.into()).unwrap()
+    })
+    .await;
+    assert_eq!(ask(&client(&server.url, |_| {}), "{}").await.unwrap(), 42);
+    let odd = serve(|_| async { reply(200, &[("content-encoding", "br")], "?") }).await;
+    let error = ask(&client(&odd.url, |_| {}), "{}").await.unwrap_err();
+    assert_eq!((error.kind(), odd.hits()), (ModelErrorKind::Answer, 1));
+    assert!(error.to_string().contains("content encoding `br`"), "{error}");
 }
 
 #[tokio::test]

@@ -381,3 +381,24 @@ fn a_folder_means_its_newest_samples() {
     assert!(ask(&*both, request).is_err());
     assert_ne!(identity(&*both).facts[1], identity(&*model).facts[1]);
 }
+
+#[test]
+fn a_task_with_two_dashes_in_its_name_gets_its_own_answers() {
+    let sample = |answer: &str| {
+        format!(
+            r#"{{"doc_id": 0, "arguments": {{"gen_args_0": {{"arg_0": "q", "arg_1": {{}}}}}}, "resps": [["{answer}"]], "filter": "f"}}"#
+        )
+    };
+    let folder = folder(&[
+        ("samples_a_2025-01-01T00-00-00.0.jsonl", &sample("of a")),
+        ("samples_g--in_group_2025-01-01T00-00-00.0.jsonl", &sample("of in_group")),
+        ("samples_my--task_2025-01-01T00-00-00.0.jsonl", &sample("of my--task")),
+        ("samples_task_2025-01-01T00-00-00.0.jsonl", &sample("of task")),
+    ]);
+    let model = replay_with(&folder, "", "").unwrap();
+    for task in ["my--task", "task", "in_group", "a"] {
+        let mut request = generate("q", "{}");
+        request.task_name = task.into();
+        assert_eq!(text(&*model, request), format!("of {task}"));
+    }
+}

@@ -1,6 +1,7 @@
 //! Files: names, content, and what happens when something goes wrong.
 
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use lmeval_core::results::hash_text;
 use lmeval_pycompat::{Dict, Value, json};
@@ -18,6 +19,12 @@ fn names(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// Makes a file look as if nobody had written to it for two days.
+fn make_old(path: &Path) {
+    let file = fs_err::OpenOptions::new().write(true).open(path).unwrap();
+    file.file().set_modified(SystemTime::now() - Duration::from_hours(48)).unwrap();
 }
 
 #[test]
@@ -80,6 +87,7 @@ fn samples_are_written_as_the_run_goes() {
     let part = folder.path().join(".samples_g--gen.jsonl.part");
     fs_err::write(&part, "left over from a run that was killed, and longer than what comes now".repeat(40))
         .unwrap();
+    make_old(&part);
     let run = small_run();
     let (task, records) = &run.samples[0];
     let mut writer = SamplesWriter::new(&layout, task, SampleOptions::default()).unwrap();
@@ -117,6 +125,31 @@ fn two_runs_in_one_folder_do_not_mix() {
     let lines = |path: &Path| fs_err::read_to_string(path).unwrap().lines().count();
     assert_eq!((lines(&one), lines(&two)), (1, 2));
     assert_eq!(names(layout.folder()), ["samples_a_.._b_1.jsonl", "samples_a_.._b_2.jsonl"]);
+}
+
+#[test]
+fn a_run_on_another_host_keeps_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = Layout::new(folder.path(), "m");
+    layout.prepare().unwrap();
+    let theirs = layout.folder().join(".samples_t.jsonl.part");
+    // Its lock is not seen where locks are local to a host.
+    fs_err::write(&theirs, "their first line\n").unwrap();
+    let writer = SamplesWriter::new(&layout, "t", SampleOptions::default()).unwrap();
+    writer.finish("S").unwrap();
+    assert_eq!(fs_err::read_to_string(&theirs).unwrap(), "their first line\n");
+    assert_eq!(names(layout.folder()), [".samples_t.jsonl.part", "samples_t_S.jsonl"]);
+}
+
+#[test]
+fn tasks_that_are_written_alike_are_refused() {
+    let layout = Layout::new(Path::new("out"), "m");
+    layout.check_tasks(["a::b", "a", "b", "a::c"]).unwrap();
+    for (one, other) in [("a::b", "a--b"), ("a/b", "a_b"), ("a:b", "a-b")] {
+        let error = layout.check_tasks([one, "c", other]).unwrap_err();
+        assert!(error.to_string().contains(&format!("`{one}` and `{other}`")), "{error}");
+        assert!(!error.hints().is_empty());
+    }
 }
 
 #[test]
@@ -163,14 +196,22 @@ fn what_killed_runs_have_left_is_removed_and_what_others_write_is_not() {
     let inside = |name: &str| layout.folder().join(name);
     for left in [".samples_t.jsonl.part", ".samples_t.2.jsonl.part", ".results_S.json.4711.part"] {
         fs_err::write(inside(left), "half").unwrap();
+        make_old(&inside(left));
     }
     let kept = [".hidden", "answers.journal", "notes.part", ".notes.json.part", "samples_t_S.jsonl"];
     for other in kept {
         fs_err::write(inside(other), "whole").unwrap();
     }
+    // An unlocked file may be that of a run on another host, whose lock is not seen here.
+    let young = [".samples_elsewhere.jsonl.part", ".results_T.json.4712.part"];
+    for name in young {
+        fs_err::write(inside(name), "half").unwrap();
+    }
     let writer = SamplesWriter::new(&layout, "live", SampleOptions::default()).unwrap();
+    // However old, a locked file is in use.
+    make_old(&inside(".samples_live.jsonl.part"));
     Layout::new(folder.path(), "m").prepare().unwrap();
-    let mut expected: Vec<String> = kept.iter().map(|name| (*name).to_owned()).collect();
+    let mut expected: Vec<String> = kept.iter().chain(&young).map(|name| (*name).to_owned()).collect();
     expected.push(".samples_live.jsonl.part".to_owned());
     expected.sort();
     assert_eq!(names(layout.folder()), expected);

@@ -221,6 +221,9 @@ pub(super) fn evaluate_tasks(
         stamp: stamp.clone(),
         options: SampleOptions { hash_media: start.hash_media },
     });
+    if let Some(records) = &records {
+        records.layout.check_tasks(tasks.tasks.keys().map(String::as_str))?;
+    }
     let write_out = settings.write_out.then_some(settings.dialect);
     let events =
         Arc::new(RunEvents::new(Arc::clone(&board), notes.clone(), show == Show::Json, write_out, records));
@@ -258,6 +261,10 @@ pub(super) fn evaluate_tasks(
         cancel,
     };
     adjust(&mut options);
+    if let Some(stats) = model.stats() {
+        let notes = notes.clone();
+        stats.on_warning(move |warning| notes.note(&format!("warning: {warning}")));
+    }
     let ticker = Ticker::start(show, Arc::clone(&board), Arc::clone(model), notes);
     let heard: Arc<dyn Events> = Arc::clone(&events) as Arc<dyn Events>;
     let evaluation = evaluate(model, tasks, &options, &heard);

@@ -246,6 +246,24 @@ fn folders_of_models_have_names_that_can_be_seen() {
 }
 
 #[test]
+fn tasks_that_would_write_the_same_samples_file_are_refused() {
+    let context = context();
+    let rest = "output_type: generate_until\ndoc_to_text: '{{q}}'\ndoc_to_target: a\ntest_split: test\n\
+                dataset_path: json\ndataset_kwargs: {data_files: {test: data.jsonl}}\n";
+    context.write("data.jsonl", "{\"q\": \"Q\"}\n");
+    context.write("tasks/dashes.yaml", format!("task: g--t\n{rest}"));
+    context.write("tasks/member.yaml", format!("task: t\n{rest}"));
+    context.write("tasks/group.yaml", "group: g\ntask: [t]\n");
+    let words =
+        ["run", "--model", "uniform", "--include_path", "tasks", "--tasks", "g,g--t", "--output_path", "out"];
+    let output = context.run(&words);
+    assert_eq!(output.status, 0, "{output}");
+    let output = context.run(&[&words[..], &["--log_samples"]].concat());
+    assert_ne!(output.status, 0, "{output}");
+    assert!(output.stderr.contains("`g::t` and `g--t` would write the same samples file"), "{output}");
+}
+
+#[test]
 fn files_of_tasks_in_groups_have_no_colon() {
     let context = context();
     let words =

@@ -7,7 +7,7 @@ use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::record::{Key, Owner, Recorded, context_of_request, is_conversation};
+use super::record::{Key, Owner, OwnerTask, Recorded, context_of_request, is_conversation};
 
 /// How much of a text an error shows.
 const SHOWN: usize = 200;
@@ -26,7 +26,9 @@ impl Book {
     pub(super) fn add(&mut self, key: Key, mut recorded: Recorded) {
         let key =
             Key { context: self.shared(key.context), continuation: self.shared(key.continuation), ..key };
-        recorded.owner = recorded.owner.map(|owner| Owner { task: self.shared(owner.task), ..owner });
+        if let Some(Owner { task: OwnerTask::Named(task), .. }) = &mut recorded.owner {
+            *task = self.shared(Arc::clone(task));
+        }
         self.entries.entry(key).or_default().push(recorded);
         self.count += 1;
     }
@@ -161,10 +163,11 @@ fn has_settings(recorded: &Recorded, kwargs: &Arc<Dict>) -> bool {
 }
 
 fn is_of(owner: &Owner, request: &ModelRequest) -> bool {
-    owner.task == request.task_name && owner.doc_id == request.doc_id.0
+    owner.doc_id == request.doc_id.0 && owner.task.may_be(&request.task_name)
 }
 
-/// Of several answers those that were given to the same document, and of these those to the same of its requests.
+/// Of several answers those that were given to the same document, and of these those to the same of its requests. A file
+/// of `a--b` is that of `b` in the group `a` only where no file is that of `b` itself.
 fn preferred<'book>(recorded: Vec<&'book Recorded>, request: &ModelRequest) -> Vec<&'book Recorded> {
     let narrow = |recorded: Vec<&'book Recorded>, keep: &dyn Fn(&Owner) -> bool| {
         let kept: Vec<&Recorded> =
@@ -175,6 +178,7 @@ fn preferred<'book>(recorded: Vec<&'book Recorded>, request: &ModelRequest) -> V
         return recorded;
     }
     let recorded = narrow(recorded, &|owner| is_of(owner, request));
+    let recorded = narrow(recorded, &|owner| owner.task.is(&request.task_name) && is_of(owner, request));
     narrow(recorded, &|owner| is_of(owner, request) && owner.idx == Some(request.idx))
 }
 

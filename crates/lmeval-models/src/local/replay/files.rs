@@ -2,7 +2,6 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use lmeval_core::ModelError;
 use lmeval_pycompat::json::Decoder;
@@ -11,7 +10,7 @@ use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
 
 use super::book::Book;
-use super::record::{Entries, bare_task_name, request_line, sample_line};
+use super::record::{Entries, OwnerTask, request_line, sample_line};
 use crate::local::arguments::{configuration, paths};
 
 /// The files that `path` names: files as they are, of a folder the newest samples file of each task.
@@ -64,8 +63,7 @@ fn task_and_stamp(name: &str) -> Option<(&str, &str)> {
 pub(super) fn read(path: &Path, book: &mut Book, hash: &mut Sha256) -> Result<(), ModelError> {
     let unreadable = |error: std::io::Error| configuration(format!("The recording cannot be read: {error}"));
     let name = path.file_name().and_then(|name| name.to_str());
-    let task =
-        name.and_then(task_and_stamp).map(|(task, _)| Arc::from(bare_task_name(&task.replace("--", "::"))));
+    let task = name.and_then(task_and_stamp).map(|(task, _)| OwnerTask::of_file(task));
     let mut lines = Lines { decoder: Decoder::new(), task, filters: FxHashMap::default() };
     let mut reader = BufReader::new(fs_err::File::open(path).map_err(unreadable)?);
     let mut line = Vec::new();
@@ -91,7 +89,7 @@ pub(super) fn read(path: &Path, book: &mut Book, hash: &mut Sha256) -> Result<()
 struct Lines {
     decoder: Decoder,
     /// The task of a samples file.
-    task: Option<Arc<str>>,
+    task: Option<OwnerTask>,
     /// The filter under which a document was seen first; under others the same answers come again.
     filters: FxHashMap<i64, Value>,
 }
@@ -126,8 +124,19 @@ mod tests {
         let name = "samples_g::my_task@cloze_2025-01-31T10-00-00.123456.jsonl";
         let (task, stamp) = task_and_stamp(name).unwrap();
         assert_eq!((task, stamp), ("g::my_task@cloze", "2025-01-31T10-00-00.123456"));
-        assert_eq!(bare_task_name(task), "my_task");
+        assert!(OwnerTask::of_file(task).may_be("my_task") && !OwnerTask::of_file(task).may_be("task"));
         assert_eq!(task_and_stamp("results_2025.json"), None);
+    }
+
+    #[test]
+    fn two_dashes_belong_to_the_name_or_follow_a_group() {
+        let of = OwnerTask::of_file;
+        for name in ["g--my--task@cloze", "my--task", "my::task"] {
+            assert!(of(name).may_be("my--task") && of(name).may_be("task"), "{name}");
+            assert!(!of(name).may_be("y--task") && !of(name).may_be("my"), "{name}");
+        }
+        assert!(of("my--task@x").is("my--task") && !of("my--task").is("task"));
+        assert!(of("g--a_b-c").may_be("a/b:c") && of("a_b").is("a_b"));
     }
 
     #[test]

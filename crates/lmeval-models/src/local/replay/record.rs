@@ -16,11 +16,55 @@ pub(super) struct Key {
     pub(super) continuation: Arc<str>,
 }
 
+/// The task that a request was recorded for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum OwnerTask {
+    /// Its name, without group or format.
+    Named(Arc<str>),
+    /// The name of its samples file, without format. `--` in it is part of the name or stands for `::` behind a group.
+    OfFile(Arc<str>),
+}
+
+impl OwnerTask {
+    /// The task of a samples file by its part in the name of the file; earlier versions wrote `::` as it is.
+    pub(super) fn of_file(name: &str) -> Self {
+        let name = in_file_name(name);
+        let last = name.rfind("--").unwrap_or(0);
+        let end = name[last..].find('@').map_or(name.len(), |place| last + place);
+        Self::OfFile(name[..end].into())
+    }
+
+    /// Whether it is the task of this name, or may be it in a group.
+    pub(super) fn may_be(&self, task: &str) -> bool {
+        match self {
+            Self::Named(name) => **name == *task,
+            Self::OfFile(name) => {
+                let task = in_file_name(task);
+                name.strip_suffix(task.as_str())
+                    .is_some_and(|group| group.is_empty() || group.ends_with("--"))
+            }
+        }
+    }
+
+    /// Whether it is the task of this name in no group.
+    pub(super) fn is(&self, task: &str) -> bool {
+        match self {
+            Self::Named(name) => **name == *task,
+            Self::OfFile(name) => **name == *in_file_name(task),
+        }
+    }
+}
+
+/// The name of a task as the name of its samples file has it.
+fn in_file_name(task: &str) -> String {
+    task.replace("::", "--").replace(':', "-").replace(['/', '\\', '\0'], "_")
+}
+
 /// The document that a request was recorded for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
-    /// The task, without group or format.
-    pub(super) task: Arc<str>,
+    /// The task.
+    pub(super) task: OwnerTask,
     /// The document.
     pub(super) doc_id: usize,
     /// The place among the requests of the document.
@@ -67,7 +111,7 @@ pub(super) fn request_line(line: &Dict) -> Entries {
         |name: &str| line.get_str(name).and_then(Value::as_i64).and_then(|place| usize::try_from(place).ok());
     let task = line.get_str("task").and_then(Value::as_str).map(bare_task_name);
     let owner = task.zip(place("doc_id")).map(|(task, doc_id)| Owner {
-        task: task.into(),
+        task: OwnerTask::Named(task.into()),
         doc_id,
         idx: place("idx"),
     });
@@ -75,7 +119,7 @@ pub(super) fn request_line(line: &Dict) -> Entries {
 }
 
 /// The entries of a line of a samples file.
-pub(super) fn sample_line(line: &Dict, task: Option<&Arc<str>>) -> Entries {
+pub(super) fn sample_line(line: &Dict, task: Option<&OwnerTask>) -> Entries {
     let requests = match line.get_str("arguments") {
         Some(Value::Dict(named)) => {
             numbered(named, "gen_args_")?.into_iter().map(request_arguments).collect()
@@ -91,7 +135,7 @@ pub(super) fn sample_line(line: &Dict, task: Option<&Arc<str>>) -> Entries {
     let mut entries = Vec::new();
     for (idx, (args, answers)) in requests.iter().zip(answers).enumerate() {
         let owner =
-            task.zip(doc_id).map(|(task, doc_id)| Owner { task: Arc::clone(task), doc_id, idx: Some(idx) });
+            task.zip(doc_id).map(|(task, doc_id)| Owner { task: task.clone(), doc_id, idx: Some(idx) });
         for &kind in kinds(args)? {
             let (key, kwargs) = arguments(kind, args)?;
             for answer in repeats(kind, answers).ok_or_else(|| bad_response(kind))? {

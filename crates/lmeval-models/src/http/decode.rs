@@ -1,0 +1,78 @@
+//! Bodies that come compressed although nobody asked for that.
+
+use std::io::Read as _;
+
+use bytes::Bytes;
+use flate2::read::MultiGzDecoder;
+use reqwest::header::{CONTENT_ENCODING, HeaderMap};
+
+use super::direct::Trouble;
+
+/// The body as it was before its content encodings were applied.
+pub(super) fn decoded(headers: &HeaderMap, body: Bytes, largest: usize) -> Result<Bytes, Trouble> {
+    let names = headers.get_all(CONTENT_ENCODING).iter().map(|value| value.to_str().unwrap_or("unreadable"));
+    let names: Vec<&str> = names.flat_map(|value| value.split(',')).map(str::trim).collect();
+    // The encoding that was applied last is named last.
+    names.into_iter().rev().try_fold(body, |body, name| match name.to_ascii_lowercase().as_str() {
+        "" | "identity" => Ok(body),
+        _ if body.is_empty() => Ok(body),
+        "gzip" | "x-gzip" => unzipped(&body, largest),
+        other => Err(Trouble::Encoded(other.to_owned())),
+    })
+}
+
+fn unzipped(body: &[u8], largest: usize) -> Result<Bytes, Trouble> {
+    let mut plain = Vec::new();
+    let mut reader = MultiGzDecoder::new(body).take(largest as u64 + 1);
+    reader.read_to_end(&mut plain).map_err(|error| Trouble::HalfAnswer(error.to_string()))?;
+    if plain.len() > largest {
+        return Err(Trouble::TooLarge);
+    }
+    Ok(plain.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    fn zipped(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn read(encodings: &[&'static str], body: Vec<u8>) -> Result<Bytes, Trouble> {
+        let mut headers = HeaderMap::new();
+        for encoding in encodings {
+            headers.append(CONTENT_ENCODING, HeaderValue::from_static(encoding));
+        }
+        decoded(&headers, body.into(), 1000)
+    }
+
+    #[test]
+    fn encodings_are_undone_from_the_last_to_the_first() {
+        assert_eq!(read(&[], b"plain".to_vec()).unwrap(), "plain");
+        assert_eq!(read(&["identity"], b"plain".to_vec()).unwrap(), "plain");
+        assert_eq!(read(&["GZip"], zipped(b"text")).unwrap(), "text");
+        assert_eq!(read(&["gzip", "x-gzip"], zipped(&zipped(b"text"))).unwrap(), "text");
+        assert_eq!(read(&["gzip, identity"], zipped(b"text")).unwrap(), "text");
+        assert_eq!(read(&["br"], Vec::new()).unwrap(), "");
+    }
+
+    #[test]
+    fn what_cannot_be_undone_is_an_error() {
+        assert!(matches!(read(&["br"], b"x".to_vec()), Err(Trouble::Encoded(name)) if name == "br"));
+        let mut half = zipped(b"a text that is longer than its header");
+        half.truncate(half.len() - 9);
+        assert!(matches!(read(&["gzip"], half), Err(Trouble::HalfAnswer(_))));
+        // A small body may unpack to a large one.
+        assert!(matches!(read(&["gzip"], zipped(&[0; 1001])), Err(Trouble::TooLarge)));
+        assert_eq!(read(&["gzip"], zipped(&[0; 1000])).unwrap().len(), 1000);
+    }
+}

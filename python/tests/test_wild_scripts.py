@@ -17,6 +17,35 @@ def setUpModule() -> None:
     engine.set_up()
 
 
+class Secrets(Script):
+    """Keys in programs that evaluate by themselves."""
+
+    def test_tracker_writes_no_key(self) -> None:
+        """A key that a model repeats is in no file; words that are settings as well stay what they are."""
+        program = """
+            import lm_eval
+            from lm_eval.loggers import EvaluationTracker
+            tracker = EvaluationTracker(output_path="out")
+            results = lm_eval.simple_evaluate(
+                model=Base(answer="4 sk-repeated-0123456789 sk-unit-0123456789-ab password"),
+                model_args={"api_key": "sk-unit-0123456789-ab"},
+                tasks=["wild_sums"],
+                task_manager=lm_eval.TaskManager(include_path="tasks"),
+                evaluation_tracker=tracker,
+            )
+            samples = results.pop("samples")
+            tracker.save_results_aggregated(results=results, samples=samples)
+            tracker.save_results_samples(task_name="wild_sums", samples=samples["wild_sums"])
+        """
+        environment = {"REPEATED_API_KEY": "sk-repeated-0123456789", "DATABASE_PASSWORD": "password"}
+        self.run_script(program, **environment)
+        (results,) = self.folder.glob("out/**/results_*.json")
+        (samples,) = self.folder.glob("out/**/samples_wild_sums_*.jsonl")
+        text = samples.read_text(encoding="utf-8")
+        self.assertNotIn("sk-", text + results.read_text(encoding="utf-8"))
+        self.assertEqual(json.loads(text.splitlines()[0])["resps"], [["4 *** *** password"]])
+
+
 class CommandLine(Script):
     """`@register_model` and `cli_evaluate()`."""
 
@@ -73,6 +102,22 @@ class CommandLine(Script):
         done = self.start(self.REGISTERING, "run", "--no-such-flag")
         self.assertEqual(done.returncode, 2)
         self.assertEqual(self.start(self.REGISTERING, "--help").returncode, 0)
+
+    def test_key_in_a_wrong_call(self) -> None:
+        """What is wrong with the arguments is told without the keys among them."""
+        arguments = self._arguments("--model", "dummy", "--progress", "api_key=sk-typed-1234")
+        done = self.start(self.REGISTERING, *arguments)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--progress", done.stderr)
+        self.assertNotIn("sk-typed-1234", done.stderr + done.stdout)
+
+    def test_last_event(self) -> None:
+        """With `--progress json` the last event says how the run ended, as it does without a script."""
+        done = self.start(self.REGISTERING, *self._arguments("--model", "dummy", "--progress", "json"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        events = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+        last = [event for event in events if event["event"] == "finished"]
+        self.assertEqual([(event["status"], event["exit_status"]) for event in last], [("success", 0)])
 
     def test_failing_model(self) -> None:
         """What the model raises is shown with its traceback."""

@@ -27,6 +27,7 @@ pub mod results;
 pub mod sampler;
 pub mod scorers;
 pub mod secrets;
+mod words;
 
 pub use chat::{ChatError, ChatTemplate, RemoteTemplate};
 pub use dialect::{Dialect, FilterRules, ScoringRules, UnknownDialect};
@@ -46,3 +47,4 @@ pub use model::{
 };
 pub use near::{edit_distance, nearest};
 pub use output_type::{OutputType, UnknownOutputType};
+pub use words::counted;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lmeval_core::groups::GroupError;
 use lmeval_core::scorers::ScoreError;
-use lmeval_core::{HostError, ModelError};
+use lmeval_core::{HostError, ModelError, counted};
 use lmeval_tasks::prompt::PromptError;
 
 /// Why a run ended without results. Answers that came before it are in the journal, where there is one.
@@ -136,11 +136,6 @@ impl EngineError {
             _ => Vec::new(),
         }
     }
-}
-
-/// A number with its noun.
-fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 fn answers_are(count: usize) -> String {

@@ -177,8 +177,8 @@ pub fn to_json(object: &Dict) -> Result<String, ReportError> {
         default: Some(&replace_foreign),
         ..json::Options::default()
     };
-    json::dumps(&Value::from(object.clone()), &options)
-        .map(|text| secrets::mask(&text).into_owned())
+    let object = secrets::mask_strings(Value::from(object.clone()), secrets::mask_data);
+    json::dumps(&object, &options)
         .map_err(|source| ReportError::Encode { what: "the results".to_owned(), source })
 }
 

@@ -75,14 +75,13 @@ impl SamplesWriter {
             default: Some(&replace_foreign),
             ..json::Options::default()
         };
-        json::write(&mut self.line, &Value::from(entry), &options).map_err(|source| ReportError::Encode {
+        let entry = secrets::mask_strings(Value::from(entry), secrets::mask_data);
+        json::write(&mut self.line, &entry, &options).map_err(|source| ReportError::Encode {
             what: format!("document {} of `{}`", record.doc_id, self.task),
             source,
         })?;
         self.line.push('\n');
-        self.file
-            .write_all(secrets::mask(&self.line).as_bytes())
-            .map_err(ReportError::write("write", &self.part))
+        self.file.write_all(self.line.as_bytes()).map_err(ReportError::write("write", &self.part))
     }
 
     /// Lets others see what has been written so far.

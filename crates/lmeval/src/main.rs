@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     let arguments = legacy::rewrite(std::env::args_os().collect());
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return refused(&error, &arguments),
+        Err(error) => return ExitCode::from(refused(&error, &arguments)),
     };
     let mut printer = Printer::new(cli.color);
     let status = match commands::dispatch(cli, &mut printer) {
@@ -49,8 +49,8 @@ fn main() -> ExitCode {
     ExitCode::from(status.code())
 }
 
-/// Prints help, or what is wrong with the arguments, which may hold a key.
-fn refused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
+/// Prints help, or what is wrong with the arguments, which may hold a key; the exit status.
+pub(crate) fn refused(error: &clap::Error, arguments: &[OsString]) -> u8 {
     for pair in arguments.windows(2) {
         let [name, value] = [&pair[0], &pair[1]].map(|word| word.to_string_lossy());
         if name.starts_with("--") && secrets::is_secret(&name) {
@@ -62,5 +62,5 @@ fn refused(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
     let shown = secrets::mask(&text);
     // What cannot be printed because the reader is gone is no failure.
     let _ = if shown == text { error.print() } else { std::io::stderr().write_all(shown.as_bytes()) };
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    u8::try_from(error.exit_code()).unwrap_or(2)
 }

@@ -53,12 +53,12 @@ impl Printer {
 
     /// Writes a result for a reader: without secrets, and with control characters escaped.
     pub(crate) fn result(&mut self, text: &str) -> io::Result<()> {
-        self.out.write_all(visible(&secrets::mask(text)).as_bytes())
+        self.out.write_all(visible(&secrets::mask_data(text)).as_bytes())
     }
 
     /// Writes a result for a program, such as JSON: without secrets, and otherwise byte for byte.
     pub(crate) fn exact(&mut self, text: &str) -> io::Result<()> {
-        self.out.write_all(secrets::mask(text).as_bytes())
+        self.out.write_all(secrets::mask_data(text).as_bytes())
     }
 
     /// Where results for programs are written that hold no settings.
@@ -200,7 +200,7 @@ impl Notes {
     pub(crate) fn progress(&self, text: &str) {
         self.with(|screen| {
             if !screen.quiet {
-                screen.write(text);
+                screen.write(&secrets::mask(text));
             }
         });
     }
@@ -251,7 +251,8 @@ impl Notes {
 
     /// Sets the line that changes; an empty one takes it away. For terminals alone.
     pub(crate) fn status(&self, line: &str) {
-        let line = visible(line);
+        let masked = secrets::mask(line);
+        let line = visible(&masked);
         self.with(|screen| {
             if screen.status != line {
                 screen.status = line.into_owned();
@@ -340,8 +341,9 @@ fn write_object(event: &str, facts: &Dict) {
     object.insert("event", event);
     object.update(facts);
     let mut line = String::new();
-    if json_line::write(&mut line, &Value::from(object)).is_ok() {
-        let _ = io::stderr().write_all(secrets::mask(&line).as_bytes());
+    let object = secrets::mask_strings(Value::from(object), secrets::mask);
+    if json_line::write(&mut line, &object).is_ok() {
+        let _ = io::stderr().write_all(line.as_bytes());
     }
 }
 
@@ -399,6 +401,14 @@ mod tests {
         notes.be_quiet();
         notes.info("not worth a word");
         assert_eq!(*heard.lock().unwrap(), [(Level::Warning, "odd".to_owned())]);
+    }
+
+    #[test]
+    fn the_line_that_changes_shows_no_secret() {
+        secrets::remember("sk-status-1234");
+        let notes = Notes::new(Color::Never);
+        notes.status("asking sk-status-1234");
+        notes.with(|screen| assert_eq!(std::mem::take(&mut screen.status), "asking ***"));
     }
 
     #[test]

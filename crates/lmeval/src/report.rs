@@ -161,21 +161,24 @@ fn render_prompt_error(error: &PromptError) -> String {
         std::error::Error::source(error).and_then(|source| source.downcast_ref::<lmeval_template::Error>());
     let marked = source.and_then(|source| Some((source.template()?, source.range()?)));
     let path = error.location().map(|location| location.path().display().to_string());
+    // As in `render`: masked before anything is cut, and without moving what is marked.
+    let file_text = error.location().map(|location| secrets::mask_keeping_length(location.file.text()));
+    let template_text = marked.as_ref().map(|(template, _)| secrets::mask_keeping_length(template));
     let mut group = Group::with_title(title);
     let mut is_marked = false;
-    if let (Some(location), Some(path)) = (error.location(), &path) {
-        let text = location.file.text();
+    if let (Some(location), Some(path), Some(file_text)) = (error.location(), &path, &file_text) {
+        let text = &**file_text;
         let exact = marked.as_ref().and_then(|(template, range)| place_in_file(location, template, range));
         is_marked = exact.is_some();
         let range = exact.unwrap_or_else(|| location.range.clone());
         let snippet = Snippet::source(text).path(path).fold(true);
         group = group.element(snippet.annotation(AnnotationKind::Primary.span(clamp(text, &range))));
     }
-    if let (false, Some((template, range))) = (is_marked, marked) {
+    if let (false, Some((_, range)), Some(template)) = (is_marked, &marked, &template_text) {
         group = group.element(
-            Snippet::source(template)
+            Snippet::source(&**template)
                 .path(error.field().unwrap_or("template"))
-                .annotation(AnnotationKind::Primary.span(clamp(template, &range))),
+                .annotation(AnnotationKind::Primary.span(clamp(template, range))),
         );
     }
     for hint in error.hints() {

@@ -2,20 +2,24 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use lmeval_pycompat::{Value, repr};
+use lmeval_pycompat::{Dict, Value, repr};
 
 use super::names::{is_open_header, is_secret};
 use super::settings::MASK;
-
-/// Shorter texts are ordinary words: to mask `EMPTY` wherever it occurs would damage results.
-const SHORTEST: usize = 8;
+use super::worth::{is_credential, is_hidden_in_messages};
 
 /// The secrets, the longest first, so that a shorter one leaves no part of a longer one.
-static KNOWN: RwLock<Vec<String>> = RwLock::new(Vec::new());
+static KNOWN: RwLock<Vec<Known>> = RwLock::new(Vec::new());
 
-/// Remembers a secret in every form in which it may turn up. Short ones are left out.
+struct Known {
+    text: String,
+    /// Whether it is masked in data as well.
+    is_credential: bool,
+}
+
+/// Remembers a secret in every form in which it may turn up, unless it may be an ordinary word.
 pub fn remember(secret: &str) {
     let secret = secret.trim();
     let mut forms = vec![secret.to_owned()];
@@ -24,14 +28,14 @@ pub fn remember(secret: &str) {
     for form in forms.clone() {
         forms.extend([in_json(&form), percent_decoded(&form)]);
     }
-    forms.retain(|form| form.len() >= SHORTEST);
+    forms.retain(|form| is_hidden_in_messages(form));
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
-    for form in forms {
-        if !known.contains(&form) {
-            known.push(form);
+    for text in forms {
+        if !known.iter().any(|known| known.text == text) {
+            known.push(Known { is_credential: is_credential(&text), text });
         }
     }
-    known.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    known.sort_by_key(|secret| std::cmp::Reverse(secret.text.len()));
 }
 
 /// Remembers the secrets among settings: what stands under a name of a secret, and what addresses carry.
@@ -175,7 +179,7 @@ pub fn learn_environment() {
     }
 }
 
-/// The text with every remembered secret masked.
+/// A message with every remembered secret masked.
 ///
 /// ```
 /// use lmeval_core::secrets;
@@ -185,18 +189,61 @@ pub fn learn_environment() {
 /// assert_eq!(secrets::mask("got nothing"), "got nothing");
 /// ```
 pub fn mask(text: &str) -> Cow<'_, str> {
-    replace(text, |_| MASK.to_owned())
+    replace(text, |_| true, |_| MASK.to_owned())
 }
 
 /// The same with as many bytes as before, for text that places are known in.
 pub fn mask_keeping_length(text: &str) -> Cow<'_, str> {
-    replace(text, |secret| "*".repeat(secret.len()))
+    replace(text, |_| true, |secret| "*".repeat(secret.len()))
 }
 
-fn replace(text: &str, masked: impl Fn(&str) -> String) -> Cow<'_, str> {
+/// Text that is data, such as a prompt: only what looks like a generated key is masked, and words stay what they are.
+///
+/// ```
+/// use lmeval_core::secrets;
+///
+/// secrets::remember("sk-doc-0123456789");
+/// secrets::remember("Doc-Password");
+/// assert_eq!(secrets::mask_data("sk-doc-0123456789 Doc-Password"), "*** Doc-Password");
+/// ```
+pub fn mask_data(text: &str) -> Cow<'_, str> {
+    replace(text, |secret| secret.is_credential, |_| MASK.to_owned())
+}
+
+/// A value with the strings in it masked, by [`mask`] or [`mask_data`]. Numbers and names stay.
+pub fn mask_strings(value: Value, mask: fn(&str) -> Cow<'_, str>) -> Value {
+    changed(&value, mask).unwrap_or(value)
+}
+
+/// The masked value; `None` where nothing changes, so that nothing is copied.
+fn changed(value: &Value, mask: fn(&str) -> Cow<'_, str>) -> Option<Value> {
+    let all = |items: &[Value]| -> Option<Vec<Value>> {
+        let masked: Vec<Option<Value>> = items.iter().map(|item| changed(item, mask)).collect();
+        let is_changed = masked.iter().any(Option::is_some);
+        let pairs = masked.into_iter().zip(items);
+        is_changed.then(|| pairs.map(|(masked, item)| masked.unwrap_or_else(|| item.clone())).collect())
+    };
+    match value {
+        Value::Str(text) => match mask(text) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(masked) => Some(Value::from(masked)),
+        },
+        Value::List(items) => all(items).map(Value::list),
+        Value::Tuple(items) => all(items).map(Value::tuple),
+        Value::Set(items) => all(items).map(|items| Value::Set(Arc::new(items))),
+        Value::Dict(dict) => {
+            let values: Vec<Value> = dict.iter().map(|(_, value)| value.clone()).collect();
+            let masked = all(&values)?;
+            Some(Value::from(dict.iter().map(|(key, _)| key.clone()).zip(masked).collect::<Dict>()))
+        }
+        _ => None,
+    }
+}
+
+fn replace(text: &str, is_wanted: impl Fn(&Known) -> bool, masked: impl Fn(&str) -> String) -> Cow<'_, str> {
     let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
     let mut out = Cow::Borrowed(text);
-    for secret in known.iter() {
+    for Known { text: secret, .. } in known.iter().filter(|known| is_wanted(known)) {
         if out.contains(secret.as_str()) {
             out = Cow::Owned(out.replace(secret.as_str(), &masked(secret)));
         }
@@ -241,6 +288,24 @@ mod tests {
         let kept = "application/known 2024-known known-model EMPTY";
         assert_eq!(mask(kept), kept);
         assert_eq!(mask_keeping_length("a sk-known-11 b"), "a *********** b");
+    }
+
+    #[test]
+    fn data_loses_generated_keys_and_nothing_else() {
+        for secret in ["password", "question", "2718281828459045", "Known-Word", "sk-data-0123456789"] {
+            remember(secret);
+        }
+        let value = json::loads(
+            r#"{"question": "a question, a password, a Known-Word", "score": 0.2718281828459045,
+                "resps": [["sk-data-0123456789!"], 2718281828459045], "sk-data-0123456789": true}"#,
+        );
+        let masked = repr::repr(&mask_strings(value.unwrap(), mask_data));
+        assert_eq!(
+            masked,
+            "{'question': 'a question, a password, a Known-Word', 'score': 0.2718281828459045, \
+             'resps': [['***!'], 2718281828459045], 'sk-data-0123456789': True}"
+        );
+        assert_eq!(mask("question 2718281828459045 Known-Word"), "question 2718281828459045 ***");
     }
 
     #[test]

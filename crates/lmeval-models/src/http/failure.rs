@@ -262,7 +262,8 @@ fn request_hint(status: StatusCode, said: &str, url: &str) -> Option<String> {
 }
 
 fn is_quota(body: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(body).to_lowercase();
+    // An error says so early; an answer can be huge.
+    let text = String::from_utf8_lossy(&body[..body.len().min(1 << 16)]).to_lowercase();
     ["insufficient_quota", "exceeded your current quota", "billing_hard_limit", "credit balance is too low"]
         .iter()
         .any(|sign| text.contains(sign))
@@ -309,9 +310,27 @@ fn message_in(value: &Value) -> Option<String> {
 
 /// The beginning of an answer in one line.
 fn beginning(body: &[u8], characters: usize, secrets: &Secrets) -> String {
-    let text = secrets.mask(String::from_utf8_lossy(body).into_owned());
+    let body = body.trim_ascii_start();
+    let excerpt = excerpt(body, characters, secrets);
+    let mut text = secrets.mask(String::from_utf8_lossy(excerpt).into_owned());
+    if excerpt.len() < body.len() {
+        // The end may hold part of a secret and part of a character.
+        let end = text.len().saturating_sub(secrets.longest() + char::REPLACEMENT_CHARACTER.len_utf8());
+        text.truncate(text.floor_char_boundary(end));
+    }
     let words: Vec<&str> = text.split_whitespace().collect();
-    if words.is_empty() { "nothing".into() } else { cut(&words.join(" "), characters) }
+    let line = words.join(" ");
+    match line.as_str() {
+        "" => "nothing".into(),
+        line if excerpt.len() < body.len() && line.chars().count() <= characters => format!("{line}…"),
+        line => cut(line, characters),
+    }
+}
+
+/// As much of an answer as its beginning may need: answers can be huge. Whitespace that is joined needs some more, and a
+/// secret must be there whole to be recognised.
+fn excerpt<'a>(body: &'a [u8], characters: usize, secrets: &Secrets) -> &'a [u8] {
+    &body[..body.len().min(characters * 8 + secrets.longest())]
 }
 
 fn cut(text: &str, characters: usize) -> String {
@@ -369,6 +388,22 @@ mod tests {
             }
             let escaped = format!(r#"{{"error": "{filler}\u0073{}"}}"#, &key[1..]);
             assert!(!server_message(escaped.as_bytes(), &secrets).contains("sk-"), "{before}");
+        }
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_large_answer_is_read() {
+        let key = "sk-of-a-large-answer-0123456789";
+        let secrets = Secrets::new(&[("Authorization".to_owned(), format!("Bearer {key}").into())], &[]);
+        let body = format!("{}a{}", " ".repeat(9000), " b".repeat(1 << 20));
+        assert!(excerpt(body.as_bytes(), 200, &secrets).len() < 2000);
+        let said = beginning(body.as_bytes(), 200, &secrets);
+        assert_eq!((said.chars().count(), &said[..3]), (201, "a b"));
+        // Whitespace is joined, so the end of the excerpt can become visible.
+        for gap in 1500..1700 {
+            let body = format!("a{}{key}{}", " ".repeat(gap), "c".repeat(5000));
+            let said = beginning(body.as_bytes(), 200, &secrets);
+            assert!(!said.contains("sk-") && said.starts_with('a') && said.ends_with('…'), "{gap}: {said}");
         }
     }
 

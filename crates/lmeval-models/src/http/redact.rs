@@ -8,11 +8,6 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::connect::encoded_credentials;
 
-/// Shorter texts are no secrets worth the name, and masking them would make messages unreadable.
-const SHORTEST: usize = 4;
-/// Keys are at least this long. Shorter secrets may be words that a model says, and answers must stay what they are.
-const SHORTEST_KEY: usize = 16;
-
 /// The texts that no message may hold.
 pub(super) struct Secrets(Vec<Secret>);
 
@@ -41,7 +36,7 @@ impl Secrets {
             let is_key = |name: &str| !name.ends_with("version");
             found.extend(url.query_pairs().map(|(name, value)| (value.into_owned(), is_key(&name))));
         }
-        found.retain(|(secret, _)| secret.len() >= SHORTEST && !secret.eq_ignore_ascii_case("bearer"));
+        found.retain(|(secret, _)| secrets::is_echo(secret));
         // The longest first, so that no part of a secret is left by a shorter one.
         found.sort_by_key(|(secret, _)| std::cmp::Reverse(secret.len()));
         found.dedup();
@@ -49,7 +44,7 @@ impl Secrets {
             secrets::remember(secret);
         }
         let secret = |(text, is_key): (String, bool)| Secret {
-            is_key: is_key && text.len() >= SHORTEST_KEY,
+            is_key: is_key && secrets::is_credential(&text),
             text: SecretString::from(text),
         };
         Self(found.into_iter().map(secret).collect())
@@ -63,6 +58,11 @@ impl Secrets {
             }
         }
         text
+    }
+
+    /// How many bytes the longest secret has.
+    pub(super) fn longest(&self) -> usize {
+        self.0.first().map_or(0, |secret| secret.text.expose_secret().len())
     }
 
     /// An answer without the keys that it was asked with: what a server repeats of them would be kept with the answers.

@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -167,12 +167,16 @@ async fn questions_on_the_side_get_few_attempts_and_the_headers_only_at_home() {
     assert!(client.get("no address", Duration::from_secs(1)).await.is_err());
 }
 
+fn tls_file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tls").join(name)
+}
+
 /// A server with TLS whose certificate signs itself, as `openssl req -x509` makes it.
-fn tls_server(address: &str) -> String {
+fn tls_server(address: &str, certificate: &str) -> String {
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-    let certificate = CertificateDer::from_pem_slice(include_bytes!("tls/certificate.pem")).unwrap();
+    let certificate = CertificateDer::from_pem_file(tls_file(certificate)).unwrap();
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("tls/key.pem")).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
@@ -202,10 +206,9 @@ fn tls_server(address: &str) -> String {
 
 #[tokio::test]
 async fn a_self_signed_certificate_is_trusted_where_it_is_named() {
-    let url = tls_server("127.0.0.1");
-    let file = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tls").join(name);
+    let url = tls_server("127.0.0.1", "certificate.pem");
     let with = |path: Option<&str>| {
-        let path = path.map(file);
+        let path = path.map(tls_file);
         client(&url, |settings| settings.ca_cert_path = path)
     };
     assert_eq!(ask(&with(Some("certificate.pem")), "{}").await.unwrap(), 42);
@@ -215,7 +218,11 @@ async fn a_self_signed_certificate_is_trusted_where_it_is_named() {
         assert!(error.hints()[0].contains("ca_cert_path"), "{:?}", error.hints());
     }
     // The name in the certificate counts.
-    let elsewhere = tls_server("127.0.0.2");
-    let named = client(&elsewhere, |settings| settings.ca_cert_path = Some(file("certificate.pem")));
+    let elsewhere = tls_server("127.0.0.2", "certificate.pem");
+    let named = client(&elsewhere, |settings| settings.ca_cert_path = Some(tls_file("certificate.pem")));
+    assert_eq!(ask(&named, "{}").await.unwrap_err().kind(), ModelErrorKind::Configuration);
+    // So does its last day.
+    let expired = tls_server("127.0.0.1", "expired.pem");
+    let named = client(&expired, |settings| settings.ca_cert_path = Some(tls_file("expired.pem")));
     assert_eq!(ask(&named, "{}").await.unwrap_err().kind(), ModelErrorKind::Configuration);
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lmeval_core::{DocId, HostError};
 
+use crate::config::shortened;
 use crate::error::Location;
 use crate::source::{Mapping, Step};
 
@@ -236,17 +237,6 @@ impl fmt::Display for PromptError {
             write!(f, " (template `{}`)", shortened(template))?;
         }
         Ok(())
-    }
-}
-
-/// A text for a message: cut where it is long.
-pub(crate) fn shortened(text: &str) -> String {
-    const LONGEST: usize = 200;
-    // Part of a secret would not be recognised.
-    let text = &*lmeval_core::secrets::mask(text);
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }
 

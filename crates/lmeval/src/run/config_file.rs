@@ -11,6 +11,7 @@ use lmeval_tasks::source::SourceFile;
 use lmeval_tasks::{Error, ErrorKind, Location};
 
 use crate::run::fields;
+use crate::run::settings::DATA_SETTINGS;
 
 /// What a file of settings says, and where it says it.
 #[derive(Debug)]
@@ -19,6 +20,20 @@ pub(crate) struct ConfigFile {
     pub dict: Dict,
     file: Arc<SourceFile>,
     marks: Marks,
+}
+
+/// Remembers the secrets of a file.
+fn learn(settings: &Value) {
+    match settings {
+        Value::Dict(dict) => {
+            let is_data = |name: &Value| name.as_str().is_some_and(|name| DATA_SETTINGS.contains(&name));
+            let learnt = dict.iter().filter(|(name, _)| !is_data(name));
+            secrets::learn(
+                &learnt.map(|(name, value)| (name.clone(), value.clone())).collect::<Dict>().into(),
+            );
+        }
+        other => secrets::learn(other),
+    }
 }
 
 impl ConfigFile {
@@ -40,7 +55,7 @@ impl ConfigFile {
             )
             .at(Some(Location { file, range, line }))
         })?;
-        secrets::learn(&loaded.value);
+        learn(&loaded.value);
         let Value::Dict(dict) = &loaded.value else {
             let what = if loaded.value.is_none() { "is empty" } else { "has no mapping at its root" };
             return Err(Error::new(ErrorKind::Type, format!("`{}` {what}", path.display()))

@@ -96,6 +96,9 @@ impl RunSettings {
     }
 }
 
+/// Settings whose values may be part of prompts and answers: no secrets are learnt from them.
+pub(crate) const DATA_SETTINGS: [&str; 2] = ["gen_kwargs", "metadata"];
+
 fn note_overrides(given: &Dict, notes: &mut Vec<String>) {
     let names: Vec<&str> = given.keys().filter_map(Value::as_str).filter(|name| *name != "config").collect();
     if !names.is_empty() {
@@ -115,7 +118,10 @@ impl Layers {
             "trackio_args",
         ] {
             let dict = Value::from(self.dict(name)?);
-            secrets::learn(&dict);
+            // What prompts and generations are made of is data, whatever its names end in.
+            if !DATA_SETTINGS.contains(&name) {
+                secrets::learn(&dict);
+            }
             self.merged.insert(name, dict);
         }
         let (model, tasks) = self.model_and_tasks(&mut notes)?;

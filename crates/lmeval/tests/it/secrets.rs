@@ -194,3 +194,79 @@ fn excerpts_of_settings_show_no_header() {
     assert!(output.status != 0);
     holds_none(&output, &["sk-typed-1234"]);
 }
+
+/// The only file of a folder whose name begins like this.
+fn only_file(folder: &Path, start: &str) -> String {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs_err::read_dir(&folder).unwrap() {
+            let entry = entry.unwrap();
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else if entry.file_name().to_string_lossy().starts_with(start) {
+                found.push(entry.path());
+            }
+        }
+    }
+    assert_eq!(found.len(), 1, "{found:?}");
+    fs_err::read_to_string(&found[0]).unwrap()
+}
+
+/// Values under telling names may be ordinary words and numbers, and those are part of documents and scores.
+#[test]
+fn data_keeps_words_and_numbers_that_are_settings_as_well() {
+    let context = context();
+    let document = "{\"q\": \"A question about the password 20480000, a Cornerstone-word and \
+                    sk-document-0123456789\", \"a\": \"4\", \"number\": 0.333333333333}\n";
+    context.write("words.jsonl", document);
+    let task = TASK.replace("numbers.jsonl", "words.jsonl").replace("numbers", "words");
+    let prompt = task.lines().find(|line| line.starts_with("doc_to_text")).unwrap();
+    let target = task.lines().find(|line| line.starts_with("doc_to_target")).unwrap();
+    let task = task.replace(prompt, "doc_to_text: \"{{q}}:\"").replace(target, "doc_to_target: \"{{a}}\"");
+    context.write("words.yaml", task);
+    context.write("settings.yaml", "model: dummy\nmetadata: {sort_key: A question about}\n");
+    let words = ["run", "--tasks", "words.yaml", "--output_path", "out", "--log_samples", "--format", "json"];
+    let more = ["--config", "settings.yaml", "--metadata", "{\"answer_key\": \"question\"}"];
+    let output = context
+        .command(&[&words[..], &more].concat())
+        .env("POSTGRES_PASSWORD", "password")
+        .env("PIN_KEY", "333333333333")
+        .env("OTHER_KEY", "20480000")
+        .env("WORD_TOKEN", "Cornerstone-word")
+        .env("DOCUMENT_API_KEY", "sk-document-0123456789")
+        .run();
+    assert_eq!(output.status, 0, "{output}");
+    let sample: serde_json::Value =
+        serde_json::from_str(&only_file(&context.work().join("out"), "samples_")).unwrap();
+    let shown = "A question about the password 20480000, a Cornerstone-word and ***";
+    assert_eq!(sample["doc"]["q"], shown);
+    assert_eq!(sample["doc"]["number"], 0.333_333_333_333);
+    assert_eq!(sample["arguments"]["gen_args_0"]["arg_0"], format!("{shown}:"));
+    let results: serde_json::Value =
+        serde_json::from_str(&only_file(&context.work().join("out"), "results_")).unwrap();
+    // What a setting is named for is still hidden where settings are shown.
+    assert_eq!(results["configs"]["words"]["metadata"]["answer_key"], "***");
+    // A line with the settings comes first.
+    let printed = output.stdout.find("{\n").unwrap();
+    serde_json::from_str::<serde_json::Value>(&output.stdout[printed..]).unwrap();
+}
+
+/// Excerpts of task files are cut, and part of a key would not be recognised.
+#[test]
+fn a_key_across_the_end_of_a_template_is_masked() {
+    let context = context();
+    context.write("numbers.jsonl", documents());
+    let prompt = TASK.lines().find(|line| line.starts_with("doc_to_text")).unwrap();
+    for filler in (60..150).step_by(6) {
+        let filler = "x".repeat(filler);
+        let broken = format!(
+            "doc_to_text: \"{{{{ missing.column.of.it }}}}{filler}sk-template-0123456789-abcdefghij\""
+        );
+        context.write("numbers.yaml", TASK.replace(prompt, &broken));
+        let words = ["run", "--model", "dummy", "--tasks", "numbers.yaml"];
+        let output = context.command(&words).env("OPENAI_API_KEY", "sk-template-0123456789-abcdefghij").run();
+        assert_eq!(output.status, 1, "{output}");
+        holds_none(&output, &["sk-tem", "abcdef", "0123456"]);
+    }
+}

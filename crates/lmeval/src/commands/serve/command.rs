@@ -12,7 +12,6 @@ use crate::cli::{Cli, Command};
 use crate::commands::run::Program;
 use crate::commands::{self, Status, run};
 use crate::printer::{self, Printer};
-use crate::run::interrupt;
 use crate::{legacy, report};
 
 /// Does what the command line says; the result is the exit status.
@@ -21,13 +20,9 @@ pub(super) fn run(request: &Request) -> Result<Value> {
     let words = words.as_list().unwrap_or_default();
     let words = words.iter().filter_map(Value::as_str).map(OsString::from);
     let arguments = legacy::rewrite(std::iter::once(OsString::from("lm-eval")).chain(words).collect());
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help that cannot be printed because the reader is gone is no failure.
-            let _ = error.print();
-            return Ok(Value::Int(error.exit_code().into()));
-        }
+        Err(error) => return Ok(Value::Int(crate::refused(&error, &arguments).into())),
     };
     let printer = &mut Printer::new(cli.color);
     request.use_registered();
@@ -52,9 +47,6 @@ pub(super) fn run(request: &Request) -> Result<Value> {
         }
     };
     printer.flush()?;
-    Ok(Value::Int(match status {
-        Status::Success => 0,
-        Status::Failure => 1,
-        Status::Interrupted => interrupt::EXIT_STATUS.into(),
-    }))
+    printer.notes().finish(status.code());
+    Ok(Value::Int(status.code().into()))
 }

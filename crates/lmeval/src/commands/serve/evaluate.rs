@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
-use lmeval_core::Model;
+use lmeval_core::{Model, secrets};
 use lmeval_engine::{ChatTemplateChoice, EvaluateOptions, Evaluation};
 use lmeval_host::{PythonHost, PythonModel, PythonModelSettings, PythonOptions};
 use lmeval_pycompat::{Dict, Value};
@@ -26,6 +26,7 @@ use crate::{environment, python};
 pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     let (moment, began) = (Moment::now(), Instant::now());
     let settings = settings(request.dict("settings"))?;
+    secrets::learn(&shown(request, "model_args").unwrap_or_default());
     if settings.quiet {
         printer.notes().be_quiet();
     }
@@ -78,7 +79,9 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
         ("model_name_sanitized", Value::str(facts.model_name.sanitized.as_str())),
         ("chat_template", Value::from(facts.chat_template.clone())),
     ]);
-    Ok(Value::dict([("results", Value::from(results)), ("tracked", tracked)]))
+    // The caller may write it to files, as the command does.
+    let results = secrets::mask_strings(Value::from(results), secrets::mask_data);
+    Ok(Value::dict([("results", results), ("tracked", tracked)]))
 }
 
 /// What runs the Python functions of the tasks; those that exist in the caller's process run there.
@@ -160,6 +163,8 @@ fn facts(
 /// The settings of the run. The caller has filled in defaults.
 pub(super) fn settings(given: Dict) -> Result<RunSettings> {
     let layers = Layers { merged: given, given: Dict::new(), file: None };
+    let model_args = layers.dict("model_args")?;
+    secrets::learn(&Value::from(model_args.clone()));
     let limit = layers.value("limit");
     if layers.number("limit")?.is_some_and(|number| number <= 0.0 || number.is_nan()) {
         bail!("`limit` leaves no documents\nhint: Give a number of documents, or a share of them below 1");
@@ -180,7 +185,7 @@ pub(super) fn settings(given: Dict) -> Result<RunSettings> {
         from_file: false,
         notes: Vec::new(),
         model: layers.text("model")?.unwrap_or_default(),
-        model_args: layers.dict("model_args")?,
+        model_args,
         tasks: Vec::new(),
         num_fewshot: layers.count("num_fewshot")?.and_then(|count| i64::try_from(count).ok()),
         repeats: layers.count("repeats")?,

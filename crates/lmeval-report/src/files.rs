@@ -74,7 +74,7 @@ impl Layout {
     }
 
     /// Makes the folder and tries whether files can be made in it, so that a run does not find out at its end. Files that
-    /// killed runs left half written a day ago or earlier are removed.
+    /// killed runs left half written are removed, on a network file system a day later.
     pub fn prepare(&self) -> Result<(), ReportError> {
         self.make_folder()?;
         let probe = self.folder.join(format!(".write-test-{}", std::process::id()));
@@ -132,13 +132,30 @@ fn remove_abandoned(path: &Path) {
     }
 }
 
-/// Whether nobody writes a file any more; if so, it is locked now. The lock alone does not tell: on some network file
-/// systems the locks of other hosts are not seen.
+/// Whether nobody writes a file any more; if so, it is locked now. On a network file system the lock alone does not
+/// tell, because the locks of other hosts may not be seen, so the file must also be old.
 pub(crate) fn is_abandoned(file: &fs::File) -> bool {
+    (is_local(file) || is_old(file)) && file.file().try_lock().is_ok()
+}
+
+fn is_old(file: &fs::File) -> bool {
     let modified = file.metadata().and_then(|metadata| metadata.modified());
-    // A time in the future, by the clock of another host, is no age.
-    let is_old = modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age >= ABANDONED_AFTER));
-    is_old && file.file().try_lock().is_ok()
+    // A time in the future, by the clock of another host, is not an age.
+    modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age >= ABANDONED_AFTER))
+}
+
+/// Whether a file is on a file system that only this machine writes to, as far as the kernel tells.
+#[cfg(target_os = "linux")]
+fn is_local(file: &fs::File) -> bool {
+    /// The magic numbers of statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS.
+    const LOCAL: [i64; 7] =
+        [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994, 0x794C_7630, 0xF2F5_2010, 0x2FC1_2FC1];
+    rustix::fs::fstatfs(file.file()).is_ok_and(|found| LOCAL.contains(&found.f_type))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_local(_: &fs::File) -> bool {
+    false
 }
 
 /// Whether a name still leads to the file that was opened by it.

@@ -33,7 +33,7 @@ pub fn parse_hash_media(variable: Option<&str>) -> Option<bool> {
 /// Writes the samples of one task, line by line.
 ///
 /// Lines go to a hidden file in the folder of the results, which gets its name when the task is complete. What a killed
-/// run has left there is overwritten or removed a day later.
+/// run has left there is overwritten or removed, on a network file system a day later.
 #[derive(Debug)]
 pub struct SamplesWriter {
     layout: Layout,

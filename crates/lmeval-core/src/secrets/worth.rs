@@ -29,11 +29,12 @@ pub(super) fn is_hidden_in_messages(secret: &str) -> bool {
     secret.len() >= SHORTEST_IN_MESSAGES && !is_number && !is_word
 }
 
-/// Whether a secret is masked in data: only where it looks like a generated key, long and with letters and digits.
+/// Whether a secret is masked in data: only where it looks like a key, long and with more than letters or digits alone.
 pub fn is_credential(secret: &str) -> bool {
     secret.len() >= SHORTEST_CREDENTIAL
         && secret.chars().any(char::is_alphabetic)
-        && secret.bytes().any(|byte| byte.is_ascii_digit())
+        && !secret.chars().all(char::is_alphabetic)
+        && !secret.contains(char::is_whitespace)
 }
 
 #[cfg(test)]
@@ -48,7 +49,9 @@ mod tests {
         for secret in ["sk-12345", "Password", "correcthorsebattery", "hunter22"] {
             assert!(is_hidden_in_messages(secret) && !is_credential(secret), "{secret}");
         }
-        assert!(is_hidden_in_messages("sk-0123456789abc") && is_credential("sk-0123456789abc"));
+        for key in ["sk-0123456789abc", "sk-not-a-real-key", "github_pat_AbCdEf"] {
+            assert!(is_hidden_in_messages(key) && is_credential(key), "{key}");
+        }
         assert!(is_echo("hunter2") && !is_echo("abc") && !is_echo("Bearer"));
     }
 }

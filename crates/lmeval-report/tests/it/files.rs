@@ -128,20 +128,6 @@ fn two_runs_in_one_folder_do_not_mix() {
 }
 
 #[test]
-fn a_run_on_another_host_keeps_its_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let layout = Layout::new(folder.path(), "m");
-    layout.prepare().unwrap();
-    let theirs = layout.folder().join(".samples_t.jsonl.part");
-    // Its lock is not seen where locks are local to a host.
-    fs_err::write(&theirs, "their first line\n").unwrap();
-    let writer = SamplesWriter::new(&layout, "t", SampleOptions::default()).unwrap();
-    writer.finish("S").unwrap();
-    assert_eq!(fs_err::read_to_string(&theirs).unwrap(), "their first line\n");
-    assert_eq!(names(layout.folder()), [".samples_t.jsonl.part", "samples_t_S.jsonl"]);
-}
-
-#[test]
 fn tasks_that_are_written_alike_are_refused() {
     let layout = Layout::new(Path::new("out"), "m");
     layout.check_tasks(["a::b", "a", "b", "a::c"]).unwrap();
@@ -202,16 +188,11 @@ fn what_killed_runs_have_left_is_removed_and_what_others_write_is_not() {
     for other in kept {
         fs_err::write(inside(other), "whole").unwrap();
     }
-    // An unlocked file may be that of a run on another host, whose lock is not seen here.
-    let young = [".samples_elsewhere.jsonl.part", ".results_T.json.4712.part"];
-    for name in young {
-        fs_err::write(inside(name), "half").unwrap();
-    }
     let writer = SamplesWriter::new(&layout, "live", SampleOptions::default()).unwrap();
     // However old, a locked file is in use.
     make_old(&inside(".samples_live.jsonl.part"));
     Layout::new(folder.path(), "m").prepare().unwrap();
-    let mut expected: Vec<String> = kept.iter().chain(&young).map(|name| (*name).to_owned()).collect();
+    let mut expected: Vec<String> = kept.iter().map(|name| (*name).to_owned()).collect();
     expected.push(".samples_live.jsonl.part".to_owned());
     expected.sort();
     assert_eq!(names(layout.folder()), expected);

@@ -210,8 +210,7 @@ impl RequestBuilder {
             .collect();
         let failed = failed.into_inner();
         self.has_failed = failed < built.len();
-        let built = built.into_iter().take(failed.saturating_add(1)).flatten();
-        for built in built {
+        for built in up_to_failure(built, failed) {
             self.found |= built.as_ref().map_or(true, |built| !built.instances.is_empty());
             self.ready.push_back(built);
         }
@@ -302,6 +301,22 @@ fn check_columns(task: &Task, documents: &dyn Documents) -> Result<Vec<MissingCo
 /// The sampler of a name: what Python code registers, as far as it comes before what is built in.
 fn named_sampler(
     task: &Task,
+/// What was built before the first failure, and that failure. Where it only says that another function gave no answer, the
+/// failure of that function takes its place.
+fn up_to_failure<T>(
+    mut built: Vec<Option<Result<T, PromptError>>>,
+    failed: usize,
+) -> impl Iterator<Item = Result<T, PromptError>> {
+    let is_abandoned = |built: &Option<Result<T, PromptError>>| matches!(built, Some(Err(error)) if HostError::is_abandoned(error));
+    if built.get(failed).is_some_and(is_abandoned) {
+        let cause = built.iter().position(|built| matches!(built, Some(Err(_))) && !is_abandoned(built));
+        if let Some(cause) = cause {
+            built.swap(failed, cause);
+        }
+    }
+    built.into_iter().take(failed.saturating_add(1)).flatten()
+}
+
     name: &str,
     sources: &RequestSources,
     options: &RequestOptions,
@@ -346,4 +361,31 @@ fn no_examples(error: SamplerError) -> PromptError {
     };
     let failure = PromptError::new(PromptErrorKind::Examples, error.to_string()).caused_by(error);
     hint.into_iter().fold(failure, PromptError::hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_was_not_made_does_not_hide_the_cause() {
+        let failed = |error| Some(Err(PromptError::host(error)));
+        let abandoned = || {
+            let (function, culprit) = ("utils.fine".to_owned(), "utils.slow".to_owned());
+            failed(HostError::Abandoned { function, culprit, seconds: 1.0 })
+        };
+        let (function, message) = ("utils.slow".to_owned(), "There was no answer".to_owned());
+        let cause = failed(HostError::Failed { function, message, traceback: None });
+        let shown = |built: Vec<Option<Result<u8, PromptError>>>, first| -> Vec<String> {
+            up_to_failure(built, first)
+                .map(|built| built.map_or_else(|error| error.to_string(), |built| built.to_string()))
+                .collect()
+        };
+        let told = shown(vec![Some(Ok(7)), abandoned(), None, abandoned(), cause, Some(Ok(8))], 1);
+        assert_eq!(told.len(), 2);
+        assert!(told[0] == "7" && told[1].contains("`utils.slow` failed"), "{told:?}");
+        let told = shown(vec![Some(Ok(7)), abandoned(), abandoned()], 1);
+        assert!(told[1].contains("because `utils.slow` gave no answer"), "{told:?}");
+        assert_eq!(shown(vec![Some(Ok(7)), Some(Ok(8))], usize::MAX), ["7", "8"]);
+    }
 }

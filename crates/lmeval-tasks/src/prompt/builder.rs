@@ -12,6 +12,7 @@ use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value};
 use rayon::prelude::*;
 
+use super::changes::Watch;
 use super::columns::{MissingColumn, column_names, missing_columns};
 use super::error::{FieldPlaces, Place, PromptError, PromptErrorKind};
 use super::options::{RequestOptions, RequestSources};
@@ -188,15 +189,12 @@ impl RequestBuilder {
                     return None;
                 }
                 let build = |(mut document, examples): Drawn| {
-                    let changes = plan.fields.changes();
-                    if let Some(changes) = changes {
-                        changes.watch(&document);
-                    }
-                    let built = plan.requests(doc_id, &document, &examples);
-                    if let Some(changed) = changes.and_then(|changes| changes.take(&document)) {
+                    let watch = plan.fields.watch();
+                    let built = plan.requests(doc_id, &document, &examples, watch.as_ref())?;
+                    if let Some(changed) = watch.and_then(Watch::into_changed) {
                         document = changed;
                     }
-                    let (instances, choices, skipped) = match built? {
+                    let (instances, choices, skipped) = match built {
                         Ok((instances, choices)) => (instances, choices, None),
                         Err(skipped) => (Vec::new(), None, Some(skipped)),
                     };

@@ -13,7 +13,7 @@ use lmeval_pycompat::{Dict, Value};
 use rayon::prelude::*;
 
 use super::changes::Watch;
-use super::columns::{MissingColumn, column_names, missing_columns};
+use super::columns::{MissingColumn, column_names, missing_columns, missing_example_columns};
 use super::error::{FieldPlaces, Place, PromptError, PromptErrorKind};
 use super::options::{RequestOptions, RequestSources};
 use super::plan::Plan;
@@ -107,8 +107,11 @@ impl RequestBuilder {
     fn prepare(task: &Task, sources: &RequestSources, options: &RequestOptions) -> Result<Self, PromptError> {
         let documents = evaluated_documents(task, sources)?;
         let selection = Selection::new(documents.len(), options)?;
-        let missing_columns = check_columns(task, &*documents)?;
+        let mut missing_columns = checked(missing_columns(task, &columns_of(&*documents)))?;
         let plan = Plan::new(task, &*documents, sources, options)?;
+        if let Some(pool) = &plan.pool {
+            missing_columns.extend(checked(missing_example_columns(task, &columns_of(pool)))?);
+        }
         let count = task.config.fewshot_count();
         let drawing = if count > 0 { Some(Drawing::new(task, sources, options, count)?) } else { None };
         let ready = VecDeque::new();
@@ -281,24 +284,23 @@ impl Drawing {
     }
 }
 
-/// The fields that look like columns which the documents do not have; those that cannot be meant so are an error.
-fn check_columns(task: &Task, documents: &dyn Documents) -> Result<Vec<MissingColumn>, PromptError> {
+/// The columns of documents.
+fn columns_of(documents: &dyn Documents) -> Vec<String> {
     // A first document that cannot be read is an error of its own, where it is used.
-    let first = documents.get(0).ok();
-    let columns = match &first {
-        Some(first) => column_names(documents.columns(), first),
-        None => documents.columns().to_vec(),
-    };
-    let mut missing = missing_columns(task, &columns);
+    match documents.get(0) {
+        Ok(first) => column_names(documents.columns(), &first),
+        Err(_) => documents.columns().to_vec(),
+    }
+}
+
+/// The fields that look like columns which are not there; those that cannot be meant so are an error.
+fn checked(mut missing: Vec<MissingColumn>) -> Result<Vec<MissingColumn>, PromptError> {
     match missing.iter().position(|missing| missing.is_error) {
         None => Ok(missing),
         Some(place) => Err(missing.swap_remove(place).into_error()),
     }
 }
 
-/// The sampler of a name: what Python code registers, as far as it comes before what is built in.
-fn named_sampler(
-    task: &Task,
 /// What was built before the first failure, and that failure. Where it only says that another function gave no answer, the
 /// failure of that function takes its place.
 fn up_to_failure<T>(
@@ -315,6 +317,9 @@ fn up_to_failure<T>(
     built.into_iter().take(failed.saturating_add(1)).flatten()
 }
 
+/// The sampler of a name: what Python code registers, as far as it comes before what is built in.
+fn named_sampler(
+    task: &Task,
     name: &str,
     sources: &RequestSources,
     options: &RequestOptions,

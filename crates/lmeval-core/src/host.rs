@@ -30,12 +30,38 @@ pub enum HostError {
         /// The whole traceback, where there is one.
         traceback: Option<String>,
     },
+    /// The function was not called, because another one that ran at the same time gave no answer. That one is the
+    /// failure to report; see [`HostError::is_abandoned`].
+    #[error(
+        "The function `{function}` was not called, because `{culprit}` gave no answer within {seconds} seconds"
+    )]
+    Abandoned {
+        /// The function, as the task names it.
+        function: String,
+        /// The function that gave no answer.
+        culprit: String,
+        /// How long it was waited for.
+        seconds: f64,
+    },
 }
 
 impl HostError {
     /// The error of a function that nothing can run.
     pub fn needs_python(function: &Function) -> Self {
         Self::NeedsPython { function: shown_reference(&function.reference) }
+    }
+
+    /// Whether an error only says that a function was not called because another one gave no answer. Any other error of
+    /// the same run says more.
+    pub fn is_abandoned(error: &(dyn std::error::Error + 'static)) -> bool {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            if matches!(error.downcast_ref::<Self>(), Some(Self::Abandoned { .. })) {
+                return true;
+            }
+            next = error.source();
+        }
+        false
     }
 }
 

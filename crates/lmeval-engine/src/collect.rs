@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lmeval_core::results::TaskResult;
 use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance, Needs};
-use lmeval_core::{Answer, Arguments, Context, ModelError, ModelRequest};
+use lmeval_core::{Answer, Arguments, Context, HostError, ModelError, ModelRequest};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_tasks::Task;
 use lmeval_tasks::prompt::DocumentRequests;
@@ -183,9 +183,18 @@ impl<'a> Collector<'a> {
     }
 
     /// Keeps the first error and ends the run; what is under way is still waited for and kept.
+    ///
+    /// All tasks share the workers, so a function of one task that gives no answer can fail others first. Their errors
+    /// give way to its own.
     fn fail(&mut self, error: EngineError) {
         self.stop.cancel();
-        self.error.get_or_insert(error);
+        let stays = self
+            .error
+            .as_ref()
+            .is_some_and(|known| !HostError::is_abandoned(known) || HostError::is_abandoned(&error));
+        if !stays {
+            self.error = Some(error);
+        }
     }
 
     fn take(&mut self, message: Message) {
@@ -249,6 +258,10 @@ impl<'a> Collector<'a> {
             return;
         };
         task.is_checked = true;
+        if task.task.config.unsafe_code {
+            // The programs that scoring runs are counted, and a check would run some before the count begins.
+            return;
+        }
         if let Err(source) = planned.scorer.check_first(first) {
             let task = planned.key.clone();
             self.fail(EngineError::Score { task, source: Box::new(source) });
@@ -365,5 +378,46 @@ fn forget(requests: &mut DocumentRequests, needs: Needs, nothing: &Arc<str>) {
     }
     if !needs.documents {
         requests.document = Arc::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::NoEvents;
+
+    fn failed(source: HostError) -> Message {
+        Message::Stop(Box::new(EngineError::Function { task: "t".to_owned(), source }))
+    }
+
+    fn outcome(errors: Vec<Message>) -> String {
+        let (sender, receiver) = mpsc::channel();
+        for error in errors {
+            sender.send(error).unwrap();
+        }
+        drop(sender);
+        let (options, stop) = (EvaluateOptions::default(), Cancel::new());
+        let Err(error) = Collector::new(Vec::new(), &options, &NoEvents, &stop).run(&receiver) else {
+            panic!("no error")
+        };
+        std::error::Error::source(&error).unwrap().to_string()
+    }
+
+    #[test]
+    fn the_function_that_gave_no_answer_is_reported() {
+        let abandoned = |function: &str| {
+            let (function, culprit) = (function.to_owned(), "utils.slow".to_owned());
+            failed(HostError::Abandoned { function, culprit, seconds: 1.0 })
+        };
+        let raised = |function: &str| {
+            let (function, message) = (function.to_owned(), "no".to_owned());
+            failed(HostError::Failed { function, message, traceback: None })
+        };
+        let first = outcome(vec![abandoned("a.f"), abandoned("b.f"), raised("utils.slow"), raised("c.f")]);
+        assert!(first.contains("`utils.slow` failed"), "{first}");
+        let first = outcome(vec![raised("utils.slow"), abandoned("a.f")]);
+        assert!(first.contains("`utils.slow` failed"), "{first}");
+        let only = outcome(vec![abandoned("a.f"), abandoned("b.f")]);
+        assert!(only.contains("`a.f`") && only.contains("`utils.slow`"), "{only}");
     }
 }

@@ -90,16 +90,17 @@ pub(crate) fn produce(
         let _ = messages.send(Message::Started { task: place, original });
         let mut documents = 0;
         for built in builder {
-            if stop.is_cancelled() {
-                return;
-            }
             let requests = match built {
                 Ok(requests) => requests,
                 Err(error) => {
+                    // Of a run that ends already, this may be the cause.
                     let _ = messages.send(Message::Stop(Box::new(error.into())));
                     return;
                 }
             };
+            if stop.is_cancelled() {
+                return;
+            }
             if requests.instances.is_empty() {
                 events.event(Event::Skipped { task, requests: &requests });
                 continue;

@@ -22,8 +22,8 @@ pub(crate) enum WorkerError {
     Died { how: String, said: String },
     #[error("There was no answer within {} seconds", limit.as_secs_f64())]
     TimedOut { limit: Duration },
-    #[error("It was not called, because another call gave no answer within {} seconds", limit.as_secs_f64())]
-    Abandoned { limit: Duration },
+    #[error("It was not called, because `{culprit}` gave no answer within {} seconds", limit.as_secs_f64())]
+    Abandoned { culprit: String, limit: Duration },
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
 }
@@ -52,6 +52,10 @@ impl WorkerError {
 
     /// The error of a function, with the document that it was called with.
     pub(crate) fn of(self, function: &Function, document: Option<&Dict>) -> HostError {
+        if let Self::Abandoned { culprit, limit } = self {
+            let function = shown_reference(&function.reference);
+            return HostError::Abandoned { function, culprit, seconds: limit.as_secs_f64() };
+        }
         let mut message = self.to_string();
         if let Self::Raised { missing: Some(package), .. } = &self {
             let _ = write!(message, "; install the Python package `{package}` to run this task");

@@ -96,4 +96,8 @@ impl Filter for ClassFilter {
         });
         Ok(lists.collect::<Responses>().into())
     }
+
+    fn calls_task_code(&self) -> bool {
+        true
+    }
 }

@@ -118,7 +118,7 @@ impl<'a> Message<'a> {
             (Some(failure), _) => Err((0, WorkerError::from(failure))),
             (None, Some(caller)) => caller.ask(&self.text, answers, &serve),
             (None, None) => match self.pin.map_or_else(|| pool.worker(), |pin| pool.pinned(pin)) {
-                Ok(mut worker) => worker.ask(&self.text, answers, &serve),
+                Ok(worker) => worker.calls(&shown(self.function)).ask(&self.text, answers, &serve),
                 Err(error) => return Err(error.of(&shown(self.function), None)),
             },
         };

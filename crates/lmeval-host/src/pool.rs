@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use lmeval_core::shown_reference;
 use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::caller::Caller;
@@ -30,6 +31,8 @@ struct State {
     started: u64,
     /// How many calls have taken too long.
     timeouts: usize,
+    /// The function of the last one.
+    culprit: String,
 }
 
 #[derive(Debug)]
@@ -75,7 +78,7 @@ impl Pool {
         let answers =
             workers.iter_mut().filter_map(|idle| idle.worker.ask(message, 1, &nothing).ok()?.pop()).collect();
         for Numbered { number, worker } in workers {
-            drop(Lease { pool: self, number, worker: Some(worker) });
+            drop(Lease { pool: self, number, worker: Some(worker), function: None });
         }
         answers
     }
@@ -89,10 +92,11 @@ impl Pool {
         let timeouts = state.timeouts;
         loop {
             if state.timeouts > timeouts {
-                return Err(WorkerError::Abandoned { limit: self.options.time_limit });
+                let (culprit, limit) = (state.culprit.clone(), self.options.time_limit);
+                return Err(WorkerError::Abandoned { culprit, limit });
             }
             if let Some(Numbered { number, worker }) = state.idle.pop() {
-                return Ok(Lease { pool: self, number, worker: Some(worker) });
+                return Ok(Lease { pool: self, number, worker: Some(worker), function: None });
             }
             if state.numbers.len() < self.size() {
                 let number = state.started;
@@ -100,7 +104,7 @@ impl Pool {
                 state.numbers.push(number);
                 drop(state);
                 // The lease gives the place back should the start fail.
-                let mut lease = Lease { pool: self, number, worker: None };
+                let mut lease = Lease { pool: self, number, worker: None, function: None };
                 lease.worker = Some(Worker::start(&self.options, Purpose::Functions)?);
                 return Ok(lease);
             }
@@ -123,7 +127,7 @@ impl Pool {
         while state.numbers.contains(&number) {
             if let Some(place) = state.idle.iter().position(|idle| idle.number == number) {
                 let Numbered { number, worker } = state.idle.swap_remove(place);
-                return Ok(Lease { pool: self, number, worker: Some(worker) });
+                return Ok(Lease { pool: self, number, worker: Some(worker), function: None });
             }
             state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -150,6 +154,16 @@ pub(crate) struct Lease<'a> {
     number: u64,
     /// `None` while it is being started.
     worker: Option<Worker>,
+    /// What was called, as messages show it.
+    function: Option<String>,
+}
+
+impl Lease<'_> {
+    /// Says which function is called, for the errors of those that wait.
+    pub(crate) fn calls(mut self, function: &Function) -> Self {
+        self.function = Some(shown_reference(&function.reference));
+        self
+    }
 }
 
 impl Deref for Lease<'_> {
@@ -175,7 +189,10 @@ impl Drop for Lease<'_> {
             Some(worker) => state.idle.push(Numbered { number: self.number, worker }),
             None => state.numbers.retain(|number| *number != self.number),
         }
-        state.timeouts += usize::from(has_timed_out);
+        if has_timed_out {
+            state.timeouts += 1;
+            state.culprit = self.function.take().unwrap_or_else(|| "another call".to_owned());
+        }
         drop(state);
         // Somebody may wait for this very worker.
         self.pool.freed.notify_all();

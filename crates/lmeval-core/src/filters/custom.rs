@@ -73,6 +73,10 @@ impl Filter for Custom {
     fn apply_bare(&self, values: Vec<Value>, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
         self.call(values, docs)
     }
+
+    fn calls_task_code(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

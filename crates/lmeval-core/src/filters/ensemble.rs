@@ -91,6 +91,11 @@ impl FilterEnsemble {
         self.steps.iter().any(|step| step.filter.needs_documents())
     }
 
+    /// Whether any step calls code of a task.
+    pub(crate) fn calls_task_code(&self) -> bool {
+        self.steps.iter().any(|step| step.filter.calls_task_code())
+    }
+
     /// Applies all steps in order to the answers to all requests of a task.
     pub fn apply(&self, responses: Responses, docs: &FilterDocs<'_>) -> Result<Outcome, EnsembleError> {
         let given = responses.len();

@@ -105,6 +105,11 @@ pub trait Filter: fmt::Debug + Send + Sync {
     fn needs_documents(&self) -> bool {
         true
     }
+
+    /// Whether the filter calls code of a task, which may keep state or cost something and so is called once per run.
+    fn calls_task_code(&self) -> bool {
+        false
+    }
 }
 
 /// What a filter made of answers.

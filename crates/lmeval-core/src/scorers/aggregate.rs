@@ -8,7 +8,7 @@ use lmeval_metrics::{
 use lmeval_pycompat::Value;
 
 use super::error::ScoreError;
-use super::metric::{MetricAggregation, MetricFunction, PipelineMetric};
+use super::metric::{MetricAggregation, MetricFunction, MetricReduction, PipelineMetric};
 use super::metric_key::MetricKey;
 use super::pipeline::ScoringPipeline;
 use super::registry::ScoringNames;
@@ -84,7 +84,13 @@ impl ScoringPipeline {
     }
 
     /// Whether a function of the task gives the values of an aggregation that is not its own.
+    ///
+    /// Filters and reductions that are code of the task are left alone: calling them twice could change what they give.
     pub(super) fn may_give_what_cannot_be_aggregated(&self) -> bool {
+        let by_task = |metric: &PipelineMetric| matches!(metric.reduction, MetricReduction::Host(_));
+        if self.filters.calls_task_code() || self.metrics().iter().any(by_task) {
+            return false;
+        }
         let doubtful = |metric: &PipelineMetric| {
             matches!(metric.function, MetricFunction::Host(_)) && !metric.is_aggregated_by_task()
         };

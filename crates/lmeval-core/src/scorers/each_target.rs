@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::{Dict, Value, repr};
 
 use super::task_code::HostMetric;
 use crate::host::HostError;
 
 /// Compares an answer with each of the acceptable ones alone. The value is 1 where any of the values is true.
 #[derive(Debug)]
-pub(super) struct EachTarget(pub(super) Arc<dyn HostMetric>);
+pub(super) struct EachTarget {
+    pub(super) metric: Arc<dyn HostMetric>,
+    /// The name of the metric, whose value is taken from a dictionary.
+    pub(super) name: Arc<str>,
+}
 
 /// The acceptable answers, where there are several to choose from.
 fn targets(references: &Value) -> Option<&[Value]> {
@@ -19,8 +23,29 @@ fn targets(references: &Value) -> Option<&[Value]> {
     }
 }
 
-fn any(values: &[Value]) -> Value {
-    Value::Float(if values.iter().any(Value::is_truthy) { 1.0 } else { 0.0 })
+impl EachTarget {
+    fn any(&self, values: &[Value]) -> Result<Value, HostError> {
+        // All values are looked at: a dictionary without the metric is an error wherever it comes.
+        let mut any = false;
+        for value in values {
+            any |= self.own_value(value)?.is_truthy();
+        }
+        Ok(Value::Float(if any { 1.0 } else { 0.0 }))
+    }
+
+    /// Reference: 0.4.13 takes the metric's own entry of a dictionary and drops the others.
+    fn own_value<'a>(&self, value: &'a Value) -> Result<&'a Value, HostError> {
+        let Value::Dict(named) = value else { return Ok(value) };
+        named.get_str(&self.name).ok_or_else(|| {
+            let keys: Vec<String> = named.keys().map(|key| format!("`{}`", repr::str(key))).collect();
+            let message = format!(
+                "its dictionary has no key `{}`, which is needed for documents with several targets; its keys are: {}",
+                self.name,
+                keys.join(", ")
+            );
+            HostError::Failed { function: self.name.to_string(), message, traceback: None }
+        })
+    }
 }
 
 impl HostMetric for EachTarget {
@@ -48,16 +73,50 @@ impl HostMetric for EachTarget {
             }
         }
         let (places, single): (Vec<usize>, Vec<(Value, Value)>) = single.into_iter().unzip();
-        let values = self.0.compute_many(&single, kwargs);
+        let values = self.metric.compute_many(&single, kwargs);
         let values = values.map_err(|(place, error)| (places[place], error))?;
         let mut of_call: Vec<Vec<Value>> = vec![Vec::new(); calls.len()];
         for (place, value) in places.into_iter().zip(values) {
             of_call[place].push(value);
         }
-        let value = |(mut values, (references, _)): (Vec<Value>, &(Value, Value))| match targets(references) {
-            Some(_) => any(&values),
-            None => values.pop().unwrap_or_default(),
+        let value = |(place, mut values): (usize, Vec<Value>)| match targets(&calls[place].0) {
+            Some(_) => self.any(&values).map_err(|error| (place, error)),
+            None => Ok(values.pop().unwrap_or_default()),
         };
-        Ok(of_call.into_iter().zip(calls).map(value).collect())
+        of_call.into_iter().enumerate().map(value).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives whether the reference is the prediction, by a name.
+    #[derive(Debug)]
+    struct Named(&'static str);
+
+    impl HostMetric for Named {
+        fn compute(&self, references: &Value, predictions: &Value, _: &Dict) -> Result<Value, HostError> {
+            let is_same = f64::from(u8::from(references == predictions));
+            Ok(Value::dict([(self.0, Value::Float(is_same)), ("other", Value::Float(1.0))]))
+        }
+    }
+
+    fn compute(key: &'static str, answer: &str) -> Result<Value, HostError> {
+        let metric = EachTarget { metric: Arc::new(Named(key)), name: "close".into() };
+        let targets = Value::list([Value::list([Value::str("a"), Value::str("b")])]);
+        metric.compute(&targets, &Value::list([Value::str(answer)]), &Dict::new())
+    }
+
+    #[test]
+    fn the_own_entry_of_a_dictionary_counts() {
+        assert_eq!(compute("close", "b").unwrap(), Value::Float(1.0));
+        assert_eq!(compute("close", "c").unwrap(), Value::Float(0.0));
+    }
+
+    #[test]
+    fn a_dictionary_without_the_metric_is_an_error() {
+        let error = compute("near", "b").unwrap_err().to_string();
+        assert!(error.contains("`close`") && error.contains("`near`"), "{error}");
     }
 }

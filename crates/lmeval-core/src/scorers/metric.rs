@@ -161,6 +161,18 @@ pub struct BoundMetrics<'a> {
     /// The values, by the place of the metric and the name that its function gave, for which a list is one value of its
     /// document rather than a value per answer.
     whole: OnceLock<HashSet<(usize, Option<Arc<str>>)>>,
+    known: Vec<KnownValue>,
+}
+
+/// What a function of the task gave for a document before all documents are scored, so that it is called once.
+#[derive(Debug)]
+pub(super) struct KnownValue {
+    /// The place of the metric.
+    metric: usize,
+    document: DocId,
+    call: (Value, Value),
+    kwargs: Dict,
+    value: Value,
 }
 
 /// A metric with its options.
@@ -183,6 +195,7 @@ impl<'a> BoundMetrics<'a> {
         metrics: &'a [PipelineMetric],
         context: &'a Dict,
         request_kwargs: Option<&Arc<Dict>>,
+        known: Vec<KnownValue>,
     ) -> Result<Self, ScoreError> {
         let bound = bind(metrics, context, request_kwargs)?;
         let request_kwargs = request_kwargs.cloned();
@@ -194,6 +207,7 @@ impl<'a> BoundMetrics<'a> {
             owners: Mutex::default(),
             ready: OnceLock::new(),
             whole: OnceLock::new(),
+            known,
         })
     }
 
@@ -224,10 +238,26 @@ impl<'a> BoundMetrics<'a> {
                 .iter()
                 .map(|input| input.with_metric_input(|given| host_arguments(input, given)))
                 .collect();
-            let Ok(calls) = calls else { return Ok(()) };
-            let values = function.compute_many(&calls, kwargs).map_err(|(place, source)| {
-                ScoreError::HostOnDocument { document: usual[place].doc_id(), source }
-            })?;
+            let Ok(mut calls) = calls else { return Ok(()) };
+            let known: Vec<Option<&Value>> = usual
+                .iter()
+                .zip(&calls)
+                .map(|(input, call)| self.known_value(index, input.doc_id(), call, kwargs))
+                .collect();
+            let mut places = known.iter();
+            calls.retain(|_| places.next().is_some_and(Option::is_none));
+            let called: Vec<DocId> = usual
+                .iter()
+                .zip(&known)
+                .filter(|(_, known)| known.is_none())
+                .map(|(input, _)| input.doc_id())
+                .collect();
+            let new = if calls.is_empty() { Ok(Vec::new()) } else { function.compute_many(&calls, kwargs) };
+            let mut new = new
+                .map_err(|(place, source)| ScoreError::HostOnDocument { document: called[place], source })?
+                .into_iter();
+            let values: Vec<Value> =
+                known.into_iter().filter_map(|known| known.cloned().or_else(|| new.next())).collect();
             for (input, value) in usual.iter().zip(&values) {
                 whole.extend(self.whole_lists(index, value, input));
             }
@@ -237,6 +267,40 @@ impl<'a> BoundMetrics<'a> {
         let _ = self.ready.set(ready);
         let _ = self.whole.set(whole);
         Ok(())
+    }
+
+    fn known_value(
+        &self,
+        metric: usize,
+        document: DocId,
+        call: &(Value, Value),
+        kwargs: &Dict,
+    ) -> Option<&Value> {
+        let is_same = |known: &&KnownValue| {
+            known.metric == metric
+                && known.document == document
+                && known.call == *call
+                && known.kwargs == *kwargs
+        };
+        self.known.iter().find(is_same).map(|known| &known.value)
+    }
+
+    /// What functions of the task gave for documents that [`BoundMetrics::prepare`] has called them for.
+    pub(super) fn known_values(&self, inputs: &[ScoringInput<'_>]) -> Vec<KnownValue> {
+        let Some(ready) = self.ready.get() else { return Vec::new() };
+        let mut values = Vec::new();
+        for (metric, bound) in self.bound.iter().enumerate() {
+            let Bound::Host(_, kwargs) = bound else { continue };
+            for input in inputs {
+                let document = input.doc_id();
+                let call = input.with_metric_input(|given| host_arguments(input, given));
+                if let (Some(value), Ok(call)) = (ready.get(&(metric, document)), call) {
+                    let (kwargs, value) = (kwargs.clone(), value.clone());
+                    values.push(KnownValue { metric, document, call, kwargs, value });
+                }
+            }
+        }
+        values
     }
 
     /// Under which names a function of the task gave a document a list that is one value.

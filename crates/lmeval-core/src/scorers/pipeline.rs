@@ -10,7 +10,7 @@ use super::documents::{AnsweredDocuments, Filtered};
 use super::error::ScoreError;
 use super::input::ScoringInput;
 use super::logged::{older_logged_value, truths_to_floats};
-use super::metric::{BoundMetrics, PipelineMetric};
+use super::metric::{BoundMetrics, KnownValue, PipelineMetric};
 use super::metric_key::parent_metric;
 use super::needs::Needs;
 use super::reduce::reduce;
@@ -39,6 +39,8 @@ pub struct ScoringPipeline {
     owners: Vec<(Arc<str>, usize)>,
     /// For each metric whether higher is better, where the scorer itself says so.
     directions: Option<Directions>,
+    /// What functions of the task gave for the document that was checked.
+    known: Vec<KnownValue>,
 }
 
 impl ScoringPipeline {
@@ -62,6 +64,7 @@ impl ScoringPipeline {
             reduced_docs: Vec::new(),
             owners: Vec::new(),
             directions: None,
+            known: Vec::new(),
         }
     }
 
@@ -120,7 +123,7 @@ impl ScoringPipeline {
         };
         let scored = match delivered {
             Some(scored) => scored,
-            None => self.score_by_metrics(documents)?,
+            None => self.score_by_metrics(documents, false)?,
         };
         let has_several = |scored: &ScoredDoc| scored.scores.iter().any(|(_, values)| values.len() > 1);
         let metrics = &self.metrics;
@@ -141,6 +144,26 @@ impl ScoringPipeline {
         Ok(())
     }
 
+    /// Scores one document and keeps what functions of the task gave for it.
+    ///
+    /// Only what these functions do is an error here. All else is left to the time when every document is scored.
+    pub(super) fn check_first(&mut self, document: &AnsweredDocument) -> Result<(), ScoreError> {
+        let documents = std::slice::from_ref(document);
+        let Ok(filtered) = self.apply_filters(&AnsweredDocuments::new(documents)) else { return Ok(()) };
+        self.filtered = filtered;
+        let scored = match self.score_by_metrics(documents, true) {
+            Ok(scored) => scored,
+            Err(error @ ScoreError::HostOnDocument { .. }) => return Err(error),
+            Err(_) => return Ok(()),
+        };
+        let reduced: Result<Vec<_>, _> =
+            scored.into_iter().map(|scored| reduce(scored, &self.metrics)).collect();
+        self.reduced_docs = reduced.unwrap_or_default();
+        let checked = self.check_values();
+        self.reduced_docs.clear();
+        checked
+    }
+
     /// A scorer must give as many documents as it got.
     fn check_count(&self, expected: usize, found: usize) -> Result<(), ScoreError> {
         if expected == found {
@@ -149,10 +172,15 @@ impl ScoringPipeline {
         Err(ScoreError::DocumentCount { scorer: self.scorer.name().to_owned(), expected, found })
     }
 
-    fn score_by_metrics(&mut self, documents: &[AnsweredDocument]) -> Result<Vec<ScoredDoc>, ScoreError> {
+    fn score_by_metrics(
+        &mut self,
+        documents: &[AnsweredDocument],
+        keep_known: bool,
+    ) -> Result<Vec<ScoredDoc>, ScoreError> {
         let first = documents.first().and_then(|document| document.answers.first());
         let request_kwargs = first.and_then(|first| first.instance.metadata.metric_kwargs.as_ref());
-        let metrics = BoundMetrics::new(&self.metrics, &self.context, request_kwargs)?;
+        let known = std::mem::take(&mut self.known);
+        let metrics = BoundMetrics::new(&self.metrics, &self.context, request_kwargs, known)?;
         let inputs: Vec<ScoringInput<'_>> = documents
             .iter()
             .enumerate()
@@ -167,10 +195,12 @@ impl ScoringPipeline {
         if self.scorer.scores_by_metrics() {
             metrics.prepare(&inputs)?;
         }
+        let known = if keep_known { metrics.known_values(&inputs) } else { Vec::new() };
         let mut scored = self.scorer.score_documents(&inputs)?;
         self.check_count(inputs.len(), scored.len())?;
         drop(inputs);
         self.owners = metrics.into_owners();
+        self.known = known;
         if self.dialect.scoring.older_values {
             scored.par_iter_mut().for_each(|scored| truths_to_floats(scored, self.output_type));
         }

@@ -100,13 +100,14 @@ pub(super) fn resolve_metric(
 
 /// The metric of a function.
 fn host_metric(
+    name: &Arc<str>,
     function: &Arc<Function>,
     facts: TaskFacts<'_>,
     sources: &ScoringSources,
 ) -> Result<Arc<dyn HostMetric>, ScoreError> {
     let metric = sources.host.metric(function)?;
     let is_older = sources.dialect.scoring.older_values && facts.output_type == OutputType::GenerateUntil;
-    Ok(if is_older { Arc::new(EachTarget(metric)) } else { metric })
+    Ok(if is_older { Arc::new(EachTarget { metric, name: Arc::clone(name) }) } else { metric })
 }
 
 /// The metric that Python code registered under the name that a task gives.
@@ -157,7 +158,7 @@ fn resolve_registered(
             output_type: facts.output_type,
         });
     }
-    let called = MetricFunction::Host(host_metric(&registered.function, facts, sources)?);
+    let called = MetricFunction::Host(host_metric(name, &registered.function, facts, sources)?);
     Ok((Arc::clone(name), None, called))
 }
 
@@ -171,8 +172,9 @@ fn resolve_function(
     let name = match &spec.metric {
         Reference::Name(name) => name,
         Reference::Function(function) => {
-            let called = MetricFunction::Host(host_metric(function, facts, sources)?);
-            return Ok((function_name(function).into(), None, called));
+            let name = function_name(function).into();
+            let called = MetricFunction::Host(host_metric(&name, function, facts, sources)?);
+            return Ok((name, None, called));
         }
     };
     let Some(metric) = sources.names.metric(name) else {

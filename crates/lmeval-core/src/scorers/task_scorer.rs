@@ -123,19 +123,20 @@ impl TaskScorer {
         Ok(())
     }
 
-    /// Scores a single document to see whether aggregations can take what functions of the task give for it, so that a
-    /// run need not wait for its last answer to learn that they cannot. What was scored before is forgotten.
+    /// Calls metrics that are functions of the task for a single document, so that a run need not wait for its last
+    /// answer to learn that they fail, or that aggregations cannot take what they give.
     ///
-    /// Nothing is called where only built-in metrics are at work. All else that goes wrong is left to
-    /// [`TaskScorer::score`]: filters may need to see all documents.
+    /// The values are kept for [`TaskScorer::score`], which does not call the functions for this document again.
     pub fn check_first(&mut self, document: &AnsweredDocument) -> Result<(), ScoreError> {
-        let doubtful = |pipeline: &ScoringPipeline| pipeline.may_give_what_cannot_be_aggregated();
-        if self.code.is_some() || !self.pipelines.iter().any(doubtful) {
+        if self.code.is_some() {
             return Ok(());
         }
-        if self.score(std::slice::from_ref(document)).is_ok() {
-            for pipeline in self.pipelines.iter().filter(|pipeline| doubtful(pipeline)) {
-                pipeline.check_values()?;
+        for place in 0..self.pipelines.len() {
+            let (pipeline, later) = (&self.pipelines[place], &self.pipelines[place + 1..]);
+            // Of two pipelines with the same name, both score what the later one filters.
+            let is_last = !later.iter().any(|later| later.name() == pipeline.name());
+            if is_last && pipeline.may_give_what_cannot_be_aggregated() {
+                self.pipelines[place].check_first(document)?;
             }
         }
         Ok(())

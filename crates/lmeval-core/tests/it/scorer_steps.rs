@@ -1,8 +1,9 @@
 //! What scoring needs to see, the steps that a scorer can take over, and values that aggregations cannot take.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lmeval_core::filters::FilterSpec;
+use lmeval_core::filters::{Filter, FilterDocs, FilterHost, FilterSpec};
 use lmeval_core::groups::Directions;
 use lmeval_core::scorers::{
     Aggregated, AnsweredDocument, HostAggregation, HostMetric, HostReduction, MetricKey, MetricSpec, Needs,
@@ -233,4 +234,89 @@ fn the_first_document_shows_what_cannot_be_aggregated() {
         let mut scorer = scorer_of(vec![built], OutputType::GenerateUntil);
         assert_eq!(scorer.check_first(&generated(0, "a", &["a"])).is_ok(), is_fine, "{metric:?}");
     }
+}
+
+/// A metric and a filter that count their calls; an answer `fail` fails the metric.
+#[derive(Clone, Debug, Default)]
+struct Counted {
+    metric: Arc<AtomicUsize>,
+    filter: Arc<AtomicUsize>,
+}
+
+impl HostMetric for Counted {
+    fn compute(&self, _: &Value, predictions: &Value, _: &Dict) -> Result<Value, HostError> {
+        self.metric.fetch_add(1, Ordering::Relaxed);
+        if predictions.as_list() == Some(&[Value::str("fail")]) {
+            let (function, message) = ("utils.judge".to_owned(), "no answer in time".to_owned());
+            return Err(HostError::Failed { function, message, traceback: None });
+        }
+        Ok(Value::Float(1.0))
+    }
+}
+
+impl ScoringHost for Counted {
+    fn metric(&self, _: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn aggregation(&self, function: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+}
+
+impl FilterHost for Counted {
+    fn call_filter(
+        &self,
+        _: &Function,
+        responses: Vec<Value>,
+        _: &FilterDocs<'_>,
+    ) -> Result<Vec<Value>, HostError> {
+        self.filter.fetch_add(1, Ordering::Relaxed);
+        Ok(responses)
+    }
+
+    fn filter_of_class(&self, class: &Function, _: &Dict) -> Result<Box<dyn Filter>, HostError> {
+        Err(HostError::needs_python(class))
+    }
+}
+
+#[test]
+fn the_check_of_the_first_document_calls_nothing_twice() {
+    let own = FilterSpec::named("custom").with("filter_fn", Value::Function(function("utils.own")));
+    let filters = [vec![], vec![FilterSpec::named("lowercase")], vec![own]];
+    for (filters, calls_when_checked) in filters.into_iter().zip([1, 1, 0]) {
+        let counted = Counted::default();
+        let (host, filter_host) = (Arc::new(counted.clone()), Arc::new(counted.clone()));
+        let sources = ScoringSources { host, filter_host, ..sources() };
+        let spec = pipeline("none", &filters, &[host_metric().with_aggregation("mean")]);
+        let built = build_scorer(Some(&spec), facts(OutputType::GenerateUntil), &sources).unwrap();
+        let mut scorer = scorer_of(vec![built], OutputType::GenerateUntil);
+        let documents = [generated(0, "a", &["a"]), generated(1, "b", &["b"]), generated(2, "c", &["c"])];
+        // The document that is answered first need not be the first one.
+        scorer.check_first(&documents[1]).unwrap();
+        assert_eq!(counted.metric.load(Ordering::Relaxed), calls_when_checked, "{filters:?}");
+        assert_eq!(counted.filter.load(Ordering::Relaxed), 0, "{filters:?}");
+        scorer.score(&documents).unwrap();
+        assert_eq!(scores(&scorer), "lists,none=1.0");
+        assert_eq!(counted.metric.load(Ordering::Relaxed), 3, "{filters:?}");
+        assert!(counted.filter.load(Ordering::Relaxed) <= 1, "{filters:?}");
+    }
+}
+
+#[test]
+fn a_failure_on_the_first_document_is_reported_as_such() {
+    let sources = ScoringSources { host: Arc::new(Counted::default()), ..sources() };
+    let spec = pipeline("none", &[], &[host_metric().with_aggregation("mean")]);
+    let built = build_scorer(Some(&spec), facts(OutputType::GenerateUntil), &sources).unwrap();
+    let mut scorer = scorer_of(vec![built], OutputType::GenerateUntil);
+    let error = scorer.check_first(&generated(4, "a", &["fail"])).unwrap_err();
+    assert!(matches!(error, ScoreError::HostOnDocument { document: DocId(4), .. }), "{error:?}");
 }

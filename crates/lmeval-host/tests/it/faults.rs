@@ -30,6 +30,9 @@ def prints(doc):
     return 1
 def reads(doc):
     return sys.stdin.read()
+def hangs(doc):
+    open(doc["q"], "w").close()
+    time.sleep(1000)
 def sleeps(doc):
     time.sleep(1000)
 def exits(doc):
@@ -132,6 +135,29 @@ fn calls_end_in_time() {
     let (message, _) = fault(&folder, "utils.sleeps");
     assert_eq!(message, "There was no answer within 0.5 seconds (document {'q': 'why'})");
     assert!(started.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_call_that_waits_for_one_without_an_answer_names_it() {
+    let folder = Folder::with(UTILS, |options| {
+        options.workers = 1;
+        options.time_limit = Duration::from_secs(4);
+    });
+    let mark = folder.folder.path().join("called");
+    let hung = document([("q", Value::str(mark.to_str().unwrap()))]);
+    let (first, second) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| folder.host.call(&folder.function("utils.hangs"), &hung).unwrap_err());
+        while !mark.exists() && !first.is_finished() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let second = folder.host.call(&folder.function("utils.fine"), &asked()).unwrap_err();
+        (first.join().unwrap(), second)
+    });
+    assert!(!HostError::is_abandoned(&first) && HostError::is_abandoned(&second), "{first}; {second}");
+    assert_eq!(
+        second.to_string(),
+        "The function `utils.fine` was not called, because `utils.hangs` gave no answer within 4 seconds"
+    );
 }
 
 #[test]

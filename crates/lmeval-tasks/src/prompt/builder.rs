@@ -12,7 +12,8 @@ use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value};
 use rayon::prelude::*;
 
-use super::columns::{MissingColumn, column_names, missing_columns};
+use super::changes::Watch;
+use super::columns::{MissingColumn, column_names, missing_columns, missing_example_columns};
 use super::error::{FieldPlaces, Place, PromptError, PromptErrorKind};
 use super::options::{RequestOptions, RequestSources};
 use super::plan::Plan;
@@ -106,8 +107,11 @@ impl RequestBuilder {
     fn prepare(task: &Task, sources: &RequestSources, options: &RequestOptions) -> Result<Self, PromptError> {
         let documents = evaluated_documents(task, sources)?;
         let selection = Selection::new(documents.len(), options)?;
-        let missing_columns = check_columns(task, &*documents)?;
+        let mut missing_columns = checked(missing_columns(task, &columns_of(&*documents)))?;
         let plan = Plan::new(task, &*documents, sources, options)?;
+        if let Some(pool) = &plan.pool {
+            missing_columns.extend(checked(missing_example_columns(task, &columns_of(pool)))?);
+        }
         let count = task.config.fewshot_count();
         let drawing = if count > 0 { Some(Drawing::new(task, sources, options, count)?) } else { None };
         let ready = VecDeque::new();
@@ -188,15 +192,12 @@ impl RequestBuilder {
                     return None;
                 }
                 let build = |(mut document, examples): Drawn| {
-                    let changes = plan.fields.changes();
-                    if let Some(changes) = changes {
-                        changes.watch(&document);
-                    }
-                    let built = plan.requests(doc_id, &document, &examples);
-                    if let Some(changed) = changes.and_then(|changes| changes.take(&document)) {
+                    let watch = plan.fields.watch();
+                    let built = plan.requests(doc_id, &document, &examples, watch.as_ref())?;
+                    if let Some(changed) = watch.and_then(Watch::into_changed) {
                         document = changed;
                     }
-                    let (instances, choices, skipped) = match built? {
+                    let (instances, choices, skipped) = match built {
                         Ok((instances, choices)) => (instances, choices, None),
                         Err(skipped) => (Vec::new(), None, Some(skipped)),
                     };
@@ -210,8 +211,7 @@ impl RequestBuilder {
             .collect();
         let failed = failed.into_inner();
         self.has_failed = failed < built.len();
-        let built = built.into_iter().take(failed.saturating_add(1)).flatten();
-        for built in built {
+        for built in up_to_failure(built, failed) {
             self.found |= built.as_ref().map_or(true, |built| !built.instances.is_empty());
             self.ready.push_back(built);
         }
@@ -284,19 +284,37 @@ impl Drawing {
     }
 }
 
-/// The fields that look like columns which the documents do not have; those that cannot be meant so are an error.
-fn check_columns(task: &Task, documents: &dyn Documents) -> Result<Vec<MissingColumn>, PromptError> {
+/// The columns of documents.
+fn columns_of(documents: &dyn Documents) -> Vec<String> {
     // A first document that cannot be read is an error of its own, where it is used.
-    let first = documents.get(0).ok();
-    let columns = match &first {
-        Some(first) => column_names(documents.columns(), first),
-        None => documents.columns().to_vec(),
-    };
-    let mut missing = missing_columns(task, &columns);
+    match documents.get(0) {
+        Ok(first) => column_names(documents.columns(), &first),
+        Err(_) => documents.columns().to_vec(),
+    }
+}
+
+/// The fields that look like columns which are not there; those that cannot be meant so are an error.
+fn checked(mut missing: Vec<MissingColumn>) -> Result<Vec<MissingColumn>, PromptError> {
     match missing.iter().position(|missing| missing.is_error) {
         None => Ok(missing),
         Some(place) => Err(missing.swap_remove(place).into_error()),
     }
+}
+
+/// What was built before the first failure, and that failure. Where it only says that another function gave no answer, the
+/// failure of that function takes its place.
+fn up_to_failure<T>(
+    mut built: Vec<Option<Result<T, PromptError>>>,
+    failed: usize,
+) -> impl Iterator<Item = Result<T, PromptError>> {
+    let is_abandoned = |built: &Option<Result<T, PromptError>>| matches!(built, Some(Err(error)) if HostError::is_abandoned(error));
+    if built.get(failed).is_some_and(is_abandoned) {
+        let cause = built.iter().position(|built| matches!(built, Some(Err(_))) && !is_abandoned(built));
+        if let Some(cause) = cause {
+            built.swap(failed, cause);
+        }
+    }
+    built.into_iter().take(failed.saturating_add(1)).flatten()
 }
 
 /// The sampler of a name: what Python code registers, as far as it comes before what is built in.
@@ -346,4 +364,31 @@ fn no_examples(error: SamplerError) -> PromptError {
     };
     let failure = PromptError::new(PromptErrorKind::Examples, error.to_string()).caused_by(error);
     hint.into_iter().fold(failure, PromptError::hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_was_not_made_does_not_hide_the_cause() {
+        let failed = |error| Some(Err(PromptError::host(error)));
+        let abandoned = || {
+            let (function, culprit) = ("utils.fine".to_owned(), "utils.slow".to_owned());
+            failed(HostError::Abandoned { function, culprit, seconds: 1.0 })
+        };
+        let (function, message) = ("utils.slow".to_owned(), "There was no answer".to_owned());
+        let cause = failed(HostError::Failed { function, message, traceback: None });
+        let shown = |built: Vec<Option<Result<u8, PromptError>>>, first| -> Vec<String> {
+            up_to_failure(built, first)
+                .map(|built| built.map_or_else(|error| error.to_string(), |built| built.to_string()))
+                .collect()
+        };
+        let told = shown(vec![Some(Ok(7)), abandoned(), None, abandoned(), cause, Some(Ok(8))], 1);
+        assert_eq!(told.len(), 2);
+        assert!(told[0] == "7" && told[1].contains("`utils.slow` failed"), "{told:?}");
+        let told = shown(vec![Some(Ok(7)), abandoned(), abandoned()], 1);
+        assert!(told[1].contains("because `utils.slow` gave no answer"), "{told:?}");
+        assert_eq!(shown(vec![Some(Ok(7)), Some(Ok(8))], usize::MAX), ["7", "8"]);
+    }
 }

@@ -9,7 +9,7 @@ use lmeval_pycompat::{Dict, Value};
 
 use super::error::{PromptError, PromptErrorKind};
 use crate::Task;
-use crate::config::{ConfigPath, Field, TaskConfig};
+use crate::config::{ConfigPath, Field};
 use crate::error::Diagnostic;
 
 /// How many columns a message lists.
@@ -47,16 +47,18 @@ impl MissingColumn {
     /// What is wrong.
     pub fn message(&self) -> String {
         let Self { field, written, .. } = self;
+        let documents = if self.is_of_examples() { "examples" } else { "documents" };
+        let document = if self.is_of_examples() { "example" } else { "document" };
         let head = head_of_expression(written).filter(|head| self.columns.iter().any(|name| name == head));
         match head {
             Some(_) => format!(
-                "`{field}: {written}` is the same text for every document: an expression needs braces"
+                "`{field}: {written}` is the same text for every {document}: an expression needs braces"
             ),
             None if self.takes_values() => {
-                format!("`{field}: {written}` names a column that the documents do not have")
+                format!("`{field}: {written}` names a column that the {documents} do not have")
             }
             None => format!(
-                "`{field}: {written}` is not a column of the documents, so it is the same text for all of them"
+                "`{field}: {written}` is not a column of the {documents}, so it is the same text for all of them"
             ),
         }
     }
@@ -83,13 +85,25 @@ impl MissingColumn {
     pub fn diagnostic(&self, task: &Task) -> Diagnostic {
         Diagnostic {
             message: format!("Task `{}`: {}", task.name(), self.message()),
-            location: ConfigPath::key(self.field).locate(task.mapping()),
+            location: self.path().locate(task.mapping()),
             hints: self.hints(),
         }
     }
 
+    fn path(&self) -> ConfigPath {
+        match self.field.split_once('.') {
+            Some((outer, inner)) => ConfigPath::key(outer).then(inner),
+            None => ConfigPath::key(self.field),
+        }
+    }
+
+    fn is_of_examples(&self) -> bool {
+        self.field.starts_with("fewshot_config.")
+    }
+
     fn takes_values(&self) -> bool {
-        matches!(self.field, "doc_to_choice" | "doc_to_image" | "doc_to_audio")
+        let key = self.field.rsplit('.').next().unwrap_or_default();
+        matches!(key, "doc_to_choice" | "doc_to_image" | "doc_to_audio")
     }
 
     pub(crate) fn into_error(self) -> PromptError {
@@ -127,12 +141,41 @@ pub fn missing_columns(task: &Task, columns: &[String]) -> Vec<MissingColumn> {
             }
             _ => continue,
         };
-        let is_option = |text: &str| name == "doc_to_target" && is_listed_option(config, text);
+        let is_option =
+            |text: &str| name == "doc_to_target" && is_listed_option(config.doc_to_choice.as_ref(), text);
         for text in texts.into_iter().filter(|text| !is_option(text)) {
             missing.extend(missing_column(name, text, role, columns));
         }
     }
     missing
+}
+
+/// The fields under `fewshot_config` that look like columns which the pool of examples does not have, by the same rules.
+///
+/// `columns` are those of the pool. Fields that examples share with evaluated documents are not looked at again.
+pub(crate) fn missing_example_columns(task: &Task, columns: &[String]) -> Vec<MissingColumn> {
+    if columns.is_empty() || task.class_task().is_some_and(|class| class.makes_requests()) {
+        return Vec::new();
+    }
+    let (config, own) = (&task.config, &task.config.fewshot_config);
+    // A target is shown in the prompt, so it is content even where the task computes its own scores.
+    let fields = [
+        ("fewshot_config.doc_to_text", &own.doc_to_text, &config.doc_to_text, Role::Content),
+        ("fewshot_config.doc_to_target", &own.doc_to_target, &config.doc_to_target, Role::Content),
+        ("fewshot_config.doc_to_choice", &own.doc_to_choice, &config.doc_to_choice, Role::Values),
+        ("fewshot_config.gen_prefix", &own.gen_prefix, &config.gen_prefix, Role::Wording),
+    ];
+    let choice = own.doc_to_choice.as_ref().or(config.doc_to_choice.as_ref());
+    let own_texts = fields.into_iter().filter_map(|(name, field, shared, role)| match field {
+        Some(Field::Text(text)) if field != shared => Some((name, &**text, role)),
+        _ => None,
+    });
+    let is_option =
+        |name: &str, text: &str| name == "fewshot_config.doc_to_target" && is_listed_option(choice, text);
+    own_texts
+        .filter(|(name, text, _)| !is_option(name, text))
+        .filter_map(|(name, text, role)| missing_column(name, text, role, columns))
+        .collect()
 }
 
 fn missing_column(field: &'static str, text: &str, role: Role, columns: &[String]) -> Option<MissingColumn> {
@@ -167,9 +210,9 @@ fn missing_column(field: &'static str, text: &str, role: Role, columns: &[String
 }
 
 /// Whether the task lists the text among its options, in the file itself.
-fn is_listed_option(config: &TaskConfig, text: &str) -> bool {
+fn is_listed_option(choice: Option<&Field>, text: &str) -> bool {
     let is_text = |value: &Value| value.as_str() == Some(text);
-    match &config.doc_to_choice {
+    match choice {
         Some(Field::List(items)) => items.iter().any(is_text),
         Some(Field::Dict(options)) => options.values().any(is_text),
         Some(Field::Text(template)) => {
@@ -278,6 +321,46 @@ mod tests {
         assert_eq!(text("gen_prefix", "Answer"), []);
         assert_eq!(text("gen_prefix", "Solution"), []);
         assert_eq!(text("gen_prefix", "answr"), [("gen_prefix", Some("answer".into()), false)]);
+    }
+
+    #[test]
+    fn fields_of_examples_are_checked_against_the_pool() {
+        let check = |fields: &[(&'static str, &str)]| {
+            let own = Value::dict(fields.iter().map(|(key, text)| (*key, Value::str(*text))));
+            let definition: Dict = [
+                (Value::str("task"), Value::str("t")),
+                (Value::str("test_split"), Value::str("test")),
+                (Value::str("output_type"), Value::str("multiple_choice")),
+                (Value::str("doc_to_text"), Value::str("quesion")),
+                (Value::str("doc_to_choice"), Value::list([Value::str("yes"), Value::str("no")])),
+                (Value::str("doc_to_target"), Value::str("yes")),
+                (Value::str("fewshot_config"), own),
+            ]
+            .into_iter()
+            .collect();
+            let manager = TaskManager::new(&[crate::BUILTIN_LIBRARY.into()]);
+            let loaded = manager.load(&[Spec::Inline(definition)], Overrides::default()).unwrap();
+            let missing = missing_example_columns(&loaded.tasks["t"], &columns());
+            missing.into_iter().map(|one| (one.field, one.near.clone(), one.is_error)).collect::<Vec<_>>()
+        };
+        // What examples share with the evaluated documents is checked there.
+        assert_eq!(check(&[]), []);
+        assert_eq!(check(&[("doc_to_text", "question"), ("doc_to_target", "no")]), []);
+        let near = |field, column: &str, is_error| [(field, Some(column.to_owned()), is_error)];
+        assert_eq!(
+            check(&[("doc_to_target", "answr")]),
+            near("fewshot_config.doc_to_target", "answer", true)
+        );
+        assert_eq!(
+            check(&[("doc_to_text", "Question")]),
+            near("fewshot_config.doc_to_text", "question", true)
+        );
+        assert_eq!(
+            check(&[("doc_to_choice", "citys")]),
+            near("fewshot_config.doc_to_choice", "cities", true)
+        );
+        assert_eq!(check(&[("gen_prefix", "answr")]), near("fewshot_config.gen_prefix", "answer", false));
+        assert_eq!(check(&[("doc_to_target", "refusal")]), [("fewshot_config.doc_to_target", None, false)]);
     }
 
     #[test]

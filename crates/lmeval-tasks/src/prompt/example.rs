@@ -182,7 +182,8 @@ impl Example {
         let (own, task) = (&fields.example, &fields.evaluated);
         let text_field = own.text.as_deref().or(task.text.as_deref());
         let question = fields.text(text_field, document)?;
-        let options = fields.options(own.choice.as_deref().filter(|field| !field.is_empty()), document)?;
+        let options =
+            fields.options(own.choice.as_deref().filter(|field| !field.is_empty()), document, None)?;
         let target = own.target.as_deref().or(task.target.as_deref());
         let answer = fields.example_answer(target, document)?;
         let prefix =
@@ -203,7 +204,7 @@ impl Example {
             Inputs::Options => {
                 let options = match options {
                     Some(options) => options,
-                    None => fields.options(task.choice.as_deref(), document)?.ok_or_else(|| {
+                    None => fields.options(task.choice.as_deref(), document, None)?.ok_or_else(|| {
                         PromptError::new(PromptErrorKind::Type, "There are no options")
                             .in_field("doc_to_choice")
                     })?,

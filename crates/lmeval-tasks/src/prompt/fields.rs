@@ -6,7 +6,7 @@ use lmeval_core::{Dialect, FunctionHost, OutputType};
 use lmeval_pycompat::literal::literal_eval;
 use lmeval_pycompat::{Dict, Value};
 
-use super::changes::Changes;
+use super::changes::Watch;
 use super::coerce::{
     coerce_list, coerce_target, described, digits_literal, digits_to_int, is_digits, list_literal,
     resolve_index,
@@ -64,8 +64,8 @@ pub(crate) struct TaskFields {
     rules: Resolution,
     /// How the description and the prefix of examples are resolved.
     own_columns: Resolution,
-    /// What functions change in documents, where that matters.
-    changes: Option<Changes>,
+    /// Whether it matters what functions change in evaluated documents.
+    is_watched: bool,
 }
 
 impl TaskFields {
@@ -137,21 +137,26 @@ impl TaskFields {
             audio: single("doc_to_audio", &config.doc_to_audio),
             rules,
             own_columns,
-            changes: is_watched.then(Changes::default),
+            is_watched,
         }
     }
 
-    /// What functions change in their documents, where that matters.
-    pub(crate) fn changes(&self) -> Option<&Changes> {
-        self.changes.as_ref()
+    /// What sees the changes that functions make to one evaluated document, where they matter.
+    pub(crate) fn watch(&self) -> Option<Watch> {
+        self.is_watched.then(Watch::default)
     }
 
     /// The value of a field whose function may change the document for those that come later.
-    fn resolve_watched(&self, field: &PromptField, document: &Arc<Dict>) -> Result<Resolved, PromptError> {
-        let Some(changes) = &self.changes else { return field.resolve(document, &self.rules) };
-        let (resolved, changed) = field.resolve_watched(&changes.current(document), &self.rules)?;
+    fn resolve_watched(
+        &self,
+        field: &PromptField,
+        document: &Arc<Dict>,
+        watch: Option<&Watch>,
+    ) -> Result<Resolved, PromptError> {
+        let Some(watch) = watch else { return field.resolve(document, &self.rules) };
+        let (resolved, changed) = field.resolve_watched(&watch.current(document), &self.rules)?;
         if let Some(changed) = changed {
-            changes.set(document, changed);
+            watch.set(changed);
         }
         Ok(resolved)
     }
@@ -216,9 +221,10 @@ impl TaskFields {
         &self,
         field: Option<&PromptField>,
         document: &Arc<Dict>,
+        watch: Option<&Watch>,
     ) -> Result<Option<Options>, PromptError> {
         let Some(field) = field else { return Ok(None) };
-        let resolved = self.resolve_watched(field, document)?;
+        let resolved = self.resolve_watched(field, document, watch)?;
         if self.dialect.options_of_any_kind {
             let iterable = match resolved.rendered() {
                 Some(text) => literal_eval(text).map_err(|error| {
@@ -248,11 +254,12 @@ impl TaskFields {
         &self,
         field: Option<&PromptField>,
         document: &Arc<Dict>,
+        watch: Option<&Watch>,
     ) -> Result<Value, PromptError> {
         let Some(field) = field else {
             return Ok(Value::None);
         };
-        let resolved = self.resolve_watched(field, document)?;
+        let resolved = self.resolve_watched(field, document, watch)?;
         let typed = if self.dialect.targets_as_written {
             self.type_as_written(resolved)
         } else {
@@ -292,12 +299,12 @@ impl TaskFields {
         target: Option<&PromptField>,
         document: &Arc<Dict>,
     ) -> Result<Value, PromptError> {
-        let target = self.target(target, document)?;
+        let target = self.target(target, document, None)?;
         if self.output_type != OutputType::MultipleChoice || self.dialect.targets_as_written {
             return Ok(target);
         }
         let options = match self.shape.inputs {
-            Inputs::One => self.options(self.evaluated.choice.as_deref(), document)?,
+            Inputs::One => self.options(self.evaluated.choice.as_deref(), document, None)?,
             Inputs::Listed => match self.text(self.evaluated.text.as_deref(), document)? {
                 Value::List(texts) => Some(texts),
                 _ => None,

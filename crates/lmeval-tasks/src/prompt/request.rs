@@ -7,6 +7,7 @@ use lmeval_pycompat::repr;
 use lmeval_pycompat::strings::is_space;
 use lmeval_pycompat::{Dict, Value};
 
+use super::changes::Watch;
 use super::coerce::{item_at, resolve_index};
 use super::context::Contexts;
 use super::error::{PromptError, PromptErrorKind};
@@ -46,11 +47,12 @@ impl Plan {
         doc_id: DocId,
         document: &Arc<Dict>,
         examples: &[usize],
+        watch: Option<&Watch>,
     ) -> Result<Built, PromptError> {
         if let Some(class) = &self.class {
             return self.class_requests(class, doc_id, document, examples);
         }
-        let target = self.fields.target(self.fields.evaluated.target.as_deref(), document)?;
+        let target = self.fields.target(self.fields.evaluated.target.as_deref(), document, watch)?;
         let additional_args = self.media(document)?;
         let common = |target: Value, gold: Value| Common { doc_id, target, gold, additional_args };
         // Reference: the 0.5 line shows 0 where the target is what is scored.
@@ -59,7 +61,8 @@ impl Plan {
         };
         match self.fields.output_type {
             OutputType::MultipleChoice => {
-                let options = self.fields.options(self.fields.evaluated.choice.as_deref(), document)?;
+                let options =
+                    self.fields.options(self.fields.evaluated.choice.as_deref(), document, watch)?;
                 let Some(options) = options.filter(|options| !options.is_empty()) else {
                     return Ok(Err(Skipped::NoOptions));
                 };
@@ -97,7 +100,7 @@ impl Plan {
             OutputType::GenerateUntil => {
                 let context = self.single_context(document, examples)?;
                 let arguments = Arguments::Generate { context, kwargs: Arc::clone(&self.generation_kwargs) };
-                let (gold, options) = self.generation_gold(document, &target)?;
+                let (gold, options) = self.generation_gold(document, &target, watch)?;
                 let common = common(target, gold);
                 let mut instance = self.instance(&common, RequestType::GenerateUntil, 0, arguments);
                 instance.metadata.metric_kwargs.clone_from(&self.metric_kwargs);
@@ -111,12 +114,13 @@ impl Plan {
         &self,
         document: &Arc<Dict>,
         target: &Value,
+        watch: Option<&Watch>,
     ) -> Result<(Value, Option<Options>), PromptError> {
         if !self.dialect.targets_as_written {
             return Ok((target.clone(), None));
         }
         // Reference: where a task that generates has options, its target is the index of one.
-        let options = self.fields.options(self.fields.evaluated.choice.as_deref(), document)?;
+        let options = self.fields.options(self.fields.evaluated.choice.as_deref(), document, watch)?;
         let gold = match (&options, target.as_i64()) {
             (Some(options), Some(index)) => item_at(options, index).cloned().unwrap_or_default(),
             // Reference: the first document decides whether targets are lists of answers. If they are, each is made one;

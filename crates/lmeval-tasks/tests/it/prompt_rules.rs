@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lmeval_core::sampler::{Draw, Sampler, SamplerError, Samplers};
 use lmeval_core::{
     ChatError, ChatMessage, ChatTemplate, Context, Dialect, Documents, FunctionHost, HostError, Instance,
-    MemoryDocuments, RemoteTemplate,
+    MemoryDocuments, MemorySplits, RemoteTemplate,
 };
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Function, Value};
@@ -256,7 +256,12 @@ fn repeats_are_carried() {
     }
 }
 
-/// Functions that need no Python.
+/// One more than the number of a document.
+fn counted(document: &Dict) -> Value {
+    Value::Int(document.get_str("n").and_then(Value::as_i64).unwrap_or_default() + 1)
+}
+
+/// Functions that need no Python. When they are watched, they count in their documents.
 #[derive(Debug)]
 struct Functions;
 
@@ -264,6 +269,7 @@ impl FunctionHost for Functions {
     fn call(&self, function: &Function, document: &Arc<Dict>) -> Result<Value, HostError> {
         match function.reference.as_str() {
             "utils.letter" => Ok(Value::str("F")),
+            "utils.counted" => Ok(Value::Str(repr(&counted(document)).into())),
             "utils.question" => Ok(document.get_str("q").cloned().unwrap_or_default()),
             other => Err(HostError::Failed {
                 function: other.to_owned(),
@@ -271,6 +277,16 @@ impl FunctionHost for Functions {
                 traceback: None,
             }),
         }
+    }
+
+    fn call_watched(
+        &self,
+        function: &Function,
+        document: &Arc<Dict>,
+    ) -> Result<(Value, Option<Dict>), HostError> {
+        let mut changed = Dict::clone(document);
+        changed.insert("n", counted(document));
+        Ok((self.call(function, document)?, Some(changed)))
     }
 
     fn process_documents(
@@ -295,6 +311,24 @@ impl FunctionHost for Functions {
     fn sampler(&self, class: &Function, _: Option<i64>) -> Result<Box<dyn Sampler>, HostError> {
         Err(HostError::needs_python(class))
     }
+}
+
+#[test]
+fn an_example_does_not_change_the_evaluated_document() {
+    let document: Dict =
+        [(Value::str("q"), Value::str("Q:")), (Value::str("n"), Value::Int(0))].into_iter().collect();
+    // The same object is evaluated and shown as an example.
+    let same = MemoryDocuments::with_columns(vec!["q".into(), "n".into()], vec![Arc::new(document)]);
+    let splits = MemorySplits::new().with("test", same.clone()).with("train", same);
+    let sources = RequestSources::new(Arc::new(splits)).with_host(Arc::new(Functions));
+    let definition = "task: t\ntest_split: test\ndoc_to_text: q\ndoc_to_target: !function utils.counted\n\
+        generation_kwargs: {until: [z]}\nnum_fewshot: 1\nfewshot_split: train\n\
+        fewshot_config: {sampler: first_n}\n";
+    let old = RequestOptions { dialect: Dialect::V04, ..plain() };
+    let built = RequestBuilder::new(&task(definition), &sources, &old).unwrap().build_all().unwrap();
+    let args = built[0].instances[0].args(&Dialect::V04);
+    assert_eq!(args[0].as_str(), Some("Q: 1\n\nQ:"));
+    assert_eq!(built[0].document.get_str("n"), Some(&Value::Int(1)));
 }
 
 #[test]

@@ -156,6 +156,10 @@ def as_dict(references, predictions, **kwargs):
     return {"length": float(len(predictions[0])), "same": references[0] == predictions[0]}
 
 
+def found_in(references, predictions, **kwargs):
+    return {"found_in": float(references[0] == "yes"), "other": 1.0}
+
+
 def pair_metric(items):
     return items
 

@@ -349,6 +349,24 @@ class Plan(HFLMTestCase):
         lm.logits_cache = False
         self.assert_scores(shared, ask(lm.loglikelihood, *requests), 1e-5)
 
+    def test_a_text_cut_at_two_places(self) -> None:
+        """A row that also answers a longer continuation needs positions before the context of its first request."""
+        lm = load()
+        context = [7 * number % 90 + 5 for number in range(100)]
+        texts = [
+            (None, context, [9]),
+            (None, context, [11, 12]),
+            (None, context, [13, 14, 15]),
+            (None, context[:-1], [context[-1], 9]),
+            (None, context[:-3], [*context[-3:], 10]),
+        ]
+        for requests in (texts, texts[::-1]):
+            lm.logits_cache = True
+            found = lm._loglikelihood_tokens(requests, disable_tqdm=True)
+            self.assertTrue(lm._shares_contexts)
+            lm.logits_cache = False
+            self.assert_scores(found, lm._loglikelihood_tokens(requests, disable_tqdm=True), 1e-5)
+
     def test_a_model_that_goes_on_differently_shares_nothing(self) -> None:
         """One comparison with the whole text decides, and wrong numbers never come out."""
         from lm_eval.models import _scoring

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -400,6 +401,25 @@ class Helpers(unittest.TestCase):
         ]
         self.assertEqual(collator.get_original(answers), [request[0] for request in requests])
         self.assertEqual(len(collator), 3)
+
+    @unittest.skipIf(importlib.util.find_spec("numpy") is None, "numpy is not installed")
+    def test_collator_with_continuations_of_different_lengths(self) -> None:
+        """Each continuation of a row gets the positions that predict it, which are the last ones."""
+        import numpy
+
+        requests: list[Any] = [((), [5, 6], [7, 9]), ((), [5, 6, 7], [9]), ((), [5, 6, 7], [8])]
+        for order in (requests, requests[::-1]):
+            collator = utils.Collator(
+                order, sort_fn=len, group_fn=lambda r: r[-2] + r[-1][:-1], group_by="contexts"
+            )
+            ((asked,),) = collator.get_batched(n=4)
+            logits = numpy.arange(20).reshape(1, 2, 10)
+            read = [
+                [int(row[token]) for row, token in zip(own[0], tokens, strict=True)]
+                for _, tokens, own in collator.get_cache(*asked, logits)
+            ]
+            expected = {(7, 9): [7, 19], (9,): [19], (8,): [18]}
+            self.assertEqual(collator.get_original(read), [expected[tuple(rest)] for _, _, rest in order])
 
     def test_generation_settings(self) -> None:
         """One limit, a list of stops, and whether to draw."""

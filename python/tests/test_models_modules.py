@@ -276,6 +276,26 @@ class Http(unittest.TestCase):
         order = json.dumps
         self.assertEqual(sorted(map(order, sent[0])), sorted(map(order, sent[1])))
 
+    def test_where_a_subclass_is_defined(self) -> None:
+        """What it overrides is called, whatever its module is called."""
+        for module in ("abcmodels", "builtins_of_mine", "lm_eval.models.mine"):
+
+            class Mine(LocalCompletionsAPI):
+                __module__ = module
+
+                def _create_payload(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+                    return {**super()._create_payload(*args, **kwargs), "tag": 1}
+
+            class Plain(LocalCompletionsAPI):
+                __module__ = module
+
+            with self.subTest(module):
+                Server.bodies.clear()
+                lm = Mine(model="m", base_url=self.url, tokenizer_backend="none")
+                ask(lm.generate_until, ("abc", {"until": []}))
+                self.assertEqual([body.get("tag") for body in Server.bodies], [1])
+                self.assertEqual(Plain._overridden(), [])
+
     def test_batches_and_concurrency(self) -> None:
         """Answers are in the order of the requests, however they were sent."""
         pairs = [("a" * count, "bc") for count in (3, 9, 1, 7, 5)]

@@ -619,6 +619,30 @@ class Loading(HFLMTestCase):
         expected = ask(HFLM(pretrained=model, tokenizer=tokenizer).loglikelihood, *SHARED)
         self.assert_scores(ask(load(delta=str(LLAMA)).loglikelihood, *SHARED), expected, 1e-4)
 
+    def test_reasoning_that_would_be_scored(self) -> None:
+        """Reasoning needs a marker that ends it, and there is none between a context and its continuation."""
+        for arguments in ({}, {"think_end_token": ""}, {"backend": "native"}):
+            with self.subTest(arguments), self.assertRaisesRegex(ValueError, "`think_end_token`"):
+                load(enable_thinking=True, **arguments)
+        for backend in ("default", "native"):
+            lm = load(enable_thinking=True, think_end_token=0, backend=backend)
+            with self.assertRaisesRegex(ValueError, "log-likelihoods.*`choices`"):
+                lm.loglikelihood(
+                    [
+                        Instance(
+                            request_type="loglikelihood",
+                            doc={},
+                            arguments=("a", " b"),
+                            idx=0,
+                            metadata=("choices", 0, 1),
+                        )
+                    ]
+                )
+            # Whole texts and generations have no such boundary.
+            ask(lm.loglikelihood_rolling, ("a b",))
+            ask(lm.generate_until, ("a", {"until": [], "max_gen_toks": 2}))
+        self.assertEqual(len(ask(load(enable_thinking=False).loglikelihood, ("a", " b"))), 1)
+
     def test_refusals(self) -> None:
         """Errors say what to do instead."""
         for arguments, kind, text in (

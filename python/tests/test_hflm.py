@@ -606,6 +606,43 @@ class Loading(HFLMTestCase):
         lm = HFLM(pretrained=model, tokenizer=tokenizer)
         self.assertIsNot(lm.model.lm_head.weight, lm.model.get_input_embeddings().weight)
 
+    def test_adapters_with_embeddings(self) -> None:
+        """The model gets as many rows as the adapter brings, whatever the tokenizer has."""
+        import torch
+
+        def rows(*names: str, count: int) -> dict[str, Any]:
+            return {f"base_model.model.{name}": torch.zeros(count, 32) for name in names}
+
+        embeddings = ("model.embed_tokens.weight", "lm_head.weight")
+        lora = {"base_model.model.model.embed_tokens.lora_embedding_A": torch.zeros(4, 297)}
+        for weights, expected in (
+            (rows(*embeddings, count=297), 297),
+            (rows(*embeddings, count=320), 320),
+            (rows("model.embed_tokens.modules_to_save.weight", count=290), 290),
+            (rows("model.embed_tokens.base_layer.weight", count=310) | lora, 310),
+            (rows("lm_head.weight", count=303), 303),
+            (rows("model.embed_tokens.token_adapter.base_layer.weight", count=297), 297),
+            # Adapters of prompts, and of versions of `transformers` that nest the layers differently.
+            ({"base_model.model.embed_tokens.weight": torch.zeros(298, 32)}, 298),
+            (rows("language_model.model.embed_tokens.weight", count=299), 299),
+            (rows("model.embed_tokens_per_layer.weight", count=299), 300),
+            (rows(*embeddings, count=300), 300),
+            (rows("model.embed_tokens.token_adapter.trainable_tokens_delta", count=2), 300),
+            (rows("model.layers.0.self_attn.q_proj.lora_A.weight", count=4), 300),
+        ):
+            adapted = mock.Mock(side_effect=lambda model, name: model)
+            stand_in = mock.Mock(spec_set=["PeftModel", "load_peft_weights"])
+            stand_in.PeftModel.from_pretrained = adapted
+            stand_in.load_peft_weights.return_value = weights
+            with self.subTest(list(weights), rows=expected), mock.patch.dict(sys.modules, peft=stand_in):
+                lm = load(peft="adapter")
+                sizes = {
+                    layer.weight.shape[0]
+                    for layer in (lm.model.get_input_embeddings(), lm.model.get_output_embeddings())
+                }
+                self.assertEqual((sizes, lm.model.config.vocab_size), ({expected}, expected))
+                adapted.assert_called_once_with(mock.ANY, "adapter")
+
     def test_a_delta_is_added(self) -> None:
         """Weights that are added to themselves are twice as large."""
         import torch

@@ -523,6 +523,33 @@ class Subclasses(HFLMTestCase):
         self.assertEqual((seen["shape"], seen["max_length"], seen["stop"]), ((2, 3), 8, ["x", "</s>"]))
         self.assertEqual(seen["attention_mask"].tolist(), [[1, 1, 1], [0, 0, 1]])
 
+    def test_batch_sizes_of_its_own(self) -> None:
+        """The scheduler and the search for a size get requests: texts, context and continuation."""
+        from lm_eval.models.huggingface import HFLM
+
+        seen: list[Any] = []
+
+        class Wrapper(HFLM):
+            def _detect_batch_size(self, requests: Any = None, pos: int = 0) -> int:
+                texts, context, continuation = requests[pos]
+                seen.append((texts, len(context), len(continuation)))
+                return 2
+
+        lm = Wrapper(pretrained=str(LLAMA), device="cpu", dtype="float32", batch_size="auto")
+        self.assert_scores(ask(lm.loglikelihood, *SHARED), ask(load().loglikelihood, *SHARED), 1e-5)
+        texts = ("x y z " * 50, " b c")
+        context, continuation = lm._encode_pair(*texts)
+        self.assertEqual(seen, [(texts, len(context), len(continuation))])
+
+    def test_the_size_of_a_batch_depends_on_the_longest_request(self) -> None:
+        """Context and continuation count, without the token that is only predicted, up to what the model takes."""
+        lm = load(batch_size="auto", max_batch_size=4096)
+        for context, continuation, length in ((10, 7, 16), (1, 1, 1), (300, 4, 128)):
+            requests = [(None, [5] * context, [6] * continuation)]
+            self.assertEqual(lm._detect_batch_size(requests, 0), min(4096, 16384 // length))
+            lm.batch_sizes.clear()
+            self.assertEqual(lm._batch_scheduler(0, requests), min(4096, 16384 // length))
+
     def test_on_the_command_line(self) -> None:
         """A plug-in derives from `HFLM`; the worker runs it."""
         with tempfile.TemporaryDirectory() as folder:

@@ -485,8 +485,18 @@ class HFLM(Loading, TemplateLM):
         return self.batch_sizes[slot]
 
     def _detect_batch_size(self, requests: list[Any] | None = None, pos: int = 0) -> int:
-        """Return how many rows fit: of the length of the row at `pos`, else as long as the model takes."""
-        length = min(len(requests[pos]), self.max_length) if requests else self.max_length
+        """Return how many rows fit: as long as the request at `pos`, else as the model takes.
+
+        Requests are `(texts, context tokens, continuation tokens)`.
+        """
+        length = self.max_length
+        if requests:
+            _, context, continuation = requests[pos]
+            needed = max(len(context), len(continuation))
+            if self.backend == "causal":
+                # The last token is only predicted, never an input.
+                needed = len(context) + len(continuation) - 1
+            length = min(needed, length)
         if self.device is None or self.device.type == "cpu":
             # Running out of memory ends the process there, so nothing can be tried.
             return max(1, min(self.max_batch_size, _AUTO_TOKENS // max(1, length)))

@@ -306,6 +306,19 @@ class Http(unittest.TestCase):
             texts = ask(lm.generate_until, *[("a" * count, {"until": []}) for count in (3, 1, 2)])
             self.assertEqual(texts, ["3 tokens", "1 tokens", "2 tokens"])
 
+    def test_no_tokenizer(self) -> None:
+        """`None` is a choice, and the default is another: nothing is loaded for it."""
+        for cls in (LocalCompletionsAPI, Tagged):
+            for backend in (None, "none", "None"):
+                with self.subTest(cls.__name__, backend=backend):
+                    lm = cls(
+                        model="no/such-model",
+                        base_url=self.url,
+                        tokenizer_backend=backend,
+                        tokenized_requests=False,
+                    )
+                    self.assertEqual(ask(lm.generate_until, ("abc", {"until": []})), ["3 tokens"])
+
     def test_failures(self) -> None:
         """A busy server is asked again; a refusal is final and shows what the server says."""
         lm = Tagged(model="m", base_url=self.url, tokenizer=TOKENIZER, max_retries=2)

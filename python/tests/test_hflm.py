@@ -349,6 +349,24 @@ class Plan(HFLMTestCase):
         lm.logits_cache = False
         self.assert_scores(shared, ask(lm.loglikelihood, *requests), 1e-5)
 
+    def test_a_text_cut_at_two_places(self) -> None:
+        """A row that also answers a longer continuation needs positions before the context of its first request."""
+        lm = load()
+        context = [7 * number % 90 + 5 for number in range(100)]
+        texts = [
+            (None, context, [9]),
+            (None, context, [11, 12]),
+            (None, context, [13, 14, 15]),
+            (None, context[:-1], [context[-1], 9]),
+            (None, context[:-3], [*context[-3:], 10]),
+        ]
+        for requests in (texts, texts[::-1]):
+            lm.logits_cache = True
+            found = lm._loglikelihood_tokens(requests, disable_tqdm=True)
+            self.assertTrue(lm._shares_contexts)
+            lm.logits_cache = False
+            self.assert_scores(found, lm._loglikelihood_tokens(requests, disable_tqdm=True), 1e-5)
+
     def test_a_model_that_goes_on_differently_shares_nothing(self) -> None:
         """One comparison with the whole text decides, and wrong numbers never come out."""
         from lm_eval.models import _scoring
@@ -505,6 +523,33 @@ class Subclasses(HFLMTestCase):
         self.assertEqual((seen["shape"], seen["max_length"], seen["stop"]), ((2, 3), 8, ["x", "</s>"]))
         self.assertEqual(seen["attention_mask"].tolist(), [[1, 1, 1], [0, 0, 1]])
 
+    def test_batch_sizes_of_its_own(self) -> None:
+        """The scheduler and the search for a size get requests: texts, context and continuation."""
+        from lm_eval.models.huggingface import HFLM
+
+        seen: list[Any] = []
+
+        class Wrapper(HFLM):
+            def _detect_batch_size(self, requests: Any = None, pos: int = 0) -> int:
+                texts, context, continuation = requests[pos]
+                seen.append((texts, len(context), len(continuation)))
+                return 2
+
+        lm = Wrapper(pretrained=str(LLAMA), device="cpu", dtype="float32", batch_size="auto")
+        self.assert_scores(ask(lm.loglikelihood, *SHARED), ask(load().loglikelihood, *SHARED), 1e-5)
+        texts = ("x y z " * 50, " b c")
+        context, continuation = lm._encode_pair(*texts)
+        self.assertEqual(seen, [(texts, len(context), len(continuation))])
+
+    def test_the_size_of_a_batch_depends_on_the_longest_request(self) -> None:
+        """Context and continuation count, without the token that is only predicted, up to what the model takes."""
+        lm = load(batch_size="auto", max_batch_size=4096)
+        for context, continuation, length in ((10, 7, 16), (1, 1, 1), (300, 4, 128)):
+            requests = [(None, [5] * context, [6] * continuation)]
+            self.assertEqual(lm._detect_batch_size(requests, 0), min(4096, 16384 // length))
+            lm.batch_sizes.clear()
+            self.assertEqual(lm._batch_scheduler(0, requests), min(4096, 16384 // length))
+
     def test_on_the_command_line(self) -> None:
         """A plug-in derives from `HFLM`; the worker runs it."""
         with tempfile.TemporaryDirectory() as folder:
@@ -588,6 +633,43 @@ class Loading(HFLMTestCase):
         lm = HFLM(pretrained=model, tokenizer=tokenizer)
         self.assertIsNot(lm.model.lm_head.weight, lm.model.get_input_embeddings().weight)
 
+    def test_adapters_with_embeddings(self) -> None:
+        """The model gets as many rows as the adapter brings, whatever the tokenizer has."""
+        import torch
+
+        def rows(*names: str, count: int) -> dict[str, Any]:
+            return {f"base_model.model.{name}": torch.zeros(count, 32) for name in names}
+
+        embeddings = ("model.embed_tokens.weight", "lm_head.weight")
+        lora = {"base_model.model.model.embed_tokens.lora_embedding_A": torch.zeros(4, 297)}
+        for weights, expected in (
+            (rows(*embeddings, count=297), 297),
+            (rows(*embeddings, count=320), 320),
+            (rows("model.embed_tokens.modules_to_save.weight", count=290), 290),
+            (rows("model.embed_tokens.base_layer.weight", count=310) | lora, 310),
+            (rows("lm_head.weight", count=303), 303),
+            (rows("model.embed_tokens.token_adapter.base_layer.weight", count=297), 297),
+            # Adapters of prompts, and of versions of `transformers` that nest the layers differently.
+            ({"base_model.model.embed_tokens.weight": torch.zeros(298, 32)}, 298),
+            (rows("language_model.model.embed_tokens.weight", count=299), 299),
+            (rows("model.embed_tokens_per_layer.weight", count=299), 300),
+            (rows(*embeddings, count=300), 300),
+            (rows("model.embed_tokens.token_adapter.trainable_tokens_delta", count=2), 300),
+            (rows("model.layers.0.self_attn.q_proj.lora_A.weight", count=4), 300),
+        ):
+            adapted = mock.Mock(side_effect=lambda model, name: model)
+            stand_in = mock.Mock(spec_set=["PeftModel", "load_peft_weights"])
+            stand_in.PeftModel.from_pretrained = adapted
+            stand_in.load_peft_weights.return_value = weights
+            with self.subTest(list(weights), rows=expected), mock.patch.dict(sys.modules, peft=stand_in):
+                lm = load(peft="adapter")
+                sizes = {
+                    layer.weight.shape[0]
+                    for layer in (lm.model.get_input_embeddings(), lm.model.get_output_embeddings())
+                }
+                self.assertEqual((sizes, lm.model.config.vocab_size), ({expected}, expected))
+                adapted.assert_called_once_with(mock.ANY, "adapter")
+
     def test_a_delta_is_added(self) -> None:
         """Weights that are added to themselves are twice as large."""
         import torch
@@ -600,6 +682,30 @@ class Loading(HFLMTestCase):
                 weights *= 2
         expected = ask(HFLM(pretrained=model, tokenizer=tokenizer).loglikelihood, *SHARED)
         self.assert_scores(ask(load(delta=str(LLAMA)).loglikelihood, *SHARED), expected, 1e-4)
+
+    def test_reasoning_that_would_be_scored(self) -> None:
+        """Reasoning needs a marker that ends it, and there is none between a context and its continuation."""
+        for arguments in ({}, {"think_end_token": ""}, {"backend": "native"}):
+            with self.subTest(arguments), self.assertRaisesRegex(ValueError, "`think_end_token`"):
+                load(enable_thinking=True, **arguments)
+        for backend in ("default", "native"):
+            lm = load(enable_thinking=True, think_end_token=0, backend=backend)
+            with self.assertRaisesRegex(ValueError, "log-likelihoods.*`choices`"):
+                lm.loglikelihood(
+                    [
+                        Instance(
+                            request_type="loglikelihood",
+                            doc={},
+                            arguments=("a", " b"),
+                            idx=0,
+                            metadata=("choices", 0, 1),
+                        )
+                    ]
+                )
+            # Whole texts and generations have no such boundary.
+            ask(lm.loglikelihood_rolling, ("a b",))
+            ask(lm.generate_until, ("a", {"until": [], "max_gen_toks": 2}))
+        self.assertEqual(len(ask(load(enable_thinking=False).loglikelihood, ("a", " b"))), 1)
 
     def test_refusals(self) -> None:
         """Errors say what to do instead."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -275,6 +276,26 @@ class Http(unittest.TestCase):
         order = json.dumps
         self.assertEqual(sorted(map(order, sent[0])), sorted(map(order, sent[1])))
 
+    def test_where_a_subclass_is_defined(self) -> None:
+        """What it overrides is called, whatever its module is called."""
+        for module in ("abcmodels", "builtins_of_mine", "lm_eval.models.mine"):
+
+            class Mine(LocalCompletionsAPI):
+                __module__ = module
+
+                def _create_payload(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+                    return {**super()._create_payload(*args, **kwargs), "tag": 1}
+
+            class Plain(LocalCompletionsAPI):
+                __module__ = module
+
+            with self.subTest(module):
+                Server.bodies.clear()
+                lm = Mine(model="m", base_url=self.url, tokenizer_backend="none")
+                ask(lm.generate_until, ("abc", {"until": []}))
+                self.assertEqual([body.get("tag") for body in Server.bodies], [1])
+                self.assertEqual(Plain._overridden(), [])
+
     def test_batches_and_concurrency(self) -> None:
         """Answers are in the order of the requests, however they were sent."""
         pairs = [("a" * count, "bc") for count in (3, 9, 1, 7, 5)]
@@ -284,6 +305,19 @@ class Http(unittest.TestCase):
             self.assertEqual(ask(lm.loglikelihood, *pairs), expected)
             texts = ask(lm.generate_until, *[("a" * count, {"until": []}) for count in (3, 1, 2)])
             self.assertEqual(texts, ["3 tokens", "1 tokens", "2 tokens"])
+
+    def test_no_tokenizer(self) -> None:
+        """`None` is a choice, and the default is another: nothing is loaded for it."""
+        for cls in (LocalCompletionsAPI, Tagged):
+            for backend in (None, "none", "None"):
+                with self.subTest(cls.__name__, backend=backend):
+                    lm = cls(
+                        model="no/such-model",
+                        base_url=self.url,
+                        tokenizer_backend=backend,
+                        tokenized_requests=False,
+                    )
+                    self.assertEqual(ask(lm.generate_until, ("abc", {"until": []})), ["3 tokens"])
 
     def test_failures(self) -> None:
         """A busy server is asked again; a refusal is final and shows what the server says."""
@@ -400,6 +434,25 @@ class Helpers(unittest.TestCase):
         ]
         self.assertEqual(collator.get_original(answers), [request[0] for request in requests])
         self.assertEqual(len(collator), 3)
+
+    @unittest.skipIf(importlib.util.find_spec("numpy") is None, "numpy is not installed")
+    def test_collator_with_continuations_of_different_lengths(self) -> None:
+        """Each continuation of a row gets the positions that predict it, which are the last ones."""
+        import numpy
+
+        requests: list[Any] = [((), [5, 6], [7, 9]), ((), [5, 6, 7], [9]), ((), [5, 6, 7], [8])]
+        for order in (requests, requests[::-1]):
+            collator = utils.Collator(
+                order, sort_fn=len, group_fn=lambda r: r[-2] + r[-1][:-1], group_by="contexts"
+            )
+            ((asked,),) = collator.get_batched(n=4)
+            logits = numpy.arange(20).reshape(1, 2, 10)
+            read = [
+                [int(row[token]) for row, token in zip(own[0], tokens, strict=True)]
+                for _, tokens, own in collator.get_cache(*asked, logits)
+            ]
+            expected = {(7, 9): [7, 19], (9,): [19], (8,): [18]}
+            self.assertEqual(collator.get_original(read), [expected[tuple(rest)] for _, _, rest in order])
 
     def test_generation_settings(self) -> None:
         """One limit, a list of stops, and whether to draw."""

@@ -17,6 +17,15 @@ _QUANTISED = (
     "leave the argument out, or load the model yourself and pass it as `pretrained`"
 )
 
+_WHOLE_WEIGHTS = (
+    "weight",
+    "modules_to_save.weight",
+    "original_module.weight",
+    "base_layer.weight",
+    "token_adapter.base_layer.weight",
+)
+"""What the weights of a layer are called that an adapter brings as a whole, not as a change."""
+
 
 class Loading:
     """The steps of the constructor that subclasses override."""
@@ -169,13 +178,13 @@ class Loading:
             self._add_delta(delta, {**options, "revision": "main"})
 
     def _add_adapter(self, name: str) -> None:
-        """Put an adapter on the model; one that brings embeddings of its own may bring more tokens."""
+        """Put an adapter on the model; the model gets as many embeddings as the adapter brings, if any."""
         peft = need("peft", "`peft`")
-        saved = peft.PeftConfig.from_pretrained(name).modules_to_save or []
         rows = self._model.get_input_embeddings().weight.shape[0]
-        if any("embed" in part or part == "lm_head" for part in saved) and len(self.tokenizer) > rows:
-            logger.info("The embeddings grow from %d to %d for the adapter", rows, len(self.tokenizer))
-            self._model.resize_token_embeddings(len(self.tokenizer))
+        wanted = _embedding_rows(self._model, peft.load_peft_weights(name, device="cpu"))
+        if wanted not in (None, rows):
+            logger.info("The embeddings are resized from %d to %d rows for the adapter", rows, wanted)
+            self._model.resize_token_embeddings(wanted)
         self._model = peft.PeftModel.from_pretrained(self._model, name)
 
     def _add_delta(self, name: str, options: dict[str, Any]) -> None:
@@ -188,6 +197,15 @@ class Loading:
         with torch.no_grad():
             for key, weights in self._model.named_parameters():
                 weights += other[key].to(weights.device, weights.dtype)
+
+
+def _embedding_rows(model: Any, weights: dict[str, Any]) -> int | None:
+    """Return how many rows the embeddings among the weights of an adapter have, or nothing if there are none."""
+    layers = (model.get_input_embeddings(), model.get_output_embeddings())
+    names = [name for name, module in model.named_modules() if any(module is layer for layer in layers)]
+    # How layers are nested depends on the kind of adapter and on the version of `transformers`: the last name counts.
+    ends = tuple(f".{name.rpartition('.')[2]}.{part}" for name in names for part in _WHOLE_WEIGHTS)
+    return next((int(found.shape[0]) for key, found in weights.items() if key.endswith(ends)), None)
 
 
 def choose_device(wanted: Any) -> Any:

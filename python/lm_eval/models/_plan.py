@@ -8,7 +8,7 @@ context need be computed only once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Target(NamedTuple):
@@ -54,25 +54,20 @@ def families(pairs: list[tuple[list[int], list[int]]], max_length: int, share: b
     An input that is longer than the model loses tokens at its beginning. Without `share`, each request has a row and
     a family of its own.
     """
-    found: dict[tuple[int, ...], Family] = {}
-    rows: dict[tuple[int, ...], Row] = {}
-    lone: list[Family] = []
+    rows: dict[Any, Row] = {}
     for number, (context, continuation) in enumerate(pairs):
         tokens = tuple((context + continuation)[-(max_length + 1) : -1])
-        target = Target(number, tuple(continuation))
-        row = rows.get(tokens) if share else None
-        if row is None:
-            row = Row(tokens)
-            rows[tokens] = row
-            head = tokens[: len(tokens) - len(continuation) + 1]
-            family = found.get(head) if share else None
-            if family is None:
-                family = Family(head)
-                found[head] = family
-                lone.append(family)
-            family.rows.append(row)
-        row.targets.append(target)
-    return sorted(lone, key=lambda family: (-max(len(row.tokens) for row in family.rows), family.context))
+        row = rows.setdefault(tokens if share else number, Row(tokens))
+        row.targets.append(Target(number, tuple(continuation)))
+    found: dict[Any, Family] = {}
+    for key, row in rows.items():
+        # The longest continuation decides: one text may be cut at several places, and the rows of a family have
+        # logits from the last token of its context on.
+        head = row.tokens[: len(row.tokens) - row.scored + 1]
+        found.setdefault(head if share else key, Family(head)).rows.append(row)
+    return sorted(
+        found.values(), key=lambda family: (-max(len(row.tokens) for row in family.rows), family.context)
+    )
 
 
 def batches(items: list, size: Callable[[int], int]) -> Iterator[list]:  # type: ignore[type-arg]

@@ -110,7 +110,7 @@ class Scorer:
         shared = [family for family in plan if family.saved >= SHARED_FROM] if self._can_share() else []
         kept = {id(family) for family in shared}
         rows = [row for family in plan if id(family) not in kept for row in family.rows]
-        size = self._size([max(family.rows, key=lambda row: len(row.tokens)).tokens for family in plan])
+        size = self._size([_longest(family).request for family in plan])
         places = {id(row): place for place, family in enumerate(plan) for row in family.rows}
         self._rows_from = lambda row: size(places[id(row)])
         for _, group in itertools.groupby(shared, key=lambda family: len(family.context)):
@@ -118,13 +118,14 @@ class Scorer:
         rows.sort(key=lambda row: (-len(row.tokens), row.tokens))
         yield from self._plain(rows)
 
-    def _size(self, lengths: list[Any]) -> Any:
-        """Return what says how many rows a batch has that begins at a position of these, the longest first."""
+    def _size(self, order: list[int]) -> Any:
+        """Return what says how many rows a batch has that begins at a position of these requests, the longest first."""
         if self.override is not None:
             return lambda _: self.override
         if self.lm.batch_size == "auto":
             self.lm.batch_sizes.clear()
-        return lambda position: self.lm._batch_scheduler(position, lengths)
+        requests = [(self.texts[number], *self.pairs[number]) for number in order]
+        return lambda position: self.lm._batch_scheduler(position, requests)
 
     def _plain(self, rows: list[Row]) -> Any:
         for batch in batches(rows, lambda position: self._rows_from(rows[position])):
@@ -180,7 +181,7 @@ class Scorer:
         """Score requests with an encoder for contexts and a decoder for continuations."""
         torch, lm = self.torch, self.lm
         order = sorted(range(len(self.pairs)), key=lambda number: [-len(part) for part in self.pairs[number]])
-        size = self._size([self.pairs[number][0] for number in order])
+        size = self._size(order)
         for batch in batches(order, size):
             contexts = [torch.tensor(self.pairs[number][0][-lm.max_length :]) for number in batch]
             replies = [torch.tensor(self.pairs[number][1]) for number in batch]
@@ -285,3 +286,8 @@ class Scorer:
                 "The model goes on differently from a context it has computed: contexts are not shared"
             )
         return agrees
+
+
+def _longest(family: Family) -> Target:
+    """Return a request of the longest row."""
+    return max(family.rows, key=lambda row: len(row.tokens)).targets[0]

@@ -43,6 +43,14 @@ __all__ = [
 
 _RETRIED = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 _SHOWN = 500
+_OWN_MODULES = (
+    "abc",
+    "builtins",
+    "lm_eval.api.model",
+    "lm_eval.models.api_models",
+    "lm_eval.models.openai_completions",
+)
+"""Where the models that the engine serves are defined; a file put into `lm_eval/models` is somebody else's."""
 
 
 LogLikelihoodInputs = tuple[tuple[str, str], list[int], list[int]]
@@ -142,11 +150,9 @@ class TemplateAPI(TemplateLM):
 
     @classmethod
     def _overridden(cls) -> list[str]:
-        """Return what a class outside of this package does differently from these models."""
-        own = [
-            base for base in cls.__mro__ if not base.__module__.startswith(("lm_eval.", "abc", "builtins"))
-        ]
-        names = {name for base in own for name in vars(base) if not name.startswith("__")}
+        """Return what a class that is not one of these models does differently from them."""
+        others = [base for base in cls.__mro__ if base.__module__ not in _OWN_MODULES]
+        names = {name for base in others for name in vars(base) if not name.startswith("__")}
         return sorted(name for name in names if hasattr(TemplateAPI, name) and name != "_abc_impl")
 
     def _create_payload(

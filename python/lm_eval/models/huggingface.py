@@ -49,6 +49,7 @@ class HFLM(Loading, TemplateLM):
     mixed_precision_dtype: Any = None
     custom_prefix_token_id: int | None = None
     think_end_token: str | int | None = None
+    enable_thinking: bool | None = None
     chat_template_args: dict[str, Any] = {}  # noqa: RUF012
     batch_size_per_gpu: int | str = 1
     batch_schedule: float = 1
@@ -109,6 +110,11 @@ class HFLM(Loading, TemplateLM):
         is_number = isinstance(think_end_token, str) and think_end_token.isdigit()
         self.think_end_token = int(think_end_token) if is_number else think_end_token  # type: ignore[arg-type]
         self.enable_thinking = enable_thinking
+        if enable_thinking and think_end_token in (None, ""):
+            raise ValueError(
+                "`enable_thinking=True` needs `think_end_token`, the text or token that ends the reasoning: "
+                "without it, the reasoning is scored as part of the answer"
+            )
         self.chat_template_args = dict(chat_template_args or {})
         if enable_thinking is not None:
             self.chat_template_args["enable_thinking"] = enable_thinking
@@ -432,6 +438,11 @@ class HFLM(Loading, TemplateLM):
         self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """Return `(log-likelihood, is greedy)` of each `(context, continuation)`."""
+        if self.enable_thinking and requests:
+            raise ValueError(
+                "`enable_thinking=True` does not work with log-likelihoods, which score an answer without reasoning "
+                f"before it: use tasks that generate, or leave the argument out{_named(requests[0])}"
+            )
         if self._engine is not None:
             return self._engine.loglikelihood(requests)
         return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
@@ -474,8 +485,18 @@ class HFLM(Loading, TemplateLM):
         return self.batch_sizes[slot]
 
     def _detect_batch_size(self, requests: list[Any] | None = None, pos: int = 0) -> int:
-        """Return how many rows fit: of the length of the row at `pos`, else as long as the model takes."""
-        length = min(len(requests[pos]), self.max_length) if requests else self.max_length
+        """Return how many rows fit: as long as the request at `pos`, else as the model takes.
+
+        Requests are `(texts, context tokens, continuation tokens)`.
+        """
+        length = self.max_length
+        if requests:
+            _, context, continuation = requests[pos]
+            needed = max(len(context), len(continuation))
+            if self.backend == "causal":
+                # The last token is only predicted, never an input.
+                needed = len(context) + len(continuation) - 1
+            length = min(needed, length)
         if self.device is None or self.device.type == "cpu":
             # Running out of memory ends the process there, so nothing can be tried.
             return max(1, min(self.max_batch_size, _AUTO_TOKENS // max(1, length)))
@@ -541,3 +562,7 @@ class HFLM(Loading, TemplateLM):
             if getattr(self, name):
                 info[name] = getattr(self, name)
         return info
+
+
+def _named(request: Instance[Any, Any]) -> str:
+    return f" (task `{request.task_name}`)" if request.task_name else ""

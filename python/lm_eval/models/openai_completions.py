@@ -48,7 +48,8 @@ class LocalCompletionsAPI(TemplateAPI):
             **kwargs,
         }
         if tokenizer_backend != type(self)._own_backend:
-            given["tokenizer_backend"] = tokenizer_backend
+            # What is `None` does not reach the engine, which would then take its default.
+            given["tokenizer_backend"] = "none" if tokenizer_backend is None else tokenizer_backend
         super().__init__(
             base_url=base_url,
             tokenizer_backend="huggingface" if tokenizer_backend == "auto" else tokenizer_backend,

@@ -254,7 +254,9 @@ class Collator:
             return
         for position, (texts, _, continuation) in self._groups[tuple(cxt_toks + cont_toks[:-1])]:
             self._order.append(position)
-            yield texts, continuation, logits
+            # A shorter continuation is predicted by the last positions.
+            is_shorter = len(continuation) < len(cont_toks)
+            yield texts, continuation, logits[:, -len(continuation) :] if is_shorter else logits
 
     def get_original(self, newarr: Sequence[T]) -> list[T]:
         """Return answers, which are in the order of the batches, in the order of the requests."""

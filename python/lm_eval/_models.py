@@ -35,13 +35,17 @@ class DifferingAnswers(ValueError):
 class Served:
     """A model and what the engine needs to know about it."""
 
-    def __init__(self, lm: Any, ignored: list[str]) -> None:
+    def __init__(self, lm: Any, ignored: list[str], is_object: bool = False) -> None:
         self.lm = lm
         self.ignored = ignored
+        self.inner = _unwrapped(lm)
+        self.is_object = is_object
+        """Whether somebody else made the model, so that no arguments say which one it is."""
         self.prompt_type: Callable[[str], Any] = _json_prompt
         self.share: Callable[..., Any] | None = None
         """What shares requests out among the processes of the model, where there are several."""
-        self.hook = Hook()
+        # A `CachingLM` gets answers through the hook that is about to be replaced.
+        self.hook = Hook(None if self.inner is lm else getattr(self.inner, "cache_hook", None))
         if hasattr(lm, "set_cache_hook"):
             lm.set_cache_hook(self.hook)
         else:
@@ -50,7 +54,15 @@ class Served:
     @property
     def name(self) -> str:
         """The name of the class."""
-        return type(self.lm).__qualname__
+        return type(self.inner).__qualname__
+
+
+def _unwrapped(lm: Any) -> Any:
+    """The model inside a `CachingLM`, else the model itself."""
+    caching = getattr(sys.modules.get("lm_eval.api.model"), "CachingLM", None)
+    while caching is not None and isinstance(lm, caching):
+        lm = lm.lm
+    return lm
 
 
 class Hook:
@@ -58,8 +70,9 @@ class Hook:
 
     dbdict = None
 
-    def __init__(self) -> None:
+    def __init__(self, next_hook: Any = None) -> None:
         self._call: _Call | None = None
+        self._next = next_hook
 
     def follow(self, call: _Call | None) -> None:
         """Passes answers to a call from now on."""
@@ -69,6 +82,8 @@ class Hook:
         """Takes the answer to one request of the method `attr`."""
         if self._call is not None:
             self._call.take_early(attr, req, res)
+            if self._next is not None:
+                self._next.add_partial(attr, req, res)
 
 
 class _Call:
@@ -220,7 +235,7 @@ def _names(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]
 def _open(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
     handle = serve(find(message["name"]) if function is None else function, message)
     worker.opened(_served[handle])
-    yield describe(handle)
+    yield describe(handle, getattr(worker, "keeps_answers", True))
 
 
 def find(name: str) -> Any:
@@ -236,7 +251,7 @@ def serve(target: Any, message: dict[str, Any]) -> int:
     if isinstance(target, type):
         lm, ignored = _create(target, message.get("args") or {}, message.get("additional") or {})
     handle = len(_served)
-    _served[handle] = Served(lm, ignored)
+    _served[handle] = Served(lm, ignored, is_object=lm is target)
     return handle
 
 
@@ -280,15 +295,19 @@ def _seed(seeds: list[int | None]) -> None:
         sys.modules["torch"].manual_seed(torch)
 
 
-def describe(handle: int) -> dict[str, Any]:
-    """What makes a model the one that it is."""
+def describe(handle: int, keeps_answers: bool = True) -> dict[str, Any]:
+    """What makes a model the one that it is; its state costs time, and matters only where answers are kept."""
     served = _served[handle]
-    cls = type(served.lm)
+    cls = type(served.inner)
+    code = [_code(base) for base in cls.__mro__ if not _is_base(base)]
+    if keeps_answers and served.is_object and hasattr(served.inner, "_identity"):
+        identity = json.dumps(served.inner._identity(), sort_keys=True, default=str)
+        code.append(f"object {hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}")
     return {
         "handle": handle,
         "class": cls.__qualname__,
         "module": _module(cls),
-        "code": "; ".join(dict.fromkeys(_code(base) for base in cls.__mro__ if not _is_base(base))),
+        "code": "; ".join(dict.fromkeys(code)),
         "ignored": served.ignored,
     }
 
@@ -421,7 +440,7 @@ def _json_prompt(text: str) -> Any:
 
 def _template(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
     served = _served[message["handle"]]
-    if _is_base(_owner(type(served.lm), "apply_chat_template")):
+    if _is_base(_owner(type(served.inner), "apply_chat_template")):
         raise NotImplementedError(f"`{served.name}` has no method `apply_chat_template`")
     source = served.lm.chat_template(message["template"])
     yield {
@@ -461,7 +480,7 @@ def _prompt(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any
 
 
 def _facts(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
-    lm = _served[message["handle"]].lm
+    lm = _served[message["handle"]].inner
     sizes = getattr(lm, "batch_sizes", None)
     yield {
         "config": _config(lm),

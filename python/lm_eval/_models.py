@@ -362,14 +362,57 @@ def _answer(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any
         for own, request in zip(arguments, message["requests"], strict=True)
     ]
     call = _Call(method, arguments, lambda answer: worker.channel.write({"ok": answer}))
-    served.hook.follow(call)
+    if not _changes_answers(served.inner, method):
+        served.hook.follow(call)
     try:
         ask = _method(served.lm, method)
         _run(served, call, ask(instances) if served.share is None else served.share(method, ask, instances))
+    except ValueError as error:
+        if method == _ROLLING and len(arguments[0]) == 2 and "to unpack (expected 1" in str(error):
+            raise ValueError(
+                f"`{served.name}.{method}` takes requests with the text alone ({error}), but they are "
+                '`("", text)`; read `request.args[-1]`, or evaluate with `compat="0.4"` (`--compat 0.4`)'
+            ) from error
+        raise
     finally:
         served.hook.follow(None)
     call.check(f"`{served.name}.{method}`")
     yield None
+
+
+def _changes_answers(lm: Any, method: str) -> bool:
+    """Whether a user's method may return something else than the method that it overrides hands over.
+
+    That is one that calls the overridden method, or that hands over nothing itself.
+    """
+    for name in (method, "_loglikelihood_tokens") if method != _GENERATE else (method,):
+        found = [vars(lm)[name]] if name in getattr(lm, "__dict__", {}) else []
+        owners = [cls for cls in type(lm).__mro__ if name in vars(cls)]
+        concrete = [cls for cls in owners if not getattr(vars(cls)[name], "__isabstractmethod__", False)]
+        for cls in concrete:
+            if cls.__module__.partition(".")[0] == "lm_eval":
+                break
+            found.append(vars(cls)[name])
+        else:
+            # The last one overrides nothing that could hand answers over.
+            found = found[:-1]
+        for function in found:
+            used = _used_names(function)
+            if name in used or "add_partial" not in used:
+                return True
+    return False
+
+
+def _used_names(function: Any) -> set[str]:
+    """The names that the code of a function uses, with that of the functions inside it."""
+    codes = [getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)]
+    names: set[str] = set()
+    while codes:
+        code = codes.pop()
+        if code is not None:
+            names.update(code.co_names)
+            codes += [constant for constant in code.co_consts if inspect.iscode(constant)]
+    return names
 
 
 def _method(lm: Any, name: str) -> Callable[[list[Any]], Any]:

@@ -235,7 +235,7 @@ def _names(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]
 def _open(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
     handle = serve(find(message["name"]) if function is None else function, message)
     worker.opened(_served[handle])
-    yield describe(handle, getattr(worker, "keeps_answers", True))
+    yield describe(handle, getattr(worker, "needs_identity", True))
 
 
 def find(name: str) -> Any:
@@ -295,12 +295,12 @@ def _seed(seeds: list[int | None]) -> None:
         sys.modules["torch"].manual_seed(torch)
 
 
-def describe(handle: int, keeps_answers: bool = True) -> dict[str, Any]:
+def describe(handle: int, needs_identity: bool = True) -> dict[str, Any]:
     """What makes a model the one that it is; its state costs time, and matters only where answers are kept."""
     served = _served[handle]
     cls = type(served.inner)
     code = [_code(base) for base in cls.__mro__ if not _is_base(base)]
-    if keeps_answers and served.is_object and hasattr(served.inner, "_identity"):
+    if needs_identity and served.is_object and hasattr(served.inner, "_identity"):
         identity = json.dumps(served.inner._identity(), sort_keys=True, default=str)
         code.append(f"object {hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}")
     return {

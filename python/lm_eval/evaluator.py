@@ -13,7 +13,7 @@ from lm_eval import _distributed, _engine
 from lm_eval._live import Live
 from lm_eval._protocol import Unsendable, to_wire
 from lm_eval.api.group import Group
-from lm_eval.api.model import LM, CachingLM
+from lm_eval.api.model import LM, CachingLM, is_plain
 from lm_eval.api.task import Task
 from lm_eval.evaluator_utils import get_task_list
 from lm_eval.tasks import _loaded
@@ -156,6 +156,8 @@ def simple_evaluate(
         settings["output_path"] = getattr(evaluation_tracker, "output_path", None)
     manager = task_manager or TaskManager(metadata={**_told(arguments), **(metadata or {})})
     live = Live()
+    # Where plain arguments say which model it is, it stays the same one whatever its attributes are.
+    live.needs_identity = use_cache is not None and not (isinstance(model, str) and is_plain(arguments))
     message = _loaded.Message(live)
     for spec in specs:
         message.add(spec)
@@ -206,6 +208,7 @@ def evaluate(
     if not isinstance(lm, (LM, CachingLM)):
         raise TypeError(f"`lm` is an `LM` object, not a value of type `{type(lm).__name__}`")
     live = Live()
+    live.needs_identity = False
     message = _loaded.Message(live)
     tasks, short = _flattened(task_dict, message)
     if not tasks:
@@ -271,7 +274,6 @@ def _run(
 
     registered = [f"{kind}/{name}" for kind, names in registry._dump().items() for name in names]
     hook = getattr(lm, "cache_hook", None)
-    live.keeps_answers = bool(settings.get("use_cache"))
     try:
         told = _engine.ask(
             "evaluate",

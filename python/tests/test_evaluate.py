@@ -320,6 +320,24 @@ class Models(RegistryTestCase):
                 asked.append(bool(lm.calls))
         self.assertEqual(asked, [True, False, True])
 
+    def test_answers_of_models_by_name(self) -> None:
+        """A model with plain arguments is the same one in a later run, whatever it keeps in its attributes."""
+        made: list[Lengths] = []
+
+        @register_model("stamped")
+        class Stamped(Lengths):
+            def __init__(self, **arguments: Any) -> None:
+                super().__init__(**arguments)
+                self.made = len(made)
+                made.append(self)
+
+        with tempfile.TemporaryDirectory() as folder:
+            for arguments in ({"answer": "4"}, {"answer": "4"}, {"answer": "5"}):
+                simple_evaluate(
+                    "stamped", arguments, tasks=[sums_task()], bootstrap_iters=0, use_cache=folder + "/cache"
+                )
+        self.assertEqual([bool(lm.calls) for lm in made], [True, False, True])
+
 
 class Functions(RegistryTestCase):
     """Inline tasks with functions of this process."""

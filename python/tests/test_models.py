@@ -336,8 +336,8 @@ class Served(unittest.TestCase):
                 super().__init__()
                 vars(self).update(settings)
 
-        def code(lm: LM, keeps_answers: bool = True) -> str:
-            return str(_models.describe(_models.serve(lm, {}), keeps_answers)["code"])
+        def code(lm: LM, needs_identity: bool = True) -> str:
+            return str(_models.describe(_models.serve(lm, {}), needs_identity)["code"])
 
         plain = code(Settings(scale=1, stop=["a"]))
         self.assertEqual(code(Settings(scale=1, stop=["a"])), plain)
@@ -345,7 +345,7 @@ class Served(unittest.TestCase):
             self.assertEqual(code(Settings(scale=1, stop=["a"], **same)), plain, same)
         for other in ({"scale": 2}, {"stop": ["b"]}, {"add_bos_token": True}, {"prefix_token_id": 3}):
             self.assertNotEqual(code(Settings(**{"scale": 1, "stop": ["a"], **other})), plain, other)
-        self.assertNotIn("object", code(Settings(scale=2), keeps_answers=False))
+        self.assertNotIn("object", code(Settings(scale=2), needs_identity=False))
         made = _models.describe(_models.serve(Counting, {"args": {}}))["code"]
         self.assertNotIn("object", made)
 

@@ -145,15 +145,16 @@ def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in attributes.items()
-        if not _IS_NO_IDENTITY.search(name) and _is_plain(value)
+        if not _IS_NO_IDENTITY.search(name) and is_plain(value)
     }
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
+    """Whether a value is text, a number or the like, or consists of such values."""
     if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+        return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        return all(_is_plain(item) for item in value)
+        return all(is_plain(item) for item in value)
     return value is None or isinstance(value, (bool, int, float, str, os.PathLike))
 
 

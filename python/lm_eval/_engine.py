@@ -240,7 +240,7 @@ class _Conversation:
         loader.schemes[SCHEME] = self._live.find
         channel = _Channel(mine.fileno(), loader.resolve, self._live.text if self._as_text else self._live.function)
         self._channel = channel
-        self._server = Server(channel, loader)
+        self._server = Server(channel, loader, self._live.needs_identity)
         self._interrupts = 0
         return self
 

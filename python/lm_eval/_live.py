@@ -74,6 +74,8 @@ class Live:
     """The objects of one conversation with the engine."""
 
     def __init__(self) -> None:
+        self.needs_identity = True
+        """Whether answers are kept, and nothing but the model itself tells it from others."""
         self._objects: list[Any] = []
         self._known: dict[int, Reference] = {}
 
@@ -162,8 +164,9 @@ _render.starts_engines = True  # type: ignore[attr-defined]
 class Server(_worker.Worker):
     """Answers calls of the engine in the process that called it, and keeps what was raised meanwhile."""
 
-    def __init__(self, channel: Channel, loader: Loader) -> None:
+    def __init__(self, channel: Channel, loader: Loader, needs_identity: bool = True) -> None:
         super().__init__(loader, channel)
+        self.needs_identity = needs_identity
         self.objects = _class_tasks.Objects(self)
         _host.set_dataset_loader(_load_dataset)
         _host.set_template_renderer(_render)

@@ -35,13 +35,17 @@ class DifferingAnswers(ValueError):
 class Served:
     """A model and what the engine needs to know about it."""
 
-    def __init__(self, lm: Any, ignored: list[str]) -> None:
+    def __init__(self, lm: Any, ignored: list[str], is_object: bool = False) -> None:
         self.lm = lm
         self.ignored = ignored
+        self.inner = _unwrapped(lm)
+        self.is_object = is_object
+        """Whether somebody else made the model, so that no arguments say which one it is."""
         self.prompt_type: Callable[[str], Any] = _json_prompt
         self.share: Callable[..., Any] | None = None
         """What shares requests out among the processes of the model, where there are several."""
-        self.hook = Hook()
+        # A `CachingLM` gets answers through the hook that is about to be replaced.
+        self.hook = Hook(None if self.inner is lm else getattr(self.inner, "cache_hook", None))
         if hasattr(lm, "set_cache_hook"):
             lm.set_cache_hook(self.hook)
         else:
@@ -50,7 +54,15 @@ class Served:
     @property
     def name(self) -> str:
         """The name of the class."""
-        return type(self.lm).__qualname__
+        return type(self.inner).__qualname__
+
+
+def _unwrapped(lm: Any) -> Any:
+    """The model inside a `CachingLM`, else the model itself."""
+    caching = getattr(sys.modules.get("lm_eval.api.model"), "CachingLM", None)
+    while caching is not None and isinstance(lm, caching):
+        lm = lm.lm
+    return lm
 
 
 class Hook:
@@ -58,8 +70,9 @@ class Hook:
 
     dbdict = None
 
-    def __init__(self) -> None:
+    def __init__(self, next_hook: Any = None) -> None:
         self._call: _Call | None = None
+        self._next = next_hook
 
     def follow(self, call: _Call | None) -> None:
         """Passes answers to a call from now on."""
@@ -69,6 +82,8 @@ class Hook:
         """Takes the answer to one request of the method `attr`."""
         if self._call is not None:
             self._call.take_early(attr, req, res)
+            if self._next is not None:
+                self._next.add_partial(attr, req, res)
 
 
 class _Call:
@@ -220,7 +235,7 @@ def _names(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]
 def _open(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
     handle = serve(find(message["name"]) if function is None else function, message)
     worker.opened(_served[handle])
-    yield describe(handle)
+    yield describe(handle, getattr(worker, "needs_identity", True))
 
 
 def find(name: str) -> Any:
@@ -236,7 +251,7 @@ def serve(target: Any, message: dict[str, Any]) -> int:
     if isinstance(target, type):
         lm, ignored = _create(target, message.get("args") or {}, message.get("additional") or {})
     handle = len(_served)
-    _served[handle] = Served(lm, ignored)
+    _served[handle] = Served(lm, ignored, is_object=lm is target)
     return handle
 
 
@@ -280,15 +295,19 @@ def _seed(seeds: list[int | None]) -> None:
         sys.modules["torch"].manual_seed(torch)
 
 
-def describe(handle: int) -> dict[str, Any]:
-    """What makes a model the one that it is."""
+def describe(handle: int, needs_identity: bool = True) -> dict[str, Any]:
+    """What makes a model the one that it is; its state costs time, and matters only where answers are kept."""
     served = _served[handle]
-    cls = type(served.lm)
+    cls = type(served.inner)
+    code = [_code(base) for base in cls.__mro__ if not _is_base(base)]
+    if needs_identity and served.is_object and hasattr(served.inner, "_identity"):
+        identity = json.dumps(served.inner._identity(), sort_keys=True, default=str)
+        code.append(f"object {hashlib.sha256(identity.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}")
     return {
         "handle": handle,
         "class": cls.__qualname__,
         "module": _module(cls),
-        "code": "; ".join(dict.fromkeys(_code(base) for base in cls.__mro__ if not _is_base(base))),
+        "code": "; ".join(dict.fromkeys(code)),
         "ignored": served.ignored,
     }
 
@@ -343,14 +362,57 @@ def _answer(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any
         for own, request in zip(arguments, message["requests"], strict=True)
     ]
     call = _Call(method, arguments, lambda answer: worker.channel.write({"ok": answer}))
-    served.hook.follow(call)
+    if not _changes_answers(served.inner, method):
+        served.hook.follow(call)
     try:
         ask = _method(served.lm, method)
         _run(served, call, ask(instances) if served.share is None else served.share(method, ask, instances))
+    except ValueError as error:
+        if method == _ROLLING and len(arguments[0]) == 2 and "to unpack (expected 1" in str(error):
+            raise ValueError(
+                f"`{served.name}.{method}` takes requests with the text alone ({error}), but they are "
+                '`("", text)`; read `request.args[-1]`, or evaluate with `compat="0.4"` (`--compat 0.4`)'
+            ) from error
+        raise
     finally:
         served.hook.follow(None)
     call.check(f"`{served.name}.{method}`")
     yield None
+
+
+def _changes_answers(lm: Any, method: str) -> bool:
+    """Whether a user's method may return something else than the method that it overrides hands over.
+
+    That is one that calls the overridden method, or that hands over nothing itself.
+    """
+    for name in (method, "_loglikelihood_tokens") if method != _GENERATE else (method,):
+        found = [vars(lm)[name]] if name in getattr(lm, "__dict__", {}) else []
+        owners = [cls for cls in type(lm).__mro__ if name in vars(cls)]
+        concrete = [cls for cls in owners if not getattr(vars(cls)[name], "__isabstractmethod__", False)]
+        for cls in concrete:
+            if cls.__module__.partition(".")[0] == "lm_eval":
+                break
+            found.append(vars(cls)[name])
+        else:
+            # The last one overrides nothing that could hand answers over.
+            found = found[:-1]
+        for function in found:
+            used = _used_names(function)
+            if name in used or "add_partial" not in used:
+                return True
+    return False
+
+
+def _used_names(function: Any) -> set[str]:
+    """The names that the code of a function uses, with that of the functions inside it."""
+    codes = [getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)]
+    names: set[str] = set()
+    while codes:
+        code = codes.pop()
+        if code is not None:
+            names.update(code.co_names)
+            codes += [constant for constant in code.co_consts if inspect.iscode(constant)]
+    return names
 
 
 def _method(lm: Any, name: str) -> Callable[[list[Any]], Any]:
@@ -421,7 +483,7 @@ def _json_prompt(text: str) -> Any:
 
 def _template(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
     served = _served[message["handle"]]
-    if _is_base(_owner(type(served.lm), "apply_chat_template")):
+    if _is_base(_owner(type(served.inner), "apply_chat_template")):
         raise NotImplementedError(f"`{served.name}` has no method `apply_chat_template`")
     source = served.lm.chat_template(message["template"])
     yield {
@@ -461,7 +523,7 @@ def _prompt(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any
 
 
 def _facts(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
-    lm = _served[message["handle"]].lm
+    lm = _served[message["handle"]].inner
     sizes = getattr(lm, "batch_sizes", None)
     yield {
         "config": _config(lm),

@@ -13,7 +13,7 @@ from lm_eval import _distributed, _engine
 from lm_eval._live import Live
 from lm_eval._protocol import Unsendable, to_wire
 from lm_eval.api.group import Group
-from lm_eval.api.model import LM
+from lm_eval.api.model import LM, CachingLM, is_plain
 from lm_eval.api.task import Task
 from lm_eval.evaluator_utils import get_task_list
 from lm_eval.tasks import _loaded
@@ -48,7 +48,7 @@ _QUIET = ("WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
 
 
 def simple_evaluate(
-    model: str | LM,
+    model: str | LM | CachingLM,
     model_args: str | Mapping[str, Any] | None = None,
     tasks: str | list[str | dict[str, Any] | Task] | None = None,
     num_fewshot: int | None = None,
@@ -100,7 +100,7 @@ def simple_evaluate(
         raise ValueError("There are no tasks to evaluate; name some in `tasks`")
     if not isinstance(specs, list):
         raise TypeError(f"`tasks` is a list, not a value of type `{type(specs).__name__}`")
-    if not isinstance(model, (str, LM)):
+    if not isinstance(model, (str, LM, CachingLM)):
         raise TypeError(f"`model` is a name or an `LM` object, not a value of type `{type(model).__name__}`")
     _seed(random_seed, numpy_random_seed, torch_random_seed)
     arguments = _parsed(model_args)
@@ -112,7 +112,7 @@ def simple_evaluate(
     if gen_kwargs:
         logger.warning("`gen_kwargs` replaces settings of tasks: %s", _parsed(gen_kwargs))
     settings = {
-        "model": model if isinstance(model, str) else type(model).__name__,
+        "model": model if isinstance(model, str) else _class_name(model),
         "model_args": _told(arguments) if isinstance(model, str) else {},
         "num_fewshot": num_fewshot,
         "repeats": repeats,
@@ -156,6 +156,8 @@ def simple_evaluate(
         settings["output_path"] = getattr(evaluation_tracker, "output_path", None)
     manager = task_manager or TaskManager(metadata={**_told(arguments), **(metadata or {})})
     live = Live()
+    # Where plain arguments say which model it is, it stays the same one whatever its attributes are.
+    live.needs_identity = use_cache is not None and not (isinstance(model, str) and is_plain(arguments))
     message = _loaded.Message(live)
     for spec in specs:
         message.add(spec)
@@ -179,7 +181,7 @@ def simple_evaluate(
 
 
 def evaluate(
-    lm: LM,
+    lm: LM | CachingLM,
     task_dict: TaskDict | Mapping[Any, Any],
     limit: float | None = None,
     samples: Mapping[str, list[int]] | None = None,
@@ -203,15 +205,16 @@ def evaluate(
     """
     if limit is not None and samples is not None:
         raise ValueError("`limit` and `samples` exclude each other")
-    if not isinstance(lm, LM):
+    if not isinstance(lm, (LM, CachingLM)):
         raise TypeError(f"`lm` is an `LM` object, not a value of type `{type(lm).__name__}`")
     live = Live()
+    live.needs_identity = False
     message = _loaded.Message(live)
     tasks, short = _flattened(task_dict, message)
     if not tasks:
         raise ValueError("There are no tasks to evaluate")
     settings = {
-        "model": type(lm).__name__,
+        "model": _class_name(lm),
         "limit": limit,
         "samples": samples and {long: samples[name] for long, name in _all_names(short, samples)},
         "bootstrap_iters": bootstrap_iters,
@@ -258,7 +261,7 @@ def _run(
     live: Live,
     settings: dict[str, Any],
     shown: dict[str, Any],
-    lm: LM | None,
+    lm: LM | CachingLM | None,
     manager: TaskManager,
     message: _loaded.Message,
 ) -> Any:
@@ -363,9 +366,9 @@ def _renamed(results: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     return renamed
 
 
-def _model(model: str | LM, arguments: dict[str, Any], additional: dict[str, Any]) -> LM | None:
+def _model(model: str | LM | CachingLM, arguments: dict[str, Any], additional: dict[str, Any]) -> LM | CachingLM | None:
     """Return the model where it is in this process: an object, or one of a class that was registered here."""
-    if isinstance(model, LM):
+    if not isinstance(model, str):
         return model
     from lm_eval.api import registry
 
@@ -379,12 +382,19 @@ def _model(model: str | LM, arguments: dict[str, Any], additional: dict[str, Any
     return made
 
 
-def _name(model: str | LM) -> str:
+def _name(model: str | LM | CachingLM) -> str:
     """Return the name of the model in results."""
     if isinstance(model, str):
         return model
     name = getattr(getattr(model, "config", None), "_name_or_path", None)
-    return name if isinstance(name, str) else type(model).__name__
+    return name if isinstance(name, str) else _class_name(model)
+
+
+def _class_name(lm: LM | CachingLM) -> str:
+    """Return the name of the class of a model, without the cache around it."""
+    while isinstance(lm, CachingLM):
+        lm = lm.lm
+    return type(lm).__name__
 
 
 def _looks_like_chat(arguments: Mapping[str, Any]) -> bool:

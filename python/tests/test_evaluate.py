@@ -26,7 +26,7 @@ import lm_eval
 from lm_eval import _engine, simple_evaluate
 from lm_eval.api.filter import Filter
 from lm_eval.api.instance import Instance
-from lm_eval.api.model import LM
+from lm_eval.api.model import LM, CachingLM
 from lm_eval.api.registry import register_aggregation, register_filter, register_metric, register_model
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.loggers import EvaluationTracker
@@ -278,6 +278,65 @@ class Models(RegistryTestCase):
 
         with self.assertRaisesRegex(ValueError, r"returned `\('4',\)` for request 0 of 3, after it had given"):
             simple_evaluate(model=Stripping("4"), tasks=[sums_task()], limit=3)
+
+    def test_cached_models(self) -> None:
+        """A `CachingLM` is evaluated as the model inside, and its file answers the next one."""
+        with tempfile.TemporaryDirectory() as folder:
+            first, second = Lengths(), Lengths()
+            cached = CachingLM(first, os.path.join(folder, "cache.db"))
+            hook = first.cache_hook
+            task = TaskManager().load(["demo_choice"])
+            found = lm_eval.evaluate(cached, task, bootstrap_iters=0)
+            self.assertEqual(found["results"], lm_eval.evaluate(Lengths(), task, bootstrap_iters=0)["results"])
+            self.assertIs(first.cache_hook, hook)
+            self.assertGreater(len(cached.dbdict), 0)
+            again = CachingLM(second, os.path.join(folder, "cache.db"))
+            results = simple_evaluate(again, tasks=["demo_choice"], bootstrap_iters=0)
+            self.assertEqual(scores(results, "demo_choice"), scores(found, "demo_choice"))
+            self.assertEqual((second.calls, results["config"]["model"]), ([], "Lengths"))
+
+    def test_cached_models_that_hand_answers_over(self) -> None:
+        """What a model hands over before it fails is in the file of its `CachingLM`."""
+
+        class Failing(Lengths):
+            def loglikelihood(self, requests: list[Any]) -> Any:
+                """Hand over one answer."""
+                self.cache_hook.add_partial("loglikelihood", requests[0].args, (-1.0, False))
+                raise RuntimeError("out of memory")
+
+        with tempfile.TemporaryDirectory() as folder:
+            cached = CachingLM(Failing(), os.path.join(folder, "cache.db"))
+            with self.assertRaisesRegex(RuntimeError, "out of memory"):
+                simple_evaluate(cached, tasks=["demo_choice"], bootstrap_iters=0)
+            self.assertEqual(len(cached.dbdict), 1)
+
+    def test_answers_of_objects(self) -> None:
+        """With one cache, an object gets the answers of an equal one, and none of others."""
+        with tempfile.TemporaryDirectory() as folder:
+            asked = []
+            for answer in ("4", "4", "5"):
+                lm = Lengths(answer)
+                simple_evaluate(lm, tasks=[sums_task()], bootstrap_iters=0, use_cache=folder + "/cache")
+                asked.append(bool(lm.calls))
+        self.assertEqual(asked, [True, False, True])
+
+    def test_answers_of_models_by_name(self) -> None:
+        """A model with plain arguments is the same one in a later run, whatever it keeps in its attributes."""
+        made: list[Lengths] = []
+
+        @register_model("stamped")
+        class Stamped(Lengths):
+            def __init__(self, **arguments: Any) -> None:
+                super().__init__(**arguments)
+                self.made = len(made)
+                made.append(self)
+
+        with tempfile.TemporaryDirectory() as folder:
+            for arguments in ({"answer": "4"}, {"answer": "4"}, {"answer": "5"}):
+                simple_evaluate(
+                    "stamped", arguments, tasks=[sums_task()], bootstrap_iters=0, use_cache=folder + "/cache"
+                )
+        self.assertEqual([bool(lm.calls) for lm in made], [True, False, True])
 
 
 class Functions(RegistryTestCase):

@@ -297,6 +297,71 @@ class Live(HFLMTestCase):
             self.assertNotAlmostEqual(mine, before, delta=1e-3)
         self.assertEqual(found["config"]["model_num_parameters"], 34720)
 
+    def test_answers_of_one_model_are_not_those_of_another(self) -> None:
+        """Models share a cache only if every weight is the same."""
+        import torch
+
+        from lm_eval.models.huggingface import HFLM
+
+        model, tokenizer = live()
+        asked: list[int] = []
+
+        class Watched(HFLM):
+            def loglikelihood(self, requests: Any, disable_tqdm: bool = False) -> Any:
+                asked.append(len(requests))
+                return super().loglikelihood(requests, disable_tqdm)
+
+        with tempfile.TemporaryDirectory() as folder:
+
+            def scores(lm: Any) -> tuple[int, list[Any]]:
+                asked.clear()
+                found = simple_evaluate(
+                    model=lm, tasks=[choices()], bootstrap_iters=0, verbosity="ERROR", use_cache=folder + "/cache"
+                )
+                return sum(asked), [sample["resps"] for sample in found["samples"]["choices"]]
+
+            count, first = scores(Watched(pretrained=model, tokenizer=tokenizer))
+            self.assertEqual(count, 18)
+            self.assertEqual(scores(Watched(pretrained=model, tokenizer=tokenizer, batch_size=3)), (0, first))
+            count, named = scores(Watched(pretrained=str(LLAMA), device="cpu", dtype="float32"))
+            self.assertEqual((count, named), (18, first))
+            again = scores(Watched(pretrained=str(LLAMA), device="cpu", dtype="float32"))
+            self.assertEqual(again, (0, first))
+            self.assertEqual(scores(Watched(pretrained=model, tokenizer=tokenizer, max_length=8))[0], 18)
+            with torch.no_grad():
+                model.model.layers[0].mlp.down_proj.weight[0, 0] += 1
+            count, changed = scores(Watched(pretrained=model, tokenizer=tokenizer))
+            self.assertEqual(count, 18)
+            self.assertNotEqual(changed, first)
+            other, _ = live(LLAMA)
+            with torch.no_grad():
+                other.model.layers[0].mlp.down_proj.weight.zero_()
+            other.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+            self.assertNotEqual(scores(Watched(pretrained=folder, device="cpu", dtype="float32"))[1], first)
+
+    def test_changed_answers_of_the_base_class(self) -> None:
+        """A subclass that changes what `super()` answers is scored by what it returns, on every run."""
+        from lm_eval.models.huggingface import HFLM
+
+        class Scaled(HFLM):
+            def loglikelihood(self, requests: Any, disable_tqdm: bool = False) -> Any:
+                return [(x / 10, greedy) for x, greedy in super().loglikelihood(requests, disable_tqdm)]
+
+        model, tokenizer = live()
+        with tempfile.TemporaryDirectory() as folder:
+            runs = [
+                simple_evaluate(
+                    model=lm(pretrained=model, tokenizer=tokenizer),
+                    tasks=[choices()],
+                    bootstrap_iters=0,
+                    verbosity="ERROR",
+                    use_cache=folder + "/cache",
+                )["samples"]["choices"][0]["resps"][0][0]
+                for lm in (HFLM, Scaled, Scaled)
+            ]
+        self.assertEqual(runs[1:], [(runs[0][0] / 10, runs[0][1])] * 2)
+
     def test_arguments_of_loading_are_refused(self) -> None:
         """They would have no effect on an object."""
         from lm_eval.models.huggingface import HFLM

@@ -389,7 +389,7 @@ class Others(unittest.TestCase):
 
     def test_task_files(self) -> None:
         """Task files as dictionaries, and the names that they define."""
-        from lm_eval.tasks import get_task_name_from_config
+        from lm_eval.tasks import get_task_name_from_config, get_task_name_from_object
         from lm_eval.tasks._index import Entry, Kind, TaskIndex
         from lm_eval.tasks._yaml_loader import load_yaml
 
@@ -413,6 +413,12 @@ class Others(unittest.TestCase):
             with self.assertRaises(OSError):
                 load_yaml(f"{folder}/none.yaml")
         self.assertEqual(get_task_name_from_config({"dataset_path": "c", "dataset_name": "b"}), "c_b")
+        for attributes, name in (
+            ({"EVAL_HARNESS_NAME": "old", "config": {"task": "t"}}, "old"),
+            ({"config": {"task": "t"}}, "t"),
+            ({}, "Old"),
+        ):
+            self.assertEqual(get_task_name_from_object(type("Old", (), attributes)()), name)
 
     def test_small_ones(self) -> None:
         """Functions of two lines."""

@@ -275,6 +275,80 @@ class Served(unittest.TestCase):
         sent, _ = ask(Backwards(), "generate_until", [["a", {"do_sample": True}]] * 3)
         self.assertEqual(sent, [[0, "draw 2"], [1, "draw 1"], [2, "draw 0"]])
 
+    def test_changed_answers_of_a_base_class(self) -> None:
+        """What a subclass makes of the answers of its base class counts, not what that hands over."""
+
+        class Handing(Counting):
+            def generate_until(self, requests: list[Any]) -> Any:
+                """Hand over each answer."""
+                for request in requests:
+                    self.cache_hook.add_partial("generate_until", request.args, "raw")
+                return ["raw" for _ in requests]
+
+            def _loglikelihood_tokens(self, requests: list[Any]) -> Any:
+                for request in requests:
+                    self.cache_hook.add_partial("loglikelihood", request.args, (-1.0, True))
+                return [(-1.0, True) for _ in requests]
+
+            def loglikelihood(self, requests: list[Any]) -> Any:
+                """Hand over each answer, in the method for tokens."""
+                return self._loglikelihood_tokens(requests)
+
+        class Changing(Handing):
+            def generate_until(self, requests: list[Any]) -> Any:
+                """Change each answer."""
+                return [answer.upper() for answer in super().generate_until(requests)]
+
+            def _loglikelihood_tokens(self, requests: list[Any]) -> Any:
+                return [(value / 10, greedy) for value, greedy in super()._loglikelihood_tokens(requests)]
+
+        class Deeper(Changing):
+            pass
+
+        replaced = Handing()
+        raw = replaced.generate_until
+        vars(replaced)["generate_until"] = lambda requests: [text.upper() for text in raw(requests)]
+        for lm in (Changing(), Deeper(), replaced):
+            with self.subTest(type(lm).__name__):
+                sent, _ = ask(lm, "generate_until", [["a", {}], ["b", {}]])
+                self.assertEqual(sent, [[0, "RAW"], [1, "RAW"]])
+        sent, _ = ask(Deeper(), "loglikelihood", [["a", " b"]])
+        self.assertEqual(sent, [[0, -0.1, True]])
+        self.assertFalse(_models._changes_answers(Handing(), "generate_until"))
+
+    def test_rolling_requests_with_the_text_alone(self) -> None:
+        """A method for requests of the 0.4 line is told how to get those."""
+
+        class Old(Counting):
+            def loglikelihood_rolling(self, requests: list[Any]) -> list[Any]:
+                """Unpack requests as they were."""
+                return [-float(len(text)) for (text,) in [request.args for request in requests]]
+
+        self.assertEqual(ask(Old(), "loglikelihood_rolling", [["text"]])[0], [[0, -4.0, False]])
+        with self.assertRaisesRegex(ValueError, r"`.*Old.loglikelihood_rolling` .*`--compat 0.4`"):
+            ask(Old(), "loglikelihood_rolling", [["", "text"]])
+
+    def test_objects_are_told_apart(self) -> None:
+        """Attributes make another model; keys, batch sizes and what nobody keeps do not."""
+
+        class Settings(Counting):
+            def __init__(self, **settings: Any) -> None:
+                super().__init__()
+                vars(self).update(settings)
+
+        def code(lm: LM, needs_identity: bool = True) -> str:
+            return str(_models.describe(_models.serve(lm, {}), needs_identity)["code"])
+
+        plain = code(Settings(scale=1, stop=["a"]))
+        self.assertEqual(code(Settings(scale=1, stop=["a"])), plain)
+        for same in ({"batch_size": 4}, {"api_key": "k"}, {"auth_token": "k"}, {"_device": "cpu"}, {"log": object()}):
+            self.assertEqual(code(Settings(scale=1, stop=["a"], **same)), plain, same)
+        for other in ({"scale": 2}, {"stop": ["b"]}, {"add_bos_token": True}, {"prefix_token_id": 3}):
+            self.assertNotEqual(code(Settings(**{"scale": 1, "stop": ["a"], **other})), plain, other)
+        self.assertNotIn("object", code(Settings(scale=2), needs_identity=False))
+        made = _models.describe(_models.serve(Counting, {"args": {}}))["code"]
+        self.assertNotIn("object", made)
+
     def test_numbers_of_other_libraries_count(self) -> None:
         """What behaves like a number is one; text and truth values are not."""
 

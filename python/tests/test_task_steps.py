@@ -13,6 +13,7 @@ from lm_eval.api.metrics import Metric, mean
 from lm_eval.api.model import LM
 from lm_eval.api.task import ConfigurableTask, GenerateTask, Task
 from lm_eval.config.task import TaskConfig
+from lm_eval.scorers import GenScorer
 from lm_eval.tasks import TaskManager
 from tests import engine
 
@@ -425,6 +426,27 @@ class Steps(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "process_instances"):
             lm_eval.evaluate(Model(), {"generated": task})
 
+    def test_aggregate_of_a_scorer(self) -> None:
+        """`aggregate` of a scorer gets what it has parameters for."""
+
+        class Bare(GenScorer):
+            def aggregate(self, reduced_docs: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+                return {"names": sorted(kwargs)}, len(reduced_docs)
+
+        class Iterations(GenScorer):
+            def aggregate(self, reduced_docs: Any, *, bootstrap_iters: Any = 1) -> Any:  # type: ignore[override]
+                return {"iterations": bootstrap_iters}, len(reduced_docs)
+
+        task = Task(TaskConfig(**definition("generated")))
+        for scorer, expected in (
+            (Bare, {"names": ["aggregation_overrides", "bootstrap_iters"]}),
+            (Iterations, {"iterations": 7}),
+        ):
+            own = scorer.from_dict({"name": "own", "filter": [], "metric_list": []}, output_type="generate_until")
+            own.import_reduced({0: {"a": 1.0}})
+            task.scorers[:] = [own]
+            self.assertEqual(task.aggregate(7), (expected, 1))
+
     def test_python_scorers(self) -> None:
         """Those of a task give the numbers of the engine, as far as they know the metrics."""
         for name in DEFINITIONS:
@@ -529,6 +551,11 @@ FILES = {
     "class Shaped(ConfigurableTask):\n"
     "    def apply_filters(self):\n        return super().apply_filters()\n",
     "base.yaml": "num_fewshot: 0\n",
+    "again.yaml": "task: again\ncustom_dataset: !function utils.data\ntest_split: test\n"
+    "output_type: generate_until\ndoc_to_text: q\ndoc_to_target: a\nmetric_list: [{metric: exact_match}]\n",
+    "again.py": "from lm_eval.api.registry import register_metric\n"
+    "@register_metric(metric='exact_match', higher_is_better=True, output_type='generate_until', aggregation='mean')\n"
+    "def exact_match(references, predictions, **kwargs):\n    return 42.0\n",
     "group.yaml": "include: base.yaml\ngroup: of_both\ntask: [close_to, asked]\nmetadata: {version: 4}\n"
     "aggregate_metric_list: {metric: close}\n",
 }
@@ -568,6 +595,15 @@ class Files(unittest.TestCase):
         self.assertTrue(task._has_own_scorers)
         task.process_instances()
         self.assertEqual(task.aggregate(100)[0], expected[0])
+
+    def test_names_that_replace_built_in_ones(self) -> None:
+        """The scorers of a task know what its folder registers under a built-in name, as a run does."""
+        task = self._same("again")
+        self.assertEqual(task.aggregate(0)[0]["exact_match,none"], 42.0)
+        task.scorers[0].context = {"changed": True}
+        self.assertTrue(task._has_own_scorers)
+        task.process_instances()
+        self.assertEqual(task.aggregate(0)[0]["exact_match,none"], 42.0)
 
     def test_class_that_takes_its_name_out(self) -> None:
         """The configuration of a class names the class, as in the reference."""

@@ -280,6 +280,7 @@ class Notebooks(Script):
             "wandb.py",
             textwrap.dedent(
                 """
+                import re
                 calls, run = [], None
                 class Config(dict):
                     def update(self, values):
@@ -289,6 +290,7 @@ class Notebooks(Script):
                         self.columns, self.data = columns, data
                 class Artifact:
                     def __init__(self, name, type):
+                        assert re.fullmatch(r"[a-zA-Z0-9_.-]+", name), name
                         self.name = name
                     def new_file(self, name, mode="w", encoding=None):
                         return open(name, mode, encoding=encoding)
@@ -321,6 +323,7 @@ class Notebooks(Script):
             logger.post_init(results)
             logger.log_eval_result()
             logger.log_eval_samples(results["samples"])
+            logger.log_eval_samples({"group::wild_sums": results["samples"]["wild_sums"]})
             logger.run.finish()
             kinds = [kind for kind, _ in wandb.calls]
             assert wandb.calls[0] == ("init", {"project": "wild", "job_type": "eval"}), wandb.calls[0]
@@ -333,11 +336,14 @@ class Notebooks(Script):
             assert ["wild_sums", "Yaml", "none", 0, "exact_match", "0.5"] == list(table.data[-1][:6]), table.data
             samples = logged["wild_sums_eval_results"]
             assert len(samples.data) == 4 and samples.data[0][:2] == [0, "2+2 ="], samples.data
+            assert "group::wild_sums_eval_results" in logged
+            assert ("artifact", "group__wild_sums") in wandb.calls
             assert ("artifact", "results") in wandb.calls and kinds[-1] == "finish"
             print("done")
         """
         self.assertEqual(self.run_script(program).splitlines()[-1], "done")
         self.assertIn("wild_sums", json.loads((self.folder / "results.json").read_text())["results"])
+        self.assertEqual(len(json.loads((self.folder / "group__wild_sums_eval_samples.json").read_text())), 4)
 
     def test_wandb_is_missing(self) -> None:
         """Without the package, the error says what to install."""

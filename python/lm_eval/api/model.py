@@ -8,8 +8,9 @@ import json
 import logging
 import os
 import pickle
+import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lm_eval.utils import simple_parse_args_string
@@ -122,6 +123,39 @@ class LM(abc.ABC):
     def set_cache_hook(self, cache_hook: CacheHook) -> None:
         """Send answers to a hook from now on."""
         self.cache_hook = cache_hook
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what tells this object from others of its class: its plain attributes.
+
+        Answers are kept for the next object with the same ones. Keys, devices and batch sizes make no other model.
+        """
+        served = {name: value._identity() for name, value in vars(self).items() if hasattr(value, "_identity")}
+        return {**plain_attributes(vars(self)), **served}
+
+
+_IS_NO_IDENTITY = re.compile(
+    r"batch|device|header|password|secret|key$|^(\w*auth\w*|hf|access|api)?_?token$"
+    r"|^_?(rank|world_size|concurrent|num_concurrent|max_retries|timeout|shares_contexts)$"
+)
+"""The names of attributes that change from run to run, or that are nobody else's business."""
+
+
+def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that make a model the one that it is, as far as they are text, numbers and the like."""
+    return {
+        name: value
+        for name, value in attributes.items()
+        if not _IS_NO_IDENTITY.search(name) and is_plain(value)
+    }
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is text, a number or the like, or consists of such values."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(is_plain(item) for item in value)
+    return value is None or isinstance(value, (bool, int, float, str, os.PathLike))
 
 
 def _digest(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,7 +66,9 @@ class WandbLogger:
             columns, rows = _sample_table(records)
             table = self._wandb.Table(columns=columns, data=rows)
             self.run.log({f"{task}_eval_results": table}, step=self.step)
-            self._log_file(task, "samples_by_task", f"{task}_eval_samples.json", records)
+            # Artifacts take no other characters, and the name of a member of a group is `group::task`.
+            name = re.sub(r"[^\w.-]", "_", task, flags=re.ASCII)
+            self._log_file(name, "samples_by_task", f"{name}_eval_samples.json", records)
 
     def finish(self) -> None:
         """End the run."""

@@ -6,7 +6,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lm_eval.api.model import LM
+from lm_eval.api.model import LM, plain_attributes
 
 if TYPE_CHECKING:
     from lm_eval import _engine
@@ -37,6 +37,7 @@ class Served:
         from lm_eval import _engine
 
         self.name = name
+        self._arguments = arguments
         self._lock = threading.Lock()
         self._session: _engine.Session | None = None
         settings = {
@@ -54,6 +55,10 @@ class Served:
             if self._session is None or self._session.is_closed:
                 raise RuntimeError(f"The engine that serves the model `{self.name}` has ended")
             return self._session.turn(wanted)
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what tells this model from others."""
+        return {"name": self.name, **plain_attributes(self._arguments)}
 
     def close(self) -> None:
         """End the engine."""

@@ -16,6 +16,7 @@ from lm_eval.models import _generation, _loading, _scoring
 from lm_eval.models._lazy import need
 from lm_eval.models._loading import Loading
 from lm_eval.models._served import Served
+from lm_eval.models._state import state_of
 from lm_eval.models.utils import _add_special_kwargs, has_bos_prefix, resolve_max_length
 from lm_eval.models.utils_hf import clear_torch_cache, get_dtype, stop_sequences_criteria
 
@@ -277,6 +278,12 @@ class HFLM(Loading, TemplateLM):
         return not any(
             getattr(model, name, False) for name in ("is_quantized", "is_loaded_in_8bit", "is_loaded_in_4bit")
         )
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what tells this model from others: its settings, and the content of its weights and tokenizer."""
+        dtypes = {name: str(getattr(self, name)) for name in ("softmax_dtype", "mixed_precision_dtype")}
+        state = {} if self._engine is not None else state_of(self._model, self.tokenizer)
+        return {**super()._identity(), **dtypes, **state}
 
     @property
     def config(self) -> Any:

@@ -40,22 +40,6 @@ for _folder in os.environ.get(LIBRARY_VARIABLE, "").split(os.pathsep):
         _add_library(_folder)
 
 
-def get_task_name_from_config(task_config: dict[str, str]) -> str:
-    """Return the name that a definition gives its task, or that of its data."""
-    if "task" in task_config:
-        return task_config["task"]
-    names = [task_config.get("dataset_path"), task_config.get("dataset_name")]
-    return "_".join(name for name in names if name)
-
-
-def get_task_name_from_object(task_object: Any) -> str:
-    """Return the name of a task object: that of its configuration, else that of its class."""
-    name = getattr(task_object, "EVAL_HARNESS_NAME", None)
-    if name is None and hasattr(task_object, "config"):
-        name = task_object.config.task
-    return str(name or type(task_object).__name__)
-
-
 class _InstalledLibrary:
     """Finds `lm_eval.tasks.NAME` in the task library that `lm-eval tasks pull` installed.
 
@@ -107,7 +91,9 @@ def get_task_name_from_config(task_config: Mapping[str, Any]) -> str:
 
 
 def get_task_name_from_object(task_object: Any) -> str:
-    """Return the name of a task object; without a configuration, that of its class."""
-    config = getattr(task_object, "config", None)
-    name = config.get("task") if isinstance(config, Mapping) else getattr(config, "task", None)
-    return str(name) if name else type(task_object).__name__
+    """Return the name of a task object: its own, else that of its configuration, else that of its class."""
+    name = getattr(task_object, "EVAL_HARNESS_NAME", None)
+    if name is None:
+        config = getattr(task_object, "config", None)
+        name = config.get("task") if isinstance(config, Mapping) else getattr(config, "task", None)
+    return str(name or type(task_object).__name__)

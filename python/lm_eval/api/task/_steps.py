@@ -163,9 +163,9 @@ def _registered_names(task: Task) -> Iterator[None]:
 
     folders = task._folders
     with ExitStack() as stack:
-        for kind, name in _names(task) if folders else ():
+        for kind, name, is_known in _names(task) if folders else ():
             try:
-                found = _look_up(_live._functions, kind, name, folders, True)
+                found = _look_up(_live._functions, kind, name, folders, not is_known)
             except ImportError as error:
                 if kind in ("filter", "scorer"):
                     raise
@@ -179,8 +179,8 @@ def _registered_names(task: Task) -> Iterator[None]:
         yield
 
 
-def _names(task: Task) -> Iterator[tuple[str, str]]:
-    """Yield the names that the scorers of a task use and that are not built in."""
+def _names(task: Task) -> Iterator[tuple[str, str, bool]]:
+    """Yield the names that the scorers of a task use, and whether they mean something without its folder."""
     from lm_eval.api import registry
 
     used: list[tuple[str, Any]] = [("scorer", (task.config.scorer or {}).get("type"))]
@@ -189,8 +189,7 @@ def _names(task: Task) -> Iterator[tuple[str, str]]:
         for entry in pipeline["metric_list"]:
             used += [(kind, entry.get(kind)) for kind in ("metric", "aggregation", "reduction")]
     for kind, name in dict.fromkeys((kind, name) for kind, name in used if isinstance(name, str)):
-        if name not in registry._REGISTRIES[kind]:
-            yield kind, name
+        yield kind, name, name in registry._REGISTRIES[kind]
 
 
 def _known_metric(entry: Mapping[str, Any], output_type: str) -> Any:
@@ -379,12 +378,16 @@ def _delivered(task: Task, scorer: Scorer, groups: Groups) -> dict[int, Any] | N
 
 def aggregate(task: Task, bootstrap_iters: int | None) -> tuple[dict[str, Any], int]:
     """Return the results of a task and the number of its documents."""
+    from lm_eval.scorers._base import _takes
+
     if task._has_own_scorers:
         results: dict[str, Any] = {}
         count = 0
         for scorer in task.scorers:
             overrides = dict(task.aggregation()) if "aggregation" in task._hooks() else {}
-            own, documents = scorer.aggregate(scorer.reduced_docs, bootstrap_iters, overrides)
+            given = {"bootstrap_iters": bootstrap_iters, "aggregation_overrides": overrides}
+            options = {name: value for name, value in given.items() if _takes(scorer.aggregate, name)}
+            own, documents = scorer.aggregate(scorer.reduced_docs, **options)
             results.update(own)
             count = max(count, documents)
         return results, count

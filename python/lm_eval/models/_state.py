@@ -1,0 +1,101 @@
+"""What is in a model and its tokenizer, as digests: two models that differ in a single weight are two models."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+_CHUNK = 1 << 26
+"""How many elements are brought to the CPU at once."""
+
+
+def state_of(model: Any, tokenizer: Any) -> dict[str, Any]:
+    """Return digests of the structure, configuration and weights of a model, and of a tokenizer."""
+    return {
+        "model": f"{type(model).__module__}.{type(model).__qualname__}",
+        "structure": _hash(repr(model)) if hasattr(model, "named_modules") else None,
+        "config": _hash(_settings(getattr(model, "config", None))),
+        "generation_config": _hash(_settings(getattr(model, "generation_config", None))),
+        "adapters": _adapters(model),
+        "weights": _weights(model),
+        "tokenizer": _tokenizer(tokenizer),
+    }
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _settings(config: Any) -> str:
+    """Return a configuration as text; where it was loaded from makes no difference."""
+    try:
+        values = config.to_dict() if hasattr(config, "to_dict") else {}
+    except (TypeError, ValueError, AttributeError):
+        return type(config).__qualname__
+    values = {name: value for name, value in values.items() if name not in ("_name_or_path", "transformers_version")}
+    return json.dumps(values, sort_keys=True, default=lambda value: type(value).__qualname__)
+
+
+def _adapters(model: Any) -> list[Any]:
+    """Return which adapters are in use: switching one off changes no weight."""
+    found = []
+    for name, module in model.named_modules() if hasattr(model, "named_modules") else ():
+        if hasattr(module, "active_adapters") and hasattr(module, "scaling"):
+            is_off = bool(getattr(module, "disable_adapters", False))
+            found.append([name, str(module.active_adapters), is_off, str(module.scaling)])
+    return found
+
+
+def _weights(model: Any) -> str | None:
+    """Return a digest of all parameters and saved buffers, whichever device they are on."""
+    if not hasattr(model, "state_dict"):
+        return None
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+        digest.update(f"{name} {getattr(local, 'shape', '')} {getattr(local, 'dtype', '')};".encode())
+        try:
+            for part in _bytes(local):
+                digest.update(part)
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            # Asking again is better than answers of another model.
+            logger.warning("The weights `%s` cannot be read (%s): answers are not used again", name, error)
+            return uuid.uuid4().hex
+    return digest.hexdigest()
+
+
+def _bytes(tensor: Any) -> Iterator[Any]:
+    import torch
+
+    if not isinstance(tensor, torch.Tensor):
+        yield repr(tensor).encode()
+        return
+    if tensor.is_meta:
+        # These weights lie on a disk and are loaded for each call; name and shape have to do.
+        return
+    flat = tensor.detach().reshape(-1)
+    for start in range(0, flat.numel(), _CHUNK):
+        part = flat[start : start + _CHUNK].cpu().contiguous()
+        yield memoryview(part.view(torch.uint8).numpy())
+
+
+def _tokenizer(tokenizer: Any) -> str | None:
+    """Return a digest of what turns text into tokens."""
+    if tokenizer is None:
+        return None
+    parts = [type(tokenizer).__qualname__]
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if hasattr(backend, "to_str"):
+        # Calls leave their padding and truncation in here.
+        parts.append(json.dumps({**json.loads(backend.to_str()), "padding": None, "truncation": None}))
+    elif hasattr(tokenizer, "get_vocab"):
+        parts.append(json.dumps(sorted(tokenizer.get_vocab().items(), key=str), default=str))
+    for name in ("special_tokens_map", "add_bos_token", "add_eos_token", "add_prefix_space"):
+        parts.append(str(getattr(tokenizer, name, None)))
+    return _hash("\n".join(parts))

@@ -107,10 +107,10 @@ impl RequestBuilder {
     fn prepare(task: &Task, sources: &RequestSources, options: &RequestOptions) -> Result<Self, PromptError> {
         let documents = evaluated_documents(task, sources)?;
         let selection = Selection::new(documents.len(), options)?;
-        let mut missing_columns = checked(missing_columns(task, &columns_of(&*documents)))?;
+        let mut missing_columns = checked(task, missing_columns(task, &columns_of(&*documents)))?;
         let plan = Plan::new(task, &*documents, sources, options)?;
         if let Some(pool) = &plan.pool {
-            missing_columns.extend(checked(missing_example_columns(task, &columns_of(pool)))?);
+            missing_columns.extend(checked(task, missing_example_columns(task, &columns_of(pool)))?);
         }
         let count = task.config.fewshot_count();
         let drawing = if count > 0 { Some(Drawing::new(task, sources, options, count)?) } else { None };
@@ -294,10 +294,10 @@ fn columns_of(documents: &dyn Documents) -> Vec<String> {
 }
 
 /// The fields that look like columns which are not there; those that cannot be meant so are an error.
-fn checked(mut missing: Vec<MissingColumn>) -> Result<Vec<MissingColumn>, PromptError> {
+fn checked(task: &Task, mut missing: Vec<MissingColumn>) -> Result<Vec<MissingColumn>, PromptError> {
     match missing.iter().position(|missing| missing.is_error) {
         None => Ok(missing),
-        Some(place) => Err(missing.swap_remove(place).into_error()),
+        Some(place) => Err(missing.swap_remove(place).into_error(task)),
     }
 }
 

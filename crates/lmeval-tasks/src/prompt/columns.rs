@@ -106,8 +106,9 @@ impl MissingColumn {
         matches!(key, "doc_to_choice" | "doc_to_image" | "doc_to_audio")
     }
 
-    pub(crate) fn into_error(self) -> PromptError {
-        let error = PromptError::new(PromptErrorKind::MissingColumn, self.message());
+    pub(crate) fn into_error(self, task: &Task) -> PromptError {
+        let error = PromptError::new(PromptErrorKind::MissingColumn, self.message())
+            .located_at(self.path().locate(task.mapping()));
         self.hints().into_iter().fold(error, PromptError::hint)
     }
 }

@@ -112,6 +112,12 @@ impl PromptError {
         self
     }
 
+    /// Says where the cause stands in the task file.
+    pub(crate) fn located_at(mut self, location: Option<Location>) -> Self {
+        self.0.location = location;
+        self
+    }
+
     /// Says where the field stands in the task file.
     pub(crate) fn located(mut self, places: &FieldPlaces) -> Self {
         self.0.location = self.0.field.and_then(|field| places.get(field));

@@ -36,7 +36,7 @@ fn a_mistyped_column_is_an_error_where_a_near_one_exists() {
         let context = task(choice, target, "");
         for output in [run(&context), validate(&context)] {
             assert_ne!(output.status, 0, "{output}");
-            assert!(output.stderr.contains(message), "{output}");
+            assert!(output.stderr.contains(message) && output.stderr.contains("places.yaml:"), "{output}");
             assert!(output.stderr.contains(&format!("Did you mean `{near}`?")), "{output}");
         }
     }

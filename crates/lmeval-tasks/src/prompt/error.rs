@@ -120,7 +120,7 @@ impl PromptError {
 
     /// Says where the field stands in the task file.
     pub(crate) fn located(mut self, places: &FieldPlaces) -> Self {
-        self.0.location = self.0.field.and_then(|field| places.get(field));
+        self.0.location = self.0.location.or_else(|| self.0.field.and_then(|field| places.get(field)));
         self
     }
 

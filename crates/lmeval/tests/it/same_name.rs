@@ -50,7 +50,10 @@ fn the_journal_shows_the_address_without_its_secrets() {
     context.write("numbers.jsonl", documents());
     context.write("numbers.yaml", TASK);
     let server = Server::start(Duration::ZERO, None);
-    run(&context, &format!("{}?sig=opensesame", server.url.replace("http://", "http://me:hunter2@")));
+    run(
+        &context,
+        &format!("{}?sig=opensesame&deployment=left", server.url.replace("http://", "http://me:hunter2@")),
+    );
     let output = context.run(&["journal", "ls", "kept.journal"]);
     let place = server.url.replace("http://", "").replace("/v1/completions", "");
     assert!(output.stdout.contains(&format!("server {place}?")), "{output}");

@@ -217,7 +217,7 @@ fn only_file(folder: &Path, start: &str) -> String {
 #[test]
 fn data_keeps_words_and_numbers_that_are_settings_as_well() {
     let context = context();
-    let document = "{\"q\": \"A question about the password 20480000, a Cornerstone-word and \
+    let document = "{\"q\": \"A question about the password 20480000, a Cornerstonewords and \
                     sk-document-0123456789\", \"a\": \"4\", \"number\": 0.333333333333}\n";
     context.write("words.jsonl", document);
     let task = TASK.replace("numbers.jsonl", "words.jsonl").replace("numbers", "words");
@@ -233,13 +233,13 @@ fn data_keeps_words_and_numbers_that_are_settings_as_well() {
         .env("POSTGRES_PASSWORD", "password")
         .env("PIN_KEY", "333333333333")
         .env("OTHER_KEY", "20480000")
-        .env("WORD_TOKEN", "Cornerstone-word")
+        .env("WORD_TOKEN", "Cornerstonewords")
         .env("DOCUMENT_API_KEY", "sk-document-0123456789")
         .run();
     assert_eq!(output.status, 0, "{output}");
     let sample: serde_json::Value =
         serde_json::from_str(&only_file(&context.work().join("out"), "samples_")).unwrap();
-    let shown = "A question about the password 20480000, a Cornerstone-word and ***";
+    let shown = "A question about the password 20480000, a Cornerstonewords and ***";
     assert_eq!(sample["doc"]["q"], shown);
     assert_eq!(sample["doc"]["number"], 0.333_333_333_333);
     assert_eq!(sample["arguments"]["gen_args_0"]["arg_0"], format!("{shown}:"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::compose::{Content, Graph, Node, NodeId};
+use super::graph::{Content, Graph, Node, NodeId};
 use super::marks::{self, Below, KeyName, Marks};
 use super::number::{float, integer, shortened};
 use super::resolve::Tag;

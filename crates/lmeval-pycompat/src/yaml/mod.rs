@@ -20,16 +20,15 @@
 //! ```
 
 mod base64;
-mod compose;
 mod construct;
 mod emit;
 mod error;
+mod graph;
 mod marks;
 mod number;
-mod parse;
 mod read;
+mod reader;
 mod resolve;
-mod scan;
 mod timestamp;
 
 pub use self::emit::{emit, emit_behind};
@@ -37,8 +36,8 @@ pub use self::error::{Error, ErrorKind};
 pub use self::marks::{Mark, Marks, Position, Segment, Span};
 pub use self::read::{decode, decode_lossy};
 
-use self::compose::Composer;
 use self::construct::{Constructor, typed_scalar};
+use self::reader::Reader;
 use self::resolve::{Tag, resolve};
 use crate::value::Value;
 
@@ -93,7 +92,7 @@ impl Loader {
     /// Loads the only document of a text.
     pub fn load(&self, text: &str) -> Result<Loaded, Error> {
         read::check(text)?;
-        match Composer::new(text, self).compose()? {
+        match Reader::new(text, self).read()? {
             None => Ok(Loaded::default()),
             Some(graph) => {
                 let (value, marks) = Constructor::construct(graph, self)?;

@@ -152,7 +152,7 @@ fn errors_say_where() {
         (
             "a: 1\nb\nc: 2\n",
             ErrorKind::Scanner,
-            "line 3, column 1: could not find expected ':' in a key that begins at line 2, column 1",
+            "line 3, column 1: expected a `:` on the same line after a key that begins at line 2, column 1",
         ),
         (
             "a: \"x\\",

@@ -31,6 +31,15 @@ impl Content<'_> {
             Self::Mapping(_) => "mapping",
         }
     }
+
+    /// The nodes right below.
+    pub(super) fn children(&self) -> Vec<NodeId> {
+        match self {
+            Self::Scalar(_) => Vec::new(),
+            Self::Sequence(items) => items.clone(),
+            Self::Mapping(entries) => entries.iter().flat_map(|(key, value)| [*key, *value]).collect(),
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -9,5 +9,6 @@ mod repr;
 mod strings;
 mod vectors;
 mod yaml;
+mod yaml_fuzz;
 mod yaml_library;
 mod yaml_typed;

@@ -101,6 +101,16 @@ fn tags_and_merges() {
 }
 
 #[test]
+fn an_alias_to_a_value_key_has_a_value_on_later_levels_only() {
+    assert_eq!(form("x: {y: {&a =: 1}}\nz: *a"), None);
+    assert_eq!(form("&a =: 1\nz: *a").as_deref(), Some(r#"{"dict":[["=",1],["z","="]]}"#));
+    assert_eq!(
+        form("x: {&a =: 1}\nz: [[*a]]").as_deref(),
+        Some(r#"{"dict":[["x",{"dict":[["=",1]]}],["z",[["="]]]]}"#)
+    );
+}
+
+#[test]
 fn functions_remember_their_directory() {
     let text = "process_docs: !function utils.process_docs";
     let loaded = with_functions().load(text).unwrap();

@@ -31,7 +31,9 @@ impl<'a> Reader<'a, '_> {
                 return self.empty(properties, place);
             }
             let is_sequence = self.fresh && self.at.is_indicator(b'-');
-            if column == parent && !(is_sequence && sequence_at_parent) {
+            // Reference: a block scalar too may stand in the column of its parent.
+            let is_block_scalar = matches!(self.at.byte(), b'|' | b'>');
+            if column == parent && !(is_sequence && sequence_at_parent) && !is_block_scalar {
                 return self.empty(properties, place);
             }
             if is_sequence {

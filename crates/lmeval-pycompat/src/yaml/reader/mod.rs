@@ -33,7 +33,8 @@ mod stream;
 use std::borrow::Cow;
 
 use self::cursor::Cursor;
-use super::graph::{Builder, Child, NodeId, Properties};
+use super::graph::{Builder, Child, NodeId, Properties, TagProperty};
+use super::resolve::Tag;
 use super::{Error, ErrorKind, Loader, Position};
 
 /// The longest key without a question mark, in characters up to its colon.
@@ -105,7 +106,11 @@ impl<'a, 'o> Reader<'a, 'o> {
     }
 
     /// A node without content.
-    fn empty(&mut self, properties: Properties<'a>, place: Position) -> Result<Child, Error> {
+    fn empty(&mut self, mut properties: Properties<'a>, place: Position) -> Result<Child, Error> {
+        // Reference: `!` without content is empty text, not null.
+        if matches!(properties.tag, Some(TagProperty::NonSpecific)) {
+            properties.tag = Some(TagProperty::Named(Tag::Str));
+        }
         let (start, end) = properties.place.unwrap_or((place, place.offset));
         let id = self.graph.reserve(start)?;
         self.graph.bind(properties.anchor, id);

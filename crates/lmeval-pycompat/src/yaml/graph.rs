@@ -9,6 +9,7 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
+use super::number::shortened;
 use super::resolve::{Tag, resolve};
 use super::{Error, ErrorKind, Loader, Position, Span};
 
@@ -163,7 +164,7 @@ impl<'a, 'o> Builder<'a, 'o> {
         match self.anchors.insert(anchor, Anchor { place, node: None }) {
             None => Ok(()),
             Some(first) => {
-                let message = format!("anchor `{anchor}` is used twice, first");
+                let message = format!("anchor {} is used twice, first", shortened(anchor));
                 Err(Error::new(ErrorKind::Composer, message, place).during("in a node", first.place))
             }
         }
@@ -180,8 +181,8 @@ impl<'a, 'o> Builder<'a, 'o> {
     pub(super) fn alias(&self, name: &str, start: Position, end: usize) -> Result<Child, Error> {
         let message = match self.anchors.get(name).map(|anchor| anchor.node) {
             Some(Some(id)) if !self.nodes[id as usize].open => return Ok(Child { id, start, end }),
-            Some(_) => format!("alias `{name}` stands inside the value it names"),
-            None => format!("no anchor for alias `{name}`"),
+            Some(_) => format!("alias {} stands inside the value it names", shortened(name)),
+            None => format!("no anchor for alias {}", shortened(name)),
         };
         Err(Error::new(ErrorKind::Composer, message, start))
     }

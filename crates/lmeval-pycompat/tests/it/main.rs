@@ -10,5 +10,6 @@ mod strings;
 mod vectors;
 mod yaml;
 mod yaml_fuzz;
+mod yaml_hostile;
 mod yaml_library;
 mod yaml_typed;

@@ -32,6 +32,8 @@ mod stream;
 
 use std::borrow::Cow;
 
+use rustc_hash::FxHashMap;
+
 use self::cursor::Cursor;
 use super::graph::{Builder, Child, NodeId, Properties, TagProperty};
 use super::resolve::Tag;
@@ -48,7 +50,7 @@ pub(super) struct Reader<'a, 'o> {
     /// Whether a block collection could begin here.
     fresh: bool,
     /// What `%TAG` directives define.
-    handles: Vec<(&'a str, String)>,
+    handles: FxHashMap<&'a str, String>,
 }
 
 /// What a node is besides its properties.
@@ -60,7 +62,13 @@ struct Body {
 
 impl<'a, 'o> Reader<'a, 'o> {
     pub(super) fn new(text: &'a str, loader: &'o Loader) -> Self {
-        Self { at: Cursor::new(text), graph: Builder::new(loader), flow: 0, fresh: true, handles: Vec::new() }
+        Self {
+            at: Cursor::new(text),
+            graph: Builder::new(loader),
+            flow: 0,
+            fresh: true,
+            handles: FxHashMap::default(),
+        }
     }
 
     /// Moves to the next character that means something: over white space, comments and line breaks (sections 6.1

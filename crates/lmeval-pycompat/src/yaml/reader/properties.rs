@@ -6,6 +6,7 @@
 use super::Reader;
 use super::stream::is_word;
 use crate::yaml::graph::{Properties, TagProperty};
+use crate::yaml::number::shortened;
 use crate::yaml::resolve::Tag;
 use crate::yaml::{Error, ErrorKind, Position};
 
@@ -63,7 +64,7 @@ impl<'a> Reader<'a, '_> {
             } else {
                 let suffix = self.uri(false)?;
                 let Some(prefix) = self.prefix_of(handle) else {
-                    let message = format!("no `%TAG` directive defines the handle `{handle}`");
+                    let message = format!("no `%TAG` directive defines the handle {}", shortened(handle));
                     return Err(Error::new(ErrorKind::Parser, message, start));
                 };
                 format!("{prefix}{suffix}")

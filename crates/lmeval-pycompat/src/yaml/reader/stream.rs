@@ -5,6 +5,7 @@
 
 use super::Reader;
 use crate::yaml::graph::Graph;
+use crate::yaml::number::shortened;
 use crate::yaml::resolve::CORE_PREFIX;
 use crate::yaml::{Error, ErrorKind};
 
@@ -127,19 +128,17 @@ impl<'a> Reader<'a, '_> {
         if !self.at.is_blank_at(self.at.offset) {
             return error("expected white space after the prefix of a `%TAG` directive");
         }
-        if self.handles.iter().any(|(known, _)| *known == handle) {
-            let message = format!("a second `%TAG` directive for `{handle}`");
+        if self.handles.insert(handle, prefix).is_some() {
+            let message = format!("a second `%TAG` directive for {}", shortened(handle));
             return Err(Error::new(ErrorKind::Parser, message, start));
         }
-        self.handles.push((handle, prefix));
         Ok(())
     }
 
     /// What a handle stands for.
     pub(super) fn prefix_of(&self, handle: &str) -> Option<&str> {
-        let defined = self.handles.iter().find(|(known, _)| *known == handle);
-        match (defined, handle) {
-            (Some((_, prefix)), _) => Some(prefix),
+        match (self.handles.get(handle), handle) {
+            (Some(prefix), _) => Some(prefix),
             (None, "!") => Some("!"),
             (None, "!!") => Some(CORE_PREFIX),
             (None, _) => None,

@@ -1,9 +1,9 @@
 //! The node graph of a document (YAML 1.1, section 3.2.1), and the limits that keep it small.
 //!
-//! Nodes stand in one vector and refer to each other by index, so an alias is the index of its anchor's node and
-//! dropping a graph takes no stack. A node is reserved when its text begins, which binds its anchor, and filled when
-//! its text ends; in between an alias to it is a value inside itself. Depth and size of a node follow aliases, so a
-//! small file that stands for a huge value is refused while it is read.
+//! Nodes live in one vector and refer to each other by index, so an alias is simply the index of the anchored node and
+//! dropping a graph needs no recursion. A node is reserved when its text begins and closed when it ends; an alias to it
+//! in between is a value inside itself. Depth and size of a node count what aliases refer to, so a small file that
+//! expands to a huge value is rejected while it is being read.
 
 use std::borrow::Cow;
 
@@ -48,11 +48,11 @@ pub(super) struct Node<'a> {
     pub(super) tag: Tag,
     pub(super) content: Content<'a>,
     pub(super) span: Span,
-    /// The number of collections on the longest way down, this node included; aliases are followed.
+    /// The number of collections on the longest path down, this node included; aliases are followed.
     depth: u32,
     /// The number of nodes from here down, with aliased ones counted each time.
     size: usize,
-    /// Whether the text of the node has not ended yet.
+    /// Whether the node is still being read.
     open: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Graph<'a> {
     pub(super) root: NodeId,
 }
 
-/// A tag as the text gives it.
+/// A tag as written.
 #[derive(Debug)]
 pub(super) enum TagProperty {
     /// `!`: the node is typed as a plain one, whatever its style.
@@ -70,7 +70,7 @@ pub(super) enum TagProperty {
     Named(Tag),
 }
 
-/// The properties of a node (section 8.1), and where they stand.
+/// The properties of a node (section 8.1), and where they are.
 #[derive(Debug, Default)]
 pub(super) struct Properties<'a> {
     pub(super) anchor: Option<&'a str>,
@@ -84,7 +84,7 @@ impl Properties<'_> {
         self.place.is_none()
     }
 
-    /// Adds what stands closer to the content. A node has one anchor and one tag at most.
+    /// Adds properties that follow these. A node has at most one anchor and one tag.
     pub(super) fn add(&mut self, inner: Self) -> Result<(), Error> {
         let Some((start, end)) = inner.place else {
             return Ok(());
@@ -104,7 +104,7 @@ impl Properties<'_> {
     }
 }
 
-/// A node in its parent: the node itself, or the alias that stands for it.
+/// A node as a child: where it, or the alias for it, is in the text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Child {
     pub(super) id: NodeId,
@@ -113,7 +113,7 @@ pub(super) struct Child {
     pub(super) end: usize,
 }
 
-/// A collection whose end has not come; `T` is an item or an entry.
+/// A collection that is being read; `T` is an item or an entry.
 pub(super) struct Collection<T> {
     pub(super) id: NodeId,
     pub(super) start: Position,
@@ -129,7 +129,7 @@ struct Anchor {
     node: Option<NodeId>,
 }
 
-/// The graph while it grows.
+/// A graph under construction.
 pub(super) struct Builder<'a, 'o> {
     pub(super) nodes: Vec<Node<'a>>,
     loader: &'o Loader,
@@ -147,7 +147,7 @@ impl<'a, 'o> Builder<'a, 'o> {
         Self { nodes: Vec::new(), loader, anchors: FxHashMap::default(), depth: 0 }
     }
 
-    /// Makes room for a node whose text begins.
+    /// Adds a node whose text begins here.
     pub(super) fn reserve(&mut self, start: Position) -> Result<NodeId, Error> {
         if self.nodes.len() >= self.loader.max_nodes {
             return Err(limit(format!("more than {} nodes", self.loader.max_nodes), start));
@@ -159,7 +159,7 @@ impl<'a, 'o> Builder<'a, 'o> {
         Ok(id)
     }
 
-    /// Notes an anchor that has been read; the node that it names is bound when it is known.
+    /// Records an anchor; [`bind`](Self::bind) says which node it names once that is known.
     pub(super) fn declare(&mut self, anchor: &'a str, place: Position) -> Result<(), Error> {
         match self.anchors.insert(anchor, Anchor { place, node: None }) {
             None => Ok(()),
@@ -170,14 +170,14 @@ impl<'a, 'o> Builder<'a, 'o> {
         }
     }
 
-    /// Lets an anchor name a node, or another one than before.
+    /// Makes an anchor name a node, instead of the one it named before.
     pub(super) fn bind(&mut self, anchor: Option<&str>, id: NodeId) {
         if let Some(anchor) = anchor.and_then(|anchor| self.anchors.get_mut(anchor)) {
             anchor.node = Some(id);
         }
     }
 
-    /// The node that an alias stands for.
+    /// The node that an alias refers to.
     pub(super) fn alias(&self, name: &str, start: Position, end: usize) -> Result<Child, Error> {
         let message = match self.anchors.get(name).map(|anchor| anchor.node) {
             Some(Some(id)) if !self.nodes[id as usize].open => return Ok(Child { id, start, end }),
@@ -192,7 +192,7 @@ impl<'a, 'o> Builder<'a, 'o> {
         self.nodes[id as usize].content = Content::Scalar(text);
     }
 
-    /// Ends a node: its tag is the property, else follows from its kind and style (section 3.3.2).
+    /// Ends a node. Its tag is the property, or else follows from its kind and style (section 3.3.2).
     pub(super) fn close(
         &mut self,
         id: NodeId,
@@ -259,7 +259,7 @@ impl<'a, 'o> Builder<'a, 'o> {
         Ok(())
     }
 
-    /// Puts a finished collection into its node, which is still to be closed.
+    /// Moves a finished collection into its node; [`close`](Self::close) follows.
     pub(super) fn fold_in<T>(
         &mut self,
         collection: Collection<T>,

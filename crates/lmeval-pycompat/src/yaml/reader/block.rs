@@ -2,25 +2,25 @@
 //!
 //! A block collection is the column of its entries: an entry begins on a fresh line in that column, and a line that
 //! begins further left ends the collection. Each function gets the column of the collection around it as `parent`,
-//! −1 at the top, and what it reads stands to the right of that. The one exception: a sequence that is the key or
-//! value of a mapping may stand in the column of the mapping, because `-` can be no key.
+//! −1 at the top, and reads only what is to the right of it. One exception: a sequence that is the key or the value
+//! of a mapping may share the mapping's column, because a key cannot begin with `- `.
 
 use super::Reader;
 use crate::yaml::graph::{Child, Content, NodeId, Properties};
 use crate::yaml::{Error, ErrorKind, Position};
 
-/// What one line holds of a node.
+/// The part of a node that is on one line.
 enum Line<'a> {
     /// Anchor and tag alone; the content is on a later line.
     Properties(Properties<'a>),
     /// A complete node.
     Node(Child),
-    /// A node with a `:` behind it, on which the cursor stands.
+    /// A node followed by `:`, where the cursor is.
     Key(Child),
 }
 
 impl<'a> Reader<'a, '_> {
-    /// Reads a node to the right of `parent`; an empty one where no such text comes.
+    /// Reads a node to the right of `parent`; if there is none, the node is empty.
     pub(super) fn block_node(&mut self, parent: i32, sequence_at_parent: bool) -> Result<Child, Error> {
         let place = self.at.position();
         let mut properties = Properties::default();
@@ -31,7 +31,7 @@ impl<'a> Reader<'a, '_> {
                 return self.empty(properties, place);
             }
             let is_sequence = self.fresh && self.at.is_indicator(b'-');
-            // Reference: a block scalar too may stand in the column of its parent.
+            // Reference: a block scalar may share its parent's column too.
             let is_block_scalar = matches!(self.at.byte(), b'|' | b'>');
             if column == parent && !(is_sequence && sequence_at_parent) && !is_block_scalar {
                 return self.empty(properties, place);
@@ -50,8 +50,8 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// Reads what the line holds of a node: properties, content, or both. The properties of earlier lines belong to
-    /// this node, unless it is the first key of a mapping, to which they then belong.
+    /// Reads the part of a node that is on this line: properties, content, or both. Properties on earlier lines
+    /// (`outer`) apply to this node, unless it is the first key of a mapping: then they apply to the mapping.
     fn line(&mut self, outer: &mut Properties<'a>, parent: i32) -> Result<Line<'a>, Error> {
         let start = self.at.position();
         let may_be_key = self.fresh;
@@ -59,14 +59,14 @@ impl<'a> Reader<'a, '_> {
         while matches!(self.at.byte(), b'&' | b'!') {
             let property = self.property()?;
             own.add(property)?;
-            self.at.skip_blanks();
-            if self.at.byte() == b'#' || self.at.is_blank_at(self.at.offset) {
+            self.at.skip_white();
+            if self.at.byte() == b'#' || self.at.is_whitespace_at(self.at.offset) {
                 return Ok(Line::Properties(own));
             }
         }
         if self.at.byte() == b'*' && own.is_empty() {
             let alias = self.alias()?;
-            self.at.skip_blanks();
+            self.at.skip_white();
             return match may_be_key && self.is_value_of(start) {
                 true => Ok(Line::Key(alias)),
                 false if outer.is_empty() => Ok(Line::Node(alias)),
@@ -81,7 +81,7 @@ impl<'a> Reader<'a, '_> {
         self.graph.bind(own.anchor, id);
         let body = self.body(id, parent)?;
         if self.at.line == start.line {
-            self.at.skip_blanks();
+            self.at.skip_white();
             if may_be_key && self.is_value_of(start) {
                 return Ok(Line::Key(self.graph.close(id, own, body.is_plain, body.end)));
             }
@@ -91,7 +91,7 @@ impl<'a> Reader<'a, '_> {
         Ok(Line::Node(self.graph.close(id, properties, body.is_plain, body.end)))
     }
 
-    /// Reads a sequence whose first `-` stands at the cursor (section 10.1.2).
+    /// Reads a sequence; the cursor is at its first `-` (section 10.1.2).
     fn block_sequence(&mut self, properties: Properties<'a>, is_in_mapping: bool) -> Result<Child, Error> {
         let column = self.at.column;
         let id = self.collection(&properties, self.at.position())?;
@@ -117,8 +117,7 @@ impl<'a> Reader<'a, '_> {
         Ok(self.graph.close(id, properties, false, end))
     }
 
-    /// Reads a mapping: from its first `?` at the cursor, or from the `:` of a first key that has been read
-    /// (section 10.2.2).
+    /// Reads a mapping; the cursor is at its first `?`, or at the `:` after its first key (section 10.2.2).
     fn block_mapping(&mut self, properties: Properties<'a>, first: Option<Child>) -> Result<Child, Error> {
         let start = first.map_or(self.at.position(), |key| key.start);
         let column = start.column;
@@ -166,7 +165,7 @@ impl<'a> Reader<'a, '_> {
         Ok((key, self.block_node(parent, true)?))
     }
 
-    /// Reads a key where nothing but a key can stand.
+    /// Reads a key without `?`, where only a key can follow.
     fn implicit_key(&mut self, parent: i32) -> Result<Child, Error> {
         let start = self.at.position();
         if self.at.is_indicator(b'-') {
@@ -190,7 +189,7 @@ impl<'a> Reader<'a, '_> {
         Ok(id)
     }
 
-    /// Whether no more entries of a collection in this column can come.
+    /// Whether a collection in this column has ended.
     fn ends_before(&self, column: u32) -> bool {
         self.at.is_end() || self.at.is_marker() || (self.fresh && self.at.column < column)
     }

@@ -1,14 +1,14 @@
 //! Literal and folded block scalars (YAML 1.1, sections 9.2 and 9.3).
 //!
-//! The header says how lines join (`|` or `>`), what becomes of line breaks at the end (`-` strips them, `+` keeps
-//! them), and, where the first line begins with spaces, how many spaces are indentation. The content is the lines
-//! indented at least that far; a line with less ends it.
+//! The header says how lines are joined (`|` or `>`), what happens to trailing line breaks (`-` strips them, `+` keeps
+//! them), and optionally how many spaces of the first line are indentation. The content is every line indented at
+//! least that far; the first line with less ends the scalar.
 
 use super::Reader;
-use super::cursor::is_blank;
+use super::cursor::is_white;
 use crate::yaml::{Error, ErrorKind};
 
-/// What becomes of the line breaks at the end (section 9.2.3).
+/// What happens to trailing line breaks (section 9.2.3).
 enum Chomping {
     Strip,
     Clip,
@@ -16,14 +16,14 @@ enum Chomping {
 }
 
 impl Reader<'_, '_> {
-    /// Reads a block scalar; gives its text and where its last line ends.
+    /// Reads a block scalar; returns its text and the offset where its last line ends.
     pub(super) fn block_scalar(&mut self, parent: i32) -> Result<(String, usize), Error> {
         let start = self.at.position();
         let is_folded = self.at.byte() == b'>';
         self.at.skip(1);
         let (chomping, indicator) = self.block_header()?;
         let mut text = String::new();
-        // The line breaks since the last line of text: the one that ends it, and those of empty lines.
+        // The line breaks since the last line of text: the one that ended it, and those of empty lines.
         let mut line_break = None;
         let mut empty_lines = String::new();
         let indent = match indicator {
@@ -31,11 +31,11 @@ impl Reader<'_, '_> {
             None => self.detect_indent(parent, &mut empty_lines)?,
         };
         self.skip_empty_lines(indent, &mut empty_lines)?;
-        // Lines that begin with white space keep the breaks around them.
+        // Lines that begin with whitespace keep the breaks around them.
         let mut was_spaced = false;
         let mut end = self.at.offset;
         while self.at.column == indent && !self.at.is_end() {
-            let is_spaced = is_blank(self.at.byte());
+            let is_spaced = is_white(self.at.byte());
             if is_folded && line_break == Some("\n") && !was_spaced && !is_spaced {
                 if empty_lines.is_empty() {
                     text.push(' ');
@@ -62,7 +62,7 @@ impl Reader<'_, '_> {
         Ok((text, start.offset + self.at.text[start.offset..end].trim_end().len()))
     }
 
-    /// The indicators behind `|` or `>`, in either order, and the rest of that line.
+    /// Reads the rest of the header line: the indicators after `|` or `>`, in either order.
     fn block_header(&mut self) -> Result<(Chomping, Option<u32>), Error> {
         let mut chomping = None;
         let mut indent = None;
@@ -75,18 +75,18 @@ impl Reader<'_, '_> {
             }
             self.at.skip(1);
         }
-        self.at.skip_blanks();
+        self.at.skip_white();
         if self.at.byte() == b'#' {
             self.at.move_to(self.at.line_end());
         }
         if self.at.take_break().is_none() && !self.at.is_end() {
-            let message = "expected `-`, `+`, a digit from 1 to 9 or the end of the line behind `|` or `>`";
+            let message = "expected `-`, `+`, a digit from 1 to 9 or the end of the line after `|` or `>`";
             return Err(Error::new(ErrorKind::Scanner, message, self.at.position()));
         }
         Ok((chomping.unwrap_or(Chomping::Clip), indent))
     }
 
-    /// The indentation of the first line with text; of the longest empty line, if that is more.
+    /// The indentation of the first line with text, or of the longest empty line before it if that is more.
     fn detect_indent(&mut self, parent: i32, empty_lines: &mut String) -> Result<u32, Error> {
         let mut indent = (parent + 1).max(1) as u32;
         loop {

@@ -1,12 +1,13 @@
-//! A place in the text, and what stands there (YAML 1.1, sections 5.3 to 5.5 and 7.2).
+//! A position in the text, and tests of what is there (YAML 1.1, sections 5.3 to 5.5 and 7.2).
 //!
-//! The cursor knows line and column at every moment: it moves over text that has no line break, which adds to the
-//! column, or over one line break, which begins a line. It therefore never looks back, however long a line is. NUL
-//! stands for the end of the text, because [`check`](super::super::read::check) has refused it as a character.
+//! The cursor always knows its line and column: it moves either over text without a line break, which adds to the
+//! column, or over a single line break, which starts a line. It never has to look back to find the start of a line,
+//! so long lines cost nothing extra. A NUL byte marks the end of the text; it cannot occur inside, because
+//! [`check`](crate::yaml::read::check) rejects control characters first.
 
 use crate::yaml::Position;
 
-/// What [`Cursor::byte`] gives at the end of the text.
+/// What [`Cursor::byte`] returns at the end of the text.
 pub(super) const END: u8 = 0;
 
 #[derive(Clone)]
@@ -60,13 +61,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub(super) fn skip_blanks(&mut self) {
-        while is_blank(self.byte()) {
+    pub(super) fn skip_white(&mut self) {
+        while is_white(self.byte()) {
             self.skip(1);
         }
     }
 
-    /// The length of a line break at an offset, and the characters that it counts as (section 5.4).
+    /// The length of the line break at an offset, and the character that it counts as (section 5.4).
     pub(super) fn break_at(&self, offset: usize) -> Option<(usize, &'static str)> {
         match self.byte_at(offset) {
             b'\n' => Some((1, "\n")),
@@ -83,7 +84,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves over a line break and gives the characters that it counts as.
+    /// Moves over a line break and returns the character that it counts as.
     pub(super) fn take_break(&mut self) -> Option<&'static str> {
         let (length, text) = self.break_at(self.offset)?;
         self.offset += length;
@@ -106,18 +107,18 @@ impl<'a> Cursor<'a> {
         self.text.len()
     }
 
-    /// Whether a space, a tab, a line break or the end of the text stands at an offset.
-    pub(super) fn is_blank_at(&self, offset: usize) -> bool {
+    /// Whether there is a space, a tab, a line break or the end of the text at an offset.
+    pub(super) fn is_whitespace_at(&self, offset: usize) -> bool {
         let byte = self.byte_at(offset);
-        is_blank(byte) || (byte == END && offset >= self.text.len()) || self.break_at(offset).is_some()
+        is_white(byte) || (byte == END && offset >= self.text.len()) || self.break_at(offset).is_some()
     }
 
-    /// Whether an indicator stands here that counts only before white space.
+    /// Whether this indicator is here, followed by whitespace.
     pub(super) fn is_indicator(&self, byte: u8) -> bool {
-        self.byte() == byte && self.is_blank_at(self.offset + 1)
+        self.byte() == byte && self.is_whitespace_at(self.offset + 1)
     }
 
-    /// Whether a line begins here with `---` or `...` and white space (section 7.2).
+    /// Whether a line starts here with `---` or `...`, followed by whitespace (section 7.2).
     pub(super) fn is_marker(&self) -> bool {
         self.column == 0 && (self.is_marker_of("---") || self.is_marker_of("..."))
     }
@@ -125,10 +126,10 @@ impl<'a> Cursor<'a> {
     pub(super) fn is_marker_of(&self, marker: &str) -> bool {
         self.column == 0
             && self.text.as_bytes()[self.offset..].starts_with(marker.as_bytes())
-            && self.is_blank_at(self.offset + marker.len())
+            && self.is_whitespace_at(self.offset + marker.len())
     }
 
-    /// Whether a tab stands in the indentation of this line.
+    /// Whether the indentation of this line contains a tab.
     pub(super) fn is_indented_by_tab(&self) -> bool {
         let before = &self.text[..self.offset];
         let line = before.rfind(is_break).map_or(before, |end| &before[end..]);
@@ -136,7 +137,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-pub(super) fn is_blank(byte: u8) -> bool {
+pub(super) fn is_white(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 

@@ -1,12 +1,12 @@
 //! Flow nodes, sequences and mappings, whose structure is brackets (YAML 1.1, sections 8.4.1, 10.1.1, 10.2.1).
 //!
-//! Inside brackets lines and indentation mean nothing, with one exception: a key without `?` ends on the line where
-//! it begins. An entry is read as a node, and a `:` behind it makes it a key. In a sequence that gives a mapping with
-//! this one entry.
+//! Inside brackets, lines and indentation do not matter, with one exception: a key without `?` must end on the line
+//! where it begins. An entry is read as a node; a `:` after it makes it a key. In a sequence, such an entry is a
+//! mapping of its own.
 
 use super::{Body, Reader};
 use crate::yaml::graph::{Child, Content, NodeId, Properties};
-use crate::yaml::{Error, ErrorKind};
+use crate::yaml::{Error, ErrorKind, Position};
 
 impl<'a> Reader<'a, '_> {
     /// Reads a node inside brackets.
@@ -37,7 +37,7 @@ impl<'a> Reader<'a, '_> {
         Ok(self.graph.close(id, properties, body.is_plain, body.end))
     }
 
-    /// Reads the key behind `?` or the value behind `:`, which may be missing.
+    /// Reads the key after `?` or the value after `:`, either of which may be missing.
     fn flow_node_or_empty(&mut self, parent: i32, after: &[u8]) -> Result<Child, Error> {
         let place = self.at.position();
         self.skip_gap();
@@ -60,7 +60,7 @@ impl<'a> Reader<'a, '_> {
             let item = self.flow_item(parent)?;
             self.graph.add_item(&mut sequence, item)?;
             self.skip_gap();
-            // Only after a swallowed bracket (see `flow_item`) does indentation mean something here.
+            // Indentation matters here only after a lost bracket (see `flow_item`).
             let is_left = self.flow == 0 && (self.at.column as i32) < parent;
             match self.at.byte() {
                 b',' if !is_left => self.at.skip(1),
@@ -83,7 +83,7 @@ impl<'a> Reader<'a, '_> {
                 break;
             }
             let start = self.at.position();
-            let is_explicit = self.is_key_indicator();
+            let is_explicit = self.flow > 0 && self.is_key_indicator();
             let key = if is_explicit {
                 self.at.skip(1);
                 self.flow_node_or_empty(parent, b":,}")?
@@ -92,7 +92,7 @@ impl<'a> Reader<'a, '_> {
             };
             let place = self.at.position();
             self.skip_gap();
-            let has_value = if is_explicit { self.is_value_indicator() } else { self.is_value_of(start) };
+            let has_value = self.has_flow_value(is_explicit, start);
             let value = if has_value {
                 self.at.skip(1);
                 self.flow_node_or_empty(parent, b",}")?
@@ -111,20 +111,20 @@ impl<'a> Reader<'a, '_> {
         Ok(self.close_bracket())
     }
 
-    /// Reads an item of a sequence: a node, or an entry that is a mapping of its own.
+    /// Reads an item of a sequence: a node, or a key and value that form a mapping of their own.
     fn flow_item(&mut self, parent: i32) -> Result<Child, Error> {
         let start = self.at.position();
-        let is_explicit = self.is_key_indicator();
+        let is_explicit = self.flow > 0 && self.is_key_indicator();
         let key = if is_explicit {
             self.at.skip(1);
             self.skip_gap();
             match self.at.byte() {
-                // Reference: behind a `?` without a key, the next indicator is lost.
+                // Reference: after a `?` without a key the next indicator is lost, even the closing bracket.
                 byte @ (b':' | b',' | b']') => {
                     let key = self.empty(Properties::default(), start)?;
                     self.at.skip(1);
                     if byte == b']' {
-                        self.flow -= 1;
+                        self.flow = self.flow.saturating_sub(1);
                     }
                     key
                 }
@@ -135,7 +135,7 @@ impl<'a> Reader<'a, '_> {
         };
         let place = self.at.position();
         self.skip_gap();
-        let has_value = if is_explicit { self.is_value_indicator() } else { self.is_value_of(start) };
+        let has_value = self.has_flow_value(is_explicit, start);
         if !is_explicit && !has_value {
             return Ok(key);
         }
@@ -151,6 +151,11 @@ impl<'a> Reader<'a, '_> {
         let end = pair.end;
         self.graph.fold_in(pair, Content::Mapping);
         Ok(self.graph.close(id, Properties::default(), false, end))
+    }
+
+    /// Whether a value follows the key that began at `start`. After a lost bracket only `?` can make a key.
+    fn has_flow_value(&self, is_explicit: bool, start: Position) -> bool {
+        if is_explicit { self.is_value_indicator() } else { self.flow > 0 && self.is_value_of(start) }
     }
 
     fn unclosed(&self, wanted: &str) -> Error {

@@ -1,16 +1,16 @@
 //! Text to nodes: a recursive-descent reader of YAML 1.1.
 //!
-//! Each construct of the specification is one function, which begins at the cursor, reads exactly that construct and
-//! gives its node. What comes next is decided by looking at the cursor; nothing is read ahead and nothing is put back.
+//! Each construct of the specification is one function: it starts at the cursor, reads exactly that construct and
+//! returns its node. What to read next is decided by the characters at the cursor; no token is queued or put back.
 //!
-//! Two facts about the place are all the state there is. `flow` counts the open brackets: inside them indentation
-//! means nothing and indicators need no white space around them. `fresh` says that nothing but indentation and
-//! block indicators stand before the cursor on its line; a block collection can begin only there (section 8.4.2).
+//! The only state besides the cursor is two facts about its position. `flow` counts the open brackets: inside them
+//! indentation does not matter and indicators need no whitespace around them. `fresh` says that the line has only
+//! indentation and block indicators before the cursor; a block collection can begin nowhere else (section 8.4.2).
 //!
 //! The one construct that cannot be told by its first character is a mapping without `?`: its first key looks like
-//! any other node. So the node is read first, and a `:` behind it on the same line makes it a key
-//! ([`Reader::is_value_of`]). The specification bounds such a key to one line and 1024 characters (section 8.1.3 of
-//! its prose on simple keys), so that no reader has to look further.
+//! any other node. So the node is read first, and a `:` after it on the same line makes it a key
+//! ([`Reader::is_value_of`]). The specification limits such a key to one line and 1024 characters (section 10.2.1), so
+//! that a reader never has to look far ahead; this one does not look ahead at all, and no text is read twice.
 //!
 //! | file | sections |
 //! |---|---|
@@ -53,7 +53,7 @@ pub(super) struct Reader<'a, 'o> {
     handles: FxHashMap<&'a str, String>,
 }
 
-/// What a node is besides its properties.
+/// The content of a node, without its properties.
 struct Body {
     is_plain: bool,
     /// The offset where it ends.
@@ -71,8 +71,8 @@ impl<'a, 'o> Reader<'a, 'o> {
         }
     }
 
-    /// Moves to the next character that means something: over white space, comments and line breaks (sections 6.1
-    /// to 6.3). A tab is white space only where it cannot be taken for indentation.
+    /// Skips whitespace, comments and line breaks (sections 6.1 to 6.3). A tab counts as whitespace only where it
+    /// cannot be mistaken for indentation.
     fn skip_gap(&mut self) {
         loop {
             // Reference: a byte order mark may begin any line, and takes a column.
@@ -80,7 +80,7 @@ impl<'a, 'o> Reader<'a, 'o> {
                 self.at.move_to(self.at.offset + '\u{feff}'.len_utf8());
             }
             if self.flow > 0 || !self.fresh {
-                self.at.skip_blanks();
+                self.at.skip_white();
             } else {
                 self.at.skip_spaces();
             }
@@ -96,17 +96,17 @@ impl<'a, 'o> Reader<'a, 'o> {
         }
     }
 
-    /// Whether `?` stands here as an indicator.
+    /// Whether the cursor is at `?` as an indicator.
     fn is_key_indicator(&self) -> bool {
         self.at.byte() == b'?' && (self.flow > 0 || self.at.is_indicator(b'?'))
     }
 
-    /// Whether `:` stands here as an indicator.
+    /// Whether the cursor is at `:` as an indicator.
     fn is_value_indicator(&self) -> bool {
         self.at.byte() == b':' && (self.flow > 0 || self.at.is_indicator(b':'))
     }
 
-    /// Whether a `:` stands here that makes a key of the node that began at `start`.
+    /// Whether the cursor is at a `:` that makes a key of the node that began at `start`.
     fn is_value_of(&self, start: Position) -> bool {
         self.is_value_indicator()
             && self.at.line == start.line
@@ -155,7 +155,7 @@ impl<'a, 'o> Reader<'a, 'o> {
         Ok(Body { is_plain: false, end })
     }
 
-    /// The error for what stands here, where something else must.
+    /// The error for what is at the cursor, where `wanted` was expected.
     fn unexpected(&self, wanted: &str) -> Error {
         let scanner = |message: String| Error::new(ErrorKind::Scanner, message, self.at.position());
         match self.at.byte() {

@@ -1,7 +1,7 @@
 //! Anchors and tags (YAML 1.1, sections 8.1.1 and 8.1.2).
 //!
-//! A tag is verbatim (`!<tag:yaml.org,2002:int>`), or a handle and a suffix (`!!int`, `!e!name`, `!function`), where
-//! the handle stands for a prefix, or `!` alone, which asks for the type of a plain scalar.
+//! A tag is verbatim (`!<tag:yaml.org,2002:int>`); or a handle and a suffix (`!!int`, `!e!name`, `!function`), where
+//! the handle is short for a prefix; or a lone `!`, which has any scalar typed as if it were plain.
 
 use super::Reader;
 use super::stream::is_word;
@@ -11,7 +11,7 @@ use crate::yaml::resolve::Tag;
 use crate::yaml::{Error, ErrorKind, Position};
 
 impl<'a> Reader<'a, '_> {
-    /// Reads an anchor or a tag, whichever stands here.
+    /// Reads the anchor or tag at the cursor.
     pub(super) fn property(&mut self) -> Result<Properties<'a>, Error> {
         let start = self.at.position();
         let mut properties = Properties::default();
@@ -33,7 +33,7 @@ impl<'a> Reader<'a, '_> {
         let rest = &self.at.text[self.at.offset..];
         let length = rest.find(|character| !is_word(character)).unwrap_or(rest.len());
         self.at.skip(length);
-        let ends = self.at.is_blank_at(self.at.offset)
+        let ends = self.at.is_whitespace_at(self.at.offset)
             || matches!(self.at.byte(), b'?' | b':' | b',' | b']' | b'}' | b'%' | b'@' | b'`');
         if length == 0 || !ends {
             let message = format!("expected a letter, a digit, `-` or `_` in the name of {what}");
@@ -70,9 +70,9 @@ impl<'a> Reader<'a, '_> {
                 format!("{prefix}{suffix}")
             }
         };
-        let ends = self.at.is_blank_at(self.at.offset) || (self.flow > 0 && self.at.byte() == b',');
+        let ends = self.at.is_whitespace_at(self.at.offset) || (self.flow > 0 && self.at.byte() == b',');
         if !ends {
-            return Err(self.tag_error("expected white space", start));
+            return Err(self.tag_error("expected whitespace", start));
         }
         Ok(if name == "!" { TagProperty::NonSpecific } else { TagProperty::Named(Tag::named(&name)) })
     }
@@ -81,7 +81,8 @@ impl<'a> Reader<'a, '_> {
         Error::new(ErrorKind::Scanner, message, self.at.position()).during("after a tag", start)
     }
 
-    /// The characters of a URI, with `%41` decoded; brackets and commas only where nothing can follow them.
+    /// Reads a URI and decodes its `%41` escapes. Brackets and commas belong to it only if it is a whole one (verbatim or
+    /// a prefix), not a suffix that flow punctuation can follow.
     pub(super) fn uri(&mut self, is_whole: bool) -> Result<String, Error> {
         let start = self.at.position();
         let error = |message: &str| Err(Error::new(ErrorKind::Scanner, message, start));

@@ -1,17 +1,16 @@
 //! Plain and quoted scalars (YAML 1.1, section 9.1), and the folding of their lines (section 6.5).
 //!
-//! A scalar on one line is a slice of the text. White space around a line break is not content: the break becomes a
-//! space, or, where empty lines follow, those lines' breaks alone. So text is copied only from the first break or
-//! escape on.
+//! Whitespace around a line break is not content: the break becomes a space or, if empty lines follow, only their
+//! breaks remain. Text is copied from the first break or escape on; a scalar without either is a slice of the source.
 
 use std::borrow::Cow;
 
 use super::Reader;
-use super::cursor::{END, is_blank, may_break};
+use super::cursor::{END, is_white, may_break};
 use super::properties::hexadecimal;
 use crate::yaml::{Error, ErrorKind, Position};
 
-/// The text of a scalar: a slice until something in it is not as written.
+/// The text of a scalar: a slice of the source until part of it has to be replaced.
 struct Text<'a> {
     source: &'a str,
     /// Where the part that has not been copied begins.
@@ -38,17 +37,17 @@ impl<'a> Text<'a> {
 }
 
 impl<'a> Reader<'a, '_> {
-    /// Whether a plain scalar can begin with what stands here (section 9.1.3).
+    /// Whether a plain scalar can begin here (section 9.1.3).
     pub(super) fn is_plain_start(&self) -> bool {
         match self.at.byte() {
             END => false,
             b'-' => !self.at.is_indicator(b'-'),
-            b'?' | b':' => self.flow == 0 && !self.at.is_blank_at(self.at.offset + 1),
-            byte => !b",[]{}#&*!|>'\"%@`".contains(&byte) && !self.at.is_blank_at(self.at.offset),
+            b'?' | b':' => self.flow == 0 && !self.at.is_whitespace_at(self.at.offset + 1),
+            byte => !b",[]{}#&*!|>'\"%@`".contains(&byte) && !self.at.is_whitespace_at(self.at.offset),
         }
     }
 
-    /// Reads a plain scalar; gives its text and where that ends. The cursor moves on to what follows.
+    /// Reads a plain scalar; returns its text and the offset where it ends. The cursor ends up at what follows it.
     pub(super) fn plain(&mut self, parent: i32) -> Result<(Cow<'a, str>, usize), Error> {
         let indent = (parent + 1) as u32;
         let mut text = Text { source: self.at.text, from: self.at.offset, copied: None };
@@ -73,7 +72,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// Moves over the part of a plain scalar on this line, and over blanks behind it; gives where the text ends.
+    /// Moves over one line of a plain scalar and the whitespace after it; returns the offset where the text ends.
     fn plain_line(&mut self) -> Result<usize, Error> {
         let mut offset = self.at.offset;
         let end = loop {
@@ -82,16 +81,16 @@ impl<'a> Reader<'a, '_> {
                 offset += 1;
                 continue;
             }
-            if is_blank(byte) {
+            if is_white(byte) {
                 let end = offset;
-                while is_blank(self.at.byte_at(offset)) {
+                while is_white(self.at.byte_at(offset)) {
                     offset += 1;
                 }
-                if self.at.byte_at(offset) == b'#' || self.at.is_blank_at(offset) {
+                if self.at.byte_at(offset) == b'#' || self.at.is_whitespace_at(offset) {
                     break end;
                 }
-            } else if self.at.is_blank_at(offset) || self.plain_ends_at(offset)? {
-                // Blanks before an indicator are not content either.
+            } else if self.at.is_whitespace_at(offset) || self.plain_ends_at(offset)? {
+                // Whitespace before an indicator is not content either.
                 let line = &self.at.text[self.at.offset..offset];
                 break offset - (line.len() - line.trim_end_matches([' ', '\t']).len());
             } else {
@@ -102,23 +101,23 @@ impl<'a> Reader<'a, '_> {
         Ok(end)
     }
 
-    /// Whether an indicator stands at an offset that ends a plain scalar.
+    /// Whether the character at an offset ends a plain scalar.
     fn plain_ends_at(&self, offset: usize) -> Result<bool, Error> {
         match self.at.byte_at(offset) {
             b',' | b'[' | b']' | b'{' | b'}' => Ok(self.flow > 0),
-            b':' if self.at.is_blank_at(offset + 1) => Ok(true),
+            b':' if self.at.is_whitespace_at(offset + 1) => Ok(true),
             b':' if self.flow > 0 && b",?[]{}".contains(&self.at.byte_at(offset + 1)) => {
                 let mut place = self.at.clone();
                 place.move_to(offset);
-                let message = "a `:` inside brackets needs white space behind it, or the text needs quotes";
+                let message = "inside brackets a `:` needs a space after it, or the text needs quotes";
                 Err(Error::new(ErrorKind::Scanner, message, place.position()))
             }
             _ => Ok(false),
         }
     }
 
-    /// Moves over line breaks and the blanks around them; gives what they fold to, `None` where there is no break.
-    /// With `before` a break has been read already, and stands for that text. A tab left of `indent` is an error.
+    /// Moves over line breaks and the whitespace around them; returns what they fold to, `None` if there is no break.
+    /// `before` is what a break that has already been read counts as. A tab left of `indent` is an error.
     fn fold(
         &mut self,
         before: Option<&'static str>,
@@ -131,7 +130,7 @@ impl<'a> Reader<'a, '_> {
             if byte == b'\t' && first.is_some() && self.at.column < indent {
                 return Err(self.unexpected("text"));
             }
-            if is_blank(byte) {
+            if is_white(byte) {
                 self.at.skip(1);
                 continue;
             }
@@ -201,7 +200,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// Reads an escape behind its backslash (section 5.6); `None` where there is no such escape.
+    /// Reads an escape, without its backslash (section 5.6); `None` if there is no such escape.
     fn escape(&mut self) -> Option<char> {
         let byte = self.at.byte();
         let digits = match byte {

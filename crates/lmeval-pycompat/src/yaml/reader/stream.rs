@@ -1,7 +1,7 @@
 //! The stream: directives, document markers, and the one document between them (YAML 1.1, section 7).
 //!
-//! A document is its directives and `---`, a block node, and any number of `...`. The first two may be missing
-//! together; a second document is an error, because a task file is one value.
+//! A document is directives and `---`, a block node, and any number of `...`; only directives require the `---`. A
+//! second document is an error, because a task file is one value.
 
 use super::Reader;
 use crate::yaml::graph::Graph;
@@ -61,10 +61,10 @@ impl<'a> Reader<'a, '_> {
         let rest = &self.at.text[start.offset + 1..];
         let name = &rest[..rest.find(|character: char| !is_word(character)).unwrap_or(rest.len())];
         self.at.skip(1 + name.len());
-        if !self.at.is_blank_at(self.at.offset) {
-            return error(ErrorKind::Scanner, "expected white space after the name of a directive");
+        if !self.at.is_whitespace_at(self.at.offset) {
+            return error(ErrorKind::Scanner, "expected whitespace after the name of a directive");
         }
-        self.at.skip_blanks();
+        self.at.skip_white();
         match name {
             "YAML" => {
                 let version = (self.version_number()?, self.version_dot()?, self.version_number()?);
@@ -78,8 +78,8 @@ impl<'a> Reader<'a, '_> {
             "TAG" => self.tag_directive()?,
             _ => return error(ErrorKind::Scanner, "expected the directive `%YAML` or `%TAG`"),
         }
-        self.at.skip_blanks();
-        if self.at.byte() == b'#' || self.at.is_blank_at(self.at.offset) {
+        self.at.skip_white();
+        if self.at.byte() == b'#' || self.at.is_whitespace_at(self.at.offset) {
             return Ok(());
         }
         error(ErrorKind::Scanner, "expected the end of the line after a directive")
@@ -120,13 +120,13 @@ impl<'a> Reader<'a, '_> {
             name.is_some_and(|name| name.chars().all(is_word))
         };
         if !is_handle {
-            return error("expected a handle such as `!e!` and white space in a `%TAG` directive");
+            return error("expected a handle such as `!e!` and whitespace in a `%TAG` directive");
         }
         self.at.skip(length);
-        self.at.skip_blanks();
+        self.at.skip_white();
         let prefix = self.uri(true)?;
-        if !self.at.is_blank_at(self.at.offset) {
-            return error("expected white space after the prefix of a `%TAG` directive");
+        if !self.at.is_whitespace_at(self.at.offset) {
+            return error("expected whitespace after the prefix of a `%TAG` directive");
         }
         if self.handles.insert(handle, prefix).is_some() {
             let message = format!("a second `%TAG` directive for {}", shortened(handle));
@@ -135,7 +135,7 @@ impl<'a> Reader<'a, '_> {
         Ok(())
     }
 
-    /// What a handle stands for.
+    /// The prefix that a handle is short for.
     pub(super) fn prefix_of(&self, handle: &str) -> Option<&str> {
         match (self.handles.get(handle), handle) {
             (Some(prefix), _) => Some(prefix),

@@ -1,8 +1,8 @@
 //! PyYAML's view of YAML 1.1.
 //!
-//! What [`load`] returns is what `yaml.load(text, Loader=yaml.CSafeLoader)` would: the grammar is that of
-//! libyaml 0.2.5, plain scalars are typed by PyYAML's expressions (`yes` is true, `010` is 8, `1e5` is a string),
-//! `<<` merges, later duplicate keys win. A [`Loader`] with [`functions`](Loader::functions) set also knows the
+//! What [`load`] returns is what `yaml.load(text, Loader=yaml.CSafeLoader)` would: the `reader` module turns text into
+//! nodes by the YAML 1.1 specification and by what that loader accepts, plain scalars are typed by PyYAML's expressions
+//! (`yes` is true, `010` is 8, `1e5` is a string), `<<` merges, later duplicate keys win. A [`Loader`] with [`functions`](Loader::functions) set also knows the
 //! `!function` tag of task files.
 //!
 //! Two things differ on purpose. An alias inside the value that it names is an error, where PyYAML would build a

@@ -41,7 +41,7 @@ fn large_cases() -> Vec<Case> {
         ("[{", |size| repeated("[{a: ", size), Some(Limit)),
         (
             "indentation",
-            |size| numbered(size, |index, out| out.push_str(&format!("{}a:\n", " ".repeat(index)))),
+            |size| numbered(size, |index, out| writeln!(out, "{}a:", " ".repeat(index)).unwrap()),
             Some(Limit),
         ),
         ("a: a: ", |size| repeated("a: a: ", size), Some(Scanner)),
@@ -182,7 +182,7 @@ fn the_deepest_documents_fit_a_small_stack() {
         ] {
             let loaded = yaml::load(&text);
             if let Err(error) = &loaded {
-                panic!("{error}: {:.60}", text);
+                panic!("{error}: {text:.60}");
             }
             drop(loaded);
         }

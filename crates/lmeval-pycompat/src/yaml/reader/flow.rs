@@ -8,7 +8,7 @@ use super::{Body, Reader};
 use crate::yaml::graph::{Child, Content, NodeId, Properties};
 use crate::yaml::{Error, ErrorKind, Position};
 
-impl<'a> Reader<'a, '_> {
+impl Reader<'_, '_> {
     /// Reads a node inside brackets.
     fn flow_node(&mut self, parent: i32) -> Result<Child, Error> {
         let start = self.at.position();

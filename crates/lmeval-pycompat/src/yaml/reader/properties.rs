@@ -53,9 +53,9 @@ impl<'a> Reader<'a, '_> {
             self.at.skip(1);
             name
         } else {
-            let word = rest[1..].find(|character| !is_word(character)).map(|length| &rest[..1 + length]);
-            let handle = match word {
-                Some(word) if rest[word.len()..].starts_with('!') => &rest[..word.len() + 1],
+            let end = rest[1..].find(|character| !is_word(character)).map(|length| 1 + length);
+            let handle = match end {
+                Some(end) if rest[end..].starts_with('!') => &rest[..=end],
                 _ => "!",
             };
             self.at.skip(handle.len());

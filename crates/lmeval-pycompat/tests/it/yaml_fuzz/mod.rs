@@ -77,7 +77,7 @@ fn document(random: &mut Random, mutator: &Mutator) -> String {
         13..17 => mutator.snippet(random),
         _ => {
             let text = Generator::new(random).document();
-            mutator.mutate(text, random)
+            mutator.mutate(&text, random)
         }
     }
 }

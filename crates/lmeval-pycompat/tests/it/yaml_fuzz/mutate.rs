@@ -50,10 +50,10 @@ impl Mutator {
             .collect();
         let start = if random.one_in(2) { 0 } else { lines[random.below(lines.len())] };
         let end = (start + random.between(10, SNIPPET)).min(source.len());
-        self.mutate(source[start..end].iter().collect(), random)
+        self.mutate(&source[start..end].iter().collect::<String>(), random)
     }
 
-    pub(super) fn mutate(&self, text: String, random: &mut Random) -> String {
+    pub(super) fn mutate(&self, text: &str, random: &mut Random) -> String {
         let mut text: Vec<char> = text.chars().collect();
         for _ in 0..random.between(1, 3) {
             self.edit(&mut text, random);

@@ -6,7 +6,7 @@ use super::ours;
 /// Shrinks a document and describes it.
 pub(super) fn shrink(text: &str, oracle: &mut Oracle) -> String {
     let mut text: Vec<char> = text.chars().collect();
-    while let Some(smaller) = first_failing(candidates(&text), oracle) {
+    while let Some(smaller) = first_failing(&candidates(&text), oracle) {
         text = smaller;
     }
     let text: String = text.into_iter().collect();
@@ -40,7 +40,7 @@ fn candidates(text: &[char]) -> Vec<Vec<char>> {
     candidates
 }
 
-fn first_failing(candidates: Vec<Vec<char>>, oracle: &mut Oracle) -> Option<Vec<char>> {
+fn first_failing(candidates: &[Vec<char>], oracle: &mut Oracle) -> Option<Vec<char>> {
     for group in candidates.chunks(50) {
         let texts: Vec<String> = group.iter().map(|text| text.iter().collect()).collect();
         oracle.ask(&texts);

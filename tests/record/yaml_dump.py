@@ -1,7 +1,7 @@
 """Prints one line of JSON per YAML file: what PyYAML makes of it.
 
 Reads paths from standard input, one per line. A line is {"path":"...","value":<typed form>}, or
-{"path":"...","error":true} where the file does not load. The example `yaml_dump` of lmeval-pycompat prints the
+{"path":"...","error":true} where the file does not load. The test of the task library in lmeval-pycompat makes the
 same lines. The typed form is defined in yaml_typed.py.
 """
 

@@ -43,11 +43,11 @@ class Loader(yaml.CSafeLoader):
 Loader.add_constructor("!function", lambda loader, node: Function(loader.construct_scalar(node)))
 
 
-def load(source):
+def load(source, loader=Loader):
     """Loads a document (str or bytes) under CPython's default limit on decimal digits."""
     sys.set_int_max_str_digits(LOADING_DIGITS)
     try:
-        return yaml.load(source, Loader=Loader)
+        return yaml.load(source, Loader=loader)
     finally:
         sys.set_int_max_str_digits(0)
 
@@ -82,9 +82,9 @@ def typed(value, _open=()):
     raise TypeError(f"no typed form for {type(value).__name__}")
 
 
-def load_typed(source):
+def load_typed(source, loader=Loader):
     """The typed form of a document, or None where it does not load."""
     try:
-        return typed(load(source))
+        return typed(load(source, loader))
     except Exception:
         return None

@@ -1,8 +1,9 @@
 //! Nodes to values: PyYAML's `SafeConstructor`, and the `!function` tag.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::compose::{Content, Graph, Node, NodeId};
+use super::graph::{Content, Graph, Node, NodeId};
 use super::marks::{self, Below, KeyName, Marks};
 use super::number::{float, integer, shortened};
 use super::resolve::Tag;
@@ -25,6 +26,9 @@ impl<'a, 'o> Constructor<'a, 'o> {
     pub(super) fn construct(graph: Graph<'a>, loader: &'o Loader) -> Result<(Value, Marks), Error> {
         let values = vec![None; graph.nodes.len()];
         let mut constructor = Self { loader, nodes: graph.nodes, values, merged: 0 };
+        if constructor.nodes.iter().any(|node| node.tag == Tag::Value) {
+            constructor.check_value_keys(graph.root)?;
+        }
         let value = constructor.value(graph.root)?;
         Ok((value, constructor.into_marks(graph.root)))
     }
@@ -47,6 +51,45 @@ impl<'a, 'o> Constructor<'a, 'o> {
             marks::Node { span: node.span, below }
         });
         Marks::new(nodes.collect(), root)
+    }
+
+    /// Refuses `=` outside of keys. Reference: a `=` becomes text when the first mapping with that key is built, and
+    /// collections are built level by level; so an alias to such a key has a value on later levels only.
+    fn check_value_keys(&mut self, root: NodeId) -> Result<(), Error> {
+        let mut is_known = vec![false; self.nodes.len()];
+        let mut queue = VecDeque::from([root]);
+        while let Some(id) = queue.pop_front() {
+            let tag = &self.node(id).tag;
+            if *tag == Tag::Value {
+                return Err(self.misplaced(id));
+            }
+            if matches!(tag, Tag::Map | Tag::Set) {
+                self.flatten(id)?;
+            }
+            let has_pairs = matches!(self.node(id).tag, Tag::OrderedMap | Tag::Pairs);
+            let children: Vec<NodeId> = match &self.node(id).content {
+                _ if !is_collection(&self.node(id).tag) => continue,
+                Content::Scalar(_) => continue,
+                Content::Sequence(items) if has_pairs => {
+                    items.iter().flat_map(|item| self.node(*item).content.children()).collect()
+                }
+                content => content.children(),
+            };
+            for child in children {
+                if self.node(child).tag == Tag::Value {
+                    return Err(self.misplaced(child));
+                }
+                if !std::mem::replace(&mut is_known[child as usize], true) {
+                    queue.push_back(child);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn misplaced(&self, id: NodeId) -> Error {
+        let name = shortened(self.node(id).tag.name());
+        self.error(id, format!("unknown tag or misplaced indicator: {name}"))
     }
 
     fn node(&self, id: NodeId) -> &Node<'a> {
@@ -83,8 +126,7 @@ impl<'a, 'o> Constructor<'a, 'o> {
                 Value::Function(Arc::new(Function { reference, directory: self.loader.directory.clone() }))
             }
             Tag::Merge | Tag::Value | Tag::Function | Tag::Other(_) => {
-                let name = shortened(self.node(id).tag.name());
-                return Err(self.error(id, format!("unknown tag or misplaced indicator: {name}")));
+                return Err(self.misplaced(id));
             }
             Tag::Null | Tag::Bool | Tag::Int | Tag::Float | Tag::Binary | Tag::Timestamp => {
                 let text = self.scalar(id)?;

@@ -1,8 +1,8 @@
 //! PyYAML's view of YAML 1.1.
 //!
-//! What [`load`] returns is what `yaml.load(text, Loader=yaml.CSafeLoader)` would: the grammar is that of
-//! libyaml 0.2.5, plain scalars are typed by PyYAML's expressions (`yes` is true, `010` is 8, `1e5` is a string),
-//! `<<` merges, later duplicate keys win. A [`Loader`] with [`functions`](Loader::functions) set also knows the
+//! What [`load`] returns is what `yaml.load(text, Loader=yaml.CSafeLoader)` would: the `reader` module turns text into
+//! nodes by the YAML 1.1 specification and by what that loader accepts, plain scalars are typed by PyYAML's expressions
+//! (`yes` is true, `010` is 8, `1e5` is a string), `<<` merges, later duplicate keys win. A [`Loader`] with [`functions`](Loader::functions) set also knows the
 //! `!function` tag of task files.
 //!
 //! Two things differ on purpose. An alias inside the value that it names is an error, where PyYAML would build a
@@ -20,16 +20,15 @@
 //! ```
 
 mod base64;
-mod compose;
 mod construct;
 mod emit;
 mod error;
+mod graph;
 mod marks;
 mod number;
-mod parse;
 mod read;
+mod reader;
 mod resolve;
-mod scan;
 mod timestamp;
 
 pub use self::emit::{emit, emit_behind};
@@ -37,8 +36,8 @@ pub use self::error::{Error, ErrorKind};
 pub use self::marks::{Mark, Marks, Position, Segment, Span};
 pub use self::read::{decode, decode_lossy};
 
-use self::compose::Composer;
 use self::construct::{Constructor, typed_scalar};
+use self::reader::Reader;
 use self::resolve::{Tag, resolve};
 use crate::value::Value;
 
@@ -93,7 +92,7 @@ impl Loader {
     /// Loads the only document of a text.
     pub fn load(&self, text: &str) -> Result<Loaded, Error> {
         read::check(text)?;
-        match Composer::new(text, self).compose()? {
+        match Reader::new(text, self).read()? {
             None => Ok(Loaded::default()),
             Some(graph) => {
                 let (value, marks) = Constructor::construct(graph, self)?;

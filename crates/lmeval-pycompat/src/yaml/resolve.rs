@@ -1,7 +1,9 @@
 //! The tags of nodes, and the implicit ones of plain scalars.
 
-use super::parse::CORE_PREFIX;
 use super::timestamp::Timestamp;
+
+/// What `!!` stands for.
+pub(super) const CORE_PREFIX: &str = "tag:yaml.org,2002:";
 
 /// A tag that the safe loader has a constructor for, or the name of another.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,5 +9,7 @@ mod repr;
 mod strings;
 mod vectors;
 mod yaml;
+mod yaml_fuzz;
+mod yaml_hostile;
 mod yaml_library;
 mod yaml_typed;

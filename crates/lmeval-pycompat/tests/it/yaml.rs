@@ -101,6 +101,68 @@ fn tags_and_merges() {
 }
 
 #[test]
+fn an_alias_to_a_value_key_has_a_value_on_later_levels_only() {
+    assert_eq!(form("x: {y: {&a =: 1}}\nz: *a"), None);
+    assert_eq!(form("&a =: 1\nz: *a").as_deref(), Some(r#"{"dict":[["=",1],["z","="]]}"#));
+    assert_eq!(
+        form("x: {&a =: 1}\nz: [[*a]]").as_deref(),
+        Some(r#"{"dict":[["x",{"dict":[["=",1]]}],["z",[["="]]]]}"#)
+    );
+}
+
+#[test]
+fn oddities_of_the_reference() {
+    for (text, expected) in [
+        // After a `?` without a key the next indicator is lost, even a bracket.
+        ("[? ]]", Some(r#"[{"dict":[[null,null]]}]"#)),
+        ("[? ]", None),
+        ("[? :, b]", Some(r#"[{"dict":[[null,null]]},"b"]"#)),
+        ("[?], \"b\"]", Some(r#"[{"dict":[[null,null]]},"b"]"#)),
+        ("[? ], a: \"b\"]", None),
+        ("[? ], ? ]]", None),
+        ("{a: [? ]], \"b\": \"c\"}", None),
+        ("- [? ]\n]", Some(r#"[[{"dict":[[null,null]]}]]"#)),
+        ("a:\n  - [? ]\n]", None),
+        // `!` without content is text.
+        ("!", Some("\"\"")),
+        ("! \"\"", Some("null")),
+        // A block scalar may share its parent's column.
+        ("a:\n|\n b\n", Some(r#"{"dict":[["a","b\n"]]}"#)),
+        // Longer empty lines before the text count as its indentation.
+        ("a: |\n    \n  b", None),
+        // A comment needs no space after a quote, but plain text does.
+        ("\"a\"#b", Some("\"a\"")),
+        ("a#b", Some("\"a#b\"")),
+        // A byte order mark may begin any line, but takes a column.
+        ("[\n\u{feff}a]", Some("[\"a\"]")),
+        ("a: b\n\u{feff}c: d", None),
+        ("--- a: b", None),
+        ("...", None),
+        ("a\n...\n...\n", Some("\"a\"")),
+    ] {
+        assert_eq!(form(text).as_deref(), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn keys_end_on_their_line_within_1024_characters() {
+    for (length, loads) in [(1024, true), (1025, false)] {
+        for key in ["a".repeat(length), "é".repeat(length), format!("\"{}\"", "a".repeat(length - 2))] {
+            for text in
+                [format!("{key}: b"), format!("- {key}: b"), format!("{{{key}: b}}"), format!("[{key}: b]")]
+            {
+                assert_eq!(yaml::load(&text).is_ok(), loads, "{length}: {text:.10}");
+            }
+            assert!(yaml::load(&format!("? {key}\n: b")).is_ok());
+            assert!(yaml::load(&format!("{{? {key} : b}}")).is_ok());
+        }
+    }
+    for text in ["\"a\n b\": c", "{a\n: b}", "[a\n b: c]", "&a\n : b"] {
+        assert!(yaml::load(text).is_err(), "{text:?}");
+    }
+}
+
+#[test]
 fn functions_remember_their_directory() {
     let text = "process_docs: !function utils.process_docs";
     let loaded = with_functions().load(text).unwrap();
@@ -152,7 +214,7 @@ fn errors_say_where() {
         (
             "a: 1\nb\nc: 2\n",
             ErrorKind::Scanner,
-            "line 3, column 1: could not find expected ':' in a key that begins at line 2, column 1",
+            "line 3, column 1: expected a `:` on the same line after a key that begins at line 2, column 1",
         ),
         (
             "a: \"x\\",

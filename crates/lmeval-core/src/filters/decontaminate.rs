@@ -32,20 +32,20 @@ impl Filter for Decontaminate {
 mod tests {
     use super::*;
     use crate::filters::testing::{apply, texts};
-    use crate::filters::{FilterContext, FilterSpec, Filters};
-    use std::sync::Arc;
+    use crate::filters::{FilterContext, FilterSpec};
+    use crate::registry::{FilterEntry, Registry};
 
     #[test]
     fn a_program_can_register_it_but_not_apply_it() {
-        let mut filters = Filters::default();
-        let constructor = |arguments: &Arguments<'_>, _: &FilterContext| -> Result<Box<dyn Filter>, _> {
+        let mut registry = Registry::default();
+        let entry = FilterEntry::new("decontaminate", |arguments, _| {
             Ok(Box::new(Decontaminate::from_arguments(arguments)?))
-        };
-        filters.register("decontaminate", Arc::new(constructor)).unwrap();
+        });
+        registry.register(entry).unwrap();
         let context = FilterContext::default();
         let step = FilterSpec::named("decontaminate");
-        assert!(matches!(filters.make(&step, &context), Err(FilterError::MissingArgument { .. })));
-        let filter = filters.make(&step.with("path", "p").with("extra", 1_i64), &context).unwrap();
+        assert!(matches!(registry.filter(&step, &context), Err(FilterError::MissingArgument { .. })));
+        let filter = registry.filter(&step.with("path", "p").with("extra", 1_i64), &context).unwrap();
         assert!(matches!(apply(&*filter, texts(&[&["a"]])), Err(FilterError::NotImplemented { .. })));
     }
 }

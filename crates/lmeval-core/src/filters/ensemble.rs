@@ -199,7 +199,8 @@ mod tests {
     use super::*;
     use crate::dialect::Dialect;
     use crate::filters::testing::{texts, with_docs};
-    use crate::filters::{FilterContext, FilterSpec, Filters};
+    use crate::filters::{FilterContext, FilterSpec};
+    use crate::registry::Registry;
     use lmeval_pycompat::{Dict, Value};
 
     #[derive(Debug)]
@@ -214,7 +215,7 @@ mod tests {
 
     fn chain(name: &str, steps: &[FilterSpec], dialect: Dialect) -> FilterEnsemble {
         let context = FilterContext { dialect, ..FilterContext::default() };
-        Filters::default().ensemble(name, steps, &context).unwrap()
+        Registry::default().filter_ensemble(name, steps, &context).unwrap()
     }
 
     #[test]

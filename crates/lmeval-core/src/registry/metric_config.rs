@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lmeval_pycompat::{Dict, Value};
 
-use crate::output_type::OutputType;
+use crate::OutputType;
 use crate::scorers::{
     MetricSpec, PipelineMetric, PipelineSpec, Reference, ScoreError, ScoringSources, Setting, TaskFacts,
     build_scorer,

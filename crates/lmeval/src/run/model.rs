@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use lmeval_core::Model;
+use lmeval_core::{Model, ModelSettings};
 use lmeval_host::{PythonModel, PythonModelSettings, PythonOptions, RegisteredModels};
-use lmeval_models::ModelSettings;
 use lmeval_pycompat::{Function, Value};
 
 use crate::environment;
@@ -42,7 +41,8 @@ pub(crate) fn create(
         tell_ignored(&made, settings, notes);
         return Ok(made);
     }
-    let built_in = lmeval_models::find(name).or_else(|| lmeval_candle::find(name));
+    let registry = lmeval::registry();
+    let built_in = registry.models.get(name);
     // What a plug-in registers wins over what is built in; without plug-ins, no Python is started for the latter.
     let registered = if built_in.is_some() && settings.plugins.is_empty() {
         None
@@ -62,23 +62,14 @@ pub(crate) fn create(
         return Ok(made);
     }
     match built_in {
-        Some(entry) => Ok((entry.create)(&of_back_end(settings))?),
-        None => {
-            let computed_here = lmeval_candle::MODELS.iter().flat_map(|entry| entry.names);
-            let mut others = others;
-            others.extend(computed_here.map(|name| (*name).to_owned()));
-            Err(lmeval_models::unknown(name, &others).into())
-        }
+        Some(_) => Ok(registry.model(name, &of_back_end(settings))?),
+        None => Err(registry.unknown_model(name, &others).into()),
     }
 }
 
 /// Makes the model that the settings name, which must be one of this program.
 pub(crate) fn built_in(settings: &RunSettings) -> Result<Arc<dyn Model>> {
-    let name = settings.model.as_str();
-    match lmeval_models::find(name).or_else(|| lmeval_candle::find(name)) {
-        Some(entry) => Ok((entry.create)(&of_back_end(settings))?),
-        None => Err(lmeval_models::unknown(name, &[]).into()),
-    }
+    Ok(lmeval::registry().model(&settings.model, &of_back_end(settings))?)
 }
 
 fn of_python(settings: &RunSettings) -> PythonModelSettings {

@@ -30,7 +30,7 @@ pub use kinds::{
     ScorerEntry, ScorerKind, default_metrics,
 };
 pub use lmeval_metrics::{OptionEntry, OptionKind, OptionProblem, OptionTable, UnknownOptions};
-pub use metric_config::{Metric, MetricConfigError};
+pub use metric_config::MetricConfigError;
 pub use models::{ModelEntry, ModelKind, ModelNames};
 pub use registered::{NameLookup, NameScope, Registered, RegisteredHost};
 pub use table::{AlreadyRegistered, Table, UnknownName};
@@ -86,7 +86,7 @@ impl Registry {
         K::table_mut(self).register(entry.into())
     }
 
-    /// Adds what Python code registered; kinds whose names Python resolves elsewhere are left alone.
+    /// Adds what Python code registered, where the kind, such as `metric`, is one that it can register.
     pub fn add_python(&mut self, kind: &str, name: &str, registered: Registered) {
         match kind {
             MetricKind::WORD => self.metrics.add_python(name, registered),
@@ -95,6 +95,7 @@ impl Registry {
             FilterKind::WORD => self.filters.add_python(name, registered),
             ScorerKind::WORD => self.scorers.add_python(name, registered),
             SamplerKind::WORD => self.samplers.add_python(name, registered),
+            ModelKind::WORD => self.models.add_python(name, registered),
             _ => {}
         }
     }

@@ -127,12 +127,12 @@ impl Registry {
     pub fn model(&self, name: &str, settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
         match self.models.get(name).and_then(|entry| entry.code.here()) {
             Some(make) => make(settings),
-            None => Err(self.unknown_model(name, &[])),
+            None => Err(self.unknown_model(name)),
         }
     }
 
-    /// The error of a name that no model has; `others` are the names of models from elsewhere.
-    pub fn unknown_model(&self, name: &str, others: &[String]) -> ModelError {
+    /// The error of a name that no model has.
+    pub fn unknown_model(&self, name: &str) -> ModelError {
         if let Some((_, instead)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)) {
             let message = format!("The model `{name}` of the Python harness is not part of this one");
             let error = ModelError::new(ModelErrorKind::Configuration, message).hint(*instead);
@@ -141,8 +141,7 @@ impl Registry {
                  the interpreter"
             ));
         }
-        let known = self.models.iter().flat_map(ModelEntry::names);
-        let known: Vec<&str> = known.chain(others.iter().map(String::as_str)).collect();
+        let known: Vec<&str> = self.models.iter().flat_map(ModelEntry::names).collect();
         let near = nearest(name, known.iter().copied());
         let error = ModelError::new(ModelErrorKind::Configuration, format!("There is no model `{name}`"));
         if near.is_empty() {

@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 use lmeval_pycompat::Value;
 
 use crate::aggregation::{
-    AnyAggregation, BitsPerByte, Bypass, F1, Matthews, Mean, Median, NanMean, Perplexity, WeightedMean,
-    WeightedPerplexity, erase_aggregation,
+    Aggregation, AnyAggregation, BitsPerByte, Bypass, F1, Matthews, Mean, Median, NanMean, Perplexity,
+    WeightedMean, WeightedPerplexity, erase_aggregation,
 };
 use crate::generation::{
     Bleu, ChrF, RougeKind, Ter, TextCorpusMetric, exact_match, rouge_metric, squad_exact_match_metric,
@@ -93,45 +93,32 @@ pub struct BuiltInAggregation {
 
 /// The built-in aggregations.
 pub static AGGREGATIONS: LazyLock<Vec<BuiltInAggregation>> = LazyLock::new(|| {
-    let of = |name, aggregation, summary| BuiltInAggregation { name, summary, aggregation };
     vec![
-        of("mean", erase_aggregation::<Number>(Arc::new(Mean)), "Arithmetic mean"),
-        of("median", erase_aggregation::<Number>(Arc::new(Median)), "Upper median"),
-        of("nanmean", erase_aggregation::<Number>(Arc::new(NanMean)), "Mean of the values that are not NaN"),
-        of(
-            "weighted_mean",
-            erase_aggregation::<Weighted>(Arc::new(WeightedMean)),
-            "Sum of totals / total weight",
-        ),
-        of("perplexity", erase_aggregation::<Number>(Arc::new(Perplexity)), "exp of the negated mean"),
-        of(
-            "weighted_perplexity",
-            erase_aggregation::<Weighted>(Arc::new(WeightedPerplexity)),
-            "exp(-sum / total length)",
-        ),
-        of("bits_per_byte", erase_aggregation::<Weighted>(Arc::new(BitsPerByte)), "Bits per unit of length"),
-        of(
-            "bypass",
-            erase_aggregation::<Value>(Arc::new(Bypass)),
-            "The constant 999, for runs that only predict",
-        ),
-        of("f1", erase_aggregation::<LabelPair>(Arc::new(F1::default())), "F1 score of the label 1"),
-        of(
-            "matthews_corrcoef",
-            erase_aggregation::<LabelPair>(Arc::new(Matthews)),
-            "Matthews correlation coefficient",
-        ),
-        of("bleu", erase_aggregation::<TextPair>(Arc::new(Bleu)), "Corpus BLEU"),
-        of("chrf", erase_aggregation::<TextPair>(Arc::new(ChrF::default())), "Corpus chrF, characters only"),
-        of(
-            "chrf++",
-            erase_aggregation::<TextPair>(Arc::new(ChrF::plus_plus())),
-            "Corpus chrF with word order 2",
-        ),
-        of("ter", erase_aggregation::<TextPair>(Arc::new(Ter)), "Translation edit rate"),
-        of("brier_score", erase_aggregation::<Number>(Arc::new(Mean)), "Mean of the Brier scores"),
+        of::<Number>("mean", Mean, "Arithmetic mean"),
+        of::<Number>("median", Median, "Upper median"),
+        of::<Number>("nanmean", NanMean, "Mean of the values that are not NaN"),
+        of::<Weighted>("weighted_mean", WeightedMean, "Sum of totals / total weight"),
+        of::<Number>("perplexity", Perplexity, "exp of the negated mean"),
+        of::<Weighted>("weighted_perplexity", WeightedPerplexity, "exp(-sum / total length)"),
+        of::<Weighted>("bits_per_byte", BitsPerByte, "Bits per unit of length"),
+        of::<Value>("bypass", Bypass, "The constant 999, for runs that only predict"),
+        of::<LabelPair>("f1", F1::default(), "F1 score of the label 1"),
+        of::<LabelPair>("matthews_corrcoef", Matthews, "Matthews correlation coefficient"),
+        of::<TextPair>("bleu", Bleu, "Corpus BLEU"),
+        of::<TextPair>("chrf", ChrF::default(), "Corpus chrF, characters only"),
+        of::<TextPair>("chrf++", ChrF::plus_plus(), "Corpus chrF with word order 2"),
+        of::<TextPair>("ter", Ter, "Translation edit rate"),
+        of::<Number>("brier_score", Mean, "Mean of the Brier scores"),
     ]
 });
+
+fn of<K: Item>(
+    name: &'static str,
+    aggregation: impl Aggregation<K> + 'static,
+    summary: &'static str,
+) -> BuiltInAggregation {
+    BuiltInAggregation { name, summary, aggregation: erase_aggregation(Arc::new(aggregation)) }
+}
 
 /// A built-in reduction.
 ///
@@ -143,38 +130,36 @@ pub struct BuiltInReduction {
     /// One line for listings.
     pub summary: &'static str,
     /// Makes it for the numbers of repeats that the name fixes, or for all that fit where there are none.
-    pub make: fn(Vec<usize>) -> Arc<dyn AnyReduction>,
+    pub make: MakeReduction,
 }
+
+type MakeReduction = fn(Vec<usize>) -> Arc<dyn AnyReduction>;
 
 /// The built-in reductions.
 pub const REDUCTIONS: &[BuiltInReduction] = &[
-    BuiltInReduction {
-        name: "take_first",
-        summary: "The value of the first repeat",
-        make: |_| erase_reduction::<Value, Value>(Arc::new(TakeFirst)),
-    },
-    BuiltInReduction { name: "mean", summary: "The mean over all repeats", make: |_| numbers(MeanOfRepeats) },
-    BuiltInReduction {
-        name: "pass@k",
-        summary: "Chance that one of k repeats is right, estimated from all of them",
-        make: |k| numbers(PassAtK { k }),
-    },
-    BuiltInReduction {
-        name: "pass^k",
-        summary: "Chance that all of k repeats are right, estimated from all of them",
-        make: |k| numbers(PassPowerK { k }),
-    },
-    BuiltInReduction {
-        name: "avg@k",
-        summary: "The mean over the first k repeats",
-        make: |k| numbers(AverageAtK { k }),
-    },
-    BuiltInReduction {
-        name: "maj@k",
-        summary: "The most frequent value of the first k repeats",
-        make: |k| numbers(MajorityAtK { k }),
-    },
+    by(
+        "take_first",
+        |_| erase_reduction::<Value, Value>(Arc::new(TakeFirst)),
+        "The value of the first repeat",
+    ),
+    by("mean", |_| numbers(MeanOfRepeats), "The mean over all repeats"),
+    by(
+        "pass@k",
+        |k| numbers(PassAtK { k }),
+        "Chance that one of k repeats is right, estimated from all of them",
+    ),
+    by(
+        "pass^k",
+        |k| numbers(PassPowerK { k }),
+        "Chance that all of k repeats are right, estimated from all of them",
+    ),
+    by("avg@k", |k| numbers(AverageAtK { k }), "The mean over the first k repeats"),
+    by("maj@k", |k| numbers(MajorityAtK { k }), "The most frequent value of the first k repeats"),
 ];
+
+const fn by(name: &'static str, make: MakeReduction, summary: &'static str) -> BuiltInReduction {
+    BuiltInReduction { name, summary, make }
+}
 
 /// The built-in metric of a name; `matthews_corrcoef` is understood for `mcc`.
 pub fn metric(name: &str) -> Option<Arc<dyn AnyMetric>> {

@@ -1,8 +1,8 @@
 //! Filters: what becomes of a model's answers before they are scored. One file each.
 //!
-//! A [`Filter`] works on the answers of many requests at once. A [`FilterEnsemble`] is a named chain of filters, and
-//! [`FilterPipelines`] are the chains of a task, each of which starts from the same answers. A registry makes filters from
-//! their names and keyword arguments, and says what is wrong with those before anything is sent to a model.
+//! A [`Filter`] works on the answers of many requests at once. A [`FilterEnsemble`] is a named chain of filters. A registry
+//! makes filters from their names and keyword arguments, and says what is wrong with those before anything is sent to a
+//! model.
 //!
 //! ```
 //! use lmeval_core::filters::{FilterContext, FilterDocs, FilterSpec};
@@ -27,7 +27,6 @@
 
 mod arguments;
 mod custom;
-mod decontaminate;
 mod docs;
 mod ensemble;
 mod error;
@@ -60,11 +59,8 @@ use lmeval_pycompat::Value;
 
 pub use self::arguments::Arguments;
 pub use self::custom::Custom;
-pub use self::decontaminate::Decontaminate;
 pub use self::docs::FilterDocs;
-pub use self::ensemble::{
-    DuplicatePipeline, EnsembleError, FilterEnsemble, FilterPipelines, Outcome, StepAudit,
-};
+pub use self::ensemble::{EnsembleError, FilterEnsemble, Outcome, StepAudit};
 pub use self::error::FilterError;
 pub use self::format_span::FormatSpan;
 pub use self::host::FilterHost;

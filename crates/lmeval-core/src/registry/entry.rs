@@ -10,7 +10,7 @@ use super::{OptionTable, Registry};
 use crate::OutputType;
 
 /// A kind of thing that has a name, such as metrics.
-pub trait Kind: Sized + 'static {
+pub trait Kind: Clone + 'static {
     /// What messages call one of these.
     const WORD: &'static str;
 

@@ -33,14 +33,9 @@ pub struct AlreadyRegistered {
 }
 
 /// The entries of one kind: the built-in ones, those of the program, and what Python code registered.
+#[derive(Clone)]
 pub struct Table<K: Kind> {
     entries: Arc<Vec<Entry<K>>>,
-}
-
-impl<K: Kind> Clone for Table<K> {
-    fn clone(&self) -> Self {
-        Self { entries: Arc::clone(&self.entries) }
-    }
 }
 
 impl<K: Kind> Table<K> {

@@ -41,9 +41,7 @@ impl ScoringSources {
             dialect: *dialect,
         }
     }
-}
 
-impl ScoringSources {
     /// The same with another registry.
     pub fn with_registry(mut self, registry: &Registry) -> Self {
         self.registry = registry.clone();

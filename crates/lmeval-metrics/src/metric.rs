@@ -306,9 +306,7 @@ pub trait AnyMetric: Send + Sync {
     }
 
     /// One line for listings.
-    fn summary(&self) -> &str {
-        ""
-    }
+    fn summary(&self) -> &str;
 
     /// Whether it may read [`LLResults::ctx`]; unless a metric says otherwise, it may.
     fn needs_prompt(&self) -> bool {

@@ -25,7 +25,7 @@
 //!     .registry(registry)
 //!     .limit(3)
 //!     .run()?;
-//! assert_eq!(results.score("demo_translate", "length"), Some(17.0));
+//! assert_eq!(results.score("demo_translate", "length"), Some(3.0));
 //! # Ok(())
 //! # }
 //! ```

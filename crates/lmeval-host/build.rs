@@ -6,7 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 fn main() -> io::Result<()> {
-    let package = Path::new(&env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?).join("../../python");
+    let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?);
+    // A link to the Python package, which `cargo package` follows; where links are plain files, the package itself.
+    let mut package = manifest.join("python");
+    if !package.join("lm_eval").is_dir() {
+        package = manifest.join("../../python");
+    }
     let mut files = Vec::new();
     list(&package.join("lm_eval"), &mut files)?;
     files.sort();

@@ -25,5 +25,5 @@ pub use cache::{Cache, LayerCache};
 pub use config::Config;
 pub use error::{Error, Result};
 pub use model::serve;
-pub use registry::{MODELS, find};
+pub use registry::models;
 pub use weights::{Gguf, Safetensors, Source, TorchFiles, Weights};

@@ -1,12 +1,12 @@
-//! Domain types of an evaluation and the registries of everything that a task can name.
+//! Domain types of an evaluation and the registry of everything that a task or a run can name.
 //!
 //! ```
-//! use lmeval_core::registry::Registries;
+//! use lmeval_core::registry::Registry;
 //!
-//! let registries = Registries::default();
-//! let metric = registries.metrics.get("acc_norm").unwrap();
-//! assert!(metric.higher_is_better);
-//! let unknown = registries.filters.find("regexx").unwrap_err();
+//! let registry = Registry::default();
+//! let metric = registry.metrics.get("acc_norm").unwrap();
+//! assert!(metric.facts.higher_is_better);
+//! let unknown = registry.filters.find("regexx").unwrap_err();
 //! assert_eq!(unknown.nearest, ["regex"]);
 //! ```
 
@@ -14,14 +14,15 @@ mod chat;
 mod dialect;
 mod document;
 pub mod filters;
+pub mod formats;
 pub mod groups;
 mod guard;
 mod host;
+mod in_process;
 mod instance;
 mod message;
 mod model;
-mod near;
-mod output_type;
+mod model_settings;
 pub mod registry;
 pub mod results;
 pub mod sampler;
@@ -39,12 +40,13 @@ pub use host::{
     ClassCall, DatasetRequest, FunctionHost, HostError, HostFn, HostServices, NamedSplits, NoHost,
     shown_reference,
 };
+pub use in_process::{InProcess, LocalModel};
 pub use instance::{Arguments, Context, Instance, InstanceMetadata, MOST_REPEATS, RequestType};
+pub use lmeval_metrics::{OutputType, UnknownOutputType, edit_distance, nearest};
 pub use message::{ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
 pub use model::{
-    Answer, AnswerSink, Dispatch, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFacts,
-    ModelFuture, ModelIdentity, ModelRequest, ModelStats, ModelTemplate, Response, Usage,
+    Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
+    ModelRequest, ModelStats, ModelTemplate, Response, Usage,
 };
-pub use near::{edit_distance, nearest};
-pub use output_type::{OutputType, UnknownOutputType};
+pub use model_settings::ModelSettings;
 pub use words::counted;

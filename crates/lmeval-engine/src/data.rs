@@ -57,7 +57,8 @@ pub(crate) fn data_settings(options: &DataOptions) -> Settings {
 
 /// What the requests of a task are built from: its data, and what runs its functions.
 pub fn request_sources(task: &Task, options: &DataOptions) -> Result<RequestSources, EngineError> {
-    let sources = RequestSources::new(load_splits(task, options)?);
+    let splits = load_splits(task, options)?;
+    let sources = RequestSources::new(splits).with_registry(Arc::clone(task.registry()));
     Ok(match &options.python {
         None => sources,
         Some(python) => {

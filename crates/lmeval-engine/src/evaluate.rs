@@ -32,7 +32,7 @@ const REQUESTS_AHEAD: usize = 1024;
 
 /// What a run gave.
 #[derive(Debug)]
-pub struct Evaluation {
+pub struct Evaluated {
     /// Scores, and records where they are kept.
     pub results: RunResults,
     /// The tasks as they were evaluated, by their keys in results, in load order.
@@ -47,7 +47,19 @@ pub struct Evaluation {
     pub code_limits: Dict,
 }
 
-/// Evaluates tasks on a model.
+impl Evaluated {
+    /// A score by the key of the task or group and the name of the metric, which may have the name of its filter after a
+    /// comma: `exact_match,strict-match`. Without it, the first pipeline with the metric is meant.
+    pub fn score(&self, task: &str, metric: &str) -> Option<f64> {
+        let scores = self.results.results.get_str(task)?.as_dict()?;
+        let named = |key: &str| key == metric || key.split_once(',').is_some_and(|(name, _)| name == metric);
+        let (_, score) = scores.iter().find(|(key, _)| key.as_str().is_some_and(named))?;
+        score.to_f64()
+    }
+}
+
+/// Evaluates tasks on a model. What the tasks name is looked up where it was when they were loaded, see
+/// [`TaskManager::with_registry`](lmeval_tasks::TaskManager::with_registry).
 ///
 /// Blocks until the last task is scored; call it from `spawn_blocking` in asynchronous code.
 ///
@@ -70,7 +82,7 @@ pub fn evaluate(
     tasks: TaskDict,
     options: &EvaluateOptions,
     events: &Arc<dyn Events>,
-) -> Result<Evaluation, EngineError> {
+) -> Result<Evaluated, EngineError> {
     let Plan { tasks: planned, groups, template } = plan(&**model, tasks, options)?;
     let tasks: Vec<(String, Arc<Task>)> =
         planned.iter().map(|planned| (planned.key.clone(), Arc::clone(&planned.task))).collect();
@@ -88,7 +100,7 @@ pub fn evaluate(
     }
     let results = RunResults::collect(results, &groups, &options.dialect)?;
     let chat_template = template.and_then(|template| template.source);
-    Ok(Evaluation { results, tasks, chat_template, failures, answered, code_limits })
+    Ok(Evaluated { results, tasks, chat_template, failures, answered, code_limits })
 }
 
 fn runtime() -> Result<Runtime, EngineError> {

@@ -1,8 +1,8 @@
 //! The run: from tasks to results, answers kept as they come.
 //!
 //! One stream: documents are rendered while earlier ones are at the model; an answer goes to the journal before it
-//! counts; a task is scored as soon as its last answer is there. [`evaluate`] runs loaded tasks on a model,
-//! [`simple_evaluate`] does the whole of it from names. Nothing here prints: [`Events`] hears what happens.
+//! counts; a task is scored as soon as its last answer is there. [`evaluate`] runs loaded tasks on a model; making
+//! models and loading tasks by name is up to its caller. Nothing here prints: [`Events`] hears what happens.
 
 mod cancel;
 mod class_tasks;
@@ -16,14 +16,12 @@ mod key;
 mod options;
 mod plan;
 mod produce;
-mod simple;
 
 pub use cancel::Cancel;
 pub use class_tasks::{ClassSettings, load_class};
 pub use collect::Failure;
 pub use data::{load_splits, request_sources};
 pub use error::EngineError;
-pub use evaluate::{Evaluation, evaluate};
+pub use evaluate::{Evaluated, evaluate};
 pub use event::{Event, Events, NoEvents};
 pub use options::{ChatTemplateChoice, DataOptions, EvaluateOptions, JournalOptions};
-pub use simple::{ModelChoice, SimpleEvaluate, simple_evaluate};

@@ -63,6 +63,7 @@ pub(crate) fn plan(
         load_class(&mut task, &classes, &options.data)?;
         adjust(&mut task, options)?;
         check(model, &task, options)?;
+        let sources = sources.clone().with_registry(task.registry());
         let scorer = prepare_scoring(&task, &sources, options.predict_only)?;
         let key = keys.get(&name).to_owned();
         let options = request_options(&key, options, template.as_ref());

@@ -9,6 +9,9 @@ use crate::number::Number;
 
 /// A value of one document, between metric, reduction and aggregation.
 pub trait Item: Clone + Send + Sync + 'static {
+    /// Whether one value means something without those of the other documents.
+    const STANDS_ALONE: bool = true;
+
     /// Reads the values of all documents; the first one may decide how the others are read.
     fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError>;
 
@@ -50,6 +53,8 @@ pub struct Weighted {
 }
 
 impl Item for Weighted {
+    const STANDS_ALONE: bool = false;
+
     fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
         const EXPECTED: &str = "a pair of total and weight";
         values
@@ -79,6 +84,8 @@ pub struct LabelPair {
 }
 
 impl Item for LabelPair {
+    const STANDS_ALONE: bool = false;
+
     fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
         values
             .iter()
@@ -104,6 +111,8 @@ pub struct GoldLikelihoods {
 }
 
 impl Item for GoldLikelihoods {
+    const STANDS_ALONE: bool = false;
+
     fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
         const EXPECTED: &str = "a pair of gold and log-likelihoods";
         values
@@ -144,6 +153,8 @@ impl TextPair {
 }
 
 impl Item for TextPair {
+    const STANDS_ALONE: bool = false;
+
     /// The first document decides: one text or a list as reference, one text or a list of one as prediction.
     fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
         const EXPECTED: &str = "a pair of references and prediction";

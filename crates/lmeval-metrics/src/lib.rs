@@ -34,7 +34,10 @@ mod item;
 mod ll_results;
 pub mod loglikelihood;
 mod metric;
+mod near;
 mod number;
+mod options;
+mod output_type;
 pub mod reduction;
 mod registry;
 mod stderr;
@@ -45,9 +48,15 @@ pub use error::MetricError;
 pub use item::{GoldLikelihoods, Item, LabelPair, TextPair, Weighted};
 pub use ll_results::LLResults;
 pub use metric::{AnyMetric, BoundMetric, CorpusMetric, Metric, MetricFunction, MetricInput, bypass};
+pub use near::{edit_distance, nearest};
 pub use number::Number;
+pub use options::{OptionEntry, OptionKind, OptionProblem, OptionTable, UnknownOptions};
+pub use output_type::{OutputType, UnknownOutputType};
 pub use reduction::{AnyReduction, Reduced, Reduction};
-pub use registry::{AGGREGATION_NAMES, METRIC_NAMES, aggregation, metric, reduction};
+pub use registry::{
+    AGGREGATIONS, BuiltInAggregation, BuiltInReduction, METRICS, REDUCTIONS, aggregation, metric, reduction,
+    reduction_counts,
+};
 pub use stderr::{
     StandardError, bootstrap_plan, bootstrap_stderr, combined_stderr_unweighted, mean_stderr, pooled_stderr,
     sample_stddev, stderr_for_metric, weighted_mean,

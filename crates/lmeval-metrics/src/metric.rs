@@ -11,6 +11,8 @@ use crate::error::MetricError;
 use crate::item::Item;
 use crate::ll_results::LLResults;
 use crate::number::Number;
+use crate::options::OptionTable;
+use crate::output_type::OutputType;
 use crate::reduction::{AnyReduction, Reduced, Reduction, TakeFirst, erase_reduction};
 
 /// What a metric looks at: one document and its answers.
@@ -66,8 +68,11 @@ pub struct Metric<T, K = T> {
     reduction: Arc<dyn Reduction<T, K>>,
     aggregation: Arc<dyn Aggregation<K>>,
     higher_is_better: bool,
-    output_types: &'static [&'static str],
+    output_types: &'static [OutputType],
+    listed_for: &'static [OutputType],
     needs_prompt: bool,
+    options: OptionTable,
+    summary: Cow<'static, str>,
 }
 
 impl<T, K> Clone for Metric<T, K> {
@@ -78,6 +83,8 @@ impl<T, K> Clone for Metric<T, K> {
             kwargs: self.kwargs.clone(),
             reduction: Arc::clone(&self.reduction),
             aggregation: Arc::clone(&self.aggregation),
+            options: self.options.clone(),
+            summary: self.summary.clone(),
             ..*self
         }
     }
@@ -101,7 +108,7 @@ impl<T: Item> Metric<T> {
     /// compiled once.
     pub fn new(
         name: impl Into<Cow<'static, str>>,
-        output_types: &'static [&'static str],
+        output_types: &'static [OutputType],
         aggregation: impl Aggregation<T> + 'static,
         function: impl Fn(&Dict) -> Result<MetricFunction<T>, MetricError> + Send + Sync + 'static,
     ) -> Self {
@@ -113,7 +120,10 @@ impl<T: Item> Metric<T> {
             aggregation: Arc::new(aggregation),
             higher_is_better: true,
             output_types,
+            listed_for: output_types,
             needs_prompt: true,
+            options: OptionTable::OPEN,
+            summary: Cow::Borrowed(""),
         }
     }
 
@@ -131,7 +141,10 @@ impl<T: Item> Metric<T> {
             aggregation: metric.aggregation(),
             higher_is_better: metric.higher_is_better(),
             output_types: metric.output_types(),
+            listed_for: metric.output_types(),
             needs_prompt: true,
+            options: OptionTable::OPEN,
+            summary: Cow::Borrowed(""),
             reduction: Arc::new(CorpusReduction(metric)),
         }
     }
@@ -156,6 +169,25 @@ impl<T: Item, K: Item> Metric<T, K> {
         self
     }
 
+    /// The same metric with the options that it has, so that others are refused or reported; without them, any option
+    /// reaches the function.
+    pub fn with_options(mut self, options: OptionTable) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The same metric with a line for listings.
+    pub fn with_summary(mut self, summary: impl Into<Cow<'static, str>>) -> Self {
+        self.summary = summary.into();
+        self
+    }
+
+    /// The same metric, for the tasks of other output types than those whose answers its function reads.
+    pub fn listed_for(mut self, output_types: &'static [OutputType]) -> Self {
+        self.listed_for = output_types;
+        self
+    }
+
     /// The same metric with another aggregation.
     pub fn with_aggregation(mut self, aggregation: impl Aggregation<K> + 'static) -> Self {
         self.aggregation = Arc::new(aggregation);
@@ -176,7 +208,10 @@ impl<T: Item, K: Item> Metric<T, K> {
             aggregation: Arc::new(aggregation),
             higher_is_better: self.higher_is_better,
             output_types: self.output_types,
+            listed_for: self.listed_for,
             needs_prompt: self.needs_prompt,
+            options: self.options,
+            summary: self.summary,
         }
     }
 
@@ -216,7 +251,7 @@ pub trait CorpusMetric: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// The output types it is made for.
-    fn output_types(&self) -> &'static [&'static str];
+    fn output_types(&self) -> &'static [OutputType];
 
     /// Whether a higher score is a better one.
     fn higher_is_better(&self) -> bool {
@@ -249,11 +284,29 @@ pub trait AnyMetric: Send + Sync {
     /// The name used in `metric:`.
     fn name(&self) -> &str;
 
-    /// The output types it is made for.
-    fn output_types(&self) -> &'static [&'static str];
+    /// The output types whose answers it reads.
+    fn output_types(&self) -> &'static [OutputType];
+
+    /// The output types of the tasks that may name it.
+    fn listed_for(&self) -> &'static [OutputType] {
+        self.output_types()
+    }
 
     /// Whether a higher score is a better one.
     fn higher_is_better(&self) -> bool;
+
+    /// Whether there is a score only for all documents together.
+    fn needs_corpus(&self) -> bool {
+        false
+    }
+
+    /// Its keyword arguments.
+    fn options(&self) -> OptionTable {
+        OptionTable::OPEN
+    }
+
+    /// One line for listings.
+    fn summary(&self) -> &str;
 
     /// Whether it may read [`LLResults::ctx`]; unless a metric says otherwise, it may.
     fn needs_prompt(&self) -> bool {
@@ -275,12 +328,28 @@ impl<T: Item, K: Item> AnyMetric for Metric<T, K> {
         &self.name
     }
 
-    fn output_types(&self) -> &'static [&'static str] {
+    fn output_types(&self) -> &'static [OutputType] {
         self.output_types
+    }
+
+    fn listed_for(&self) -> &'static [OutputType] {
+        self.listed_for
     }
 
     fn higher_is_better(&self) -> bool {
         self.higher_is_better
+    }
+
+    fn needs_corpus(&self) -> bool {
+        !T::STANDS_ALONE
+    }
+
+    fn options(&self) -> OptionTable {
+        self.options.clone()
+    }
+
+    fn summary(&self) -> &str {
+        &self.summary
     }
 
     fn needs_prompt(&self) -> bool {
@@ -303,8 +372,7 @@ impl<T: Item, K: Item> AnyMetric for Metric<T, K> {
 
 /// `bypass`: −1 for every document, for runs that only predict.
 pub fn bypass() -> Metric<Value> {
-    const TYPES: &[&str] = &["loglikelihood", "multiple_choice", "generate_until", "loglikelihood_rolling"];
-    Metric::new("bypass", TYPES, Bypass, |_| Ok(Box::new(|_| Ok(vec![Value::Int(-1)]))))
+    Metric::new("bypass", &OutputType::ALL, Bypass, |_| Ok(Box::new(|_| Ok(vec![Value::Int(-1)]))))
 }
 
 #[cfg(test)]
@@ -313,7 +381,7 @@ mod tests {
     use crate::aggregation::{Mean, Median};
 
     fn length() -> Metric<Number> {
-        Metric::new("length", &["generate_until"], Mean, |kwargs| {
+        Metric::new("length", &[OutputType::GenerateUntil], Mean, |kwargs| {
             let extra = kwargs.get_str("extra").and_then(Value::as_i64).unwrap_or(0);
             Ok(Box::new(move |input| {
                 let (_, predictions) = input.generation()?;

@@ -1,10 +1,12 @@
-//! What the names of metrics, aggregations and reductions stand for.
+//! The built-in metrics, aggregations and reductions: one line each.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+use lmeval_pycompat::Value;
 
 use crate::aggregation::{
-    AnyAggregation, BitsPerByte, Bypass, F1, Matthews, Mean, Median, NanMean, Perplexity, WeightedMean,
-    WeightedPerplexity, erase_aggregation,
+    Aggregation, AnyAggregation, BitsPerByte, Bypass, F1, Matthews, Mean, Median, NanMean, Perplexity,
+    WeightedMean, WeightedPerplexity, erase_aggregation,
 };
 use crate::generation::{
     Bleu, ChrF, RougeKind, Ter, TextCorpusMetric, exact_match, rouge_metric, squad_exact_match_metric,
@@ -18,155 +20,203 @@ use crate::loglikelihood::{
 };
 use crate::metric::{AnyMetric, CorpusMetric, Metric, bypass};
 use crate::number::Number;
+use crate::options::{OptionTable, SEVERAL_TARGETS};
+use crate::output_type::OutputType::{self, GenerateUntil, Loglikelihood, MultipleChoice};
 use crate::reduction::{
     AnyReduction, AverageAtK, MajorityAtK, MeanOfRepeats, PassAtK, PassPowerK, Reduction, TakeFirst,
     erase_reduction,
 };
-use lmeval_pycompat::Value;
 
-/// The names of all metrics.
-pub const METRIC_NAMES: &[&str] = &[
-    "acc",
-    "acc_norm",
-    "acc_bytes",
-    "acc_mutual_info",
-    "exact_match_mc",
-    "bpb",
-    "logprob",
-    "choice_logprob",
-    "choice_prob_norm",
-    "choice_logprob_norm",
-    "brier_score",
-    "bypass",
-    "exact_match",
-    "perplexity",
-    "word_perplexity",
-    "byte_perplexity",
-    "bits_per_byte",
-    "f1",
-    "mcc",
-    "likelihood",
-    "bleu",
-    "chrf",
-    "chrf++",
-    "ter",
-    "rouge1",
-    "rouge2",
-    "rougeL",
-    "rougeLsum",
-    "squad_exact_match",
-    "squad_f1",
+// Reference: a generation is scored by the pairs of target and answer, as 0.4 does.
+const CHOICE_OR_GENERATION: &[OutputType] = &[MultipleChoice, GenerateUntil];
+// Runs that only predict use `bypass` for every output type; tasks name it for these.
+const PREDICTED: &[OutputType] = &[Loglikelihood, MultipleChoice, GenerateUntil];
+
+/// The built-in metrics.
+pub static METRICS: LazyLock<Vec<Arc<dyn AnyMetric>>> = LazyLock::new(|| {
+    vec![
+        any(acc(), "The most likely option is the gold one"),
+        any(acc_norm(), "Accuracy by log-likelihood per character"),
+        any(acc_bytes(), "Accuracy by log-likelihood per byte"),
+        any(acc_mutual_info(), "Accuracy by what the context adds to the option"),
+        any(exact_match_mc(), "The gold option is the greedy continuation"),
+        any(bpb(), "Bits per byte of the gold option"),
+        any(logprob(), "Log-likelihood of the gold option"),
+        any(choice_logprob(), "Log-probability of the gold option among all"),
+        any(choice_prob_norm(), "Probability of the gold option, per byte"),
+        any(choice_logprob_norm(), "Log-probability of the gold option, per byte"),
+        any(brier_score(), "Squared distance of the probabilities from the gold"),
+        any(bypass().listed_for(PREDICTED), "No score, for runs that only predict"),
+        any(exact_match(), "The answer equals the target"),
+        corpus(PerplexityOfTarget, "Perplexity of the target"),
+        corpus(WordPerplexity, "Perplexity per word of the text"),
+        corpus(BytePerplexity, "Perplexity per byte of the text"),
+        corpus(BitsPerByteOfText, "Bits per byte of the text"),
+        labels(F1OfChoices, "F1 score of the option with index 1"),
+        labels(MatthewsOfChoices, "Matthews correlation coefficient"),
+        corpus(Likelihood, "Gold index and all log-likelihoods, for an aggregation of the task"),
+        corpus(TextCorpusMetric::BLEU, "Corpus BLEU"),
+        corpus(TextCorpusMetric::CHRF, "Corpus chrF, characters only"),
+        corpus(TextCorpusMetric::CHRF_PLUS_PLUS, "Corpus chrF with word order 2"),
+        corpus(TextCorpusMetric::TER, "Translation edit rate"),
+        any(
+            rouge_metric("rouge1", RougeKind::Ngrams(1)),
+            "F-measure of the words that answer and target share",
+        ),
+        any(
+            rouge_metric("rouge2", RougeKind::Ngrams(2)),
+            "F-measure of the word pairs that answer and target share",
+        ),
+        any(
+            rouge_metric("rougeL", RougeKind::Longest),
+            "F-measure of the longest common subsequence of words",
+        ),
+        any(
+            rouge_metric("rougeLsum", RougeKind::LongestOfLines),
+            "F-measure of the longest common subsequences of all lines",
+        ),
+        any(squad_exact_match_metric(), "The normalised answer equals a target"),
+        any(squad_f1_metric(), "F1 of the words of the normalised answer"),
+    ]
+});
+
+/// A built-in aggregation.
+#[derive(Clone)]
+pub struct BuiltInAggregation {
+    /// The name used in `aggregation:`.
+    pub name: &'static str,
+    /// One line for listings.
+    pub summary: &'static str,
+    /// What it computes.
+    pub aggregation: Arc<dyn AnyAggregation>,
+}
+
+/// The built-in aggregations.
+pub static AGGREGATIONS: LazyLock<Vec<BuiltInAggregation>> = LazyLock::new(|| {
+    vec![
+        of::<Number>("mean", Mean, "Arithmetic mean"),
+        of::<Number>("median", Median, "Upper median"),
+        of::<Number>("nanmean", NanMean, "Mean of the values that are not NaN"),
+        of::<Weighted>("weighted_mean", WeightedMean, "Sum of totals / total weight"),
+        of::<Number>("perplexity", Perplexity, "exp of the negated mean"),
+        of::<Weighted>("weighted_perplexity", WeightedPerplexity, "exp(-sum / total length)"),
+        of::<Weighted>("bits_per_byte", BitsPerByte, "Bits per unit of length"),
+        of::<Value>("bypass", Bypass, "The constant 999, for runs that only predict"),
+        of::<LabelPair>("f1", F1::default(), "F1 score of the label 1"),
+        of::<LabelPair>("matthews_corrcoef", Matthews, "Matthews correlation coefficient"),
+        of::<TextPair>("bleu", Bleu, "Corpus BLEU"),
+        of::<TextPair>("chrf", ChrF::default(), "Corpus chrF, characters only"),
+        of::<TextPair>("chrf++", ChrF::plus_plus(), "Corpus chrF with word order 2"),
+        of::<TextPair>("ter", Ter, "Translation edit rate"),
+        of::<Number>("brier_score", Mean, "Mean of the Brier scores"),
+    ]
+});
+
+fn of<K: Item>(
+    name: &'static str,
+    aggregation: impl Aggregation<K> + 'static,
+    summary: &'static str,
+) -> BuiltInAggregation {
+    BuiltInAggregation { name, summary, aggregation: erase_aggregation(Arc::new(aggregation)) }
+}
+
+/// A built-in reduction.
+///
+/// A name that ends in `k` after `@` or `^` also stands for every name with a number in that place.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltInReduction {
+    /// The name used in `reduction:`.
+    pub name: &'static str,
+    /// One line for listings.
+    pub summary: &'static str,
+    /// Makes it for the numbers of repeats that the name fixes, or for all that fit where there are none.
+    pub make: MakeReduction,
+}
+
+type MakeReduction = fn(Vec<usize>) -> Arc<dyn AnyReduction>;
+
+/// The built-in reductions.
+pub const REDUCTIONS: &[BuiltInReduction] = &[
+    by(
+        "take_first",
+        |_| erase_reduction::<Value, Value>(Arc::new(TakeFirst)),
+        "The value of the first repeat",
+    ),
+    by("mean", |_| numbers(MeanOfRepeats), "The mean over all repeats"),
+    by(
+        "pass@k",
+        |k| numbers(PassAtK { k }),
+        "Chance that one of k repeats is right, estimated from all of them",
+    ),
+    by(
+        "pass^k",
+        |k| numbers(PassPowerK { k }),
+        "Chance that all of k repeats are right, estimated from all of them",
+    ),
+    by("avg@k", |k| numbers(AverageAtK { k }), "The mean over the first k repeats"),
+    by("maj@k", |k| numbers(MajorityAtK { k }), "The most frequent value of the first k repeats"),
 ];
 
-/// The names of all aggregations; `mcc` is understood for `matthews_corrcoef`, too.
-pub const AGGREGATION_NAMES: &[&str] = &[
-    "mean",
-    "median",
-    "nanmean",
-    "weighted_mean",
-    "perplexity",
-    "weighted_perplexity",
-    "bits_per_byte",
-    "bypass",
-    "f1",
-    "matthews_corrcoef",
-    "bleu",
-    "chrf",
-    "chrf++",
-    "ter",
-    "brier_score",
-];
+const fn by(name: &'static str, make: MakeReduction, summary: &'static str) -> BuiltInReduction {
+    BuiltInReduction { name, summary, make }
+}
 
-/// The metric of a name.
+/// The built-in metric of a name; `matthews_corrcoef` is understood for `mcc`.
 pub fn metric(name: &str) -> Option<Arc<dyn AnyMetric>> {
-    Some(match name {
-        "acc" => any(acc()),
-        "acc_norm" => any(acc_norm()),
-        "acc_bytes" => any(acc_bytes()),
-        "acc_mutual_info" => any(acc_mutual_info()),
-        "exact_match_mc" => any(exact_match_mc()),
-        "bpb" => any(bpb()),
-        "logprob" => any(logprob()),
-        "choice_logprob" => any(choice_logprob()),
-        "choice_prob_norm" => any(choice_prob_norm()),
-        "choice_logprob_norm" => any(choice_logprob_norm()),
-        "brier_score" => any(brier_score()),
-        "bypass" => any(bypass()),
-        "exact_match" => any(exact_match()),
-        "perplexity" => corpus(PerplexityOfTarget),
-        "word_perplexity" => corpus(WordPerplexity),
-        "byte_perplexity" => corpus(BytePerplexity),
-        "bits_per_byte" => corpus(BitsPerByteOfText),
-        "f1" => corpus(F1OfChoices),
-        "mcc" | "matthews_corrcoef" => corpus(MatthewsOfChoices),
-        "likelihood" => corpus(Likelihood),
-        "bleu" => corpus(TextCorpusMetric::BLEU),
-        "chrf" => corpus(TextCorpusMetric::CHRF),
-        "chrf++" => corpus(TextCorpusMetric::CHRF_PLUS_PLUS),
-        "ter" => corpus(TextCorpusMetric::TER),
-        "rouge1" => any(rouge_metric("rouge1", RougeKind::Ngrams(1))),
-        "rouge2" => any(rouge_metric("rouge2", RougeKind::Ngrams(2))),
-        "rougeL" => any(rouge_metric("rougeL", RougeKind::Longest)),
-        "rougeLsum" => any(rouge_metric("rougeLsum", RougeKind::LongestOfLines)),
-        "squad_exact_match" => any(squad_exact_match_metric()),
-        "squad_f1" => any(squad_f1_metric()),
-        _ => return None,
-    })
+    let name = if name == "matthews_corrcoef" { "mcc" } else { name };
+    METRICS.iter().find(|metric| metric.name() == name).cloned()
 }
 
-/// The aggregation of a name.
+/// The built-in aggregation of a name; `mcc` is understood for `matthews_corrcoef`.
 pub fn aggregation(name: &str) -> Option<Arc<dyn AnyAggregation>> {
-    Some(match name {
-        "mean" | "brier_score" => erase_aggregation::<Number>(Arc::new(Mean)),
-        "median" => erase_aggregation::<Number>(Arc::new(Median)),
-        "nanmean" => erase_aggregation::<Number>(Arc::new(NanMean)),
-        "weighted_mean" => erase_aggregation::<Weighted>(Arc::new(WeightedMean)),
-        "perplexity" => erase_aggregation::<Number>(Arc::new(Perplexity)),
-        "weighted_perplexity" => erase_aggregation::<Weighted>(Arc::new(WeightedPerplexity)),
-        "bits_per_byte" => erase_aggregation::<Weighted>(Arc::new(BitsPerByte)),
-        "bypass" => erase_aggregation::<Value>(Arc::new(Bypass)),
-        "f1" => erase_aggregation::<LabelPair>(Arc::new(F1::default())),
-        "mcc" | "matthews_corrcoef" => erase_aggregation::<LabelPair>(Arc::new(Matthews)),
-        "bleu" => erase_aggregation::<TextPair>(Arc::new(Bleu)),
-        "chrf" => erase_aggregation::<TextPair>(Arc::new(ChrF::default())),
-        "chrf++" => erase_aggregation::<TextPair>(Arc::new(ChrF::plus_plus())),
-        "ter" => erase_aggregation::<TextPair>(Arc::new(Ter)),
-        _ => return None,
-    })
+    let name = if name == "mcc" { "matthews_corrcoef" } else { name };
+    AGGREGATIONS.iter().find(|entry| entry.name == name).map(|entry| Arc::clone(&entry.aggregation))
 }
 
-/// The reduction of a name: `take_first`, `mean`, or `pass@k`, `pass^k`, `avg@k`, `maj@k`, where a number in the place
-/// of `k` asks for that one alone. `pass_at_k` is `pass@k`.
+/// The built-in reduction of a name: `take_first`, `mean`, or `pass@k`, `pass^k`, `avg@k`, `maj@k`, where a number in the
+/// place of `k` asks for that one alone. `pass_at_k` is `pass@k`.
 pub fn reduction(name: &str) -> Option<Arc<dyn AnyReduction>> {
+    REDUCTIONS.iter().find_map(|entry| Some((entry.make)(reduction_counts(entry.name, name)?)))
+}
+
+/// The numbers of repeats that `name` asks of the reduction `known`: none for all that fit; `None` where the name means
+/// another reduction.
+///
+/// ```
+/// use lmeval_metrics::reduction_counts;
+///
+/// assert_eq!(reduction_counts("pass@k", "pass_at_5"), Some(vec![5]));
+/// assert_eq!(reduction_counts("pass@k", "pass@k"), Some(vec![]));
+/// assert_eq!(reduction_counts("pass@k", "avg@5"), None);
+/// ```
+pub fn reduction_counts(known: &str, name: &str) -> Option<Vec<usize>> {
     let name = name.replace("_at_", "@");
-    match name.as_str() {
-        "take_first" => return Some(erase_reduction::<Value, Value>(Arc::new(TakeFirst))),
-        "mean" => return Some(numbers(MeanOfRepeats)),
-        _ => {}
+    if name == known {
+        return Some(Vec::new());
     }
-    let position = name.find(['@', '^'])? + 1;
-    let (kind, count) = name.split_at(position);
-    let k = match count {
-        "k" => Vec::new(),
-        _ if count.starts_with('0') || !count.bytes().all(|byte| byte.is_ascii_digit()) => return None,
-        _ => vec![count.parse().ok()?],
-    };
-    Some(match kind {
-        "pass@" => numbers(PassAtK { k }),
-        "pass^" => numbers(PassPowerK { k }),
-        "avg@" => numbers(AverageAtK { k }),
-        "maj@" => numbers(MajorityAtK { k }),
-        _ => return None,
-    })
+    let stem = known.strip_suffix('k').filter(|stem| stem.ends_with(['@', '^']))?;
+    let count = name.strip_prefix(stem)?;
+    if count.starts_with('0') || !count.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    count.parse().ok().map(|count| vec![count])
 }
 
 // No built-in metric reads prompts; a test gives each of them other ones.
-fn any<T: Item>(metric: Metric<T>) -> Arc<dyn AnyMetric> {
-    Arc::new(metric.without_prompt())
+fn any<T: Item>(metric: Metric<T>, summary: &'static str) -> Arc<dyn AnyMetric> {
+    let mut metric = metric.without_prompt().with_summary(summary);
+    if metric.options() == OptionTable::OPEN {
+        metric = metric.with_options(OptionTable::lenient(SEVERAL_TARGETS));
+    }
+    Arc::new(metric)
 }
 
-fn corpus(metric: impl CorpusMetric) -> Arc<dyn AnyMetric> {
-    any(Metric::from_corpus(metric))
+fn corpus(metric: impl CorpusMetric, summary: &'static str) -> Arc<dyn AnyMetric> {
+    any(Metric::from_corpus(metric), summary)
+}
+
+fn labels(metric: impl CorpusMetric, summary: &'static str) -> Arc<dyn AnyMetric> {
+    any(Metric::from_corpus(metric).listed_for(CHOICE_OR_GENERATION), summary)
 }
 
 fn numbers(reduction: impl Reduction<Number, Number> + 'static) -> Arc<dyn AnyReduction> {
@@ -184,11 +234,13 @@ mod tests {
 
     #[test]
     fn every_name_is_there() {
-        for name in METRIC_NAMES {
-            assert_eq!(metric(name).unwrap().name(), *name);
-        }
-        for name in AGGREGATION_NAMES {
-            assert!(aggregation(name).is_some(), "{name}");
+        let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name()).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+        assert_eq!((names.len(), AGGREGATIONS.len(), REDUCTIONS.len()), (30, 15, 6));
+        for entry in AGGREGATIONS.iter() {
+            let own = entry.aggregation.name().unwrap();
+            assert!(own == entry.name || entry.name == "brier_score", "{own}");
         }
         assert!(metric("exat_match").is_none() && aggregation("sum").is_none());
         assert!(metric("acc").unwrap().aggregation().is_mean());
@@ -205,8 +257,8 @@ mod tests {
         let results = LLResults::from_answers(&pairs, &pairs, texts).unwrap().with_target(reference.clone());
         let prompted = results.clone().with_context("What is it?");
         let references = [Value::str("a b c d")];
-        for name in METRIC_NAMES {
-            let metric = metric(name).unwrap();
+        for metric in METRICS.iter() {
+            let name = metric.name();
             assert!(!metric.needs_prompt(), "{name}");
             let bound = metric.bind(&Dict::new()).unwrap();
             let likelihood = |results| bound(MetricInput::Likelihood { reference: &reference, results }).ok();
@@ -215,7 +267,7 @@ mod tests {
             assert_eq!(likelihood(&results), likelihood(&prompted), "{name}");
             assert!(likelihood(&results).is_some() || generation.is_some(), "{name}");
         }
-        let own = Metric::new("own", &["multiple_choice"], Mean, |_| {
+        let own = Metric::new("own", &[MultipleChoice], Mean, |_| {
             Ok(Box::new(|input| Ok(vec![Number::Int(input.likelihood()?.1.ctx.len() as i64)])))
         });
         assert!(AnyMetric::needs_prompt(&own) && !AnyMetric::needs_prompt(&own.without_prompt()));

@@ -5,13 +5,12 @@ pub mod http;
 mod local;
 mod pair;
 mod registry;
-mod settings;
 mod stops;
 mod tokenizer;
 mod windows;
 
-pub use registry::{MODELS, ModelEntry, create, find, unknown};
-pub use settings::ModelSettings;
+pub use lmeval_core::ModelSettings;
+pub use registry::{create, models};
 pub use stops::stops;
 pub use tokenizer::{
     GgufTokenKind, GgufVocabulary, HubSettings, HuggingFaceTokenizer, SpecialToken, TiktokenTokenizer,

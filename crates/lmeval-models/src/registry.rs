@@ -1,179 +1,77 @@
-//! Models by name.
+//! The back ends of this crate: one line each.
 
 use std::sync::Arc;
 
-use lmeval_core::{Model, ModelError, ModelErrorKind, nearest};
+use lmeval_core::registry::{ModelEntry, Registry};
+use lmeval_core::{Model, ModelError, ModelSettings};
 
 use crate::api;
 use crate::local;
-use crate::settings::ModelSettings;
 
-/// A back end that can be named.
-#[derive(Clone, Copy, Debug)]
-pub struct ModelEntry {
-    /// Its names, the main one first.
-    pub names: &'static [&'static str],
-    /// What it is, in a line.
-    pub summary: &'static str,
-    /// Makes a model.
-    pub create: fn(&ModelSettings) -> Result<Arc<dyn Model>, ModelError>,
+/// The back ends of this crate, for a registry.
+pub fn models() -> Vec<ModelEntry> {
+    vec![
+        entry(
+            &["local-completions"],
+            "Completions of a server with OpenAI's interface, such as vLLM",
+            |settings| api::LOCAL_COMPLETIONS.create(settings),
+        ),
+        entry(
+            &["local-chat-completions"],
+            "Chat completions of a server with OpenAI's interface",
+            |settings| api::LOCAL_CHAT_COMPLETIONS.create(settings),
+        ),
+        entry(&["openai-completions"], "OpenAI's models for plain text", |settings| {
+            api::OPENAI_COMPLETIONS.create(settings)
+        }),
+        entry(&["openai-chat-completions"], "OpenAI's chat models", |settings| {
+            api::OPENAI_CHAT.create(settings)
+        }),
+        entry(&["azure-openai-chat-completions"], "OpenAI's chat models on Azure", api::create_azure),
+        entry(&["anthropic-chat", "anthropic-chat-completions"], "Anthropic's chat models", |settings| {
+            api::ANTHROPIC_CHAT.create(settings)
+        }),
+        entry(&["anthropic-completions"], "Anthropic's older models for plain text", |settings| {
+            api::ANTHROPIC_COMPLETIONS.create(settings)
+        }),
+        entry(&["sglang-generate"], "The native interface of an SGLang server", |settings| {
+            api::SGLANG.create(settings)
+        }),
+        entry(&["gguf", "ggml"], "A llama.cpp model behind the server of llama-cpp-python", |settings| {
+            api::GGUF.create(settings)
+        }),
+        entry(&["textsynth"], "The service TextSynth", |settings| api::TEXTSYNTH.create(settings)),
+        entry(
+            &["replay"],
+            "Answers from a recording, such as the samples of an earlier run",
+            local::replay::create,
+        ),
+        entry(
+            &["ngram"],
+            "A byte-level n-gram model, counted from any text: a baseline",
+            local::ngram::create,
+        ),
+        entry(&["uniform"], "Chance level", local::uniform::create),
+        entry(&["dummy"], "Answers without a thought, to try out a run", local::dummy::create),
+    ]
 }
 
-/// The back ends there are.
-pub const MODELS: &[ModelEntry] = &[
-    ModelEntry {
-        names: &["local-completions"],
-        summary: "Completions of a server with OpenAI's interface, such as vLLM",
-        create: |settings| api::LOCAL_COMPLETIONS.create(settings),
-    },
-    ModelEntry {
-        names: &["local-chat-completions"],
-        summary: "Chat completions of a server with OpenAI's interface",
-        create: |settings| api::LOCAL_CHAT_COMPLETIONS.create(settings),
-    },
-    ModelEntry {
-        names: &["openai-completions"],
-        summary: "OpenAI's models for plain text",
-        create: |settings| api::OPENAI_COMPLETIONS.create(settings),
-    },
-    ModelEntry {
-        names: &["openai-chat-completions"],
-        summary: "OpenAI's chat models",
-        create: |settings| api::OPENAI_CHAT.create(settings),
-    },
-    ModelEntry {
-        names: &["azure-openai-chat-completions"],
-        summary: "OpenAI's chat models on Azure",
-        create: api::create_azure,
-    },
-    ModelEntry {
-        names: &["anthropic-chat", "anthropic-chat-completions"],
-        summary: "Anthropic's chat models",
-        create: |settings| api::ANTHROPIC_CHAT.create(settings),
-    },
-    ModelEntry {
-        names: &["anthropic-completions"],
-        summary: "Anthropic's older models for plain text",
-        create: |settings| api::ANTHROPIC_COMPLETIONS.create(settings),
-    },
-    ModelEntry {
-        names: &["sglang-generate"],
-        summary: "The native interface of an SGLang server",
-        create: |settings| api::SGLANG.create(settings),
-    },
-    ModelEntry {
-        names: &["gguf", "ggml"],
-        summary: "A llama.cpp model behind the server of llama-cpp-python",
-        create: |settings| api::GGUF.create(settings),
-    },
-    ModelEntry {
-        names: &["textsynth"],
-        summary: "The service TextSynth",
-        create: |settings| api::TEXTSYNTH.create(settings),
-    },
-    ModelEntry {
-        names: &["replay"],
-        summary: "Answers from a recording, such as the samples of an earlier run",
-        create: local::replay::create,
-    },
-    ModelEntry {
-        names: &["ngram"],
-        summary: "A byte-level n-gram model, counted from any text: a baseline",
-        create: local::ngram::create,
-    },
-    ModelEntry { names: &["uniform"], summary: "Chance level", create: local::uniform::create },
-    ModelEntry {
-        names: &["dummy"],
-        summary: "Answers without a thought, to try out a run",
-        create: local::dummy::create,
-    },
-];
-
-/// Makes the model of a name.
+/// Makes the model of a name, which must be one of this crate.
 pub fn create(name: &str, settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
-    find(name).map_or_else(|| Err(unknown(name, &[])), |entry| (entry.create)(settings))
+    Registry::default().with_models(models()).model(name, settings)
 }
 
-/// The back end of a name, where there is one.
-pub fn find(name: &str) -> Option<&'static ModelEntry> {
-    MODELS.iter().find(|entry| entry.names.contains(&name))
-}
-
-/// Back ends of the Python harness that are not here, and what to use instead.
-const ELSEWHERE: &[(&[&str], &str)] = &[
-    (
-        &["hf-multimodal", "hf-mistral3", "hf-audiolm-qwen", "mamba_ssm", "steered"],
-        "Start a server for the model, such as `vllm serve <model>`, and use `--model local-completions`",
-    ),
-    (
-        &["vllm", "vllm-vlm"],
-        "Start `vllm serve <model>` and use `--model local-completions --model_args \
-         model=<model>,base_url=http://localhost:8000/v1/completions`",
-    ),
-    (
-        &["sglang"],
-        "Start `python -m sglang.launch_server --model-path <model>` and use `--model sglang-generate --model_args \
-         model=<model>,base_url=http://localhost:30000/generate`",
-    ),
-    (
-        &["litellm", "litellm-chat", "litellm-chat-completions"],
-        "Start LiteLLM's proxy and use `--model local-chat-completions` with its address",
-    ),
-    (
-        &[
-            "trtllm",
-            "openvino",
-            "openvino-causal",
-            "ipex",
-            "neuronx",
-            "nemo_lm",
-            "megatron_lm",
-            "winml",
-            "watsonx_llm",
-            "habana",
-            "onnxruntime-genai",
-            "onnxruntime",
-        ],
-        "Start a server with OpenAI's interface for the model and use `--model local-completions` or \
-         `--model local-chat-completions`",
-    ),
-];
-
-/// The error of a name that no model has; `others` are the names of models from elsewhere.
-pub fn unknown(name: &str, others: &[String]) -> ModelError {
-    if let Some((_, instead)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)) {
-        let message = format!("The model `{name}` of the Python harness is not part of this one");
-        let error = ModelError::new(ModelErrorKind::Configuration, message).hint(*instead);
-        return error.hint(format!(
-            "`--model lm_eval:{name}` runs it where the original package `lm_eval` is installed; `--python` names the \
-             interpreter"
-        ));
-    }
-    let known = MODELS.iter().flat_map(|entry| entry.names.iter().copied());
-    let known = known.chain(others.iter().map(String::as_str));
-    let near = nearest(name, known.clone());
-    let error = ModelError::new(ModelErrorKind::Configuration, format!("There is no model `{name}`"));
-    if near.is_empty() {
-        let names: Vec<&str> = known.collect();
-        error.hint(format!("There are `{}`; `lm-eval ls models` says what they are", names.join("`, `")))
-    } else {
-        error.hint(format!("Did you mean `{}`?", near.join("` or `")))
-    }
+fn entry(
+    names: &'static [&'static str],
+    summary: &'static str,
+    create: fn(&ModelSettings) -> Result<Arc<dyn Model>, ModelError>,
+) -> ModelEntry {
+    ModelEntry::named(names, create).summary(summary)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_known_once() {
-        let mut names: Vec<&str> = MODELS.iter().flat_map(|entry| entry.names.iter().copied()).collect();
-        names.extend(ELSEWHERE.iter().flat_map(|(names, _)| names.iter().copied()));
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
-    }
 
     #[test]
     fn other_names_say_what_to_use() {

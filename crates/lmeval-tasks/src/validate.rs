@@ -43,6 +43,14 @@ impl TaskManager {
         without_repeats(findings.into_iter().flatten())
     }
 
+    /// Checks what was loaded, as [`TaskManager::validate`] does.
+    pub fn validate_loaded(&self, loaded: &TaskDict) -> Vec<Finding> {
+        let checker = Checker { manager: self, loader: Loader::new(), templates: Templates::default() };
+        let mut findings = Vec::new();
+        checker.loaded(loaded, &mut findings);
+        without_repeats(findings.into_iter())
+    }
+
     /// Checks everything: the files that could not be indexed, and every name of the index.
     pub fn validate_all(&self) -> Vec<Finding> {
         let specs: Vec<Spec> = self.all_tasks().into_iter().map(Spec::from).collect();
@@ -129,7 +137,7 @@ impl Checker<'_> {
         }
         for (name, task) in &loaded.tasks {
             let mut report = check::Report::default();
-            check::task(&task.config, task.mapping(), self.manager.registries(), &mut report);
+            check::task(&task.config, task.mapping(), self.manager.registry(), &mut report);
             add(findings, name, report);
             self.prompts(task, findings);
         }

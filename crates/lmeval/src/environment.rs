@@ -1,4 +1,4 @@
-//! Every environment variable that the command reads, with its documentation.
+//! Every environment variable that the command reads, with its documentation; `library` has those of task libraries.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,11 +8,7 @@ use lmeval_core::Dialect;
 use lmeval_host::PythonOptions;
 use lmeval_report::TimeZone;
 
-/// The folder that holds installed task libraries; by default `lm-eval` in the user's data directory.
-pub(crate) const LM_EVAL_HOME: &str = "LM_EVAL_HOME";
-
-/// The Python interpreter whose `pip` fetches task libraries, unless `--python` names one.
-pub(crate) const VIRTUAL_ENV: &str = "VIRTUAL_ENV";
+pub(crate) use lmeval::library::VIRTUAL_ENV;
 
 /// A folder with copies of data sets: `<folder>/<dataset_path>` is used where it is there.
 const LM_EVAL_DATASET_DIR: &str = "LM_EVAL_DATASET_DIR";

@@ -7,7 +7,6 @@ mod environment;
 mod fold;
 mod json_line;
 mod legacy;
-mod library;
 mod printer;
 mod progress;
 mod python;

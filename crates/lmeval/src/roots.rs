@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use lmeval::library::Home;
 use lmeval_tasks::TaskManager;
 
 use crate::cli::LibraryArgs;
-use crate::library::Home;
 use crate::printer::Printer;
 
 /// The library roots that the arguments mean, in order: later ones win.
@@ -36,7 +36,7 @@ fn default_roots() -> Result<Vec<PathBuf>> {
 
 /// Finds tasks in the roots; a name that is unknown because the public library is not installed says so.
 pub(crate) fn manager(roots: &[PathBuf], arguments: &LibraryArgs) -> Result<TaskManager> {
-    let manager = TaskManager::new(roots);
+    let manager = TaskManager::new(roots).with_registry(lmeval::registry());
     Ok(match missing_library(arguments)? {
         Some(hint) => manager.with_unknown_hint(hint),
         None => manager,

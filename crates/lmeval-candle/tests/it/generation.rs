@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use lmeval_core::registry::Registry;
 use lmeval_core::{
     Answer, Arguments, ChatMessage, Context, Dialect, Model, ModelError, ModelErrorKind, Response, Role,
 };
@@ -30,7 +31,7 @@ fn create(folder: &Path, arguments: &Json) -> Result<Arc<dyn Model>, ModelError>
         args.insert(name.as_str(), value);
     }
     let settings = ModelSettings { dialect: Dialect::V04, ..ModelSettings::from_args(args) };
-    (lmeval_candle::find("hf").unwrap().create)(&settings)
+    Registry::default().with_models(lmeval_candle::models()).model("hf", &settings)
 }
 
 fn strings(list: &Json) -> Vec<&str> {

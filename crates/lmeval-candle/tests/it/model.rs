@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lmeval_core::registry::Registry;
 use lmeval_core::{
     Answer, Arguments, Context, DocId, Model, ModelError, ModelRequest, RequestType, Response,
 };
@@ -24,7 +25,7 @@ pub(crate) fn create(folder: &Path, more: &[(&str, Value)]) -> Result<Arc<dyn Mo
     for (name, value) in more {
         args.insert(*name, value.clone());
     }
-    (lmeval_candle::find("hf").unwrap().create)(&ModelSettings::from_args(args))
+    Registry::default().with_models(lmeval_candle::models()).model("hf", &ModelSettings::from_args(args))
 }
 
 pub(crate) fn request(arguments: Arguments) -> ModelRequest {

@@ -5,7 +5,16 @@ use std::sync::Arc;
 use lmeval_pycompat::{Function, Value};
 
 use super::{Arguments, Filter, FilterContext, FilterDocs, FilterError, FilterHost, Filtered, Responses};
-use crate::registry::OptionKind;
+use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
+
+const OPTIONS: &[OptionEntry] = &[OptionEntry::required("filter_fn", OptionKind::Function)];
+
+/// The entry of the registry.
+pub(super) fn entry() -> FilterEntry {
+    FilterEntry::new("custom", |arguments, context| Ok(Box::new(Custom::from_arguments(arguments, context)?)))
+        .options(OptionTable::lenient(OPTIONS))
+        .summary("Calls a function with all answers and documents")
+}
 
 /// Calls a Python function with the answers to all requests and their documents.
 ///
@@ -83,9 +92,10 @@ impl Filter for Custom {
 mod tests {
     use super::*;
     use crate::dialect::Dialect;
+    use crate::filters::FilterSpec;
     use crate::filters::testing::{texts, with_documents};
-    use crate::filters::{FilterSpec, Filters};
     use crate::host::HostError;
+    use crate::registry::Registry;
     use lmeval_pycompat::Dict;
 
     /// A host whose functions are written here.
@@ -136,7 +146,7 @@ mod tests {
         let function = Function { reference: reference.into(), directory: String::new() };
         let step = FilterSpec::named("custom").with("filter_fn", Value::Function(Arc::new(function)));
         let context = FilterContext { dialect, host: Arc::new(Functions) };
-        let filter = Filters::default().make(&step, &context)?;
+        let filter = Registry::default().filter(&step, &context)?;
         let document: Dict = [(Value::str("prompt"), Value::str("def f():"))].into_iter().collect();
         with_documents(vec![document], |docs| filter.apply(texts(&[&[" pass"]]), docs))
     }

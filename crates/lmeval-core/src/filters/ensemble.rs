@@ -150,56 +150,13 @@ impl Step {
     }
 }
 
-/// Two chains of one task with the same name, whose results could not be told apart.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Two filter pipelines are called `{name}`")]
-pub struct DuplicatePipeline {
-    /// The name.
-    pub name: String,
-}
-
-/// The chains of a task; each starts from the same answers.
-#[derive(Debug)]
-pub struct FilterPipelines {
-    ensembles: Vec<FilterEnsemble>,
-}
-
-impl FilterPipelines {
-    /// Chains with different names.
-    pub fn new(ensembles: Vec<FilterEnsemble>) -> Result<Self, DuplicatePipeline> {
-        for (index, ensemble) in ensembles.iter().enumerate() {
-            if ensembles.iter().take(index).any(|earlier| earlier.name == ensemble.name) {
-                return Err(DuplicatePipeline { name: ensemble.name.clone() });
-            }
-        }
-        Ok(Self { ensembles })
-    }
-
-    /// The chains, in order.
-    pub fn ensembles(&self) -> &[FilterEnsemble] {
-        &self.ensembles
-    }
-
-    /// What each chain makes of the answers, in the order of the chains.
-    pub fn apply(&self, responses: Responses, docs: &FilterDocs<'_>) -> Result<Vec<Outcome>, EnsembleError> {
-        let Some((last, others)) = self.ensembles.split_last() else {
-            return Ok(Vec::new());
-        };
-        let mut outcomes = Vec::with_capacity(self.ensembles.len());
-        for ensemble in others {
-            outcomes.push(ensemble.apply(responses.clone(), docs)?);
-        }
-        outcomes.push(last.apply(responses, docs)?);
-        Ok(outcomes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::dialect::Dialect;
     use crate::filters::testing::{texts, with_docs};
-    use crate::filters::{FilterContext, FilterSpec, Filters};
+    use crate::filters::{FilterContext, FilterSpec};
+    use crate::registry::Registry;
     use lmeval_pycompat::{Dict, Value};
 
     #[derive(Debug)]
@@ -214,24 +171,7 @@ mod tests {
 
     fn chain(name: &str, steps: &[FilterSpec], dialect: Dialect) -> FilterEnsemble {
         let context = FilterContext { dialect, ..FilterContext::default() };
-        Filters::default().ensemble(name, steps, &context).unwrap()
-    }
-
-    #[test]
-    fn pipelines_start_from_the_same_answers() {
-        let steps = [FilterSpec::named("uppercase"), FilterSpec::named("take_first")];
-        let pipelines =
-            FilterPipelines::new(vec![chain("loud", &steps, Dialect::V05), FilterEnsemble::new("none")]);
-        let answers = texts(&[&["a", "b"]]);
-        let outcomes = with_docs(1, |docs| pipelines.unwrap().apply(answers.clone(), docs)).unwrap();
-        assert_eq!(outcomes[0].responses, texts(&[&["A"]]));
-        assert_eq!(outcomes[1].responses, answers);
-    }
-
-    #[test]
-    fn names_of_pipelines_differ() {
-        let twice = FilterPipelines::new(vec![FilterEnsemble::new("x"), FilterEnsemble::new("x")]);
-        assert_eq!(twice.unwrap_err().to_string(), "Two filter pipelines are called `x`");
+        Registry::default().filter_ensemble(name, steps, &context).unwrap()
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::found::own_pattern;
 use super::parallel::change_each;
 use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
 use crate::dialect::Dialect;
+use crate::registry::{FilterEntry, OptionTable};
 
 /// Words for labels, in the order in which they are replaced.
 const LABELS: [(&str, &str); 15] = [
@@ -27,6 +28,14 @@ const LABELS: [(&str, &str); 15] = [
     ("loc", "LOC"),
     ("org", "ORG"),
 ];
+
+/// The entry of the registry.
+pub(super) fn entry() -> FilterEntry {
+    FilterEntry::new("format_span", |_, context| Ok(Box::new(FormatSpan::new(&context.dialect))))
+        .options(OptionTable::NONE)
+        .summary("Normalises labelled spans of named entities")
+        .strict_before()
+}
 
 /// Writes labelled spans of named entities in one form: `per: ada $ loc: london`.
 ///

@@ -5,6 +5,15 @@ use lmeval_pycompat::strings::lower;
 
 use super::parallel::change_each;
 use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
+use crate::registry::{FilterEntry, OptionTable};
+
+/// The entry of the registry.
+pub(super) fn entry() -> FilterEntry {
+    FilterEntry::new("lowercase", |_, _| Ok(Box::new(Lowercase)))
+        .options(OptionTable::NONE)
+        .summary("Lower-cases every answer")
+        .strict_before()
+}
 
 /// Lower-cases every answer by the rules of Unicode.
 ///

@@ -7,6 +7,15 @@ use lmeval_pycompat::Value;
 use super::parallel::try_each;
 use super::sequence::is_hashable;
 use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
+use crate::registry::{FilterEntry, OptionTable};
+
+/// The entry of the registry.
+pub(super) fn entry() -> FilterEntry {
+    FilterEntry::new("majority_vote", |_, _| Ok(Box::new(MajorityVote)))
+        .options(OptionTable::NONE)
+        .summary("Keeps the most frequent answer")
+        .strict_before()
+}
 
 /// Keeps the most frequent answer of each request.
 ///

@@ -7,7 +7,20 @@ use lmeval_pycompat::{Dict, Value};
 use super::parallel::count_fallbacks;
 use super::sequence::is_hashable;
 use super::{Arguments, Filter, FilterDocs, FilterError, Filtered, Responses};
-use crate::registry::OptionKind;
+use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
+
+const OPTIONS: &[OptionEntry] = &[
+    OptionEntry::optional("mapping_dict", OptionKind::Mapping, "{}"),
+    OptionEntry::optional("default_value", OptionKind::Any, "None"),
+];
+
+/// The entry of the registry.
+pub(super) fn entry() -> FilterEntry {
+    FilterEntry::new("map", |arguments, _| Ok(Box::new(MapFilter::from_arguments(arguments)?)))
+        .options(OptionTable::lenient(OPTIONS))
+        .summary("Looks every answer up in a dictionary")
+        .strict_before()
+}
 
 /// Looks every answer up in a dictionary.
 ///

@@ -1,11 +1,12 @@
 //! Filters: what becomes of a model's answers before they are scored. One file each.
 //!
-//! A [`Filter`] works on the answers of many requests at once. A [`FilterEnsemble`] is a named chain of filters, and
-//! [`FilterPipelines`] are the chains of a task, each of which starts from the same answers. [`Filters`] makes filters
-//! from their names and keyword arguments, and says what is wrong with those before anything is sent to a model.
+//! A [`Filter`] works on the answers of many requests at once. A [`FilterEnsemble`] is a named chain of filters. A registry
+//! makes filters from their names and keyword arguments, and says what is wrong with those before anything is sent to a
+//! model.
 //!
 //! ```
-//! use lmeval_core::filters::{FilterContext, FilterDocs, FilterSpec, Filters};
+//! use lmeval_core::filters::{FilterContext, FilterDocs, FilterSpec};
+//! use lmeval_core::registry::Registry;
 //! use lmeval_core::{DocId, MemoryDocuments};
 //! use lmeval_pycompat::{Dict, Value};
 //!
@@ -13,7 +14,7 @@
 //!     FilterSpec::named("regex").with("regex_pattern", r"answer is (\d+)"),
 //!     FilterSpec::named("take_first"),
 //! ];
-//! let ensemble = Filters::default().ensemble("strict", &steps, &FilterContext::default())?;
+//! let ensemble = Registry::default().filter_ensemble("strict", &steps, &FilterContext::default())?;
 //!
 //! let documents = MemoryDocuments::new(vec![Dict::new(), Dict::new()]);
 //! let answers = vec![vec![Value::str("The answer is 42.")], vec![Value::str("No idea")]];
@@ -26,7 +27,6 @@
 
 mod arguments;
 mod custom;
-mod decontaminate;
 mod docs;
 mod ensemble;
 mod error;
@@ -59,11 +59,8 @@ use lmeval_pycompat::Value;
 
 pub use self::arguments::Arguments;
 pub use self::custom::Custom;
-pub use self::decontaminate::Decontaminate;
 pub use self::docs::FilterDocs;
-pub use self::ensemble::{
-    DuplicatePipeline, EnsembleError, FilterEnsemble, FilterPipelines, Outcome, StepAudit,
-};
+pub use self::ensemble::{EnsembleError, FilterEnsemble, Outcome, StepAudit};
 pub use self::error::FilterError;
 pub use self::format_span::FormatSpan;
 pub use self::host::FilterHost;
@@ -74,7 +71,8 @@ pub use self::multi_choice_regex::MultiChoiceRegex;
 pub use self::noop::Noop;
 pub use self::regex::RegexFilter;
 pub use self::regex_pos::RegexPos;
-pub use self::registry::{FilterConstructor, FilterContext, Filters};
+pub use self::registry::FilterContext;
+pub(crate) use self::registry::built_in;
 pub use self::remove_whitespace::RemoveWhitespace;
 pub use self::spec::{FilterFunction, FilterSpec};
 pub use self::take_first::TakeFirst;

@@ -15,9 +15,28 @@ use super::sequence::items;
 use super::{Arguments, Filter, FilterDocs, FilterError, Filtered, Responses};
 use crate::dialect::Dialect;
 use crate::document::DocId;
+use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
 
 /// The name in errors.
 const NAME: &str = "multi_choice_regex";
+
+const OPTIONS: &[OptionEntry] = &[
+    OptionEntry::optional("regex_pattern", OptionKind::Pattern, r"'#### (\\-?[0-9\\.\\,]+)'"),
+    OptionEntry::optional("group_select", OptionKind::Integer, "0"),
+    OptionEntry::optional("fallback", OptionKind::Any, "'[invalid]'"),
+    OptionEntry::optional("ignore_case", OptionKind::Truth, "False"),
+    OptionEntry::optional("ignore_punctuation", OptionKind::Truth, "False"),
+    OptionEntry::optional("regexes_to_ignore", OptionKind::Patterns, "None"),
+];
+
+/// The entry of the registry.
+pub(super) fn entry() -> FilterEntry {
+    FilterEntry::new("multi_choice_regex", |arguments, context| {
+        Ok(Box::new(MultiChoiceRegex::from_arguments(arguments, &context.dialect)?))
+    })
+    .options(OptionTable::strict(OPTIONS))
+    .summary("Takes the letter of the option that the answer names")
+}
 
 /// Takes the letter of the option that each answer names.
 ///
@@ -224,7 +243,8 @@ impl Filter for MultiChoiceRegex {
 mod tests {
     use super::*;
     use crate::filters::testing::with_documents;
-    use crate::filters::{FilterContext, FilterSpec, Filters};
+    use crate::filters::{FilterContext, FilterSpec};
+    use crate::registry::Registry;
     use lmeval_pycompat::Dict;
 
     const LETTERS: &str = r"(\([A-Z]\))";
@@ -240,7 +260,7 @@ mod tests {
         answer: impl Into<Value>,
     ) -> Result<Value, FilterError> {
         let context = FilterContext { dialect, ..FilterContext::default() };
-        let filter = Filters::default().make(step, &context)?;
+        let filter = Registry::default().filter(step, &context)?;
         let document: Dict = [(Value::str("choices"), choices.into())].into_iter().collect();
         let answers = vec![vec![answer.into()]];
         let filtered = with_documents(vec![document], |docs| filter.apply(answers, docs))?;
@@ -319,7 +339,7 @@ mod tests {
     #[test]
     fn documents_need_options() {
         let absent = with_documents(vec![Dict::new()], |docs| {
-            let filter = Filters::default().make(&step(), &FilterContext::default())?;
+            let filter = Registry::default().filter(&step(), &FilterContext::default())?;
             filter.apply(vec![vec![Value::str("(A)")]], docs)
         });
         assert_eq!(

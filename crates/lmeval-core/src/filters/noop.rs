@@ -3,6 +3,14 @@
 use lmeval_pycompat::Value;
 
 use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
+use crate::registry::{FilterEntry, OptionTable};
+
+/// The entry of the registry.
+pub(super) fn entry() -> FilterEntry {
+    FilterEntry::new("noop", |_, _| Ok(Box::new(Noop)))
+        .options(OptionTable::NONE)
+        .summary("Keeps every answer as it is")
+}
 
 /// Keeps every answer as it is.
 ///

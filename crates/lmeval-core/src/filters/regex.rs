@@ -10,11 +10,25 @@ use super::found::{Found, find};
 use super::parallel::count_fallbacks;
 use super::{Arguments, Filter, FilterDocs, FilterError, Filtered, Responses};
 use crate::document::DocId;
+use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
 
 /// The pattern of those who name none: the number after `####`.
 pub(super) const DEFAULT_PATTERN: &str = r"#### (\-?[0-9\.\,]+)";
 /// What stands for an answer in which nothing is found.
 pub(super) const DEFAULT_FALLBACK: &str = "[invalid]";
+
+const OPTIONS: &[OptionEntry] = &[
+    OptionEntry::optional("regex_pattern", OptionKind::Pattern, r"'#### (\\-?[0-9\\.\\,]+)'"),
+    OptionEntry::optional("group_select", OptionKind::Integer, "0"),
+    OptionEntry::optional("fallback", OptionKind::Any, "'[invalid]'"),
+];
+
+/// The entry of the registry.
+pub(super) fn entry() -> FilterEntry {
+    FilterEntry::new("regex", |arguments, _| Ok(Box::new(RegexFilter::from_arguments(arguments)?)))
+        .options(OptionTable::strict(OPTIONS))
+        .summary("Takes what a pattern finds")
+}
 
 /// Takes what a pattern finds in each answer.
 ///

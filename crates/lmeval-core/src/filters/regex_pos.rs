@@ -8,6 +8,20 @@ use super::parallel::count_fallbacks;
 use super::sequence::items;
 use super::{Arguments, Filter, FilterDocs, FilterError, Filtered, Responses};
 use crate::document::DocId;
+use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
+
+const OPTIONS: &[OptionEntry] = &[
+    OptionEntry::optional("regex_pattern", OptionKind::Pattern, r#""\\['(.*?)'\\]""#),
+    OptionEntry::optional("group_select", OptionKind::Any, "0"),
+    OptionEntry::optional("fallback", OptionKind::Any, "['invalid']"),
+];
+
+/// The entry of the registry.
+pub(super) fn entry() -> FilterEntry {
+    FilterEntry::new("regex_pos", |arguments, _| Ok(Box::new(RegexPos::from_arguments(arguments)?)))
+        .options(OptionTable::strict(OPTIONS))
+        .summary("Takes the part-of-speech tags")
+}
 
 /// Takes the part-of-speech tags out of each answer.
 ///

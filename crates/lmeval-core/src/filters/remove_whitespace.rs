@@ -5,6 +5,14 @@ use lmeval_pycompat::strings::strip;
 
 use super::parallel::change_each;
 use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
+use crate::registry::{FilterEntry, OptionTable};
+
+/// The entry of the registry.
+pub(super) fn entry() -> FilterEntry {
+    FilterEntry::new("remove_whitespace", |_, _| Ok(Box::new(RemoveWhitespace)))
+        .options(OptionTable::NONE)
+        .summary("Strips whitespace at both ends")
+}
 
 /// Strips white space at both ends of every answer.
 ///

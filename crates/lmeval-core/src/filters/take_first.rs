@@ -3,6 +3,15 @@
 use super::parallel::try_each;
 use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
 use crate::dialect::Dialect;
+use crate::registry::{FilterEntry, OptionTable};
+
+/// The entry of the registry.
+pub(super) fn entry() -> FilterEntry {
+    FilterEntry::new("take_first", |_, context| Ok(Box::new(TakeFirst::new(&context.dialect))))
+        .options(OptionTable::NONE)
+        .summary("Keeps the first answer")
+        .strict_before()
+}
 
 /// Keeps the first answer of each request.
 ///

@@ -4,7 +4,16 @@ use lmeval_pycompat::Value;
 
 use super::sequence::items;
 use super::{Arguments, Filter, FilterDocs, FilterError, Filtered, Responses};
-use crate::registry::OptionKind;
+use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
+
+const OPTIONS: &[OptionEntry] = &[OptionEntry::required("k", OptionKind::Integer)];
+
+/// The entry of the registry.
+pub(super) fn entry() -> FilterEntry {
+    FilterEntry::new("take_first_k", |arguments, _| Ok(Box::new(TakeFirstK::from_arguments(arguments)?)))
+        .options(OptionTable::lenient(OPTIONS))
+        .summary("Keeps the first k answers")
+}
 
 /// Keeps the first `k` answers of each request.
 ///

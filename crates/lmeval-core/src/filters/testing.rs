@@ -2,8 +2,9 @@
 
 use lmeval_pycompat::{Dict, Value};
 
-use super::{Filter, FilterContext, FilterDocs, FilterError, FilterSpec, Filtered, Filters, Responses};
+use super::{Filter, FilterContext, FilterDocs, FilterError, FilterSpec, Filtered, Responses};
 use crate::document::{DocId, MemoryDocuments};
+use crate::registry::Registry;
 
 /// Answers that are texts.
 pub(super) fn texts(answers: &[&[&str]]) -> Responses {
@@ -28,7 +29,7 @@ pub(super) fn apply(filter: &dyn Filter, responses: Responses) -> Result<Filtere
 
 /// Makes a filter and applies it to the only answer to one document.
 pub(super) fn filter_one(step: &FilterSpec, answer: impl Into<Value>) -> Result<Value, FilterError> {
-    let filter = Filters::default().make(step, &FilterContext::default())?;
+    let filter = Registry::default().filter(step, &FilterContext::default())?;
     let filtered = apply(&*filter, vec![vec![answer.into()]])?;
     Ok(filtered.responses[0][0].clone())
 }

@@ -5,6 +5,15 @@ use lmeval_pycompat::strings::upper;
 
 use super::parallel::change_each;
 use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
+use crate::registry::{FilterEntry, OptionTable};
+
+/// The entry of the registry.
+pub(super) fn entry() -> FilterEntry {
+    FilterEntry::new("uppercase", |_, _| Ok(Box::new(Uppercase)))
+        .options(OptionTable::NONE)
+        .summary("Upper-cases every answer")
+        .strict_before()
+}
 
 /// Upper-cases every answer by the rules of Unicode.
 ///

@@ -1,17 +1,10 @@
-//! A metric as an entry of `metric_list` configures it.
+//! An entry of `metric_list`, as it is written.
 
 use std::sync::Arc;
 
 use lmeval_pycompat::{Dict, Value};
 
-use crate::output_type::OutputType;
-use crate::scorers::{
-    MetricSpec, PipelineMetric, PipelineSpec, Reference, ScoreError, ScoringSources, Setting, TaskFacts,
-    build_scorer,
-};
-
-/// A metric that is ready for use: its function with its options, its reduction, its aggregation and its direction.
-pub type Metric = PipelineMetric;
+use crate::scorers::{MetricSpec, Reference, Setting};
 
 /// Why an entry of `metric_list` is not a metric.
 #[derive(Debug, thiserror::Error)]
@@ -25,9 +18,6 @@ pub enum MetricConfigError {
         /// Python's name of the type that it has, or the part that it lacks.
         found: String,
     },
-    /// What it names is not known, or not configured as it must be.
-    #[error(transparent)]
-    Score(#[from] ScoreError),
 }
 
 impl MetricSpec {
@@ -74,46 +64,6 @@ impl MetricSpec {
             },
             kwargs,
         })
-    }
-}
-
-impl Metric {
-    /// The metric of an entry of `metric_list` in a task of an output type; its options are checked here.
-    ///
-    /// ```
-    /// use lmeval_core::registry::Metric;
-    /// use lmeval_core::scorers::ScoringSources;
-    /// use lmeval_core::{Dialect, OutputType};
-    /// use lmeval_pycompat::yaml;
-    ///
-    /// let sources = ScoringSources::new(&Dialect::V05);
-    /// let entry = yaml::load("{metric: exact_match, ignore_case: true, reduction: pass@5}").unwrap().value;
-    /// let metric = Metric::from_config(&entry, OutputType::GenerateUntil, &sources).unwrap();
-    /// assert_eq!(&*metric.name, "exact_match");
-    /// assert_eq!(metric.higher_is_better, Some(true));
-    ///
-    /// let entry = yaml::load("{metric: acc}").unwrap().value;
-    /// let error = Metric::from_config(&entry, OutputType::GenerateUntil, &sources).unwrap_err();
-    /// assert_eq!(
-    ///     error.to_string(),
-    ///     "The metric `acc` is for loglikelihood and multiple_choice, but the task's output type is generate_until"
-    /// );
-    /// ```
-    pub fn from_config(
-        entry: &Value,
-        output_type: OutputType,
-        sources: &ScoringSources,
-    ) -> Result<Self, MetricConfigError> {
-        let spec = MetricSpec::from_value(entry)?;
-        let name = spec.metric.to_string();
-        let pipeline = PipelineSpec { metrics: vec![spec], ..PipelineSpec::new("none") };
-        let facts = TaskFacts { output_type, scorer: None, scores_itself: false };
-        let built = build_scorer(Some(&pipeline), facts, sources)?;
-        built
-            .metrics()
-            .first()
-            .cloned()
-            .ok_or(MetricConfigError::Score(ScoreError::NoFunction { metric: name }))
     }
 }
 

@@ -1,71 +1,122 @@
-//! What a task can name: metrics, aggregations, reductions, filters, scorers and samplers.
+//! The registry: everything that a task or a run can name, with the code that each name stands for.
 //!
-//! Each kind is one visible table of built-in entries plus what a program adds at run time. An entry is
-//! knowledge about a name; the code that a name stands for is found by that name elsewhere.
+//! A [`Registry`] has one [`Table`] per kind. Built-in entries come from one table per kind, one line each; a program adds
+//! its own with [`Registry::register`] and hands the registry to the task manager, so that loading, validation, listings
+//! and scoring all know them. What Python code registers is one more layer of the same tables.
+//!
+//! ```
+//! use lmeval_core::registry::{FilterEntry, Registry};
+//! use lmeval_core::filters::Uppercase;
+//!
+//! let mut registry = Registry::default();
+//! registry.register(FilterEntry::new("shout", |_, _| Ok(Box::new(Uppercase)))).unwrap();
+//! assert!(registry.filters.get("shout").is_some());
+//! assert_eq!(registry.filters.find("shuot").unwrap_err().nearest, ["shout"]);
+//! ```
 
-mod aggregations;
-mod filters;
+mod entry;
+mod evaluate;
+mod kinds;
 mod metric_config;
-mod metrics;
-mod options;
-mod reductions;
+mod models;
 mod registered;
-mod samplers;
-mod scorers;
 mod table;
 
-pub use aggregations::{AGGREGATIONS, AggregationEntry, AggregationInput};
-pub use filters::{FILTERS, FilterEntry};
-pub use metric_config::{Metric, MetricConfigError};
-pub use metrics::{
-    METRICS, MetricEntry, MetricOwn, MetricValue, default_metrics, instead_of_evaluate, is_evaluate_metric,
-    metrics_like, needs_evaluate,
+pub use entry::{Code, Entry, Kind};
+pub use evaluate::{instead_of_evaluate, is_evaluate_metric};
+pub use kinds::{
+    AggregationEntry, AggregationKind, FilterEntry, FilterFacts, FilterKind, FormatEntry, FormatKind,
+    MetricEntry, MetricFacts, MetricKind, ReductionEntry, ReductionKind, SamplerEntry, SamplerKind,
+    ScorerEntry, ScorerKind, default_metrics,
 };
-pub use options::{OptionEntry, OptionKind, OptionProblem, OptionTable, UnknownOptions};
-pub use reductions::{REDUCTIONS, ReductionEntry, reduction_count};
+pub use lmeval_metrics::{OptionEntry, OptionKind, OptionProblem, OptionTable, UnknownOptions};
+pub use metric_config::MetricConfigError;
+pub use models::{ModelEntry, ModelKind, ModelNames};
 pub use registered::{NameLookup, NameScope, Registered, RegisteredHost};
-pub use samplers::{SAMPLERS, SamplerEntry};
-pub use scorers::{SCORERS, ScorerEntry, ScorerMetric};
-pub use table::{AlreadyRegistered, Entry, Registry, UnknownName};
+pub use table::{AlreadyRegistered, Table, UnknownName};
 
-/// Who computes what a name stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Provider {
-    /// This program.
-    BuiltIn,
-    /// The Python code of a task, which registers the name when it is imported.
-    TaskCode,
-    /// A program or plug-in that registered the name at run time.
-    User,
-}
+use std::sync::{Arc, LazyLock};
 
-/// One registry of each kind: everything that names in a task are looked up in.
+use lmeval_metrics::{AnyAggregation, AnyMetric, AnyReduction, reduction_counts};
+
+/// Everything that names are looked up in. A clone costs next to nothing until something is added to it.
 #[derive(Clone, Debug)]
-pub struct Registries {
+pub struct Registry {
     /// Metrics.
-    pub metrics: Registry<MetricEntry>,
+    pub metrics: Table<MetricKind>,
     /// Aggregations.
-    pub aggregations: Registry<AggregationEntry>,
+    pub aggregations: Table<AggregationKind>,
     /// Reductions.
-    pub reductions: Registry<ReductionEntry>,
+    pub reductions: Table<ReductionKind>,
     /// Filters.
-    pub filters: Registry<FilterEntry>,
+    pub filters: Table<FilterKind>,
     /// Scorers.
-    pub scorers: Registry<ScorerEntry>,
+    pub scorers: Table<ScorerKind>,
     /// Few-shot samplers.
-    pub samplers: Registry<SamplerEntry>,
+    pub samplers: Table<SamplerKind>,
+    /// Prompt formats.
+    pub formats: Table<FormatKind>,
+    /// Models.
+    pub models: Table<ModelKind>,
 }
 
-impl Default for Registries {
+/// What is built in.
+static BUILT_IN: LazyLock<Registry> = LazyLock::new(|| Registry {
+    metrics: Table::new(kinds::metrics()),
+    aggregations: Table::new(kinds::aggregations()),
+    reductions: Table::new(kinds::reductions()),
+    filters: Table::new(crate::filters::built_in()),
+    scorers: Table::new(crate::scorers::built_in()),
+    samplers: Table::new(crate::sampler::built_in()),
+    formats: Table::new(crate::formats::built_in()),
+    models: Table::new(Vec::new()),
+});
+
+impl Default for Registry {
+    /// What is built in.
     fn default() -> Self {
-        Self {
-            metrics: Registry::new(METRICS),
-            aggregations: Registry::new(AGGREGATIONS),
-            reductions: Registry::new(REDUCTIONS),
-            filters: Registry::new(FILTERS),
-            scorers: Registry::new(SCORERS),
-            samplers: Registry::new(SAMPLERS),
+        BUILT_IN.clone()
+    }
+}
+
+impl Registry {
+    /// Adds an entry of any kind. A name never changes its meaning: one that is taken is an error, unless it is the same
+    /// entry once more.
+    pub fn register<K: Kind>(&mut self, entry: impl Into<Entry<K>>) -> Result<(), AlreadyRegistered> {
+        K::table_mut(self).register(entry.into())
+    }
+
+    /// Adds what Python code registered, where the kind, such as `metric`, is one that it can register.
+    pub fn add_python(&mut self, kind: &str, name: &str, registered: Registered) {
+        match kind {
+            MetricKind::WORD => self.metrics.add_python(name, registered),
+            AggregationKind::WORD => self.aggregations.add_python(name, registered),
+            ReductionKind::WORD => self.reductions.add_python(name, registered),
+            FilterKind::WORD => self.filters.add_python(name, registered),
+            ScorerKind::WORD => self.scorers.add_python(name, registered),
+            SamplerKind::WORD => self.samplers.add_python(name, registered),
+            ModelKind::WORD => self.models.add_python(name, registered),
+            _ => {}
         }
+    }
+
+    /// The metric of a name that is computed in this program.
+    pub fn metric(&self, name: &str) -> Option<&Arc<dyn AnyMetric>> {
+        self.metrics.here(name)?.code.here()
+    }
+
+    /// The aggregation of a name that is computed in this program.
+    pub fn aggregation(&self, name: &str) -> Result<&Arc<dyn AnyAggregation>, UnknownName> {
+        let found = self.aggregations.here(name).and_then(|entry| entry.code.here());
+        found.ok_or_else(|| self.aggregations.unknown(name))
+    }
+
+    /// The reduction of a name that is computed in this program.
+    pub fn reduction(&self, name: &str) -> Result<Arc<dyn AnyReduction>, UnknownName> {
+        let made = self.reductions.here(name).and_then(|entry| {
+            let counts = reduction_counts(&entry.name, name)?;
+            Some((entry.code.here()?)(counts))
+        });
+        made.ok_or_else(|| self.reductions.unknown(name))
     }
 }

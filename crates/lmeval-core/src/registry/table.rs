@@ -1,22 +1,12 @@
-//! A table of named entries: the built-in ones and those added at run time.
+//! A table of named entries.
 
 use std::fmt;
+use std::sync::Arc;
 
-use crate::near::nearest;
+use lmeval_metrics::nearest;
 
-/// Something that is found by its name.
-pub trait Entry: Clone + PartialEq + 'static {
-    /// What messages call one of these, such as `metric`.
-    const KIND: &'static str;
-
-    /// The name.
-    fn name(&self) -> &str;
-
-    /// Whether the entry answers to this name; some names are patterns, such as `pass@k`.
-    fn answers_to(&self, name: &str) -> bool {
-        self.name() == name
-    }
-}
+use super::entry::{Code, Entry, Kind};
+use super::registered::Registered;
 
 /// A name that is in no table of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,90 +32,104 @@ pub struct AlreadyRegistered {
     pub name: String,
 }
 
-/// A table of named entries.
-///
-/// ```
-/// use lmeval_core::registry::{Registry, SAMPLERS, SamplerEntry};
-///
-/// let mut samplers = Registry::new(SAMPLERS);
-/// samplers.register(SamplerEntry::new("nearest", "The examples most like the document")).unwrap();
-/// assert_eq!(samplers.names(), ["default", "first_n", "nearest"]);
-/// ```
+/// The entries of one kind: the built-in ones, those of the program, and what Python code registered.
 #[derive(Clone)]
-pub struct Registry<T: 'static> {
-    built_in: &'static [T],
-    added: Vec<T>,
+pub struct Table<K: Kind> {
+    entries: Arc<Vec<Entry<K>>>,
 }
 
-impl<T: Entry> Registry<T> {
-    /// A registry that holds the built-in entries.
-    pub fn new(built_in: &'static [T]) -> Self {
-        Self { built_in, added: Vec::new() }
+impl<K: Kind> Table<K> {
+    pub(super) fn new(built_in: Vec<Entry<K>>) -> Self {
+        Self { entries: Arc::new(built_in) }
     }
 
-    /// Adds an entry. Adding an equal entry again changes nothing; a name never changes its meaning.
-    pub fn register(&mut self, entry: T) -> Result<(), AlreadyRegistered> {
-        let known = self.iter().find(|known| known.name() == entry.name());
-        if let Some(known) = known {
-            return if *known == entry {
-                Ok(())
-            } else {
-                Err(AlreadyRegistered { kind: T::KIND, name: entry.name().to_owned() })
-            };
+    pub(super) fn register(&mut self, entry: Entry<K>) -> Result<(), AlreadyRegistered> {
+        match self.entries.iter().find(|known| known.name == entry.name) {
+            Some(known) if known.code.is_same(&entry.code) => {}
+            Some(_) => return Err(AlreadyRegistered { kind: K::WORD, name: entry.name.into_owned() }),
+            None => Arc::make_mut(&mut self.entries).push(entry),
         }
-        self.added.push(entry);
         Ok(())
     }
 
-    /// The entry of a name.
-    pub fn get(&self, name: &str) -> Option<&T> {
-        self.iter()
-            .find(|entry| entry.name() == name)
-            .or_else(|| self.iter().find(|entry| entry.answers_to(name)))
+    pub(super) fn add_python(&mut self, name: &str, registered: Registered) {
+        Arc::make_mut(&mut self.entries).push(Entry::with_code(name.to_owned(), Code::Python(registered)));
     }
 
-    /// The entry of a name, or an error that lists the nearest names.
-    pub fn find(&self, name: &str) -> Result<&T, UnknownName> {
-        self.get(name).ok_or_else(|| {
-            let known = self.names();
-            UnknownName {
-                kind: T::KIND,
-                name: name.to_owned(),
-                nearest: nearest(name, known.iter().copied()).into_iter().map(str::to_owned).collect(),
-                known: known.into_iter().map(str::to_owned).collect(),
-            }
+    /// The entry that counts for a name: what Python code registered comes before what the program registered, and that
+    /// before what is built in.
+    pub fn get(&self, name: &str) -> Option<&Entry<K>> {
+        self.best(name, |_| true)
+    }
+
+    /// The entry of a name that needs no Python.
+    pub fn here(&self, name: &str) -> Option<&Entry<K>> {
+        self.best(name, |entry| entry.code.here().is_some())
+    }
+
+    /// What Python code registered under a name.
+    pub fn python(&self, name: &str) -> Option<&Registered> {
+        self.get(name)?.code.python()
+    }
+
+    fn best(&self, name: &str, wanted: impl Fn(&Entry<K>) -> bool) -> Option<&Entry<K>> {
+        let named = self.entries.iter().filter(|entry| entry.name == name && wanted(entry));
+        named.max_by_key(|entry| entry.code.layer()).or_else(|| {
+            self.entries
+                .iter()
+                .find(|entry| entry.code.python().is_none() && wanted(entry) && K::answers_to(entry, name))
         })
     }
 
-    /// All entries: the built-in ones, then the added ones in order.
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.built_in.iter().chain(&self.added)
+    /// The entry of a name, or an error that lists the nearest names.
+    pub fn find(&self, name: &str) -> Result<&Entry<K>, UnknownName> {
+        self.get(name).ok_or_else(|| self.unknown(name))
+    }
+
+    /// The error of a name that is not there.
+    pub fn unknown(&self, name: &str) -> UnknownName {
+        let known = self.names();
+        UnknownName {
+            kind: K::WORD,
+            name: name.to_owned(),
+            nearest: nearest(name, known.iter().copied()).into_iter().map(str::to_owned).collect(),
+            known: known.into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    /// All entries, in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry<K>> {
+        self.entries.iter()
     }
 
     /// All names, sorted.
     pub fn names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.iter().map(Entry::name).collect();
+        let mut names: Vec<&str> = self.iter().map(|entry| &*entry.name).collect();
         names.sort_unstable();
+        names.dedup();
         names
     }
 }
 
-impl<T: Entry> fmt::Debug for Registry<T> {
+impl<K: Kind> fmt::Debug for Table<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple(T::KIND).field(&self.names()).finish()
+        f.debug_tuple(K::WORD).field(&self.names()).finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{AGGREGATIONS, AggregationEntry, AggregationInput, Registries};
+    use crate::registry::{AggregationEntry, Registry};
+    use lmeval_metrics::Number;
+    use lmeval_metrics::aggregation::{Mean, Median};
+    use lmeval_pycompat::{Dict, Function};
 
     #[test]
     fn names_are_found_and_missed() {
-        let registries = Registries::default();
-        assert_eq!(registries.aggregations.get("mean").map(Entry::name), Some("mean"));
-        let error = registries.metrics.find("exact_macth").unwrap_err();
+        let registry = Registry::default();
+        assert_eq!(registry.aggregations.get("mean").map(|entry| &*entry.name), Some("mean"));
+        let error = registry.metrics.find("exact_macth").unwrap_err();
         assert_eq!(error.nearest[0], "exact_match");
         assert_eq!(error.to_string(), "`exact_macth` is not a known metric");
         assert!(error.known.is_sorted());
@@ -134,32 +138,49 @@ mod tests {
 
     #[test]
     fn a_name_keeps_its_meaning() {
-        let mut aggregations = Registry::new(AGGREGATIONS);
-        let entry = AggregationEntry::new("trimmed", AggregationInput::Numbers, "Mean without the extremes");
-        aggregations.register(entry.clone()).unwrap();
-        aggregations.register(entry).unwrap();
-        let other = AggregationEntry::new("trimmed", AggregationInput::Any, "Something else");
-        assert!(aggregations.register(other).is_err());
-        let built_in = AggregationEntry::new("mean", AggregationInput::Any, "Not the mean");
+        let mut registry = Registry::default();
+        let entry = AggregationEntry::new::<Number>("trimmed", Mean);
+        registry.register(entry.clone()).unwrap();
+        registry.register(entry).unwrap();
+        assert!(registry.register(AggregationEntry::new::<Number>("trimmed", Median)).is_err());
         assert_eq!(
-            aggregations.register(built_in).unwrap_err().to_string(),
+            registry.register(AggregationEntry::new::<Number>("mean", Median)).unwrap_err().to_string(),
             "The aggregation `mean` is registered already and differs from the new one"
         );
-        assert!(aggregations.get("trimmed").is_some());
+        assert!(registry.aggregations.get("trimmed").is_some());
+        assert!(Registry::default().aggregations.get("trimmed").is_none());
+    }
+
+    #[test]
+    fn python_comes_before_the_program_and_the_program_before_what_is_built_in() {
+        let registered = |reference: &str| Registered {
+            function: Arc::new(Function { directory: String::new(), reference: reference.to_owned() }),
+            facts: Dict::new(),
+        };
+        let mut registry = Registry::default();
+        registry.register(AggregationEntry::new::<Number>("own", Mean)).unwrap();
+        for name in ["own", "mean"] {
+            assert!(registry.aggregations.python(name).is_none());
+            registry.add_python("aggregation", name, registered("first"));
+            registry.add_python("aggregation", name, registered("second"));
+            assert_eq!(registry.aggregations.python(name).unwrap().function.reference, "second");
+            assert!(registry.aggregation(name).is_ok(), "what Python hides can still be asked for");
+        }
+        assert_eq!(registry.aggregations.names().iter().filter(|name| **name == "mean").count(), 1);
     }
 
     #[test]
     fn no_table_holds_a_name_twice() {
-        fn distinct<T: Entry>(registry: &Registry<T>) {
-            let names = registry.names();
-            assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+        fn distinct<K: Kind>(table: &Table<K>) {
+            assert_eq!(table.names().len(), table.iter().count(), "{table:?}");
         }
-        let registries = Registries::default();
-        distinct(&registries.metrics);
-        distinct(&registries.aggregations);
-        distinct(&registries.reductions);
-        distinct(&registries.filters);
-        distinct(&registries.scorers);
-        distinct(&registries.samplers);
+        let registry = Registry::default();
+        distinct(&registry.metrics);
+        distinct(&registry.aggregations);
+        distinct(&registry.reductions);
+        distinct(&registry.filters);
+        distinct(&registry.scorers);
+        distinct(&registry.samplers);
+        distinct(&registry.formats);
     }
 }

@@ -4,8 +4,8 @@ use lmeval_pycompat::Dict;
 use lmeval_pycompat::Value;
 use lmeval_pycompat::strings::is_space;
 
+use crate::OutputType;
 use crate::instance::RequestType;
-use crate::output_type::OutputType;
 use crate::scorers::AnsweredDocument;
 
 /// How many documents and answers of a pipeline are odd.

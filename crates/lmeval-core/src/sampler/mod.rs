@@ -14,8 +14,7 @@ pub use self::first_n::FirstN;
 use crate::dialect::Dialect;
 use crate::document::{DocumentError, Documents};
 use crate::host::HostError;
-use crate::near::nearest;
-use crate::registry::UnknownName;
+use crate::registry::{Registry, SamplerEntry, UnknownName};
 
 /// What a sampler is asked for: examples for one evaluated document.
 #[derive(Debug)]
@@ -101,90 +100,49 @@ fn document(pool: &dyn Documents, index: usize) -> Result<Arc<Dict>, SamplerErro
     pool.get(index).map_err(|source| SamplerError::Document { index, source })
 }
 
-/// Makes a sampler for a task.
-pub type SamplerFactory = Arc<dyn Fn() -> Box<dyn Sampler> + Send + Sync>;
-
-/// A built-in sampler: its name and how it is made.
-type BuiltIn = (&'static str, fn() -> Box<dyn Sampler>);
-
 /// The built-in samplers.
-const BUILT_IN: [BuiltIn; 2] = [("default", || Box::new(DefaultSampler)), ("first_n", || Box::new(FirstN))];
-
-/// The samplers that tasks can name: the built-in ones and those of the program.
-///
-/// ```
-/// use std::sync::Arc;
-/// use lmeval_core::sampler::{Draw, Sampler, SamplerError, Samplers};
-///
-/// #[derive(Debug)]
-/// struct Last;
-///
-/// impl Sampler for Last {
-///     fn draw(&mut self, draw: Draw<'_>) -> Result<Vec<usize>, SamplerError> {
-///         Ok((draw.pool.len().saturating_sub(draw.count)..draw.pool.len()).collect())
-///     }
-/// }
-///
-/// let mut samplers = Samplers::default();
-/// samplers.register("last", Arc::new(|| Box::new(Last)));
-/// assert_eq!(samplers.names(), ["default", "first_n", "last"]);
-/// ```
-#[derive(Clone, Default)]
-pub struct Samplers {
-    added: Vec<(String, SamplerFactory)>,
+pub(crate) fn built_in() -> Vec<SamplerEntry> {
+    let entries = [
+        SamplerEntry::new("default", || Box::new(DefaultSampler))
+            .summary("Random examples, drawn with the few-shot seed"),
+        SamplerEntry::new("first_n", || Box::new(FirstN)).summary("The first examples of the pool, in order"),
+    ];
+    entries.into_iter().map(SamplerEntry::built_in).collect()
 }
 
-impl Samplers {
-    /// Adds a sampler; the newest of a name counts.
-    pub fn register(&mut self, name: impl Into<String>, factory: SamplerFactory) {
-        let name = name.into();
-        self.added.retain(|(known, _)| *known != name);
-        self.added.push((name, factory));
-    }
-
-    /// A new sampler of a name.
-    pub fn make(&self, name: &str) -> Result<Box<dyn Sampler>, UnknownName> {
-        if let Some((_, factory)) = self.added.iter().find(|(known, _)| known == name) {
-            return Ok(factory());
-        }
-        if let Some((_, factory)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
-            return Ok(factory());
-        }
-        let known = self.names();
-        Err(UnknownName {
-            kind: "sampler",
-            name: name.to_owned(),
-            nearest: nearest(name, known.iter().copied()).into_iter().map(str::to_owned).collect(),
-            known: known.into_iter().map(str::to_owned).collect(),
-        })
-    }
-
-    /// All names, sorted.
-    pub fn names(&self) -> Vec<&str> {
-        let built_in = BUILT_IN.iter().map(|(name, _)| *name);
-        let mut names: Vec<&str> = built_in.chain(self.added.iter().map(|(name, _)| name.as_str())).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    }
-}
-
-impl fmt::Debug for Samplers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Samplers").field(&self.names()).finish()
+impl Registry {
+    /// A new sampler of a name that needs no Python.
+    ///
+    /// ```
+    /// use lmeval_core::registry::{Registry, SamplerEntry};
+    /// use lmeval_core::sampler::{Draw, Sampler, SamplerError};
+    ///
+    /// #[derive(Debug)]
+    /// struct Last;
+    ///
+    /// impl Sampler for Last {
+    ///     fn draw(&mut self, draw: Draw<'_>) -> Result<Vec<usize>, SamplerError> {
+    ///         Ok((draw.pool.len().saturating_sub(draw.count)..draw.pool.len()).collect())
+    ///     }
+    /// }
+    ///
+    /// let mut registry = Registry::default();
+    /// registry.register(SamplerEntry::new("last", || Box::new(Last))).unwrap();
+    /// assert!(registry.sampler("last").is_ok());
+    /// assert_eq!(registry.samplers.names(), ["default", "first_n", "last"]);
+    /// ```
+    pub fn sampler(&self, name: &str) -> Result<Box<dyn Sampler>, UnknownName> {
+        let entry = self.samplers.here(name).and_then(|entry| entry.code.here());
+        entry.map(|make| make()).ok_or_else(|| self.samplers.unknown(name))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::{Entry, SAMPLERS};
 
     #[test]
-    fn every_listed_sampler_is_there() {
-        let listed: Vec<&str> = SAMPLERS.iter().map(Entry::name).collect();
-        assert_eq!(Samplers::default().names(), listed);
-        let unknown = Samplers::default().make("first_m").unwrap_err();
-        assert_eq!(unknown.nearest, ["first_n"]);
+    fn unknown_names_have_neighbours() {
+        assert_eq!(Registry::default().sampler("first_m").unwrap_err().nearest, ["first_n"]);
     }
 }

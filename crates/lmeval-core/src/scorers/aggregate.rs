@@ -11,10 +11,10 @@ use super::error::ScoreError;
 use super::metric::{MetricAggregation, MetricFunction, MetricReduction, PipelineMetric};
 use super::metric_key::MetricKey;
 use super::pipeline::ScoringPipeline;
-use super::registry::ScoringNames;
 use super::scored::ReducedDoc;
 use super::task_code::{HostAggregation, TaskCode};
 use crate::host::HostError;
+use crate::registry::Registry;
 
 /// The most draws for the standard error of a corpus metric of texts, in the 0.4 line.
 const OLDER_TEXT_DRAWS: i64 = 100;
@@ -170,7 +170,7 @@ pub(super) fn value_error(used: &MetricAggregation, value: &Value) -> Option<Met
 
 /// The registered mean.
 fn mean() -> Result<Arc<dyn AnyAggregation>, ScoreError> {
-    Ok(ScoringNames::default().aggregation("mean")?)
+    Ok(Arc::clone(Registry::default().aggregation("mean")?))
 }
 
 /// The values of each metric over all documents that have it, metrics in order of first appearance.

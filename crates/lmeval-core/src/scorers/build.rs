@@ -8,26 +8,23 @@ use super::ll_scorer::LLScorer;
 use super::metric::PipelineMetric;
 use super::pipeline::ScoringPipeline;
 use super::registered_scorer::{self, RegisteredScorer};
-use super::registry::ScoringNames;
 use super::resolve::resolve_metric;
 use super::scorer::Scorer;
 use super::spec::{MetricSpec, PipelineSpec, ScorerSpec};
 use super::task_code::ScoringHost;
+use crate::OutputType;
 use crate::dialect::Dialect;
-use crate::filters::{FilterContext, FilterHost, FilterSpec, Filters};
+use crate::filters::{FilterContext, FilterHost, FilterSpec};
 use crate::host::NoHost;
-use crate::output_type::OutputType;
-use crate::registry::default_metrics;
+use crate::registry::{Registry, default_metrics};
 
 /// What scorers are built with, beside their configuration.
 #[derive(Clone, Debug)]
 pub struct ScoringSources {
-    /// Filters by name.
-    pub filters: Filters,
+    /// Everything that a task can name.
+    pub registry: Registry,
     /// What runs filters that are Python code.
     pub filter_host: Arc<dyn FilterHost>,
-    /// Scorers, metrics, aggregations and reductions by name.
-    pub names: ScoringNames,
     /// What runs scoring functions of tasks.
     pub host: Arc<dyn ScoringHost>,
     /// The rules of the run.
@@ -38,12 +35,17 @@ impl ScoringSources {
     /// What is built in, without Python, by the rules of a dialect.
     pub fn new(dialect: &Dialect) -> Self {
         Self {
-            filters: Filters::default(),
+            registry: Registry::default(),
             filter_host: Arc::new(NoHost),
-            names: ScoringNames::default(),
             host: Arc::new(NoHost),
             dialect: *dialect,
         }
+    }
+
+    /// The same with another registry.
+    pub fn with_registry(mut self, registry: &Registry) -> Self {
+        self.registry = registry.clone();
+        self
     }
 }
 
@@ -79,11 +81,11 @@ pub fn build_scorer(
     facts: TaskFacts<'_>,
     sources: &ScoringSources,
 ) -> Result<ScoringPipeline, ScoreError> {
-    let registered = facts.scorer.and_then(|spec| sources.names.registered("scorer", &spec.kind));
+    let registered = facts.scorer.and_then(|spec| sources.registry.scorers.python(&spec.kind));
     let mut scorer: Arc<dyn Scorer> = match (facts.scorer, facts.output_type) {
         (Some(spec), _) => match registered {
             Some(registered) => Arc::new(RegisteredScorer::new(&spec.kind, registered)?),
-            None => sources.names.scorer(spec)?,
+            None => sources.registry.scorer(spec)?,
         },
         (None, OutputType::GenerateUntil) => Arc::new(GenScorer),
         (None, _) => Arc::new(LLScorer),
@@ -98,7 +100,7 @@ pub fn build_scorer(
     };
     let filters = choose_filters(pipeline, &*scorer, &sources.dialect);
     let context = FilterContext { dialect: sources.dialect, host: Arc::clone(&sources.filter_host) };
-    let ensemble = sources.filters.ensemble(&pipeline.name, &filters, &context)?;
+    let ensemble = sources.registry.filter_ensemble(&pipeline.name, &filters, &context)?;
     let metrics = choose_metrics(pipeline, &*scorer, facts.output_type)
         .iter()
         .enumerate()

@@ -3,11 +3,11 @@
 use lmeval_metrics::MetricError;
 use lmeval_pycompat::json::EncodeError;
 
+use crate::OutputType;
 use crate::document::DocId;
 use crate::filters::EnsembleError;
 use crate::groups::GroupError;
 use crate::host::HostError;
-use crate::output_type::OutputType;
 use crate::registry::{AlreadyRegistered, UnknownName};
 
 /// Why a scorer cannot be built, or answers cannot be scored.

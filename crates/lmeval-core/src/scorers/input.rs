@@ -8,9 +8,9 @@ use lmeval_pycompat::{Dict, Value, repr};
 use super::answered::{AnsweredDocument, AnsweredInstance};
 use super::error::ScoreError;
 use super::metric::BoundMetrics;
+use crate::OutputType;
 use crate::dialect::Dialect;
 use crate::document::DocId;
-use crate::output_type::OutputType;
 
 /// One document with what a pipeline's filters made of its answers.
 #[derive(Clone, Copy, Debug)]

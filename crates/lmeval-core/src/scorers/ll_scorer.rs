@@ -8,9 +8,9 @@ use super::error::ScoreError;
 use super::input::ScoringInput;
 use super::scored::Scores;
 use super::scorer::Scorer;
+use crate::OutputType;
 use crate::document::DocId;
 use crate::instance::{Arguments, Context};
-use crate::output_type::OutputType;
 
 /// What stands for a target that is none of the options.
 pub(super) const UNRESOLVED: i64 = -100;

@@ -6,7 +6,7 @@ use lmeval_pycompat::float::sum;
 use super::answered::AnsweredDocument;
 use super::ll_scorer::UNRESOLVED;
 use super::scored::ScoredDoc;
-use crate::output_type::OutputType;
+use crate::OutputType;
 
 /// Turns 0 and 1 into floats where the 0.4 line computes with floats, which shows in records and medians.
 pub(super) fn truths_to_floats(scored: &mut ScoredDoc, output_type: OutputType) {

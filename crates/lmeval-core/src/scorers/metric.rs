@@ -12,12 +12,10 @@ use lmeval_pycompat::{Dict, Value};
 use super::error::ScoreError;
 use super::input::ScoringInput;
 use super::ll_scorer::UNRESOLVED;
-use super::registry::entry_of;
 use super::scored::Scores;
 use super::task_code::{HostAggregation, HostMetric, HostReduction};
+use crate::OutputType;
 use crate::document::DocId;
-use crate::output_type::OutputType;
-use crate::registry::MetricEntry;
 
 /// What a metric calls for each document.
 #[derive(Clone)]
@@ -71,6 +69,8 @@ pub struct PipelineMetric {
     pub(super) is_by_reference: bool,
     /// Whether the 0.4 line knows a standard error of the aggregation.
     pub(super) has_older_stderr: bool,
+    /// Whether there is a score only for all documents together.
+    pub(super) needs_corpus: bool,
     /// The place in the configuration.
     pub(super) place: usize,
 }
@@ -377,7 +377,7 @@ impl<'a> BoundMetrics<'a> {
     ) -> Result<(), ScoreError> {
         let name = &metric.name;
         match bound {
-            Bound::Registered(_) if is_unresolved(given) && is_left_out(name, input) => {}
+            Bound::Registered(_) if is_unresolved(given) && is_left_out(metric, input) => {}
             Bound::Registered(function) => match call(function, name, input, given) {
                 Ok(values) => scores.insert(Arc::clone(name), values),
                 Err(source) if is_unresolved(given) && has_no_value(&source) => {}
@@ -499,8 +499,8 @@ fn is_unresolved(given: MetricInput<'_>) -> bool {
 }
 
 /// Whether a metric over the whole corpus leaves out documents whose target is none of the options.
-fn is_left_out(name: &str, input: &ScoringInput<'_>) -> bool {
-    !input.dialect.scoring.unresolved_is_label && entry_of(name).is_some_and(MetricEntry::needs_corpus)
+fn is_left_out(metric: &PipelineMetric, input: &ScoringInput<'_>) -> bool {
+    !input.dialect.scoring.unresolved_is_label && metric.needs_corpus
 }
 
 /// Whether a metric asks for the option that an unresolved target does not name.

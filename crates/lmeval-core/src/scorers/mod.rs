@@ -51,7 +51,7 @@ pub use pipeline::ScoringPipeline;
 pub use reduce::merge_reduced;
 pub use regex_extraction::RegexExtractionScorer;
 pub use registered_scorer::ScorerDefaults;
-pub use registry::{ScorerConstructor, ScoringNames};
+pub(crate) use registry::built_in;
 pub use scored::{ReducedDoc, ScoredDoc, Scores};
 pub use scorer::Scorer;
 pub use spec::{MetricSpec, PipelineSpec, Reference, ScorerSpec, Setting};

@@ -17,10 +17,10 @@ use super::reduce::reduce;
 use super::scored::{ReducedDoc, ScoredDoc, Scores};
 use super::scorer::Scorer;
 use super::task_code::TaskCode;
+use crate::OutputType;
 use crate::dialect::Dialect;
 use crate::filters::FilterEnsemble;
 use crate::groups::Directions;
-use crate::output_type::OutputType;
 
 /// One pipeline of a task: filters, metrics, the scorer that applies them, and what came of it.
 #[derive(Debug)]

@@ -17,11 +17,11 @@ use super::scored::{ReducedDoc, ScoredDoc, Scores};
 use super::scorer::Scorer;
 use super::spec::{MetricSpec, PipelineSpec, Reference, ScorerSpec, Setting};
 use super::task_code::HostScorer;
+use crate::OutputType;
 use crate::document::DocId;
 use crate::filters::{FilterFunction, FilterSpec};
 use crate::groups::Directions;
 use crate::instance::Arguments;
-use crate::output_type::OutputType;
 use crate::registry::Registered;
 
 /// What a scorer has code for.
@@ -124,8 +124,14 @@ pub(super) fn config(
     output_type: OutputType,
     sources: &ScoringSources,
 ) -> Dict {
+    let registry = &sources.registry;
+    let registered = |kind: &str, name: &str| match kind {
+        "metric" => registry.metrics.python(name),
+        "aggregation" => registry.aggregations.python(name),
+        _ => registry.reductions.python(name),
+    };
     let part = |kind: &str, reference: &Reference| match reference {
-        Reference::Name(name) => match sources.names.registered(kind, name) {
+        Reference::Name(name) => match registered(kind, name) {
             Some(registered) => Value::Function(Arc::clone(&registered.function)),
             None => Value::Str(Arc::clone(name)),
         },
@@ -150,8 +156,8 @@ pub(super) fn config(
     };
     let step = |step: &FilterSpec| {
         let function = match &step.function {
-            FilterFunction::Name(name) => match sources.filters.class_of(name) {
-                Some(class) => Value::Function(Arc::clone(class)),
+            FilterFunction::Name(name) => match registry.filters.python(name) {
+                Some(registered) => Value::Function(Arc::clone(&registered.function)),
                 None => Value::str(name.as_str()),
             },
             FilterFunction::Class(class) => Value::Function(Arc::clone(class)),

@@ -9,11 +9,10 @@ use super::build::{ScoringSources, TaskFacts};
 use super::each_target::EachTarget;
 use super::error::ScoreError;
 use super::metric::{MetricAggregation, MetricFunction, MetricReduction, PipelineMetric};
-use super::registry::entry_of;
 use super::spec::{MetricSpec, Reference, Setting};
 use super::task_code::HostMetric;
-use crate::output_type::OutputType;
-use crate::registry::Registered;
+use crate::OutputType;
+use crate::registry::{MetricEntry, Registered};
 
 /// The aggregations whose standard errors the 0.4 line knows.
 const OLDER_STDERRS: [&str; 10] =
@@ -38,33 +37,34 @@ pub(super) fn resolve_metric(
     if name.is_empty() || name.contains(',') {
         return Err(ScoreError::MetricName { metric: name.to_string() });
     }
+    let known = sources.registry.metrics.here(&name);
     let aggregation = match (&spec.aggregation, &registered) {
-        (Setting::Given(Reference::Name(name)), _) => match sources.names.registered("aggregation", name) {
+        (Setting::Given(Reference::Name(name)), _) => match sources.registry.aggregations.python(name) {
             Some(registered) => MetricAggregation::Host(sources.host.aggregation(&registered.function)?),
-            None => MetricAggregation::Registered(sources.names.aggregation(name)?),
+            None => MetricAggregation::Registered(Arc::clone(sources.registry.aggregation(name)?)),
         },
         (Setting::Given(Reference::Function(function)), _) => {
             MetricAggregation::Host(sources.host.aggregation(function)?)
         }
         (Setting::Own, Some(metric)) => MetricAggregation::Registered(metric.aggregation()),
         (Setting::Own, None) | (Setting::Null, _) => {
-            MetricAggregation::Registered(sources.names.aggregation("mean")?)
+            MetricAggregation::Registered(Arc::clone(sources.registry.aggregation("mean")?))
         }
     };
     let reduction = match (&spec.reduction, &registered) {
-        (Setting::Given(Reference::Name(name)), _) => match sources.names.registered("reduction", name) {
+        (Setting::Given(Reference::Name(name)), _) => match sources.registry.reductions.python(name) {
             Some(registered) => MetricReduction::Host(sources.host.reduction(&registered.function)?),
-            None => MetricReduction::Registered(sources.names.reduction(name)?),
+            None => MetricReduction::Registered(sources.registry.reduction(name)?),
         },
         (Setting::Given(Reference::Function(function)), _) => {
             MetricReduction::Host(sources.host.reduction(function)?)
         }
-        (Setting::Own, Some(_)) if sources.dialect.scoring.repeats_are_averaged && has_pass_at_k(&name) => {
-            MetricReduction::Registered(sources.names.reduction("mean")?)
+        (Setting::Own, Some(_)) if sources.dialect.scoring.repeats_are_averaged && has_pass_at_k(known) => {
+            MetricReduction::Registered(sources.registry.reduction("mean")?)
         }
         (Setting::Own, Some(metric)) => MetricReduction::Registered(metric.reduction()),
         (Setting::Own, None) | (Setting::Null, _) => {
-            MetricReduction::Registered(sources.names.reduction("take_first")?)
+            MetricReduction::Registered(sources.registry.reduction("take_first")?)
         }
     };
     let higher_is_better = match (spec.higher_is_better, &registered) {
@@ -85,8 +85,9 @@ pub(super) fn resolve_metric(
         drop(bound.map_err(|source| ScoreError::Options { metric: name.to_string(), source })?);
     }
     Ok(PipelineMetric {
-        aggregation_name: aggregation_name(spec, &name),
-        has_older_stderr: has_older_stderr(spec, &name),
+        aggregation_name: aggregation_name(spec, known),
+        has_older_stderr: has_older_stderr(spec, known),
+        needs_corpus: known.is_some_and(|entry| entry.facts.needs_corpus),
         is_by_reference,
         name,
         function,
@@ -116,7 +117,7 @@ fn registered_metric<'a>(
     sources: &'a ScoringSources,
 ) -> Option<(&'a Arc<str>, &'a Registered)> {
     let Reference::Name(name) = &spec.metric else { return None };
-    sources.names.registered("metric", name).map(|registered| (name, registered))
+    sources.registry.metrics.python(name).map(|registered| (name, registered))
 }
 
 /// What a task says about a metric, with what was said when it was registered in the place of the rest.
@@ -177,40 +178,43 @@ fn resolve_function(
             return Ok((name, None, called));
         }
     };
-    let Some(metric) = sources.names.metric(name) else {
+    let Some(metric) = sources.registry.metric(name) else {
         return Ok((Arc::clone(name), None, MetricFunction::Placeholder));
     };
-    let fits = |metric: &Arc<dyn AnyMetric>| metric.output_types().contains(&facts.output_type.name());
+    let fits = |metric: &Arc<dyn AnyMetric>| metric.output_types().contains(&facts.output_type);
     let aggregated_by_task = matches!(spec.aggregation, Setting::Given(Reference::Function(_)));
     let function = match facts.output_type {
-        _ if facts.scores_itself || fits(&metric) => MetricFunction::Registered(Arc::clone(&metric)),
+        _ if facts.scores_itself || fits(metric) => MetricFunction::Registered(Arc::clone(metric)),
         // Reference: 0.4.13 scores whether a gold option is the greedy continuation.
         OutputType::MultipleChoice if &**name == "exact_match" => {
-            let greedy = sources.names.metric("exact_match_mc").unwrap_or_else(|| Arc::clone(&metric));
-            return Ok((Arc::clone(name), Some(Arc::clone(&greedy)), MetricFunction::Registered(greedy)));
+            let greedy = sources.registry.metric("exact_match_mc").unwrap_or(metric);
+            let function = MetricFunction::Registered(Arc::clone(greedy));
+            return Ok((Arc::clone(name), Some(Arc::clone(greedy)), function));
         }
         // Reference: 0.4.13 hands pairs of target and answer to the task's own aggregation, and to that of metrics of
         // labels, which the table lists for generation.
-        OutputType::GenerateUntil if aggregated_by_task || is_listed(name, OutputType::GenerateUntil) => {
+        OutputType::GenerateUntil
+            if aggregated_by_task || metric.listed_for().contains(&OutputType::GenerateUntil) =>
+        {
             MetricFunction::Pair
         }
         output_type => {
             return Err(ScoreError::OutputType {
                 metric: name.to_string(),
-                made_for: metric.output_types().iter().map(|made_for| (*made_for).to_owned()).collect(),
+                made_for: metric.output_types().iter().map(ToString::to_string).collect(),
                 output_type,
             });
         }
     };
-    Ok((Arc::clone(name), Some(metric), function))
+    Ok((Arc::clone(name), Some(Arc::clone(metric)), function))
 }
 
 /// What the aggregation of a metric is called.
-fn aggregation_name(spec: &MetricSpec, metric: &str) -> Arc<str> {
+fn aggregation_name(spec: &MetricSpec, metric: Option<&MetricEntry>) -> Arc<str> {
     match &spec.aggregation {
         Setting::Given(Reference::Name(name)) => Arc::clone(name),
         Setting::Given(Reference::Function(function)) => function_name(function).into(),
-        Setting::Own => entry_of(metric).and_then(|entry| entry.aggregation.name()).unwrap_or("mean").into(),
+        Setting::Own => metric.and_then(|entry| entry.facts.aggregation).unwrap_or("mean").into(),
         Setting::Null => "mean".into(),
     }
 }
@@ -220,22 +224,19 @@ fn function_name(function: &Function) -> &str {
     function.split().map_or(&*function.reference, |(_, name)| name)
 }
 
-fn is_listed(name: &str, output_type: OutputType) -> bool {
-    entry_of(name).is_some_and(|entry| entry.fits(output_type))
+fn has_pass_at_k(metric: Option<&MetricEntry>) -> bool {
+    metric.is_some_and(|entry| entry.facts.reduction == Some("pass@k"))
 }
 
-fn has_pass_at_k(name: &str) -> bool {
-    entry_of(name).is_some_and(|entry| entry.reduction.name() == Some("pass@k"))
-}
-
-fn has_older_stderr(spec: &MetricSpec, name: &str) -> bool {
+fn has_older_stderr(spec: &MetricSpec, metric: Option<&MetricEntry>) -> bool {
     match &spec.aggregation {
         Setting::Given(Reference::Name(aggregation)) => OLDER_STDERRS.contains(&&**aggregation),
         Setting::Given(Reference::Function(_)) => false,
         Setting::Null => true,
         // Reference: the 0.4 line aggregates Brier scores by a function that it knows no error of.
-        Setting::Own => entry_of(name).is_none_or(|entry| {
-            name != "brier_score" && entry.aggregation.name().is_some_and(|own| OLDER_STDERRS.contains(&own))
+        Setting::Own => metric.is_none_or(|entry| {
+            entry.name != "brier_score"
+                && entry.facts.aggregation.is_some_and(|own| OLDER_STDERRS.contains(&own))
         }),
     }
 }

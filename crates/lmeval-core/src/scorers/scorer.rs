@@ -12,9 +12,9 @@ use super::input::ScoringInput;
 use super::needs::Needs;
 use super::scored::{ReducedDoc, ScoredDoc, Scores};
 use super::spec::MetricSpec;
+use crate::OutputType;
 use crate::filters::FilterSpec;
 use crate::groups::Directions;
-use crate::output_type::OutputType;
 
 /// From filtered answers to the values of metrics.
 ///

@@ -13,9 +13,9 @@ use super::pipeline::ScoringPipeline;
 use super::reduce::merge_reduced;
 use super::scored::ReducedDoc;
 use super::task_code::TaskCode;
+use crate::OutputType;
 use crate::dialect::Dialect;
 use crate::groups::Directions;
-use crate::output_type::OutputType;
 use crate::results::{Audit, SampleRecord, sample_records};
 
 /// The values of each document by pipeline.

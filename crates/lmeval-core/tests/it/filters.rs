@@ -1,6 +1,7 @@
 //! Filters against recordings.
 
-use lmeval_core::filters::{FilterContext, FilterDocs, FilterSpec, Filters, Responses};
+use lmeval_core::filters::{FilterContext, FilterDocs, FilterSpec, Responses};
+use lmeval_core::registry::Registry;
 use lmeval_core::{DocId, MemoryDocuments};
 use lmeval_pycompat::{Dict, Value, json};
 
@@ -27,7 +28,8 @@ fn recordings() {
     for (number, case) in cases.iter().enumerate() {
         let steps: Vec<FilterSpec> =
             field(case, "filters").iter().map(|step| FilterSpec::from_value(step).unwrap()).collect();
-        let ensemble = Filters::default().ensemble("recorded", &steps, &FilterContext::default()).unwrap();
+        let ensemble =
+            Registry::default().filter_ensemble("recorded", &steps, &FilterContext::default()).unwrap();
         let documents = documents(case);
         let ids: Vec<DocId> = (0..documents.len()).map(DocId).collect();
         let documents = MemoryDocuments::new(documents);

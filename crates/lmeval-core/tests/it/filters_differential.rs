@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use lmeval_core::filters::{FilterContext, FilterDocs, FilterSpec, Filters};
+use lmeval_core::filters::{FilterContext, FilterDocs, FilterSpec};
+use lmeval_core::registry::Registry;
 use lmeval_core::{Dialect, DocId, MemoryDocuments};
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_testkit::test_environment;
@@ -26,8 +27,8 @@ fn filter(case: &Dict, dialect: Dialect) -> Result<Value, String> {
     let ids: Vec<DocId> = (0..documents.len()).map(DocId).collect();
     let context = FilterContext { dialect, ..FilterContext::default() };
     let documents = MemoryDocuments::new(documents);
-    let outcome = Filters::default()
-        .ensemble("random", &steps, &context)
+    let outcome = Registry::default()
+        .filter_ensemble("random", &steps, &context)
         .and_then(|ensemble| ensemble.apply(responses, &FilterDocs::new(&documents, &ids)))
         .map_err(|error| error.source.to_string())?;
     Ok(if outcome.bare {

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lmeval_core::filters::{FilterContext, FilterDocs, FilterError, FilterSpec, Filters, Outcome, Responses};
+use lmeval_core::filters::{FilterContext, FilterDocs, FilterError, FilterSpec, Outcome, Responses};
+use lmeval_core::registry::Registry;
 use lmeval_core::{DocId, MemoryDocuments};
 use lmeval_pycompat::{Dict, Value};
 
@@ -11,7 +12,7 @@ fn run(steps: &[FilterSpec], responses: Responses, ids: &[DocId]) -> Result<Outc
     let choices: Dict = [(Value::str("choices"), Value::list([Value::str("aa")]))].into_iter().collect();
     let documents = MemoryDocuments::new(vec![choices; last + 1]);
     let docs = FilterDocs::new(&documents, ids);
-    let ensemble = Filters::default().ensemble("x", steps, &FilterContext::default()).unwrap();
+    let ensemble = Registry::default().filter_ensemble("x", steps, &FilterContext::default()).unwrap();
     ensemble.apply(responses, &docs).map_err(|error| *error.source)
 }
 

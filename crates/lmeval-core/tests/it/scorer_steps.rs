@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lmeval_core::filters::{Filter, FilterDocs, FilterHost, FilterSpec};
 use lmeval_core::groups::Directions;
+use lmeval_core::registry::{MetricEntry, ScorerEntry};
 use lmeval_core::scorers::{
     Aggregated, AnsweredDocument, HostAggregation, HostMetric, HostReduction, MetricKey, MetricSpec, Needs,
     ReducedDoc, Reference, ScoreError, ScoredDoc, Scorer, ScorerSpec, ScoringHost, ScoringSources, Setting,
@@ -71,7 +72,7 @@ fn host_metric() -> MetricSpec {
 
 /// Length of the prompt, by a metric of the program.
 fn prompt_length() -> Arc<dyn AnyMetric> {
-    Arc::new(Metric::new("prompt_length", &["multiple_choice"], Mean, |_| {
+    Arc::new(Metric::new("prompt_length", &[OutputType::MultipleChoice], Mean, |_| {
         Ok(Box::new(|input: MetricInput<'_>| Ok(vec![Number::Int(input.likelihood()?.1.ctx.len() as i64)])))
     }))
 }
@@ -79,8 +80,8 @@ fn prompt_length() -> Arc<dyn AnyMetric> {
 #[test]
 fn only_what_nobody_sees_is_not_needed() {
     let mut sources = ScoringSources { host: Arc::new(Lists), ..sources() };
-    sources.names.register_metric(prompt_length()).unwrap();
-    sources.names.register_scorer("steps", Arc::new(|_| Ok(Arc::new(Steps)))).unwrap();
+    sources.registry.register(MetricEntry::new(prompt_length())).unwrap();
+    sources.registry.register(ScorerEntry::new("steps", |_| Ok(Arc::new(Steps)))).unwrap();
     let documents = Needs { documents: true, ..Needs::NOTHING };
     let prompts = Needs { prompts: true, ..Needs::NOTHING };
     let (choice, text) = (OutputType::MultipleChoice, OutputType::GenerateUntil);
@@ -164,7 +165,7 @@ impl Scorer for Steps {
 #[test]
 fn a_scorer_takes_over_steps() {
     let mut sources = sources();
-    sources.names.register_scorer("steps", Arc::new(|_| Ok(Arc::new(Steps)))).unwrap();
+    sources.registry.register(ScorerEntry::new("steps", |_| Ok(Arc::new(Steps)))).unwrap();
     let spec = ScorerSpec { kind: "steps".to_owned(), kwargs: Dict::new() };
     let facts = TaskFacts { scorer: Some(&spec), ..facts(OutputType::GenerateUntil) };
     let built = build_scorer(None, facts, &sources).unwrap();

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lmeval_core::filters::FilterSpec;
 use lmeval_core::groups::Directions;
+use lmeval_core::registry::ScorerEntry;
 use lmeval_core::scorers::{
     AnsweredDocument, AnsweredInstance, HostAggregation, HostMetric, HostReduction, MetricSpec, PipelineSpec,
     Reference, ScoreError, ScoredDoc, Scorer, ScorerSpec, Scores, ScoringHost, ScoringInput, ScoringPipeline,
@@ -278,8 +279,8 @@ impl Scorer for Batch {
 #[test]
 fn programs_bring_their_own_scorers() {
     let mut sources = sources();
-    sources.names.register_scorer("length", Arc::new(|_| Ok(Arc::new(Length)))).unwrap();
-    sources.names.register_scorer("batch", Arc::new(|_| Ok(Arc::new(Batch)))).unwrap();
+    sources.registry.register(ScorerEntry::new("length", |_| Ok(Arc::new(Length)))).unwrap();
+    sources.registry.register(ScorerEntry::new("batch", |_| Ok(Arc::new(Batch)))).unwrap();
     let documents = [generated(0, "a", &["a", "abc"]), generated(1, "a", &["abcd", "abcd"])];
     for (kind, expected) in [("length", "length,length=4.0"), ("batch", "share,batch=0.5")] {
         let spec = ScorerSpec { kind: kind.to_owned(), kwargs: Dict::new() };

@@ -8,7 +8,7 @@ use lmeval_core::{
     ModelRequest, Response,
 };
 use lmeval_engine::{
-    Cancel, EngineError, EvaluateOptions, Evaluation, Event, Events, JournalOptions, NoEvents, evaluate,
+    Cancel, EngineError, EvaluateOptions, Evaluated, Event, Events, JournalOptions, NoEvents, evaluate,
 };
 use lmeval_tasks::{BUILTIN_LIBRARY, Overrides, Spec, TaskDict, TaskManager};
 
@@ -60,7 +60,7 @@ pub(crate) fn run(
     model: &Arc<dyn Model>,
     names: &[&str],
     options: &EvaluateOptions,
-) -> Result<Evaluation, EngineError> {
+) -> Result<Evaluated, EngineError> {
     let events: Arc<dyn Events> = Arc::new(NoEvents);
     evaluate(model, tasks(names), options, &events)
 }
@@ -70,7 +70,7 @@ fn options() -> EvaluateOptions {
 }
 
 /// Everything that a run gave, as text.
-pub(crate) fn shown(run: &Evaluation) -> String {
+pub(crate) fn shown(run: &Evaluated) -> String {
     lmeval_pycompat::repr::repr(&lmeval_pycompat::Value::from(run.results.to_dict()))
 }
 

@@ -12,6 +12,10 @@ use crate::item::Weighted;
 pub struct BitsPerByte;
 
 impl Aggregation<Weighted> for BitsPerByte {
+    fn name(&self) -> Option<&'static str> {
+        Some("bits_per_byte")
+    }
+
     fn prepare(&self, values: &[Weighted]) -> Result<Box<dyn Resample>, MetricError> {
         Totals::prepare(pairs(values), |totals, _| Ok(-mean(totals)? / LN_2))
     }

@@ -9,6 +9,10 @@ use crate::number::Number;
 pub struct Bypass;
 
 impl<K> Aggregation<K> for Bypass {
+    fn name(&self) -> Option<&'static str> {
+        Some("bypass")
+    }
+
     fn prepare(&self, _: &[K]) -> Result<Box<dyn Resample>, MetricError> {
         Ok(Box::new(Constant))
     }

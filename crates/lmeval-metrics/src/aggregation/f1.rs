@@ -28,6 +28,10 @@ pub struct F1 {
 }
 
 impl Aggregation<LabelPair> for F1 {
+    fn name(&self) -> Option<&'static str> {
+        Some("f1")
+    }
+
     fn prepare(&self, values: &[LabelPair]) -> Result<Box<dyn Resample>, MetricError> {
         Ok(Box::new(Scores { counts: LabelCounts::new(values)?, average: self.average }))
     }

@@ -13,6 +13,10 @@ use crate::item::LabelPair;
 pub struct Matthews;
 
 impl Aggregation<LabelPair> for Matthews {
+    fn name(&self) -> Option<&'static str> {
+        Some("matthews_corrcoef")
+    }
+
     fn prepare(&self, values: &[LabelPair]) -> Result<Box<dyn Resample>, MetricError> {
         Ok(Box::new(Scores(LabelCounts::new(values)?)))
     }

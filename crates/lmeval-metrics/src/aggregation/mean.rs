@@ -9,6 +9,10 @@ use crate::number::Number;
 pub struct Mean;
 
 impl Aggregation<Number> for Mean {
+    fn name(&self) -> Option<&'static str> {
+        Some("mean")
+    }
+
     fn prepare(&self, values: &[Number]) -> Result<Box<dyn Resample>, MetricError> {
         Totals::prepare(
             values.iter().map(|value| [value.to_f64()]),

@@ -11,6 +11,10 @@ use crate::number::Number;
 pub struct Median;
 
 impl Aggregation<Number> for Median {
+    fn name(&self) -> Option<&'static str> {
+        Some("median")
+    }
+
     fn prepare(&self, values: &[Number]) -> Result<Box<dyn Resample>, MetricError> {
         if values.is_empty() {
             return Err(MetricError::NoValues);

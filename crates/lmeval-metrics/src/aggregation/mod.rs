@@ -35,6 +35,11 @@ use crate::number::Number;
 
 /// From the values of all documents to one number.
 pub trait Aggregation<K>: Send + Sync {
+    /// The name that tasks know it by; an aggregation that belongs to one metric alone has none.
+    fn name(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Works out once what every resample of these values needs.
     fn prepare(&self, values: &[K]) -> Result<Box<dyn Resample>, MetricError>;
 
@@ -66,6 +71,11 @@ pub trait Resample: Send + Sync {
 
 /// An [`Aggregation`] without its type: what a scorer holds.
 pub trait AnyAggregation: Send + Sync {
+    /// The name that tasks know it by.
+    fn name(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Works out once what every resample of these values needs.
     fn prepare(&self, values: &[Value]) -> Result<Box<dyn Resample>, MetricError>;
 
@@ -87,6 +97,10 @@ struct Erased<K> {
 }
 
 impl<K: Item> AnyAggregation for Erased<K> {
+    fn name(&self) -> Option<&'static str> {
+        self.aggregation.name()
+    }
+
     fn prepare(&self, values: &[Value]) -> Result<Box<dyn Resample>, MetricError> {
         self.aggregation.prepare(&K::from_values(values)?)
     }

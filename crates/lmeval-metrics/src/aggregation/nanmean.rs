@@ -10,6 +10,10 @@ use crate::vector::pairwise_sum;
 pub struct NanMean;
 
 impl Aggregation<Number> for NanMean {
+    fn name(&self) -> Option<&'static str> {
+        Some("nanmean")
+    }
+
     fn prepare(&self, values: &[Number]) -> Result<Box<dyn Resample>, MetricError> {
         Ok(Box::new(Values(values.iter().map(|value| value.to_f64()).collect())))
     }

@@ -9,6 +9,10 @@ use crate::number::Number;
 pub struct Perplexity;
 
 impl Aggregation<Number> for Perplexity {
+    fn name(&self) -> Option<&'static str> {
+        Some("perplexity")
+    }
+
     fn prepare(&self, values: &[Number]) -> Result<Box<dyn Resample>, MetricError> {
         Totals::prepare(values.iter().map(|value| [value.to_f64()]), |[total], count| {
             exp(-(total / count as f64))

@@ -9,6 +9,10 @@ use crate::item::Weighted;
 pub struct WeightedMean;
 
 impl Aggregation<Weighted> for WeightedMean {
+    fn name(&self) -> Option<&'static str> {
+        Some("weighted_mean")
+    }
+
     fn prepare(&self, values: &[Weighted]) -> Result<Box<dyn Resample>, MetricError> {
         Totals::prepare(pairs(values), |totals, _| mean(totals))
     }

@@ -10,6 +10,10 @@ use crate::item::Weighted;
 pub struct WeightedPerplexity;
 
 impl Aggregation<Weighted> for WeightedPerplexity {
+    fn name(&self) -> Option<&'static str> {
+        Some("weighted_perplexity")
+    }
+
     fn prepare(&self, values: &[Weighted]) -> Result<Box<dyn Resample>, MetricError> {
         Totals::prepare(pairs(values), |totals, _| exp(-mean(totals)?))
     }

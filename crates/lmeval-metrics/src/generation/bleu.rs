@@ -22,6 +22,10 @@ const ORDER: usize = 4;
 const SIZE: usize = 2 + 2 * ORDER;
 
 impl Aggregation<TextPair> for Bleu {
+    fn name(&self) -> Option<&'static str> {
+        Some("bleu")
+    }
+
     fn prepare(&self, values: &[TextPair]) -> Result<Box<dyn Resample>, MetricError> {
         if values.is_empty() {
             return Err(MetricError::NoValues);

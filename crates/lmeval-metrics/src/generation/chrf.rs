@@ -32,6 +32,10 @@ const ORDERS: usize = CHARACTERS + WORDS;
 const SIZE: usize = 3 * ORDERS;
 
 impl Aggregation<TextPair> for ChrF {
+    fn name(&self) -> Option<&'static str> {
+        Some(if self.words { "chrf++" } else { "chrf" })
+    }
+
     fn prepare(&self, values: &[TextPair]) -> Result<Box<dyn Resample>, MetricError> {
         if values.is_empty() {
             return Err(MetricError::NoValues);

@@ -12,6 +12,7 @@ use crate::error::MetricError;
 use crate::item::items;
 use crate::metric::Metric;
 use crate::number::Number;
+use crate::options::{OptionEntry, OptionKind, OptionTable};
 use crate::reduction::PassAtK;
 
 /// `exact_match`: 1 for each answer that equals the target, or one of them, else 0.
@@ -28,7 +29,16 @@ pub fn exact_match() -> Metric<Number> {
         }))
     })
     .with_reduction(PassAtK::default(), Mean)
+    .with_options(OptionTable::strict(OPTIONS))
 }
+
+const OPTIONS: &[OptionEntry] = &[
+    OptionEntry::optional("multiple_targets", OptionKind::Truth, "False"),
+    OptionEntry::optional("regexes_to_ignore", OptionKind::Patterns, "None"),
+    OptionEntry::optional("ignore_case", OptionKind::Truth, "False"),
+    OptionEntry::optional("ignore_punctuation", OptionKind::Truth, "False"),
+    OptionEntry::optional("ignore_numbers", OptionKind::Truth, "False"),
+];
 
 /// The comparison of `exact_match` with its options.
 #[derive(Debug, Default)]

@@ -24,4 +24,6 @@ pub use self::ter::Ter;
 pub use self::text_corpus::TextCorpusMetric;
 pub use self::tokenizer_13a::tokenize_13a;
 
-const GENERATION: &[&str] = &["generate_until"];
+use crate::output_type::OutputType;
+
+const GENERATION: &[OutputType] = &[OutputType::GenerateUntil];

@@ -13,6 +13,7 @@ use crate::error::MetricError;
 use crate::item::items;
 use crate::metric::Metric;
 use crate::number::Number;
+use crate::options::{OptionEntry, OptionKind, OptionTable};
 use crate::vector::argmax;
 
 /// What ROUGE compares.
@@ -93,7 +94,13 @@ pub fn rouge_metric(name: &'static str, kind: RougeKind) -> Metric<Number> {
                 .collect()
         }))
     })
+    .with_options(OptionTable::lenient(OPTIONS))
 }
+
+const OPTIONS: &[OptionEntry] = &[
+    OptionEntry::optional("multiple_targets", OptionKind::Truth, "False"),
+    OptionEntry::optional("use_stemmer", OptionKind::Truth, "False"),
+];
 
 /// The texts of values.
 pub(super) fn texts(values: &[Value]) -> Result<Vec<&str>, MetricError> {

@@ -19,6 +19,10 @@ use lmeval_pycompat::strings::{lower, rstrip, split_whitespace};
 pub struct Ter;
 
 impl Aggregation<TextPair> for Ter {
+    fn name(&self) -> Option<&'static str> {
+        Some("ter")
+    }
+
     fn prepare(&self, values: &[TextPair]) -> Result<Box<dyn Resample>, MetricError> {
         let documents = values
             .par_iter()

@@ -10,6 +10,7 @@ use crate::aggregation::{Aggregation, Resample};
 use crate::error::MetricError;
 use crate::item::TextPair;
 use crate::metric::{CorpusMetric, MetricInput};
+use crate::output_type::OutputType;
 
 /// `bleu`, `chrf`, `chrf++` or `ter` as a metric of generation tasks.
 ///
@@ -47,7 +48,7 @@ impl CorpusMetric for TextCorpusMetric {
         self.name
     }
 
-    fn output_types(&self) -> &'static [&'static str] {
+    fn output_types(&self) -> &'static [OutputType] {
         GENERATION
     }
 

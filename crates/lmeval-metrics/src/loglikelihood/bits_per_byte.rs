@@ -8,6 +8,7 @@ use crate::aggregation::{Aggregation, BitsPerByte};
 use crate::error::MetricError;
 use crate::item::Weighted;
 use crate::metric::{CorpusMetric, MetricInput};
+use crate::output_type::OutputType;
 
 /// `bits_per_byte`: `−(Σll / Σbytes) / ln 2` over all texts; the value of one is its log-likelihood and its bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +21,7 @@ impl CorpusMetric for BitsPerByteOfText {
         "bits_per_byte"
     }
 
-    fn output_types(&self) -> &'static [&'static str] {
+    fn output_types(&self) -> &'static [OutputType] {
         ROLLING
     }
 

@@ -9,6 +9,7 @@ use crate::aggregation::{Aggregation, F1};
 use crate::error::MetricError;
 use crate::item::LabelPair;
 use crate::metric::{CorpusMetric, MetricInput};
+use crate::output_type::OutputType;
 use crate::vector::argmax;
 
 /// `f1`: F1 of the option with index 1; the value of a document is its target and the most likely option.
@@ -22,7 +23,7 @@ impl CorpusMetric for F1OfChoices {
         "f1"
     }
 
-    fn output_types(&self) -> &'static [&'static str] {
+    fn output_types(&self) -> &'static [OutputType] {
         CHOICE
     }
 

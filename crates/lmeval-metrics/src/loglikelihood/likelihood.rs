@@ -9,6 +9,7 @@ use crate::error::MetricError;
 use crate::item::GoldLikelihoods;
 use crate::metric::{CorpusMetric, MetricInput};
 use crate::number::Number;
+use crate::output_type::OutputType;
 
 /// `likelihood`: the mean log-likelihood of the target; the value of a document is its target and the
 /// log-likelihoods of all options, for aggregations of the task.
@@ -22,7 +23,7 @@ impl CorpusMetric for Likelihood {
         "likelihood"
     }
 
-    fn output_types(&self) -> &'static [&'static str] {
+    fn output_types(&self) -> &'static [OutputType] {
         CHOICE
     }
 

@@ -9,6 +9,7 @@ use crate::aggregation::{Aggregation, Matthews};
 use crate::error::MetricError;
 use crate::item::LabelPair;
 use crate::metric::{CorpusMetric, MetricInput};
+use crate::output_type::OutputType;
 use crate::vector::argmax;
 
 /// `mcc`: Matthews' correlation coefficient; the value of a document is its target and the most likely option.
@@ -22,7 +23,7 @@ impl CorpusMetric for MatthewsOfChoices {
         "mcc"
     }
 
-    fn output_types(&self) -> &'static [&'static str] {
+    fn output_types(&self) -> &'static [OutputType] {
         CHOICE
     }
 

@@ -50,16 +50,17 @@ use crate::error::MetricError;
 use crate::ll_results::LLResults;
 use crate::metric::Metric;
 use crate::number::Number;
+use crate::output_type::OutputType;
 
-const CHOICE: &[&str] = &["multiple_choice"];
-const ANY_OPTION: &[&str] = &["loglikelihood", "multiple_choice"];
-const TARGET: &[&str] = &["loglikelihood"];
-const ROLLING: &[&str] = &["loglikelihood_rolling"];
+const CHOICE: &[OutputType] = &[OutputType::MultipleChoice];
+const ANY_OPTION: &[OutputType] = &[OutputType::Loglikelihood, OutputType::MultipleChoice];
+const TARGET: &[OutputType] = &[OutputType::Loglikelihood];
+const ROLLING: &[OutputType] = &[OutputType::LoglikelihoodRolling];
 
 /// A metric with one number per document and the mean as its aggregation.
 fn number_metric(
     name: &'static str,
-    output_types: &'static [&'static str],
+    output_types: &'static [OutputType],
     function: fn(&Value, &LLResults) -> Result<Number, MetricError>,
 ) -> Metric<Number> {
     Metric::new(name, output_types, Mean, move |_| {

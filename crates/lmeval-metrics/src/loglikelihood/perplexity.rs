@@ -12,6 +12,7 @@ use crate::item::Weighted;
 use crate::ll_results::LLResults;
 use crate::metric::{CorpusMetric, MetricInput};
 use crate::number::Number;
+use crate::output_type::OutputType;
 
 /// `perplexity`: `exp(−Σll / n)` over all documents; the value of one is the log-likelihood of its target.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +25,7 @@ impl CorpusMetric for PerplexityOfTarget {
         "perplexity"
     }
 
-    fn output_types(&self) -> &'static [&'static str] {
+    fn output_types(&self) -> &'static [OutputType] {
         TARGET
     }
 

@@ -8,6 +8,7 @@ use crate::aggregation::{Aggregation, WeightedPerplexity};
 use crate::error::MetricError;
 use crate::item::Weighted;
 use crate::metric::{CorpusMetric, MetricInput};
+use crate::output_type::OutputType;
 
 /// `word_perplexity`: `exp(−Σll / Σwords)` over all texts; the value of one is its log-likelihood and its words.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +21,7 @@ impl CorpusMetric for WordPerplexity {
         "word_perplexity"
     }
 
-    fn output_types(&self) -> &'static [&'static str] {
+    fn output_types(&self) -> &'static [OutputType] {
         ROLLING
     }
 

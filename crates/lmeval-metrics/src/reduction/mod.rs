@@ -46,12 +46,22 @@ impl<K> Reduced<K> {
 ///
 /// It is called where a document has any other number of values than one.
 pub trait Reduction<T, K>: Send + Sync {
+    /// The name that tasks know it by, where a rule depends on it.
+    fn name(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Reduces the values of one document.
     fn reduce(&self, reference: &Value, values: &[T]) -> Result<Reduced<K>, MetricError>;
 }
 
 /// A [`Reduction`] without its types: what a scorer holds.
 pub trait AnyReduction: Send + Sync {
+    /// The name that tasks know it by, where a rule depends on it.
+    fn name(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Reduces the values of one document.
     fn reduce(&self, reference: &Value, values: &[Value]) -> Result<Reduced<Value>, MetricError>;
 }
@@ -64,6 +74,10 @@ pub fn erase_reduction<T: Item, K: Item>(reduction: Arc<dyn Reduction<T, K>>) ->
 struct Erased<T, K>(Arc<dyn Reduction<T, K>>);
 
 impl<T: Item, K: Item> AnyReduction for Erased<T, K> {
+    fn name(&self) -> Option<&'static str> {
+        self.0.name()
+    }
+
     fn reduce(&self, reference: &Value, values: &[Value]) -> Result<Reduced<Value>, MetricError> {
         let values = T::from_values(values)?;
         Ok(self.0.reduce(reference, &values)?.map(|value| value.to_value()))

@@ -15,6 +15,10 @@ pub struct PassAtK {
 }
 
 impl Reduction<Number, Number> for PassAtK {
+    fn name(&self) -> Option<&'static str> {
+        self.k.is_empty().then_some("pass@k")
+    }
+
     fn reduce(&self, _: &Value, values: &[Number]) -> Result<Reduced<Number>, MetricError> {
         let count = values.len();
         let right = values.iter().filter(|value| is_truthy(**value)).count();

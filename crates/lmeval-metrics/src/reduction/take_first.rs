@@ -10,6 +10,10 @@ use crate::error::MetricError;
 pub struct TakeFirst;
 
 impl<T: Clone> Reduction<T, T> for TakeFirst {
+    fn name(&self) -> Option<&'static str> {
+        Some("take_first")
+    }
+
     fn reduce(&self, _: &Value, values: &[T]) -> Result<Reduced<T>, MetricError> {
         values.first().cloned().map(Reduced::One).ok_or(MetricError::NoValues)
     }

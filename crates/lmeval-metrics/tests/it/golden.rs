@@ -220,9 +220,8 @@ fn every_resample_equals_the_slow_one() {
             })
             .collect()
     };
-    for name in lmeval_metrics::AGGREGATION_NAMES {
+    for lmeval_metrics::BuiltInAggregation { name, aggregation, .. } in lmeval_metrics::AGGREGATIONS.iter() {
         let values = pairs(name);
-        let aggregation = aggregation(name).unwrap();
         let prepared = aggregation.prepare(&values).unwrap();
         let mut random = lmeval_pycompat::random::Random::from_seed(7);
         let draws: Vec<u32> = (0..values.len() * 203).map(|_| random.randbelow(23) as u32).collect();

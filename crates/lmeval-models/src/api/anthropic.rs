@@ -11,8 +11,8 @@ use super::chat::{generates_only, messages};
 use super::protocol::{Generation, Prompt, Protocol, Rules};
 use super::text::{TextAnswer, TextBackend, TextProtocol, plain};
 use crate::http::BadAnswer;
-use crate::settings::ModelSettings;
 use crate::stops::stops;
+use lmeval_core::ModelSettings;
 
 /// How a turn of the user begins in the older interface.
 const HUMAN: &str = "\n\nHuman:";

@@ -10,8 +10,8 @@ use secrecy::SecretString;
 use super::model::{ApiModel, Parts};
 use super::protocol::{Protocol, Rules};
 use crate::http::{Client, ClientSettings};
-use crate::settings::{ModelSettings, wrong};
 use crate::tokenizer;
+use lmeval_core::ModelSettings;
 
 /// Arguments that change answers and have no other place in a model's identity.
 const GIVEN: [&str; 7] = [
@@ -186,7 +186,7 @@ pub(super) fn whole(
 ) -> Result<i64, ModelError> {
     let number = settings.integer(name)?.unwrap_or(default);
     if number < least {
-        return Err(wrong(name, &format!("{least} or more"), &Value::Int(number)));
+        return Err(ModelSettings::wrong(name, &format!("{least} or more"), &Value::Int(number)));
     }
     Ok(number)
 }
@@ -203,6 +203,8 @@ pub(super) fn batch_size(settings: &ModelSettings) -> Result<usize, ModelError> 
     };
     match (number.and_then(|number| usize::try_from(number).ok()), given) {
         (Some(number), _) => Ok(number.max(1)),
-        (None, given) => Err(wrong("batch_size", "a whole number or `auto`", &given.unwrap_or(Value::None))),
+        (None, given) => {
+            Err(ModelSettings::wrong("batch_size", "a whole number or `auto`", &given.unwrap_or(Value::None)))
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::chat::{chat_body, chat_texts, generates_only};
 use super::completions::Completions;
 use super::protocol::{Generation, Prompt, Protocol, Rules};
 use crate::http::BadAnswer;
-use crate::settings::ModelSettings;
+use lmeval_core::ModelSettings;
 
 /// The back end for texts.
 pub(crate) const OPENAI_COMPLETIONS: Backend = Backend {

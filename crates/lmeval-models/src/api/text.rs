@@ -15,7 +15,7 @@ use super::arguments::{Credentials, no_base_url};
 use super::identity::server_facts;
 use super::model::body_text;
 use crate::http::{BadAnswer, Call, Client, ClientSettings};
-use crate::settings::ModelSettings;
+use lmeval_core::ModelSettings;
 
 /// What an answer says.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use lmeval_pycompat::{Dict, Value, repr};
 use secrecy::SecretString;
 
 use super::redact::public_url;
-use crate::settings::{ModelSettings, wrong};
+use lmeval_core::ModelSettings;
 
 /// How a server is talked to; read from model arguments.
 #[derive(Clone)]
@@ -98,7 +98,7 @@ impl ClientSettings {
         }
         read.timeout = duration(settings, "timeout", read.timeout)?;
         if read.timeout.is_zero() {
-            return Err(wrong("timeout", "a number of seconds above 0", &Value::Int(0)));
+            return Err(ModelSettings::wrong("timeout", "a number of seconds above 0", &Value::Int(0)));
         }
         read.patience = duration(settings, "patience", read.patience)?;
         read.retry_wait = duration(settings, "retry_wait", read.retry_wait)?;
@@ -152,13 +152,13 @@ fn base_urls(settings: &ModelSettings, default: Option<&str>) -> Result<Vec<Stri
             let mut found = Vec::new();
             for item in items.iter() {
                 let Value::Str(text) = item else {
-                    return Err(wrong("base_url", expected, item));
+                    return Err(ModelSettings::wrong("base_url", expected, item));
                 };
                 found.extend(split(text));
             }
             found
         }
-        Some(other) => return Err(wrong("base_url", expected, other)),
+        Some(other) => return Err(ModelSettings::wrong("base_url", expected, other)),
     };
     if found.is_empty() {
         let message = "The model needs the argument `base_url`";
@@ -188,7 +188,7 @@ fn duration(settings: &ModelSettings, name: &str, default: Duration) -> Result<D
         Some(seconds) => Duration::try_from_secs_f64(seconds)
             .ok()
             .filter(|duration| *duration <= Duration::from_hours(24 * 365))
-            .ok_or_else(|| wrong(name, "a number of seconds", &Value::Float(seconds))),
+            .ok_or_else(|| ModelSettings::wrong(name, "a number of seconds", &Value::Float(seconds))),
     }
 }
 
@@ -197,7 +197,7 @@ fn count(settings: &ModelSettings, name: &str) -> Result<Option<usize>, ModelErr
     found
         .map(|number| {
             usize::try_from(number)
-                .map_err(|_| wrong(name, "a number that is not negative", &Value::Int(number)))
+                .map_err(|_| ModelSettings::wrong(name, "a number that is not negative", &Value::Int(number)))
         })
         .transpose()
 }
@@ -205,7 +205,7 @@ fn count(settings: &ModelSettings, name: &str) -> Result<Option<usize>, ModelErr
 fn rate(settings: &ModelSettings, name: &str) -> Result<Option<f64>, ModelError> {
     match settings.number(name)? {
         Some(number) if !(number.is_finite() && number > 0.0) => {
-            Err(wrong(name, "a number above 0", &Value::Float(number)))
+            Err(ModelSettings::wrong(name, "a number above 0", &Value::Float(number)))
         }
         found => Ok(found),
     }

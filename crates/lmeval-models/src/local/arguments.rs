@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use lmeval_core::{ModelError, ModelErrorKind, nearest};
 
-use crate::settings::ModelSettings;
+use lmeval_core::ModelSettings;
 
 /// Arguments that name a model for the results and mean nothing here.
 const NAMES: [&str; 2] = ["pretrained", "model"];

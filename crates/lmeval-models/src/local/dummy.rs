@@ -9,7 +9,7 @@ use lmeval_core::{
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::strings::strip;
 
-use crate::settings::ModelSettings;
+use lmeval_core::ModelSettings;
 
 /// A model that looks at the number of the document at most.
 #[derive(Debug)]
@@ -40,6 +40,10 @@ impl Dummy {
 }
 
 impl LocalModel for Dummy {
+    fn is_instant(&self) -> bool {
+        true
+    }
+
     fn identity(&self) -> ModelIdentity {
         let line = if self.draws { "0.4" } else { "0.5" };
         let facts = vec![("line", line.to_owned()), ("seed", self.seed.to_string())];

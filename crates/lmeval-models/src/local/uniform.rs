@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use super::arguments;
 use super::generation::GenerationSettings;
 use super::template::PlainTemplate;
-use crate::settings::ModelSettings;
+use lmeval_core::ModelSettings;
 
 /// The natural logarithm of 256.
 const LN_256: f64 = 8.0 * std::f64::consts::LN_2;
@@ -75,6 +75,10 @@ fn drawn_word(hash: &[u8; 32]) -> String {
 }
 
 impl LocalModel for Uniform {
+    fn is_instant(&self) -> bool {
+        true
+    }
+
     fn identity(&self) -> ModelIdentity {
         let facts = vec![("seed", self.seed.to_string()), ("bytes", self.bytes.to_string())];
         ModelIdentity { backend: "uniform".to_owned(), facts }

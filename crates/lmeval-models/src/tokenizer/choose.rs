@@ -10,7 +10,7 @@ use super::huggingface::HuggingFaceTokenizer;
 use super::remote::{RemoteSettings, server_query, server_root};
 use super::tiktoken::TiktokenTokenizer;
 use super::wait;
-use crate::settings::ModelSettings;
+use lmeval_core::ModelSettings;
 
 /// The tokenizer that the arguments ask for, of the kind `default` where they do not say it; `None` where there is none.
 pub(crate) fn choose(

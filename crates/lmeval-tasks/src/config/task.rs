@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use lmeval_core::registry::Registry;
 use lmeval_core::{MOST_REPEATS, OutputType, nearest};
 use lmeval_pycompat::{Dict, Function, Value};
 
@@ -17,7 +18,7 @@ use super::read::Reader;
 use super::scorer::ScorerConfig;
 use super::words::shortened;
 use crate::error::{Diagnostic, Error, ErrorKind};
-use crate::formats::{FormatRegistry, locate, resolve};
+use crate::formats::{Templates, locate, resolve};
 use crate::source::{Mapping, Origin};
 
 /// Everything that a task says, after normalisation.
@@ -116,24 +117,24 @@ pub struct TaskConfig {
 impl TaskConfig {
     /// Types the mapping of a task, with the built-in formats.
     pub fn from_mapping(mapping: &Mapping, warnings: &mut Vec<Diagnostic>) -> Result<Self, Error> {
-        Self::from_mapping_with(mapping, &FormatRegistry::default(), warnings)
+        Self::from_mapping_with(mapping, &Registry::default(), warnings)
     }
 
     /// Types the mapping of a task.
     pub fn from_mapping_with(
         mapping: &Mapping,
-        formats: &FormatRegistry,
+        registry: &Registry,
         warnings: &mut Vec<Diagnostic>,
     ) -> Result<Self, Error> {
         let reader = Reader { mapping, warnings };
         reader.reject_unknown("a task", None, mapping.values(), &TASK_KEYS)?;
-        Self::build(mapping, formats, warnings)
+        Self::build(mapping, registry, warnings)
     }
 
     /// Types the mapping of a task of a Python class, whose own keys are kept in [`TaskConfig::extras`].
     pub fn from_class_mapping(
         mapping: &Mapping,
-        formats: &FormatRegistry,
+        registry: &Registry,
         warnings: &mut Vec<Diagnostic>,
     ) -> Result<Self, Error> {
         let class = match mapping.get("class") {
@@ -144,7 +145,7 @@ impl TaskConfig {
                 return Err(reader.wrong_type(&path, "a function", other.unwrap_or(&Value::None)));
             }
         };
-        let mut config = Self::build(mapping, formats, warnings)?;
+        let mut config = Self::build(mapping, registry, warnings)?;
         config.class = Some(class);
         config.extras = mapping
             .values()
@@ -155,12 +156,8 @@ impl TaskConfig {
         Ok(config)
     }
 
-    fn build(
-        mapping: &Mapping,
-        formats: &FormatRegistry,
-        warnings: &mut Vec<Diagnostic>,
-    ) -> Result<Self, Error> {
-        let (formatted, format) = apply_format(mapping, formats, warnings)?;
+    fn build(mapping: &Mapping, registry: &Registry, warnings: &mut Vec<Diagnostic>) -> Result<Self, Error> {
+        let (formatted, format) = apply_format(mapping, registry, warnings)?;
         let mut reader = Reader { mapping: &formatted, warnings };
         let reader = &mut reader;
         let Some(task) = reader.label("task")? else {
@@ -282,7 +279,7 @@ impl TaskConfig {
 /// The mapping with what the selected format replaces, and the name of that format.
 fn apply_format<'a>(
     mapping: &'a Mapping,
-    registry: &FormatRegistry,
+    registry: &Registry,
     warnings: &mut Vec<Diagnostic>,
 ) -> Result<(Cow<'a, Mapping>, Option<Arc<str>>), Error> {
     let reader = Reader { mapping, warnings };

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use lmeval_core::formats::Format;
 use lmeval_core::nearest;
+use lmeval_core::registry::Registry;
 use lmeval_pycompat::{Dict, Value};
 
-use super::format::Format;
-use super::registry::FormatRegistry;
+use super::overrides::Overrides;
 use crate::config::{listed, shortened, value_text};
 use crate::error::{Error, ErrorKind, Location};
 use crate::source::{Mapping, Step};
@@ -27,7 +28,7 @@ pub struct SelectedFormat {
 pub fn resolve(
     formats: &Value,
     selection: Option<&str>,
-    registry: &FormatRegistry,
+    registry: &Registry,
     mapping: &Mapping,
 ) -> Result<SelectedFormat, Error> {
     let (steps, outcome) = match formats {
@@ -50,11 +51,22 @@ pub(crate) fn locate(mapping: &Mapping, path: &[Step]) -> Option<Location> {
     mapping.locate(path).or_else(|| mapping.locate(&[Step::from("task")]))
 }
 
-fn by_name(name: &str, registry: &FormatRegistry) -> Result<SelectedFormat, Error> {
-    Ok(SelectedFormat { name: name.into(), format: registry.find(name)?.clone() })
+/// The format of a name, or an error that lists the names.
+fn find<'a>(registry: &'a Registry, name: &str) -> Result<&'a Format, Error> {
+    registry.formats.get(name).and_then(|entry| entry.code.here()).map(|format| &**format).ok_or_else(|| {
+        let unknown = registry.formats.unknown(name);
+        let near: Vec<&str> = unknown.nearest.iter().map(String::as_str).collect();
+        Error::new(ErrorKind::Value, format!("`{}` is not a known format", shortened(name)))
+            .did_you_mean(&near)
+            .hint(format!("The formats are {}", listed(&unknown.known)))
+    })
 }
 
-fn one(single: &Dict, selection: Option<&str>, registry: &FormatRegistry) -> Result<SelectedFormat, Error> {
+fn by_name(name: &str, registry: &Registry) -> Result<SelectedFormat, Error> {
+    Ok(SelectedFormat { name: name.into(), format: find(registry, name)?.clone() })
+}
+
+fn one(single: &Dict, selection: Option<&str>, registry: &Registry) -> Result<SelectedFormat, Error> {
     let kind = match single.get_str("type") {
         Some(Value::Str(kind)) => kind,
         other => {
@@ -67,7 +79,7 @@ fn one(single: &Dict, selection: Option<&str>, registry: &FormatRegistry) -> Res
         Some(name) if name != &**kind => by_name(name, registry),
         _ => Ok(SelectedFormat {
             name: Arc::clone(kind),
-            format: registry.find(kind)?.with_overrides(single)?,
+            format: find(registry, kind)?.with_overrides(single)?,
         }),
     }
 }
@@ -75,7 +87,7 @@ fn one(single: &Dict, selection: Option<&str>, registry: &FormatRegistry) -> Res
 fn from_table(
     table: &Dict,
     selection: Option<&str>,
-    registry: &FormatRegistry,
+    registry: &Registry,
 ) -> (Vec<Step>, Result<SelectedFormat, Error>) {
     let entry = match selection {
         Some(name) => table.iter().find(|(key, _)| key.as_str() == Some(name)),
@@ -94,7 +106,7 @@ fn from_table(
         Value::Dict(overrides) if overrides.contains_str("type") => {
             one(overrides, None, registry).map(|found| found.format)
         }
-        Value::Dict(overrides) => registry.find(key).and_then(|format| format.with_overrides(overrides)),
+        Value::Dict(overrides) => find(registry, key).and_then(|format| format.with_overrides(overrides)),
         other => Err(Error::new(
             ErrorKind::Type,
             format!(

@@ -1,10 +1,10 @@
 //! From a format and a task's fields to templates.
 
 use lmeval_core::OutputType;
+use lmeval_core::formats::{ChoiceLabels, Format};
 use lmeval_pycompat::Value;
 use lmeval_pycompat::repr::repr;
 
-use super::format::{ChoiceLabels, Format};
 use super::reference::Reference;
 use crate::config::Field;
 use crate::error::{Error, ErrorKind};
@@ -14,18 +14,28 @@ const LETTERS: &str = "\"ABCDEFGHIJKLMNOPQRSTUVWXYZ\"";
 
 /// The templates that replace those of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FormatTemplates {
+pub(crate) struct FormatTemplates {
     /// The prompt.
-    pub doc_to_text: String,
+    pub(crate) doc_to_text: String,
     /// The options, where there are any.
-    pub doc_to_choice: Option<String>,
+    pub(crate) doc_to_choice: Option<String>,
     /// The gold answer.
-    pub doc_to_target: String,
+    pub(crate) doc_to_target: String,
 }
 
-impl Format {
+/// What a format makes of the fields of a task.
+pub(crate) trait Templates {
     /// The templates of this format for a task with these fields.
-    pub fn templates(
+    fn templates(
+        &self,
+        doc_to_text: &Field,
+        doc_to_target: &Field,
+        doc_to_choice: Option<&Field>,
+    ) -> Result<FormatTemplates, Error>;
+}
+
+impl Templates for Format {
+    fn templates(
         &self,
         doc_to_text: &Field,
         doc_to_target: &Field,
@@ -35,76 +45,74 @@ impl Format {
         let answer = Reference::to_text("doc_to_target", doc_to_target)?;
         let options = doc_to_choice.map(|field| Reference::to_options("doc_to_choice", field)).transpose()?;
         Ok(FormatTemplates {
-            doc_to_text: self.prompt(&question, options.as_ref()),
+            doc_to_text: prompt(self, &question, options.as_ref()),
             doc_to_choice: options.as_ref().map(|options| match &self.choice_labels {
-                Some(labels) => format!("{{{{ {} }}}}", labels.first(&options.expression)),
+                Some(labels) => format!("{{{{ {} }}}}", first(labels, &options.expression)),
                 None => options.output.clone(),
             }),
-            doc_to_target: self.target(&answer, options.as_ref())?,
+            doc_to_target: target(self, &answer, options.as_ref())?,
         })
-    }
-
-    fn prompt(&self, question: &Reference, options: Option<&Reference>) -> String {
-        let labelled = self.choice_labels.as_ref().zip(options);
-        let mut text = String::new();
-        text.push_str(self.instruction.as_deref().unwrap_or_default());
-        text.push_str(self.question_prefix.as_deref().unwrap_or_default());
-        text.push_str(&question.output);
-        if let Some((labels, options)) = labelled {
-            text.push_str(&self.section_separator);
-            text.push_str(&self.choice_block(labels, &options.expression));
-        }
-        text.push_str(&self.section_separator);
-        text.push_str(self.answer_instruction.as_deref().unwrap_or_default());
-        text.push_str(self.answer_prompt.as_deref().unwrap_or_default());
-        match labelled {
-            Some((labels, options)) => format!("{}{text}", definitions(&text, labels, &options.expression)),
-            None => text,
-        }
-    }
-
-    fn choice_block(&self, labels: &ChoiceLabels, options: &str) -> String {
-        let label = match labels {
-            ChoiceLabels::Letters => format!("{LETTERS}[loop.index0]"),
-            ChoiceLabels::Numbers => "loop.index".to_owned(),
-            ChoiceLabels::List(list) => format!("{}[loop.index0]", literal(list)),
-        };
-        let delimiter = &self.choice_delimiter;
-        format!(
-            "{{% for _choice in {options} %}}{{{{ {label} }}}}. {{{{ _choice }}}}\
-             {{% if not loop.last %}}{delimiter}{{% endif %}}{{% endfor %}}"
-        )
-    }
-
-    fn target(&self, answer: &Reference, options: Option<&Reference>) -> Result<String, Error> {
-        let given = &answer.expression;
-        let number = match (self.output_type, &self.choice_labels, options) {
-            (OutputType::MultipleChoice, _, Some(options)) => {
-                let options = &options.expression;
-                return Ok(format!("{{{{ {given} if {given} is number else {options}.index({given}) }}}}"));
-            }
-            (OutputType::MultipleChoice, _, None) => {
-                return Err(Error::new(ErrorKind::Value, "A multiple-choice format needs `doc_to_choice`")
-                    .hint("Say where the options are, for example `doc_to_choice: choices`"));
-            }
-            (OutputType::GenerateUntil, Some(ChoiceLabels::Letters), _) => format!("{LETTERS}[{given}]"),
-            // Labels are whole numbers, even where a column of answers holds floats.
-            (OutputType::GenerateUntil, Some(ChoiceLabels::Numbers), _) => format!("({given}) | int + 1"),
-            (OutputType::GenerateUntil, _, Some(options)) => format!("{}[{given}]", options.expression),
-            _ => return Ok(answer.output.clone()),
-        };
-        Ok(format!("{{{{ {number} if {given} is number else {given} }}}}"))
     }
 }
 
-impl ChoiceLabels {
-    /// An expression for as many labels as there are options, all of them text.
-    fn first(&self, options: &str) -> String {
-        match self {
-            Self::Letters => format!("({LETTERS} | list)[:{options} | length]"),
-            Self::Numbers => format!("range(1, ({options} | length) + 1) | map(\"string\") | list"),
-            Self::List(list) => format!("{}[:{options} | length]", literal(list)),
+fn prompt(format: &Format, question: &Reference, options: Option<&Reference>) -> String {
+    let labelled = format.choice_labels.as_ref().zip(options);
+    let mut text = String::new();
+    text.push_str(format.instruction.as_deref().unwrap_or_default());
+    text.push_str(format.question_prefix.as_deref().unwrap_or_default());
+    text.push_str(&question.output);
+    if let Some((labels, options)) = labelled {
+        text.push_str(&format.section_separator);
+        text.push_str(&choice_block(format, labels, &options.expression));
+    }
+    text.push_str(&format.section_separator);
+    text.push_str(format.answer_instruction.as_deref().unwrap_or_default());
+    text.push_str(format.answer_prompt.as_deref().unwrap_or_default());
+    match labelled {
+        Some((labels, options)) => format!("{}{text}", definitions(&text, labels, &options.expression)),
+        None => text,
+    }
+}
+
+fn choice_block(format: &Format, labels: &ChoiceLabels, options: &str) -> String {
+    let label = match labels {
+        ChoiceLabels::Letters => format!("{LETTERS}[loop.index0]"),
+        ChoiceLabels::Numbers => "loop.index".to_owned(),
+        ChoiceLabels::List(list) => format!("{}[loop.index0]", literal(list)),
+    };
+    let delimiter = &format.choice_delimiter;
+    format!(
+        "{{% for _choice in {options} %}}{{{{ {label} }}}}. {{{{ _choice }}}}\
+         {{% if not loop.last %}}{delimiter}{{% endif %}}{{% endfor %}}"
+    )
+}
+
+fn target(format: &Format, answer: &Reference, options: Option<&Reference>) -> Result<String, Error> {
+    let given = &answer.expression;
+    let number = match (format.output_type, &format.choice_labels, options) {
+        (OutputType::MultipleChoice, _, Some(options)) => {
+            let options = &options.expression;
+            return Ok(format!("{{{{ {given} if {given} is number else {options}.index({given}) }}}}"));
         }
+        (OutputType::MultipleChoice, _, None) => {
+            return Err(Error::new(ErrorKind::Value, "A multiple-choice format needs `doc_to_choice`")
+                .hint("Say where the options are, for example `doc_to_choice: choices`"));
+        }
+        (OutputType::GenerateUntil, Some(ChoiceLabels::Letters), _) => format!("{LETTERS}[{given}]"),
+        // Labels are whole numbers, even where a column of answers holds floats.
+        (OutputType::GenerateUntil, Some(ChoiceLabels::Numbers), _) => format!("({given}) | int + 1"),
+        (OutputType::GenerateUntil, _, Some(options)) => format!("{}[{given}]", options.expression),
+        _ => return Ok(answer.output.clone()),
+    };
+    Ok(format!("{{{{ {number} if {given} is number else {given} }}}}"))
+}
+
+/// An expression for as many labels as there are options, all of them text.
+fn first(labels: &ChoiceLabels, options: &str) -> String {
+    match labels {
+        ChoiceLabels::Letters => format!("({LETTERS} | list)[:{options} | length]"),
+        ChoiceLabels::Numbers => format!("range(1, ({options} | length) + 1) | map(\"string\") | list"),
+        ChoiceLabels::List(list) => format!("{}[:{options} | length]", literal(list)),
     }
 }
 
@@ -116,7 +124,7 @@ fn definitions(text: &str, labels: &ChoiceLabels, options: &str) -> String {
         definitions.push(("_num_choices", format!("{options} | length")));
     }
     if text.contains("_choice_labels") || lists.iter().any(|(name, _)| text.contains(name)) {
-        definitions.push(("_choice_labels", labels.first(options)));
+        definitions.push(("_choice_labels", first(labels, options)));
     }
     for (name, word) in lists.into_iter().filter(|(name, _)| text.contains(name)) {
         let list = format!("_choice_labels[:-1] | join(\", \") ~ \"{word}\" ~ _choice_labels[-1]");

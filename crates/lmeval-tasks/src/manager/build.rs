@@ -194,13 +194,14 @@ impl<'a> Builder<'a> {
         mapping.remove("tag");
         mapping.remove("task_list");
         let config = if mapping.contains("class") {
-            TaskConfig::from_class_mapping(&mapping, &self.manager.formats, &mut self.warnings)?
+            TaskConfig::from_class_mapping(&mapping, &self.manager.registry, &mut self.warnings)?
         } else {
-            TaskConfig::from_mapping_with(&mapping, &self.manager.formats, &mut self.warnings)?
+            TaskConfig::from_mapping_with(&mapping, &self.manager.registry, &mut self.warnings)?
         };
         let name = config.qualified_name.clone().unwrap_or_else(|| config.task.clone());
         let source = source.map(Path::to_owned);
-        Ok(Node::Task(Box::new(Task { name, config, mapping, source, class: None })))
+        let registry = Arc::clone(&self.manager.registry);
+        Ok(Node::Task(Box::new(Task { name, config, mapping, source, class: None, registry })))
     }
 
     /// Fails before there are more tasks and groups than memory holds.

@@ -7,7 +7,6 @@ use lmeval_pycompat::{Dict, Function, Value};
 use super::Task;
 use crate::config::TaskConfig;
 use crate::error::{Diagnostic, Error, ErrorKind};
-use crate::formats::FormatRegistry;
 use crate::source::{Mapping, Origin};
 
 /// What the object of a task's class does itself, beside giving values for documents.
@@ -65,7 +64,7 @@ impl Task {
         }
         let effective = described.effective(&self.mapping, &mapping);
         let mut warnings = Vec::new();
-        self.config = TaskConfig::from_class_mapping(&effective, &FormatRegistry::default(), &mut warnings)?;
+        self.config = TaskConfig::from_class_mapping(&effective, &self.registry, &mut warnings)?;
         self.config.class_version = described.present("version").cloned();
         self.mapping = mapping;
         self.class = Some(Arc::new(ClassTask {

@@ -8,10 +8,11 @@ mod select;
 mod task;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use lmeval_core::nearest;
-use lmeval_core::registry::Registries;
+use lmeval_core::registry::Registry;
 use lmeval_pycompat::Dict;
 use lmeval_pycompat::fnmatch::Pattern;
 use rustc_hash::FxHashMap;
@@ -22,7 +23,6 @@ pub use self::group::Group;
 pub use self::select::Spec;
 pub use self::task::Task;
 use crate::error::{Diagnostic, Error, ErrorKind};
-use crate::formats::FormatRegistry;
 use crate::index::{Index, Kind};
 use crate::source::Loader;
 
@@ -39,8 +39,7 @@ use crate::source::Loader;
 pub struct TaskManager {
     index: Index,
     metadata: Dict,
-    formats: FormatRegistry,
-    registries: Registries,
+    registry: Arc<Registry>,
     unknown_hint: Option<String>,
 }
 
@@ -66,8 +65,7 @@ impl TaskManager {
         Self {
             index: Index::build(roots),
             metadata: Dict::new(),
-            formats: FormatRegistry::default(),
-            registries: Registries::default(),
+            registry: Arc::default(),
             unknown_hint: None,
         }
     }
@@ -84,15 +82,10 @@ impl TaskManager {
         self
     }
 
-    /// Replaces the prompt formats that tasks may name.
-    pub fn with_formats(mut self, formats: FormatRegistry) -> Self {
-        self.formats = formats;
-        self
-    }
-
-    /// Replaces the metrics, filters and the like that validation knows by name.
-    pub fn with_registries(mut self, registries: Registries) -> Self {
-        self.registries = registries;
+    /// Sets what tasks may name: formats, metrics, filters and the like. Every loaded task keeps it, so that validation and
+    /// the run look names up in the same place.
+    pub fn with_registry(mut self, registry: impl Into<Arc<Registry>>) -> Self {
+        self.registry = registry.into();
         self
     }
 
@@ -101,14 +94,9 @@ impl TaskManager {
         &self.index
     }
 
-    /// The prompt formats that tasks may name.
-    pub fn formats(&self) -> &FormatRegistry {
-        &self.formats
-    }
-
-    /// The metrics, filters and the like that validation knows by name.
-    pub fn registries(&self) -> &Registries {
-        &self.registries
+    /// What tasks may name.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
     }
 
     /// All names: tasks, groups and tags, in ascending order.

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lmeval_core::registry::Registry;
+
 use super::ClassTask;
 use crate::config::TaskConfig;
 use crate::source::Mapping;
@@ -16,6 +18,7 @@ pub struct Task {
     pub(super) mapping: Mapping,
     pub(super) source: Option<PathBuf>,
     pub(super) class: Option<Arc<ClassTask>>,
+    pub(super) registry: Arc<Registry>,
 }
 
 impl Task {
@@ -32,5 +35,10 @@ impl Task {
     /// The file that defines the task; `None` for an inline task.
     pub fn source(&self) -> Option<&Path> {
         self.source.as_deref()
+    }
+
+    /// Where the names that the task uses are looked up.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
     }
 }

@@ -324,7 +324,7 @@ fn named_sampler(
     sources: &RequestSources,
     options: &RequestOptions,
 ) -> Result<Box<dyn Sampler>, PromptError> {
-    let built_in = sources.samplers.make(name);
+    let built_in = sources.registry.sampler(name);
     let names = sources.host.registered_names();
     let mut folders = folders(task, &ConfigPath::key("fewshot_config").then("sampler"));
     if built_in.is_ok() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::sampler::Samplers;
+use lmeval_core::registry::Registry;
 use lmeval_core::{ChatTemplate, Dialect, FunctionHost, NoHost, Splits};
 
 /// The few-shot seed where none is given.
@@ -66,14 +66,14 @@ pub struct RequestSources {
     pub splits: Arc<dyn Splits>,
     /// What runs the functions of the task.
     pub host: Arc<dyn FunctionHost>,
-    /// The samplers that the task can name.
-    pub samplers: Samplers,
+    /// What the task can name.
+    pub registry: Arc<Registry>,
 }
 
 impl RequestSources {
-    /// A data set, no Python and the built-in samplers.
+    /// A data set, no Python and what is built in.
     pub fn new(splits: Arc<dyn Splits>) -> Self {
-        Self { splits, host: Arc::new(NoHost), samplers: Samplers::default() }
+        Self { splits, host: Arc::new(NoHost), registry: Arc::default() }
     }
 
     /// Sets what runs functions.
@@ -82,9 +82,9 @@ impl RequestSources {
         self
     }
 
-    /// Sets the samplers.
-    pub fn with_samplers(mut self, samplers: Samplers) -> Self {
-        self.samplers = samplers;
+    /// Sets what the task can name.
+    pub fn with_registry(mut self, registry: Arc<Registry>) -> Self {
+        self.registry = registry;
         self
     }
 }

@@ -1,7 +1,7 @@
 //! Scoring made ready before the first request, with every error at its place in the task file.
 
 use lmeval_core::filters::FilterError;
-use lmeval_core::registry::{instead_of_evaluate, metrics_like};
+use lmeval_core::registry::instead_of_evaluate;
 use lmeval_core::scorers::{ScoreError, ScoringSources, TaskScorer};
 use lmeval_core::{HostError, OutputType};
 
@@ -93,7 +93,7 @@ fn missing(used: &ScoringUse, sources: &ScoringSources, output_type: OutputType)
         ComputedBy::Nobody if used.kind == UseKind::Metric => {
             let message = format!("`{path}`: `{name}` is not a known metric");
             let hint = "A name of one's own needs `process_results`, which delivers its values";
-            let near = metrics_like(&used.name, output_type);
+            let near = sources.registry.metrics_like(&used.name, output_type);
             Some(Error::new(ErrorKind::UnknownName, message).did_you_mean(&near).hint(hint))
         }
         _ => None,

@@ -28,7 +28,8 @@ pub(super) fn resolve(task: &Task, given: &ScoringSources) -> Result<TaskSources
     let found = TaskSources { sources: given.clone(), known: Vec::new() };
     let mut lookups = Lookups { task, given, found, modules: ModuleTexts::default() };
     if let Some(scorer) = &task.config.scorer {
-        let known = if given.names.has_scorer(&scorer.kind) { Known::BuiltIn } else { Known::No };
+        let known =
+            if given.registry.scorers.get(&scorer.kind).is_some() { Known::BuiltIn } else { Known::No };
         if let Some(registered) = lookups.find("scorer", &scorer.kind, known, &scorer.path)? {
             lookups.scorer(&scorer.kind, &registered, &scorer.path)?;
         }
@@ -90,7 +91,7 @@ impl Lookups<'_> {
         let scope = NameScope { folders: Vec::new(), whole: false };
         match self.given.host.registered().find("evaluate", name, &scope) {
             Ok(NameLookup::Found(registered)) => {
-                self.found.sources.names.add_registered("metric", name, registered);
+                self.found.sources.registry.add_python("metric", name, registered);
                 Ok(())
             }
             Ok(NameLookup::Unknown(_)) | Err(HostError::NeedsPython { .. }) => Ok(()),
@@ -104,13 +105,13 @@ impl Lookups<'_> {
     }
 
     fn is_metric(&self, name: &str) -> bool {
-        self.given.names.metric(name).is_some()
+        self.given.registry.metric(name).is_some()
     }
 
     /// The aggregation and the reduction that a metric was registered with.
     fn parts(&mut self, spec: &MetricSpec, path: &ConfigPath) -> Result<(), Error> {
         let Reference::Name(name) = &spec.metric else { return Ok(()) };
-        let Some(registered) = self.found.sources.names.registered("metric", name).cloned() else {
+        let Some(registered) = self.found.sources.registry.metrics.python(name).cloned() else {
             return Ok(());
         };
         for (kind, given) in [("aggregation", &spec.aggregation), ("reduction", &spec.reduction)] {
@@ -123,8 +124,8 @@ impl Lookups<'_> {
 
     fn part(&mut self, kind: &'static str, name: &str, path: &ConfigPath) -> Result<(), Error> {
         let is_known = match kind {
-            "aggregation" => self.given.names.aggregation(name).is_ok(),
-            _ => self.given.names.reduction(name).is_ok(),
+            "aggregation" => self.given.registry.aggregations.get(name).is_some(),
+            _ => self.given.registry.reductions.get(name).is_some(),
         };
         let known = if is_known { Known::BuiltIn } else { Known::No };
         self.find(kind, name, known, path).map(drop)
@@ -135,17 +136,17 @@ impl Lookups<'_> {
         let defaults =
             ScorerDefaults::of(name, registered).map_err(|error| located(error, self.task, path))?;
         for (name, record) in defaults.records {
-            self.found.sources.names.add_registered("metric", name, record);
+            self.found.sources.registry.add_python("metric", &name, record);
         }
         for FilterSpec { function, .. } in defaults.filters.iter().flatten() {
             if let FilterFunction::Name(name) = function {
-                let is_known = self.given.filters.names().contains(&name.as_str());
+                let is_known = self.given.registry.filters.here(name).is_some();
                 self.find("filter", name, if is_known { Known::BuiltIn } else { Known::No }, path)?;
             }
         }
         for spec in defaults.metrics.iter().flatten() {
             if let Reference::Name(name) = &spec.metric
-                && self.found.sources.names.registered("metric", name).is_none()
+                && self.found.sources.registry.metrics.python(name).is_none()
             {
                 let known = if self.is_metric(name) { Known::BuiltIn } else { Known::Free };
                 self.find("metric", name, known, path)?;
@@ -185,11 +186,7 @@ impl Lookups<'_> {
         }
         match host.find(kind, name, &NameScope { folders, whole: known == Known::No }) {
             Ok(NameLookup::Found(registered)) => {
-                if kind == "filter" {
-                    self.found.sources.filters.add_registered(name, registered.function.clone());
-                } else {
-                    self.found.sources.names.add_registered(kind, name, registered.clone());
-                }
+                self.found.sources.registry.add_python(kind, name, registered.clone());
                 Ok(Some(registered))
             }
             Ok(NameLookup::Unknown(names)) => {

@@ -3,10 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lmeval_core::registry::{
-    AGGREGATIONS, Entry, FILTERS, METRICS, OptionTable, Provider, REDUCTIONS, SCORERS, UnknownOptions,
-    needs_evaluate,
-};
+use lmeval_core::registry::{Code, OptionTable, Registry, UnknownOptions};
 use lmeval_core::scorers::ScoringSources;
 use lmeval_pycompat::{Dict, Function, Value, repr};
 
@@ -148,18 +145,16 @@ pub fn scoring_uses(config: &TaskConfig, sources: &ScoringSources) -> Vec<Scorin
 }
 
 fn filter_use(step: &FilterStep, sources: &ScoringSources) -> ScoringUse {
-    let entry = step.function.name().and_then(|name| FILTERS.iter().find(|entry| entry.name() == name));
+    let entry = step.function.name().and_then(|name| sources.registry.filters.get(name));
     let by = match &step.function {
         Named::Function(class) => ComputedBy::Function(Arc::clone(class)),
-        Named::Name(name) => match (entry.map(|entry| entry.provider), step.kwargs.get_str("filter_fn")) {
-            (Some(Provider::BuiltIn), Some(Value::Function(function))) if &**name == "custom" => {
+        Named::Name(_) => match (entry.map(|entry| &entry.code), step.kwargs.get_str("filter_fn")) {
+            (Some(Code::BuiltIn(_)), Some(Value::Function(function))) if is_custom(step) => {
                 ComputedBy::Function(Arc::clone(function))
             }
-            (Some(Provider::TaskCode), _) if !sources.filters.names().contains(&&**name) => {
-                ComputedBy::TaskCode
-            }
-            _ if sources.filters.names().contains(&&**name) => ComputedBy::Program,
-            _ => ComputedBy::Nobody,
+            (Some(Code::TaskCode), _) => ComputedBy::TaskCode,
+            (Some(_), _) => ComputedBy::Program,
+            (None, _) => ComputedBy::Nobody,
         },
     };
     ScoringUse {
@@ -171,13 +166,18 @@ fn filter_use(step: &FilterStep, sources: &ScoringSources) -> ScoringUse {
     }
 }
 
+fn is_custom(step: &FilterStep) -> bool {
+    step.function.name() == Some("custom")
+}
+
 fn metric_uses(
     config: &TaskConfig,
     metric: &MetricConfig,
     sources: &ScoringSources,
     uses: &mut Vec<ScoringUse>,
 ) {
-    let entry = metric.metric.name().and_then(|name| METRICS.iter().find(|entry| entry.name() == name));
+    let registry = &sources.registry;
+    let entry = metric.metric.name().and_then(|name| registry.metrics.get(name));
     let by = metric_by(config, metric, sources);
     let arguments = match by {
         // Reference: where the task delivers values, the arguments of metrics are dropped.
@@ -197,17 +197,9 @@ fn metric_uses(
         let path = metric.path.then(key);
         uses.push(ScoringUse { kind, name: named.to_string(), path, by, arguments: Vec::new() });
     };
-    let is_aggregation = |name: &str| {
-        AGGREGATIONS.iter().any(|entry| entry.name() == name)
-            || sources.names.aggregation(name).is_ok()
-            || sources.names.registered(UseKind::Aggregation.word(), name).is_some()
-    };
+    let is_aggregation = |name: &str| registry.aggregations.get(name).is_some();
     part(UseKind::Aggregation, "aggregation", metric.aggregation.value(), &is_aggregation);
-    let is_reduction = |name: &str| {
-        REDUCTIONS.iter().any(|entry| entry.answers_to(name))
-            || sources.names.reduction(name).is_ok()
-            || sources.names.registered(UseKind::Reduction.word(), name).is_some()
-    };
+    let is_reduction = |name: &str| registry.reductions.get(name).is_some();
     part(UseKind::Reduction, "reduction", metric.reduction.value(), &is_reduction);
 }
 
@@ -215,30 +207,31 @@ fn metric_by(config: &TaskConfig, metric: &MetricConfig, sources: &ScoringSource
     if config.scores_itself() {
         return ComputedBy::ProcessResults;
     }
-    let registered =
-        metric.metric.name().and_then(|name| sources.names.registered(UseKind::Metric.word(), name));
-    if let Some(registered) = registered {
+    let registry = &sources.registry;
+    if let Some(registered) = metric.metric.name().and_then(|name| registry.metrics.python(name)) {
         return ComputedBy::Function(Arc::clone(&registered.function));
     }
     match &metric.metric {
         Named::Function(function) => ComputedBy::Function(Arc::clone(function)),
-        Named::Name(name) if has_own_scorer(config) && sources.names.metric(name).is_none() => {
+        Named::Name(name) if has_own_scorer(config, registry) && registry.metric(name).is_none() => {
             ComputedBy::Scorer
         }
-        Named::Name(name) if !asks_for_evaluate(metric) && sources.names.metric(name).is_some() => {
+        Named::Name(name) if !asks_for_evaluate(metric) && registry.metric(name).is_some() => {
             ComputedBy::Program
         }
-        Named::Name(name) if needs_evaluate(name, config.output_type, asks_for_evaluate(metric)) => {
+        Named::Name(name) if registry.needs_evaluate(name, config.output_type, asks_for_evaluate(metric)) => {
             ComputedBy::Evaluate
         }
-        Named::Name(name) if sources.names.metric(name).is_some() => ComputedBy::Program,
+        Named::Name(name) if registry.metric(name).is_some() => ComputedBy::Program,
         Named::Name(_) => ComputedBy::Nobody,
     }
 }
 
 /// Whether the task names a scorer that is not built in.
-pub(crate) fn has_own_scorer(config: &TaskConfig) -> bool {
-    config.scorer.as_ref().is_some_and(|scorer| !SCORERS.iter().any(|entry| entry.name() == scorer.kind))
+pub(crate) fn has_own_scorer(config: &TaskConfig, registry: &Registry) -> bool {
+    let is_built_in =
+        |name: &str| registry.scorers.iter().any(|entry| entry.is_built_in() && entry.name == name);
+    config.scorer.as_ref().is_some_and(|scorer| !is_built_in(&scorer.kind))
 }
 
 /// Whether a metric is to be that of Python's `evaluate` package.

@@ -49,7 +49,7 @@ impl Checker<'_> {
         };
         let mut mapping = task.mapping().clone();
         mapping.insert("_formats_selection", key, Origin::Override);
-        let formats = self.manager.formats();
+        let formats = self.manager.registry();
         // What is doubtful about the task has been said.
         let mut warnings: Vec<Diagnostic> = Vec::new();
         let typed = if task.config.class.is_some() {
@@ -60,7 +60,7 @@ impl Checker<'_> {
         match typed {
             Err(error) => report.errors.push(error.into_diagnostic()),
             Ok(config) => {
-                check::scorer(&config, &mapping, self.manager.registries(), &mut report);
+                check::scorer(&config, &mapping, self.manager.registry(), &mut report);
                 self.templates_of(name, &config, &mapping, findings);
             }
         }
@@ -71,7 +71,7 @@ impl Checker<'_> {
         let format = config
             .format
             .as_deref()
-            .and_then(|format| resolve(&config.formats, Some(format), self.manager.formats(), mapping).ok());
+            .and_then(|format| resolve(&config.formats, Some(format), self.manager.registry(), mapping).ok());
         for (steps, field) in templated_fields(config) {
             let made_by = format.as_ref().filter(|format| match steps {
                 [key] => {

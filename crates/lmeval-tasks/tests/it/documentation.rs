@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lmeval_core::Dialect;
-use lmeval_core::registry::{AGGREGATIONS, Entry, FILTERS, METRICS, Provider, REDUCTIONS, SCORERS};
+use lmeval_core::registry::Registry;
 use lmeval_core::scorers::ScoringSources;
 use lmeval_tasks::scoring::prepare_scoring;
 use lmeval_tasks::{BUILTIN_LIBRARY, Overrides, Spec, TaskManager};
@@ -61,21 +61,21 @@ fn every_example_loads() {
 fn every_name_is_on_its_page() {
     let (filters, metrics, scorers) = (read("filters.md"), read("metrics.md"), read("scorers.md"));
     let has = |page: &str, name: &str| assert!(page.contains(&format!("`{name}`")), "{name}");
-    for entry in FILTERS.iter().filter(|entry| entry.provider == Provider::BuiltIn) {
-        has(&filters, entry.name());
+    let registry = Registry::default();
+    for entry in registry.filters.iter().filter(|entry| entry.code.here().is_some()) {
+        has(&filters, &entry.name);
         entry.options.known.iter().for_each(|option| has(&filters, &option.name));
     }
-    for entry in METRICS {
-        has(&metrics, entry.name());
+    for entry in registry.metrics.iter() {
+        has(&metrics, &entry.name);
         let options = entry.options.known.iter().filter(|option| option.name != "multiple_targets");
         options.for_each(|option| has(&metrics, &option.name));
     }
-    let aggregations = AGGREGATIONS.iter().map(Entry::name);
-    for name in aggregations.chain(REDUCTIONS.iter().map(Entry::name)) {
+    for name in registry.aggregations.names().into_iter().chain(registry.reductions.names()) {
         has(&metrics, name);
     }
-    for entry in SCORERS {
-        has(&scorers, entry.name());
+    for name in registry.scorers.names() {
+        has(&scorers, name);
     }
 }
 

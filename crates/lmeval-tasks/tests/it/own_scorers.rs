@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use lmeval_core::registry::{Registry, ScorerEntry};
 use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance, ScoringSources};
 use lmeval_core::{Arguments, Context, Dialect, DocId, Instance, InstanceMetadata, RequestType};
 use lmeval_pycompat::Value;
@@ -107,12 +108,12 @@ fn sources() -> ScoringSources {
     use per_document::Closeness;
     use whole_batch::Judge;
     // [example]
-    let mut sources = ScoringSources::new(&Dialect::V05);
-    sources.names.register_scorer("last_number", Arc::new(|_| Ok(Arc::new(LastNumber)))).unwrap();
-    sources.names.register_scorer("closeness", Arc::new(|_| Ok(Arc::new(Closeness)))).unwrap();
-    sources.names.register_scorer("judge", Arc::new(|_| Ok(Arc::new(Judge)))).unwrap();
+    let mut registry = Registry::default();
+    registry.register(ScorerEntry::new("last_number", |_| Ok(Arc::new(LastNumber)))).unwrap();
+    registry.register(ScorerEntry::new("closeness", |_| Ok(Arc::new(Closeness)))).unwrap();
+    registry.register(ScorerEntry::new("judge", |_| Ok(Arc::new(Judge)))).unwrap();
     // [end]
-    sources
+    ScoringSources::new(&Dialect::V05).with_registry(&registry)
 }
 
 fn answered(doc_id: usize, target: &str, answer: &str) -> AnsweredDocument {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use lmeval_core::sampler::{Draw, Sampler, SamplerError, Samplers};
+use lmeval_core::registry::{Registry, SamplerEntry};
+use lmeval_core::sampler::{Draw, Sampler, SamplerError};
 use lmeval_core::{
     ChatError, ChatMessage, ChatTemplate, Context, Dialect, Documents, FunctionHost, HostError, Instance,
     MemoryDocuments, MemorySplits, RemoteTemplate,
@@ -372,9 +373,9 @@ impl Sampler for Backwards {
 
 #[test]
 fn programs_register_samplers() {
-    let mut samplers = Samplers::default();
-    samplers.register("backwards", Arc::new(|| Box::new(Backwards)));
-    let sources = RequestSources::new(Arc::new(splits(DATA))).with_samplers(samplers);
+    let mut registry = Registry::default();
+    registry.register(SamplerEntry::new("backwards", || Box::new(Backwards))).unwrap();
+    let sources = RequestSources::new(Arc::new(splits(DATA))).with_registry(Arc::new(registry));
     let definition =
         format!("{QUESTION}num_fewshot: 2\nfewshot_split: train\nfewshot_config: {{sampler: backwards}}\n");
     let built = RequestBuilder::new(&task(&definition), &sources, &plain()).unwrap().build_all().unwrap();

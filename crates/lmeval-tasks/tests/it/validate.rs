@@ -179,12 +179,13 @@ fn a_finding_is_reported_once_whatever_the_file_is_called() {
 
 #[test]
 fn names_of_a_program_are_known() {
-    use lmeval_core::registry::{Registries, SamplerEntry};
+    use lmeval_core::registry::{Registry, SamplerEntry};
+    use lmeval_core::sampler::FirstN;
     let library = Library::new(&[("t.yaml", &task("t", "fewshot_config: {sampler: nearest}\n"))]);
     assert_eq!(findings(&library, "t").len(), 1);
-    let mut registries = Registries::default();
-    registries.samplers.register(SamplerEntry::new("nearest", "The most similar documents")).unwrap();
-    let manager = library.manager().with_registries(registries);
+    let mut registry = Registry::default();
+    registry.register(SamplerEntry::new("nearest", || Box::new(FirstN))).unwrap();
+    let manager = library.manager().with_registry(registry);
     assert!(manager.validate(&[Spec::from("t")]).is_empty());
-    assert!(manager.registries().samplers.get("nearest").is_some());
+    assert!(manager.registry().samplers.get("nearest").is_some());
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use lmeval_core::{Model, ModelStats};
 use lmeval_data::Settings;
-use lmeval_engine::{Cancel, DataOptions, EvaluateOptions, Evaluation, Events, JournalOptions, evaluate};
+use lmeval_engine::{Cancel, DataOptions, EvaluateOptions, Evaluated, Events, JournalOptions, evaluate};
 use lmeval_host::{Caller, PythonHost, PythonOptions};
 use lmeval_pycompat::{Value, repr};
 use lmeval_report::{Layout, ModelName, Moment, SampleOptions, sanitize_model_name};
@@ -212,7 +212,7 @@ pub(super) fn evaluate_tasks(
     journal: Option<&JournalOptions>,
     printer: &Printer,
     adjust: impl FnOnce(&mut EvaluateOptions),
-) -> Result<(Evaluation, Arc<RunEvents>, Arc<Board>)> {
+) -> Result<(Evaluated, Arc<RunEvents>, Arc<Board>)> {
     let notes = printer.notes();
     let show = Show::new(settings.progress, settings.quiet);
     let board = Arc::new(Board::new());
@@ -276,7 +276,7 @@ pub(super) fn evaluate_tasks(
 }
 
 /// Says what did not have to be asked.
-fn tell_reuse(evaluation: &Evaluation, events: &RunEvents, board: &Board, path: &Path, printer: &Printer) {
+fn tell_reuse(evaluation: &Evaluated, events: &RunEvents, board: &Board, path: &Path, printer: &Printer) {
     let sent = board.snapshot().sent;
     if events.kept_before() == 0 || evaluation.answered == 0 {
         return;

@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &ShowArgs, printer: &mut Printer) -> Result<Status>
     let text = if arguments.json {
         as_json(&loaded)?
     } else if arguments.yaml {
-        as_yaml(&loaded)
+        lmeval::definitions(&loaded)
     } else {
         as_text(&loaded)
     };
@@ -125,22 +125,6 @@ fn as_json(loaded: &TaskDict) -> Result<String> {
 
 fn source(path: Option<&Path>) -> Value {
     Value::from(path.map(|path| path.to_string_lossy().into_owned()))
-}
-
-fn as_yaml(loaded: &TaskDict) -> String {
-    let mut text = String::new();
-    let documents = loaded
-        .groups
-        .values()
-        .map(|group| group.config.to_definition())
-        .chain(loaded.tasks.values().map(|task| task.config.to_definition()));
-    for (position, document) in documents.enumerate() {
-        if position > 0 {
-            text.push_str("---\n");
-        }
-        text.push_str(&yaml::emit(&document));
-    }
-    text
 }
 
 fn as_text(loaded: &TaskDict) -> String {

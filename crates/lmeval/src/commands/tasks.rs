@@ -1,12 +1,12 @@
 //! `lm-eval tasks`: the task libraries on this machine.
 
 use anyhow::Result;
+use lmeval::library::{Home, Installed, Outcome, Pull};
 use lmeval_pycompat::Value;
 use lmeval_pycompat::json::{self, Options};
 
 use crate::cli::{PullArgs, TasksAction, TasksArgs};
 use crate::commands::Status;
-use crate::library::{Home, Installed, Outcome, Pull};
 use crate::printer::Printer;
 use crate::words::counted;
 

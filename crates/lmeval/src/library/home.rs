@@ -15,9 +15,9 @@ use etcetera::BaseStrategy;
 use fs_err as fs;
 use tempfile::TempDir;
 
+use super::LM_EVAL_HOME;
 use super::entry::TASKS_FOLDER;
 use super::version::Version;
-use crate::environment::LM_EVAL_HOME;
 
 /// How the names of folders with changes under way begin.
 const WORK_PREFIX: &str = ".work-";
@@ -30,25 +30,25 @@ const NEW: &str = "new";
 
 /// A library that is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Installed {
+pub struct Installed {
     /// The version of the package, or the name it was given.
-    pub(crate) version: Version,
+    pub version: Version,
     /// The folder of task definitions, `…/lm_eval/tasks`.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// Whether it is used when no library is named.
-    pub(crate) default: bool,
+    pub default: bool,
 }
 
 /// The folder where libraries are installed. It need not exist: then nothing is installed.
 #[derive(Clone, Debug)]
-pub(crate) struct Home {
+pub struct Home {
     /// `<home>/libraries`; `None` if the user has no home folder at all.
     libraries: Option<PathBuf>,
 }
 
 impl Home {
     /// The home that the environment names: `LM_EVAL_HOME`, or else `lm-eval` in the user's data directory.
-    pub(crate) fn from_environment() -> Result<Self> {
+    pub fn from_environment() -> Result<Self> {
         match std::env::var_os(LM_EVAL_HOME).filter(|value| !value.is_empty()) {
             Some(home) => Self::at(Path::new(&home)),
             None => match etcetera::choose_base_strategy() {
@@ -59,14 +59,14 @@ impl Home {
     }
 
     /// The home in a folder.
-    pub(crate) fn at(folder: &Path) -> Result<Self> {
+    pub fn at(folder: &Path) -> Result<Self> {
         let folder = std::path::absolute(folder)
             .with_context(|| format!("`{}` is not a usable folder", folder.display()))?;
         Ok(Self { libraries: Some(folder.join("libraries")) })
     }
 
     /// Everything that is installed, oldest version first.
-    pub(crate) fn installed(&self) -> Result<Vec<Installed>> {
+    pub fn installed(&self) -> Result<Vec<Installed>> {
         let Some(libraries) = &self.libraries else {
             return Ok(Vec::new());
         };
@@ -96,18 +96,18 @@ impl Home {
     }
 
     /// The task folder of the default library.
-    pub(crate) fn default_root(&self) -> Result<Option<PathBuf>> {
+    pub fn default_root(&self) -> Result<Option<PathBuf>> {
         Ok(self.installed()?.into_iter().find(|library| library.default).map(|library| library.path))
     }
 
     /// The task folder of a version; `None` if it is not installed.
-    pub(crate) fn root_of(&self, version: &str) -> Result<Option<PathBuf>> {
+    pub fn root_of(&self, version: &str) -> Result<Option<PathBuf>> {
         let library = self.installed()?.into_iter().find(|library| library.version.as_str() == version);
         Ok(library.map(|library| library.path))
     }
 
     /// An installed library by its version, or an error that lists those there are.
-    pub(crate) fn require(&self, version: &str) -> Result<Installed> {
+    pub fn require(&self, version: &str) -> Result<Installed> {
         let installed = self.installed()?;
         if let Some(library) = installed.iter().find(|library| library.version.as_str() == version) {
             return Ok(library.clone());
@@ -123,7 +123,7 @@ impl Home {
     }
 
     /// Begins a change. Others wait, and `note` hears why; what an interrupted change has left is put right first.
-    pub(crate) fn change(&self, note: &mut dyn FnMut(&str)) -> Result<Change> {
+    pub fn change(&self, note: &mut dyn FnMut(&str)) -> Result<Change> {
         let libraries = self.libraries.clone().ok_or_else(|| {
             anyhow!("There is no home folder to install into\nhint: Set `{LM_EVAL_HOME}` to a folder of your choice")
         })?;
@@ -145,7 +145,7 @@ impl Home {
 
 /// A change of what is installed. Until [`Change::install`] or [`Change::remove`], nothing that others see is touched.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub struct Change {
     // Fields are dropped in this order: the work folder goes while the lock is still held.
     work: TempDir,
     _lock: fs::File,
@@ -155,19 +155,19 @@ pub(crate) struct Change {
 
 impl Change {
     /// The folder that the tasks of a new library are written to; not there yet.
-    pub(crate) fn tasks(&self) -> PathBuf {
+    pub fn tasks(&self) -> PathBuf {
         self.work.path().join(NEW).join(TASKS_FOLDER)
     }
 
     /// An empty folder for downloads.
-    pub(crate) fn downloads(&self) -> Result<PathBuf> {
+    pub fn downloads(&self) -> Result<PathBuf> {
         let folder = self.work.path().join("downloads");
         fs::create_dir_all(&folder)?;
         Ok(folder)
     }
 
     /// Puts the new library into its place and makes it the default.
-    pub(crate) fn install(self, version: &Version) -> Result<Installed> {
+    pub fn install(self, version: &Version) -> Result<Installed> {
         let place = self.libraries.join(version.as_str());
         let replaced = self.work.path().join(REPLACED);
         let kept = replaced.join(version.as_str());
@@ -185,7 +185,7 @@ impl Change {
     }
 
     /// Makes an installed library the default.
-    pub(crate) fn set_default(self, version: &Version) -> Result<Installed> {
+    pub fn set_default(self, version: &Version) -> Result<Installed> {
         let written = self.work.path().join("default");
         fs::write(&written, format!("{version}\n"))?;
         fs::rename(&written, self.libraries.join("default")).context("The default library cannot be set")?;
@@ -193,7 +193,7 @@ impl Change {
     }
 
     /// Deletes a library; answers the new default if the old one is gone.
-    pub(crate) fn remove(self, library: &Installed) -> Result<Option<Installed>> {
+    pub fn remove(self, library: &Installed) -> Result<Option<Installed>> {
         fs::rename(self.libraries.join(library.version.as_str()), self.work.path().join("removed"))
             .context("The library cannot be removed")?;
         if !library.default {

@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, anyhow, bail};
 use fs_err as fs;
 
+use super::VIRTUAL_ENV;
 use super::version::Version;
-use crate::environment::VIRTUAL_ENV;
 
 /// The package whose task folder is a library.
 const PACKAGE: &str = "lm_eval";

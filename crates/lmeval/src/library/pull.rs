@@ -12,7 +12,7 @@ use super::{archive, folder, pip};
 
 /// What to install.
 #[derive(Debug)]
-pub(crate) struct Pull {
+pub struct Pull {
     version: Option<Version>,
     from: Option<PathBuf>,
     python: Option<PathBuf>,
@@ -21,7 +21,7 @@ pub(crate) struct Pull {
 
 /// What came of it.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// The library was installed and is the default now.
     New {
         /// The library.
@@ -35,7 +35,7 @@ pub(crate) enum Outcome {
 
 impl Pull {
     /// Checks what was asked for.
-    pub(crate) fn new(
+    pub fn new(
         version: Option<&str>,
         from: Option<PathBuf>,
         python: Option<PathBuf>,
@@ -51,7 +51,7 @@ impl Pull {
     }
 
     /// Installs it and makes it the default; `note` hears what is going on.
-    pub(crate) fn run(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
+    pub fn run(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
         match &self.from {
             Some(path) if path.is_dir() => self.pull_folder(home, path, note),
             Some(path) => self.pull_archive(home, path, note),

@@ -15,11 +15,11 @@ const LONGEST: usize = 64;
 ///
 /// Versions are ordered as releases are: `0.4.9` before `0.4.13`, `0.5.0rc1` before `0.5.0`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Version(String);
+pub struct Version(String);
 
 impl Version {
     /// Checks a name: letters, digits and `.`, `_`, `+`, `!`, `-`, beginning with a letter or digit.
-    pub(crate) fn parse(text: &str) -> Result<Self> {
+    pub fn parse(text: &str) -> Result<Self> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._+!-".contains(&byte);
         if text.is_empty() {
             bail!("A version cannot be empty");
@@ -40,7 +40,7 @@ impl Version {
     }
 
     /// A name made from the name of a folder or file, with everything that cannot be in a version replaced.
-    pub(crate) fn from_name(name: &str) -> Result<Self> {
+    pub fn from_name(name: &str) -> Result<Self> {
         let replaced: String = name
             .chars()
             .map(|character| {
@@ -54,12 +54,12 @@ impl Version {
     }
 
     /// Whether it can be the version of a released package, which begins with a number.
-    pub(crate) fn is_release(&self) -> bool {
+    pub fn is_release(&self) -> bool {
         self.0.starts_with(|character: char| character.is_ascii_digit())
     }
 
     /// The text.
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lmeval_core::Dialect;
 use lmeval_core::results::TaskResult;
-use lmeval_engine::{Evaluation, Event, Events};
+use lmeval_engine::{Evaluated, Event, Events};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{Layout, SampleOptions, SamplesWriter};
 use lmeval_tasks::prompt::Skipped;
@@ -69,7 +69,7 @@ impl RunEvents {
     }
 
     /// The hash of the records of each task, in the order of the tasks rather than of their ends.
-    pub(crate) fn task_hashes(&self, evaluation: &Evaluation) -> Dict {
+    pub(crate) fn task_hashes(&self, evaluation: &Evaluated) -> Dict {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let of_task = |key: &String| written.iter().find(|(task, ..)| task == key);
         let in_order = evaluation.tasks.iter().filter_map(|(key, _)| of_task(key));

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use lmeval_core::Model;
+use lmeval_core::registry::{Kind, ModelKind, Registered};
+use lmeval_core::{Model, ModelSettings};
 use lmeval_host::{PythonModel, PythonModelSettings, PythonOptions, RegisteredModels};
-use lmeval_models::ModelSettings;
-use lmeval_pycompat::{Function, Value};
+use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::environment;
 use crate::printer::Notes;
@@ -23,7 +23,7 @@ pub(crate) fn create(
 ) -> Result<Arc<dyn Model>> {
     let name = settings.model.as_str();
     if let Some(caller) = options.caller.as_ref().filter(|caller| caller.has_registered("model", name)) {
-        let class = Function { directory: String::new(), reference: format!("registry:model/{name}") };
+        let class = registered_class(name);
         let made = PythonModel::of_caller(Arc::clone(caller), &class, &of_python(settings))?;
         tell_ignored(&made, settings, notes);
         return Ok(made);
@@ -42,9 +42,10 @@ pub(crate) fn create(
         tell_ignored(&made, settings, notes);
         return Ok(made);
     }
-    let built_in = lmeval_models::find(name).or_else(|| lmeval_candle::find(name));
+    let mut registry = lmeval::registry();
+    let is_built_in = registry.models.get(name).is_some();
     // What a plug-in registers wins over what is built in; without plug-ins, no Python is started for the latter.
-    let registered = if built_in.is_some() && settings.plugins.is_empty() {
+    let registered = if is_built_in && settings.plugins.is_empty() {
         None
     } else if settings.plugins.is_empty() {
         // A name that nobody knows stays unknown without Python.
@@ -52,33 +53,31 @@ pub(crate) fn create(
     } else {
         Some(RegisteredModels::start(options)?)
     };
-    let others = registered.as_ref().map(|registered| registered.names().to_vec()).unwrap_or_default();
-    if let Some(registered) = registered.filter(|_| others.iter().any(|other| other == name)) {
-        if built_in.is_some() {
-            notes.info(&format!("The model `{name}` of a plug-in replaces the built-in one"));
-        }
-        let made = registered.create(name, &of_python(settings))?;
-        tell_ignored(&made, settings, notes);
-        return Ok(made);
+    for other in registered.iter().flat_map(RegisteredModels::names) {
+        let class = Arc::new(registered_class(other));
+        registry.add_python(ModelKind::WORD, other, Registered { function: class, facts: Dict::new() });
     }
-    match built_in {
-        Some(entry) => Ok((entry.create)(&of_back_end(settings))?),
-        None => {
-            let computed_here = lmeval_candle::MODELS.iter().flat_map(|entry| entry.names);
-            let mut others = others;
-            others.extend(computed_here.map(|name| (*name).to_owned()));
-            Err(lmeval_models::unknown(name, &others).into())
+    match registered.filter(|_| registry.models.python(name).is_some()) {
+        Some(registered) => {
+            if is_built_in {
+                notes.info(&format!("The model `{name}` of a plug-in replaces the built-in one"));
+            }
+            let made = registered.create(name, &of_python(settings))?;
+            tell_ignored(&made, settings, notes);
+            Ok(made)
         }
+        None => Ok(registry.model(name, &of_back_end(settings))?),
     }
+}
+
+/// What stands for a class that Python code registered.
+fn registered_class(name: &str) -> Function {
+    Function { directory: String::new(), reference: format!("registry:model/{name}") }
 }
 
 /// Makes the model that the settings name, which must be one of this program.
 pub(crate) fn built_in(settings: &RunSettings) -> Result<Arc<dyn Model>> {
-    let name = settings.model.as_str();
-    match lmeval_models::find(name).or_else(|| lmeval_candle::find(name)) {
-        Some(entry) => Ok((entry.create)(&of_back_end(settings))?),
-        None => Err(lmeval_models::unknown(name, &[]).into()),
-    }
+    Ok(lmeval::registry().model(&settings.model, &of_back_end(settings))?)
 }
 
 fn of_python(settings: &RunSettings) -> PythonModelSettings {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use lmeval_core::Model;
-use lmeval_engine::{Evaluation, Failure};
+use lmeval_engine::{Evaluated, Failure};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{
     Column, Environment, Layout, ModelName, Moment, RunFacts, Seeds, Summary, file_object, make_latex_table,
@@ -42,7 +42,7 @@ pub(crate) fn facts(
     settings: &RunSettings,
     start: &Start,
     model: &dyn Model,
-    evaluation: &Evaluation,
+    evaluation: &Evaluated,
 ) -> RunFacts {
     let model_facts = model.facts();
     let device = match settings.dialect.name {
@@ -79,7 +79,7 @@ pub(crate) fn facts(
 }
 
 /// The configurations of tasks, by their keys.
-pub(crate) fn configs(settings: &RunSettings, evaluation: &Evaluation) -> Dict {
+pub(crate) fn configs(settings: &RunSettings, evaluation: &Evaluated) -> Dict {
     let tasks = evaluation.tasks.iter();
     tasks
         .map(|(key, task)| {
@@ -94,7 +94,7 @@ pub(crate) fn write(
     settings: &RunSettings,
     start: &Start,
     facts: &RunFacts,
-    evaluation: &Evaluation,
+    evaluation: &Evaluated,
     task_hashes: &Dict,
     printer: &mut Printer,
 ) -> Result<()> {
@@ -154,7 +154,7 @@ fn batch_sizes(results: &Dict) -> Vec<i64> {
 }
 
 /// Says which answers are odd: a score alone hides them.
-pub(crate) fn tell_audit(evaluation: &Evaluation, printer: &Printer) {
+pub(crate) fn tell_audit(evaluation: &Evaluated, printer: &Printer) {
     let mut lines = Vec::new();
     for (task, pipelines) in evaluation.results.audit.iter() {
         let Some(pipelines) = pipelines.as_dict() else { continue };

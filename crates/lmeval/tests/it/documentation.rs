@@ -51,6 +51,24 @@ fn the_command_line_page_is_fresh() {
     );
 }
 
+/// The crate's own documentation has the program as a tested example.
+#[test]
+fn the_page_about_rust_shows_a_program_that_runs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs_err::read_to_string(root.join("../../docs/rust.md")).unwrap();
+    let program = page.split("```rust\n").nth(1).unwrap().split("```").next().unwrap();
+    let library = fs_err::read_to_string(root.join("src/lib.rs")).unwrap();
+    let tested: Vec<&str> =
+        library.lines().filter_map(|line| line.strip_prefix("//!")).map(str::trim).collect();
+    for line in program.lines() {
+        assert!(tested.contains(&line.trim()), "{line}");
+    }
+    for name in fs_err::read_dir(root.join("examples")).unwrap() {
+        let name = name.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned();
+        assert!(page.contains(&format!("--example {name} ")), "{name}");
+    }
+}
+
 #[test]
 fn the_examples_of_the_task_file_page_are_valid() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/task-files.md");

@@ -7,7 +7,7 @@ use lmeval_core::ModelError;
 use sha2::{Digest, Sha256};
 
 use crate::local::arguments::{configuration, hexadecimal, paths};
-use crate::settings::ModelSettings;
+use lmeval_core::ModelSettings;
 
 /// A text of our own: plain facts, sums, little stories, questions with answers.
 const EMBEDDED: &str = include_str!("default.txt");

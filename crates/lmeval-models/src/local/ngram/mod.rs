@@ -25,7 +25,7 @@ use self::utf8::Utf8State;
 use super::arguments;
 use super::generation::GenerationSettings;
 use super::template::PlainTemplate;
-use crate::settings::ModelSettings;
+use lmeval_core::ModelSettings;
 
 /// The length of n-grams where nothing else is asked for.
 const DEFAULT_ORDER: i64 = 6;
@@ -141,6 +141,10 @@ impl Ngram {
 }
 
 impl LocalModel for Ngram {
+    fn is_instant(&self) -> bool {
+        true
+    }
+
     fn identity(&self) -> ModelIdentity {
         let facts = vec![
             ("corpus", self.source.clone()),

@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use self::book::Book;
 use super::arguments::{check, configuration, hexadecimal};
 use super::template::PlainTemplate;
-use crate::settings::ModelSettings;
+use lmeval_core::ModelSettings;
 
 /// A model that has said everything before.
 #[derive(Debug)]
@@ -56,6 +56,10 @@ pub(crate) fn create(settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelEr
 }
 
 impl LocalModel for Replay {
+    fn is_instant(&self) -> bool {
+        true
+    }
+
     fn identity(&self) -> ModelIdentity {
         let facts = vec![
             ("recording", self.path.clone()),

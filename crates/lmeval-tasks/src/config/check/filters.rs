@@ -8,7 +8,7 @@ use crate::error::ErrorKind;
 impl Checker<'_> {
     pub(super) fn filter(&mut self, step: &FilterStep) {
         let Named::Name(name) = &step.function else { return };
-        let entry = match self.registries.filters.find(name) {
+        let entry = match self.registry.filters.find(name) {
             Ok(entry) => entry.clone(),
             Err(unknown) => {
                 return self.unknown(ErrorKind::UnknownName, &step.path.then("function"), &unknown);

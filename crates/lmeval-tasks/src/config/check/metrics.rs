@@ -1,9 +1,7 @@
 //! Checks of metric entries.
 
 use lmeval_core::OutputType;
-use lmeval_core::registry::{
-    Entry, MetricEntry, Provider, instead_of_evaluate, metrics_like, needs_evaluate,
-};
+use lmeval_core::registry::{Code, MetricEntry, instead_of_evaluate};
 
 use super::Checker;
 use crate::config::metric::{Given, MetricConfig};
@@ -26,12 +24,12 @@ impl Checker<'_> {
             return;
         }
         let from_evaluate = asks_for_evaluate(metric);
-        let is_known = !from_evaluate && self.registries.metrics.get(name).is_some();
-        if !is_known && needs_evaluate(name, self.config.output_type, from_evaluate) {
+        let is_known = !from_evaluate && self.registry.metrics.get(name).is_some();
+        if !is_known && self.registry.needs_evaluate(name, self.config.output_type, from_evaluate) {
             return self.evaluate(metric, name);
         }
-        match self.registries.metrics.find(name) {
-            Ok(entry) if entry.provider == Provider::TaskCode => {
+        match self.registry.metrics.find(name) {
+            Ok(entry) if matches!(entry.code, Code::TaskCode) => {
                 let message =
                     format!("`{path}`: the values of the metric `{name}` come from `process_results`");
                 self.error(&path, Error::new(ErrorKind::Value, message));
@@ -46,12 +44,12 @@ impl Checker<'_> {
                 self.options(&subject, &metric.path, &entry.options, &kwargs);
             }
             // The scorer may give values under any name.
-            Err(_) if has_own_scorer(self.config) => {}
+            Err(_) if has_own_scorer(self.config, self.registry) => {}
             Err(unknown) if self.may_be_registered(&path, &unknown) => {}
             Err(_) => {
                 let message = format!("`{path}`: `{}` is not a known metric", shortened(name));
                 let error = Error::new(ErrorKind::UnknownName, message)
-                    .did_you_mean(&metrics_like(name, self.config.output_type))
+                    .did_you_mean(&self.registry.metrics_like(name, self.config.output_type))
                     .hint("A name of one's own needs `process_results`, which delivers its values");
                 self.error(&path, error);
             }
@@ -70,7 +68,7 @@ impl Checker<'_> {
 
     fn output_type(&mut self, metric: &MetricConfig, entry: &MetricEntry) {
         let output_type = self.config.output_type;
-        let name = entry.name();
+        let name = &entry.name;
         let aggregated_by_task = matches!(metric.aggregation, Given::Value(Named::Function(_)));
         match output_type {
             _ if entry.fits(output_type) => {}
@@ -81,11 +79,11 @@ impl Checker<'_> {
             _ => {
                 let path = metric.path.then("metric");
                 let fitting: Vec<&str> = self
-                    .registries
+                    .registry
                     .metrics
                     .iter()
                     .filter(|other| other.fits(output_type))
-                    .map(Entry::name)
+                    .map(|other| &*other.name)
                     .collect();
                 let types: Vec<&str> = entry.output_types.iter().map(|kind| kind.name()).collect();
                 let message = format!(
@@ -105,7 +103,7 @@ impl Checker<'_> {
     fn aggregation(&mut self, metric: &MetricConfig) {
         let path = metric.path.then("aggregation");
         if let Given::Value(Named::Name(name)) = &metric.aggregation
-            && let Err(unknown) = self.registries.aggregations.find(name)
+            && let Err(unknown) = self.registry.aggregations.find(name)
         {
             self.unknown(ErrorKind::Value, &path, &unknown);
         }
@@ -113,7 +111,7 @@ impl Checker<'_> {
 
     fn reduction(&mut self, metric: &MetricConfig) {
         if let Given::Value(Named::Name(name)) = &metric.reduction
-            && let Err(unknown) = self.registries.reductions.find(name)
+            && let Err(unknown) = self.registry.reductions.find(name)
         {
             self.unknown(ErrorKind::Value, &metric.path.then("reduction"), &unknown);
         }

@@ -11,7 +11,7 @@ pub use definition::functions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lmeval_core::registry::{OptionKind, OptionProblem, OptionTable, Registries, UnknownName};
+use lmeval_core::registry::{OptionKind, OptionProblem, OptionTable, Registry, UnknownName};
 use lmeval_pycompat::re::{self, Flags, Regex};
 use lmeval_pycompat::{Dict, Value};
 
@@ -31,16 +31,16 @@ pub struct Report {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Looks up every name of a task in the built-in registries and checks the arguments that go with it.
+/// Looks up every name of a task in the built-in registry and checks the arguments that go with it.
 ///
 /// `mapping` is what the configuration was made from, for the places of the findings.
 pub fn names(config: &TaskConfig, mapping: &Mapping, report: &mut Report) {
-    names_with(config, mapping, &Registries::default(), report);
+    names_with(config, mapping, &Registry::default(), report);
 }
 
 /// Looks up every name of a task and checks the arguments that go with it.
-pub fn names_with(config: &TaskConfig, mapping: &Mapping, registries: &Registries, report: &mut Report) {
-    let mut checker = Checker { config, mapping, registries, report };
+pub fn names_with(config: &TaskConfig, mapping: &Mapping, registry: &Registry, report: &mut Report) {
+    let mut checker = Checker { config, mapping, registry, report };
     checker.sampler();
     checker.scorer();
     checker.pipelines();
@@ -49,21 +49,21 @@ pub fn names_with(config: &TaskConfig, mapping: &Mapping, registries: &Registrie
 /// Checks everything that can be known about a task before it runs: its names, and that it says what it must.
 ///
 /// A task of a Python class may do without most of it.
-pub fn task(config: &TaskConfig, mapping: &Mapping, registries: &Registries, report: &mut Report) {
+pub fn task(config: &TaskConfig, mapping: &Mapping, registry: &Registry, report: &mut Report) {
     functions(mapping, report);
     if config.class.is_some() {
         return;
     }
-    let mut checker = Checker { config, mapping, registries, report };
+    let mut checker = Checker { config, mapping, registry, report };
     checker.data();
     checker.choices();
     checker.generation();
-    names_with(config, mapping, registries, report);
+    names_with(config, mapping, registry, report);
 }
 
 /// Looks up the scorer of a task, as one of its prompt formats may set it.
-pub(crate) fn scorer(config: &TaskConfig, mapping: &Mapping, registries: &Registries, report: &mut Report) {
-    Checker { config, mapping, registries, report }.scorer();
+pub(crate) fn scorer(config: &TaskConfig, mapping: &Mapping, registry: &Registry, report: &mut Report) {
+    Checker { config, mapping, registry, report }.scorer();
 }
 
 /// The first module of a folder that registers something, by the look of its text; `utils.py` comes first.
@@ -88,7 +88,7 @@ const REGISTERS: &[u8] = b"register_";
 struct Checker<'a> {
     config: &'a TaskConfig,
     mapping: &'a Mapping,
-    registries: &'a Registries,
+    registry: &'a Registry,
     report: &'a mut Report,
 }
 
@@ -97,7 +97,7 @@ impl Checker<'_> {
         let Named::Name(name) = &self.config.fewshot_config.sampler else {
             return;
         };
-        if let Err(unknown) = self.registries.samplers.find(name) {
+        if let Err(unknown) = self.registry.samplers.find(name) {
             let path = ConfigPath::key("fewshot_config").then("sampler");
             self.unknown(ErrorKind::UnknownName, &path, &unknown);
         }
@@ -105,7 +105,7 @@ impl Checker<'_> {
 
     fn scorer(&mut self) {
         let Some(scorer) = &self.config.scorer else { return };
-        match self.registries.scorers.find(&scorer.kind) {
+        match self.registry.scorers.find(&scorer.kind) {
             Err(unknown) => self.unknown(ErrorKind::UnknownName, &scorer.path, &unknown),
             Ok(entry) => {
                 let subject = format!("The scorer `{}`", scorer.kind);
@@ -212,7 +212,6 @@ impl Checker<'_> {
                     let message = format!("{subject}: the option `{name}` must be {expected}, not {found}");
                     (ErrorKind::Type, message, Vec::new())
                 }
-                _ => continue,
             };
             let near: Vec<&str> = near.iter().map(String::as_str).collect();
             if fatal {

@@ -1,6 +1,7 @@
 use super::super::check::{Report, names, names_with, task as check_task};
 use super::{mapping, task, try_task};
-use lmeval_core::registry::{Registries, SamplerEntry};
+use lmeval_core::registry::{Registry, SamplerEntry};
+use lmeval_core::sampler::FirstN;
 
 fn check(text: &str) -> Report {
     let mut report = Report::default();
@@ -154,10 +155,10 @@ fn scorers_and_samplers() {
     let text = "{task: t, fewshot_config: {sampler: nearest}}";
     assert_eq!(errors(text), ["`fewshot_config.sampler`: `nearest` is not a known sampler"]);
     fine("{task: t, fewshot_config: {sampler: !function u.Sampler}}");
-    let mut registries = Registries::default();
-    registries.samplers.register(SamplerEntry::new("nearest", "The most similar documents")).unwrap();
+    let mut registry = Registry::default();
+    registry.register(SamplerEntry::new("nearest", || Box::new(FirstN))).unwrap();
     let mut report = Report::default();
-    names_with(&task(text), &mapping(text), &registries, &mut report);
+    names_with(&task(text), &mapping(text), &registry, &mut report);
     assert!(report.errors.is_empty());
 }
 
@@ -185,7 +186,7 @@ fn patterns_of_filters_and_metrics_compile() {
 fn whole(more: &str) -> (Vec<String>, Vec<String>) {
     let text = format!("{{task: t, dataset_path: json, test_split: test, {more}}}");
     let mut report = Report::default();
-    check_task(&try_task(&text).0.unwrap(), &mapping(&text), &Registries::default(), &mut report);
+    check_task(&try_task(&text).0.unwrap(), &mapping(&text), &Registry::default(), &mut report);
     let messages = |found: Vec<crate::Diagnostic>| found.into_iter().map(|found| found.message).collect();
     (messages(report.errors), messages(report.warnings))
 }

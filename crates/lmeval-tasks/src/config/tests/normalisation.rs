@@ -1,10 +1,11 @@
 use lmeval_core::OutputType;
+use lmeval_core::formats::Format;
+use lmeval_core::registry::{FormatEntry, Registry};
 use lmeval_pycompat::Value;
 use lmeval_pycompat::repr::repr;
 
 use super::super::{FewshotSamples, Field, Given, Named, TASK_KEYS, TaskConfig};
 use super::{mapping, task, try_task, value};
-use crate::formats::FormatRegistry;
 
 fn shown(config: &TaskConfig, key: &str) -> String {
     let Value::Dict(dict) = config.to_value() else { panic!("not a dict") };
@@ -230,8 +231,8 @@ fn the_caller_changes_what_may_be_changed() {
 fn a_class_keeps_its_own_keys() {
     let mut warnings = Vec::new();
     let mapping = mapping("{task: t, class: !function task.Mine, recipe: r, dataset_name: d}");
-    let formats = FormatRegistry::default();
-    let config = TaskConfig::from_class_mapping(&mapping, &formats, &mut warnings).unwrap();
+    let registry = Registry::default();
+    let config = TaskConfig::from_class_mapping(&mapping, &registry, &mut warnings).unwrap();
     assert_eq!(config.class.unwrap().reference, "task.Mine");
     assert_eq!(Value::from(config.extras), value("{recipe: r}"));
     assert_eq!(config.dataset_name.as_deref(), Some("d"));
@@ -239,11 +240,12 @@ fn a_class_keeps_its_own_keys() {
 
 #[test]
 fn a_class_may_use_formats_of_the_program() {
-    let mut formats = FormatRegistry::default();
-    let terse = formats.get("cloze").unwrap().clone();
-    formats.register("terse", terse).unwrap();
+    let mut registry = Registry::default();
+    let cloze = registry.formats.get("cloze").and_then(|entry| entry.code.here()).unwrap();
+    let terse = FormatEntry::new("terse", Format::clone(cloze));
+    registry.register(terse).unwrap();
     let mapping = mapping("{task: t, class: !function task.Mine, formats: terse, doc_to_choice: c}");
-    let config = TaskConfig::from_class_mapping(&mapping, &formats, &mut Vec::new()).unwrap();
+    let config = TaskConfig::from_class_mapping(&mapping, &registry, &mut Vec::new()).unwrap();
     assert_eq!(config.format.as_deref(), Some("terse"));
 }
 

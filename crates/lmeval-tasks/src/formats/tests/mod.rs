@@ -3,21 +3,23 @@
 mod recorded;
 
 use lmeval_core::OutputType;
+use lmeval_core::registry::Registry;
 use lmeval_pycompat::yaml;
 use lmeval_pycompat::{Dict, Value};
 
-use super::{ChoiceLabels, Format, FormatRegistry, FormatTemplates, resolve};
+use super::{ChoiceLabels, Format, FormatTemplates, Overrides, Templates, resolve};
 use crate::config::Field;
 use crate::source::Mapping;
 
 fn selected(formats: &str, selection: Option<&str>) -> (String, Format) {
     let formats = yaml::load(formats).unwrap().value;
-    let found = resolve(&formats, selection, &FormatRegistry::default(), &Mapping::new()).unwrap();
+    let found = resolve(&formats, selection, &Registry::default(), &Mapping::new()).unwrap();
     (found.name.to_string(), found.format)
 }
 
 fn built_in(name: &str) -> Format {
-    FormatRegistry::default().get(name).unwrap().clone()
+    let registry = Registry::default();
+    Format::clone(registry.formats.get(name).unwrap().code.here().unwrap())
 }
 
 fn templates(format: &Format) -> FormatTemplates {
@@ -129,10 +131,10 @@ fn number_labels_are_whole_numbers() {
 
 #[test]
 fn the_pieces_of_a_format_make_it_again() {
-    let registry = FormatRegistry::default();
+    let formats = Registry::default().formats;
     let mut numbered = built_in("cot");
     numbered.choice_labels = Some(ChoiceLabels::List(vec!["i".into(), "ii".into()]));
-    let formats = registry.names().into_iter().map(built_in).chain([numbered]);
+    let formats = formats.names().into_iter().map(built_in).chain([numbered]);
     for format in formats {
         let pieces = format.to_dict();
         assert_eq!(pieces.len(), Format::FIELDS.len());

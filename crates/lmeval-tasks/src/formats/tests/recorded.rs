@@ -8,7 +8,8 @@ use lmeval_pycompat::yaml;
 use lmeval_pycompat::{Dict, Value};
 use lmeval_template::Environment;
 
-use super::super::{ChoiceLabels, FormatRegistry};
+use super::super::{ChoiceLabels, Templates};
+use super::built_in;
 use crate::config::{Field, TaskConfig};
 use crate::source::{Mapping, Origin};
 
@@ -119,7 +120,7 @@ fn planets() -> Dict {
 /// Prompt, options and target of a format for the document about planets.
 fn rendered(format: &str, labels: Option<ChoiceLabels>, answer: &str) -> (String, String, String) {
     let text = |text: &str| Field::Text(text.into());
-    let mut format = FormatRegistry::default().get(format).unwrap().clone();
+    let mut format = built_in(format);
     format.choice_labels = labels.or(format.choice_labels);
     let made = format.templates(&text("question"), &text(answer), Some(&text("choices"))).unwrap();
     let show = |source: &str| render(Some(&text(source)), &planets());
@@ -162,11 +163,7 @@ fn too_many_options_for_the_letters_fail() {
     let text = |text: &str| Field::Text(text.into());
     let many: Vec<Value> = (0..27).map(Value::Int).collect();
     let options = Field::List(many.into());
-    let made = FormatRegistry::default().get("mcqa").unwrap().templates(
-        &text("question"),
-        &text("answer"),
-        Some(&options),
-    );
+    let made = built_in("mcqa").templates(&text("question"), &text("answer"), Some(&options));
     let template = Environment::new().compile(&made.unwrap().doc_to_text).unwrap();
     assert!(template.render(&planets()).is_err());
 }

@@ -1,6 +1,7 @@
 //! `ls models`, `ls metrics` and `ls filters`: what tasks and runs can name beside tasks.
 
-use lmeval_core::registry::{FILTERS, METRICS};
+use lmeval_core::OutputType;
+use lmeval_core::registry::{Entry, Kind, Table};
 use lmeval_pycompat::Value;
 
 use super::search::{Search, ranked};
@@ -33,33 +34,37 @@ impl Named {
 
 /// The models that `--model` takes, as the program has them.
 pub(super) fn models(search: Option<&Search>) -> Vec<Named> {
-    let entries = lmeval_models::MODELS.iter().chain(lmeval_candle::MODELS);
-    let named = entries.map(|entry| Named {
-        names: entry.names.iter().map(|name| (*name).to_owned()).collect(),
+    let registry = lmeval::registry();
+    let named = registry.models.iter().map(|entry| Named {
+        names: entry.names().map(str::to_owned).collect(),
         made_for: None,
-        summary: entry.summary.to_owned(),
+        summary: entry.summary.clone().into_owned(),
     });
     found(search, named)
 }
 
 /// The metrics that `metric:` takes.
 pub(super) fn metrics(search: Option<&Search>) -> Vec<Named> {
-    let named = METRICS.iter().map(|entry| Named {
-        names: vec![entry.name.clone().into_owned()],
-        made_for: Some(entry.output_types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
-        summary: entry.summary.clone().into_owned(),
-    });
-    found(search, named)
+    let types = |types: &[OutputType]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    named(search, &lmeval::registry().metrics, |entry| Some(types(&entry.output_types)))
 }
 
 /// The filters that `function:` takes.
 pub(super) fn filters(search: Option<&Search>) -> Vec<Named> {
-    let named = FILTERS.iter().map(|entry| Named {
+    named(search, &lmeval::registry().filters, |_| None)
+}
+
+fn named<K: Kind>(
+    search: Option<&Search>,
+    table: &Table<K>,
+    made_for: impl Fn(&Entry<K>) -> Option<String>,
+) -> Vec<Named> {
+    let entries = table.iter().map(|entry| Named {
         names: vec![entry.name.clone().into_owned()],
-        made_for: None,
+        made_for: made_for(entry),
         summary: entry.summary.clone().into_owned(),
     });
-    found(search, named)
+    found(search, entries)
 }
 
 fn found(search: Option<&Search>, named: impl Iterator<Item = Named>) -> Vec<Named> {

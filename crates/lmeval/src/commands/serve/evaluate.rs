@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
 use lmeval_core::{Model, secrets};
-use lmeval_engine::{ChatTemplateChoice, EvaluateOptions, Evaluation};
+use lmeval_engine::{ChatTemplateChoice, EvaluateOptions, Evaluated};
 use lmeval_host::{PythonHost, PythonModel, PythonModelSettings, PythonOptions};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{ModelName, Moment, RunFacts, result_object};
@@ -136,7 +136,7 @@ fn facts(
     settings: &RunSettings,
     start: &Start,
     model: &dyn Model,
-    evaluation: &Evaluation,
+    evaluation: &Evaluated,
 ) -> RunFacts {
     let facts = output::facts(settings, start, model, evaluation);
     let text = |name: &str, default: String| {

@@ -146,7 +146,7 @@ impl Step {
     }
 
     fn scorer(&self) -> Result<TaskScorer> {
-        let mut sources = ScoringSources::new(&self.settings.dialect);
+        let mut sources = ScoringSources::new(&self.settings.dialect).with_registry(self.task.registry());
         if let Some(python) = &self.data.python {
             sources.host = Arc::clone(python) as Arc<dyn ScoringHost>;
             sources.filter_host = Arc::clone(python) as Arc<dyn FilterHost>;

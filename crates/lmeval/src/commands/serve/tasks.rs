@@ -9,7 +9,7 @@ use lmeval_engine::{DataOptions, load_splits};
 use lmeval_host::PythonHost;
 use lmeval_pycompat::{Dict, Value};
 use lmeval_tasks::config::TaskConfig;
-use lmeval_tasks::formats::{FormatRegistry, resolve};
+use lmeval_tasks::formats::resolve;
 use lmeval_tasks::scoring::module_folders;
 use lmeval_tasks::source::{Mapping, Origin};
 use lmeval_tasks::{Overrides, Spec, Task, TaskDict, TaskManager};
@@ -158,7 +158,7 @@ pub(super) fn render(request: &Request) -> Result<Value> {
 
 /// A prompt format, its pieces, and where fields of a task are given, what it makes of them.
 pub(super) fn format(request: &Request) -> Result<Value> {
-    let registry = FormatRegistry::default();
+    let registry = lmeval::registry();
     let mut fields = request.dict("fields");
     let formats = request.part("formats");
     let selection = request.part("selection");
@@ -293,11 +293,11 @@ fn change(task: &mut Task, changes: &Dict, picked: &mut TaskDict) -> Result<()> 
             mapping.insert(key, value.clone(), Origin::Override);
         }
     }
-    let formats = FormatRegistry::default();
+    let registry = Arc::clone(task.registry());
     task.config = if task.config.class.is_some() {
-        TaskConfig::from_class_mapping(&mapping, &formats, &mut picked.warnings)?
+        TaskConfig::from_class_mapping(&mapping, &registry, &mut picked.warnings)?
     } else {
-        TaskConfig::from_mapping_with(&mapping, &formats, &mut picked.warnings)?
+        TaskConfig::from_mapping_with(&mapping, &registry, &mut picked.warnings)?
     };
     Ok(())
 }

@@ -94,6 +94,10 @@ impl OptionEntry {
     }
 }
 
+/// The option that every built-in metric is offered, whether it looks at it or not.
+pub(crate) const SEVERAL_TARGETS: &[OptionEntry] =
+    &[OptionEntry::optional("multiple_targets", OptionKind::Truth, "False")];
+
 /// What happens to an option that is not in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnknownOptions {
@@ -116,7 +120,6 @@ pub struct OptionTable {
 
 /// Something that is wrong with given options.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum OptionProblem {
     /// There is no such option.
     Unknown {
@@ -168,6 +171,9 @@ impl OptionTable {
 
     /// No options; given ones are errors.
     pub const NONE_ALLOWED: Self = Self { known: Cow::Borrowed(&[]), unknown: UnknownOptions::Rejected };
+
+    /// Any options: they reach code that is not known here.
+    pub const OPEN: Self = Self { known: Cow::Borrowed(&[]), unknown: UnknownOptions::PassedOn };
 
     /// These options and no others.
     pub const fn strict(known: &'static [OptionEntry]) -> Self {

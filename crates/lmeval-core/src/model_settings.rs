@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lmeval_core::{Dialect, ModelError, ModelErrorKind};
 use lmeval_pycompat::{Dict, Value, repr};
+
+use crate::{Dialect, ModelError, ModelErrorKind};
 
 /// Arguments whose values may be secrets.
 const SECRET: [&str; 4] = ["header", "auth_token", "api_key", "base_url"];
@@ -64,7 +65,7 @@ impl ModelSettings {
             None => Ok(default),
             Some(Value::Bool(flag)) => Ok(*flag),
             Some(Value::Int(number @ (0 | 1))) => Ok(*number == 1),
-            Some(other) => Err(wrong(name, "`True` or `False`", other)),
+            Some(other) => Err(Self::wrong(name, "`True` or `False`", other)),
         }
     }
 
@@ -76,7 +77,7 @@ impl ModelSettings {
             Some(Value::Float(number)) if number.fract() == 0.0 && number.abs() < 9e15 => {
                 Ok(Some(*number as i64))
             }
-            Some(other) => Err(wrong(name, "a whole number", other)),
+            Some(other) => Err(Self::wrong(name, "a whole number", other)),
         }
     }
 
@@ -85,7 +86,7 @@ impl ModelSettings {
         match self.get(name) {
             None => Ok(None),
             Some(value @ (Value::Int(_) | Value::Float(_))) => Ok(value.to_f64()),
-            Some(other) => Err(wrong(name, "a number", other)),
+            Some(other) => Err(Self::wrong(name, "a number", other)),
         }
     }
 
@@ -96,12 +97,12 @@ impl ModelSettings {
                 .hint(format!("Give it as in `--model_args {name}={example}`"))
         })
     }
-}
 
-/// The error of an argument with a value of the wrong kind.
-pub(crate) fn wrong(name: &str, expected: &str, found: &Value) -> ModelError {
-    let message = format!("The model argument `{name}` must be {expected}, not `{}`", repr::repr(found));
-    ModelError::new(ModelErrorKind::Configuration, message)
+    /// The error of an argument with a value of the wrong kind.
+    pub fn wrong(name: &str, expected: &str, found: &Value) -> ModelError {
+        let message = format!("The model argument `{name}` must be {expected}, not `{}`", repr::repr(found));
+        ModelError::new(ModelErrorKind::Configuration, message)
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! The format `mcqa`: the options are shown with letters, and the letters are compared.
 
-use lmeval_core::OutputType;
-
-use super::format::{ChoiceLabels, Format};
+use super::{ChoiceLabels, Format};
+use crate::OutputType;
 
 /// The format.
 pub(super) fn format() -> Format {

@@ -1,7 +1,6 @@
 //! The format `cot`: the model reasons and writes the answer in its own words.
 
-use super::format::Format;
-use super::generate;
+use super::{Format, generate};
 
 /// The format.
 pub(super) fn format() -> Format {

@@ -9,8 +9,8 @@ pub fn edit_distance(one: &str, other: &str) -> usize {
 ///
 /// ```
 /// let known = ["exact_match", "acc", "acc_norm"];
-/// assert_eq!(lmeval_core::nearest("exact_macth", known), ["exact_match"]);
-/// assert!(lmeval_core::nearest("zebra", known).is_empty());
+/// assert_eq!(lmeval_metrics::nearest("exact_macth", known), ["exact_match"]);
+/// assert!(lmeval_metrics::nearest("zebra", known).is_empty());
 /// ```
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     const MOST: usize = 3;

@@ -1,7 +1,6 @@
 //! The format `cloze`: the options are not shown, and their texts are compared.
 
-use super::format::Format;
-use super::mcqa;
+use super::{Format, mcqa};
 
 /// The format.
 pub(super) fn format() -> Format {

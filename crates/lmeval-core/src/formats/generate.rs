@@ -1,9 +1,9 @@
 //! The format `generate`: the options are shown with letters, and the model writes a letter.
 
-use lmeval_core::OutputType;
 use lmeval_pycompat::Value;
 
-use super::format::{ChoiceLabels, Format};
+use super::{ChoiceLabels, Format};
+use crate::OutputType;
 
 /// The format.
 pub(super) fn format() -> Format {

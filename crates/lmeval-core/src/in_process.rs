@@ -1,0 +1,200 @@
+//! Models that compute in this process.
+
+use std::fmt::Debug;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use crate::instance::RequestType;
+use crate::model::{
+    Answer, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
+    ModelRequest, ModelTemplate, Response,
+};
+
+/// A model that computes in this process.
+///
+/// Wrap it with [`InProcess`] to use it as a [`Model`].
+///
+/// ```
+/// use lmeval_core::{InProcess, LocalModel, Model, ModelError, ModelIdentity, ModelRequest, Response};
+/// use lmeval_core::Arguments;
+///
+/// /// Finds every continuation as likely as its bytes are few.
+/// #[derive(Debug)]
+/// struct Brief;
+///
+/// impl LocalModel for Brief {
+///     fn identity(&self) -> ModelIdentity {
+///         ModelIdentity { backend: "brief".into(), facts: Vec::new() }
+///     }
+///
+///     fn answer(&self, request: &ModelRequest) -> Result<Response, ModelError> {
+///         Ok(match &request.arguments {
+///             Arguments::Loglikelihood { continuation, .. } => {
+///                 Response::Loglikelihood { logprob: -(continuation.len() as f64), is_greedy: false }
+///             }
+///             Arguments::Rolling { text } => Response::Rolling { logprob: -(text.len() as f64) },
+///             Arguments::Generate { .. } => Response::Text("".into()),
+///         })
+///     }
+/// }
+///
+/// let model = InProcess::new(Brief);
+/// assert_eq!(model.dispatch().batch_size, 64);
+/// ```
+pub trait LocalModel: Debug + Send + Sync + 'static {
+    /// What makes the model the one that it is.
+    fn identity(&self) -> ModelIdentity;
+
+    /// Whether the model can do what a request of this kind asks.
+    fn supports(&self, _: RequestType) -> Result<(), ModelError> {
+        Ok(())
+    }
+
+    /// The chat template: the one with the name, else the default one.
+    fn chat_template(&self, _name: Option<&str>) -> Result<ModelTemplate, ModelError> {
+        Err(ModelError::new(ModelErrorKind::Unsupported, "The model has no chat template"))
+    }
+
+    /// Whether requests must come one batch after the other, in the order of the documents.
+    fn is_sequential(&self) -> bool {
+        false
+    }
+
+    /// Whether the answer depends on the number of the document, not only on what is asked.
+    fn depends_on_document(&self) -> bool {
+        false
+    }
+
+    /// Whether it answers faster than a file can be read. If so, answers are not kept in a journal, and are computed
+    /// where they are asked for rather than on a thread of their own.
+    fn is_instant(&self) -> bool {
+        false
+    }
+
+    /// Answers one request.
+    fn answer(&self, request: &ModelRequest) -> Result<Response, ModelError>;
+
+    /// Answers a batch; a fast model overrides this.
+    fn answer_batch(&self, requests: &[ModelRequest]) -> Vec<Result<Answer, ModelError>> {
+        requests.iter().map(|request| self.answer(request).map(Answer::from)).collect()
+    }
+}
+
+/// A [`LocalModel`] as a [`Model`].
+///
+/// Batches are computed on threads of their own, as many at once as there are cores, and answers go to the journal like
+/// those of a server; a model that [is instant](LocalModel::is_instant) needs neither.
+#[derive(Debug)]
+pub struct InProcess<M>(Arc<M>);
+
+impl<M: LocalModel> InProcess<M> {
+    /// Wraps a model.
+    pub fn new(model: M) -> Self {
+        Self(Arc::new(model))
+    }
+}
+
+impl<M: LocalModel> Model for InProcess<M> {
+    fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
+        Box::pin(async { Ok(self.0.identity()) })
+    }
+
+    fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
+        self.0.supports(kind)
+    }
+
+    fn chat_template(&self, name: Option<&str>) -> Result<ModelTemplate, ModelError> {
+        self.0.chat_template(name)
+    }
+
+    fn dispatch(&self) -> Dispatch {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Dispatch { batch_size: 64, in_flight: if self.0.is_sequential() { 1 } else { cores } }
+    }
+
+    fn depends_on_document(&self) -> bool {
+        self.0.depends_on_document()
+    }
+
+    fn is_worth_keeping(&self) -> bool {
+        !self.0.is_instant()
+    }
+
+    fn facts(&self) -> ModelFacts {
+        ModelFacts { device: Some("cpu".to_owned()), ..ModelFacts::default() }
+    }
+
+    fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
+        Box::pin(async move {
+            let Some(runtime) = Handle::try_current().ok().filter(|_| !self.0.is_instant()) else {
+                return self.0.answer_batch(&requests);
+            };
+            let (model, count) = (Arc::clone(&self.0), requests.len());
+            match runtime.spawn_blocking(move || model.answer_batch(&requests)).await {
+                Ok(answers) => answers,
+                Err(failed) if failed.is_panic() => resume_unwind(failed.into_panic()),
+                Err(_) => {
+                    let ended = ModelError::new(
+                        ModelErrorKind::Unreachable,
+                        "The run ended before the model answered",
+                    );
+                    vec![Err(ended); count]
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::{Mutex, PoisonError};
+    use std::time::Duration;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::document::DocId;
+    use crate::instance::Arguments;
+
+    /// Answers when it is told to.
+    #[derive(Debug)]
+    struct Waiting(Mutex<Receiver<()>>);
+
+    impl LocalModel for Waiting {
+        fn identity(&self) -> ModelIdentity {
+            ModelIdentity { backend: "waiting".to_owned(), facts: Vec::new() }
+        }
+
+        fn answer(&self, _: &ModelRequest) -> Result<Response, ModelError> {
+            let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let told = told.recv_timeout(Duration::from_secs(60));
+            told.map_err(|_| ModelError::new(ModelErrorKind::Answer, "The runtime was blocked"))?;
+            Ok(Response::Rolling { logprob: 0.0 })
+        }
+    }
+
+    #[test]
+    fn a_slow_model_does_not_block_the_runtime() {
+        let (tell, told) = channel();
+        let model = InProcess::new(Waiting(Mutex::new(told)));
+        assert!(model.is_worth_keeping());
+        let request = ModelRequest {
+            task_name: "t".into(),
+            doc_id: DocId(0),
+            idx: 0,
+            repeat: 0,
+            arguments: Arguments::Rolling { text: "x".into() },
+            additional_args: None,
+        };
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let answers = runtime.block_on(async {
+            let (answers, told) = tokio::join!(model.answer(vec![request]), async { tell.send(()) });
+            told.unwrap();
+            answers
+        });
+        assert!(answers[0].is_ok(), "{answers:?}");
+    }
+}

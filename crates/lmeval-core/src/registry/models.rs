@@ -1,0 +1,153 @@
+//! Models by name.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use lmeval_metrics::nearest;
+
+use super::Registry;
+use super::entry::{Code, Entry, Kind};
+use super::table::Table;
+use crate::{Model, ModelError, ModelErrorKind, ModelSettings};
+
+/// Models: what answers requests. Built-in ones come from other crates, see [`Registry::with_models`].
+#[derive(Clone, Copy, Debug)]
+pub enum ModelKind {}
+
+/// A model by name.
+pub type ModelEntry = Entry<ModelKind>;
+
+/// What is known of a model.
+#[derive(Clone, Debug, Default)]
+pub struct ModelNames {
+    /// Further names.
+    pub other_names: Cow<'static, [&'static str]>,
+}
+
+impl Kind for ModelKind {
+    const WORD: &'static str = "model";
+    type Code = dyn Fn(&ModelSettings) -> Result<Arc<dyn Model>, ModelError> + Send + Sync;
+    type Facts = ModelNames;
+
+    fn table_mut(registry: &mut Registry) -> &mut Table<Self> {
+        &mut registry.models
+    }
+
+    fn answers_to(entry: &Entry<Self>, name: &str) -> bool {
+        entry.facts.other_names.contains(&name)
+    }
+}
+
+impl ModelEntry {
+    /// A model, made from what the caller says about it.
+    pub fn new(
+        name: impl Into<Cow<'static, str>>,
+        make: impl Fn(&ModelSettings) -> Result<Arc<dyn Model>, ModelError> + Send + Sync + 'static,
+    ) -> Self {
+        Self::with_code(name, Code::Program(Arc::new(make)))
+    }
+
+    /// A model with several names, the main one first.
+    pub fn named(
+        names: &'static [&'static str],
+        make: impl Fn(&ModelSettings) -> Result<Arc<dyn Model>, ModelError> + Send + Sync + 'static,
+    ) -> Self {
+        let (name, others) = names.split_first().map_or(("", names), |(name, others)| (*name, others));
+        let mut entry = Self::new(name, make);
+        entry.facts.other_names = Cow::Borrowed(others);
+        entry
+    }
+
+    /// All names, the main one first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&*self.name).chain(self.facts.other_names.iter().copied())
+    }
+}
+
+/// Back ends of the Python harness that are not here, and what to use instead.
+const ELSEWHERE: &[(&[&str], &str)] = &[
+    (
+        &["hf-multimodal", "hf-mistral3", "hf-audiolm-qwen", "mamba_ssm", "steered"],
+        "Start a server for the model, such as `vllm serve <model>`, and use `--model local-completions`",
+    ),
+    (
+        &["vllm", "vllm-vlm"],
+        "Start `vllm serve <model>` and use `--model local-completions --model_args \
+         model=<model>,base_url=http://localhost:8000/v1/completions`",
+    ),
+    (
+        &["sglang"],
+        "Start `python -m sglang.launch_server --model-path <model>` and use `--model sglang-generate --model_args \
+         model=<model>,base_url=http://localhost:30000/generate`",
+    ),
+    (
+        &["litellm", "litellm-chat", "litellm-chat-completions"],
+        "Start LiteLLM's proxy and use `--model local-chat-completions` with its address",
+    ),
+    (
+        &[
+            "trtllm",
+            "openvino",
+            "openvino-causal",
+            "ipex",
+            "neuronx",
+            "nemo_lm",
+            "megatron_lm",
+            "winml",
+            "watsonx_llm",
+            "habana",
+            "onnxruntime-genai",
+            "onnxruntime",
+        ],
+        "Start a server with OpenAI's interface for the model and use `--model local-completions` or \
+         `--model local-chat-completions`",
+    ),
+];
+
+impl Registry {
+    /// Adds models as part of what is built in, except those whose names are taken.
+    pub fn with_models(mut self, models: Vec<ModelEntry>) -> Self {
+        for model in models {
+            // A name that is taken keeps its meaning.
+            let _ = self.models.register(model.built_in());
+        }
+        self
+    }
+
+    /// Makes the model of a name.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use lmeval_core::ModelSettings;
+    /// use lmeval_core::registry::Registry;
+    ///
+    /// let error = Registry::default().model("vllm", &ModelSettings::default()).unwrap_err();
+    /// assert!(error.hints()[0].contains("--model local-completions"));
+    /// ```
+    pub fn model(&self, name: &str, settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
+        match self.models.get(name).and_then(|entry| entry.code.here()) {
+            Some(make) => make(settings),
+            None => Err(self.unknown_model(name)),
+        }
+    }
+
+    /// The error of a name that no model has.
+    pub fn unknown_model(&self, name: &str) -> ModelError {
+        if let Some((_, instead)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)) {
+            let message = format!("The model `{name}` of the Python harness is not part of this one");
+            let error = ModelError::new(ModelErrorKind::Configuration, message).hint(*instead);
+            return error.hint(format!(
+                "`--model lm_eval:{name}` runs it where the original package `lm_eval` is installed; `--python` names \
+                 the interpreter"
+            ));
+        }
+        let known: Vec<&str> = self.models.iter().flat_map(ModelEntry::names).collect();
+        let near = nearest(name, known.iter().copied());
+        let error = ModelError::new(ModelErrorKind::Configuration, format!("There is no model `{name}`"));
+        if near.is_empty() {
+            error.hint(format!("There are `{}`; `lm-eval ls models` says what they are", known.join("`, `")))
+        } else {
+            error.hint(format!("Did you mean `{}`?", near.join("` or `")))
+        }
+    }
+}

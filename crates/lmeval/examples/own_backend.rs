@@ -1,0 +1,116 @@
+//! A back end of one's own, over HTTP: `cargo run -p lmeval --example own_backend`.
+//!
+//! The server is part of the example, so that it runs anywhere: it gets `{"prompt": …}` and answers `{"text": …}`. Servers
+//! with OpenAI's interface need no code: `Evaluation::new("local-completions")`.
+
+#![expect(clippy::print_stdout, reason = "an example shows its result")]
+
+use std::error::Error;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+use lmeval::{
+    Answer, Arguments, Dispatch, Evaluation, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity,
+    ModelRequest, RequestType, Response,
+};
+
+/// A server behind an address.
+#[derive(Debug)]
+struct Shouting {
+    address: String,
+    client: reqwest::Client,
+}
+
+impl Shouting {
+    async fn ask(&self, request: &ModelRequest) -> Result<Answer, ModelError> {
+        let Arguments::Generate { context, .. } = &request.arguments else {
+            return Err(ModelError::new(ModelErrorKind::Unsupported, "The server only generates text"));
+        };
+        let prompt = context.as_text().map_or("", |text| text);
+        let unreachable =
+            |error: reqwest::Error| ModelError::new(ModelErrorKind::Unreachable, error.to_string());
+        let sent = self.client.post(&self.address).json(&serde_json::json!({ "prompt": prompt })).send();
+        let answer: serde_json::Value = sent.await.map_err(unreachable)?.json().await.map_err(unreachable)?;
+        match answer["text"].as_str() {
+            Some(text) => Ok(Response::Text(text.into()).into()),
+            None => Err(ModelError::new(ModelErrorKind::Answer, "The server gave no `text`")),
+        }
+    }
+}
+
+impl Model for Shouting {
+    // A journal keeps answers by this identity; ask the server for its model and version where it says them.
+    fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
+        Box::pin(async { Ok(ModelIdentity { backend: "shouting".to_owned(), facts: Vec::new() }) })
+    }
+
+    // What the model cannot do is said before anything is sent.
+    fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
+        match kind {
+            RequestType::GenerateUntil => Ok(()),
+            _ => Err(ModelError::new(ModelErrorKind::Unsupported, "The server gives no log-likelihoods")),
+        }
+    }
+
+    fn dispatch(&self) -> Dispatch {
+        Dispatch { batch_size: 1, in_flight: 8 }
+    }
+
+    fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(requests.len());
+            for request in &requests {
+                answers.push(self.ask(request).await);
+            }
+            answers
+        })
+    }
+}
+
+/// Runs the example.
+pub fn main() -> Result<(), Box<dyn Error>> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = format!("http://{}/", listener.local_addr()?);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || serve(stream));
+        }
+    });
+    let model = Shouting { address, client: reqwest::Client::builder().no_proxy().build()? };
+    let results = Evaluation::new(Arc::new(model)).tasks(["demo_translate"]).limit(10).run()?;
+    println!("chrf: {:.3}", results.score("demo_translate", "chrf").ok_or("there is a score")?);
+    Ok(())
+}
+
+/// Answers the prompts of one connection with their last line but one, in capitals.
+fn serve(stream: TcpStream) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(':').unwrap_or((&line, ""));
+            if name.eq_ignore_ascii_case("content-length") {
+                length = value.trim().parse().ok()?;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).ok()?;
+        let asked: serde_json::Value = serde_json::from_slice(&body).ok()?;
+        let text = asked["prompt"].as_str()?.lines().rev().nth(1).unwrap_or_default().to_uppercase();
+        let answer = serde_json::json!({ "text": text }).to_string();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            answer.len()
+        );
+        (&stream).write_all(format!("{head}{answer}").as_bytes()).ok()?;
+    }
+}

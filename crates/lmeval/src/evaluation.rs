@@ -1,0 +1,264 @@
+//! A run, put together step by step.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lmeval_core::registry::Registry;
+use lmeval_core::{InProcess, LocalModel, Model, ModelSettings};
+use lmeval_engine::{
+    ChatTemplateChoice, EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, NoEvents, evaluate,
+};
+use lmeval_host::{PythonHost, PythonOptions};
+use lmeval_pycompat::{Dict, Value, yaml};
+use lmeval_tasks::{BUILTIN_LIBRARY, Finding, Overrides, Spec, TaskDict, TaskManager};
+
+use crate::library::Home;
+
+/// Everything that is built in, models included.
+pub fn registry() -> Registry {
+    with_models(Registry::default())
+}
+
+/// The registry with the built-in models, except where names are taken.
+fn with_models(registry: Registry) -> Registry {
+    registry.with_models(lmeval_models::models()).with_models(lmeval_candle::models())
+}
+
+/// Which model is evaluated: the name of one in the registry, such as `"hf"`, or a model.
+#[derive(Clone, Debug)]
+pub enum ModelChoice {
+    /// A model by its name.
+    Named(String),
+    /// A model that is made already.
+    Ready(Arc<dyn Model>),
+}
+
+impl From<&str> for ModelChoice {
+    fn from(name: &str) -> Self {
+        Self::Named(name.to_owned())
+    }
+}
+
+impl From<String> for ModelChoice {
+    fn from(name: String) -> Self {
+        Self::Named(name)
+    }
+}
+
+impl From<Arc<dyn Model>> for ModelChoice {
+    fn from(model: Arc<dyn Model>) -> Self {
+        Self::Ready(model)
+    }
+}
+
+impl<M: Model + 'static> From<Arc<M>> for ModelChoice {
+    fn from(model: Arc<M>) -> Self {
+        Self::Ready(model)
+    }
+}
+
+impl<M: LocalModel> From<InProcess<M>> for ModelChoice {
+    fn from(model: InProcess<M>) -> Self {
+        Self::Ready(Arc::new(model))
+    }
+}
+
+/// A run: a model, tasks, and how it goes.
+///
+/// ```
+/// use lmeval::Evaluation;
+///
+/// let results = Evaluation::new("uniform").tasks(["demo_capitals"]).limit(5).run()?;
+/// assert!(results.score("demo_capitals", "acc").is_some());
+/// # Ok::<(), lmeval::EngineError>(())
+/// ```
+#[must_use]
+pub struct Evaluation {
+    model: ModelChoice,
+    settings: ModelSettings,
+    tasks: Vec<Spec>,
+    overrides: Overrides,
+    folders: Vec<PathBuf>,
+    installed_library: bool,
+    registry: Registry,
+    options: EvaluateOptions,
+    events: Arc<dyn Events>,
+}
+
+impl Evaluation {
+    /// A run of a model, given by name or as it is.
+    pub fn new(model: impl Into<ModelChoice>) -> Self {
+        Self {
+            model: model.into(),
+            settings: ModelSettings::default(),
+            tasks: Vec::new(),
+            overrides: Overrides::default(),
+            folders: Vec::new(),
+            installed_library: true,
+            registry: Registry::default(),
+            options: EvaluateOptions::default(),
+            events: Arc::new(NoEvents),
+        }
+    }
+
+    /// Sets the arguments of a model that is made by name, such as `[("pretrained", "gpt2")]`.
+    pub fn model_args<K: Into<Value>, V: Into<Value>>(
+        mut self,
+        args: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        self.settings.args = args.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        self
+    }
+
+    /// Changes how a model is made by name: batch size, device, seed.
+    pub fn model_settings(mut self, change: impl FnOnce(&mut ModelSettings)) -> Self {
+        change(&mut self.settings);
+        self
+    }
+
+    /// Adds tasks, groups and tags by name, and YAML files by path.
+    pub fn tasks<S: Into<Spec>>(mut self, tasks: impl IntoIterator<Item = S>) -> Self {
+        self.tasks.extend(tasks.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds a task that is given as YAML.
+    pub fn task_yaml(mut self, text: &str) -> Result<Self, EngineError> {
+        self.tasks.push(Spec::Inline(mapping(text)?));
+        Ok(self)
+    }
+
+    /// Replaces fields of a task, given as YAML.
+    pub fn override_task(mut self, task: impl Into<String>, text: &str) -> Result<Self, EngineError> {
+        self.overrides.insert(task.into(), mapping(text)?);
+        Ok(self)
+    }
+
+    /// Looks for tasks in a folder, too; its names win over those of earlier folders.
+    pub fn include_path(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folders.push(folder.into());
+        self
+    }
+
+    /// Whether tasks are looked for in the library that `lm-eval tasks pull` installed; they are, unless said otherwise.
+    pub fn installed_library(mut self, used: bool) -> Self {
+        self.installed_library = used;
+        self
+    }
+
+    /// Sets what tasks and [`Evaluation::new`] may name. The built-in models need not be in it.
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// Evaluates this many documents of each task, or, below 1, this share of them.
+    pub fn limit(mut self, limit: impl Into<f64>) -> Self {
+        self.options.limit = Some(limit.into());
+        self
+    }
+
+    /// Sets the number of few-shot examples, over what tasks say.
+    pub fn num_fewshot(mut self, count: i64) -> Self {
+        self.options.num_fewshot = Some(count);
+        self
+    }
+
+    /// Makes prompts conversations, with the chat template of the model.
+    pub fn apply_chat_template(mut self) -> Self {
+        self.options.apply_chat_template = ChatTemplateChoice::Default;
+        self
+    }
+
+    /// Keeps answers in a file as they come; a later run with the same file asks only what is not in it.
+    pub fn journal(mut self, path: impl Into<PathBuf>) -> Self {
+        self.options.journal = Some(JournalOptions { path: path.into(), ..JournalOptions::default() });
+        self
+    }
+
+    /// Changes everything else about the run.
+    pub fn options(mut self, change: impl FnOnce(&mut EvaluateOptions)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// Sets who hears what happens.
+    pub fn events(mut self, events: Arc<dyn Events>) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// Loads the tasks without running them.
+    pub fn load(&self) -> Result<TaskDict, EngineError> {
+        self.load_with(&self.manager()?)
+    }
+
+    /// Checks the tasks without a model and without data.
+    pub fn validate(&self) -> Result<Vec<Finding>, EngineError> {
+        let manager = self.manager()?;
+        Ok(manager.validate_loaded(&self.load_with(&manager)?))
+    }
+
+    /// What the tasks resolve to, as YAML: what `lm-eval show --yaml` prints.
+    pub fn show(&self) -> Result<String, EngineError> {
+        Ok(definitions(&self.load()?))
+    }
+
+    /// Runs the evaluation; blocks until the last task is scored. In asynchronous code, call it from `spawn_blocking`.
+    pub fn run(self) -> Result<Evaluated, EngineError> {
+        let manager = self.manager()?;
+        let tasks = self.load_with(&manager)?;
+        let model = match &self.model {
+            ModelChoice::Named(name) => manager.registry().model(name, &self.settings)?,
+            ModelChoice::Ready(model) => Arc::clone(model),
+        };
+        let mut options = self.options;
+        options.data.python.get_or_insert_with(|| {
+            PythonHost::new(PythonOptions {
+                task_roots: self.folders,
+                run_unsafe_code: options.confirm_run_unsafe_code,
+                ..PythonOptions::from_environment()
+            })
+        });
+        evaluate(&model, tasks, &options, &self.events)
+    }
+
+    fn manager(&self) -> Result<TaskManager, EngineError> {
+        let mut installed = None;
+        if self.installed_library {
+            let found = Home::from_environment().and_then(|home| home.default_root());
+            installed = found.map_err(|error| EngineError::Settings {
+                message: format!("The installed task library cannot be found: {error:#}"),
+                hint: "`lm-eval tasks list` says what is installed".to_owned(),
+            })?;
+        }
+        let built_in = PathBuf::from(BUILTIN_LIBRARY);
+        let roots: Vec<PathBuf> =
+            std::iter::once(built_in).chain(installed).chain(self.folders.iter().cloned()).collect();
+        Ok(TaskManager::new(&roots)
+            .with_metadata(self.settings.args.clone())
+            .with_registry(with_models(self.registry.clone())))
+    }
+
+    fn load_with(&self, manager: &TaskManager) -> Result<TaskDict, EngineError> {
+        Ok(manager.load(&self.tasks, self.overrides.clone())?)
+    }
+}
+
+/// What tasks and groups resolve to, as YAML documents.
+pub fn definitions(loaded: &TaskDict) -> String {
+    let groups = loaded.groups.values().map(|group| group.config.to_definition());
+    let tasks = loaded.tasks.values().map(|task| task.config.to_definition());
+    groups.chain(tasks).map(|document| yaml::emit(&document)).collect::<Vec<_>>().join("---\n")
+}
+
+fn mapping(text: &str) -> Result<Dict, EngineError> {
+    let wrong = |message: String| EngineError::Settings {
+        message,
+        hint: "Write a mapping, as in a task file: `{metric_list: [{metric: acc}]}`".to_owned(),
+    };
+    match yaml::load(text).map_err(|error| wrong(format!("The YAML is wrong: {error}")))?.value {
+        Value::Dict(mapping) => Ok(Dict::clone(&mapping)),
+        other => Err(wrong(format!("The YAML is a {}, not a mapping", other.type_name()))),
+    }
+}

@@ -1,0 +1,55 @@
+//! Evaluate language models on YAML tasks, from Rust.
+//!
+//! An [`Evaluation`] is a model, some tasks and a [`Registry`] of what the tasks may name. An extension is a trait to implement
+//! and an entry to register; task files name it, and loading, validation and the run find it in the registry.
+//!
+//! ```
+//! use lmeval::metrics::aggregation::Mean;
+//! use lmeval::{Evaluation, Metric, MetricEntry, Number, OutputType, Registry, Value};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // How many characters an answer has.
+//! let length = Metric::new("length", &[OutputType::GenerateUntil], Mean, |_| {
+//!     let length = |answer: &Value| answer.as_str().map_or(0, |text| text.chars().count());
+//!     Ok(Box::new(move |input| {
+//!         let (_, answers) = input.generation()?;
+//!         Ok(answers.iter().map(|answer| Number::Int(length(answer) as i64)).collect())
+//!     }))
+//! });
+//! let mut registry = Registry::default();
+//! registry.register(MetricEntry::from(length))?;
+//!
+//! let results = Evaluation::new("dummy")
+//!     .tasks(["demo_translate"])
+//!     .override_task("demo_translate", "{metric_list: [{metric: length}]}")?
+//!     .registry(registry)
+//!     .limit(3)
+//!     .run()?;
+//! assert_eq!(results.score("demo_translate", "length"), Some(3.0));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The folder `examples/` of this crate has a program for a metric, a filter, a scorer, a model, and a back end over HTTP.
+
+mod evaluation;
+#[doc(hidden)]
+pub mod library;
+
+pub use evaluation::{Evaluation, ModelChoice, definitions, registry};
+pub use lmeval_core::registry::{
+    AggregationEntry, AlreadyRegistered, FilterEntry, FormatEntry, MetricEntry, ModelEntry, OptionEntry,
+    OptionKind, OptionTable, ReductionEntry, Registry, SamplerEntry, ScorerEntry,
+};
+pub use lmeval_core::{
+    Answer, Arguments, Dispatch, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFuture,
+    ModelIdentity, ModelRequest, ModelSettings, OutputType, RequestType, Response,
+};
+pub use lmeval_core::{filters, formats, sampler, scorers};
+pub use lmeval_engine::{
+    Cancel, ChatTemplateChoice, EngineError, EvaluateOptions, Evaluated, Event, Events, JournalOptions,
+};
+pub use lmeval_metrics as metrics;
+pub use lmeval_metrics::{Metric, MetricInput, Number};
+pub use lmeval_pycompat::{Dict, Value};
+pub use lmeval_tasks::{Finding, Severity, Spec, TaskDict, TaskManager};

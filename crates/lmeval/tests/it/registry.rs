@@ -1,0 +1,211 @@
+//! What a Rust program registers is known to validation and `show`, and used by a run, from task files.
+
+use std::sync::Arc;
+
+use lmeval::filters::{Filter, FilterDocs, FilterError, Filtered, Responses};
+use lmeval::formats::Format;
+use lmeval::metrics::aggregation::{Aggregation, Mean};
+use lmeval::metrics::reduction::{Reduced, Reduction};
+use lmeval::metrics::{MetricError, Resample};
+use lmeval::sampler::{Draw, Sampler, SamplerError};
+use lmeval::scorers::{ScoreError, Scorer, Scores, ScoringInput};
+use lmeval::{
+    AggregationEntry, Arguments, Evaluation, FilterEntry, FormatEntry, InProcess, LocalModel, Metric,
+    MetricEntry, ModelEntry, ModelError, ModelIdentity, ModelRequest, Number, OutputType, ReductionEntry,
+    Registry, Response, SamplerEntry, ScorerEntry, Value,
+};
+
+/// Answers with the first word of the prompt and the number of the repeat.
+#[derive(Debug)]
+struct FirstWord;
+
+impl LocalModel for FirstWord {
+    fn identity(&self) -> ModelIdentity {
+        ModelIdentity { backend: "first_word".to_owned(), facts: Vec::new() }
+    }
+
+    fn answer(&self, request: &ModelRequest) -> Result<Response, ModelError> {
+        let Arguments::Generate { context, .. } = &request.arguments else {
+            return Ok(Response::Loglikelihood { logprob: -1.0, is_greedy: false });
+        };
+        let prompt = context.as_text().unwrap();
+        let word = prompt.split_whitespace().next().unwrap_or_default();
+        Ok(Response::Text(format!("{word}{}", request.repeat).into()))
+    }
+}
+
+#[derive(Debug)]
+struct Last;
+
+impl Sampler for Last {
+    fn draw(&mut self, draw: Draw<'_>) -> Result<Vec<usize>, SamplerError> {
+        Ok((draw.pool.len() - draw.count..draw.pool.len()).collect())
+    }
+}
+
+#[derive(Debug)]
+struct Shout;
+
+impl Filter for Shout {
+    fn apply(&self, mut responses: Responses, _: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
+        for answer in responses.iter_mut().flatten() {
+            *answer = Value::str(answer.as_str().unwrap_or_default().to_uppercase());
+        }
+        Ok(Filtered::from(responses))
+    }
+}
+
+struct LastRepeat;
+
+impl Reduction<Number, Number> for LastRepeat {
+    fn reduce(&self, _: &Value, values: &[Number]) -> Result<Reduced<Number>, MetricError> {
+        Ok(Reduced::One(*values.last().ok_or(MetricError::NoValues)?))
+    }
+}
+
+struct Percent;
+
+struct Values(Vec<f64>);
+
+impl Aggregation<Number> for Percent {
+    fn prepare(&self, values: &[Number]) -> Result<Box<dyn Resample>, MetricError> {
+        Ok(Box::new(Values(values.iter().map(|value| value.to_f64()).collect())))
+    }
+}
+
+impl Resample for Values {
+    fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
+        let sum: f64 = draws.iter().map(|place| self.0[*place as usize]).sum();
+        Ok(100.0 * sum / draws.len() as f64)
+    }
+}
+
+#[derive(Debug)]
+struct Quarter;
+
+impl Scorer for Quarter {
+    fn name(&self) -> &'static str {
+        "quarter"
+    }
+
+    fn score(&self, input: &ScoringInput<'_>) -> Result<Scores<Vec<Value>>, ScoreError> {
+        let values = vec![Value::Float(0.25); input.predictions()?.len()];
+        Ok([("quarter", values)].into_iter().collect())
+    }
+}
+
+fn registry() -> Registry {
+    let mut registry = Registry::default();
+    let is_target = Metric::new("is_target", &[OutputType::GenerateUntil], Mean, |_| {
+        Ok(Box::new(|input| {
+            let (targets, answers) = input.generation()?;
+            Ok(answers.iter().map(|answer| Number::from(*answer == targets[0])).collect())
+        }))
+    });
+    registry.register(MetricEntry::from(is_target)).unwrap();
+    registry.register(AggregationEntry::new::<Number>("percent", Percent)).unwrap();
+    registry.register(ReductionEntry::new::<Number, Number>("last_repeat", LastRepeat)).unwrap();
+    registry.register(FilterEntry::new("shout", |_, _| Ok(Box::new(Shout)))).unwrap();
+    registry.register(ScorerEntry::new("quarter", |_| Ok(Arc::new(Quarter)))).unwrap();
+    registry.register(SamplerEntry::new("last", || Box::new(Last))).unwrap();
+    let mcqa = registry.formats.get("mcqa").and_then(|entry| entry.code.here()).unwrap();
+    let terse = Format { question_prefix: Some("Q! ".to_owned()), ..Format::clone(mcqa) };
+    registry.register(FormatEntry::new("terse", terse)).unwrap();
+    registry.register(ModelEntry::new("first_word", |_| Ok(Arc::new(InProcess::new(FirstWord))))).unwrap();
+    registry
+}
+
+const DATA: &str = "dataset_path: json\ndataset_kwargs: {data_files: {train: train.jsonl, test: test.jsonl}}\n\
+                    test_split: test\ndoc_to_text: q\ndoc_to_target: a\n";
+
+const TASKS: [(&str, &str); 3] = [
+    (
+        "parts",
+        "repeats: 2\nfewshot_split: train\nnum_fewshot: 1\nfewshot_config: {sampler: last}\n\
+         filter_list:\n  - name: own\n    filter: [{function: shout}]\n\
+         metric_list: [{metric: is_target, aggregation: percent, reduction: last_repeat}]\n",
+    ),
+    ("scored", "scorer: quarter\n"),
+    ("formatted", "formats: terse\ndoc_to_choice: c\n"),
+];
+
+/// A folder with data and the tasks.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs_err::write(folder.path().join(name), text).unwrap();
+    write(
+        "train.jsonl",
+        "{\"q\": \"one\", \"a\": \"x\", \"c\": [\"x\", \"y\"]}\n{\"q\": \"two\", \"a\": \"y\", \"c\": [\"x\", \"y\"]}\n",
+    );
+    write("test.jsonl", "{\"q\": \"three\", \"a\": \"TWO1\", \"c\": [\"TWO1\", \"z\"]}\n");
+    for (name, rest) in TASKS {
+        write(&format!("{name}.yaml"), &format!("task: {name}\n{DATA}{rest}"));
+    }
+    folder
+}
+
+fn evaluation(folder: &tempfile::TempDir, registry: Registry, tasks: &[&str]) -> Evaluation {
+    Evaluation::new("first_word")
+        .include_path(folder.path())
+        .installed_library(false)
+        .tasks(tasks.iter().copied())
+        .registry(registry)
+}
+
+#[test]
+fn a_run_uses_what_a_program_registers() {
+    let folder = folder();
+    let results = evaluation(&folder, registry(), &TASKS.map(|(name, _)| name)).run().unwrap();
+    // The sampler shows `two` first, the model repeats it, the filter shouts, the second repeat is the target.
+    assert_eq!(results.score("parts", "is_target,own"), Some(100.0));
+    assert_eq!(results.score("scored", "quarter"), Some(0.25));
+    assert!(results.score("formatted", "acc").is_some());
+}
+
+#[test]
+fn validation_and_show_know_what_a_program_registers() {
+    let folder = folder();
+    let all = TASKS.map(|(name, _)| name);
+    assert!(evaluation(&folder, registry(), &all).validate().unwrap().is_empty());
+    let shown = evaluation(&folder, registry(), &all).show().unwrap();
+    for part in ["function: shout", "metric: is_target", "sampler: last", "type: quarter", "Q! {{q}}"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+
+    let found = evaluation(&folder, Registry::default(), &["parts", "scored"]).validate().unwrap();
+    let found: Vec<&str> = found.iter().map(|finding| finding.diagnostic.message.as_str()).collect();
+    for name in ["last", "shout", "percent", "last_repeat", "is_target", "quarter"] {
+        let named = format!("`{name}` is not a known");
+        assert!(found.iter().any(|message| message.contains(&named)), "{name}: {found:?}");
+    }
+    assert!(evaluation(&folder, Registry::default(), &["formatted"]).show().is_err());
+    let unknown = evaluation(&folder, Registry::default(), &["demo_capitals"]).run().unwrap_err();
+    assert_eq!(unknown.to_string(), "There is no model `first_word`");
+}
+
+#[test]
+fn a_near_name_of_a_program_is_advised() {
+    let folder = folder();
+    let text = format!("task: typo\n{DATA}filter_list: [{{name: own, filter: [{{function: shuot}}]}}]\n");
+    fs_err::write(folder.path().join("typo.yaml"), text).unwrap();
+    let found = evaluation(&folder, registry(), &["typo"]).validate().unwrap();
+    assert_eq!(found[0].diagnostic.hints[0], "Did you mean `shout`?");
+}
+
+#[test]
+fn built_in_models_are_found_by_name() {
+    let error = Evaluation::new("hf").installed_library(false).tasks(["demo_capitals"]).run().unwrap_err();
+    assert!(error.to_string().contains("pretrained"), "{error}");
+}
+
+#[test]
+fn a_model_in_this_process_has_a_journal() {
+    let folder = folder();
+    let journal = folder.path().join("answers.journal");
+    let run = || evaluation(&folder, registry(), &["parts"]).journal(&journal).run().unwrap();
+    let first = run();
+    let size = fs_err::metadata(&journal).unwrap().len();
+    assert!(size > 0);
+    assert_eq!(run().score("parts", "is_target"), first.score("parts", "is_target"));
+    assert_eq!(fs_err::metadata(&journal).unwrap().len(), size, "nothing was asked again");
+}

@@ -101,20 +101,35 @@ pub(crate) fn coerce(text: &str) -> Option<Value> {
     Some(literal::literal_eval(text).unwrap_or_else(|_| Value::str(text)))
 }
 
-/// Reads text that stands for a dictionary in a file of settings. Reference: simpler than what is typed, no literals.
-pub(crate) fn from_text(text: &str) -> Option<Dict> {
+/// Reads text that stands for a dictionary in a settings file or in a call from Python.
+///
+/// Reference: simpler than what is typed. A piece without `=` has an empty value, and there are no literals.
+pub(crate) fn from_text(text: &str) -> Dict {
     let pieces = strings::strip(text).split(',').filter(|piece| !piece.is_empty());
-    pieces
-        .map(|piece| {
-            let (key, value) = piece.split_once('=').unwrap_or((piece, ""));
-            let value = match boolean(value) {
-                Some(value) => value,
-                None if is_numeric(value) => float::parse_int(value, 10)?,
-                None => float::parse_float(value).map_or_else(|| Value::str(value), Value::Float),
-            };
-            Some((Value::str(key), value))
-        })
-        .collect()
+    let pairs = pieces.map(|piece| piece.split_once('=').unwrap_or((piece, "")));
+    pairs.map(|(key, value)| (Value::str(key), plain(strings::strip(value)))).collect()
+}
+
+/// What a stripped value of such text is: quotes make it text whatever they enclose.
+fn plain(text: &str) -> Value {
+    let quoted = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    if let Some(inner) = quoted('\'').or_else(|| quoted('"')) {
+        return Value::str(inner);
+    }
+    if strings::lower(text) == "none" {
+        return Value::None;
+    }
+    if let Some(value) = boolean(text) {
+        return value;
+    }
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if !digits.is_empty()
+        && digits.chars().all(strings::is_decimal)
+        && let Some(number) = float::parse_int(text, 10)
+    {
+        return number;
+    }
+    float::parse_float(text).map_or_else(|| Value::str(text), Value::Float)
 }
 
 fn boolean(text: &str) -> Option<Value> {
@@ -216,13 +231,48 @@ mod tests {
         }
     }
 
+    /// Recorded from 0.4.13.
     #[test]
     fn text_of_a_file_has_no_literals() {
-        let read = |text: &str| repr::repr(&Value::from(from_text(text).unwrap()));
+        let read = |text: &str| repr::repr(&Value::from(from_text(text)));
         assert_eq!(
             read(" a=1,,b=None,c=x=y,d=[1],e,f=True "),
-            "{'a': 1, 'b': 'None', 'c': 'x=y', 'd': '[1]', 'e': '', 'f': True}"
+            "{'a': 1, 'b': None, 'c': 'x=y', 'd': '[1]', 'e': '', 'f': True}"
         );
         assert_eq!(read(""), "{}");
+        assert_eq!(read(" a=1 , b = 2 "), "{'a': 1, ' b ': 2}");
+        for (text, expected) in [
+            ("None", "None"),
+            ("none", "None"),
+            ("null", "'null'"),
+            ("-1", "-1"),
+            ("+4", "4"),
+            ("-0", "0"),
+            ("007", "7"),
+            ("--1", "'--1'"),
+            ("-", "'-'"),
+            ("-1.5", "-1.5"),
+            ("1e3", "1000.0"),
+            ("1_000", "1000.0"),
+            ("5.", "5.0"),
+            ("inf", "inf"),
+            (" 5 ", "5"),
+            (" true", "True"),
+            ("1 2", "'1 2'"),
+            ("'x'", "'x'"),
+            ("\"5\"", "'5'"),
+            ("' 5 '", "' 5 '"),
+            ("'none'", "'none'"),
+            ("''", "''"),
+            ("'", "\"'\""),
+            ("'a", "\"'a\""),
+            ("½", "'½'"),
+            ("²", "'²'"),
+            ("-½", "'-½'"),
+            ("१२", "12"),
+            ("-१", "-1"),
+        ] {
+            assert_eq!(read(&format!("a={text}")), format!("{{'a': {expected}}}"), "{text:?}");
+        }
     }
 }

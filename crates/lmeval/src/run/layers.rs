@@ -80,9 +80,7 @@ impl Layers {
         match self.value(name) {
             Value::None => Ok(Dict::new()),
             Value::Dict(dict) => Ok(Dict::clone(&dict)),
-            Value::Str(text) => {
-                dict_option::from_text(&text).ok_or_else(|| self.wrong(name, "a mapping or `key=value,…`"))
-            }
+            Value::Str(text) => Ok(dict_option::from_text(&text)),
             _ => Err(self.wrong(name, "a mapping")),
         }
     }

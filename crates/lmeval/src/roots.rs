@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use lmeval_tasks::TaskManager;
 
-use crate::cli::LibraryArgs;
 use crate::library::Home;
 use crate::printer::Printer;
+use crate::settings::LibraryArgs;
 
 /// The library roots that the arguments mean, in order: later ones win.
 pub(crate) fn resolve(arguments: &LibraryArgs, printer: &mut Printer) -> Result<Vec<PathBuf>> {
@@ -15,7 +15,7 @@ pub(crate) fn resolve(arguments: &LibraryArgs, printer: &mut Printer) -> Result<
         None => default_roots()?,
         Some(library) => named_roots(library)?,
     };
-    for folder in &arguments.include_path {
+    for folder in arguments.include_path.iter().flatten() {
         if !folder.is_dir() {
             printer.note(&format!(
                 "warning: the folder `{}` of --include_path does not exist",

@@ -10,7 +10,7 @@ use lmeval_pycompat::{Function, Value};
 
 use crate::environment;
 use crate::printer::Notes;
-use crate::run::settings::RunSettings;
+use crate::settings::RunSettings;
 
 /// The start of names of models of the original package.
 const ORIGINAL: &str = "lm_eval:";

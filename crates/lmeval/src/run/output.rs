@@ -14,8 +14,7 @@ use lmeval_report::{
 };
 
 use crate::printer::Printer;
-use crate::run::arguments::Format;
-use crate::run::settings::RunSettings;
+use crate::settings::{Format, RunSettings};
 
 /// How many failures are listed.
 const SHOWN_FAILURES: usize = 20;

@@ -19,7 +19,7 @@ use lmeval_tasks::scoring::prepare_scoring;
 
 use super::{Request, evaluate, tasks};
 use crate::printer::Printer;
-use crate::run::settings::RunSettings;
+use crate::settings::RunSettings;
 use crate::{environment, report};
 
 /// What stands for a target that is none of the options.
@@ -88,7 +88,7 @@ struct Step {
 
 impl Step {
     fn new(request: &Request, printer: &mut Printer) -> Result<Self> {
-        let settings = evaluate::settings(request.dict("settings"))?;
+        let settings = RunSettings::of_caller(&request.dict("settings"))?;
         if settings.quiet {
             printer.notes().be_quiet();
         }

@@ -10,8 +10,9 @@ use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::source::SourceFile;
 use lmeval_tasks::{Error, ErrorKind, Location};
 
-use crate::run::fields;
-use crate::run::settings::DATA_SETTINGS;
+use super::layer::Layer;
+use super::options::Options;
+use super::resolve::DATA_SETTINGS;
 
 /// What a file of settings says, and where it says it.
 #[derive(Debug)]
@@ -69,11 +70,13 @@ impl ConfigFile {
     }
 
     fn check_names(&self) -> Result<()> {
+        let mut known = Options::names("");
+        known.retain(|name| *name != "config");
         for key in self.dict.keys() {
             let name = repr::str(key);
-            if name == "config" || !fields::known().any(|known| known == name) {
+            if !known.contains(&name.as_str()) {
                 let error = Error::new(ErrorKind::Type, format!("There is no setting `{name}`"));
-                let near = nearest(&name, fields::known().filter(|known| *known != "config"));
+                let near = nearest(&name, known.iter().copied());
                 let error = if near.is_empty() {
                     error.hint("Settings are named as the long flags of `lm-eval run` are, with `_` for `-`")
                 } else {
@@ -85,8 +88,19 @@ impl ConfigFile {
         Ok(())
     }
 
+    /// What the file says about settings that are not given otherwise.
+    pub(super) fn layer(&self, given: &Dict) -> Result<Options> {
+        let own =
+            self.dict.iter().filter(|(name, _)| name.as_str().is_none_or(|name| !given.contains_str(name)));
+        let own: Dict = own.map(|(name, value)| (name.clone(), value.clone())).collect();
+        Options::read("", &own).map_err(|(name, wrong)| {
+            let message = wrong.message(name, own.get_str(name).unwrap_or(&Value::None));
+            Error::new(ErrorKind::Type, message).at(self.locate(name)).into()
+        })
+    }
+
     /// Where a setting stands.
-    pub(crate) fn locate(&self, name: &str) -> Option<Location> {
+    fn locate(&self, name: &str) -> Option<Location> {
         let mark = self.marks.find(&[name.into()])?;
         let span = mark.key.unwrap_or(mark.value);
         let range = span.range();

@@ -219,6 +219,7 @@ fn check(entry: &FilterEntry, kwargs: &Dict, dialect: &Dialect) -> Result<(), Fi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnostic::Diagnose;
     use lmeval_pycompat::Value;
 
     fn error(step: &FilterSpec) -> String {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lmeval_core::filters::{FilterContext, FilterDocs, FilterError, FilterSpec, Filters, Outcome, Responses};
-use lmeval_core::{DocId, MemoryDocuments};
+use lmeval_core::{Diagnose, DocId, MemoryDocuments};
 use lmeval_pycompat::{Dict, Value};
 
 fn run(steps: &[FilterSpec], responses: Responses, ids: &[DocId]) -> Result<Outcome, FilterError> {

@@ -41,7 +41,7 @@ impl ConfigFile {
     /// Reads a file. Its names are checked; its values are where they are used.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let bytes = fs_err::read(path)
-            .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).caused_by(error))?;
+            .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).telling(error))?;
         // Excerpts in messages must not show keys, whether or not the file can be read.
         let text = secrets::hide_secret_lines(&yaml::decode_lossy(&bytes));
         let loaded = yaml::load_bytes(&bytes).map_err(|error| {
@@ -54,7 +54,7 @@ impl ConfigFile {
                 ErrorKind::Yaml,
                 format!("`{}` is not valid YAML: {}", path.display(), error.message()),
             )
-            .at(Some(Location { file, range, line }))
+            .at(Some(file.location(range, line)))
         })?;
         learn(&loaded.value);
         let Value::Dict(dict) = &loaded.value else {
@@ -103,8 +103,7 @@ impl ConfigFile {
     fn locate(&self, name: &str) -> Option<Location> {
         let mark = self.marks.find(&[name.into()])?;
         let span = mark.key.unwrap_or(mark.value);
-        let range = span.range();
-        Some(Location { file: Arc::clone(&self.file), range, line: span.start.line as usize + 1 })
+        Some(self.file.location(span.range(), span.start.line as usize + 1))
     }
 }
 

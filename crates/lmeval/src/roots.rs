@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use lmeval_core::Diagnostic;
 use lmeval_tasks::TaskManager;
 
 use crate::library::Home;
@@ -67,8 +68,6 @@ fn named_roots(library: &str) -> Result<Vec<PathBuf>> {
     let installed: Vec<String> =
         home.installed()?.into_iter().map(|one| format!("`{}`", one.version)).collect();
     let installed = if installed.is_empty() { "none".to_owned() } else { installed.join(", ") };
-    bail!(
-        "`{library}` is neither an installed library nor a folder\n\
-         hint: installed libraries: {installed}; `builtin` and `none` are always there"
-    );
+    let told = Diagnostic::new(format!("`{library}` is neither an installed library nor a folder"));
+    bail!(told.hint(format!("Installed libraries: {installed}; `builtin` and `none` are always there")));
 }

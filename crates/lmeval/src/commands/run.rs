@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use lmeval_core::{Model, ModelStats};
+use lmeval_core::{Diagnostic, Model, ModelStats};
 use lmeval_data::Settings;
 use lmeval_engine::{Cancel, DataOptions, EvaluateOptions, Evaluation, Events, JournalOptions, evaluate};
 use lmeval_host::{Caller, PythonHost, PythonOptions};
@@ -46,9 +46,8 @@ pub(super) fn run(
     settings.python = settings.python.or_else(|| program?.python.clone());
     say(&settings, printer)?;
     if settings.check_integrity {
-        bail!(
-            "`--check_integrity`: there are no self-tests of tasks\nhint: `lm-eval validate --tasks …` checks definitions"
-        );
+        let told = Diagnostic::new("`--check_integrity`: there are no self-tests of tasks");
+        bail!(told.hint("`lm-eval validate --tasks …` checks definitions"));
     }
     let hash_media = environment::hash_media()?;
     let roots = roots::resolve(&settings.library, printer)?;

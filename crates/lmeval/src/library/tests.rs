@@ -435,7 +435,7 @@ fn a_failing_pip_is_quoted() {
     let message = |script: &str| {
         let python = fake_python(folder.path(), script);
         let pull = Pull::new(Some("9.9"), None, Some(python), false).unwrap();
-        format!("{:#}", pull.run(&home, &mut |_| {}).unwrap_err())
+        crate::report::rendered(&pull.run(&home, &mut |_| {}).unwrap_err())
     };
     let text = message("echo 'ERROR: No matching distribution found for lm_eval==9.9' >&2; exit 1");
     assert!(text.contains("could not download `lm_eval==9.9`") && text.contains("no such version"), "{text}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use lmeval_core::Model;
+use lmeval_core::{Diagnostic, Model};
 use lmeval_host::{PythonModel, PythonModelSettings, PythonOptions, RegisteredModels};
 use lmeval_models::ModelSettings;
 use lmeval_pycompat::{Function, Value};
@@ -29,10 +29,11 @@ pub(crate) fn create(
         return Ok(made);
     }
     if let Some((rank, size)) = environment::later_process() {
-        bail!(
-            "This is process {rank} of {size} of a launcher, and each would evaluate everything\n\
-             hint: Start `lm-eval` without the launcher; `--model_args data_parallel={size}` uses several devices"
-        );
+        let message =
+            format!("This is process {rank} of {size} of a launcher, and each would evaluate everything");
+        bail!(Diagnostic::new(message).hint(format!(
+            "Start `lm-eval` without the launcher; `--model_args data_parallel={size}` uses several devices"
+        )));
     }
     if let Some(name) = name.strip_prefix(ORIGINAL) {
         notes.info(&format!(

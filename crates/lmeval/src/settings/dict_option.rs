@@ -1,6 +1,7 @@
 //! Options that take a dictionary: `key=value,…`, or JSON.
 
 use anyhow::{Result, bail};
+use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, float, json, literal, repr, strings};
 
 /// A dictionary that was typed, and what is doubtful about it.
@@ -38,9 +39,8 @@ fn object(option: &str, word: &str) -> Result<Option<Dict>> {
         Ok(Value::Dict(object)) => Ok(Some(Dict::clone(&object))),
         // The text is not repeated: it may hold a key or a password.
         Err(error) if word.contains('{') => {
-            bail!(
-                "`--{option}` has a brace and is not JSON: {error}\nhint: Write `key=value,…`, or a JSON object"
-            )
+            let told = Diagnostic::new(format!("`--{option}` has a brace and is not JSON")).caused_by(error);
+            bail!(told.hint("Write `key=value,…`, or a JSON object"))
         }
         _ => Ok(None),
     }
@@ -49,11 +49,9 @@ fn object(option: &str, word: &str) -> Result<Option<Dict>> {
 fn pairs(option: &str, word: &str, typed: &mut Typed) -> Result<()> {
     for (place, piece) in pieces(word).into_iter().enumerate() {
         let Some((key, value)) = piece.split_once('=') else {
-            bail!(
-                "Part {} of `--{option}` is no `key=value` pair\n\
-                 hint: Pairs are separated by commas, and may be given as JSON",
-                place + 1
-            );
+            let told =
+                Diagnostic::new(format!("Part {} of `--{option}` is not a `key=value` pair", place + 1));
+            bail!(told.hint("Pairs are separated by commas, and may be given as JSON"));
         };
         let Some(value) = coerce(value) else {
             bail!("The value of `{key}` in `--{option}` has characters that are numbers, but is not one");

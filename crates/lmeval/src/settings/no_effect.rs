@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, repr};
 
 use super::layer::{Setting, Wrong};
@@ -36,10 +37,8 @@ pub(super) fn note(options: &Options, dict: impl Fn(&str) -> Dict, notes: &mut V
     for key in hub.keys() {
         let name = repr::str(key);
         if !HUB_ARGUMENTS.contains(&name.as_str()) {
-            bail!(
-                "`--hf_hub_log_args` has no argument `{name}`\nhint: It has `{}`",
-                HUB_ARGUMENTS.join("`, `")
-            );
+            let told = Diagnostic::new(format!("`--hf_hub_log_args` has no argument `{name}`"));
+            bail!(told.hint(format!("It has `{}`", HUB_ARGUMENTS.join("`, `"))));
         }
     }
     let pushes = ["push_results_to_hub", "push_samples_to_hub"];

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use lmeval_core::{Dialect, secrets};
+use lmeval_core::{Diagnostic, Dialect, secrets};
 use lmeval_engine::ChatTemplateChoice;
 use lmeval_pycompat::{Dict, Value, repr};
 
@@ -182,7 +182,8 @@ impl Settling {
         let output_path = options.output_path.clone().filter(|path| !path.is_empty()).map(PathBuf::from);
         if is_command && log_samples && output_path.is_none() {
             let flag = if predict_only { "predict_only" } else { "log_samples" };
-            bail!("`--{flag}` needs a place for the records\nhint: Give one with `--output_path`");
+            let told = Diagnostic::new(format!("`--{flag}` needs a place for the records"));
+            bail!(told.hint("Give one with `--output_path`"));
         }
         let of_hub =
             dict("hf_hub_log_args").get_str("output_path").map(|path| PathBuf::from(repr::str(path)));
@@ -310,9 +311,8 @@ impl Settling {
             vec![DEMONSTRATION.to_owned()]
         });
         if tasks.is_empty() {
-            bail!(
-                "There are no tasks to evaluate\nhint: Name some with `--tasks`; `lm-eval ls tasks` shows them"
-            );
+            let told = Diagnostic::new("There are no tasks to evaluate");
+            bail!(told.hint("Name some with `--tasks`; `lm-eval ls tasks` shows them"));
         }
         Ok((model, tasks))
     }
@@ -321,9 +321,8 @@ impl Settling {
         let Some(Number(limit)) = self.options.limit.clone() else { return Ok(Value::None) };
         if limit.to_f64().is_none_or(|number| number <= 0.0 || number.is_nan()) {
             let name = if self.asker == Asker::Command { "--limit" } else { "limit" };
-            bail!(
-                "`{name}` leaves no documents\nhint: Give a number of documents, or a share of them below 1"
-            );
+            let told = Diagnostic::new(format!("`{name}` leaves no documents"));
+            bail!(told.hint("Give a number of documents, or a share of them below 1"));
         }
         self.notes.push(
             "`--limit` is for trying things out: scores of a part of the documents are no results".to_owned(),

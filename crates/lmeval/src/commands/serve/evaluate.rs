@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use lmeval_core::{Model, secrets};
+use lmeval_core::{Diagnostic, Model, secrets};
 use lmeval_engine::{EvaluateOptions, Evaluation};
 use lmeval_host::{PythonHost, PythonModel, PythonModelSettings, PythonOptions};
 use lmeval_pycompat::Value;
@@ -28,9 +28,8 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
         printer.notes().be_quiet();
     }
     if settings.check_integrity {
-        bail!(
-            "`check_integrity`: there are no self-tests of tasks\nhint: `lm-eval validate --tasks …` checks definitions"
-        );
+        let told = Diagnostic::new("`check_integrity`: there are no self-tests of tasks");
+        bail!(told.hint("`lm-eval validate --tasks …` checks definitions"));
     }
     for note in &settings.notes {
         printer.notes().info(note);

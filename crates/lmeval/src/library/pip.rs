@@ -131,12 +131,12 @@ fn indent(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::rendered;
 
     #[test]
     fn hints_fit_the_failure() {
         let message = |said: &str| {
-            rendered(&explain(Path::new("/usr/bin/python3"), "lm_eval==9", said, "exit status: 1").into())
+            let told = explain(Path::new("/usr/bin/python3"), "lm_eval==9", said, "exit status: 1");
+            format!("{} {}", told.message, told.hints.join(" "))
         };
         let unknown = message("ERROR: No matching distribution found for lm_eval==9");
         assert!(unknown.contains("  ERROR: No matching") && unknown.contains("no such version"), "{unknown}");

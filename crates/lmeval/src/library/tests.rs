@@ -7,6 +7,7 @@ use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use fs_err as fs;
+use lmeval_core::Diagnostic;
 use tempfile::TempDir;
 
 use super::archive::{self, Contents};
@@ -435,11 +436,16 @@ fn a_failing_pip_is_quoted() {
     let message = |script: &str| {
         let python = fake_python(folder.path(), script);
         let pull = Pull::new(Some("9.9"), None, Some(python), false).unwrap();
-        crate::report::rendered(&pull.run(&home, &mut |_| {}).unwrap_err())
+        let error = pull.run(&home, &mut |_| {}).unwrap_err();
+        let hints = error.downcast_ref::<Diagnostic>().map(|told| told.hints.join(" "));
+        format!("{error:#} {}", hints.unwrap_or_default())
     };
     let text = message("echo 'ERROR: No matching distribution found for lm_eval==9.9' >&2; exit 1");
     assert!(text.contains("could not download `lm_eval==9.9`") && text.contains("no such version"), "{text}");
-    assert!(text.contains("  ERROR: No matching distribution found") && text.contains("hint: "), "{text}");
+    assert!(
+        text.contains("  ERROR: No matching distribution found") && text.contains("--from PATH"),
+        "{text}"
+    );
     assert!(message("echo 'python3: No module named pip' >&2; exit 1").contains("has no `pip`"));
     assert!(message("exit 0").contains("left 0 wheels"));
     assert!(message("kill -9 $$").contains("signal"));

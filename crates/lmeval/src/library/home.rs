@@ -282,7 +282,8 @@ mod tests {
         assert!(!folder.path().join("nowhere").exists());
         let none = Home { libraries: None };
         assert!(none.installed().unwrap().is_empty());
-        assert!(none.change(&mut |_| {}).unwrap_err().to_string().contains("LM_EVAL_HOME"));
+        let error = none.change(&mut |_| {}).unwrap_err();
+        assert!(error.downcast_ref::<Diagnostic>().unwrap().hints[0].contains("LM_EVAL_HOME"));
     }
 
     #[test]

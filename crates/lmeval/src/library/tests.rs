@@ -17,6 +17,12 @@ use super::{Home, Outcome, Pull};
 const PLAIN: u32 = 0o100_644;
 const LINK: u32 = 0o120_777;
 
+/// An error with its causes and its hints.
+fn told(error: &anyhow::Error) -> String {
+    let hints = error.downcast_ref::<Diagnostic>().map(|told| told.hints.join(" "));
+    format!("{error:#} {}", hints.unwrap_or_default())
+}
+
 /// A zip file made by hand, so that its names can be anything: stored entries of (name, mode, content).
 fn zip(entries: &[(&str, u32, &[u8])]) -> Vec<u8> {
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
@@ -323,7 +329,7 @@ fn installs_from_an_archive() {
         panic!("not new")
     };
     assert_eq!((library.version.as_str(), library.default, files), ("0.4.13", true, 1));
-    let error = pull(&home, None, &wheel, false).unwrap_err().to_string();
+    let error = told(&pull(&home, None, &wheel, false).unwrap_err());
     assert!(error.contains("installed already") && error.contains("--force"), "{error}");
     pull(&home, None, &wheel, true).unwrap();
     pull(&home, Some("mine"), &wheel, false).unwrap();
@@ -436,9 +442,7 @@ fn a_failing_pip_is_quoted() {
     let message = |script: &str| {
         let python = fake_python(folder.path(), script);
         let pull = Pull::new(Some("9.9"), None, Some(python), false).unwrap();
-        let error = pull.run(&home, &mut |_| {}).unwrap_err();
-        let hints = error.downcast_ref::<Diagnostic>().map(|told| told.hints.join(" "));
-        format!("{error:#} {}", hints.unwrap_or_default())
+        told(&pull.run(&home, &mut |_| {}).unwrap_err())
     };
     let text = message("echo 'ERROR: No matching distribution found for lm_eval==9.9' >&2; exit 1");
     assert!(text.contains("could not download `lm_eval==9.9`") && text.contains("no such version"), "{text}");

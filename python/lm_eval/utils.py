@@ -137,6 +137,8 @@ def softmax(x: Sequence[float]) -> Any:
 def handle_arg_string(arg: str) -> Any:
     """Return the truth value, number, text or `None` that an argument's text stands for."""
     arg = arg.strip()
+    if len(arg) > 1 and arg[0] == arg[-1] and arg[0] in "'\"":
+        return arg[1:-1]
     known: dict[str, Any] = {"true": True, "false": False, "none": None}
     if arg.lower() in known:
         return known[arg.lower()]

@@ -101,6 +101,11 @@ class Utils(unittest.TestCase):
             "1_000": 1000.0,
             "²": "²",
             "0x10": "0x10",
+            "'5'": "5",
+            '"none"': "none",
+            "' x '": " x ",
+            "'": "'",
+            "'a": "'a",
         }
         for text, value in vectors.items():
             with self.subTest(text):

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::chat::ChatTemplate;
+use crate::diagnostic::{Diagnose, as_known};
 use crate::document::{DocId, DocumentError, Documents, Splits};
 use crate::registry::RegisteredHost;
 use crate::sampler::Sampler;
+use crate::scorers::ScoreError;
 
 /// Why a function gave no value.
 #[derive(Debug, thiserror::Error)]
@@ -51,17 +53,35 @@ impl HostError {
         Self::NeedsPython { function: shown_reference(&function.reference) }
     }
 
-    /// Whether an error only says that a function was not called because another one gave no answer. Any other error of
-    /// the same run says more.
-    pub fn is_abandoned(error: &(dyn std::error::Error + 'static)) -> bool {
+    /// The failure of a function among an error and its sources.
+    pub fn find<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
         let mut next = Some(error);
         while let Some(error) = next {
-            if matches!(error.downcast_ref::<Self>(), Some(Self::Abandoned { .. })) {
-                return true;
+            // The message of a scoring error may be that of the function, which is then none of its sources.
+            if let Some(ScoreError::Host(found)) = as_known(error) {
+                return Some(found);
+            }
+            if let Some(found) = as_known(error) {
+                return Some(found);
             }
             next = error.source();
         }
-        false
+        None
+    }
+
+    /// Whether this only says that the function was not called because another one gave no answer. Any other error of the
+    /// same run says more.
+    pub fn is_abandoned(&self) -> bool {
+        matches!(self, Self::Abandoned { .. })
+    }
+}
+
+impl Diagnose for HostError {
+    fn traceback(&self) -> Option<&str> {
+        match self {
+            Self::Failed { traceback, .. } => traceback.as_deref(),
+            _ => None,
+        }
     }
 }
 

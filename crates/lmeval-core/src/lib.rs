@@ -11,6 +11,7 @@
 //! ```
 
 mod chat;
+mod diagnostic;
 mod dialect;
 mod document;
 pub mod filters;
@@ -31,6 +32,7 @@ pub mod secrets;
 mod words;
 
 pub use chat::{ChatError, ChatTemplate, RemoteTemplate};
+pub use diagnostic::{Diagnose, Diagnostic, Location, as_known};
 pub use dialect::{Dialect, FilterRules, ScoringRules, UnknownDialect};
 pub use document::{
     DocId, DocumentError, Documents, MemoryDocuments, MemorySplits, NoSuchDocument, NoSuchSplit, Splits,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use lmeval_pycompat::{Dict, Value};
 
 use crate::chat::ChatTemplate;
+use crate::diagnostic::Diagnose;
 use crate::document::DocId;
 use crate::instance::{Arguments, RequestType};
 
@@ -167,19 +168,14 @@ impl ModelError {
         self
     }
 
-    /// What Python says about the failure of a model that is written in it.
-    pub fn traceback(&self) -> Option<&str> {
-        self.traceback.as_deref()
+    /// What to try.
+    pub fn hints(&self) -> &[String] {
+        &self.hints
     }
 
     /// What went wrong.
     pub fn kind(&self) -> ModelErrorKind {
         self.kind
-    }
-
-    /// What to try.
-    pub fn hints(&self) -> &[String] {
-        &self.hints
     }
 
     /// Whether every other request would fail the same way, so that the run has to end.
@@ -196,6 +192,16 @@ impl fmt::Display for ModelError {
 }
 
 impl std::error::Error for ModelError {}
+
+impl Diagnose for ModelError {
+    fn hints(&self) -> Vec<String> {
+        self.hints.clone()
+    }
+
+    fn traceback(&self) -> Option<&str> {
+        self.traceback.as_deref()
+    }
+}
 
 /// What makes a model the one that it is: no answer of a model is ever given for one with another identity.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lmeval_core::Diagnose;
+
 /// What went wrong while a data set was found, fetched or read.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
@@ -303,6 +305,12 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.kind.source()
+    }
+}
+
+impl Diagnose for Error {
+    fn hints(&self) -> Vec<String> {
+        Self::hints(self)
     }
 }
 

@@ -67,10 +67,8 @@ pub fn load_class(
         return Ok(Vec::new());
     }
     let Some(python) = &data.python else {
-        return Err(EngineError::Settings {
-            message: format!("The task `{}` is the Python class `{}`", task.name(), class.reference),
-            hint: "Nothing runs Python here; leave the task out".to_owned(),
-        });
+        let message = format!("The task `{}` is the Python class `{}`", task.name(), class.reference);
+        return Err(Diagnostic::new(message).hint("Nothing runs Python here; leave the task out").into());
     };
     serve(python, data);
     let described = python.describe_class(&class, task.mapping().values(), &settings.to_dict());

@@ -188,10 +188,8 @@ impl<'a> Collector<'a> {
     /// give way to its own.
     fn fail(&mut self, error: EngineError) {
         self.stop.cancel();
-        let stays = self
-            .error
-            .as_ref()
-            .is_some_and(|known| !HostError::is_abandoned(known) || HostError::is_abandoned(&error));
+        let is_abandoned = |error: &EngineError| error.host_error().is_some_and(HostError::is_abandoned);
+        let stays = self.error.as_ref().is_some_and(|known| !is_abandoned(known) || is_abandoned(&error));
         if !stays {
             self.error = Some(error);
         }

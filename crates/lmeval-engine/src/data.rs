@@ -11,6 +11,7 @@ use lmeval_tasks::{Task, embedded};
 use crate::class_tasks::serve;
 use crate::error::EngineError;
 use crate::options::DataOptions;
+use crate::plan::settings;
 
 /// Loads the splits that a task names.
 pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>, EngineError> {
@@ -19,14 +20,9 @@ pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>
     }
     if let Some(function) = &task.config.custom_dataset {
         let Some(python) = &options.python else {
-            return Err(EngineError::Settings {
-                message: format!(
-                    "The data of `{}` comes from the Python function `{}`",
-                    task.name(),
-                    function.reference
-                ),
-                hint: "Leave the task out, or give it a `dataset_path`".to_owned(),
-            });
+            let (task, function) = (task.name(), &function.reference);
+            let message = format!("The data of `{task}` comes from the Python function `{function}`");
+            return Err(settings(message, "Leave the task out, or give it a `dataset_path`"));
         };
         let mut kwargs = task.config.dataset_kwargs.clone().unwrap_or_default();
         kwargs.update(&task.config.metadata);
@@ -35,10 +31,7 @@ pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>
             .map_err(|source| EngineError::Function { task: task.name().to_owned(), source });
     }
     let Some(mut request) = Request::for_task(task) else {
-        return Err(EngineError::Settings {
-            message: format!("The task `{}` names no data", task.name()),
-            hint: "Set `dataset_path`".to_owned(),
-        });
+        return Err(settings(format!("The task `{}` names no data", task.name()), "Set `dataset_path`"));
     };
     request.limit_rows = options.limit_rows;
     request.dataset_dir.clone_from(&options.dataset_dir);

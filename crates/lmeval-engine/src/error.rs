@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lmeval_core::groups::GroupError;
 use lmeval_core::scorers::ScoreError;
-use lmeval_core::{HostError, ModelError, counted};
+use lmeval_core::{Diagnose, Diagnostic, HostError, Location, ModelError, counted};
 use lmeval_tasks::prompt::PromptError;
 
 /// Why a run ended without results. Answers that came before it are in the journal, where there is one.
@@ -12,18 +12,13 @@ use lmeval_tasks::prompt::PromptError;
 #[non_exhaustive]
 pub enum EngineError {
     /// Settings that exclude each other, or make no sense.
-    #[error("{message}")]
-    Settings {
-        /// What is wrong.
-        message: String,
-        /// What to try.
-        hint: String,
-    },
+    #[error(transparent)]
+    Settings(#[from] Diagnostic),
     /// A task cannot be loaded.
     #[error(transparent)]
     Task(#[from] lmeval_tasks::Error),
     /// The data of a task cannot be loaded.
-    #[error("The data of `{task}` cannot be loaded: {source}")]
+    #[error("The data of `{task}` cannot be loaded")]
     Data {
         /// The task.
         task: String,
@@ -64,7 +59,7 @@ pub enum EngineError {
     #[error(transparent)]
     Model(#[from] ModelError),
     /// The model cannot do what a task asks.
-    #[error("The task `{task}` cannot be evaluated with this model: {source}")]
+    #[error("The task `{task}` cannot be evaluated with this model")]
     Unsupported {
         /// The task.
         task: String,
@@ -75,7 +70,7 @@ pub enum EngineError {
     #[error(transparent)]
     Journal(#[from] lmeval_journal::Error),
     /// Too many requests failed for good.
-    #[error("{} failed for good, the first one ({first}): {source}", counted(*failures, "request"))]
+    #[error("{} failed for good; the first is {first}", counted(*failures, "request"))]
     TooManyFailures {
         /// How many.
         failures: usize,
@@ -85,7 +80,7 @@ pub enum EngineError {
         source: ModelError,
     },
     /// Every request of every task failed.
-    #[error("No document has all its answers; the first failure ({first}): {source}")]
+    #[error("No document has all its answers; the first request to fail is {first}")]
     NothingAnswered {
         /// The first request that failed.
         first: String,
@@ -101,7 +96,7 @@ pub enum EngineError {
         journal: Option<PathBuf>,
     },
     /// What hears about scored tasks failed.
-    #[error("The records of `{task}` cannot be written: {source}")]
+    #[error("The records of `{task}` cannot be written")]
     Records {
         /// The task.
         task: String,
@@ -114,27 +109,51 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// What to try.
-    pub fn hints(&self) -> Vec<String> {
+    /// The error that this one stands for, message and all.
+    fn inner(&self) -> Option<&dyn Diagnose> {
         match self {
-            Self::Settings { hint, .. } => vec![hint.clone()],
-            Self::Data { source, .. } => source.hints(),
-            Self::Prompt(error) => error.hints().to_vec(),
-            Self::Model(error) | Self::Unsupported { source: error, .. } => error.hints().to_vec(),
-            Self::TooManyFailures { source, .. } | Self::NothingAnswered { source, .. } => {
-                source.hints().to_vec()
-            }
+            Self::Settings(error) => Some(error),
+            Self::Task(error) => Some(error),
+            Self::Prompt(error) => Some(error),
+            Self::Model(error) => Some(error),
+            Self::Journal(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The failure of a Python function that this is about.
+    pub(crate) fn host_error(&self) -> Option<&HostError> {
+        match self {
+            Self::Prompt(error) => error.host_error(),
+            other => HostError::find(other),
+        }
+    }
+}
+
+impl Diagnose for EngineError {
+    fn headline(&self) -> String {
+        self.inner().map_or_else(|| self.to_string(), Diagnose::headline)
+    }
+
+    fn places(&self) -> Vec<Location> {
+        self.inner().map(Diagnose::places).unwrap_or_default()
+    }
+
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
             Self::Interrupted { journal: Some(_), .. } => {
-                vec!["Run the same command again to go on where it stopped".to_owned()]
+                "Run the same command again to go on where it stopped"
             }
             Self::Interrupted { journal: None, .. } => {
-                vec![
-                    "Give `--output_path` or `--use_cache` to keep answers of a run that is interrupted"
-                        .to_owned(),
-                ]
+                "Give `--output_path` or `--use_cache` to keep answers of a run that is interrupted"
             }
-            _ => Vec::new(),
-        }
+            _ => return self.inner().map(Diagnose::hints).unwrap_or_default(),
+        };
+        vec![hint.to_owned()]
+    }
+
+    fn traceback(&self) -> Option<&str> {
+        self.inner()?.traceback()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lmeval_core::filters::FilterHost;
 use lmeval_core::groups::GroupSpec;
 use lmeval_core::scorers::{ScoringHost, ScoringSources, TaskScorer};
-use lmeval_core::{MOST_REPEATS, Model, ModelTemplate, OutputType, RequestType, nearest};
+use lmeval_core::{Diagnostic, MOST_REPEATS, Model, ModelTemplate, OutputType, RequestType, nearest};
 use lmeval_pycompat::Value;
 use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::scoring::{ResultKeys, group_specs, prepare_scoring};
@@ -160,5 +160,5 @@ fn check_samples(loaded: &TaskDict, keys: &ResultKeys, options: &EvaluateOptions
 }
 
 pub(crate) fn settings(message: impl Into<String>, hint: impl Into<String>) -> EngineError {
-    EngineError::Settings { message: message.into(), hint: hint.into() }
+    Diagnostic::new(message).hint(hint).into()
 }

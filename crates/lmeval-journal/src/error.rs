@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lmeval_core::Diagnose;
+
 /// What went wrong with a journal. Cheap to clone, because one failed write fails everyone who waits for it.
 #[derive(Clone, Debug)]
 pub struct Error(Arc<ErrorKind>);
@@ -108,37 +110,35 @@ impl Error {
     }
 
     /// What to try.
-    pub fn hints(&self) -> Vec<&'static str> {
+    fn advice(&self) -> Option<&'static str> {
+        use io::ErrorKind::{
+            FileTooLarge, NotADirectory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+        };
         let source = match self.kind() {
             ErrorKind::Locked { .. } => {
-                return vec!["Wait until it has ended, or use another --output_path or --use_cache"];
+                return Some("Wait until it has ended, or use another --output_path or --use_cache");
             }
             ErrorKind::Foreign { what, .. } if *what == crate::header::SQLITE => {
-                return vec!["Give --use_cache a new path; old response caches are imported, not written to"];
+                return Some("Give --use_cache a new path; old response caches are imported, not written to");
             }
-            ErrorKind::Foreign { .. } => return vec!["Use another path"],
-            ErrorKind::Newer { .. } => return vec!["Update lm-eval, or use another path"],
+            ErrorKind::Foreign { .. } => return Some("Use another path"),
+            ErrorKind::Newer { .. } => return Some("Update lm-eval, or use another path"),
             ErrorKind::Header { .. } => {
-                return vec!["Restore the file from a copy, or start over with another path"];
+                return Some("Restore the file from a copy, or start over with another path");
             }
             ErrorKind::Io { source, .. }
             | ErrorKind::Write { source, .. }
             | ErrorKind::Sync { source, .. } => source,
-            ErrorKind::TooLarge { .. } | ErrorKind::Closed { .. } | ErrorKind::Import { .. } => {
-                return Vec::new();
-            }
-        };
-        use io::ErrorKind::{
-            FileTooLarge, NotADirectory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+            ErrorKind::TooLarge { .. } | ErrorKind::Closed { .. } | ErrorKind::Import { .. } => return None,
         };
         match source.kind() {
             StorageFull | QuotaExceeded | FileTooLarge => {
-                vec!["Make room and run again: everything that has been answered is kept"]
+                Some("Make room and run again: everything that has been answered is kept")
             }
             PermissionDenied | ReadOnlyFilesystem | NotADirectory => {
-                vec!["Use a folder that can be written to: another --output_path or --use_cache"]
+                Some("Use a folder that can be written to: another --output_path or --use_cache")
             }
-            _ => Vec::new(),
+            _ => None,
         }
     }
 
@@ -166,5 +166,11 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source()
+    }
+}
+
+impl Diagnose for Error {
+    fn hints(&self) -> Vec<String> {
+        self.advice().map(str::to_owned).into_iter().collect()
     }
 }

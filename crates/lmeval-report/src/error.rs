@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use lmeval_core::Diagnose;
 use lmeval_pycompat::json::EncodeError;
 
 /// Why results could not be written.
@@ -42,9 +43,10 @@ impl ReportError {
         let path = path.to_owned();
         move |source| Self::Write { action, path, source }
     }
+}
 
-    /// What to try.
-    pub fn hints(&self) -> Vec<String> {
+impl Diagnose for ReportError {
+    fn hints(&self) -> Vec<String> {
         use io::ErrorKind::{
             NotADirectory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
         };

@@ -1,62 +1,10 @@
 //! What goes wrong with a task definition, and where.
 
+use std::error::Error as StdError;
 use std::fmt;
-use std::ops::Range;
-use std::path::Path;
-use std::sync::Arc;
 
-use crate::source::SourceFile;
-
-/// A place in a task file.
-#[derive(Clone, Debug)]
-pub struct Location {
-    /// The file.
-    pub file: Arc<SourceFile>,
-    /// The byte range of the key or value that is meant.
-    pub range: Range<usize>,
-    /// The line of the start, counted from 1.
-    pub line: usize,
-}
-
-impl Location {
-    /// The path of the file.
-    pub fn path(&self) -> &Path {
-        self.file.path()
-    }
-}
-
-impl fmt::Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.path().display(), self.line)
-    }
-}
-
-/// A message about a task definition, with the place it is about and what to try.
-#[derive(Clone, Debug)]
-pub struct Diagnostic {
-    /// What is wrong, in one sentence.
-    pub message: String,
-    /// Where; `None` for what no file holds, such as an inline mapping.
-    pub location: Option<Location>,
-    /// What to try, one sentence each.
-    pub hints: Vec<String>,
-}
-
-impl Diagnostic {
-    /// A message without a place or advice.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), location: None, hints: Vec::new() }
-    }
-}
-
-impl fmt::Display for Diagnostic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(location) = &self.location {
-            write!(f, "{location}: ")?;
-        }
-        f.write_str(&self.message)
-    }
-}
+use lmeval_core::{Diagnose, HostError};
+pub use lmeval_core::{Diagnostic, Location};
 
 /// The kind of a failure; each has the Python exception that the reference raises in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,90 +25,97 @@ pub enum ErrorKind {
 }
 
 /// A failure to read, type or build a task definition.
-#[derive(Debug)]
-pub struct Error(Box<Inner>);
-
-#[derive(Debug)]
-struct Inner {
-    kind: ErrorKind,
-    diagnostic: Diagnostic,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
-}
+#[derive(Clone, Debug)]
+pub struct Error(Box<(ErrorKind, Diagnostic)>);
 
 impl Error {
     /// A failure with a message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, diagnostic: Diagnostic::new(message), source: None }))
+        Self(Box::new((kind, Diagnostic::new(message))))
+    }
+
+    fn with(mut self, change: impl FnOnce(Diagnostic) -> Diagnostic) -> Self {
+        self.0.1 = change(self.0.1);
+        self
     }
 
     /// Adds the place, unless one is known already (the innermost place is the most exact).
-    pub fn at(mut self, location: Option<Location>) -> Self {
-        if self.0.diagnostic.location.is_none() {
-            self.0.diagnostic.location = location;
-        }
-        self
+    pub fn at(self, location: Option<Location>) -> Self {
+        self.with(|diagnostic| diagnostic.at(location))
     }
 
     /// Adds a sentence of advice.
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.0.diagnostic.hints.push(hint.into());
-        self
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        self.with(|diagnostic| diagnostic.hint(hint))
     }
 
     /// Adds `did you mean` advice where there are near names.
     pub fn did_you_mean(self, names: &[&str]) -> Self {
-        if names.is_empty() {
-            return self;
-        }
-        let list: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-        self.hint(format!("Did you mean {}?", list.join(" or ")))
+        self.with(|diagnostic| diagnostic.did_you_mean(names))
     }
 
-    /// Keeps the cause.
-    pub fn caused_by(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
-        self.0.source = Some(Box::new(source));
-        self
+    /// Keeps a cause whose message is part of this one.
+    pub fn telling(self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.with(|diagnostic| diagnostic.telling(cause))
     }
 
     /// The kind.
     pub fn kind(&self) -> ErrorKind {
-        self.0.kind
+        self.0.0
     }
 
     /// Message, place and advice.
     pub fn diagnostic(&self) -> &Diagnostic {
-        &self.0.diagnostic
+        &self.0.1
     }
 
     /// Message, place and advice, taken out.
     pub fn into_diagnostic(self) -> Diagnostic {
-        self.0.diagnostic
+        self.0.1
     }
 
     /// The sentence that says what is wrong.
     pub fn message(&self) -> &str {
-        &self.0.diagnostic.message
+        &self.0.1.message
     }
 
     /// The sentences of advice.
     pub fn hints(&self) -> &[String] {
-        &self.0.diagnostic.hints
+        &self.0.1.hints
     }
 
     /// The place, where there is one.
     pub fn location(&self) -> Option<&Location> {
-        self.0.diagnostic.location.as_ref()
+        self.0.1.location.as_ref()
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.diagnostic.fmt(f)
+        self.0.1.fmt(f)
     }
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_deref().map(|source| source as &(dyn std::error::Error + 'static))
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.1.source()
+    }
+}
+
+impl Diagnose for Error {
+    fn headline(&self) -> String {
+        self.0.1.headline()
+    }
+
+    fn places(&self) -> Vec<Location> {
+        self.0.1.places()
+    }
+
+    fn hints(&self) -> Vec<String> {
+        self.0.1.hints.clone()
+    }
+
+    fn traceback(&self) -> Option<&str> {
+        HostError::find(self.0.1.cause()?)?.traceback()
     }
 }

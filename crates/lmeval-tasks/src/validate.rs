@@ -11,7 +11,7 @@ use crate::config::check;
 use crate::error::Diagnostic;
 use crate::index::Problem;
 use crate::manager::{Spec, TaskDict, TaskManager};
-use crate::source::{Loader, Step};
+use crate::source::{Loader, Step, identity};
 
 /// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,10 +92,8 @@ fn explained(problem: &Problem, loader: &Loader) -> Diagnostic {
 fn without_repeats(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
     let mut seen = FxHashSet::default();
     let mut is_new = |diagnostic: &Diagnostic| {
-        let place = diagnostic
-            .location
-            .as_ref()
-            .map(|place| (place.file.real_path().to_owned(), place.range.clone()));
+        let place = diagnostic.location.as_ref();
+        let place = place.map(|place| (identity(place.path()), place.range.clone()));
         seen.insert((place, diagnostic.message.clone()))
     };
     findings.filter(|finding| is_new(&finding.diagnostic)).collect()

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::printer::Color;
-use crate::run::arguments::RunArgs;
+use crate::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 
 /// Evaluate language models on tasks written in YAML.
 #[derive(Debug, Parser)]
@@ -34,7 +34,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Evaluate a model.
-    Run(Box<RunArgs>),
+    Run(Box<Options>),
     /// List tasks, groups, subtasks, tags, models, metrics or filters.
     Ls(LsArgs),
     /// Check that tasks exist and that their definitions make sense.
@@ -57,34 +57,6 @@ pub(crate) enum Command {
     /// Compute for a run that spreads its model over several processes.
     #[command(hide = true)]
     ServeModel,
-}
-
-/// Where task definitions are looked for.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Task libraries")]
-pub(crate) struct LibraryArgs {
-    /// A folder of further task definitions; may be given several times, later ones win.
-    #[arg(long = "include_path", alias = "include-path", value_name = "DIR")]
-    pub include_path: Vec<PathBuf>,
-
-    /// Use this library alone instead of the default ones: an installed version, a folder, `builtin` or `none`.
-    ///
-    /// By default the small built-in library and the installed one (see `lm-eval tasks`) are both there.
-    #[arg(long, value_name = "LIBRARY")]
-    pub library: Option<String>,
-}
-
-/// What runs the Python functions of tasks.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Python")]
-pub(crate) struct PythonArgs {
-    /// The Python that runs functions of tasks; else that of the active virtual environment, else `python3`.
-    #[arg(long, value_name = "PATH")]
-    pub python: Option<PathBuf>,
-
-    /// A Python module, or a file, that registers metrics, filters, scorers or models; may be given several times.
-    #[arg(long, value_name = "MODULE_OR_FILE")]
-    pub plugins: Vec<String>,
 }
 
 /// What `ls` lists.
@@ -224,8 +196,8 @@ pub(crate) struct PreviewArgs {
     pub tokenizer: Option<PathBuf>,
 
     /// Make each example a turn of the conversation; on by default with a chat template.
-    #[arg(long = "fewshot_as_multiturn", alias = "fewshot-as-multiturn", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
-    pub fewshot_as_multiturn: Option<String>,
+    #[arg(long = "fewshot_as_multiturn", alias = "fewshot-as-multiturn", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = truth())]
+    pub fewshot_as_multiturn: Option<bool>,
 
     /// Text before everything else.
     #[arg(long = "system_instruction", alias = "system-instruction", value_name = "TEXT")]
@@ -237,7 +209,7 @@ pub(crate) struct PreviewArgs {
 
     /// Follow the rules of this line of the reference: `0.5` or `0.4`. [default: LM_EVAL_COMPAT, else 0.5]
     #[arg(long, value_name = "VERSION")]
-    pub compat: Option<String>,
+    pub compat: Option<Compat>,
 
     /// One JSON object a request.
     #[arg(long)]

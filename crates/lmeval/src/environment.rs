@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
-use lmeval_core::Dialect;
+use anyhow::{Result, bail};
 use lmeval_host::PythonOptions;
 use lmeval_report::TimeZone;
 
@@ -32,7 +31,7 @@ const LMEVAL_HASHMM: &str = "LMEVAL_HASHMM";
 const LMEVAL_LOG_LEVEL: &str = "LMEVAL_LOG_LEVEL";
 
 /// The line of the reference whose rules are followed, where neither `--compat` nor a file of settings says one.
-const LM_EVAL_COMPAT: &str = "LM_EVAL_COMPAT";
+pub(crate) const LM_EVAL_COMPAT: &str = "LM_EVAL_COMPAT";
 
 /// The time zone of the time stamps of files, as everywhere.
 const TZ: &str = "TZ";
@@ -93,14 +92,6 @@ pub(crate) fn hash_media() -> Result<bool> {
     match lmeval_report::parse_hash_media(Some(&value)) {
         Some(flag) => Ok(flag),
         None => bail!("`{LMEVAL_HASHMM}` must be `true` or `false`, not `{value}`"),
-    }
-}
-
-/// The rules of `LM_EVAL_COMPAT`; those of the newest line where it is not set.
-pub(crate) fn dialect() -> Result<Dialect> {
-    match std::env::var(LM_EVAL_COMPAT) {
-        Ok(name) if !name.is_empty() => name.parse().map_err(|error| anyhow!("`{LM_EVAL_COMPAT}`: {error}")),
-        _ => Ok(Dialect::default()),
     }
 }
 

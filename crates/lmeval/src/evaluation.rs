@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lmeval_core::registry::Registry;
-use lmeval_core::{InProcess, LocalModel, Model, ModelSettings};
+use lmeval_core::{Diagnostic, InProcess, LocalModel, Model, ModelSettings};
 use lmeval_engine::{
     ChatTemplateChoice, EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, NoEvents, evaluate,
 };
@@ -227,9 +227,9 @@ impl Evaluation {
         let mut installed = None;
         if self.installed_library {
             let found = Home::from_environment().and_then(|home| home.default_root());
-            installed = found.map_err(|error| EngineError::Settings {
-                message: format!("The installed task library cannot be found: {error:#}"),
-                hint: "`lm-eval tasks list` says what is installed".to_owned(),
+            installed = found.map_err(|error| {
+                Diagnostic::new(format!("The installed task library cannot be found: {error:#}"))
+                    .hint("`lm-eval tasks list` says what is installed")
             })?;
         }
         let built_in = PathBuf::from(BUILTIN_LIBRARY);
@@ -253,9 +253,11 @@ pub fn definitions(loaded: &TaskDict) -> String {
 }
 
 fn mapping(text: &str) -> Result<Dict, EngineError> {
-    let wrong = |message: String| EngineError::Settings {
-        message,
-        hint: "Write a mapping, as in a task file: `{metric_list: [{metric: acc}]}`".to_owned(),
+    let wrong = |message: String| {
+        EngineError::from(
+            Diagnostic::new(message)
+                .hint("Write a mapping, as in a task file: `{metric_list: [{metric: acc}]}`"),
+        )
     };
     match yaml::load(text).map_err(|error| wrong(format!("The YAML is wrong: {error}")))?.value {
         Value::Dict(mapping) => Ok(Dict::clone(&mapping)),

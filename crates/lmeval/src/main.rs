@@ -13,6 +13,7 @@ mod python;
 mod report;
 mod roots;
 mod run;
+mod settings;
 mod table;
 mod words;
 

@@ -1,13 +1,15 @@
 //! How failures look: the message, the place in the file, the causes, and what to try.
 
-use std::fmt::Write;
+use std::error::Error;
+use std::fmt::Write as _;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
-use lmeval_core::{HostError, ModelError, secrets};
+use lmeval_core::filters::FilterError;
+use lmeval_core::scorers::ScoreError;
+use lmeval_core::{Diagnose, Diagnostic, HostError, Location, ModelError, as_known, secrets};
 use lmeval_engine::EngineError;
 use lmeval_report::ReportError;
 use lmeval_tasks::prompt::PromptError;
-use lmeval_tasks::{Diagnostic, Error, Location};
 
 use crate::commands::Status;
 use crate::printer::{self, Printer, visible};
@@ -21,6 +23,27 @@ pub(crate) enum Severity {
     Warning,
 }
 
+/// Every error that knows more than its message. The rest of a chain has messages alone.
+fn known<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose> {
+    fn is<'a, T: Diagnose + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose> {
+        as_known::<T>(error).map(|known| known as &dyn Diagnose)
+    }
+    let kinds: [for<'b> fn(&'b (dyn Error + 'static)) -> Option<&'b dyn Diagnose>; 11] = [
+        is::<Diagnostic>,
+        is::<EngineError>,
+        is::<lmeval_tasks::Error>,
+        is::<PromptError>,
+        is::<lmeval_data::Error>,
+        is::<ModelError>,
+        is::<HostError>,
+        is::<ScoreError>,
+        is::<FilterError>,
+        is::<lmeval_journal::Error>,
+        is::<ReportError>,
+    ];
+    kinds.into_iter().find_map(|is| is(error))
+}
+
 /// Prints the failure that ends the command.
 pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
     if let Some(traceback) = traceback(error) {
@@ -31,59 +54,12 @@ pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
 
 /// A failure as text: message, excerpt of the file, causes, hints. Styled; the printer strips what cannot be shown.
 pub(crate) fn rendered(error: &anyhow::Error) -> String {
-    if let Some(task_error) = error.downcast_ref::<Error>() {
-        return render(Severity::Error, task_error.diagnostic());
-    }
-    if let Some(prompt_error) = error.downcast_ref::<PromptError>() {
-        return render_prompt_error(prompt_error);
-    }
-    if let Some(engine_error) = error.downcast_ref::<EngineError>() {
-        return match engine_error {
-            EngineError::Task(error) => render(Severity::Error, error.diagnostic()),
-            EngineError::Prompt(error) => render_prompt_error(error),
-            other => render_engine_error(error, other),
-        };
-    }
-    let mut text = format!("error: {error}");
-    for cause in error.chain().skip(1) {
-        let _ = write!(text, "\n  caused by: {cause}");
-    }
-    for hint in hints(error) {
-        let _ = write!(text, "\nhint: {hint}");
-    }
-    visible(&text).into_owned()
+    render(Severity::Error, error.as_ref())
 }
 
 /// What Python says about a failure.
 pub(crate) fn traceback(error: &anyhow::Error) -> Option<&str> {
-    let of_model = match error.downcast_ref::<EngineError>() {
-        Some(
-            EngineError::Model(source)
-            | EngineError::Unsupported { source, .. }
-            | EngineError::TooManyFailures { source, .. }
-            | EngineError::NothingAnswered { source, .. },
-        ) => Some(source),
-        _ => error.chain().find_map(|cause| cause.downcast_ref::<ModelError>()),
-    };
-    if let Some(traceback) = of_model.and_then(ModelError::traceback) {
-        return Some(traceback);
-    }
-    error.chain().find_map(|cause| match cause.downcast_ref::<HostError>() {
-        Some(HostError::Failed { traceback, .. }) => traceback.as_deref(),
-        _ => None,
-    })
-}
-
-/// What to try, where the failure knows.
-fn hints(error: &anyhow::Error) -> Vec<String> {
-    if let Some(error) = error.downcast_ref::<ModelError>() {
-        return error.hints().to_vec();
-    }
-    if let Some(error) = error.downcast_ref::<ReportError>() {
-        return error.hints();
-    }
-    let of_journal = error.downcast_ref::<lmeval_journal::Error>().map(lmeval_journal::Error::hints);
-    of_journal.unwrap_or_default().into_iter().map(str::to_owned).collect()
+    error.chain().filter_map(known).find_map(Diagnose::traceback)
 }
 
 /// How a command that failed ends.
@@ -94,54 +70,81 @@ pub(crate) fn status(error: &anyhow::Error) -> Status {
     }
 }
 
-/// A failure of a run: what happened, the causes that the message does not have, what to try.
-fn render_engine_error(error: &anyhow::Error, engine_error: &EngineError) -> String {
-    let mut text = format!("error: {error}");
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            let _ = write!(text, "\n  caused by: {cause}");
-        }
-    }
-    let mut hints = engine_error.hints();
-    match engine_error {
-        EngineError::Journal(error) => hints.extend(error.hints().into_iter().map(str::to_owned)),
-        EngineError::Score { source, .. } => hints.extend(source.hints()),
-        EngineError::Records { source, .. } => {
-            hints.extend(source.downcast_ref::<ReportError>().map(ReportError::hints).unwrap_or_default());
-        }
-        _ => {}
-    }
-    for hint in hints {
-        let _ = write!(text, "\nhint: {hint}");
-    }
-    visible(&text).into_owned()
-}
-
-/// A diagnostic as text: message, excerpt of the file, hints. Styled; the printer strips what cannot be shown.
-pub(crate) fn render(severity: Severity, diagnostic: &Diagnostic) -> String {
-    let level = match severity {
-        Severity::Error => Level::ERROR,
-        Severity::Warning => Level::WARNING,
+/// An error or warning as text: what is wrong, where, why, and what to try.
+pub(crate) fn render(severity: Severity, error: &(dyn Error + 'static)) -> String {
+    let (level, word) = match severity {
+        Severity::Error => (Level::ERROR, "error"),
+        Severity::Warning => (Level::WARNING, "warning"),
     };
-    let title = level.primary_title(visible(&diagnostic.message));
-    // Excerpts are cut at the width of the terminal, so the mask comes first, and places must stay.
-    let excerpt = diagnostic.location.as_ref().map(|location| {
-        let path = visible(&location.path().display().to_string()).into_owned();
-        (secrets::mask_keeping_length(location.file.text()), path, &location.range)
-    });
-    let mut group = match &excerpt {
-        Some((text, path, range)) => title.element(
-            Snippet::source(&**text)
-                .path(path)
-                .fold(true)
-                .annotation(AnnotationKind::Primary.span(clamp(text, range))),
-        ),
-        None => Group::with_title(title),
-    };
-    for hint in &diagnostic.hints {
+    let told = Told::of(error);
+    if told.places.is_empty() {
+        let rest = visible(&told.below()).into_owned();
+        // Titles of several lines would be indented.
+        return if told.headline.contains('\n') {
+            format!("{word}: {}{rest}", visible(&told.headline))
+        } else {
+            renderer().render(&[Group::with_title(level.primary_title(visible(&told.headline)))]) + &rest
+        };
+    }
+    let places: Vec<(String, String, &Location)> = told.places.iter().map(excerpt).collect();
+    let mut group = Group::with_title(level.primary_title(visible(&told.headline)));
+    for (text, path, place) in &places {
+        let marked = AnnotationKind::Primary.span(clamp(text, &place.range));
+        group = group.element(Snippet::source(text).path(path).fold(true).annotation(marked));
+    }
+    for cause in &told.causes {
+        group = group.element(Level::NOTE.with_name("caused by").message(visible(cause)));
+    }
+    for hint in &told.hints {
         group = group.element(Level::HELP.with_name("hint").message(visible(hint)));
     }
     renderer().render(&[group])
+}
+
+/// What an error and its sources tell.
+struct Told {
+    headline: String,
+    places: Vec<Location>,
+    causes: Vec<String>,
+    hints: Vec<String>,
+}
+
+impl Told {
+    fn of(error: &(dyn Error + 'static)) -> Self {
+        let headline = |error: &(dyn Error + 'static)| {
+            known(error).map_or_else(|| error.to_string(), Diagnose::headline)
+        };
+        let links: Vec<&(dyn Error + 'static)> =
+            std::iter::successors(Some(error), |&error| error.source()).collect();
+        let diagnoses = || links.iter().filter_map(|link| known(*link));
+        Self {
+            headline: headline(error),
+            places: diagnoses().map(Diagnose::places).find(|places| !places.is_empty()).unwrap_or_default(),
+            causes: links[1..].iter().map(|link| headline(*link)).collect(),
+            hints: diagnoses().flat_map(Diagnose::hints).collect(),
+        }
+    }
+
+    /// Causes and hints, a line each.
+    fn below(&self) -> String {
+        let mut text = String::new();
+        for cause in &self.causes {
+            let _ = write!(text, "\n  caused by: {cause}");
+        }
+        text + &hint_lines(&self.hints)
+    }
+}
+
+/// Advice below a message, a line each.
+pub(crate) fn hint_lines(hints: &[String]) -> String {
+    hints.iter().map(|hint| format!("\nhint: {hint}")).collect()
+}
+
+/// The text and the path of a place as they may be shown. Excerpts are cut at the width of the terminal, so the mask comes
+/// first, and what is marked must stay where it is.
+fn excerpt(place: &Location) -> (String, String, &Location) {
+    let path = visible(&place.path().display().to_string()).into_owned();
+    (secrets::mask_keeping_length(place.text()).into_owned(), path, place)
 }
 
 /// Excerpts of files are cut at the edge of the terminal.
@@ -151,52 +154,6 @@ fn renderer() -> Renderer {
         Some(width) => styled.term_width(width),
         None => styled,
     }
-}
-
-/// A failure on the way to a request: where it happened, the place in the task file or in the template, hints.
-fn render_prompt_error(error: &PromptError) -> String {
-    let headline = visible(&error.headline()).into_owned();
-    let title = Level::ERROR.primary_title(&headline);
-    let source =
-        std::error::Error::source(error).and_then(|source| source.downcast_ref::<lmeval_template::Error>());
-    let marked = source.and_then(|source| Some((source.template()?, source.range()?)));
-    let path = error.location().map(|location| location.path().display().to_string());
-    // As in `render`: masked before anything is cut, and without moving what is marked.
-    let file_text = error.location().map(|location| secrets::mask_keeping_length(location.file.text()));
-    let template_text = marked.as_ref().map(|(template, _)| secrets::mask_keeping_length(template));
-    let mut group = Group::with_title(title);
-    let mut is_marked = false;
-    if let (Some(location), Some(path), Some(file_text)) = (error.location(), &path, &file_text) {
-        let text = &**file_text;
-        let exact = marked.as_ref().and_then(|(template, range)| place_in_file(location, template, range));
-        is_marked = exact.is_some();
-        let range = exact.unwrap_or_else(|| location.range.clone());
-        let snippet = Snippet::source(text).path(path).fold(true);
-        group = group.element(snippet.annotation(AnnotationKind::Primary.span(clamp(text, &range))));
-    }
-    if let (false, Some((_, range)), Some(template)) = (is_marked, &marked, &template_text) {
-        group = group.element(
-            Snippet::source(&**template)
-                .path(error.field().unwrap_or("template"))
-                .annotation(AnnotationKind::Primary.span(clamp(template, range))),
-        );
-    }
-    for hint in error.hints() {
-        group = group.element(Level::HELP.with_name("hint").message(visible(hint).into_owned()));
-    }
-    renderer().render(&[group])
-}
-
-/// A range of a template as one of the task file, where the file has the template as it is: without escapes, and not over
-/// several lines that YAML puts together.
-fn place_in_file(
-    location: &Location,
-    template: &str,
-    range: &std::ops::Range<usize>,
-) -> Option<std::ops::Range<usize>> {
-    let value = location.file.text().get(location.range.clone())?;
-    let start = location.range.start + value.find(template)?;
-    Some(start + range.start..start + range.end)
 }
 
 /// The first line of a range, within the text and on character boundaries: excerpts of whole blocks help nobody.
@@ -213,4 +170,86 @@ fn clamp(text: &str, range: &std::ops::Range<usize>) -> std::ops::Range<usize> {
         end -= 1;
     }
     start..end
+}
+
+#[cfg(test)]
+mod tests {
+    use lmeval_core::DocId;
+    use lmeval_core::filters::EnsembleError;
+    use lmeval_core::{ModelErrorKind, OutputType};
+
+    use super::*;
+
+    fn plain(error: impl Into<anyhow::Error>) -> String {
+        anstream::adapter::strip_str(&rendered(&error.into())).to_string()
+    }
+
+    fn too_few() -> ScoreError {
+        let source = FilterError::TooFewResponses {
+            filter: "take_first_k".to_owned(),
+            document: DocId(0),
+            wanted: 3,
+            found: 1,
+        };
+        let (pipeline, filter) = ("f".to_owned(), "take_first_k".to_owned());
+        EnsembleError { pipeline, step: 0, filter, source: Box::new(source) }.into()
+    }
+
+    #[test]
+    fn every_link_of_a_chain_speaks_once_and_gives_its_own_advice() {
+        let scored = EngineError::Score { task: "t".to_owned(), source: Box::new(too_few()) };
+        assert_eq!(
+            plain(scored),
+            "error: The task `t` cannot be scored\n  caused by: Step 1 of the filter pipeline `f`, `take_first_k`, \
+             failed\n  caused by: The filter `take_first_k` needs 3 answers for each document, and document 0 has \
+             1\nhint: Set `repeats: 3` in the task"
+        );
+        let failed = HostError::Failed {
+            function: "utils.f".to_owned(),
+            message: "KeyError: 'a'".to_owned(),
+            traceback: Some("Traceback …".to_owned()),
+        };
+        let scored = EngineError::Score { task: "t".to_owned(), source: Box::new(failed.into()) };
+        let error = anyhow::Error::from(scored);
+        assert_eq!(traceback(&error), Some("Traceback …"));
+        assert_eq!(
+            plain(error),
+            "error: The task `t` cannot be scored\n  caused by: The function `utils.f` failed: KeyError: 'a'"
+        );
+    }
+
+    #[test]
+    fn an_error_that_stands_for_another_speaks_for_it() {
+        let refused =
+            || ModelError::new(ModelErrorKind::Unsupported, "No likelihoods").hint("Use another model");
+        assert_eq!(plain(EngineError::Model(refused())), "error: No likelihoods\nhint: Use another model");
+        let unsupported = EngineError::Unsupported { task: "t".to_owned(), source: refused() };
+        assert_eq!(
+            plain(unsupported),
+            "error: The task `t` cannot be evaluated with this model\n  caused by: No likelihoods\nhint: Use another model"
+        );
+        let output_type = OutputType::GenerateUntil;
+        let made_for = vec!["multiple_choice".to_owned()];
+        let odd = ScoreError::OutputType { metric: "acc".to_owned(), made_for, output_type };
+        let cause = odd.to_string();
+        let told = Diagnostic::new(format!("No: {cause}")).telling(odd);
+        assert_eq!(plain(told), format!("error: No: {cause}"));
+    }
+
+    #[test]
+    fn advice_and_places_are_found_below_other_messages() {
+        let place = Location::new(std::path::Path::new("a.yaml"), "task: t\nlimit: x\n", 8..13, 2);
+        let inner = Diagnostic::new("`limit` must be a number").at(Some(place)).hint("Write 5");
+        let error = anyhow::Error::from(inner).context("Nothing was run");
+        assert_eq!(
+            plain(error),
+            "error: Nothing was run\n --> a.yaml:2:1\n  |\n2 | limit: x\n  | ^^^^^\n  |\n  = caused by: `limit` must be a \
+             number\n  = hint: Write 5"
+        );
+        let inner = Diagnostic::new("`9.9` is not installed").hint("`lm-eval tasks pull` installs it");
+        assert_eq!(
+            plain(anyhow::Error::from(inner).context("It cannot be used")),
+            "error: It cannot be used\n  caused by: `9.9` is not installed\nhint: `lm-eval tasks pull` installs it"
+        );
+    }
 }

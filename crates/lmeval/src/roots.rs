@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use lmeval::library::Home;
+use lmeval_core::Diagnostic;
 use lmeval_tasks::TaskManager;
 
-use crate::cli::LibraryArgs;
 use crate::printer::Printer;
+use crate::settings::LibraryArgs;
 
 /// The library roots that the arguments mean, in order: later ones win.
 pub(crate) fn resolve(arguments: &LibraryArgs, printer: &mut Printer) -> Result<Vec<PathBuf>> {
@@ -15,7 +16,7 @@ pub(crate) fn resolve(arguments: &LibraryArgs, printer: &mut Printer) -> Result<
         None => default_roots()?,
         Some(library) => named_roots(library)?,
     };
-    for folder in &arguments.include_path {
+    for folder in arguments.include_path.iter().flatten() {
         if !folder.is_dir() {
             printer.note(&format!(
                 "warning: the folder `{}` of --include_path does not exist",
@@ -67,8 +68,6 @@ fn named_roots(library: &str) -> Result<Vec<PathBuf>> {
     let installed: Vec<String> =
         home.installed()?.into_iter().map(|one| format!("`{}`", one.version)).collect();
     let installed = if installed.is_empty() { "none".to_owned() } else { installed.join(", ") };
-    bail!(
-        "`{library}` is neither an installed library nor a folder\n\
-         hint: installed libraries: {installed}; `builtin` and `none` are always there"
-    );
+    let told = Diagnostic::new(format!("`{library}` is neither an installed library nor a folder"));
+    bail!(told.hint(format!("Installed libraries: {installed}; `builtin` and `none` are always there")));
 }

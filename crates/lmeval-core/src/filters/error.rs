@@ -2,6 +2,7 @@
 
 use lmeval_pycompat::re;
 
+use crate::diagnostic::Diagnose;
 use crate::document::{DocId, DocumentError};
 use crate::host::HostError;
 use crate::registry::UnknownName;
@@ -203,9 +204,8 @@ pub enum FilterError {
     },
 }
 
-impl FilterError {
-    /// What to try next.
-    pub fn hints(&self) -> Vec<String> {
+impl Diagnose for FilterError {
+    fn hints(&self) -> Vec<String> {
         match self {
             Self::Unknown(UnknownName { nearest, .. }) | Self::UnknownArgument { nearest, .. } => {
                 nearest.iter().map(|name| format!("Did you mean `{name}`?")).collect()
@@ -222,7 +222,9 @@ impl FilterError {
             _ => Vec::new(),
         }
     }
+}
 
+impl FilterError {
     /// The error of a search that did not end, or whose pattern is wrong.
     pub(super) fn search(filter: &str, document: DocId, source: re::Error) -> Self {
         let filter = filter.to_owned();

@@ -156,6 +156,7 @@ fn check(entry: &FilterEntry, kwargs: &Dict, dialect: &Dialect) -> Result<(), Fi
 mod tests {
     use super::super::Noop;
     use super::*;
+    use crate::diagnostic::Diagnose;
     use lmeval_pycompat::Value;
 
     fn error(step: &FilterSpec) -> String {

@@ -104,6 +104,7 @@ impl Filter for TakeFirstK {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnostic::Diagnose;
     use crate::filters::testing::{apply, texts};
 
     #[test]

@@ -4,6 +4,7 @@ use lmeval_metrics::MetricError;
 use lmeval_pycompat::json::EncodeError;
 
 use crate::OutputType;
+use crate::diagnostic::Diagnose;
 use crate::document::DocId;
 use crate::filters::EnsembleError;
 use crate::groups::GroupError;
@@ -92,8 +93,8 @@ pub enum ScoreError {
         #[source]
         source: HostError,
     },
-    /// A function of the task failed. It is a link of the chain of causes, where its traceback is looked for.
-    #[error("{0}")]
+    /// A function of the task failed.
+    #[error(transparent)]
     Host(#[from] HostError),
     /// `process_results` gave values for the first document and none for a later one.
     #[error("`process_results` gave values for the first document but none for document {document}")]
@@ -215,9 +216,8 @@ pub enum ScoreError {
     },
 }
 
-impl ScoreError {
-    /// What to try next.
-    pub fn hints(&self) -> Vec<String> {
+impl Diagnose for ScoreError {
+    fn hints(&self) -> Vec<String> {
         match self {
             Self::Unknown(UnknownName { nearest, .. }) => {
                 nearest.iter().map(|name| format!("Did you mean `{name}`?")).collect()
@@ -231,8 +231,14 @@ impl ScoreError {
             Self::AggregationValue { metric, .. } => vec![format!(
                 "Give `{metric}` an aggregation that takes such values: `aggregation: !function utils.my_aggregation`"
             )],
-            Self::Filter(error) => error.source.hints(),
             _ => Vec::new(),
+        }
+    }
+
+    fn traceback(&self) -> Option<&str> {
+        match self {
+            Self::Host(error) => error.traceback(),
+            _ => None,
         }
     }
 }

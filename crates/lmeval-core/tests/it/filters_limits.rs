@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use lmeval_core::filters::{FilterContext, FilterDocs, FilterError, FilterSpec, Outcome, Responses};
 use lmeval_core::registry::Registry;
-use lmeval_core::{DocId, MemoryDocuments};
+use lmeval_core::{Diagnose, DocId, MemoryDocuments};
 use lmeval_pycompat::{Dict, Value};
 
 fn run(steps: &[FilterSpec], responses: Responses, ids: &[DocId]) -> Result<Outcome, FilterError> {

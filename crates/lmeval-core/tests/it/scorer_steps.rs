@@ -11,7 +11,7 @@ use lmeval_core::scorers::{
     ReducedDoc, Reference, ScoreError, ScoredDoc, Scorer, ScorerSpec, ScoringHost, ScoringSources, Setting,
     TaskCode, TaskFacts, build_scorer,
 };
-use lmeval_core::{Dialect, DocId, HostError, OutputType};
+use lmeval_core::{Diagnose, Dialect, DocId, HostError, OutputType};
 use lmeval_metrics::aggregation::Mean;
 use lmeval_metrics::{AnyMetric, Metric, MetricInput, Number};
 use lmeval_pycompat::repr::repr;

@@ -13,7 +13,8 @@ use lmeval_core::scorers::{
     loglikelihood_response,
 };
 use lmeval_core::{
-    Arguments, Context, Dialect, DocId, HostError, Instance, InstanceMetadata, OutputType, RequestType,
+    Arguments, Context, Diagnose, Dialect, DocId, HostError, Instance, InstanceMetadata, OutputType,
+    RequestType,
 };
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Function, Value};

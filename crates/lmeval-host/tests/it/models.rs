@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use lmeval_core::{
-    Answer, Arguments, ChatMessage, Context, DocId, Model, ModelError, ModelErrorKind, ModelRequest,
-    Response, Role,
+    Answer, Arguments, ChatMessage, Context, Diagnose, DocId, Model, ModelError, ModelErrorKind,
+    ModelRequest, Response, Role,
 };
 use lmeval_host::{PythonModel, PythonModelSettings, PythonOptions, RegisteredModels};
 use lmeval_pycompat::Value;

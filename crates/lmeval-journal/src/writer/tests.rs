@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lmeval_core::{Answer, RequestType, Response};
 
+use lmeval_core::Diagnose as _;
+
 use super::*;
 use crate::journal::Journal;
 use crate::record::{Entry, Outcome};

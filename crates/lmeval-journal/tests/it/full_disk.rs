@@ -5,6 +5,7 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
+use lmeval_core::Diagnose as _;
 use lmeval_journal::{ErrorKind, Journal, compact, verify};
 
 use crate::support::{entry, filled, identity, is_answered};

@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::sync::Arc;
 
+use lmeval_core::Diagnose as _;
 use lmeval_journal::{ErrorKind, Journal, verify};
 
 use crate::support::{entry, failure, filled, identity, is_answered, key, kind};

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use lmeval_core::Diagnose as _;
 use lmeval_core::results::hash_text;
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_report::{

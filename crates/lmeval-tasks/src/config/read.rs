@@ -48,7 +48,7 @@ impl Reader<'_> {
     /// Remembers a warning about a place.
     pub(super) fn warn(&mut self, path: &ConfigPath, message: impl Into<String>) {
         let location = path.locate(self.mapping);
-        self.warnings.push(Diagnostic { location, ..Diagnostic::new(message) });
+        self.warnings.push(Diagnostic::new(message).at(location));
     }
 
     /// A value that is there and not null.

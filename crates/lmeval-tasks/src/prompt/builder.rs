@@ -168,8 +168,7 @@ impl RequestBuilder {
             .into_par_iter()
             .map(|(id, index)| {
                 let document = documents.get(index).map_err(|error| {
-                    PromptError::new(PromptErrorKind::Documents, format!("Cannot read the document: {error}"))
-                        .caused_by(error)
+                    PromptError::new(PromptErrorKind::Documents, "Cannot read the document").caused_by(error)
                 });
                 (id, document)
             })
@@ -307,7 +306,7 @@ fn up_to_failure<T>(
     mut built: Vec<Option<Result<T, PromptError>>>,
     failed: usize,
 ) -> impl Iterator<Item = Result<T, PromptError>> {
-    let is_abandoned = |built: &Option<Result<T, PromptError>>| matches!(built, Some(Err(error)) if HostError::is_abandoned(error));
+    let is_abandoned = |built: &Option<Result<T, PromptError>>| matches!(built, Some(Err(error)) if error.host_error().is_some_and(HostError::is_abandoned));
     if built.get(failed).is_some_and(is_abandoned) {
         let cause = built.iter().position(|built| matches!(built, Some(Err(_))) && !is_abandoned(built));
         if let Some(cause) = cause {
@@ -351,7 +350,7 @@ fn unknown_sampler(unknown: UnknownName) -> PromptError {
     if !unknown.nearest.is_empty() {
         error = error.hint(format!("Did you mean `{}`?", unknown.nearest.join("` or `")));
     }
-    error.caused_by(unknown)
+    error.telling(unknown)
 }
 
 fn no_examples(error: SamplerError) -> PromptError {
@@ -362,7 +361,7 @@ fn no_examples(error: SamplerError) -> PromptError {
         SamplerError::Host(error) => return PromptError::host(error).in_field("fewshot_config.sampler"),
         _ => None,
     };
-    let failure = PromptError::new(PromptErrorKind::Examples, error.to_string()).caused_by(error);
+    let failure = PromptError::new(PromptErrorKind::Examples, error.to_string()).telling(error);
     hint.into_iter().fold(failure, PromptError::hint)
 }
 

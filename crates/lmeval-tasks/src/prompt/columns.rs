@@ -83,11 +83,9 @@ impl MissingColumn {
 
     /// The message and the hints at the place of the field in the task file.
     pub fn diagnostic(&self, task: &Task) -> Diagnostic {
-        Diagnostic {
-            message: format!("Task `{}`: {}", task.name(), self.message()),
-            location: self.path().locate(task.mapping()),
-            hints: self.hints(),
-        }
+        let message = format!("Task `{}`: {}", task.name(), self.message());
+        let diagnostic = Diagnostic::new(message).at(self.path().locate(task.mapping()));
+        self.hints().into_iter().fold(diagnostic, Diagnostic::hint)
     }
 
     fn path(&self) -> ConfigPath {

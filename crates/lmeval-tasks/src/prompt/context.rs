@@ -123,7 +123,7 @@ impl Plan {
             messages_to_single_turn(messages)
         };
         template.apply(turns, add_generation_prompt).map_err(|error| {
-            let message = format!("The chat template cannot render the conversation: {error}");
+            let message = "The chat template cannot render the conversation";
             PromptError::new(PromptErrorKind::ChatTemplate, message).caused_by(error)
         })
     }

@@ -1,12 +1,13 @@
 //! What goes wrong between a document and its requests.
 
+use std::error::Error as StdError;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
-use lmeval_core::{DocId, HostError};
+use lmeval_core::{Diagnose, Diagnostic, DocId, HostError, Location};
 
 use crate::config::shortened;
-use crate::error::Location;
 use crate::source::{Mapping, Step};
 
 /// The kind of a failure; each has the Python exception that the reference raises in its place.
@@ -55,38 +56,25 @@ pub struct PromptError(Box<Inner>);
 #[derive(Clone, Debug)]
 struct Inner {
     kind: PromptErrorKind,
-    message: String,
+    diagnostic: Diagnostic,
     task: Option<Arc<str>>,
     place: Option<Place>,
     field: Option<&'static str>,
-    location: Option<Location>,
     template: Option<Arc<str>>,
-    hints: Vec<String>,
-    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl PromptError {
     /// A failure with a message.
     pub fn new(kind: PromptErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner {
-            kind,
-            message: message.into(),
-            task: None,
-            place: None,
-            field: None,
-            location: None,
-            template: None,
-            hints: Vec::new(),
-            source: None,
-        }))
+        let diagnostic = Diagnostic::new(message);
+        Self(Box::new(Inner { kind, diagnostic, task: None, place: None, field: None, template: None }))
     }
 
     /// The failure of a function of the task.
     pub(crate) fn host(error: HostError) -> Self {
-        let message = error.to_string();
         let needs_python = matches!(error, HostError::NeedsPython { .. });
         let kind = if needs_python { PromptErrorKind::NeedsPython } else { PromptErrorKind::Function };
-        let failure = Self::new(kind, message).caused_by(error);
+        let failure = Self::new(kind, error.to_string()).telling(error);
         if needs_python {
             failure.hint("Run with a Python that has the packages of the task")
         } else {
@@ -112,16 +100,20 @@ impl PromptError {
         self
     }
 
-    /// Says where the cause stands in the task file.
-    pub(crate) fn located_at(mut self, location: Option<Location>) -> Self {
-        self.0.location = location;
+    fn with(mut self, change: impl FnOnce(Diagnostic) -> Diagnostic) -> Self {
+        self.0.diagnostic = change(self.0.diagnostic);
         self
     }
 
-    /// Says where the field stands in the task file.
-    pub(crate) fn located(mut self, places: &FieldPlaces) -> Self {
-        self.0.location = self.0.location.or_else(|| self.0.field.and_then(|field| places.get(field)));
-        self
+    /// Says where the cause stands in the task file, unless that is known already.
+    pub(crate) fn located_at(self, location: Option<Location>) -> Self {
+        self.with(|diagnostic| diagnostic.at(location))
+    }
+
+    /// Says where the field stands in the task file, unless a place is known already.
+    pub(crate) fn located(self, places: &FieldPlaces) -> Self {
+        let location = self.0.field.and_then(|field| places.get(field));
+        self.located_at(location)
     }
 
     /// Keeps the template.
@@ -131,15 +123,18 @@ impl PromptError {
     }
 
     /// Adds a sentence of advice.
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.0.hints.push(hint.into());
-        self
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        self.with(|diagnostic| diagnostic.hint(hint))
     }
 
-    /// Keeps the cause.
-    pub(crate) fn caused_by(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        self.0.source = Some(Arc::from(source.into()));
-        self
+    /// Keeps the cause, which the message does not repeat.
+    pub(crate) fn caused_by(self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.with(|diagnostic| diagnostic.caused_by(cause))
+    }
+
+    /// Keeps a cause whose message is part of this one.
+    pub(crate) fn telling(self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.with(|diagnostic| diagnostic.telling(cause))
     }
 
     /// The kind.
@@ -149,24 +144,7 @@ impl PromptError {
 
     /// The sentence that says what is wrong, without the place.
     pub fn message(&self) -> &str {
-        &self.0.message
-    }
-
-    /// Task, document and field, and what is wrong.
-    pub fn headline(&self) -> String {
-        let inner = &self.0;
-        let mut parts = Vec::new();
-        parts.extend(inner.task.as_ref().map(|task| format!("task `{task}`")));
-        parts.extend(inner.place.map(|place| match place {
-            Place::Document(id) => format!("document {id}"),
-            Place::Example(index) => format!("example {index}"),
-        }));
-        parts.extend(inner.field.map(|field| format!("`{field}`")));
-        let mut prefix = parts.join(", ");
-        if let Some(first) = prefix.get_mut(..1) {
-            first.make_ascii_uppercase();
-        }
-        if prefix.is_empty() { inner.message.clone() } else { format!("{prefix}: {}", inner.message) }
+        &self.0.diagnostic.message
     }
 
     /// The task.
@@ -186,7 +164,7 @@ impl PromptError {
 
     /// Where the field stands in the task file.
     pub fn location(&self) -> Option<&Location> {
-        self.0.location.as_ref()
+        self.0.diagnostic.location.as_ref()
     }
 
     /// The template.
@@ -196,8 +174,66 @@ impl PromptError {
 
     /// The sentences of advice.
     pub fn hints(&self) -> &[String] {
-        &self.0.hints
+        &self.0.diagnostic.hints
     }
+
+    /// The failure of a function of the task that this is about.
+    pub fn host_error(&self) -> Option<&HostError> {
+        HostError::find(self.0.diagnostic.cause()?)
+    }
+}
+
+impl Diagnose for PromptError {
+    /// Task, document and field, and what is wrong.
+    fn headline(&self) -> String {
+        let inner = &self.0;
+        let mut parts = Vec::new();
+        parts.extend(inner.task.as_ref().map(|task| format!("task `{task}`")));
+        parts.extend(inner.place.map(|place| match place {
+            Place::Document(id) => format!("document {id}"),
+            Place::Example(index) => format!("example {index}"),
+        }));
+        parts.extend(inner.field.map(|field| format!("`{field}`")));
+        let mut prefix = parts.join(", ");
+        if let Some(first) = prefix.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        if prefix.is_empty() { self.message().to_owned() } else { format!("{prefix}: {}", self.message()) }
+    }
+
+    /// The place in the task file, and that in the template where the file does not have the template as it is.
+    fn places(&self) -> Vec<Location> {
+        let cause =
+            self.0.diagnostic.cause().and_then(|cause| cause.downcast_ref::<lmeval_template::Error>());
+        let in_template = cause.and_then(|cause| {
+            let name = Path::new(self.0.field.unwrap_or("template"));
+            Some(Location::new(name, cause.template()?, cause.range()?, cause.line()?))
+        });
+        let exact = self.location().zip(in_template.as_ref()).and_then(|(file, inner)| within(file, inner));
+        match exact {
+            Some(exact) => vec![exact],
+            None => self.location().cloned().into_iter().chain(in_template).collect(),
+        }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        self.0.diagnostic.hints.clone()
+    }
+
+    fn traceback(&self) -> Option<&str> {
+        self.host_error()?.traceback()
+    }
+}
+
+/// A place in a template as one in the task file, where the file has the template as it is: without escapes, and not
+/// over several lines that YAML puts together.
+fn within(file: &Location, template: &Location) -> Option<Location> {
+    let value = file.text().get(file.range.clone())?;
+    let start = file.range.start + value.find(template.text())?;
+    let mut exact = file.clone();
+    exact.range = start + template.range.start..start + template.range.end;
+    exact.line += file.text().get(file.range.start..exact.range.start)?.matches('\n').count();
+    Some(exact)
 }
 
 /// Where the fields of a task stand in its files.
@@ -246,8 +282,8 @@ impl fmt::Display for PromptError {
     }
 }
 
-impl std::error::Error for PromptError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_deref().map(|source| source as &(dyn std::error::Error + 'static))
+impl StdError for PromptError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.diagnostic.source()
     }
 }

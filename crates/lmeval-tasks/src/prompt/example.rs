@@ -86,7 +86,7 @@ impl Pool {
     /// The document at a position.
     pub(crate) fn document(&self, index: usize) -> Result<Arc<Dict>, PromptError> {
         self.get(index).map_err(|source| {
-            PromptError::new(PromptErrorKind::Documents, format!("Cannot read the document: {source}"))
+            PromptError::new(PromptErrorKind::Documents, "Cannot read the document")
                 .caused_by(source)
                 .at(Place::Example(index))
         })
@@ -104,8 +104,7 @@ impl Pool {
     pub(crate) fn example(&self, index: usize, fields: &TaskFields) -> Result<Arc<Example>, PromptError> {
         let write = || {
             let document = self.read(index).map_err(|source| {
-                PromptError::new(PromptErrorKind::Documents, format!("Cannot read the document: {source}"))
-                    .caused_by(source)
+                PromptError::new(PromptErrorKind::Documents, "Cannot read the document").caused_by(source)
             })?;
             Example::write(fields, &document).map(Arc::new)
         };

@@ -18,7 +18,7 @@ pub(crate) fn split_documents(
     sources: &RequestSources,
 ) -> Result<Arc<dyn Documents>, PromptError> {
     let documents = sources.splits.split(split).map_err(|error| {
-        let message = format!("Cannot get the split `{split}`: {error}");
+        let message = format!("Cannot get the split `{split}`");
         PromptError::new(PromptErrorKind::Documents, message).caused_by(error)
     })?;
     match process {

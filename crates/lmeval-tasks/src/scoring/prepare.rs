@@ -3,7 +3,7 @@
 use lmeval_core::filters::FilterError;
 use lmeval_core::registry::instead_of_evaluate;
 use lmeval_core::scorers::{ScoreError, ScoringSources, TaskScorer};
-use lmeval_core::{HostError, OutputType};
+use lmeval_core::{Diagnose, HostError, OutputType};
 
 use super::registered;
 use super::specs::task_scorer;
@@ -33,7 +33,7 @@ pub fn prepare_scoring(
     }
     task_scorer(&task.config, sources, predict_only).map_err(|error| {
         let place = culprit(&error, &uses).and_then(|used| used.path.locate(task.mapping()));
-        let mut located = Error::new(ErrorKind::Value, full_message(&error)).at(place);
+        let located = Error::new(ErrorKind::Value, error.to_string()).at(place);
         let registered = match &error {
             ScoreError::Unknown(unknown) => registered::hint(known, unknown.kind),
             ScoreError::Filter(error) if matches!(&*error.source, FilterError::Unknown(_)) => {
@@ -41,13 +41,7 @@ pub fn prepare_scoring(
             }
             _ => None,
         };
-        for hint in error.hints().into_iter().chain(registered) {
-            located = located.hint(hint);
-        }
-        match error {
-            ScoreError::Host(error) => located.caused_by(error),
-            error => located.caused_by(error),
-        }
+        error.hints().into_iter().chain(registered).fold(located, Error::hint).telling(error)
     })
 }
 
@@ -123,18 +117,4 @@ fn culprit<'a>(error: &ScoreError, uses: &'a [ScoringUse]) -> Option<&'a Scoring
         },
         _ => None,
     }
-}
-
-/// The message with those of its causes.
-fn full_message(error: &ScoreError) -> String {
-    let mut message = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(next) = cause {
-        let text = next.to_string();
-        if !message.contains(&text) {
-            message = format!("{message}: {text}");
-        }
-        cause = next.source();
-    }
-    message
 }

@@ -101,7 +101,7 @@ impl Lookups<'_> {
 
     fn failed(&self, kind: &str, name: &str, path: &ConfigPath, error: HostError) -> Error {
         let message = format!("The {kind} `{name}` cannot be looked up: {}", what_failed(&error));
-        Error::new(ErrorKind::Value, message).at(path.locate(self.task.mapping())).caused_by(error)
+        Error::new(ErrorKind::Value, message).at(path.locate(self.task.mapping())).telling(error)
     }
 
     fn is_metric(&self, name: &str) -> bool {
@@ -231,7 +231,7 @@ pub fn module_folders(task: &Task) -> Vec<String> {
 }
 
 fn located(error: ScoreError, task: &Task, path: &ConfigPath) -> Error {
-    Error::new(ErrorKind::Value, error.to_string()).at(path.locate(task.mapping())).caused_by(error)
+    Error::new(ErrorKind::Value, error.to_string()).at(path.locate(task.mapping())).telling(error)
 }
 
 /// What went wrong in Python, without the reference that was being followed.

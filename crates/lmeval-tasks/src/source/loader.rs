@@ -31,23 +31,7 @@ pub struct Loader {
 }
 
 /// A file that others include, or why it cannot be.
-type Included = Arc<Result<Parsed, Failure>>;
-
-/// A failure that several including files share.
-#[derive(Debug)]
-struct Failure {
-    kind: ErrorKind,
-    message: String,
-    location: Option<Location>,
-    hints: Vec<String>,
-}
-
-impl Failure {
-    fn error(&self) -> Error {
-        let error = Error::new(self.kind, self.message.clone()).at(self.location.clone());
-        self.hints.iter().fold(error, |error, hint| error.hint(hint.clone()))
-    }
-}
+type Included = Arc<Result<Parsed, Error>>;
 
 impl Loader {
     /// A loader that has read nothing.
@@ -84,7 +68,7 @@ impl Loader {
             let included = self.included(&path);
             let values = match included.as_ref() {
                 Ok(included) => self.merged(included, visits),
-                Err(failure) => Err(failure.error()),
+                Err(error) => Err(error.clone()),
             };
             let mut values = values.map_err(|error| match &here {
                 Some(_) if error.location().is_none() && error.kind() == ErrorKind::Io => {
@@ -118,16 +102,7 @@ impl Loader {
             return Arc::clone(known);
         }
         drop(included);
-        let parsed = Arc::new(parse(real, real).map_err(|error| {
-            let kind = error.kind();
-            let diagnostic = error.into_diagnostic();
-            Failure {
-                kind,
-                message: diagnostic.message,
-                location: diagnostic.location,
-                hints: diagnostic.hints,
-            }
-        }));
+        let parsed = Arc::new(parse(real, real));
         included = self.included.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(included.entry(real.to_owned()).or_insert(parsed))
     }
@@ -145,7 +120,7 @@ pub(crate) fn parse(path: &Path, real: &Path) -> Result<Parsed, Error> {
 /// The error for a file that cannot be read.
 pub(crate) fn unreadable(path: &Path, error: std::io::Error) -> Error {
     let message = format!("`{}` cannot be read: {}", path.display(), io_reason(&error));
-    Error::new(ErrorKind::Io, message).caused_by(error)
+    Error::new(ErrorKind::Io, message).telling(error)
 }
 
 /// Types the bytes of a file.
@@ -166,9 +141,7 @@ fn parse_bytes(path: &Path, real: &Path, bytes: &[u8]) -> Result<Parsed, Error> 
             let line = error.position().line as usize + 1;
             let file = source(&text, yaml::Marks::default());
             let message = format!("Invalid YAML: {}", error.message());
-            Error::new(ErrorKind::Yaml, message)
-                .at(Some(Location { file, range: offset..offset, line }))
-                .caused_by(error)
+            Error::new(ErrorKind::Yaml, message).at(Some(file.location(offset..offset, line))).telling(error)
         })?;
     let file = source(&text, loaded.marks);
     match loaded.value {
@@ -177,7 +150,7 @@ fn parse_bytes(path: &Path, real: &Path, bytes: &[u8]) -> Result<Parsed, Error> 
             ErrorKind::Type,
             format!("A task file must hold a dict, not {}", other.type_name()),
         )
-        .at(Some(Location { file, range: 0..0, line: 1 }))),
+        .at(Some(file.location(0..0, 1)))),
     }
 }
 

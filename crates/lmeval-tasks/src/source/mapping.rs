@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::error::Location;
 
 /// A YAML file that was read, with the position of every key and item.
 pub struct SourceFile {
-    path: PathBuf,
+    path: Arc<Path>,
     real_path: PathBuf,
     text: Arc<str>,
     marks: Marks,
@@ -23,7 +24,7 @@ pub struct SourceFile {
 impl SourceFile {
     /// A file with the positions that its loader found; `real_path` is its path with links followed.
     pub fn new(path: PathBuf, real_path: PathBuf, text: &str, marks: Marks) -> Self {
-        Self { path, real_path, text: with_plain_line_ends(text).into(), marks }
+        Self { path: path.into(), real_path, text: with_plain_line_ends(text).into(), marks }
     }
 
     /// Where the file is, as it was named.
@@ -39,6 +40,11 @@ impl SourceFile {
     /// What the file says. Every line ends with a line feed, at the offset where YAML sees the line end.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// A place in the file.
+    pub fn location(&self, range: Range<usize>, line: usize) -> Location {
+        Location::new(Arc::clone(&self.path), Arc::clone(&self.text), range, line)
     }
 }
 
@@ -194,7 +200,7 @@ impl Mapping {
             let mark = file.marks.find(&segments[..=last])?;
             let span = mark.key.unwrap_or(mark.value);
             let range = span.start.offset..mark.value.end.max(span.end);
-            Some(Location { file: Arc::clone(file), range, line: span.start.line as usize + 1 })
+            Some(file.location(range, span.start.line as usize + 1))
         })
     }
 }

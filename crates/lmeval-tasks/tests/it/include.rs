@@ -140,7 +140,7 @@ fn lines_are_those_of_the_text_that_is_shown() {
         let mapping = Loader::new().load(&library.path().join(format!("{name}.yaml"))).unwrap();
         let place = mapping.locate(&[Step::from("num_fewshot")]).unwrap();
         assert_eq!(place.line, 3, "{name}");
-        let text = place.file.text();
+        let text = place.text();
         assert_eq!(text[..place.range.start].matches('\n').count(), 2, "{name}");
         assert!(text[place.range.start..].starts_with("num_fewshot: 3"), "{name}: {text:?}");
     }
@@ -150,7 +150,7 @@ fn lines_are_those_of_the_text_that_is_shown() {
     };
     let place = error.location().unwrap();
     assert_eq!(place.line, 3);
-    assert_eq!(place.file.text()[..place.range.start].matches('\n').count(), 2);
+    assert_eq!(place.text()[..place.range.start].matches('\n').count(), 2);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use lmeval_core::Diagnostic;
 use lmeval_journal::{Listing, ModelSummary, Problem};
 use lmeval_pycompat::{Dict, Value};
 
@@ -46,11 +47,8 @@ fn find(path: &Path) -> Result<PathBuf> {
         [] => bail!("There is no journal in `{}`", path.display()),
         several => {
             let names: Vec<String> = several.iter().map(|path| format!("`{}`", path.display())).collect();
-            bail!(
-                "There are several journals in `{}`\nhint: Name one of {}",
-                path.display(),
-                names.join(", ")
-            )
+            let told = Diagnostic::new(format!("There are several journals in `{}`", path.display()));
+            bail!(told.hint(format!("Name one of {}", names.join(", "))))
         }
     }
 }

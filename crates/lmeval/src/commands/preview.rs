@@ -16,8 +16,7 @@ use crate::cli::PreviewArgs;
 use crate::commands::Status;
 use crate::printer::Printer;
 use crate::progress::Downloads;
-use crate::run::given::is_true;
-use crate::run::samples;
+use crate::settings::{dialect, parse_samples, resolve_samples};
 use crate::{environment, json_line, python, report, roots};
 
 /// Prints the requests of the tasks that were named.
@@ -42,7 +41,7 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
         limit_rows: environment::limit_rows(),
         python: Some(python::host(
             arguments.python.python.as_deref(),
-            &arguments.python.plugins,
+            arguments.python.plugins.as_deref().unwrap_or_default(),
             &roots,
             &printer.notes(),
         )?),
@@ -78,7 +77,7 @@ fn options(arguments: &PreviewArgs) -> Result<RequestOptions> {
                 Some(Arc::new(TokenizerTemplate::read(path, name)?))
             }
         };
-    let multiturn = arguments.fewshot_as_multiturn.as_deref().map(is_true);
+    let multiturn = arguments.fewshot_as_multiturn;
     if multiturn == Some(true) && chat_template.is_none() {
         bail!("`--fewshot_as_multiturn` needs `--apply_chat_template`");
     }
@@ -90,10 +89,7 @@ fn options(arguments: &PreviewArgs) -> Result<RequestOptions> {
         (limit, _) => limit,
     };
     Ok(RequestOptions {
-        dialect: match &arguments.compat {
-            Some(name) => name.parse::<Dialect>().map_err(|error| anyhow!("{error}"))?,
-            None => environment::dialect()?,
-        },
+        dialect: dialect(arguments.compat.as_ref())?,
         fewshot_seed: Some(arguments.seed),
         system_instruction: arguments.system_instruction.clone(),
         fewshot_as_multiturn: multiturn.unwrap_or(chat_template.is_some()),
@@ -106,7 +102,7 @@ fn options(arguments: &PreviewArgs) -> Result<RequestOptions> {
 /// The documents of each task that `--samples` chooses.
 fn samples(arguments: &PreviewArgs) -> Result<Option<Dict>> {
     let Some(text) = &arguments.samples else { return Ok(None) };
-    samples::resolve(&samples::parse(text).map_err(|error| anyhow!("`--samples` is {error}"))?)
+    resolve_samples(&parse_samples(text).map_err(|error| anyhow!("`--samples` is {error}"))?)
 }
 
 fn document_numbers(samples: &Dict, name: &str) -> Option<Vec<i64>> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use lmeval_core::{Model, ModelStats};
+use lmeval_core::{Diagnostic, Model, ModelStats};
 use lmeval_data::Settings;
 use lmeval_engine::{Cancel, DataOptions, EvaluateOptions, Evaluated, Events, JournalOptions, evaluate};
 use lmeval_host::{Caller, PythonHost, PythonOptions};
@@ -16,11 +16,10 @@ use lmeval_tasks::{Overrides, TaskDict};
 use crate::commands::Status;
 use crate::printer::Printer;
 use crate::progress::{Board, Downloads, Show, Ticker, Waiting};
-use crate::run::arguments::{ProgressMode, RunArgs};
 use crate::run::events::{Records, RunEvents};
 use crate::run::output::{self, Start};
-use crate::run::settings::RunSettings;
-use crate::run::{fields, interrupt, model};
+use crate::run::{interrupt, model};
+use crate::settings::{Options, ProgressMode, RunSettings, record_line};
 use crate::words::{counted, for_count};
 use crate::{environment, python, report, roots};
 
@@ -35,7 +34,7 @@ pub(super) struct Program<'a> {
 
 /// Evaluates.
 pub(super) fn run(
-    arguments: &RunArgs,
+    arguments: &Options,
     printer: &mut Printer,
     program: Option<&Program<'_>>,
 ) -> Result<Status> {
@@ -43,14 +42,12 @@ pub(super) fn run(
         printer.notes().use_json();
     }
     let (moment, began) = (Moment::now(), Instant::now());
-    let mut settings = RunSettings::resolve(arguments)?;
-    settings.quiet |= environment::only_warnings();
+    let mut settings = RunSettings::of_command(arguments)?;
     settings.python = settings.python.or_else(|| program?.python.clone());
     say(&settings, printer)?;
     if settings.check_integrity {
-        bail!(
-            "`--check_integrity`: there are no self-tests of tasks\nhint: `lm-eval validate --tasks …` checks definitions"
-        );
+        let told = Diagnostic::new("`--check_integrity`: there are no self-tests of tasks");
+        bail!(told.hint("`lm-eval validate --tasks …` checks definitions"));
     }
     let hash_media = environment::hash_media()?;
     let roots = roots::resolve(&settings.library, printer)?;
@@ -115,7 +112,7 @@ fn say(settings: &RunSettings, printer: &mut Printer) -> Result<()> {
         notes.be_quiet();
     }
     if settings.from_file {
-        printer.result(&format!("{}\n", fields::record_line(&settings.record)))?;
+        printer.result(&format!("{}\n", record_line(&settings.record)))?;
     }
     for note in &settings.notes {
         notes.info(note);

@@ -8,6 +8,7 @@ use lmeval_pycompat::json::{self, Options};
 use crate::cli::{PullArgs, TasksAction, TasksArgs};
 use crate::commands::Status;
 use crate::printer::Printer;
+use crate::report::hint_lines;
 use crate::words::counted;
 
 /// Does what was asked for.
@@ -48,7 +49,8 @@ fn pull(home: &Home, arguments: PullArgs, printer: &mut Printer) -> Result<()> {
 fn list(home: &Home, json: bool, printer: &mut Printer) -> Result<()> {
     let installed = home.installed()?;
     if installed.is_empty() {
-        printer.note("No library is installed; the small built-in one is always there\nhint: `lm-eval tasks pull` installs the public one");
+        let hints = hint_lines(&["`lm-eval tasks pull` installs the public one".to_owned()]);
+        printer.note(&format!("No library is installed; the small built-in one is always there{hints}"));
     }
     let width = installed.iter().map(|library| library.version.as_str().len()).max().unwrap_or(0);
     for library in installed {

@@ -3,8 +3,9 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use fs_err as fs;
+use lmeval_core::Diagnostic;
 
 use super::entry::TASKS_FOLDER;
 use super::target::Target;
@@ -40,8 +41,9 @@ pub(super) fn version(tasks: &Path) -> Result<Version> {
         return Ok(version);
     }
     let name = root.file_name().unwrap_or_default().to_string_lossy();
-    Version::from_name(&name).with_context(|| {
-        format!("`{name}` cannot be the name of a library\nhint: Name it: lm-eval tasks pull NAME --from …")
+    Version::from_name(&name).map_err(|error| {
+        let told = Diagnostic::new(format!("`{name}` cannot be the name of a library"));
+        told.hint("Name it: lm-eval tasks pull NAME --from …").caused_by(error).into()
     })
 }
 
@@ -62,10 +64,8 @@ pub(super) fn copy(tasks: &Path, target: &mut Target) -> Result<usize> {
     let mut walk = Walk { root: &root, target, entries: 0, left_out: 0, has_yaml: false };
     walk.copy(&root, Path::new(""), 0)?;
     if !walk.has_yaml {
-        bail!(
-            "`{}` holds no task files\nhint: Name a folder of `.yaml` files, or one that contains `{TASKS_FOLDER}`",
-            tasks.display()
-        );
+        let told = Diagnostic::new(format!("`{}` holds no task files", tasks.display()));
+        bail!(told.hint(format!("Name a folder of `.yaml` files, or one that contains `{TASKS_FOLDER}`")));
     }
     Ok(walk.left_out)
 }

@@ -10,9 +10,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
 use fs_err as fs;
+use lmeval_core::Diagnostic;
 use tempfile::TempDir;
 
 use super::LM_EVAL_HOME;
@@ -114,18 +115,19 @@ impl Home {
         }
         let version = version.escape_debug();
         if installed.is_empty() {
-            bail!(
-                "There is no library `{version}`: none is installed\nhint: `lm-eval tasks pull` installs one"
-            );
+            let told = Diagnostic::new(format!("There is no library `{version}`: none is installed"));
+            bail!(told.hint("`lm-eval tasks pull` installs one"));
         }
         let names: Vec<String> = installed.iter().map(|library| format!("`{}`", library.version)).collect();
-        bail!("There is no library `{version}`\nhint: Installed: {}", names.join(", "));
+        let told = Diagnostic::new(format!("There is no library `{version}`"));
+        bail!(told.hint(format!("Installed: {}", names.join(", "))));
     }
 
     /// Begins a change. Others wait, and `note` hears why; what an interrupted change has left is put right first.
     pub fn change(&self, note: &mut dyn FnMut(&str)) -> Result<Change> {
         let libraries = self.libraries.clone().ok_or_else(|| {
-            anyhow!("There is no home folder to install into\nhint: Set `{LM_EVAL_HOME}` to a folder of your choice")
+            Diagnostic::new("There is no home folder to install into")
+                .hint(format!("Set `{LM_EVAL_HOME}` to a folder of your choice"))
         })?;
         fs::create_dir_all(&libraries).context("The folder for libraries cannot be made")?;
         let lock =
@@ -280,7 +282,8 @@ mod tests {
         assert!(!folder.path().join("nowhere").exists());
         let none = Home { libraries: None };
         assert!(none.installed().unwrap().is_empty());
-        assert!(none.change(&mut |_| {}).unwrap_err().to_string().contains("LM_EVAL_HOME"));
+        let error = none.change(&mut |_| {}).unwrap_err();
+        assert!(error.downcast_ref::<Diagnostic>().unwrap().hints[0].contains("LM_EVAL_HOME"));
     }
 
     #[test]
@@ -302,8 +305,9 @@ mod tests {
         let next = home.change(&mut |_| {}).unwrap().remove(&removed).unwrap();
         assert_eq!(next.unwrap().version.as_str(), "0.4.13");
         assert_eq!(names(&home), ["*0.4.13"]);
-        let error = home.require("0.4.9").unwrap_err().to_string();
-        assert!(error.contains("There is no library `0.4.9`") && error.contains("hint: Installed: `0.4.13`"));
+        let error = home.require("0.4.9").unwrap_err();
+        assert!(error.to_string().contains("There is no library `0.4.9`"));
+        assert_eq!(error.downcast_ref::<Diagnostic>().unwrap().hints, ["Installed: `0.4.13`"]);
         let last = home.require("0.4.13").unwrap();
         assert_eq!(home.change(&mut |_| {}).unwrap().remove(&last).unwrap(), None);
         assert!(names(&home).is_empty());

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, anyhow, bail};
 use fs_err as fs;
+use lmeval_core::Diagnostic;
 
 use super::VIRTUAL_ENV;
 use super::version::Version;
@@ -14,8 +15,8 @@ use super::version::Version;
 const PACKAGE: &str = "lm_eval";
 
 /// What to do on a machine where this road is closed.
-const FROM_HINT: &str = "hint: On a machine without network, `lm-eval tasks pull --from PATH` takes a wheel, an archive \
-                         or a folder; `pip download lm_eval --no-deps` fetches the wheel elsewhere";
+const FROM_HINT: &str = "On a machine without network, `lm-eval tasks pull --from PATH` takes a wheel, an archive or \
+                         a folder; `pip download lm_eval --no-deps` fetches the wheel elsewhere";
 
 /// The interpreter to use: the one asked for, else that of the active virtual environment, else the first on the
 /// search path.
@@ -37,7 +38,8 @@ pub(super) fn find_python(asked: Option<&Path>) -> Result<PathBuf> {
         }
     }
     ["python3", "python"].into_iter().find_map(|name| on_search_path(Path::new(name))).ok_or_else(|| {
-        anyhow!("There is no Python whose `pip` could fetch the package\nhint: Name one with `--python`\n{FROM_HINT}")
+        let told = Diagnostic::new("There is no Python whose `pip` could fetch the package");
+        told.hint("Name one with `--python`").hint(FROM_HINT).into()
     })
 }
 
@@ -69,7 +71,7 @@ pub(super) fn download(python: &Path, version: Option<&Version>, folder: &Path) 
     let output = command.output().with_context(|| format!("`{}` cannot be started", python.display()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{}", explain(python, &requirement, said.trim(), &output.status.to_string()));
+        bail!(explain(python, &requirement, said.trim(), &output.status.to_string()));
     }
     let mut wheels: Vec<OsString> = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -87,8 +89,8 @@ pub(super) fn download(python: &Path, version: Option<&Version>, folder: &Path) 
     }
 }
 
-/// The message for a failed download: what `pip` said, and what can be done about it.
-fn explain(python: &Path, requirement: &str, said: &str, status: &str) -> String {
+/// The error of a failed download: what `pip` said, and what can be done about it.
+fn explain(python: &Path, requirement: &str, said: &str, status: &str) -> Diagnostic {
     // With `--quiet`, an index that cannot be reached looks like one that has nothing.
     const NO_NETWORK: [&str; 10] = [
         "from versions: none",
@@ -104,19 +106,22 @@ fn explain(python: &Path, requirement: &str, said: &str, status: &str) -> String
     ];
     let python = python.display();
     let hint = if said.contains("No module named pip") {
-        format!("hint: `{python}` has no `pip`: install it there, or name another Python with `--python`\n")
+        Some(format!("`{python}` has no `pip`: install it there, or name another Python with `--python`"))
     } else if NO_NETWORK.iter().any(|sign| said.contains(sign)) {
-        "hint: The package index could not be reached, or has no wheel of the package: check the network and the \
-         settings of your `pip`\n"
-            .to_owned()
+        let advice = "The package index could not be reached, or has no wheel of the package: check the network and \
+                      the settings of your `pip`";
+        Some(advice.to_owned())
     } else if said.contains("No matching distribution") || said.contains("Could not find a version") {
-        "hint: Your package index has no such version as a wheel: without a version, the newest is taken\n"
-            .to_owned()
+        Some(
+            "Your package index has no such version as a wheel: without a version, the newest is taken"
+                .to_owned(),
+        )
     } else {
-        String::new()
+        None
     };
     let said = if said.is_empty() { format!("  {status}") } else { indent(said) };
-    format!("`{python} -m pip` could not download `{requirement}`:\n{said}\n{hint}{FROM_HINT}")
+    let told = Diagnostic::new(format!("`{python} -m pip` could not download `{requirement}`:\n{said}"));
+    hint.into_iter().fold(told, Diagnostic::hint).hint(FROM_HINT)
 }
 
 fn indent(text: &str) -> String {
@@ -129,8 +134,10 @@ mod tests {
 
     #[test]
     fn hints_fit_the_failure() {
-        let message =
-            |said: &str| explain(Path::new("/usr/bin/python3"), "lm_eval==9", said, "exit status: 1");
+        let message = |said: &str| {
+            let told = explain(Path::new("/usr/bin/python3"), "lm_eval==9", said, "exit status: 1");
+            format!("{} {}", told.message, told.hints.join(" "))
+        };
         let unknown = message("ERROR: No matching distribution found for lm_eval==9");
         assert!(unknown.contains("  ERROR: No matching") && unknown.contains("no such version"), "{unknown}");
         let offline =

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fs_err as fs;
+use lmeval_core::Diagnostic;
 
 use super::home::{Change, Home, Installed};
 use super::target::{Limits, Target};
@@ -43,9 +44,8 @@ impl Pull {
     ) -> Result<Self> {
         let version = version.map(Version::parse).transpose()?;
         if let Some(version) = version.as_ref().filter(|version| from.is_none() && !version.is_release()) {
-            bail!(
-                "`{version}` is not a version of the package\nhint: Without a version, the newest is taken"
-            );
+            let told = Diagnostic::new(format!("`{version}` is not a version of the package"));
+            bail!(told.hint("Without a version, the newest is taken"));
         }
         Ok(Self { version, from, python, force })
     }
@@ -89,10 +89,8 @@ impl Pull {
             .with_context(|| format!("`{}` cannot be installed", path.display()))?;
         let version = version.or(contents.version).or_else(|| version_in_name(path));
         let Some(version) = version else {
-            bail!(
-                "`{}` does not say which version it is\nhint: Say it: lm-eval tasks pull VERSION --from …",
-                path.display()
-            );
+            let told = Diagnostic::new(format!("`{}` does not say which version it is", path.display()));
+            bail!(told.hint("Say it: lm-eval tasks pull VERSION --from …"));
         };
         self.refuse_if_there(home, &version)?;
         Ok(Outcome::New { library: change.install(&version)?, files: target.files() })
@@ -117,11 +115,12 @@ impl Pull {
 
     fn refuse_if_there(&self, home: &Home, version: &Version) -> Result<()> {
         match installed(home, version)? {
-            Some(library) if !self.force => bail!(
-                "`{version}` is installed already: {}\nhint: `--force` replaces it, `lm-eval tasks use {version}` makes it \
-                 the default",
-                library.path.display()
-            ),
+            Some(library) if !self.force => {
+                let message = format!("`{version}` is installed already: {}", library.path.display());
+                bail!(Diagnostic::new(message).hint(format!(
+                    "`--force` replaces it, `lm-eval tasks use {version}` makes it the default"
+                )))
+            }
             _ => Ok(()),
         }
     }

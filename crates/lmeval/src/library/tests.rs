@@ -7,6 +7,7 @@ use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use fs_err as fs;
+use lmeval_core::Diagnostic;
 use tempfile::TempDir;
 
 use super::archive::{self, Contents};
@@ -15,6 +16,12 @@ use super::{Home, Outcome, Pull};
 
 const PLAIN: u32 = 0o100_644;
 const LINK: u32 = 0o120_777;
+
+/// An error with its causes and its hints.
+fn told(error: &anyhow::Error) -> String {
+    let hints = error.downcast_ref::<Diagnostic>().map(|told| told.hints.join(" "));
+    format!("{error:#} {}", hints.unwrap_or_default())
+}
 
 /// A zip file made by hand, so that its names can be anything: stored entries of (name, mode, content).
 fn zip(entries: &[(&str, u32, &[u8])]) -> Vec<u8> {
@@ -322,7 +329,7 @@ fn installs_from_an_archive() {
         panic!("not new")
     };
     assert_eq!((library.version.as_str(), library.default, files), ("0.4.13", true, 1));
-    let error = pull(&home, None, &wheel, false).unwrap_err().to_string();
+    let error = told(&pull(&home, None, &wheel, false).unwrap_err());
     assert!(error.contains("installed already") && error.contains("--force"), "{error}");
     pull(&home, None, &wheel, true).unwrap();
     pull(&home, Some("mine"), &wheel, false).unwrap();
@@ -435,11 +442,14 @@ fn a_failing_pip_is_quoted() {
     let message = |script: &str| {
         let python = fake_python(folder.path(), script);
         let pull = Pull::new(Some("9.9"), None, Some(python), false).unwrap();
-        format!("{:#}", pull.run(&home, &mut |_| {}).unwrap_err())
+        told(&pull.run(&home, &mut |_| {}).unwrap_err())
     };
     let text = message("echo 'ERROR: No matching distribution found for lm_eval==9.9' >&2; exit 1");
     assert!(text.contains("could not download `lm_eval==9.9`") && text.contains("no such version"), "{text}");
-    assert!(text.contains("  ERROR: No matching distribution found") && text.contains("hint: "), "{text}");
+    assert!(
+        text.contains("  ERROR: No matching distribution found") && text.contains("--from PATH"),
+        "{text}"
+    );
     assert!(message("echo 'python3: No module named pip' >&2; exit 1").contains("has no `pip`"));
     assert!(message("exit 0").contains("left 0 wheels"));
     assert!(message("kill -9 $$").contains("signal"));

@@ -15,7 +15,7 @@ use crate::printer::Notes;
 use crate::progress::board::{Board, Snapshot};
 use crate::progress::line::line;
 use crate::progress::rate::{Rate, time_left};
-use crate::run::arguments::ProgressMode;
+use crate::settings::ProgressMode;
 
 /// Rates are those of this stretch of time.
 const WINDOW: Duration = Duration::from_secs(10);

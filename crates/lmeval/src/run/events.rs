@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lmeval_core::Dialect;
 use lmeval_core::results::TaskResult;
+use lmeval_core::{Diagnostic, Dialect};
 use lmeval_engine::{Evaluated, Event, Events};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_report::{Layout, SampleOptions, SamplesWriter};
@@ -122,13 +122,16 @@ impl Events for RunEvents {
                 if let Some(first) = damage.first() {
                     let bytes: u64 = damage.iter().map(|part| part.bytes).sum();
                     let parts = if damage.len() == 1 { "part" } else { "parts" };
-                    self.notes.note(&format!(
-                        "warning: The journal is damaged: {} {parts}, {bytes} bytes, the first at offset {}; requests \
-                         whose answers were there are sent again\nhint: `lm-eval journal verify` names every damaged \
-                         part, and `lm-eval journal compact` takes them out",
+                    let told = Diagnostic::new(format!(
+                        "The journal is damaged: {} {parts}, {bytes} bytes, the first at offset {}; requests whose \
+                         answers were there are sent again",
                         damage.len(),
                         first.offset
                     ));
+                    let told = told.hint(
+                        "`lm-eval journal verify` names every damaged part, and `lm-eval journal compact` takes them out",
+                    );
+                    self.notes.styled(&report::render(report::Severity::Warning, &told));
                 }
                 self.kept_before.fetch_add(answers, Ordering::Relaxed);
                 if let Some(bytes) = repaired_bytes {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use lmeval_core::registry::{Kind, ModelKind, Registered};
-use lmeval_core::{Model, ModelSettings};
+use lmeval_core::{Diagnostic, Model, ModelSettings};
 use lmeval_host::{PythonModel, PythonModelSettings, PythonOptions, RegisteredModels};
 use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::environment;
 use crate::printer::Notes;
-use crate::run::settings::RunSettings;
+use crate::settings::RunSettings;
 
 /// The start of names of models of the original package.
 const ORIGINAL: &str = "lm_eval:";
@@ -29,10 +29,11 @@ pub(crate) fn create(
         return Ok(made);
     }
     if let Some((rank, size)) = environment::later_process() {
-        bail!(
-            "This is process {rank} of {size} of a launcher, and each would evaluate everything\n\
-             hint: Start `lm-eval` without the launcher; `--model_args data_parallel={size}` uses several devices"
-        );
+        let message =
+            format!("This is process {rank} of {size} of a launcher, and each would evaluate everything");
+        bail!(Diagnostic::new(message).hint(format!(
+            "Start `lm-eval` without the launcher; `--model_args data_parallel={size}` uses several devices"
+        )));
     }
     if let Some(name) = name.strip_prefix(ORIGINAL) {
         notes.info(&format!(

@@ -14,8 +14,8 @@ use lmeval_report::{
 };
 
 use crate::printer::Printer;
-use crate::run::arguments::Format;
-use crate::run::settings::RunSettings;
+use crate::report::hint_lines;
+use crate::settings::{Format, RunSettings};
 
 /// How many failures are listed.
 const SHOWN_FAILURES: usize = 20;
@@ -221,19 +221,17 @@ pub(crate) fn tell_failures(failures: &[Failure], is_kept: bool, printer: &mut P
     if failures.len() > SHOWN_FAILURES {
         let _ = write!(text, "\n  and {} more", failures.len() - SHOWN_FAILURES);
     }
-    let mut hints: Vec<&String> = Vec::new();
+    let mut hints: Vec<String> = Vec::new();
     for hint in failures.iter().flat_map(|failure| failure.error.hints()) {
-        if !hints.contains(&hint) && hints.len() < 3 {
-            hints.push(hint);
+        if !hints.contains(hint) && hints.len() < 3 {
+            hints.push(hint.clone());
         }
     }
-    for hint in hints {
-        let _ = write!(text, "\nhint: {hint}");
-    }
-    text.push_str(if is_kept {
-        "\nhint: The same command again sends only the requests that failed"
+    let again = if is_kept {
+        "The same command again sends only the requests that failed"
     } else {
-        "\nhint: With `--output_path` or `--use_cache`, the same command again sends only the requests that failed"
-    });
-    printer.note(&text);
+        "With `--output_path` or `--use_cache`, the same command again sends only the requests that failed"
+    };
+    hints.push(again.to_owned());
+    printer.note(&(text + &hint_lines(&hints)));
 }

@@ -161,7 +161,7 @@ impl Checker<'_> {
 
     fn warn(&mut self, path: &ConfigPath, message: impl Into<String>) {
         let location = self.locate(path);
-        self.report.warnings.push(Diagnostic { location, ..Diagnostic::new(message) });
+        self.report.warnings.push(Diagnostic::new(message).at(location));
     }
 
     fn unknown(&mut self, kind: ErrorKind, path: &ConfigPath, unknown: &UnknownName) {

@@ -3,13 +3,12 @@
 mod registered;
 mod search;
 
-use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
 use anyhow::Result;
 use clap::CommandFactory;
-use lmeval_core::nearest;
+use lmeval_core::{Diagnostic, nearest};
 use lmeval_pycompat::Value;
 use lmeval_tasks::index::{Entry, Index, Kind};
 
@@ -18,6 +17,7 @@ use self::search::{Search, ranked};
 use crate::cli::{Cli, Listing, LsArgs};
 use crate::commands::Status;
 use crate::printer::Printer;
+use crate::report::hint_lines;
 use crate::table::Table;
 use crate::{json_line, roots};
 
@@ -73,15 +73,10 @@ fn list_tasks(
 
 /// Says that no name matches, and what may help.
 fn tell_nothing(word: &str, index: &Index, arguments: &LsArgs, printer: &mut Printer) -> Result<()> {
-    let mut text = format!("Nothing matches `{word}`");
     let near = nearest(word, index.iter().map(|(name, _)| name));
-    if !near.is_empty() {
-        let _ = write!(text, "\nhint: Did you mean `{}`?", near.join("` or `"));
-    }
-    if let Some(hint) = roots::missing_library(&arguments.library)? {
-        let _ = write!(text, "\nhint: {hint}");
-    }
-    printer.note(&text);
+    let told = Diagnostic::new(format!("Nothing matches `{word}`")).did_you_mean(&near);
+    let told = roots::missing_library(&arguments.library)?.into_iter().fold(told, Diagnostic::hint);
+    printer.note(&(told.message + &hint_lines(&told.hints)));
     Ok(())
 }
 

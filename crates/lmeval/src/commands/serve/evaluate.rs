@@ -4,36 +4,32 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow, bail};
-use lmeval_core::{Model, secrets};
-use lmeval_engine::{ChatTemplateChoice, EvaluateOptions, Evaluated};
+use anyhow::{Result, bail};
+use lmeval_core::{Diagnostic, Model, secrets};
+use lmeval_engine::{EvaluateOptions, Evaluated};
 use lmeval_host::{PythonHost, PythonModel, PythonModelSettings, PythonOptions};
-use lmeval_pycompat::{Dict, Value};
+use lmeval_pycompat::Value;
 use lmeval_report::{ModelName, Moment, RunFacts, result_object};
 
 use super::{Request, tasks};
-use crate::cli::LibraryArgs;
 use crate::commands::run as command;
 use crate::printer::Printer;
-use crate::run::arguments::Format;
-use crate::run::layers::Layers;
+use crate::run::model;
 use crate::run::output::{self, Start};
-use crate::run::settings::RunSettings;
-use crate::run::{model, samples, seed};
+use crate::settings::RunSettings;
 use crate::{environment, python};
 
 /// Evaluates, and gives the result object together with what files say beside it.
 pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     let (moment, began) = (Moment::now(), Instant::now());
-    let settings = settings(request.dict("settings"))?;
+    let settings = RunSettings::of_caller(&request.dict("settings"))?;
     secrets::learn(&shown(request, "model_args").unwrap_or_default());
     if settings.quiet {
         printer.notes().be_quiet();
     }
     if settings.check_integrity {
-        bail!(
-            "`check_integrity`: there are no self-tests of tasks\nhint: `lm-eval validate --tasks …` checks definitions"
-        );
+        let told = Diagnostic::new("`check_integrity`: there are no self-tests of tasks");
+        bail!(told.hint("`lm-eval validate --tasks …` checks definitions"));
     }
     for note in &settings.notes {
         printer.notes().info(note);
@@ -158,77 +154,4 @@ fn facts(
         bootstrap_iters: shown(request, "bootstrap_iters").unwrap_or(facts.bootstrap_iters),
         ..facts
     }
-}
-
-/// The settings of the run. The caller has filled in defaults.
-pub(super) fn settings(given: Dict) -> Result<RunSettings> {
-    let layers = Layers { merged: given, given: Dict::new(), file: None };
-    let model_args = layers.dict("model_args")?;
-    secrets::learn(&Value::from(model_args.clone()));
-    let limit = layers.value("limit");
-    if layers.number("limit")?.is_some_and(|number| number <= 0.0 || number.is_nan()) {
-        bail!("`limit` leaves no documents\nhint: Give a number of documents, or a share of them below 1");
-    }
-    let seeds = seed::from_value(&layers.value("seed")).map_err(|message| anyhow!("`seed`: {message}"))?;
-    let predict_only = layers.flag("predict_only")?;
-    let plugins = layers.value("plugins");
-    let plugins = plugins.as_list().unwrap_or_default();
-    let path = |name: &str| -> Result<Option<PathBuf>> {
-        Ok(layers.text(name)?.filter(|path| !path.is_empty()).map(PathBuf::from))
-    };
-    let dialect = match layers.text("compat")? {
-        None => environment::dialect()?,
-        Some(name) => name.parse().map_err(|error| anyhow!("{error}"))?,
-    };
-    Ok(RunSettings {
-        record: Dict::new(),
-        from_file: false,
-        notes: Vec::new(),
-        model: layers.text("model")?.unwrap_or_default(),
-        model_args,
-        tasks: Vec::new(),
-        num_fewshot: layers.count("num_fewshot")?.and_then(|count| i64::try_from(count).ok()),
-        repeats: layers.count("repeats")?,
-        batch_size: Some(layers.value("batch_size")).filter(|size| !size.is_none()).unwrap_or(Value::Int(1)),
-        max_batch_size: layers.integer("max_batch_size")?,
-        device: layers.text("device")?,
-        default_device: None,
-        limit,
-        samples: samples::resolve(&layers.value("samples"))?,
-        use_cache: layers.text("use_cache")?,
-        check_integrity: layers.flag("check_integrity")?,
-        write_out: layers.flag("write_out")?,
-        log_samples: layers.flag("log_samples")? || predict_only,
-        output_path: path("output_path")?,
-        predict_only,
-        system_instruction: layers.text("system_instruction")?,
-        apply_chat_template: chat_template(&layers)?,
-        fewshot_as_multiturn: Some(layers.flag("fewshot_as_multiturn")?),
-        show_config: false,
-        library: LibraryArgs::default(),
-        python: path("python")?,
-        plugins: plugins.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-        gen_kwargs: layers.dict("gen_kwargs")?,
-        seeds: seeds.seeds,
-        trust_remote_code: false,
-        confirm_run_unsafe_code: layers.flag("confirm_run_unsafe_code")?,
-        metadata: Dict::new(),
-        dialect,
-        bootstrap_iters: layers.integer("bootstrap_iters")?.unwrap_or(0),
-        fresh: false,
-        max_failures: layers.count("max_failures")?,
-        progress: layers.choice("progress")?,
-        quiet: layers.flag("quiet")? || environment::only_warnings(),
-        format: Format::default(),
-    })
-}
-
-fn chat_template(layers: &Layers) -> Result<ChatTemplateChoice> {
-    Ok(match layers.value("apply_chat_template") {
-        Value::None | Value::Bool(false) => ChatTemplateChoice::Off,
-        Value::Bool(true) => ChatTemplateChoice::Default,
-        Value::Str(name) if name.is_empty() => ChatTemplateChoice::Off,
-        Value::Str(name) => ChatTemplateChoice::Named(name.to_string()),
-        _ => return Err(layers.wrong("apply_chat_template", "true, false or the name of a template")),
-    })
 }

@@ -22,14 +22,6 @@ pub(super) fn described(error: &anyhow::Error) -> Value {
 
 /// What happened and what to try, without styles; where a file is to blame, with an excerpt.
 fn text(error: &anyhow::Error) -> String {
-    let of_task = match error.downcast_ref::<EngineError>() {
-        Some(EngineError::Task(error)) => Some(error),
-        _ => error.downcast_ref::<Error>(),
-    };
-    if let Some(error) = of_task.filter(|error| error.location().is_none()) {
-        let hints = error.hints().iter().map(|hint| format!("\nhint: {hint}"));
-        return error.message().to_owned() + &hints.collect::<String>();
-    }
     let text = anstream::adapter::strip_str(&report::rendered(error)).to_string();
     text.strip_prefix("error: ").unwrap_or(&text).to_owned()
 }

@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use lmeval_core::Diagnostic;
 use lmeval_engine::Cancel;
 use lmeval_host::Caller;
 use lmeval_pycompat::{Dict, Value};
@@ -61,9 +62,8 @@ pub(crate) fn run(printer: &mut Printer) -> Result<Status> {
         bail!("This command is for the Python package `lm_eval`, which talks with it over a socket");
     };
     let Some(fields) = caller.request() else {
-        bail!(
-            "The request is not understood\nhint: The Python package and the program must be of the same version"
-        );
+        let told = Diagnostic::new("The request is not understood");
+        bail!(told.hint("The Python package and the program must be of the same version"));
     };
     let request = Request { fields, caller: Arc::clone(&caller), cancel };
     if request.part("log").is_truthy() {

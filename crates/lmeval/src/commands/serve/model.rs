@@ -13,13 +13,14 @@ use lmeval_pycompat::{Dict, Value};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-use super::{Request, evaluate, failure};
+use super::{Request, failure};
 use crate::printer::Printer;
 use crate::run::model;
+use crate::settings::RunSettings;
 
 /// Serves the model of the settings until the caller wants nothing more.
 pub(super) fn serve(request: &Request, printer: &Printer) -> Result<Value> {
-    let settings = evaluate::settings(request.dict("settings"))?;
+    let settings = RunSettings::of_caller(&request.dict("settings"))?;
     if settings.quiet {
         printer.notes().be_quiet();
     }

@@ -8,7 +8,7 @@ use lmeval_report::{Column, make_latex_table, make_table};
 use lmeval_tasks::source::Loader;
 
 use super::Request;
-use crate::run::config_file::ConfigFile;
+use crate::settings::ConfigFile;
 
 /// Results as a table, in Markdown or in LaTeX.
 pub(super) fn table(request: &Request) -> Result<Value> {

@@ -8,7 +8,9 @@ use lmeval_core::scorers::{
     AnsweredDocument, AnsweredInstance, ReducedDoc, Restored, ScoreError, Scores, ScoringHost,
     ScoringPipeline, ScoringSources, TaskScorer, loglikelihood_response,
 };
-use lmeval_core::{Arguments, Context, Dialect, DocId, Instance, InstanceMetadata, OutputType, RequestType};
+use lmeval_core::{
+    Arguments, Context, Diagnostic, Dialect, DocId, Instance, InstanceMetadata, OutputType, RequestType,
+};
 use lmeval_data::Settings;
 use lmeval_engine::{ClassSettings, DataOptions, EngineError, load_class, request_sources};
 use lmeval_host::PythonHost;
@@ -19,7 +21,7 @@ use lmeval_tasks::scoring::prepare_scoring;
 
 use super::{Request, evaluate, tasks};
 use crate::printer::Printer;
-use crate::run::settings::RunSettings;
+use crate::settings::RunSettings;
 use crate::{environment, report};
 
 /// What stands for a target that is none of the options.
@@ -88,7 +90,7 @@ struct Step {
 
 impl Step {
     fn new(request: &Request, printer: &mut Printer) -> Result<Self> {
-        let settings = evaluate::settings(request.dict("settings"))?;
+        let settings = RunSettings::of_caller(&request.dict("settings"))?;
         if settings.quiet {
             printer.notes().be_quiet();
         }
@@ -136,11 +138,9 @@ impl Step {
 
     fn check_code(&self) -> Result<()> {
         if self.task.config.unsafe_code && !self.settings.confirm_run_unsafe_code {
-            bail!(
-                "The task `{}` runs code that the model writes\nhint: Confirm with `confirm_run_unsafe_code=True` \
-                 that this may happen on this machine",
-                self.task.name()
-            );
+            let message = format!("The task `{}` runs code that the model writes", self.task.name());
+            let hint = "Confirm with `confirm_run_unsafe_code=True` that this may happen on this machine";
+            bail!(Diagnostic::new(message).hint(hint));
         }
         Ok(())
     }

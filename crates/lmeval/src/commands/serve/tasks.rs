@@ -16,8 +16,8 @@ use lmeval_tasks::{Overrides, Spec, Task, TaskDict, TaskManager};
 use lmeval_template::Environment;
 
 use super::Request;
-use crate::cli::LibraryArgs;
 use crate::printer::Printer;
+use crate::settings::LibraryArgs;
 use crate::{environment, python, report, roots};
 
 /// The names that a manager knows.
@@ -232,6 +232,7 @@ pub(super) fn of_run(request: &Request, printer: &mut Printer) -> Result<(TaskDi
 fn manager(fields: &Dict, printer: &mut Printer) -> Result<(TaskManager, Vec<PathBuf>)> {
     let folders = fields.get_str("include_path").and_then(Value::as_list).unwrap_or_default();
     let include_path = folders.iter().filter_map(Value::as_str).map(PathBuf::from).collect();
+    let include_path = Some(include_path);
     let defaults = fields.get_str("include_defaults").is_none_or(Value::is_truthy);
     let library = (!defaults).then(|| "none".to_owned());
     let library = LibraryArgs { include_path, library };

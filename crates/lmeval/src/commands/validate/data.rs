@@ -15,7 +15,7 @@ use crate::commands::preview;
 use crate::printer::Printer;
 use crate::progress::Downloads;
 use crate::words::counted;
-use crate::{environment, json_line, python, report};
+use crate::{environment, json_line, python, report, settings};
 
 /// What the data of a task has.
 struct Opened {
@@ -40,8 +40,12 @@ pub(super) fn check(
 ) -> Result<usize> {
     let mut settings = Settings::from_environment();
     settings.progress = Arc::new(Downloads::new(printer.notes()));
-    let host =
-        python::host(arguments.python.python.as_deref(), &arguments.python.plugins, roots, &printer.notes())?;
+    let host = python::host(
+        arguments.python.python.as_deref(),
+        arguments.python.plugins.as_deref().unwrap_or_default(),
+        roots,
+        &printer.notes(),
+    )?;
     let data = DataOptions {
         settings: Some(settings),
         dataset_dir: environment::dataset_dir(),
@@ -81,7 +85,7 @@ pub(super) fn check(
 
 /// Reads the data of a task and builds the requests of its first document.
 fn open(task: &mut Task, data: &DataOptions) -> Result<Opened> {
-    let dialect = environment::dialect()?;
+    let dialect = settings::dialect(None)?;
     let options = RequestOptions { limit: Some(1.0), dialect, ..RequestOptions::default() };
     let classes = ClassSettings { dialect: options.dialect, ..ClassSettings::default() };
     load_class(task, &classes, data)?;

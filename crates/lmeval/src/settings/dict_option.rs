@@ -1,6 +1,7 @@
 //! Options that take a dictionary: `key=value,…`, or JSON.
 
 use anyhow::{Result, bail};
+use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, float, json, literal, repr, strings};
 
 /// A dictionary that was typed, and what is doubtful about it.
@@ -38,9 +39,8 @@ fn object(option: &str, word: &str) -> Result<Option<Dict>> {
         Ok(Value::Dict(object)) => Ok(Some(Dict::clone(&object))),
         // The text is not repeated: it may hold a key or a password.
         Err(error) if word.contains('{') => {
-            bail!(
-                "`--{option}` has a brace and is not JSON: {error}\nhint: Write `key=value,…`, or a JSON object"
-            )
+            let told = Diagnostic::new(format!("`--{option}` has a brace and is not JSON")).caused_by(error);
+            bail!(told.hint("Write `key=value,…`, or a JSON object"))
         }
         _ => Ok(None),
     }
@@ -49,11 +49,9 @@ fn object(option: &str, word: &str) -> Result<Option<Dict>> {
 fn pairs(option: &str, word: &str, typed: &mut Typed) -> Result<()> {
     for (place, piece) in pieces(word).into_iter().enumerate() {
         let Some((key, value)) = piece.split_once('=') else {
-            bail!(
-                "Part {} of `--{option}` is no `key=value` pair\n\
-                 hint: Pairs are separated by commas, and may be given as JSON",
-                place + 1
-            );
+            let told =
+                Diagnostic::new(format!("Part {} of `--{option}` is not a `key=value` pair", place + 1));
+            bail!(told.hint("Pairs are separated by commas, and may be given as JSON"));
         };
         let Some(value) = coerce(value) else {
             bail!("The value of `{key}` in `--{option}` has characters that are numbers, but is not one");
@@ -101,20 +99,35 @@ pub(crate) fn coerce(text: &str) -> Option<Value> {
     Some(literal::literal_eval(text).unwrap_or_else(|_| Value::str(text)))
 }
 
-/// Reads text that stands for a dictionary in a file of settings. Reference: simpler than what is typed, no literals.
-pub(crate) fn from_text(text: &str) -> Option<Dict> {
+/// Reads text that stands for a dictionary in a settings file or in a call from Python.
+///
+/// Reference: simpler than what is typed. A piece without `=` has an empty value, and there are no literals.
+pub(crate) fn from_text(text: &str) -> Dict {
     let pieces = strings::strip(text).split(',').filter(|piece| !piece.is_empty());
-    pieces
-        .map(|piece| {
-            let (key, value) = piece.split_once('=').unwrap_or((piece, ""));
-            let value = match boolean(value) {
-                Some(value) => value,
-                None if is_numeric(value) => float::parse_int(value, 10)?,
-                None => float::parse_float(value).map_or_else(|| Value::str(value), Value::Float),
-            };
-            Some((Value::str(key), value))
-        })
-        .collect()
+    let pairs = pieces.map(|piece| piece.split_once('=').unwrap_or((piece, "")));
+    pairs.map(|(key, value)| (Value::str(key), plain(strings::strip(value)))).collect()
+}
+
+/// What a stripped value of such text is: quotes make it text whatever they enclose.
+fn plain(text: &str) -> Value {
+    let quoted = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    if let Some(inner) = quoted('\'').or_else(|| quoted('"')) {
+        return Value::str(inner);
+    }
+    if strings::lower(text) == "none" {
+        return Value::None;
+    }
+    if let Some(value) = boolean(text) {
+        return value;
+    }
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if !digits.is_empty()
+        && digits.chars().all(strings::is_decimal)
+        && let Some(number) = float::parse_int(text, 10)
+    {
+        return number;
+    }
+    float::parse_float(text).map_or_else(|| Value::str(text), Value::Float)
 }
 
 fn boolean(text: &str) -> Option<Value> {
@@ -216,13 +229,48 @@ mod tests {
         }
     }
 
+    /// Recorded from 0.4.13.
     #[test]
     fn text_of_a_file_has_no_literals() {
-        let read = |text: &str| repr::repr(&Value::from(from_text(text).unwrap()));
+        let read = |text: &str| repr::repr(&Value::from(from_text(text)));
         assert_eq!(
             read(" a=1,,b=None,c=x=y,d=[1],e,f=True "),
-            "{'a': 1, 'b': 'None', 'c': 'x=y', 'd': '[1]', 'e': '', 'f': True}"
+            "{'a': 1, 'b': None, 'c': 'x=y', 'd': '[1]', 'e': '', 'f': True}"
         );
         assert_eq!(read(""), "{}");
+        assert_eq!(read(" a=1 , b = 2 "), "{'a': 1, ' b ': 2}");
+        for (text, expected) in [
+            ("None", "None"),
+            ("none", "None"),
+            ("null", "'null'"),
+            ("-1", "-1"),
+            ("+4", "4"),
+            ("-0", "0"),
+            ("007", "7"),
+            ("--1", "'--1'"),
+            ("-", "'-'"),
+            ("-1.5", "-1.5"),
+            ("1e3", "1000.0"),
+            ("1_000", "1000.0"),
+            ("5.", "5.0"),
+            ("inf", "inf"),
+            (" 5 ", "5"),
+            (" true", "True"),
+            ("1 2", "'1 2'"),
+            ("'x'", "'x'"),
+            ("\"5\"", "'5'"),
+            ("' 5 '", "' 5 '"),
+            ("'none'", "'none'"),
+            ("''", "''"),
+            ("'", "\"'\""),
+            ("'a", "\"'a\""),
+            ("½", "'½'"),
+            ("²", "'²'"),
+            ("-½", "'-½'"),
+            ("१२", "12"),
+            ("-१", "-1"),
+        ] {
+            assert_eq!(read(&format!("a={text}")), format!("{{'a': {expected}}}"), "{text:?}");
+        }
     }
 }

@@ -10,8 +10,9 @@ use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::source::SourceFile;
 use lmeval_tasks::{Error, ErrorKind, Location};
 
-use crate::run::fields;
-use crate::run::settings::DATA_SETTINGS;
+use super::layer::Layer;
+use super::options::Options;
+use super::resolve::DATA_SETTINGS;
 
 /// What a file of settings says, and where it says it.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl ConfigFile {
     /// Reads a file. Its names are checked; its values are where they are used.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let bytes = fs_err::read(path)
-            .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).caused_by(error))?;
+            .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).telling(error))?;
         // Excerpts in messages must not show keys, whether or not the file can be read.
         let text = secrets::hide_secret_lines(&yaml::decode_lossy(&bytes));
         let loaded = yaml::load_bytes(&bytes).map_err(|error| {
@@ -53,7 +54,7 @@ impl ConfigFile {
                 ErrorKind::Yaml,
                 format!("`{}` is not valid YAML: {}", path.display(), error.message()),
             )
-            .at(Some(Location { file, range, line }))
+            .at(Some(file.location(range, line)))
         })?;
         learn(&loaded.value);
         let Value::Dict(dict) = &loaded.value else {
@@ -69,11 +70,13 @@ impl ConfigFile {
     }
 
     fn check_names(&self) -> Result<()> {
+        let mut known = Options::names("");
+        known.retain(|name| *name != "config");
         for key in self.dict.keys() {
             let name = repr::str(key);
-            if name == "config" || !fields::known().any(|known| known == name) {
+            if !known.contains(&name.as_str()) {
                 let error = Error::new(ErrorKind::Type, format!("There is no setting `{name}`"));
-                let near = nearest(&name, fields::known().filter(|known| *known != "config"));
+                let near = nearest(&name, known.iter().copied());
                 let error = if near.is_empty() {
                     error.hint("Settings are named as the long flags of `lm-eval run` are, with `_` for `-`")
                 } else {
@@ -85,12 +88,22 @@ impl ConfigFile {
         Ok(())
     }
 
+    /// What the file says about settings that are not given otherwise.
+    pub(super) fn layer(&self, given: &Dict) -> Result<Options> {
+        let own =
+            self.dict.iter().filter(|(name, _)| name.as_str().is_none_or(|name| !given.contains_str(name)));
+        let own: Dict = own.map(|(name, value)| (name.clone(), value.clone())).collect();
+        Options::read("", &own).map_err(|(name, wrong)| {
+            let message = wrong.message(name, own.get_str(name).unwrap_or(&Value::None));
+            Error::new(ErrorKind::Type, message).at(self.locate(name)).into()
+        })
+    }
+
     /// Where a setting stands.
-    pub(crate) fn locate(&self, name: &str) -> Option<Location> {
+    fn locate(&self, name: &str) -> Option<Location> {
         let mark = self.marks.find(&[name.into()])?;
         let span = mark.key.unwrap_or(mark.value);
-        let range = span.range();
-        Some(Location { file: Arc::clone(&self.file), range, line: span.start.line as usize + 1 })
+        Some(self.file.location(span.range(), span.start.line as usize + 1))
     }
 }
 

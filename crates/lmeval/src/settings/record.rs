@@ -1,10 +1,10 @@
-//! The names of settings, as files of settings and records of runs have them.
+//! The record of settings that a run with a settings file prints.
 
 use lmeval_core::secrets::mask_secrets;
 use lmeval_pycompat::{Dict, Value, repr};
 
 /// The settings of the reference, in the order in which its record shows them.
-pub(crate) const RECORDED: [&str; 33] = [
+pub(super) const RECORDED: [&str; 33] = [
     "config",
     "model",
     "model_args",
@@ -39,26 +39,6 @@ pub(crate) const RECORDED: [&str; 33] = [
     "confirm_run_unsafe_code",
     "metadata",
 ];
-
-/// Settings beside those of the reference's record.
-pub(crate) const FURTHER: [&str; 11] = [
-    "trackio_args",
-    "compat",
-    "bootstrap_iters",
-    "fresh",
-    "max_failures",
-    "library",
-    "python",
-    "plugins",
-    "progress",
-    "quiet",
-    "format",
-];
-
-/// Every name that a file of settings may use.
-pub(crate) fn known() -> impl Iterator<Item = &'static str> {
-    RECORDED.into_iter().chain(FURTHER)
-}
 
 /// The line that shows what a file of settings and the flags came to, without secrets.
 pub(crate) fn record_line(record: &Dict) -> String {

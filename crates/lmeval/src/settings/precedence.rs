@@ -1,0 +1,203 @@
+//! Every setting on every layer: flags over a file over the environment over defaults.
+
+use std::path::Path;
+
+use clap::Parser;
+use lmeval_pycompat::{Dict, Value, yaml};
+
+use super::layer::Layer;
+use super::options::{Options, VARIABLES};
+use super::record::RECORDED;
+use super::resolve::{RunSettings, over_environment};
+use crate::cli::{Cli, Command};
+
+/// One setting: what a file says, what a flag says, and what both need beside them.
+#[derive(Clone, Copy)]
+struct Row {
+    name: &'static str,
+    /// YAML, without the name.
+    file: &'static str,
+    /// The words of the flag; none for a setting of files alone.
+    flag: &'static [&'static str],
+    beside: &'static [&'static str],
+    /// Whether it changes anything but the record.
+    has_effect: bool,
+}
+
+const fn row(name: &'static str, file: &'static str, flag: &'static [&'static str]) -> Row {
+    Row { name, file, flag, beside: &[], has_effect: true }
+}
+
+const fn beside(row: Row, beside: &'static [&'static str]) -> Row {
+    Row { beside, ..row }
+}
+
+const fn idle(row: Row) -> Row {
+    Row { has_effect: false, ..row }
+}
+
+const ROWS: [Row; 43] = [
+    row("tasks", "[a, 'b,c']", &["--tasks", "d", "e,f"]),
+    row("model", "uniform", &["--model", "dummy"]),
+    row("model_args", "{a: 1}", &["--model_args", "b=2"]),
+    row("gen_kwargs", "'a=1'", &["--gen_kwargs", "b=2"]),
+    idle(row("hf_hub_log_args", "{token: a}", &["--hf_hub_log_args", "token=b"])),
+    idle(row("wandb_args", "{a: 1}", &["--wandb_args", "b=2"])),
+    idle(row("wandb_config_args", "{a: 1}", &["--wandb_config_args", "b=2"])),
+    idle(row("trackio_args", "{a: 1}", &["--trackio_args", "b=2"])),
+    row("limit", "4", &["--limit", "0.5"]),
+    row("samples", "{a: [1]}", &["--samples", "{\"b\": [2]}"]),
+    row("num_fewshot", "4", &["--num_fewshot", "0"]),
+    row("repeats", "4", &["--repeats", "0"]),
+    row("batch_size", "auto", &["--batch_size", "4"]),
+    row("max_batch_size", "4", &["--max_batch_size", "5"]),
+    row("device", "cpu", &["--device", "cuda:1"]),
+    row("apply_chat_template", "default", &["--apply_chat_template"]),
+    beside(
+        row("fewshot_as_multiturn", "false", &["--fewshot_as_multiturn", "true"]),
+        &["--apply_chat_template"],
+    ),
+    row("system_instruction", "a", &["--system_instruction", ""]),
+    row("seed", "[1, null, 3, 4]", &["--seed", "5"]),
+    row("compat", "0.4", &["--compat", "0.5"]),
+    row("bootstrap_iters", "3", &["--bootstrap_iters", "7"]),
+    row("metadata", "{a: 1}", &["--metadata", "{\"b\": 2}"]),
+    row("trust_remote_code", "false", &["--trust_remote_code"]),
+    row("confirm_run_unsafe_code", "false", &["--confirm_run_unsafe_code"]),
+    beside(row("predict_only", "false", &["--predict_only"]), &["--output_path", "out"]),
+    row("check_integrity", "false", &["--check_integrity"]),
+    row("output_path", "out.json", &["--output_path", "out"]),
+    beside(row("log_samples", "false", &["--log_samples"]), &["--output_path", "out"]),
+    row("write_out", "false", &["--write_out"]),
+    row("show_config", "false", &["--show_config"]),
+    row("format", "json", &["--format", "latex"]),
+    row("progress", "plain", &["--progress", "none"]),
+    row("quiet", "false", &["--quiet"]),
+    row("use_cache", "a", &["--use_cache", "b"]),
+    row("fresh", "false", &["--fresh"]),
+    row("max_failures", "0", &["--max_failures", "5"]),
+    idle(row("cache_requests", "refresh", &["--cache_requests"])),
+    idle(row("verbosity", "DEBUG", &["--verbosity", "info"])),
+    row("include_path", "[a, b]", &["--include_path", "c"]),
+    row("library", "builtin", &["--library", "none"]),
+    row("python", "a", &["--python", "b"]),
+    row("plugins", "a", &["--plugins", "b", "--plugins", "c"]),
+    row("include_defaults", "false", &[]),
+];
+
+fn flags(words: &[&[&str]]) -> Options {
+    let words = ["lm-eval", "run"].into_iter().chain(words.concat());
+    match Cli::try_parse_from(words).unwrap().command {
+        Command::Run(options) => *options,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a run is told; records and notes speak of layers.
+fn settled(options: &Options) -> String {
+    let settings = RunSettings::of_command(options).unwrap();
+    format!("{:?}", RunSettings { record: Dict::new(), notes: Vec::new(), from_file: false, ..settings })
+}
+
+/// What the record shows under a name.
+fn recorded(options: &Options, name: &str) -> Option<Value> {
+    RunSettings::of_command(options).unwrap().record.get_str(name).cloned()
+}
+
+#[test]
+fn flags_win_over_the_file_and_the_file_over_defaults() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.yaml");
+    let config = ["--config", path.to_str().unwrap()];
+    for Row { name, file, flag, beside, has_effect } in ROWS {
+        fs_err::write(&path, format!("{name}: {file}\n")).unwrap();
+        let of_flag = flags(&[flag, beside]);
+        let of_file = flags(&[&config, beside]);
+        let of_both = flags(&[&config, flag, beside]);
+        if !flag.is_empty() {
+            assert_eq!(settled(&of_both), settled(&of_flag), "{name}");
+            assert_eq!(recorded(&of_both, name), recorded(&of_flag, name), "{name}");
+            assert_ne!(recorded(&of_both, name), recorded(&of_file, name), "{name}");
+        }
+        let is_default = settled(&of_file) == settled(&flags(&[beside]));
+        // A file that turns off what is off by default shows its effect against the flag.
+        let is_off = file == "false" && !flag.is_empty();
+        assert_eq!(is_default, !has_effect || (is_off && name != "fewshot_as_multiturn"), "{name}");
+        assert_eq!(settled(&of_both) != settled(&of_file), has_effect && !flag.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn a_python_program_can_give_every_setting() {
+    let told = |given: &Dict| {
+        let settings = RunSettings::of_caller(given).unwrap();
+        assert!(settings.notes.is_empty(), "the program tells its user itself: {given:?}");
+        format!("{settings:?}")
+    };
+    for Row { name, file, flag, has_effect, .. } in ROWS {
+        let is_off = file == "false" && !flag.is_empty();
+        let value = if is_off { Value::Bool(true) } else { yaml::load_bytes(file.as_bytes()).unwrap().value };
+        let given = Dict::from_iter([(Value::str(name), value)]);
+        assert_eq!(told(&given) != told(&Dict::new()), has_effect, "{name}");
+    }
+}
+
+#[test]
+fn null_leaves_a_setting_out_but_for_draws_and_seeds() {
+    for name in Options::names("").into_iter().filter(|name| *name != "tasks") {
+        let given = Dict::from_iter([(Value::str(name), Value::None)]);
+        let mut values = Dict::new();
+        Options::read("", &given).unwrap().put("", &mut values);
+        let expected = match name {
+            "bootstrap_iters" => Some(Value::Int(0)),
+            "seed" => Some(Value::list([Value::None, Value::None, Value::None, Value::None])),
+            "include_defaults" => Some(Value::Bool(false)),
+            _ => None,
+        };
+        assert_eq!(values.get_str(name).cloned(), expected, "{name}");
+    }
+}
+
+#[test]
+fn the_environment_stands_below_flags_and_file() {
+    for (name, variable) in VARIABLES {
+        let row = ROWS.into_iter().find(|row| row.name == name).unwrap();
+        let shown = |above: Options, text: &str| {
+            let look_up = |wanted: &str| (wanted == variable).then(|| text.to_owned());
+            let mut values = Dict::new();
+            over_environment(above, look_up).unwrap().put("", &mut values);
+            values.get_str(name).cloned()
+        };
+        let of_flag = flags(&[row.flag]);
+        let mut by_flag = Dict::new();
+        of_flag.put("", &mut by_flag);
+        assert_eq!(shown(of_flag, row.file), by_flag.get_str(name).cloned(), "{variable}");
+        assert_eq!(shown(Options::default(), row.file), Some(Value::str(row.file)), "{variable}");
+        assert_eq!(shown(Options::default(), ""), None, "{variable}: empty is not set");
+        assert!(over_environment(Options::default(), |_| Some("wrong".to_owned())).is_err(), "{variable}");
+    }
+}
+
+#[test]
+fn the_rows_are_all_settings() {
+    let mut rows: Vec<&str> = ROWS.iter().map(|row| row.name).chain(["config"]).collect();
+    let mut names = Options::names("");
+    for listed in [&mut rows, &mut names] {
+        listed.sort_unstable();
+    }
+    assert_eq!(rows, names);
+    assert!(RECORDED.iter().all(|name| names.contains(name)));
+}
+
+/// The package has the names in two places: options of its parser, and fields of its record.
+#[test]
+fn the_python_package_names_every_setting() {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/lm_eval");
+    let parser = fs_err::read_to_string(package.join("_command.py")).unwrap();
+    let record = fs_err::read_to_string(package.join("config/evaluate_config.py")).unwrap();
+    for name in Options::names("") {
+        let is_option = name == "include_defaults" || parser.contains(&format!("\"{name}\""));
+        assert!(is_option, "`_command.py` lacks `{name}`");
+        assert!(record.contains(&format!("\n    {name}: ")), "`EvaluatorConfig` lacks `{name}`");
+    }
+}

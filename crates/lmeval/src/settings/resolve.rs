@@ -1,0 +1,434 @@
+//! What all layers come to, checked.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, bail};
+use lmeval_core::{Diagnostic, Dialect, secrets};
+use lmeval_engine::ChatTemplateChoice;
+use lmeval_pycompat::{Dict, Value, repr};
+
+use super::config_file::ConfigFile;
+use super::kinds::{BatchSize, Compat, Count, Number, Shown, TaskNames};
+use super::layer::{Layer, Refused};
+use super::no_effect::{self, CacheRequests};
+use super::options::{DictArgs, Format, LibraryArgs, Options, ProgressMode, VARIABLES};
+use super::{dict_option, samples, seed};
+use crate::environment;
+
+/// Reference: results of 0.4 say so wherever a model runs.
+pub(crate) const DEFAULT_DEVICE: &str = "cuda:0";
+
+/// The tasks of a run that names none.
+const DEMONSTRATION: &str = "demo_all";
+
+/// The model of a run that names none.
+const SMALL_MODEL: &str = "ngram";
+
+/// Everything that a run needs to know.
+#[derive(Debug)]
+pub(crate) struct RunSettings {
+    /// All settings by name, as the record of the run shows them.
+    pub record: Dict,
+    /// Whether they come from a file.
+    pub from_file: bool,
+    /// What the person at the terminal should know.
+    pub notes: Vec<String>,
+    pub model: String,
+    pub model_args: Dict,
+    pub tasks: Vec<String>,
+    pub num_fewshot: Option<i64>,
+    pub repeats: Option<usize>,
+    pub batch_size: Value,
+    pub max_batch_size: Option<i64>,
+    /// The device that was named, and the one that counts where none is.
+    pub device: Option<String>,
+    pub default_device: Option<&'static str>,
+    pub limit: Value,
+    pub samples: Option<Dict>,
+    pub use_cache: Option<String>,
+    pub check_integrity: bool,
+    pub write_out: bool,
+    pub log_samples: bool,
+    pub output_path: Option<PathBuf>,
+    pub predict_only: bool,
+    pub system_instruction: Option<String>,
+    pub apply_chat_template: ChatTemplateChoice,
+    pub fewshot_as_multiturn: Option<bool>,
+    pub show_config: bool,
+    pub library: LibraryArgs,
+    pub python: Option<PathBuf>,
+    pub plugins: Vec<String>,
+    pub gen_kwargs: Dict,
+    pub seeds: seed::Seeds,
+    pub trust_remote_code: bool,
+    pub confirm_run_unsafe_code: bool,
+    pub metadata: Dict,
+    pub dialect: Dialect,
+    pub bootstrap_iters: i64,
+    pub fresh: bool,
+    pub max_failures: Option<usize>,
+    pub progress: ProgressMode,
+    pub quiet: bool,
+    pub format: Format,
+}
+
+impl RunSettings {
+    /// The device, named or not.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.device.as_deref().or(self.default_device)
+    }
+
+    /// The settings of a command: flags over a file over the environment over defaults.
+    pub(crate) fn of_command(flags: &Options) -> Result<Self> {
+        let mut given = Dict::new();
+        flags.put("", &mut given);
+        let file = flags.config.as_ref().map(|path| ConfigFile::read(Path::new(path))).transpose()?;
+        let mut notes = Vec::new();
+        let mut options = flags.clone();
+        let mut record = Dict::new();
+        if let Some(file) = &file {
+            note_overrides(&given, &mut notes);
+            options = options.combine(file.layer(&given)?);
+            record.update(&file.dict);
+        }
+        record.update(&given);
+        let mut settled =
+            Settling { options: over_environment(options, variable)?, asker: Asker::Command, notes }
+                .settle(record)?;
+        settled.from_file = file.is_some();
+        Ok(settled)
+    }
+
+    /// The settings of a Python program, which has filled in the defaults of its functions and tells its user itself
+    /// what is doubtful.
+    pub(crate) fn of_caller(given: &Dict) -> Result<Self> {
+        let refused = |(name, wrong): Refused| {
+            anyhow!(wrong.message(name, given.get_str(name).unwrap_or(&Value::None)))
+        };
+        let options = over_environment(Options::read("", given).map_err(refused)?, variable)?;
+        let settled = Settling { options, asker: Asker::Caller, notes: Vec::new() }.settle(Dict::new())?;
+        Ok(Self { notes: Vec::new(), record: Dict::new(), ..settled })
+    }
+}
+
+/// Settings whose values may be part of prompts and answers: no secrets are learnt from them.
+pub(super) const DATA_SETTINGS: [&str; 2] = ["gen_kwargs", "metadata"];
+
+/// The layers above, and what environment variables say where those say nothing.
+pub(super) fn over_environment(
+    mut layers: Options,
+    look_up: impl Fn(&str) -> Option<String>,
+) -> Result<Options> {
+    let mut given = Dict::new();
+    layers.put("", &mut given);
+    for (name, variable) in VARIABLES.into_iter().filter(|(name, _)| !given.contains_str(name)) {
+        let Some(text) = look_up(variable).filter(|text| !text.is_empty()) else { continue };
+        let value = Value::from(text);
+        let one = Options::read("", &Dict::from_iter([(Value::str(name), value.clone())]));
+        let one = one.map_err(|(_, wrong)| anyhow!("`{variable}`: {}", wrong.message(name, &value)))?;
+        layers = layers.combine(one);
+    }
+    Ok(layers)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The rules that a flag names, or else the environment.
+pub(crate) fn dialect(given: Option<&Compat>) -> Result<Dialect> {
+    let flags = Options { compat: given.cloned(), ..Options::default() };
+    dialect_of(&over_environment(flags, variable)?)
+}
+
+fn dialect_of(options: &Options) -> Result<Dialect> {
+    let dialect = options.compat.as_ref().map(Compat::dialect).transpose();
+    Ok(dialect.map_err(|wrong| anyhow!(wrong.message("compat", &Value::None)))?.unwrap_or_default())
+}
+
+fn note_overrides(given: &Dict, notes: &mut Vec<String>) {
+    let names: Vec<&str> = given.keys().filter_map(Value::as_str).filter(|name| *name != "config").collect();
+    if !names.is_empty() {
+        notes.push(format!("Flags win over the file: `{}`", names.join("`, `")));
+    }
+}
+
+/// Who wants the run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asker {
+    /// A person at a terminal, who may leave anything out.
+    Command,
+    /// A program in Python.
+    Caller,
+}
+
+/// Combined layers on the way to settings.
+struct Settling {
+    options: Options,
+    asker: Asker,
+    notes: Vec<String>,
+}
+
+impl Settling {
+    fn settle(mut self, record: Dict) -> Result<RunSettings> {
+        let is_command = self.asker == Asker::Command;
+        let dicts = self.dicts()?;
+        let dict = |name: &str| dicts.get_str(name).and_then(Value::as_dict).cloned().unwrap_or_default();
+        let (model, tasks) = self.model_and_tasks(!dict("model_args").is_empty())?;
+        let limit = self.limit()?;
+        let options = &self.options;
+        let predict_only = options.predict_only.unwrap_or_default();
+        let log_samples = options.log_samples.unwrap_or_default() || predict_only;
+        let output_path = options.output_path.clone().filter(|path| !path.is_empty()).map(PathBuf::from);
+        if is_command && log_samples && output_path.is_none() {
+            let flag = if predict_only { "predict_only" } else { "log_samples" };
+            let told = Diagnostic::new(format!("`--{flag}` needs a place for the records"));
+            bail!(told.hint("Give one with `--output_path`"));
+        }
+        let of_hub =
+            dict("hf_hub_log_args").get_str("output_path").map(|path| PathBuf::from(repr::str(path)));
+        let output_path = output_path.or(of_hub);
+        let apply_chat_template = self.chat_template();
+        let fewshot_as_multiturn = self.multiturn(apply_chat_template.is_on())?;
+        let options = &self.options;
+        let chosen = options.samples.clone().unwrap_or_default();
+        if chosen.is_truthy() && !limit.is_none() {
+            bail!("`--samples` and `--limit` exclude each other");
+        }
+        let samples = samples::resolve(&chosen)?;
+        let mut model_args = dict("model_args");
+        let (batch_size, max_batch_size, device) = self.batches(&mut model_args)?;
+        let mut metadata = model_args.clone();
+        metadata.update(&dict("metadata"));
+        let trust_remote_code = options.trust_remote_code.unwrap_or_default();
+        if trust_remote_code {
+            model_args.insert("trust_remote_code", true);
+        }
+        let seeds = self.seeds();
+        let gen_kwargs = dict("gen_kwargs");
+        if !gen_kwargs.is_empty() {
+            self.notes.push(format!(
+                "`--gen_kwargs` replaces settings of tasks: {}",
+                dict_option::shown(&gen_kwargs)
+            ));
+        }
+        no_effect::note(&self.options, dict, &mut self.notes)?;
+        let dialect = dialect_of(&self.options)?;
+        let num_fewshot = count("num_fewshot", self.options.num_fewshot)?;
+        let repeats = count("repeats", self.options.repeats)?;
+        let max_failures = count("max_failures", self.options.max_failures)?;
+        let bootstrap_iters =
+            self.options.bootstrap_iters.map_or(if is_command { 100_000 } else { 0 }, |draws| draws.0);
+        let Options { library, python, include_defaults, .. } = self.options.clone();
+        let options = self.options;
+        let mut settings = RunSettings {
+            record: Dict::new(),
+            from_file: false,
+            notes: self.notes,
+            model,
+            tasks,
+            num_fewshot: num_fewshot.and_then(|count| i64::try_from(count).ok()),
+            repeats,
+            batch_size,
+            max_batch_size,
+            device,
+            default_device: is_command.then_some(DEFAULT_DEVICE),
+            limit,
+            use_cache: options.use_cache,
+            check_integrity: options.check_integrity.unwrap_or_default(),
+            write_out: options.write_out.unwrap_or_default(),
+            log_samples,
+            output_path,
+            predict_only,
+            system_instruction: options.system_instruction,
+            apply_chat_template,
+            fewshot_as_multiturn,
+            show_config: options.show_config.unwrap_or_default(),
+            library: library.without_defaults(include_defaults.is_some_and(|defaults| !defaults.0)),
+            python: python.python,
+            plugins: python.plugins.unwrap_or_default(),
+            gen_kwargs,
+            seeds,
+            trust_remote_code,
+            confirm_run_unsafe_code: options.confirm_run_unsafe_code.unwrap_or_default(),
+            dialect,
+            bootstrap_iters,
+            fresh: options.fresh.unwrap_or_default(),
+            max_failures,
+            progress: options.progress.unwrap_or_default(),
+            // The variable stands for the flag.
+            quiet: options.quiet.unwrap_or_default() || environment::only_warnings(),
+            format: options.format.unwrap_or_default(),
+            samples,
+            model_args,
+            metadata,
+        };
+        settings.record = recorded(record, &dicts, &settings, options.cache_requests.as_ref());
+        Ok(settings)
+    }
+
+    /// The options that take a dictionary, as dictionaries.
+    fn dicts(&mut self) -> Result<Dict> {
+        let mut dicts = Dict::new();
+        for name in DictArgs::names("").into_iter().chain(["metadata"]) {
+            let given = if name == "metadata" {
+                self.options.metadata.as_ref()
+            } else {
+                self.options.dicts.get(name)
+            };
+            let typed = given.map(|pairs| pairs.dict(name)).transpose()?.unwrap_or_default();
+            self.notes.extend(typed.notes);
+            let dict = Value::from(typed.dict);
+            // What prompts and generations are made of is data, whatever its names end in.
+            if !DATA_SETTINGS.contains(&name) {
+                secrets::learn(&dict);
+            }
+            dicts.insert(name, dict);
+        }
+        Ok(dicts)
+    }
+
+    fn model_and_tasks(&mut self, has_arguments: bool) -> Result<(String, Vec<String>)> {
+        let model = self.options.model.clone();
+        let tasks =
+            self.options.tasks.as_ref().map(|words| words.iter().flat_map(TaskNames::split).collect());
+        if self.asker == Asker::Caller {
+            return Ok((model.unwrap_or_default(), tasks.unwrap_or_default()));
+        }
+        let model = match model {
+            Some(model) => model,
+            // Arguments without a name are meant for the model that other releases take then.
+            None if has_arguments => "hf".to_owned(),
+            None => {
+                self.notes.push(format!(
+                    "No `--model` is given: `{SMALL_MODEL}`, a small model for trying things out"
+                ));
+                SMALL_MODEL.to_owned()
+            }
+        };
+        let tasks: Vec<String> = tasks.unwrap_or_else(|| {
+            self.notes.push(format!("No `--tasks` are given: `{DEMONSTRATION}`, the built-in demonstration"));
+            vec![DEMONSTRATION.to_owned()]
+        });
+        if tasks.is_empty() {
+            let told = Diagnostic::new("There are no tasks to evaluate");
+            bail!(told.hint("Name some with `--tasks`; `lm-eval ls tasks` shows them"));
+        }
+        Ok((model, tasks))
+    }
+
+    fn limit(&mut self) -> Result<Value> {
+        let Some(Number(limit)) = self.options.limit.clone() else { return Ok(Value::None) };
+        if limit.to_f64().is_none_or(|number| number <= 0.0 || number.is_nan()) {
+            let name = if self.asker == Asker::Command { "--limit" } else { "limit" };
+            let told = Diagnostic::new(format!("`{name}` leaves no documents"));
+            bail!(told.hint("Give a number of documents, or a share of them below 1"));
+        }
+        self.notes.push(
+            "`--limit` is for trying things out: scores of a part of the documents are no results".to_owned(),
+        );
+        Ok(limit)
+    }
+
+    fn chat_template(&mut self) -> ChatTemplateChoice {
+        let is_word =
+            |name: &str, word: &str| self.asker == Asker::Command && name.eq_ignore_ascii_case(word);
+        match &self.options.apply_chat_template {
+            None => ChatTemplateChoice::Off,
+            Some(None) => ChatTemplateChoice::Default,
+            Some(Some(name)) if name.is_empty() => ChatTemplateChoice::Off,
+            Some(Some(name)) if is_word(name, "true") => ChatTemplateChoice::Default,
+            Some(Some(name)) if is_word(name, "false") => {
+                self.notes.push(format!(
+                    "`--apply_chat_template {name}` turns the chat template on, as in other releases; leave it out to turn it off"
+                ));
+                ChatTemplateChoice::Default
+            }
+            Some(Some(name)) => ChatTemplateChoice::Named(name.clone()),
+        }
+    }
+
+    /// Whether examples are turns; in plain text, nobody has to say.
+    fn multiturn(&self, chat: bool) -> Result<Option<bool>> {
+        let given = self.options.fewshot_as_multiturn;
+        if self.asker == Asker::Caller {
+            return Ok(Some(given.unwrap_or_default()));
+        }
+        if given == Some(true) && !chat {
+            bail!("`--fewshot_as_multiturn` needs `--apply_chat_template`");
+        }
+        Ok(given.or(chat.then_some(true)))
+    }
+
+    /// Batch size and device, which on the command line may also stand among the arguments of the model.
+    fn batches(&self, model_args: &mut Dict) -> Result<(Value, Option<i64>, Option<String>)> {
+        let options = &self.options;
+        let mut given = Dict::new();
+        options.batch_size.put("batch_size", &mut given);
+        options.max_batch_size.put("max_batch_size", &mut given);
+        options.device.put("device", &mut given);
+        if self.asker == Asker::Command {
+            for name in ["batch_size", "max_batch_size", "device"] {
+                match model_args.remove_str(name) {
+                    Some(_) if given.contains_str(name) => {
+                        bail!("`{name}` is given twice: as `--{name}` and in `--model_args`")
+                    }
+                    Some(value) => drop(given.insert(name, value)),
+                    None => {}
+                }
+            }
+        }
+        let refused = |(name, wrong): Refused| {
+            anyhow!(wrong.message(name, given.get_str(name).unwrap_or(&Value::None)))
+        };
+        let batch_size: Option<BatchSize> = Layer::read("batch_size", &given).map_err(refused)?;
+        let max_batch_size = Layer::read("max_batch_size", &given).map_err(refused)?;
+        let device: Option<Shown> = Layer::read("device", &given).map_err(refused)?;
+        Ok((batch_size.map_or(Value::Int(1), |size| size.0), max_batch_size, device.map(|device| device.0)))
+    }
+
+    fn seeds(&mut self) -> seed::Seeds {
+        let Some(given) = self.options.seed else {
+            return if self.asker == Asker::Command { seed::DEFAULT } else { [None; 4] };
+        };
+        if given.filled {
+            self.notes
+                .push("`--seed` gives three seeds; that of the few-shot examples stays 1234".to_owned());
+        }
+        given.seeds
+    }
+}
+
+fn count(name: &str, given: Option<Count>) -> Result<Option<usize>> {
+    given.map(Count::get).transpose().map_err(|wrong| anyhow!(wrong.message(name, &Value::None)))
+}
+
+/// The settings as the record shows them: what was given, and in its place what it came to.
+fn recorded(mut record: Dict, dicts: &Dict, settings: &RunSettings, cache: Option<&CacheRequests>) -> Dict {
+    record.update(dicts);
+    record.insert("model", settings.model.as_str());
+    record.insert("model_args", settings.model_args.clone());
+    record.insert("tasks", Value::list(settings.tasks.iter().map(|task| Value::str(task.as_str()))));
+    record.insert("batch_size", settings.batch_size.clone());
+    record.insert("samples", settings.samples.clone().map_or(Value::None, Value::from));
+    record.insert("cache_requests", cache.map_or_else(|| Dict::new().into(), CacheRequests::flags));
+    record.insert("log_samples", settings.log_samples);
+    record.insert("fewshot_as_multiturn", settings.fewshot_as_multiturn.map_or(Value::None, Value::Bool));
+    record.insert("seed", seed::to_value(&settings.seeds));
+    record.insert("metadata", settings.metadata.clone());
+    for (name, default) in [
+        ("apply_chat_template", false),
+        ("include_defaults", true),
+        ("check_integrity", false),
+        ("write_out", false),
+        ("predict_only", false),
+        ("show_config", false),
+        ("trust_remote_code", false),
+        ("confirm_run_unsafe_code", false),
+    ] {
+        if !record.contains_str(name) {
+            record.insert(name, default);
+        }
+    }
+    record
+}

@@ -1,6 +1,6 @@
 //! Models of this crate by name.
 
-use lmeval_models::ModelEntry;
+use lmeval_core::ModelEntry;
 
 use crate::model;
 

@@ -1,20 +1,11 @@
-//! Back ends: servers over HTTP, tokenizers, replay, n-gram and dummy models.
+//! Back ends: servers over HTTP, replay, n-gram and dummy models.
 
 mod api;
 pub mod http;
 mod local;
 mod pair;
 mod registry;
-mod settings;
-mod stops;
 mod tokenizer;
-mod windows;
 
-pub use registry::{MODELS, ModelEntry, create, find, unknown};
-pub use settings::ModelSettings;
-pub use stops::stops;
-pub use tokenizer::{
-    GgufTokenKind, GgufVocabulary, HubSettings, HuggingFaceTokenizer, SpecialToken, TiktokenTokenizer,
-    TokenizerTemplate, wait,
-};
-pub use windows::{Window, windows};
+pub use lmeval_core::{ModelEntry, ModelSettings};
+pub use registry::{MODELS, create, find, unknown};

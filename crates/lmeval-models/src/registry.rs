@@ -2,22 +2,10 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Model, ModelError, ModelErrorKind, nearest};
+use lmeval_core::{Model, ModelEntry, ModelError, ModelErrorKind, ModelSettings, nearest};
 
 use crate::api;
 use crate::local;
-use crate::settings::ModelSettings;
-
-/// A back end that can be named.
-#[derive(Clone, Copy, Debug)]
-pub struct ModelEntry {
-    /// Its names, the main one first.
-    pub names: &'static [&'static str],
-    /// What it is, in a line.
-    pub summary: &'static str,
-    /// Makes a model.
-    pub create: fn(&ModelSettings) -> Result<Arc<dyn Model>, ModelError>,
-}
 
 /// The back ends there are.
 pub const MODELS: &[ModelEntry] = &[

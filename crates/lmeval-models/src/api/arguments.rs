@@ -3,14 +3,13 @@
 use std::env;
 use std::sync::Arc;
 
-use lmeval_core::{Model, ModelError, ModelErrorKind};
+use lmeval_core::{Model, ModelError, ModelErrorKind, ModelSettings, wrong_argument as wrong};
 use lmeval_pycompat::Value;
 use secrecy::SecretString;
 
 use super::model::{ApiModel, Parts};
 use super::protocol::{Protocol, Rules};
 use crate::http::{Client, ClientSettings};
-use crate::settings::{ModelSettings, wrong};
 use crate::tokenizer;
 
 /// Arguments that change answers and have no other place in a model's identity.

@@ -10,6 +10,7 @@ use lmeval_pycompat::{Function, Value};
 
 use crate::environment;
 use crate::printer::Notes;
+use crate::progress::Downloads;
 use crate::run::settings::RunSettings;
 
 /// The start of names of models of the original package.
@@ -62,7 +63,7 @@ pub(crate) fn create(
         return Ok(made);
     }
     match built_in {
-        Some(entry) => Ok((entry.create)(&of_back_end(settings))?),
+        Some(entry) => Ok((entry.create)(&of_back_end(settings, notes))?),
         None => {
             let computed_here = lmeval_candle::MODELS.iter().flat_map(|entry| entry.names);
             let mut others = others;
@@ -73,10 +74,10 @@ pub(crate) fn create(
 }
 
 /// Makes the model that the settings name, which must be one of this program.
-pub(crate) fn built_in(settings: &RunSettings) -> Result<Arc<dyn Model>> {
+pub(crate) fn built_in(settings: &RunSettings, notes: &Notes) -> Result<Arc<dyn Model>> {
     let name = settings.model.as_str();
     match lmeval_models::find(name).or_else(|| lmeval_candle::find(name)) {
-        Some(entry) => Ok((entry.create)(&of_back_end(settings))?),
+        Some(entry) => Ok((entry.create)(&of_back_end(settings, notes))?),
         None => Err(lmeval_models::unknown(name, &[]).into()),
     }
 }
@@ -93,7 +94,7 @@ fn of_python(settings: &RunSettings) -> PythonModelSettings {
     }
 }
 
-fn of_back_end(settings: &RunSettings) -> ModelSettings {
+fn of_back_end(settings: &RunSettings, notes: &Notes) -> ModelSettings {
     let mut args = settings.model_args.clone();
     if settings.trust_remote_code {
         // Nothing here runs code of a model, so no back end has to know.
@@ -106,6 +107,7 @@ fn of_back_end(settings: &RunSettings) -> ModelSettings {
         device: settings.device.clone(),
         random_seed: settings.seeds[0],
         dialect: settings.dialect,
+        downloads: Some(Arc::new(Downloads::new(notes.clone()))),
     }
 }
 

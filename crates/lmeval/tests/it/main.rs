@@ -14,6 +14,7 @@ mod documents;
 mod groups_side_by_side;
 mod hf;
 mod hostile;
+mod hub;
 mod interrupted;
 mod journal;
 mod journal_faults;

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lmeval_core::{Dialect, ModelError, ModelErrorKind};
 use lmeval_pycompat::{Dict, Value, repr};
+
+use crate::dialect::Dialect;
+use crate::downloads::DownloadProgress;
+use crate::model::{Model, ModelError, ModelErrorKind};
 
 /// Arguments whose values may be secrets.
 const SECRET: [&str; 4] = ["header", "auth_token", "api_key", "base_url"];
@@ -24,6 +27,19 @@ pub struct ModelSettings {
     pub random_seed: Option<i64>,
     /// The rules where the two lines of the harness differ.
     pub dialect: Dialect,
+    /// Who hears about downloads of weights and tokenizers.
+    pub downloads: Option<Arc<dyn DownloadProgress>>,
+}
+
+/// A back end that can be named.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelEntry {
+    /// Its names, the main one first.
+    pub names: &'static [&'static str],
+    /// What it is, in a line.
+    pub summary: &'static str,
+    /// Makes a model.
+    pub create: fn(&ModelSettings) -> Result<Arc<dyn Model>, ModelError>,
 }
 
 impl fmt::Debug for ModelSettings {
@@ -64,7 +80,7 @@ impl ModelSettings {
             None => Ok(default),
             Some(Value::Bool(flag)) => Ok(*flag),
             Some(Value::Int(number @ (0 | 1))) => Ok(*number == 1),
-            Some(other) => Err(wrong(name, "`True` or `False`", other)),
+            Some(other) => Err(wrong_argument(name, "`True` or `False`", other)),
         }
     }
 
@@ -76,7 +92,7 @@ impl ModelSettings {
             Some(Value::Float(number)) if number.fract() == 0.0 && number.abs() < 9e15 => {
                 Ok(Some(*number as i64))
             }
-            Some(other) => Err(wrong(name, "a whole number", other)),
+            Some(other) => Err(wrong_argument(name, "a whole number", other)),
         }
     }
 
@@ -85,7 +101,7 @@ impl ModelSettings {
         match self.get(name) {
             None => Ok(None),
             Some(value @ (Value::Int(_) | Value::Float(_))) => Ok(value.to_f64()),
-            Some(other) => Err(wrong(name, "a number", other)),
+            Some(other) => Err(wrong_argument(name, "a number", other)),
         }
     }
 
@@ -99,7 +115,7 @@ impl ModelSettings {
 }
 
 /// The error of an argument with a value of the wrong kind.
-pub(crate) fn wrong(name: &str, expected: &str, found: &Value) -> ModelError {
+pub fn wrong_argument(name: &str, expected: &str, found: &Value) -> ModelError {
     let message = format!("The model argument `{name}` must be {expected}, not `{}`", repr::repr(found));
     ModelError::new(ModelErrorKind::Configuration, message)
 }

@@ -11,9 +11,6 @@ use lmeval_report::TimeZone;
 /// The folder that holds installed task libraries; by default `lm-eval` in the user's data directory.
 pub(crate) const LM_EVAL_HOME: &str = "LM_EVAL_HOME";
 
-/// The Python interpreter whose `pip` fetches task libraries, unless `--python` names one.
-pub(crate) const VIRTUAL_ENV: &str = "VIRTUAL_ENV";
-
 /// A folder with copies of data sets: `<folder>/<dataset_path>` is used where it is there.
 const LM_EVAL_DATASET_DIR: &str = "LM_EVAL_DATASET_DIR";
 

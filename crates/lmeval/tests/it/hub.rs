@@ -1,11 +1,18 @@
-//! Who gets the hub's token: the hub alone, and not even the hub when the user opted out.
+//! The hub from the command line: who gets its token, and downloads of models.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use lmeval_testkit::StandInHub;
+
 use crate::context;
+
+const TASK: &str = "task: local\noutput_type: generate_until\ntest_split: test\ndoc_to_text: '{{q}}'\n\
+     doc_to_target: '{{a}}'\ndataset_path: json\ndataset_kwargs: {data_files: {test: rows.jsonl}}\n\
+     generation_kwargs: {until: [], max_gen_toks: 2}\n";
 
 /// A server that answers 404 and records every request head.
 fn recorder() -> (String, Arc<Mutex<Vec<String>>>) {
@@ -72,4 +79,36 @@ fn a_token_is_not_sent_when_the_user_opted_out() {
             }
         }
     }
+}
+
+/// Weights are downloaded once, with notes, by one process for all; afterwards no connection is needed.
+#[test]
+fn a_model_of_the_hub_is_downloaded_once() {
+    let context = context();
+    context.write("rows.jsonl", "{\"q\": \"a\", \"a\": \"b\"}\n");
+    context.write("local.yaml", TASK);
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lmeval-candle/tests/fixtures/llama");
+    let files: Vec<_> = fs_err::read_dir(fixture)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs_err::read(entry.path()).unwrap()))
+        .collect();
+    let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
+    let hub = StandInHub::new();
+    hub.add_model("org/llama", "main", &files);
+    let run = |offline: &str| {
+        let words = ["run", "--model", "hf", "--model_args", "pretrained=org/llama,device=cpu", "--tasks"];
+        let command = context.command(&[&words[..], &["local.yaml", "--library", "none"]].concat());
+        command.env("HF_ENDPOINT", hub.endpoint()).env("HF_HUB_OFFLINE", offline).run()
+    };
+    let first = run("0");
+    assert_eq!(first.status, 0, "{first}");
+    assert!(first.stderr.contains("Downloading model.safetensors"), "{first}");
+    let asked = hub.requests("").len();
+    for offline in ["1", "0"] {
+        let again = run(offline);
+        assert_eq!((again.status, &again.stdout), (0, &first.stdout), "{again}");
+        assert!(!again.stderr.contains("Downloading"), "{again}");
+    }
+    assert_eq!(hub.requests("").len(), asked);
 }

@@ -55,10 +55,10 @@ mod tests {
     fn what_is_asked_for_comes_first() {
         let folder = tempfile::tempdir().unwrap();
         let python = folder.path().join("bin/python");
-        std::fs::create_dir(folder.path().join("bin")).unwrap();
+        fs_err::create_dir(folder.path().join("bin")).unwrap();
         let of_environment = || find_python(None, Some(folder.path()));
         assert_ne!(of_environment(), Some(python.clone()));
-        std::fs::write(&python, "").unwrap();
+        fs_err::write(&python, "").unwrap();
         assert_eq!(of_environment(), Some(python.clone()));
         assert_eq!(find_python(Some(&python), Some(Path::new("/other"))), Some(python));
         for missing in ["/no/such/python", "no-such-python-at-all"] {

@@ -32,7 +32,7 @@ pub(crate) fn fetch(
     let lock = lock(&cache.lock_file(&description.etag), || client.settings().progress.waiting(path))?;
     let blob = cache.blob(&description.etag);
     if !blob.is_file() {
-        Download { client, url, name: path, description: &description, validator: None }.to(&blob)?;
+        Download { client, url, name: path, description: &description, content: Content::Fixed }.to(&blob)?;
     }
     cache.link(commit, path, &description.etag)?;
     drop(lock);
@@ -62,7 +62,8 @@ pub fn fetch_address(client: &Client, url: &str) -> Result<PathBuf, Error> {
         _ => {}
     }
     let description = Description::default();
-    Download { client, url, name: &name, description: &description, validator: Some(None) }.to(&target)?;
+    Download { client, url, name: &name, description: &description, content: Content::Changing(None) }
+        .to(&target)?;
     Ok(target)
 }
 
@@ -103,9 +104,15 @@ struct Download<'d> {
     url: &'d str,
     name: &'d str,
     description: &'d Description,
-    /// For content that may change between requests: the strong ETag of what has come so far. Files of a commit do not
-    /// change.
-    validator: Option<Option<HeaderValue>>,
+    content: Content,
+}
+
+/// Whether the content may change between requests.
+enum Content {
+    /// It is pinned by a commit.
+    Fixed,
+    /// It may change; the strong ETag of what has arrived so far, if there is one.
+    Changing(Option<HeaderValue>),
 }
 
 impl Download<'_> {
@@ -158,7 +165,7 @@ impl Download<'_> {
         let fail = |error: io::Error| Error::io(self.name, error);
         let length = self.description.length;
         let mut done = file.seek(SeekFrom::End(0)).map_err(fail)?;
-        if length.is_some_and(|length| done > length) || matches!(self.validator, Some(None)) {
+        if length.is_some_and(|length| done > length) || matches!(self.content, Content::Changing(None)) {
             done = restart(file).map_err(fail)?;
         }
         if length == Some(done) && done > 0 {
@@ -169,8 +176,8 @@ impl Download<'_> {
             && let Ok(range) = HeaderValue::from_str(&format!("bytes={done}-"))
         {
             headers.insert(RANGE, range);
-            if let Some(Some(validator)) = &self.validator {
-                headers.insert(IF_RANGE, validator.clone());
+            if let Content::Changing(Some(etag)) = &self.content {
+                headers.insert(IF_RANGE, etag.clone());
             }
         }
         let mut answer = match self.client.send(&Method::GET, self.url, &headers, true) {
@@ -183,9 +190,9 @@ impl Download<'_> {
         if answer.status() != 206 || range_start(answer.headers()) != Some(done) {
             done = restart(file).map_err(fail)?;
         }
-        if let Some(validator) = &mut self.validator {
+        if let Content::Changing(etag) = &mut self.content {
             let strong = |etag: &&HeaderValue| !etag.as_bytes().starts_with(b"W/");
-            *validator = answer.headers().get(ETAG).filter(strong).cloned();
+            *etag = answer.headers().get(ETAG).filter(strong).cloned();
         }
         let progress = &self.client.settings().progress;
         let expected = length.or_else(|| answer.content_length().map(|rest| done + rest));

@@ -143,7 +143,7 @@ def main():
             server.close()
             server = Server(str(target / "stand-in-server"))
             endpoint = f"{server.url}/v1/completions"
-            tokenizer = ROOT / "crates/lmeval-models/tests/data/tokenizer"
+            tokenizer = ROOT / "crates/lmeval-tokenizers/tests/data/tokenizer"
             args = f"model=stand-in,base_url={endpoint},tokenizer_backend=huggingface,tokenizer={tokenizer},max_length=8192"
             times = []
             for name, program, more in (("reference", reference, ["--num_fewshot", "5"]), ("lm-eval", ours, [*same, "--num_fewshot", "5"])):

@@ -1,8 +1,7 @@
 //! The arguments of the model `hf`.
 
 use candle_core::DType;
-use lmeval_core::{ModelError, ModelErrorKind, nearest};
-use lmeval_models::ModelSettings;
+use lmeval_core::{ModelError, ModelErrorKind, ModelSettings, nearest};
 use lmeval_pycompat::{Dict, Value, repr};
 
 use crate::place::{Place, places};

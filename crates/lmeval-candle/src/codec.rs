@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use lmeval_core::{ModelError, ModelErrorKind};
-use lmeval_models::HuggingFaceTokenizer;
 use lmeval_pycompat::strings;
+use lmeval_tokenizers::HuggingFaceTokenizer;
 
 use crate::engine::ScoreRequest;
 

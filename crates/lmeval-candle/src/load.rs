@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use candle_core::{DType, Device};
 use lmeval_core::ModelError;
-use lmeval_models::{HubSettings, HuggingFaceTokenizer, wait};
+use lmeval_hub::Settings;
+use lmeval_tokenizers::HuggingFaceTokenizer;
 
 use crate::arch::{self, Architecture, Entry};
 use crate::arguments::{Arguments, Precision, configuration};
 use crate::config::Config;
 use crate::error::Result;
 use crate::fingerprint;
+use crate::hub::locate_model;
 use crate::weights::{Gguf, Source, Weights, files_of_folder, of_folder};
 
 /// Tensors of checkpoints that are no parameters.
@@ -54,8 +56,8 @@ impl fmt::Debug for Opened {
 
 impl Opened {
     /// Opens the model that the arguments name.
-    pub(crate) fn new(arguments: &Arguments) -> Result<Self, ModelError> {
-        let (folder, file) = locate(arguments)?;
+    pub(crate) fn new(arguments: &Arguments, hub: &Settings) -> Result<Self, ModelError> {
+        let (folder, file) = locate(arguments, hub)?;
         Self::at(arguments, folder, file)
     }
 
@@ -137,7 +139,7 @@ fn parameters(config: &Config, source: &dyn Source) -> Result<u64> {
 }
 
 /// The folder of a model, and its file where the weights are GGUF.
-fn locate(arguments: &Arguments) -> Result<(PathBuf, Option<PathBuf>), ModelError> {
+fn locate(arguments: &Arguments, hub: &Settings) -> Result<(PathBuf, Option<PathBuf>), ModelError> {
     let name = Path::new(&arguments.pretrained);
     if name.extension().is_some_and(|extension| extension == "gguf") && name.is_file() {
         let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -152,10 +154,7 @@ fn locate(arguments: &Arguments) -> Result<(PathBuf, Option<PathBuf>), ModelErro
         }
         return Ok((name.to_owned(), Some(path)));
     }
-    let revision = &arguments.revision;
-    let folder =
-        wait(async { HubSettings::from_environment().locate_model(&arguments.pretrained, revision).await })?;
-    Ok((folder, None))
+    Ok((locate_model(hub, &arguments.pretrained, &arguments.revision)?, None))
 }
 
 /// What numbers are computed in: on a processor always 32 bits, of which 16 are rounded to where the arguments say so.

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use candle_core::Device;
-use lmeval_core::ModelError;
-use lmeval_models::ModelSettings;
+use lmeval_core::{ModelError, ModelSettings};
 
 use crate::arguments::{configuration, natural};
 

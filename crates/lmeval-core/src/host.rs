@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::chat::ChatTemplate;
+use crate::dataset::DatasetRequest;
 use crate::diagnostic::{Diagnose, as_known};
 use crate::document::{DocId, DocumentError, Documents, Splits};
 use crate::registry::RegisteredHost;
@@ -144,21 +145,6 @@ pub struct ClassCall<'a> {
     pub chat_template: Option<&'a dyn ChatTemplate>,
     /// Whether, in a conversation, each example is a turn of its own.
     pub fewshot_as_multiturn: bool,
-}
-
-/// A data set that code of a task asks for.
-#[derive(Clone, Debug, Default)]
-pub struct DatasetRequest {
-    /// Its path.
-    pub path: String,
-    /// Its configuration.
-    pub name: Option<String>,
-    /// The splits that are needed, perhaps sliced (`train[:100]`); none means all.
-    pub splits: Vec<String>,
-    /// More arguments of the loader.
-    pub kwargs: Dict,
-    /// The folder of the code, where relative paths are looked up after the working directory.
-    pub folder: Option<String>,
 }
 
 /// The splits of a data set with their names.

@@ -11,9 +11,11 @@
 //! ```
 
 mod chat;
+mod dataset;
 mod diagnostic;
 mod dialect;
 mod document;
+mod downloads;
 pub mod filters;
 pub mod formats;
 pub mod groups;
@@ -29,18 +31,21 @@ pub mod results;
 pub mod sampler;
 pub mod scorers;
 pub mod secrets;
+mod stops;
+mod windows;
 mod words;
 
 pub use chat::{ChatError, ChatTemplate, RemoteTemplate};
+pub use dataset::DatasetRequest;
 pub use diagnostic::{Diagnose, Diagnostic, Location, as_known};
 pub use dialect::{Dialect, FilterRules, ScoringRules, UnknownDialect};
 pub use document::{
     DocId, DocumentError, Documents, MemoryDocuments, MemorySplits, NoSuchDocument, NoSuchSplit, Splits,
 };
+pub use downloads::{DownloadProgress, NoProgress};
 pub use guard::{guarded, is_guarded};
 pub use host::{
-    ClassCall, DatasetRequest, FunctionHost, HostError, HostFn, HostServices, NamedSplits, NoHost,
-    shown_reference,
+    ClassCall, FunctionHost, HostError, HostFn, HostServices, NamedSplits, NoHost, shown_reference,
 };
 pub use in_process::{InProcess, LocalModel};
 pub use instance::{Arguments, Context, Instance, InstanceMetadata, MOST_REPEATS, RequestType};
@@ -51,4 +56,6 @@ pub use model::{
     ModelRequest, ModelStats, ModelTemplate, Response, Usage,
 };
 pub use model_settings::ModelSettings;
+pub use stops::stops;
+pub use windows::{Window, windows};
 pub use words::counted;

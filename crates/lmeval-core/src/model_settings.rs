@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use lmeval_pycompat::{Dict, Value, repr};
 
-use crate::{Dialect, ModelError, ModelErrorKind};
+use crate::dialect::Dialect;
+use crate::downloads::DownloadProgress;
+use crate::model::{ModelError, ModelErrorKind};
 
 /// Arguments whose values may be secrets.
 const SECRET: [&str; 4] = ["header", "auth_token", "api_key", "base_url"];
@@ -25,6 +27,8 @@ pub struct ModelSettings {
     pub random_seed: Option<i64>,
     /// The rules where the two lines of the harness differ.
     pub dialect: Dialect,
+    /// Who hears about downloads of weights and tokenizers.
+    pub downloads: Option<Arc<dyn DownloadProgress>>,
 }
 
 impl fmt::Debug for ModelSettings {

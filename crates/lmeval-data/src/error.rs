@@ -151,41 +151,9 @@ pub enum ErrorKind {
         /// The script.
         script: String,
     },
-    /// The hub answered with an error status.
-    #[error("The hub answered {status} for {url}{}", prefixed(message))]
-    Status {
-        /// The address, without secrets.
-        url: String,
-        /// The HTTP status.
-        status: u16,
-        /// What the hub said.
-        message: String,
-    },
-    /// The hub could not be reached.
-    #[error("Cannot reach the hub at {url}")]
-    Connection {
-        /// The address, without secrets.
-        url: String,
-        /// The cause.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// Something that is not in the cache is needed, and the hub may not be asked.
-    #[error("`{what}` is not in the cache `{}`, and offline mode is on", cache.display())]
-    Offline {
-        /// What is missing.
-        what: String,
-        /// The folder of the cache.
-        cache: PathBuf,
-    },
-    /// A download that does not have the promised length or content.
-    #[error("Download of `{file}` is damaged: {message}")]
-    Damaged {
-        /// The file.
-        file: String,
-        /// What differs.
-        message: String,
-    },
+    /// A file of the hub, or of another address, is not available.
+    #[error(transparent)]
+    Hub(#[from] lmeval_hub::Error),
 }
 
 /// Paths in backticks, joined by "and".
@@ -198,10 +166,6 @@ fn list_paths(paths: &[PathBuf]) -> String {
 fn quoted(names: &[String]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     quoted.join(", ")
-}
-
-fn prefixed(message: &str) -> String {
-    if message.is_empty() { String::new() } else { format!(": {message}") }
 }
 
 impl Error {
@@ -261,36 +225,10 @@ impl Error {
                 "Relative paths are looked up in the working directory first, then next to the task's YAML"
                     .into(),
             ],
-            ErrorKind::Status { status: 401 | 403, .. } => {
-                vec![
-                    "Set `HF_TOKEN` to a token that may read this data set, and accept its terms on the hub"
-                        .into(),
-                ]
-            }
-            ErrorKind::Status { status: 404, .. } => {
-                vec![
-                    "Check the spelling of the data set and its revision; private data sets need `HF_TOKEN`"
-                        .into(),
-                ]
-            }
-            ErrorKind::Status { status: 429, .. } => {
-                vec!["The hub limits the number of requests; wait, or set `HF_TOKEN`".into()]
-            }
-            ErrorKind::Offline { .. } => {
-                vec![
-                    "Run once without `HF_HUB_OFFLINE`, or copy the cache folder from a machine that has it"
-                        .into(),
-                ]
-            }
-            ErrorKind::Connection { .. } => vec![
-                "Check the network, `HF_ENDPOINT` and proxy settings; what is in the cache works with \
-                 `HF_HUB_OFFLINE=1`"
-                    .into(),
-            ],
+            ErrorKind::Hub(error) => error.hints(),
             ErrorKind::MissingConfig { .. } | ErrorKind::UnknownConfig { .. } => {
                 vec!["Set `dataset_name` in the task".into()]
             }
-            ErrorKind::Damaged { .. } => vec!["Run again: the download starts anew".into()],
             _ => Vec::new(),
         }
     }
@@ -317,5 +255,11 @@ impl Diagnose for Error {
 impl From<ErrorKind> for Error {
     fn from(kind: ErrorKind) -> Self {
         Self::new(kind)
+    }
+}
+
+impl From<lmeval_hub::Error> for Error {
+    fn from(error: lmeval_hub::Error) -> Self {
+        ErrorKind::Hub(error).into()
     }
 }

@@ -1,14 +1,16 @@
-//! Data sets: readers, split inference and slicing, and a hub client.
+//! Data sets: readers, split inference and slicing.
 //!
 //! ```
-//! use lmeval_data::{Request, Settings, load};
+//! use lmeval_core::DatasetRequest;
+//! use lmeval_data::{Settings, load};
 //! use lmeval_pycompat::Value;
 //!
 //! let folder = tempfile::tempdir().unwrap();
 //! std::fs::write(folder.path().join("test.jsonl"), "{\"question\": \"1+1\", \"answer\": 2}\n").unwrap();
 //!
 //! let settings = Settings::isolated("https://hub.invalid", folder.path(), folder.path());
-//! let mut request = Request { path: "json".into(), splits: vec!["test".into()], ..Request::default() };
+//! let mut request =
+//!     DatasetRequest { path: "json".into(), splits: vec!["test".into()], ..DatasetRequest::default() };
 //! request.kwargs.insert("data_files", Value::dict([("test", "test.jsonl".into())]));
 //!
 //! let data = load(&request, &settings).unwrap();
@@ -26,20 +28,17 @@ mod features;
 mod file;
 mod formats;
 mod glob;
-mod hash;
-mod hub;
 mod json;
+mod kwargs;
 mod load;
 mod patterns;
 mod plan;
 mod read;
-mod request;
 mod saved;
 mod settings;
 mod slice;
 mod source;
 mod split;
-mod task;
 mod text;
 mod timestamp;
 mod tree;
@@ -48,6 +47,5 @@ mod ujson;
 
 pub use error::{Error, ErrorKind};
 pub use load::load;
-pub use request::Request;
-pub use settings::{NoProgress, Progress, Settings, VirtualFiles};
+pub use settings::{Settings, VirtualFiles};
 pub use split::{DatasetDict, Rows, Split};

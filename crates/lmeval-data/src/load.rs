@@ -3,21 +3,23 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use sha2::{Digest, Sha256};
+use lmeval_core::DatasetRequest;
+use lmeval_hub::{Client, Kind, Repository, fetch_address};
 
 use crate::error::{Error, ErrorKind};
 use crate::formats::{self, Format};
 use crate::glob;
-use crate::hash::hexadecimal;
-use crate::hub::{CONVERTED, Client, Repository, fetch_address};
+use crate::kwargs::Kwargs;
 use crate::patterns;
 use crate::plan::{self, Locate, Plan, is_absolute};
 use crate::read;
-use crate::request::{Kwargs, Request};
 use crate::saved;
 use crate::settings::Settings;
 use crate::split::DatasetDict;
 use crate::tree::{Folder, Location, Tree};
+
+/// The branch with the copy of every data set that the hub has converted.
+const CONVERTED: &str = "refs/convert/parquet";
 
 /// Loaders of the reference that are not read here.
 const OTHER_LOADERS: [&str; 14] = [
@@ -41,14 +43,14 @@ const OTHER_LOADERS: [&str; 14] = [
 ///
 /// Files are looked through once, for the places of rows and the types of columns; rows are made when they
 /// are asked for. Data sets on the hub are downloaded into the cache that Python processes share.
-pub fn load(request: &Request, settings: &Settings) -> Result<DatasetDict, Error> {
+pub fn load(request: &DatasetRequest, settings: &Settings) -> Result<DatasetDict, Error> {
     let loader = Loader { request, settings, client: OnceLock::new() };
     let plan = loader.plan()?;
     read::read(&plan, request)
 }
 
 struct Loader<'r> {
-    request: &'r Request,
+    request: &'r DatasetRequest,
     settings: &'r Settings,
     client: OnceLock<Arc<Client>>,
 }
@@ -90,7 +92,7 @@ impl Loader<'_> {
             && !path.is_empty();
         if is_id {
             let looked_in: Vec<PathBuf> = copy.into_iter().chain(self.places(path)).collect();
-            self.settings.progress.no_local_copy(path, &looked_in);
+            self.settings.hub.progress.no_local_copy(path, &looked_in);
             return self.hub(path, name, &kwargs).map_err(|error| error.after_looking_in(looked_in));
         }
         Err(ErrorKind::NotFound { path: path.into(), tried: self.places(path) }.into())
@@ -138,7 +140,7 @@ impl Loader<'_> {
         if let Some(client) = self.client.get() {
             return Ok(client.clone());
         }
-        let client = Arc::new(Client::new(self.settings)?);
+        let client = Arc::new(Client::new(&self.settings.hub)?);
         Ok(self.client.get_or_init(|| client).clone())
     }
 
@@ -148,7 +150,7 @@ impl Loader<'_> {
             id.split_once('@').map_or((id, None), |(id, revision)| (id, Some(revision.to_owned())));
         let revision = kwargs.revision.clone().or(revision).unwrap_or_else(|| "main".into());
         let open = |revision: &str| -> Result<Arc<dyn Tree>, Error> {
-            Ok(Arc::new(Repository::open(&client, id, revision)?))
+            Ok(Arc::new(Repository::open_or_cached(&client, Kind::Dataset, id, revision)?))
         };
         if revision == CONVERTED && kwargs.data_files.is_none() {
             return plan::of_converted(&open(CONVERTED)?, name, kwargs);
@@ -189,28 +191,15 @@ impl Loader<'_> {
         let (name, pattern) = rest.split_once('/').ok_or_else(unreadable)?;
         let (name, revision) = name.split_once('@').unwrap_or((name, "main"));
         let id = format!("{organisation}/{name}");
+        let revision = revision.replace("%2F", "/");
         let tree: Arc<dyn Tree> =
-            Arc::new(Repository::open(&self.client()?, &id, &revision.replace("%2F", "/"))?);
+            Arc::new(Repository::open_or_cached(&self.client()?, Kind::Dataset, &id, &revision)?);
         let found = patterns::select(tree.files(), pattern);
         if found.is_empty() {
             let tried = vec![PathBuf::from(format!("hf://datasets/{address}"))];
             return Err(ErrorKind::NotFound { path: pattern.into(), tried }.into());
         }
         Ok(found.into_iter().map(|path| Location::Tree(tree.clone(), path)).collect())
-    }
-
-    /// A file at an address, kept beside the hub's cache under a hash of the address.
-    fn address_file(&self, url: &str) -> Result<Vec<Location>, Error> {
-        let name = hexadecimal(&Sha256::digest(url.as_bytes()));
-        let home = self.settings.cache.parent().unwrap_or(&self.settings.cache);
-        let target = home.join("datasets").join("downloads").join(name);
-        if !target.is_file() && self.settings.offline {
-            let what = url.split('?').next().unwrap_or(url).into();
-            let cache = target.parent().unwrap_or(&target).to_owned();
-            return Err(ErrorKind::Offline { what, cache }.into());
-        }
-        fetch_address(self.client()?.as_ref(), url, &target)?;
-        Ok(vec![Location::Disk(target)])
     }
 
     fn program_file(&self, path: &Path) -> Option<Location> {
@@ -225,7 +214,8 @@ impl Locate for Loader<'_> {
             return Some(self.repository_files(address));
         }
         if pattern.starts_with("https://") || pattern.starts_with("http://") {
-            return Some(self.address_file(pattern));
+            let fetched = self.client().and_then(|client| Ok(fetch_address(&client, pattern)?));
+            return Some(fetched.map(|path| vec![Location::Disk(path)]));
         }
         let mut tried = Vec::new();
         let bases = [Some(self.settings.working_directory.clone()), self.request.base.clone()];

@@ -8,8 +8,8 @@ use lmeval_pycompat::Dict;
 use crate::card::{Card, Config};
 use crate::error::{Error, ErrorKind};
 use crate::formats::{self, Format};
+use crate::kwargs::Kwargs;
 use crate::patterns::{self, Patterns};
-use crate::request::Kwargs;
 use crate::tree::{Location, Tree};
 use crate::types::Schema;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lmeval_core::DatasetRequest;
 use lmeval_pycompat::{Dict, Value};
 
 use crate::columnar;
@@ -11,7 +12,6 @@ use crate::file::DataFile;
 use crate::formats::Format;
 use crate::json;
 use crate::plan::Plan;
-use crate::request::Request;
 use crate::slice::{self, Part};
 use crate::source::{Opened, Source};
 use crate::split::{DatasetDict, Split};
@@ -100,7 +100,7 @@ impl Reader {
 }
 
 /// Opens the files that a request needs.
-pub(crate) fn read(plan: &Plan, request: &Request) -> Result<DatasetDict, Error> {
+pub(crate) fn read(plan: &Plan, request: &DatasetRequest) -> Result<DatasetDict, Error> {
     let wanted = wanted(plan, request)?;
     let reader = Reader::new(plan.format, &plan.options)?;
     let mut target = plan.features.clone();
@@ -161,7 +161,7 @@ pub(crate) fn read(plan: &Plan, request: &Request) -> Result<DatasetDict, Error>
 }
 
 /// The splits that are asked for, under the names that they will have.
-fn wanted(plan: &Plan, request: &Request) -> Result<Vec<(String, Vec<Part>)>, Error> {
+fn wanted(plan: &Plan, request: &DatasetRequest) -> Result<Vec<(String, Vec<Part>)>, Error> {
     let limit = |part: Part| match request.limit_rows {
         Some(rows) => part.limit(rows),
         None => part,

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lmeval_hub::Repository;
+
 use crate::error::Error;
 use crate::file::DataFile;
 use crate::glob;
@@ -43,6 +45,20 @@ impl Tree for Folder {
 
     fn open(&self, path: &str) -> Result<DataFile, Error> {
         DataFile::open(&self.root.join(path))
+    }
+}
+
+impl Tree for Repository {
+    fn place(&self) -> &str {
+        self.id()
+    }
+
+    fn files(&self) -> &[String] {
+        self.files()
+    }
+
+    fn open(&self, path: &str) -> Result<DataFile, Error> {
+        DataFile::open(&self.fetch(path)?)
     }
 }
 

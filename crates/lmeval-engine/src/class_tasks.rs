@@ -1,10 +1,8 @@
 //! Tasks that are Python classes.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lmeval_core::{DatasetRequest, Dialect, DocumentError, HostServices, NamedSplits};
-use lmeval_data::Request;
 use lmeval_host::PythonHost;
 use lmeval_pycompat::{Dict, Value};
 use lmeval_tasks::prompt::Templates;
@@ -97,15 +95,9 @@ impl std::fmt::Debug for Services {
 
 impl HostServices for Services {
     fn dataset(&self, request: &DatasetRequest) -> Result<NamedSplits, DocumentError> {
-        let request = Request {
-            path: request.path.clone(),
-            name: request.name.clone(),
-            splits: request.splits.clone(),
-            kwargs: request.kwargs.clone(),
-            base: request.folder.as_deref().map(Path::new).map(PathBuf::from),
-            limit_rows: self.data.limit_rows,
-            dataset_dir: self.data.dataset_dir.clone(),
-        };
+        let mut request = request.clone();
+        request.limit_rows = self.data.limit_rows;
+        request.dataset_dir.clone_from(&self.data.dataset_dir);
         let loaded = lmeval_data::load(&request, &data_settings(&self.data))?;
         let names = loaded.names().map(str::to_owned).collect();
         Ok(NamedSplits { names, splits: Arc::new(loaded) })

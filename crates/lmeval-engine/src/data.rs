@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lmeval_core::{FunctionHost, MemorySplits, Splits};
-use lmeval_data::{Request, Settings};
+use lmeval_data::Settings;
 use lmeval_tasks::prompt::RequestSources;
 use lmeval_tasks::{Task, embedded};
 
@@ -30,7 +30,7 @@ pub fn load_splits(task: &Task, options: &DataOptions) -> Result<Arc<dyn Splits>
             .custom_dataset(function, &kwargs)
             .map_err(|source| EngineError::Function { task: task.name().to_owned(), source });
     }
-    let Some(mut request) = Request::for_task(task) else {
+    let Some(mut request) = task.dataset_request() else {
         return Err(settings(format!("The task `{}` names no data", task.name()), "Set `dataset_path`"));
     };
     request.limit_rows = options.limit_rows;

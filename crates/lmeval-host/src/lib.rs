@@ -19,6 +19,7 @@ mod embed;
 mod error;
 mod filters;
 mod host;
+mod interpreter;
 mod log;
 mod message;
 mod model;
@@ -36,5 +37,6 @@ mod worker;
 
 pub use caller::Caller;
 pub use host::PythonHost;
+pub use interpreter::{active_environment, find_python};
 pub use model::{PythonModel, PythonModelSettings, RegisteredModels};
 pub use options::{Log, PythonOptions};

@@ -1,6 +1,5 @@
 //! How Python is run.
 
-use std::env;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::caller::Caller;
+use crate::interpreter::active_environment;
 
 /// Takes the lines that functions of tasks print.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -60,17 +60,7 @@ impl Default for PythonOptions {
 impl PythonOptions {
     /// The defaults, with the virtual environment that is active.
     pub fn from_environment() -> Self {
-        let virtual_env = env::var_os("VIRTUAL_ENV").filter(|value| !value.is_empty()).map(PathBuf::from);
-        Self { virtual_env, ..Self::default() }
-    }
-
-    /// The interpreters to try, in order.
-    pub(crate) fn candidates(&self) -> Vec<PathBuf> {
-        if let Some(python) = &self.python {
-            return vec![python.clone()];
-        }
-        let of_environment = self.virtual_env.iter().map(|folder| folder.join("bin/python"));
-        of_environment.chain(["python3", "python"].map(PathBuf::from)).collect()
+        Self { virtual_env: active_environment(), ..Self::default() }
     }
 }
 

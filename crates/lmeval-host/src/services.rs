@@ -78,7 +78,8 @@ impl Services {
             name: text("name")?,
             splits: text("split")?.into_iter().collect(),
             kwargs,
-            folder: text("folder")?,
+            base: text("folder")?.map(Into::into),
+            ..DatasetRequest::default()
         };
         let key = lmeval_pycompat::repr::repr(&Value::from(question.clone()));
         let known = lock(&self.datasets).iter().position(|(known, _)| *known == key);

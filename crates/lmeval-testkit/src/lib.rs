@@ -9,11 +9,15 @@
 //! ```
 
 mod context;
+#[cfg(feature = "hub")]
+mod hub;
 mod reference;
 #[cfg(feature = "server")]
 mod server;
 
 pub use context::{Output, TestCommand, TestContext};
+#[cfg(feature = "hub")]
+pub use hub::{HubFault, HubRequest, StandInHub};
 pub use reference::{reference_library, test_environment};
 #[cfg(feature = "server")]
 pub use server::{Counts, Fault, Faults, ServerOptions, StandInServer};

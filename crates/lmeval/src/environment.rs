@@ -7,8 +7,6 @@ use anyhow::{Result, bail};
 use lmeval_host::PythonOptions;
 use lmeval_report::TimeZone;
 
-pub(crate) use lmeval::library::VIRTUAL_ENV;
-
 /// A folder with copies of data sets: `<folder>/<dataset_path>` is used where it is there.
 const LM_EVAL_DATASET_DIR: &str = "LM_EVAL_DATASET_DIR";
 

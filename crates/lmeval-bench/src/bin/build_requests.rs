@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lmeval_data::{Request, Settings};
+use lmeval_data::Settings;
 use lmeval_tasks::prompt::{RequestBuilder, RequestOptions, RequestSources};
 use lmeval_tasks::{Overrides, Spec, TaskManager};
 
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut requests, mut bytes) = (0_usize, 0_usize);
     for task in loaded.tasks.values_mut() {
         task.config.set_num_fewshot(num_fewshot.parse()?);
-        let request = Request::for_task(task).ok_or("the task names no data")?;
+        let request = task.dataset_request().ok_or("the task names no data")?;
         let sources = RequestSources::new(Arc::new(lmeval_data::load(&request, &settings)?));
         for document in RequestBuilder::new(task, &sources, &options)? {
             for instance in document?.instances {

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use lmeval_core::Dialect;
 use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance, ScoringSources};
-use lmeval_data::{Request, Settings};
+use lmeval_data::Settings;
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_tasks::prompt::{RequestBuilder, RequestOptions, RequestSources};
 use lmeval_tasks::scoring::task_scorer;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let loaded =
         TaskManager::new(std::slice::from_ref(&folder)).load(&[Spec::from("bench")], Overrides::default())?;
     let task = loaded.tasks.values().next().ok_or("there is no task")?;
-    let request = Request::for_task(task).ok_or("the task names no data")?;
+    let request = task.dataset_request().ok_or("the task names no data")?;
     let options = RequestOptions { dialect, ..RequestOptions::default() };
     let mut scorer = task_scorer(&task.config, &ScoringSources::new(&dialect), false)?;
     let keeps_documents = scorer.needs().documents;

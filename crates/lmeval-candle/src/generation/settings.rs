@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::ModelError;
-use lmeval_models::stops;
+use lmeval_core::{ModelError, stops};
 use lmeval_pycompat::{Dict, Value};
 
 use super::fields::{Defaults, Fields, token};

@@ -1,7 +1,7 @@
 //! What ends a text, and what of it is the answer.
 
 use lmeval_core::ModelError;
-use lmeval_models::HuggingFaceTokenizer;
+use lmeval_tokenizers::HuggingFaceTokenizer;
 
 use crate::arguments::ThinkEnd;
 

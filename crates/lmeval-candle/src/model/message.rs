@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, Arguments, Context, Dialect, DocId, ModelError, ModelErrorKind, ModelRequest, Response, Usage,
+    Answer, Arguments, Context, Dialect, DocId, ModelError, ModelErrorKind, ModelRequest, ModelSettings,
+    Response, Usage,
 };
-use lmeval_models::ModelSettings;
 use lmeval_pycompat::{Dict, Value, json};
 
 use super::work::text_of;

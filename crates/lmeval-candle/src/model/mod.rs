@@ -14,9 +14,8 @@ use std::time::Duration;
 
 use lmeval_core::{
     Answer, AnswerSink, Dispatch, Model, ModelError, ModelErrorKind, ModelFacts, ModelFuture, ModelIdentity,
-    ModelRequest, ModelStats, ModelTemplate,
+    ModelRequest, ModelSettings, ModelStats, ModelTemplate,
 };
-use lmeval_models::ModelSettings;
 
 use self::parallel::ParallelModel;
 use self::prepare::Prepared;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use lmeval_core::{ModelError, ModelFacts, ModelIdentity, ModelTemplate};
-use lmeval_models::{HubSettings, ModelSettings, wait};
+use lmeval_core::{ModelError, ModelFacts, ModelIdentity, ModelSettings, ModelTemplate};
+use lmeval_hub::{Kind, Settings};
 use lmeval_pycompat::Value;
 
 use crate::arguments::Arguments;
@@ -35,12 +35,11 @@ impl Prepared {
     /// Reads all that is small of a model.
     pub(super) fn new(settings: &ModelSettings) -> Result<Self, ModelError> {
         let arguments = Arguments::read(settings)?;
-        let mut opened = Opened::new(&arguments)?;
+        let hub = Settings::from_environment(Kind::Model).reporting_to(settings.downloads.as_ref());
+        let mut opened = Opened::new(&arguments, &hub)?;
         let folder = match &arguments.tokenizer {
             None => opened.folder.clone(),
-            Some(name) => {
-                wait(async { HubSettings::from_environment().locate(name, &arguments.revision).await })?
-            }
+            Some(name) => lmeval_tokenizers::locate(&hub, name, &arguments.revision)?,
         };
         let own = opened.tokenizer.take();
         let codec = Codec::new(&folder, own, arguments.add_bos_token, arguments.prefix_token_id)?;

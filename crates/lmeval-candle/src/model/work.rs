@@ -1,9 +1,9 @@
 //! Requests in, answers out: what a model of one device does.
 
 use lmeval_core::{
-    Answer, Arguments as Asked, Context, ModelError, ModelRequest, ModelStats, Response, Usage,
+    Answer, Arguments as Asked, Context, ModelError, ModelRequest, ModelStats, Response, Usage, Window,
+    windows,
 };
-use lmeval_models::{Window, windows};
 use rayon::prelude::*;
 
 use super::prepare::Prepared;

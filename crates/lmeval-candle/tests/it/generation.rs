@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use lmeval_core::registry::Registry;
 use lmeval_core::{
-    Answer, Arguments, ChatMessage, Context, Dialect, Model, ModelError, ModelErrorKind, Response, Role,
+    Answer, Arguments, ChatMessage, Context, Dialect, Model, ModelError, ModelErrorKind, ModelSettings,
+    Response, Role,
 };
-use lmeval_models::ModelSettings;
 use lmeval_pycompat::{Dict, Value, json};
 use serde_json::Value as Json;
 

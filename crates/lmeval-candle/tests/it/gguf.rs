@@ -9,8 +9,8 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor, safetensors};
 use lmeval_candle::arch::{self, Architecture};
 use lmeval_candle::{Error, Gguf, Source, Weights};
-use lmeval_models::HuggingFaceTokenizer;
 use lmeval_pycompat::Value;
+use lmeval_tokenizers::HuggingFaceTokenizer;
 use serde_json::Value as Json;
 
 use crate::architectures::{TOLERANCE, alone, difference, fixtures, largest, most_likely, numbers, tokens};

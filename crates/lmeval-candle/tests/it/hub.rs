@@ -1,74 +1,43 @@
 //! Models of the hub: downloads, and the cache without a connection.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lmeval_models::HubSettings;
+use lmeval_candle::locate_model;
+use lmeval_hub::Settings;
+use lmeval_testkit::StandInHub;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// Answers one request as the hub does: `org/<folder>` is a folder of the fixtures.
-fn serve_one(stream: &TcpStream) {
-    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
-    let Some(first) = lines.next() else { return };
-    lines.take_while(|line| !line.is_empty()).for_each(drop);
-    let (method, path) = first.split_once(' ').unwrap();
-    let path = path.split(' ').next().unwrap();
-    let content = path
-        .strip_prefix("/org/")
-        .and_then(|path| path.split_once("/resolve/main/"))
-        .and_then(|(folder, file)| fs_err::read(fixtures().join(folder).join(file)).ok());
-    let mut stream = stream;
-    let _ = match content {
-        None => stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"),
-        Some(content) => {
-            let etag = path.replace('/', "-");
-            let commit = "c".repeat(40);
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nx-repo-commit: {commit}\r\netag: \"{etag}\"\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-                content.len()
-            );
-            let sent = stream.write_all(head.as_bytes());
-            if method == "GET" { sent.and_then(|()| stream.write_all(&content)) } else { sent }
-        }
-    };
-}
-
-/// A server, and how many requests it got.
-fn server() -> (String, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let hits = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&hits);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            counted.fetch_add(1, Ordering::Relaxed);
-            serve_one(&stream);
-        }
-    });
-    (address, hits)
+/// A hub with folders of the fixtures as `org/<folder>`.
+fn hub(folders: &[&str]) -> StandInHub {
+    let hub = StandInHub::new();
+    for folder in folders {
+        let entries = fs_err::read_dir(fixtures().join(folder)).unwrap().map(|entry| entry.unwrap());
+        let files: Vec<_> = entries
+            .map(|entry| (entry.file_name().into_string().unwrap(), fs_err::read(entry.path()).unwrap()))
+            .collect();
+        let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
+        hub.add_model(&format!("org/{folder}"), "main", &files);
+    }
+    hub
 }
 
 #[test]
 fn models_are_downloaded_once() {
-    let (endpoint, hits) = server();
+    let hub = hub(&["llama", "llama_bias", "torch"]);
+    hub.add_model("org/empty", "main", &[("README.md", b"")]);
+    let hits = || hub.requests("").len();
     let cache = tempfile::tempdir().unwrap();
-    let hub = |offline| HubSettings {
-        endpoint: endpoint.clone(),
-        cache: cache.path().to_owned(),
-        token: None,
-        offline,
+    let mut settings = Settings::isolated(&hub.endpoint(), cache.path());
+    let mut locate = |name: &str, offline: bool| {
+        settings.offline = offline;
+        locate_model(&settings, name, "main")
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let locate = |name: &str, offline: bool| runtime.block_on(hub(offline).locate_model(name, "main"));
     let error = locate("org/llama", true).unwrap_err();
     assert!(error.to_string().contains("not in the cache"), "{error}");
-    assert_eq!(hits.load(Ordering::Relaxed), 0);
+    assert_eq!(hits(), 0);
     // One file, and parts with their index.
     for name in ["llama", "llama_bias"] {
         let folder = locate(&format!("org/{name}"), false).unwrap();
@@ -79,10 +48,10 @@ fn models_are_downloaded_once() {
                 assert_eq!(found, fs_err::read(entry.path()).unwrap(), "{}", entry.path().display());
             }
         }
-        let asked = hits.load(Ordering::Relaxed);
+        let asked = hits();
         assert_eq!(locate(&format!("org/{name}"), true).unwrap(), folder);
         assert_eq!(locate(&format!("org/{name}"), false).unwrap(), folder);
-        assert_eq!(hits.load(Ordering::Relaxed), asked);
+        assert_eq!(hits(), asked);
     }
     // Files of torch count where there are no safetensors.
     let folder = locate("org/torch", false).unwrap();
@@ -91,8 +60,10 @@ fn models_are_downloaded_once() {
     assert_eq!(locate("org/torch", true).unwrap(), folder);
     fs_err::remove_file(folder.join("pytorch_model-00002-of-00002.bin")).unwrap();
     assert!(locate("org/torch", true).is_err());
-    let error = locate("org/nothing", false).unwrap_err();
+    let error = locate("org/empty", false).unwrap_err();
     assert!(error.to_string().contains("There is no `config.json`"), "{error}");
+    let error = locate("org/nothing", false).unwrap_err();
+    assert!(error.to_string().contains("answered 404"), "{error}");
     // A part that is gone is fetched again.
     let folder = locate("org/llama_bias", true).unwrap();
     fs_err::remove_file(folder.join("model-00002-of-00003.safetensors")).unwrap();
@@ -109,14 +80,9 @@ fn the_cache_counts_as_weights_are_loaded() {
     fs_err::create_dir_all(snapshot.join("sub")).unwrap();
     fs_err::create_dir_all(repository.join("refs")).unwrap();
     fs_err::write(repository.join("refs/main"), "c".repeat(40)).unwrap();
-    let hub = HubSettings {
-        endpoint: "http://127.0.0.1:1".into(),
-        cache: cache.path().to_owned(),
-        token: None,
-        offline: true,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let is_there = || runtime.block_on(hub.locate_model("org/model", "main")).is_ok();
+    let mut settings = Settings::isolated("http://127.0.0.1:1", cache.path());
+    settings.offline = true;
+    let is_there = || locate_model(&settings, "org/model", "main").is_ok();
     let write = |name: &str, content: &str| fs_err::write(snapshot.join(name), content).unwrap();
     let index = "model.safetensors.index.json";
     write("config.json", "{}");

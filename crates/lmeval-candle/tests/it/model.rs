@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use lmeval_core::registry::Registry;
 use lmeval_core::{
-    Answer, Arguments, Context, DocId, Model, ModelError, ModelRequest, RequestType, Response,
+    Answer, Arguments, Context, DocId, Model, ModelError, ModelRequest, ModelSettings, RequestType, Response,
 };
-use lmeval_models::ModelSettings;
 use lmeval_pycompat::{Dict, Value, json};
 
 pub(crate) fn fixture() -> PathBuf {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lmeval_models::HuggingFaceTokenizer;
+use lmeval_tokenizers::HuggingFaceTokenizer;
 use serde_json::Value;
 
 use super::model::fixture;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use lmeval_data::{ErrorKind, Request, load};
+use lmeval_core::DatasetRequest;
+use lmeval_data::{ErrorKind, load};
 use lmeval_pycompat::Value;
 
 use crate::support::{load_in, message, offline, printed, request, write};
@@ -11,7 +12,7 @@ fn data_files(path: &str) -> [(&'static str, Value); 1] {
     [("data_files", Value::dict([("test", path.into())]))]
 }
 
-fn test_rows(folder: &Path, request: &Request) -> String {
+fn test_rows(folder: &Path, request: &DatasetRequest) -> String {
     printed(load_in(folder, request).unwrap().get("test").unwrap()).unwrap()
 }
 

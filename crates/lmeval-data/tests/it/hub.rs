@@ -4,19 +4,21 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lmeval_data::{ErrorKind, Progress, Request, Settings, load};
+use lmeval_core::{DatasetRequest, DownloadProgress};
+use lmeval_data::{ErrorKind, Settings, load};
+use lmeval_hub::Error as HubError;
 use lmeval_pycompat::Value;
+use lmeval_testkit::{HubFault, StandInHub};
 
-use crate::stand_in::{Fault, StandIn};
 use crate::support::{message, printed, request};
 
 const ID: &str = "org/name";
 const LINES: &[u8] = b"{\"a\": 1}\n{\"a\": 2}\n";
 
-fn settings(hub: &StandIn, folder: &Path) -> Settings {
+fn settings(hub: &StandInHub, folder: &Path) -> Settings {
     let mut settings = Settings::isolated(&hub.endpoint(), &folder.join("hub"), folder);
-    settings.first_wait = Duration::from_millis(1);
-    settings.attempts = 3;
+    settings.hub.first_wait = Duration::from_millis(1);
+    settings.hub.attempts = 3;
     settings
 }
 
@@ -25,7 +27,7 @@ fn large() -> Vec<u8> {
     (0..2000).flat_map(|number| format!("{{\"a\": {number}}}\n").into_bytes()).collect()
 }
 
-fn rows(request: &Request, settings: &Settings, split: &str) -> Result<u64, lmeval_data::Error> {
+fn rows(request: &DatasetRequest, settings: &Settings, split: &str) -> Result<u64, lmeval_data::Error> {
     let data = load(request, settings)?;
     let split = data.get(split).unwrap();
     printed(split)?;
@@ -34,7 +36,7 @@ fn rows(request: &Request, settings: &Settings, split: &str) -> Result<u64, lmev
 
 #[test]
 fn a_data_set_is_downloaded_once_and_then_found_in_the_cache() {
-    let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
+    let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     let commit =
         hub.add(ID, "main", &[("train.jsonl", LINES), ("sub/test.jsonl", &large()), ("README.md", b"# x")]);
     let mut settings = settings(&hub, folder.path());
@@ -56,27 +58,27 @@ fn a_data_set_is_downloaded_once_and_then_found_in_the_cache() {
     load(&request, &settings).unwrap();
     assert_eq!(hub.requests("resolve").len(), before);
     let all = hub.requests("").len();
-    settings.offline = true;
+    settings.hub.offline = true;
     assert_eq!(rows(&request, &settings, "test").unwrap(), 2000);
     assert_eq!(hub.requests("").len(), all);
 }
 
 #[test]
 fn the_cache_serves_where_the_hub_does_not() {
-    let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
+    let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", LINES)]);
     let mut settings = settings(&hub, folder.path());
     let request = request(ID, &["train"], &[]);
     load(&request, &settings).unwrap();
-    settings.endpoint = "http://127.0.0.1:1".into();
+    settings.hub.endpoint = "http://127.0.0.1:1".into();
     assert_eq!(rows(&request, &settings, "train").unwrap(), 2);
 
     let empty = tempfile::tempdir().unwrap();
-    settings.cache = empty.path().into();
+    settings.hub.cache = empty.path().into();
     let error = load(&request, &settings).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Connection { .. }), "{error:?}");
+    assert!(matches!(error.kind(), ErrorKind::Hub(HubError::Connection { .. })), "{error:?}");
     assert!(!error.hints().is_empty());
-    settings.offline = true;
+    settings.hub.offline = true;
     let error = load(&request, &settings).unwrap_err();
     let cache = empty.path().display();
     assert_eq!(
@@ -87,9 +89,31 @@ fn the_cache_serves_where_the_hub_does_not() {
     assert!(hints.contains("There is no local copy in `") && hints.contains("org/name`"), "{hints}");
 }
 
+/// Some of the files of a split are not the split.
+#[test]
+fn a_part_of_a_data_set_does_not_pass_for_the_whole() {
+    let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
+    let parts = [("train-00000-of-00002.jsonl", LINES), ("train-00001-of-00002.jsonl", LINES)];
+    hub.add(ID, "main", &parts);
+    let mut settings = settings(&hub, folder.path());
+    let request = request(ID, &["train"], &[]);
+    hub.fail("train-00001", &[HubFault::Status(403, vec![])]);
+    load(&request, &settings).unwrap_err();
+    settings.hub.offline = true;
+    let error = load(&request, &settings).unwrap_err();
+    assert!(
+        error.to_string().starts_with("`org/name/train-00001-of-00002.jsonl` is not in the cache"),
+        "{error}"
+    );
+    settings.hub.offline = false;
+    assert_eq!(rows(&request, &settings, "train").unwrap(), 4);
+    settings.hub.offline = true;
+    assert_eq!(rows(&request, &settings, "train").unwrap(), 4);
+}
+
 #[test]
 fn configurations_revisions_and_addresses() {
-    let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
+    let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     let readme = b"---\nconfigs:\n- config_name: a\n  data_files: x.jsonl\n- config_name: b\n  data_files:\n  - split: test\n    path: data/*.jsonl\n---\n";
     let files: [(&str, &[u8]); 4] =
         [("README.md", readme), ("x.jsonl", LINES), ("data/1.jsonl", LINES), ("data/2.jsonl", LINES)];
@@ -127,7 +151,7 @@ fn configurations_revisions_and_addresses() {
 
 #[test]
 fn statuses_become_errors_with_advice() {
-    let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
+    let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", LINES)]);
     let mut settings = settings(&hub, folder.path());
     let status = |settings: &Settings, id: &str, revision: Option<&str>| {
@@ -135,7 +159,9 @@ fn statuses_become_errors_with_advice() {
             revision.map(|revision| ("revision", Value::str(revision))).into_iter().collect();
         let error = load(&request(id, &["train"], &kwargs), settings).unwrap_err();
         match error.kind() {
-            ErrorKind::Status { status, .. } => (*status, error.hints().len(), error.to_string()),
+            ErrorKind::Hub(HubError::Status { status, .. }) => {
+                (*status, error.hints().len(), error.to_string())
+            }
             kind => panic!("{kind:?}"),
         }
     };
@@ -145,30 +171,30 @@ fn statuses_become_errors_with_advice() {
     assert_eq!(status(&settings, ID, Some("v9")).0, 404);
     hub.fail(
         "revision",
-        &[Fault::Status(500, vec![]), Fault::Status(502, vec![]), Fault::Status(503, vec![])],
+        &[HubFault::Status(500, vec![]), HubFault::Status(502, vec![]), HubFault::Status(503, vec![])],
     );
     assert_eq!(status(&settings, ID, None).0, 503);
-    hub.fail("revision", &[Fault::Status(403, vec![("X-Error-Message", "Ask for access")])]);
+    hub.fail("revision", &[HubFault::Status(403, vec![("X-Error-Message", "Ask for access")])]);
     assert!(status(&settings, ID, None).2.ends_with("Ask for access"));
 
     hub.require_token("secret-token");
     assert_eq!(status(&settings, ID, None).0, 401);
-    settings.token = Some("wrong-token".to_owned().into());
+    settings.hub.token = Some("wrong-token".to_owned().into());
     let refused = status(&settings, ID, None);
     assert_eq!((refused.0, refused.1), (401, 2));
     assert!(!refused.2.contains("wrong-token") && !format!("{settings:?}").contains("wrong-token"));
-    settings.token = Some("secret-token".to_owned().into());
+    settings.hub.token = Some("secret-token".to_owned().into());
     assert_eq!(rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(), 2);
 }
 
 #[test]
 fn the_token_does_not_leave_the_hub() {
-    let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
+    let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", &large())]);
     hub.require_token("secret-token");
     let mut settings = settings(&hub, folder.path());
-    settings.token = Some("secret-token".to_owned().into());
-    hub.fail("GET /storage", &[Fault::Status(403, vec![])]);
+    settings.hub.token = Some("secret-token".to_owned().into());
+    hub.fail("GET /storage", &[HubFault::Status(403, vec![])]);
     let error = load(&request(ID, &["train"], &[]), &settings).unwrap_err();
     let shown = format!("{}{error:?}", message(&error));
     assert!(!shown.contains("secret-token") && !shown.contains("hidden"), "{shown}");
@@ -180,7 +206,7 @@ fn the_token_does_not_leave_the_hub() {
 #[derive(Default)]
 struct Notes(Mutex<Vec<String>>);
 
-impl Progress for Notes {
+impl DownloadProgress for Notes {
     fn start(&self, file: &str, done: u64, total: Option<u64>) {
         self.0.lock().unwrap().push(format!("start {file} {done} of {total:?}"));
     }
@@ -196,15 +222,15 @@ impl Progress for Notes {
 
 #[test]
 fn passing_failures_are_waited_out() {
-    let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
+    let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", LINES)]);
     let mut settings = settings(&hub, folder.path());
     let notes = Arc::new(Notes::default());
-    settings.progress = notes.clone();
-    hub.fail("revision", &[Fault::Status(429, vec![("Retry-After", "0")]), Fault::Close]);
-    hub.fail("tree", &[Fault::Status(504, vec![]), Fault::Cut(3)]);
-    hub.fail("HEAD", &[Fault::Status(503, vec![]), Fault::Close]);
-    hub.fail("GET /datasets", &[Fault::Close, Fault::Status(500, vec![])]);
+    settings.hub.progress = notes.clone();
+    hub.fail("revision", &[HubFault::Status(429, vec![("Retry-After", "0")]), HubFault::Close]);
+    hub.fail("tree", &[HubFault::Status(504, vec![]), HubFault::Cut(3)]);
+    hub.fail("HEAD", &[HubFault::Status(503, vec![]), HubFault::Close]);
+    hub.fail("GET /datasets", &[HubFault::Close, HubFault::Status(500, vec![])]);
     assert_eq!(rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(), 2);
     let notes = notes.0.lock().unwrap();
     assert_eq!(notes[0], "retry 429 Too Many Requests 0ns");
@@ -214,10 +240,10 @@ fn passing_failures_are_waited_out() {
 
 #[test]
 fn downloads_go_on_where_they_broke_off() {
-    let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
+    let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", &large())]);
     let settings = settings(&hub, folder.path());
-    let faults = [Fault::Cut(500), Fault::Cut(300), Fault::Cut(0), Fault::Close];
+    let faults = [HubFault::Cut(500), HubFault::Cut(300), HubFault::Cut(0), HubFault::Close];
     hub.fail("GET /storage", &faults);
     assert_eq!(rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(), 2000);
     let ranges: Vec<_> = hub.requests("GET /storage").into_iter().map(|seen| seen.range).collect();
@@ -225,7 +251,7 @@ fn downloads_go_on_where_they_broke_off() {
     assert_eq!(ranges, [None, range(500), range(800), range(800), range(800)]);
 
     // The same with what another run has left, and with a hub that does not know ranges.
-    for fault in [None, Some(Fault::IgnoreRange), Some(Fault::Status(416, vec![]))] {
+    for fault in [None, Some(HubFault::IgnoreRange), Some(HubFault::Status(416, vec![]))] {
         let again = tempfile::tempdir().unwrap();
         let blobs = again.path().join("hub/datasets--org--name/blobs");
         fs_err::create_dir_all(&blobs).unwrap();
@@ -238,7 +264,7 @@ fn downloads_go_on_where_they_broke_off() {
         fs_err::write(&part, &large()[..1234]).unwrap();
         hub.fail("GET /storage", &fault.into_iter().collect::<Vec<_>>());
         let mut settings = settings.clone();
-        settings.cache = again.path().join("hub");
+        settings.hub.cache = again.path().join("hub");
         assert_eq!(rows(&request(ID, &["train"], &[]), &settings, "train").unwrap(), 2000);
         assert!(!part.exists());
     }
@@ -246,7 +272,7 @@ fn downloads_go_on_where_they_broke_off() {
 
 #[test]
 fn damaged_downloads_are_not_kept() {
-    let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
+    let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", &large()), ("test.jsonl", LINES)]);
     let settings = settings(&hub, folder.path());
     let train = request(ID, &["train"], &[]);
@@ -256,17 +282,17 @@ fn damaged_downloads_are_not_kept() {
     let wrong: &'static [u8] = wrong.leak();
     let too_long: &'static [u8] = [long, b"more"].concat().leak();
     for body in [wrong, too_long] {
-        hub.fail("GET /storage", &[Fault::Body(body), Fault::Body(body)]);
+        hub.fail("GET /storage", &[HubFault::Body(body), HubFault::Body(body)]);
         let error = load(&train, &settings).unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Damaged { .. }), "{error:?}");
+        assert!(matches!(error.kind(), ErrorKind::Hub(HubError::Damaged { .. })), "{error:?}");
     }
     // A body that is shorter than the description never becomes a file.
-    hub.fail("GET /storage", &vec![Fault::Body(b"short"); 20]);
+    hub.fail("GET /storage", &vec![HubFault::Body(b"short"); 20]);
     let error = load(&train, &settings).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Connection { .. }), "{error:?}");
+    assert!(matches!(error.kind(), ErrorKind::Hub(HubError::Connection { .. })), "{error:?}");
     assert!(message(&error).contains("5 of"), "{}", message(&error));
     // Damaged once, right the second time.
-    hub.fail("GET /storage", &[Fault::Body(wrong)]);
+    hub.fail("GET /storage", &[HubFault::Body(wrong)]);
     assert_eq!(rows(&train, &settings, "train").unwrap(), 2000);
     let blobs = folder.path().join("hub/datasets--org--name/blobs");
     let left =
@@ -276,7 +302,7 @@ fn damaged_downloads_are_not_kept() {
 
 #[test]
 fn scripts_are_not_run_but_the_converted_copy_is_read() {
-    let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
+    let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("name.py", b"import os"), ("README.md", b"")]);
     let settings = settings(&hub, folder.path());
     let error = load(&request(ID, &["train"], &[]), &settings).unwrap_err();
@@ -300,7 +326,7 @@ fn scripts_are_not_run_but_the_converted_copy_is_read() {
 
 #[test]
 fn two_at_once_download_once() {
-    let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
+    let (hub, folder) = (StandInHub::new(), tempfile::tempdir().unwrap());
     hub.add(ID, "main", &[("train.jsonl", &large())]);
     let settings = settings(&hub, folder.path());
     std::thread::scope(|scope| {
@@ -311,14 +337,4 @@ fn two_at_once_download_once() {
         }
     });
     assert_eq!(hub.requests("GET /storage").len(), 1);
-}
-
-#[test]
-fn the_client_works_inside_a_runtime() {
-    let (hub, folder) = (StandIn::new(), tempfile::tempdir().unwrap());
-    hub.add(ID, "main", &[("train.jsonl", LINES)]);
-    let settings = settings(&hub, folder.path());
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    let count = runtime.block_on(async { rows(&request(ID, &["train"], &[]), &settings, "train").unwrap() });
-    assert_eq!(count, 2);
 }

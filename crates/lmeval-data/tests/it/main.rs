@@ -7,6 +7,5 @@ mod hub;
 mod large;
 mod mutations;
 mod saved;
-mod stand_in;
 mod support;
 mod vectors;

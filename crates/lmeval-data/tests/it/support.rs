@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use lmeval_data::{DatasetDict, Error, Request, Settings, Split, load};
+use lmeval_core::DatasetRequest;
+use lmeval_data::{DatasetDict, Error, Settings, Split, load};
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value};
 
@@ -16,22 +17,22 @@ pub(crate) fn write(folder: &Path, path: &str, content: impl AsRef<[u8]>) {
 /// Settings that reach no hub.
 pub(crate) fn offline(folder: &Path) -> Settings {
     let mut settings = Settings::isolated("http://127.0.0.1:9", &folder.join("cache"), folder);
-    settings.offline = true;
+    settings.hub.offline = true;
     settings
 }
 
 /// A request with arguments.
-pub(crate) fn request(path: &str, splits: &[&str], kwargs: &[(&str, Value)]) -> Request {
-    Request {
+pub(crate) fn request(path: &str, splits: &[&str], kwargs: &[(&str, Value)]) -> DatasetRequest {
+    DatasetRequest {
         path: path.into(),
         splits: splits.iter().map(|split| (*split).to_owned()).collect(),
         kwargs: kwargs.iter().map(|(key, value)| (Value::str(*key), value.clone())).collect::<Dict>(),
-        ..Request::default()
+        ..DatasetRequest::default()
     }
 }
 
 /// Loads in a folder.
-pub(crate) fn load_in(folder: &Path, request: &Request) -> Result<DatasetDict, Error> {
+pub(crate) fn load_in(folder: &Path, request: &DatasetRequest) -> Result<DatasetDict, Error> {
     load(request, &offline(folder))
 }
 

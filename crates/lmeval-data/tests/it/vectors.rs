@@ -1,6 +1,6 @@
 //! Files loaded by the `datasets` library and by us: the rows must be the same.
 
-use lmeval_data::Request;
+use lmeval_core::DatasetRequest;
 use lmeval_pycompat::{Value, json};
 
 use crate::support::{load_in, message, printed, write};
@@ -47,14 +47,14 @@ fn check(case: &Value) -> Option<String> {
             }
         }
     }
-    let request = Request {
+    let request = DatasetRequest {
         path: text(field(case, "path").unwrap()),
         name: field(case, "config").map(text),
         splits: field(case, "splits")
             .map_or_else(Vec::new, |list| list.as_list().unwrap().iter().map(text).collect()),
         kwargs: field(case, "kwargs")
             .map_or_else(Default::default, |kwargs| kwargs.as_dict().unwrap().clone()),
-        ..Request::default()
+        ..DatasetRequest::default()
     };
     let found = load_in(folder.path(), &request).and_then(|data| {
         data.iter().map(|(name, split)| Ok((name.to_owned(), printed(split)?))).collect::<Result<Vec<_>, _>>()

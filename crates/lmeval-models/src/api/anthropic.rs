@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Arguments, ModelError, ModelErrorKind, RequestType, Response};
+use lmeval_core::{Arguments, ModelError, ModelErrorKind, ModelSettings, RequestType, Response, stops};
 use lmeval_pycompat::{Dict, Value, strings};
 
 use super::answer::{after_thinking, malformed, objects, text};
@@ -11,8 +11,6 @@ use super::chat::{generates_only, messages};
 use super::protocol::{Generation, Prompt, Protocol, Rules};
 use super::text::{TextAnswer, TextBackend, TextProtocol, plain};
 use crate::http::BadAnswer;
-use crate::stops::stops;
-use lmeval_core::ModelSettings;
 
 /// How a turn of the user begins in the older interface.
 const HUMAN: &str = "\n\nHuman:";

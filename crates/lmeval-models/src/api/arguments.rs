@@ -3,7 +3,7 @@
 use std::env;
 use std::sync::Arc;
 
-use lmeval_core::{Model, ModelError, ModelErrorKind};
+use lmeval_core::{Model, ModelError, ModelErrorKind, ModelSettings};
 use lmeval_pycompat::Value;
 use secrecy::SecretString;
 
@@ -11,7 +11,6 @@ use super::model::{ApiModel, Parts};
 use super::protocol::{Protocol, Rules};
 use crate::http::{Client, ClientSettings};
 use crate::tokenizer;
-use lmeval_core::ModelSettings;
 
 /// Arguments that change answers and have no other place in a model's identity.
 const GIVEN: [&str; 7] = [

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{ModelError, ModelErrorKind, RequestType};
+use lmeval_core::{ModelError, ModelErrorKind, RequestType, stops};
 use lmeval_pycompat::{Dict, Value};
 
 use super::answer::{after_thinking, choices, is_cut_off, malformed, null_text, objects};
@@ -10,7 +10,6 @@ use super::arguments::{Backend, Credentials};
 use super::completions::take_limit;
 use super::protocol::{Generation, Prompt, Protocol, Rules};
 use crate::http::BadAnswer;
-use crate::stops::stops;
 
 /// The back end.
 pub(crate) const LOCAL_CHAT_COMPLETIONS: Backend = Backend {

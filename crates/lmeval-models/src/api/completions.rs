@@ -1,13 +1,12 @@
 //! `local-completions`: the completions of OpenAI's interface, as many servers offer them.
 
-use lmeval_core::{ModelError, ModelErrorKind, RequestType};
+use lmeval_core::{ModelError, ModelErrorKind, RequestType, stops};
 use lmeval_pycompat::{Dict, Value, float};
 
 use super::answer::{choices, is_cut_off, malformed, no_logprobs, objects, text, unusable};
 use super::arguments::{Backend, Credentials};
 use super::protocol::{Generation, Prompt, Protocol, Rules, Score, Scored};
 use crate::http::BadAnswer;
-use crate::stops::stops;
 
 /// The back end.
 pub(crate) const LOCAL_COMPLETIONS: Backend = Backend {

@@ -3,7 +3,7 @@
 use std::env;
 use std::sync::Arc;
 
-use lmeval_core::{Model, ModelError, ModelErrorKind, RequestType};
+use lmeval_core::{Model, ModelError, ModelErrorKind, ModelSettings, RequestType};
 use lmeval_pycompat::{Dict, Value};
 
 use super::arguments::{Backend, Credentials};
@@ -11,7 +11,6 @@ use super::chat::{chat_body, chat_texts, generates_only};
 use super::completions::Completions;
 use super::protocol::{Generation, Prompt, Protocol, Rules};
 use crate::http::BadAnswer;
-use lmeval_core::ModelSettings;
 
 /// The back end for texts.
 pub(crate) const OPENAI_COMPLETIONS: Backend = Backend {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lmeval_core::{Answer, Arguments, ModelError, ModelErrorKind, ModelRequest, RequestType, Response};
+use lmeval_core::{
+    Answer, Arguments, ModelError, ModelErrorKind, ModelRequest, RequestType, Response, windows,
+};
 use lmeval_pycompat::float;
 
 use super::answer::{parse, unusable};
@@ -11,7 +13,6 @@ use super::model::{ApiModel, body_text};
 use super::protocol::{Prompt, Score, Scored};
 use crate::http::Call;
 use crate::pair::cut_pair;
-use crate::windows::windows;
 
 impl ApiModel {
     /// The last tokens of a context and its continuation, as many as the model takes.

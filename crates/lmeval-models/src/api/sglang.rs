@@ -1,6 +1,6 @@
 //! `sglang-generate`: the native interface of SGLang's server.
 
-use lmeval_core::{ModelError, ModelErrorKind, RequestType};
+use lmeval_core::{ModelError, ModelErrorKind, RequestType, stops};
 use lmeval_pycompat::{Dict, Value, float};
 
 use super::answer::{malformed, no_logprobs, objects, refuse_abort, text};
@@ -8,7 +8,6 @@ use super::arguments::{Backend, Credentials};
 use super::completions::take_limit;
 use super::protocol::{Generation, Prompt, Protocol, Rules, Score, Scored};
 use crate::http::BadAnswer;
-use crate::stops::stops;
 
 /// The back end.
 pub(crate) const SGLANG: Backend = Backend {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lmeval_core::{
     Answer, Arguments, Context, Dispatch, Model, ModelError, ModelErrorKind, ModelFuture, ModelIdentity,
-    ModelRequest, ModelStats, RequestType, Response,
+    ModelRequest, ModelSettings, ModelStats, RequestType, Response,
 };
 use lmeval_pycompat::{Dict, Value};
 
@@ -15,7 +15,6 @@ use super::arguments::{Credentials, no_base_url};
 use super::identity::server_facts;
 use super::model::body_text;
 use crate::http::{BadAnswer, Call, Client, ClientSettings};
-use lmeval_core::ModelSettings;
 
 /// What an answer says.
 #[derive(Debug)]

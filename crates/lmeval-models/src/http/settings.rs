@@ -4,12 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_core::{ModelError, ModelErrorKind, ModelSettings};
 use lmeval_pycompat::{Dict, Value, repr};
 use secrecy::SecretString;
 
 use super::redact::public_url;
-use lmeval_core::ModelSettings;
 
 /// How a server is talked to; read from model arguments.
 #[derive(Clone)]

@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use lmeval_core::{ModelError, ModelErrorKind, nearest};
-
-use lmeval_core::ModelSettings;
+use lmeval_core::{ModelError, ModelErrorKind, ModelSettings, nearest};
 
 /// Arguments that name a model for the results and mean nothing here.
 const NAMES: [&str; 2] = ["pretrained", "model"];

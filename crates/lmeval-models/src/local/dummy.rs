@@ -4,12 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lmeval_core::{
     Arguments, Context, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelIdentity,
-    ModelRequest, ModelTemplate, RemoteTemplate, Response,
+    ModelRequest, ModelSettings, ModelTemplate, RemoteTemplate, Response,
 };
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::strings::strip;
-
-use lmeval_core::ModelSettings;
 
 /// A model that looks at the number of the document at most.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use lmeval_core::{
     Answer, Arguments, Context, InProcess, LocalModel, Model, ModelError, ModelIdentity, ModelRequest,
-    ModelTemplate, Response,
+    ModelSettings, ModelTemplate, Response,
 };
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
@@ -19,7 +19,6 @@ use sha2::{Digest, Sha256};
 use super::arguments;
 use super::generation::GenerationSettings;
 use super::template::PlainTemplate;
-use lmeval_core::ModelSettings;
 
 /// The natural logarithm of 256.
 const LN_256: f64 = 8.0 * std::f64::consts::LN_2;

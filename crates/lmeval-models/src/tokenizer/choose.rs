@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_core::{ModelError, ModelErrorKind, ModelSettings};
+use lmeval_hub::{Kind, Settings};
+use lmeval_tokenizers::{HuggingFaceTokenizer, TiktokenTokenizer, locate};
 
 use super::encoder::{Encoder, Tokenizer};
-use super::hub::HubSettings;
-use super::huggingface::HuggingFaceTokenizer;
 use super::remote::{RemoteSettings, server_query, server_root};
-use super::tiktoken::TiktokenTokenizer;
 use super::wait;
-use lmeval_core::ModelSettings;
 
 /// The tokenizer that the arguments ask for, of the kind `default` where they do not say it; `None` where there is none.
 pub(crate) fn choose(
@@ -80,8 +78,8 @@ pub(crate) fn choose(
 fn hugging_face(settings: &ModelSettings, name: Option<String>) -> Result<(Tokenizer, String), ModelError> {
     let name = name.ok_or_else(|| needs_name("The tokenizer"))?;
     let revision = settings.text("revision").unwrap_or_else(|| "main".into());
-    let folder = wait(async { HubSettings::from_environment().locate(&name, &revision).await })?;
-    let tokenizer = HuggingFaceTokenizer::from_folder(&folder)?;
+    let hub = Settings::from_environment(Kind::Model).reporting_to(settings.downloads.as_ref());
+    let tokenizer = HuggingFaceTokenizer::from_folder(&locate(&hub, &name, &revision)?)?;
     Ok((Tokenizer::HuggingFace(Box::new(tokenizer)), name))
 }
 

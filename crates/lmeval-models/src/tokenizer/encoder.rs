@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use lmeval_core::{ModelError, ModelErrorKind};
+use lmeval_tokenizers::{HuggingFaceTokenizer, TiktokenTokenizer};
 use rayon::prelude::*;
 
-use super::huggingface::HuggingFaceTokenizer;
 use super::remote::RemoteTokenizer;
-use super::tiktoken::TiktokenTokenizer;
 
 /// How many contexts are remembered: those of documents whose options are under way at once.
 const REMEMBERED: usize = 64;

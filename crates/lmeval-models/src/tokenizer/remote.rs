@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use lmeval_core::{ModelError, ModelErrorKind, ModelTemplate};
 use lmeval_pycompat::{Dict, Value, json};
+use lmeval_tokenizers::TokenizerTemplate;
 use reqwest::Client;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::chat::TokenizerTemplate;
 use crate::http::{public_url, tls_with};
 
 /// How often a call is tried, one try right after the other.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use lmeval_core::{ChatMessage, Context, Dialect, Model, ModelErrorKind, RequestType, Response, Role, Usage};
-use lmeval_models::{HuggingFaceTokenizer, ModelSettings, create};
+use lmeval_models::{ModelSettings, create};
 use lmeval_pycompat::{Dict, Value, json};
+use lmeval_tokenizers::HuggingFaceTokenizer;
 
 use crate::api_support::{TOKENIZER, ask, bodies, dict, generate, model, pair, rolling, server, value};
 

@@ -9,7 +9,8 @@ use lmeval_pycompat::{Dict, Value, json};
 use crate::http_support::{reply, serve};
 
 /// The tokenizer of the tests.
-pub(crate) const TOKENIZER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tokenizer");
+pub(crate) const TOKENIZER: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../lmeval-tokenizers/tests/data/tokenizer");
 
 /// What a server was asked: paths and bodies.
 pub(crate) type Log = Arc<Mutex<Vec<(String, String)>>>;

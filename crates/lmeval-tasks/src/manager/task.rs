@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lmeval_core::DatasetRequest;
 use lmeval_core::registry::Registry;
 
 use super::ClassTask;
@@ -40,5 +41,34 @@ impl Task {
     /// Where the names that the task uses are looked up.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
+    }
+
+    /// The data set that the task names, with the splits that it needs; `None` if the data comes from a function or is
+    /// not named at all.
+    pub fn dataset_request(&self) -> Option<DatasetRequest> {
+        let config = &self.config;
+        if config.custom_dataset.is_some() {
+            return None;
+        }
+        let named = [
+            &config.training_split,
+            &config.validation_split,
+            &config.test_split,
+            &config.fewshot_config.split,
+        ];
+        let mut splits: Vec<String> = Vec::new();
+        for split in named.into_iter().flatten() {
+            if !splits.contains(split) {
+                splits.push(split.clone());
+            }
+        }
+        Some(DatasetRequest {
+            path: config.dataset_path.clone()?,
+            name: config.dataset_name.clone(),
+            splits,
+            kwargs: config.loader_kwargs(),
+            base: self.source().and_then(Path::parent).map(Path::to_owned),
+            ..DatasetRequest::default()
+        })
     }
 }

@@ -6,6 +6,8 @@ use std::process::Command;
 const LAYERS: &[&[&str]] = &[
     &["lmeval-pycompat", "lmeval-template", "lmeval-metrics"],
     &["lmeval-core", "lmeval-tasks"],
+    &["lmeval-hub"],
+    &["lmeval-tokenizers"],
     &["lmeval-data", "lmeval-models", "lmeval-candle", "lmeval-journal", "lmeval-host", "lmeval-sandbox"],
     &["lmeval-engine", "lmeval-report"],
     &["lmeval"],
@@ -16,7 +18,6 @@ const WITHIN: &[(&str, &str)] = &[
     ("lmeval-template", "lmeval-pycompat"),
     ("lmeval-metrics", "lmeval-pycompat"),
     ("lmeval-tasks", "lmeval-core"),
-    ("lmeval-candle", "lmeval-models"),
 ];
 
 /// Crates for development alone; nobody ships with them.

@@ -7,10 +7,10 @@ use anyhow::{Result, anyhow, bail};
 use lmeval_core::{Arguments, ChatTemplate, Context, Dialect, Instance, RemoteTemplate};
 use lmeval_data::Settings;
 use lmeval_engine::{ClassSettings, DataOptions, load_class, request_sources};
-use lmeval_models::TokenizerTemplate;
 use lmeval_pycompat::{Dict, Value, repr};
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions, Skipped};
 use lmeval_tasks::{Overrides, Task};
+use lmeval_tokenizers::TokenizerTemplate;
 
 use crate::cli::PreviewArgs;
 use crate::commands::Status;
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
     let options = options(arguments)?;
     let samples = samples(arguments)?;
     let mut settings = Settings::from_environment();
-    settings.progress = Arc::new(Downloads::new(printer.notes()));
+    settings.hub.progress = Arc::new(Downloads::new(printer.notes()));
     let data = DataOptions {
         settings: Some(settings),
         dataset_dir: environment::dataset_dir(),

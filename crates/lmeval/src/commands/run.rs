@@ -227,7 +227,7 @@ pub(super) fn evaluate_tasks(
     let cancel = Cancel::new();
     interrupt::listen(cancel.clone(), notes.clone(), journal.is_some());
     let mut data = Settings::from_environment();
-    data.progress = Arc::new(Downloads::new(notes.clone()));
+    data.hub.progress = Arc::new(Downloads::new(notes.clone()));
     let mut options = EvaluateOptions {
         dialect: settings.dialect,
         limit: settings.limit.to_f64(),

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -10,7 +10,6 @@ use lmeval_sandbox::{Interpreter, Limits, Outcome, Program};
 
 use crate::cli::{SandboxArgs, SandboxPython};
 use crate::commands::Status;
-use crate::environment::VIRTUAL_ENV;
 use crate::printer::Printer;
 
 /// What shows the limits without needing them.
@@ -55,12 +54,9 @@ fn interpreter(arguments: &SandboxPython) -> Result<Interpreter> {
     if let Some(text) = &arguments.interpreter {
         return Ok(Interpreter::from_json(text)?);
     }
-    let of_environment = || {
-        let folder = std::env::var_os(VIRTUAL_ENV).filter(|folder| !folder.is_empty())?;
-        Some(PathBuf::from(folder).join("bin/python")).filter(|python| python.exists())
-    };
-    let python = arguments.python.clone().or_else(of_environment).unwrap_or_else(|| "python3".into());
-    Ok(Interpreter::ask(&python)?)
+    let asked = arguments.python.as_deref();
+    let found = lmeval_host::find_python(asked, lmeval_host::active_environment().as_deref());
+    Ok(Interpreter::ask(&found.unwrap_or_else(|| asked.unwrap_or(Path::new("python3")).to_owned()))?)
 }
 
 fn show(outcome: &Outcome, arguments: &SandboxArgs, printer: &mut Printer) -> Result<()> {

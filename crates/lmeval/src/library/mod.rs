@@ -20,6 +20,3 @@ pub use pull::{Outcome, Pull};
 
 /// The folder that holds installed task libraries; by default `lm-eval` in the user's data directory.
 const LM_EVAL_HOME: &str = "LM_EVAL_HOME";
-
-/// The Python interpreter whose `pip` fetches task libraries, unless `--python` names one.
-pub const VIRTUAL_ENV: &str = "VIRTUAL_ENV";

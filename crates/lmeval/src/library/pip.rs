@@ -8,7 +8,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use fs_err as fs;
 use lmeval_core::Diagnostic;
 
-use super::VIRTUAL_ENV;
 use super::version::Version;
 
 /// The package whose task folder is a library.
@@ -18,38 +17,15 @@ const PACKAGE: &str = "lm_eval";
 const FROM_HINT: &str = "On a machine without network, `lm-eval tasks pull --from PATH` takes a wheel, an archive or \
                          a folder; `pip download lm_eval --no-deps` fetches the wheel elsewhere";
 
-/// The interpreter to use: the one asked for, else that of the active virtual environment, else the first on the
-/// search path.
+/// The interpreter whose `pip` is used.
 pub(super) fn find_python(asked: Option<&Path>) -> Result<PathBuf> {
-    if let Some(python) = asked {
-        // A bare name is looked up like any command; a path is taken from here, not from where `pip` runs.
-        let found = if python.components().count() > 1 || python.is_file() {
-            Some(std::path::absolute(python)?).filter(|python| python.is_file())
-        } else {
-            on_search_path(python)
-        };
-        return found.ok_or_else(|| anyhow!("There is no Python at `{}`", python.display()));
-    }
-    if let Some(environment) = std::env::var_os(VIRTUAL_ENV).filter(|value| !value.is_empty()) {
-        let inside = if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" };
-        let python = std::path::absolute(environment)?.join(inside);
-        if python.is_file() {
-            return Ok(python);
-        }
-    }
-    ["python3", "python"].into_iter().find_map(|name| on_search_path(Path::new(name))).ok_or_else(|| {
-        let told = Diagnostic::new("There is no Python whose `pip` could fetch the package");
-        told.hint("Name one with `--python`").hint(FROM_HINT).into()
+    lmeval_host::find_python(asked, lmeval_host::active_environment().as_deref()).ok_or_else(|| match asked {
+        Some(python) => anyhow!("There is no Python at `{}`", python.display()),
+        None => Diagnostic::new("There is no Python whose `pip` could fetch the package")
+            .hint("Name one with `--python`")
+            .hint(FROM_HINT)
+            .into(),
     })
-}
-
-/// A command on the search path. Relative folders in it are passed over: they mean something else in each folder.
-fn on_search_path(name: &Path) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(name).with_extension(std::env::consts::EXE_EXTENSION))
-        .find(|candidate| candidate.is_file())
 }
 
 /// Downloads the wheel of a version, or of the newest one, into an empty folder; answers where it is.

@@ -10,6 +10,7 @@ use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::environment;
 use crate::printer::Notes;
+use crate::progress::Downloads;
 use crate::settings::RunSettings;
 
 /// The start of names of models of the original package.
@@ -67,7 +68,7 @@ pub(crate) fn create(
             tell_ignored(&made, settings, notes);
             Ok(made)
         }
-        None => Ok(registry.model(name, &of_back_end(settings))?),
+        None => Ok(registry.model(name, &of_back_end(settings, notes))?),
     }
 }
 
@@ -77,8 +78,8 @@ fn registered_class(name: &str) -> Function {
 }
 
 /// Makes the model that the settings name, which must be one of this program.
-pub(crate) fn built_in(settings: &RunSettings) -> Result<Arc<dyn Model>> {
-    Ok(lmeval::registry().model(&settings.model, &of_back_end(settings))?)
+pub(crate) fn built_in(settings: &RunSettings, notes: &Notes) -> Result<Arc<dyn Model>> {
+    Ok(lmeval::registry().model(&settings.model, &of_back_end(settings, notes))?)
 }
 
 fn of_python(settings: &RunSettings) -> PythonModelSettings {
@@ -93,7 +94,7 @@ fn of_python(settings: &RunSettings) -> PythonModelSettings {
     }
 }
 
-fn of_back_end(settings: &RunSettings) -> ModelSettings {
+fn of_back_end(settings: &RunSettings, notes: &Notes) -> ModelSettings {
     let mut args = settings.model_args.clone();
     if settings.trust_remote_code {
         // Nothing here runs code of a model, so no back end has to know.
@@ -106,6 +107,7 @@ fn of_back_end(settings: &RunSettings) -> ModelSettings {
         device: settings.device.clone(),
         random_seed: settings.seeds[0],
         dialect: settings.dialect,
+        downloads: Some(Arc::new(Downloads::new(notes.clone()))),
     }
 }
 

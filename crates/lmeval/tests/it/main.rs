@@ -15,6 +15,7 @@ mod examples;
 mod groups_side_by_side;
 mod hf;
 mod hostile;
+mod hub;
 mod interrupted;
 mod journal;
 mod journal_faults;

@@ -178,7 +178,7 @@ const CASES: [Case; 7] = [
 
 impl Case {
     fn arguments(&self, server: &StandInServer, output: &str) -> Vec<String> {
-        let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../lmeval-models/tests/data/tokenizer");
+        let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../lmeval-tokenizers/tests/data/tokenizer");
         let model_args = self.model_args.replace("TOKENIZER", tokenizer);
         let model_args = format!("{model_args},base_url={}", server.url(self.path));
         ["run", "--model", self.model, "--model_args", &model_args, "--include_path", "tasks"]

@@ -1,6 +1,6 @@
 //! The vocabulary that a GGUF file has with it.
 
-use lmeval_models::{GgufTokenKind, GgufVocabulary};
+use lmeval_tokenizers::{GgufTokenKind, GgufVocabulary};
 
 use super::{Entry, Gguf};
 use crate::error::{Error, Result};

@@ -3,11 +3,10 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use lmeval_core::ModelError;
+use lmeval_core::{ModelError, ModelSettings};
 use sha2::{Digest, Sha256};
 
 use crate::local::arguments::{configuration, hexadecimal, paths};
-use lmeval_core::ModelSettings;
 
 /// A text of our own: plain facts, sums, little stories, questions with answers.
 const EMBEDDED: &str = include_str!("default.txt");

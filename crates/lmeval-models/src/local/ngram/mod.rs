@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use lmeval_core::{
     Answer, Arguments, Context, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelIdentity,
-    ModelRequest, ModelTemplate, Response, Usage,
+    ModelRequest, ModelSettings, ModelTemplate, Response, Usage,
 };
 use rayon::prelude::*;
 
@@ -25,7 +25,6 @@ use self::utf8::Utf8State;
 use super::arguments;
 use super::generation::GenerationSettings;
 use super::template::PlainTemplate;
-use lmeval_core::ModelSettings;
 
 /// The length of n-grams where nothing else is asked for.
 const DEFAULT_ORDER: i64 = 6;

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lmeval_core::{
-    Answer, InProcess, LocalModel, Model, ModelError, ModelIdentity, ModelRequest, ModelTemplate,
-    RemoteTemplate, Response,
+    Answer, InProcess, LocalModel, Model, ModelError, ModelIdentity, ModelRequest, ModelSettings,
+    ModelTemplate, RemoteTemplate, Response,
 };
 use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
@@ -20,7 +20,6 @@ use sha2::{Digest as _, Sha256};
 use self::book::Book;
 use super::arguments::{check, configuration, hexadecimal};
 use super::template::PlainTemplate;
-use lmeval_core::ModelSettings;
 
 /// A model that has said everything before.
 #[derive(Debug)]

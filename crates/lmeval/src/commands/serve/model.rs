@@ -24,7 +24,7 @@ pub(super) fn serve(request: &Request, printer: &Printer) -> Result<Value> {
     if settings.quiet {
         printer.notes().be_quiet();
     }
-    let made = model::built_in(&settings)?;
+    let made = model::built_in(&settings, &printer.notes())?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let runtime = Builder::new_multi_thread().worker_threads(cores.max(2)).enable_all().build()?;
     let mut said = Ok(Value::None);

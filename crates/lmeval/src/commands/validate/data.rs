@@ -39,7 +39,7 @@ pub(super) fn check(
     printer: &mut Printer,
 ) -> Result<usize> {
     let mut settings = Settings::from_environment();
-    settings.progress = Arc::new(Downloads::new(printer.notes()));
+    settings.hub.progress = Arc::new(Downloads::new(printer.notes()));
     let host = python::host(
         arguments.python.python.as_deref(),
         arguments.python.plugins.as_deref().unwrap_or_default(),

@@ -20,9 +20,9 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, PostProcessorWrapper, Tokenizer};
 
 use self::rules::Rules;
-use super::chat::TokenizerTemplate;
-use super::huggingface::HuggingFaceTokenizer;
-use super::special::SpecialTokens;
+use crate::chat::TokenizerTemplate;
+use crate::huggingface::HuggingFaceTokenizer;
+use crate::special::SpecialTokens;
 
 /// What stands for a blank in the tokens of SentencePiece.
 const BLANK: char = '▁';
@@ -259,7 +259,7 @@ impl GgufVocabulary {
 }
 
 /// The chat template of a GGUF file: the one with the name, else the default one.
-pub(super) fn template(
+pub(crate) fn template(
     file: &std::path::Path,
     templates: &[(String, String)],
     name: Option<&str>,

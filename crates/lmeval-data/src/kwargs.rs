@@ -1,29 +1,8 @@
-//! What is asked for.
-
-use std::path::PathBuf;
+//! `dataset_kwargs`, sorted.
 
 use lmeval_pycompat::{Dict, Value, repr};
 
 use crate::error::Error;
-
-/// A data set as a task names it.
-#[derive(Clone, Debug, Default)]
-pub struct Request {
-    /// `dataset_path`: a loader (`json`, `csv`, `parquet`, `arrow`, `text`), a folder, or a data set on the hub.
-    pub path: String,
-    /// `dataset_name`: the configuration.
-    pub name: Option<String>,
-    /// The splits that are needed, perhaps sliced (`train[:100]`); none means all.
-    pub splits: Vec<String>,
-    /// `dataset_kwargs`.
-    pub kwargs: Dict,
-    /// The folder of the task's YAML, where relative paths are looked up after the working directory.
-    pub base: Option<PathBuf>,
-    /// The most rows of each split, from `LMEVAL_LIMIT`.
-    pub limit_rows: Option<u64>,
-    /// A folder with copies of data sets, from `LM_EVAL_DATASET_DIR`; one that is there replaces the path.
-    pub dataset_dir: Option<PathBuf>,
-}
 
 /// `dataset_kwargs`, sorted.
 #[derive(Clone, Debug, Default)]

@@ -56,18 +56,18 @@ impl TokenizerTemplate {
     }
 
     /// The template of a server, with its special tokens.
-    pub(crate) fn from_server(source: &str, tokens: Dict) -> Result<Self, ModelError> {
+    pub fn from_server(source: &str, tokens: Dict) -> Result<Self, ModelError> {
         Self::from_source(source, "the server", tokens)
     }
 
     /// A template that stands in something else, with its special tokens.
-    pub(super) fn from_source(source: &str, place: &str, tokens: Dict) -> Result<Self, ModelError> {
+    pub(crate) fn from_source(source: &str, place: &str, tokens: Dict) -> Result<Self, ModelError> {
         let template = JinjaTemplate::compile(source).map_err(|problem| unusable(place, &problem))?;
         Ok(Self { template, variables: tokens, continues: true })
     }
 
     /// Sets what the template may use beside the conversation: special tokens, and what the user adds.
-    pub(super) fn set_variables(&mut self, variables: Dict) {
+    pub(crate) fn set_variables(&mut self, variables: Dict) {
         self.variables = variables;
     }
 

@@ -4,20 +4,20 @@ use lmeval_pycompat::Dict;
 
 /// A class that has special tokens and rules of its own, whatever `tokenizer.json` says.
 #[derive(Debug)]
-pub(super) struct Class {
+pub(crate) struct Class {
     name: &'static str,
     /// Types of models whose tokenizer is of the class where no file names another one.
     types: &'static [&'static str],
     tokens: &'static [(&'static str, &'static str)],
     /// Further special tokens.
-    pub(super) more: &'static [&'static str],
+    pub(crate) more: &'static [&'static str],
     /// How texts are cut.
-    pub(super) rules: Rules,
+    pub(crate) rules: Rules,
 }
 
 /// How a class cuts texts, before and after the vocabulary counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rules {
+pub(crate) enum Rules {
     /// Words of bytes, as in GPT-2.
     Bytes,
     /// The same of composed characters, as in GPT-NeoX.
@@ -36,7 +36,7 @@ pub(super) enum Rules {
 
 impl Rules {
     /// Whether the rules work on bytes that are written as letters.
-    pub(super) fn is_byte_level(self) -> bool {
+    pub(crate) fn is_byte_level(self) -> bool {
         !matches!(self, Self::Pieces | Self::CodePieces | Self::BarePieces)
     }
 }
@@ -127,7 +127,7 @@ const WITHOUT_CLASS: [&str; 14] = [
 
 impl Class {
     /// The class of a tokenizer, by `tokenizer_config.json`, `config.json`, and whether [`names_byte_level`] holds.
-    pub(super) fn choose(tokenizer: &Dict, model: &Dict, is_byte_level: bool) -> Option<&'static Self> {
+    pub(crate) fn choose(tokenizer: &Dict, model: &Dict, is_byte_level: bool) -> Option<&'static Self> {
         let text = |dict: &Dict, name: &str| Some(dict.get_str(name)?.as_str()?.to_owned());
         let model_type = text(model, "model_type").unwrap_or_default();
         let of_type = CLASSES.iter().find(|class| class.types.contains(&model_type.as_str()));
@@ -146,7 +146,7 @@ impl Class {
     }
 
     /// What the class calls a token.
-    pub(super) fn token(&self, name: &str) -> Option<&'static str> {
+    pub(crate) fn token(&self, name: &str) -> Option<&'static str> {
         self.tokens.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
 }
@@ -154,7 +154,7 @@ impl Class {
 /// Whether a `tokenizer.json` counts as one that works on bytes.
 ///
 /// Reference: it is searched as a text, so that a token of that name counts too.
-pub(super) fn names_byte_level(file: &[u8]) -> bool {
+pub(crate) fn names_byte_level(file: &[u8]) -> bool {
     std::str::from_utf8(file).is_ok_and(|text| text.contains("\"ByteLevel\""))
 }
 

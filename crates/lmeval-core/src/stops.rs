@@ -1,7 +1,8 @@
 //! Stop strings of generation requests.
 
-use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_pycompat::{Value, repr};
+
+use crate::model::{ModelError, ModelErrorKind};
 
 /// The list of stop strings: `until` as one or several, then the end-of-text string where it is not among them.
 pub fn stops(until: Option<&Value>, end_of_text: Option<&str>) -> Result<Vec<Value>, ModelError> {

@@ -9,8 +9,9 @@ use reqwest::{Method, Response, StatusCode, Url, redirect};
 use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::error::{Error, ErrorKind};
-use crate::hash::hexadecimal;
+use crate::error::Error;
+use crate::hexadecimal;
+use crate::repository::parse;
 use crate::settings::Settings;
 
 /// The longest wait that the hub may ask for.
@@ -20,8 +21,8 @@ const SILENCE: Duration = Duration::from_mins(1);
 /// Redirects within the hub that are followed by hand.
 const REDIRECTS: usize = 5;
 
-/// A connection to the hub. Its runtime is its own, so that it can be used inside and outside of others.
-pub(crate) struct Client {
+/// A blocking client of the hub. It has its own runtime, so that it works inside and outside of others.
+pub struct Client {
     settings: Settings,
     /// Follows redirects; the token does not go to other hosts.
     following: reqwest::Client,
@@ -46,13 +47,9 @@ impl Drop for Client {
 }
 
 impl Client {
-    pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
-        let fail = |error: &dyn std::error::Error| {
-            Error::from(ErrorKind::Connection {
-                url: settings.endpoint.clone(),
-                source: error.to_string().into(),
-            })
-        };
+    /// A client. Nothing is sent yet.
+    pub fn new(settings: &Settings) -> Result<Self, Error> {
+        let fail = |error: &dyn std::error::Error| Error::connection(&settings.endpoint, error.to_string());
         let build = |policy| {
             reqwest::Client::builder()
                 .user_agent(concat!("lm-eval/", env!("CARGO_PKG_VERSION")))
@@ -72,12 +69,13 @@ impl Client {
         })
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    /// What it was made with.
+    pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
     /// Runs a future to its end on the client's runtime.
-    pub(super) fn wait<T: Send + 'static>(
+    pub(crate) fn wait<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
@@ -119,7 +117,7 @@ impl Client {
     }
 
     /// Sends a request until there is an answer that sending again would not change.
-    pub(super) fn send(
+    pub(crate) fn send(
         &self,
         method: &Method,
         url: &str,
@@ -146,7 +144,7 @@ impl Client {
     }
 
     /// Waits before the next attempt.
-    pub(super) fn pause(&self, attempt: u32, asked: Option<Duration>, what: &str, reason: &str) {
+    pub(crate) fn pause(&self, attempt: u32, asked: Option<Duration>, what: &str, reason: &str) {
         let doubled = self.settings.first_wait * 2_u32.saturating_pow(attempt - 1).min(16);
         let wait = asked.unwrap_or(doubled).min(LONGEST_WAIT);
         self.settings.progress.retry(what, reason, wait);
@@ -155,13 +153,9 @@ impl Client {
 
     /// Turns error statuses into errors.
     fn checked(url: &str, result: Result<Response, Failure>, follow: bool) -> Result<Response, Error> {
-        let url_shown = public(url);
-        let answer = result.map_err(|failure| ErrorKind::Connection {
-            url: url_shown.clone(),
-            source: match failure {
-                Failure::NoAnswer(error) => Box::new(error),
-                Failure::Stopped => "the client has stopped".into(),
-            },
+        let answer = result.map_err(|failure| match failure {
+            Failure::NoAnswer(error) => Error::connection(url, error),
+            Failure::Stopped => Error::connection(url, "the client has stopped"),
         })?;
         let status = answer.status();
         if status.is_success() || (!follow && status.is_redirection()) {
@@ -169,39 +163,30 @@ impl Client {
         }
         let message = answer.headers().get("x-error-message").and_then(|text| text.to_str().ok());
         let message = message.unwrap_or_default().to_owned();
-        Err(ErrorKind::Status { url: url_shown, status: status.as_u16(), message }.into())
+        Err(Error::Status { url: public(url), status: status.as_u16(), message })
     }
 
     /// An answer in JSON, and the address of the next page.
-    pub(super) fn json(&self, url: &str) -> Result<(Value, Option<String>), Error> {
+    pub(crate) fn json(&self, url: &str) -> Result<(Value, Option<String>), Error> {
         let mut attempt = 1;
         loop {
             let answer = self.send(&Method::GET, url, &HeaderMap::new(), true)?;
             let next = answer.headers().get(LINK).and_then(|link| next_page(link.to_str().ok()?, url));
             match self.wait(async move { answer.bytes().await }) {
-                Some(Ok(body)) => return Ok((super::parse(&public(url), &body)?, next)),
+                Some(Ok(body)) => return Ok((parse(&public(url), &body)?, next)),
                 Some(Err(error)) if attempt < self.settings.attempts => {
                     self.pause(attempt, None, &public(url), &error.without_url().to_string());
                     attempt += 1;
                 }
-                Some(Err(error)) => {
-                    let source = Box::new(error.without_url());
-                    return Err(ErrorKind::Connection { url: public(url), source }.into());
-                }
-                None => {
-                    return Err(ErrorKind::Connection {
-                        url: public(url),
-                        source: "the client has stopped".into(),
-                    }
-                    .into());
-                }
+                Some(Err(error)) => return Err(Error::connection(url, error.without_url())),
+                None => return Err(Error::connection(url, "the client has stopped")),
             }
         }
     }
 
     /// The headers of a file, found by following redirects within the hub only: the one that leads elsewhere
     /// carries the description.
-    pub(super) fn describe(&self, url: &str) -> Result<HeaderMap, Error> {
+    pub(crate) fn describe(&self, url: &str) -> Result<HeaderMap, Error> {
         let mut url = url.to_owned();
         for _ in 0..REDIRECTS {
             let answer = self.send(&Method::HEAD, &url, &HeaderMap::new(), false)?;
@@ -214,7 +199,7 @@ impl Client {
                 _ => return Ok(answer.headers().clone()),
             }
         }
-        Err(ErrorKind::Connection { url: public(&url), source: "too many redirects".into() }.into())
+        Err(Error::connection(&url, "too many redirects"))
     }
 }
 
@@ -256,7 +241,7 @@ fn next_page(link: &str, current: &str) -> Option<String> {
 }
 
 /// An address without credentials and query, for messages.
-pub(super) fn public(url: &str) -> String {
+pub(crate) fn public(url: &str) -> String {
     match Url::parse(url) {
         Ok(mut parsed) => {
             parsed.set_query(None);
@@ -270,7 +255,7 @@ pub(super) fn public(url: &str) -> String {
 }
 
 /// Percent-encodes everything but letters, digits and `-._~`.
-pub(super) fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -284,7 +269,7 @@ pub(super) fn encode(text: &str) -> String {
 }
 
 /// Percent-encodes the segments of a path.
-pub(super) fn encode_path(path: &str) -> String {
+pub(crate) fn encode_path(path: &str) -> String {
     path.split('/').map(encode).collect::<Vec<_>>().join("/")
 }
 

@@ -1,4 +1,6 @@
-//! A hub on loopback that can be told to fail.
+//! A hub on loopback that records requests and fails on demand.
+
+#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 /// What goes wrong with the next request for a path.
 #[derive(Clone, Debug)]
-pub(crate) enum Fault {
+pub enum HubFault {
     /// An error status with headers.
     Status(u16, Vec<(&'static str, &'static str)>),
     /// The connection ends after some bytes of the body.
@@ -20,57 +22,79 @@ pub(crate) enum Fault {
     Body(&'static [u8]),
     /// The whole body, whatever range was asked for.
     IgnoreRange,
+    /// The usual answer with more headers.
+    Headers(Vec<(&'static str, &'static str)>),
 }
 
 /// A repository: a commit for each revision, and files for each commit.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Repository {
     revisions: HashMap<String, String>,
     commits: HashMap<String, BTreeMap<String, Vec<u8>>>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     repositories: HashMap<String, Repository>,
-    faults: HashMap<String, VecDeque<Fault>>,
-    requests: Vec<Seen>,
+    faults: HashMap<String, VecDeque<HubFault>>,
+    requests: Vec<HubRequest>,
     required_token: Option<String>,
+    /// What stands before every path, as on some mirrors.
+    below: String,
 }
 
 /// A request that came in.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) range: Option<String>,
-    pub(crate) token: Option<String>,
+pub struct HubRequest {
+    /// `GET` or `HEAD`.
+    pub method: String,
+    /// The path with its query.
+    pub path: String,
+    /// The `Range` header.
+    pub range: Option<String>,
+    /// The `If-Range` header.
+    pub if_range: Option<String>,
+    /// The `Authorization` header.
+    pub token: Option<String>,
 }
 
-/// The stand-in.
-pub(crate) struct StandIn {
+/// A stand-in for the hub. Large files are behind a redirect to another origin, as on the hub.
+#[derive(Debug)]
+pub struct StandInHub {
     address: SocketAddr,
-    /// Where large files are kept: another origin.
     state: Arc<Mutex<State>>,
 }
 
 /// Files above this size are kept elsewhere, as the hub does.
 const LARGE: usize = 1000;
 
-impl StandIn {
-    pub(crate) fn new() -> Self {
+impl StandInHub {
+    /// An empty hub.
+    #[expect(clippy::new_without_default, reason = "it starts threads")]
+    pub fn new() -> Self {
         let state = Arc::new(Mutex::new(State::default()));
         let storage = listen(state.clone(), None);
         Self { address: listen(state.clone(), Some(storage)), state }
     }
 
-    pub(crate) fn endpoint(&self) -> String {
+    /// Its address, for `HF_ENDPOINT`.
+    pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Adds files under a revision and returns the commit.
-    pub(crate) fn add(&self, id: &str, revision: &str, files: &[(&str, &[u8])]) -> String {
+    /// Adds files of a data set under a revision and returns the commit.
+    pub fn add(&self, id: &str, revision: &str, files: &[(&str, &[u8])]) -> String {
+        self.add_to(format!("datasets/{id}"), revision, files)
+    }
+
+    /// Adds files of a model under a revision and returns the commit.
+    pub fn add_model(&self, id: &str, revision: &str, files: &[(&str, &[u8])]) -> String {
+        self.add_to(format!("models/{id}"), revision, files)
+    }
+
+    fn add_to(&self, key: String, revision: &str, files: &[(&str, &[u8])]) -> String {
         let mut state = self.state.lock().unwrap();
-        let repository = state.repositories.entry(id.into()).or_default();
+        let repository = state.repositories.entry(key).or_default();
         let commit = hexadecimal(&Sha256::digest(format!("{revision}{files:?}")))[..40].to_owned();
         let files = files.iter().map(|(path, content)| ((*path).to_owned(), content.to_vec())).collect();
         repository.revisions.insert(revision.into(), commit.clone());
@@ -79,16 +103,22 @@ impl StandIn {
     }
 
     /// Makes requests whose method and path contain a text fail, one after the other.
-    pub(crate) fn fail(&self, request: &str, faults: &[Fault]) {
+    pub fn fail(&self, request: &str, faults: &[HubFault]) {
         self.state.lock().unwrap().faults.insert(request.into(), faults.iter().cloned().collect());
     }
 
-    pub(crate) fn require_token(&self, token: &str) {
+    /// From now on, requests to the hub need this token.
+    pub fn require_token(&self, token: &str) {
         self.state.lock().unwrap().required_token = Some(format!("Bearer {token}"));
     }
 
+    /// From now on, every path begins with this one, as on some mirrors.
+    pub fn serve_below(&self, path: &str) {
+        self.state.lock().unwrap().below = path.into();
+    }
+
     /// The requests whose method and path contain a text.
-    pub(crate) fn requests(&self, text: &str) -> Vec<Seen> {
+    pub fn requests(&self, text: &str) -> Vec<HubRequest> {
         let state = self.state.lock().unwrap();
         state
             .requests
@@ -155,10 +185,11 @@ fn serve(connection: &TcpStream, state: &Mutex<State>, storage: Option<SocketAdd
             };
             headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
         }
-        let seen = Seen {
+        let seen = HubRequest {
             method: method.clone(),
             path: path.clone(),
             range: headers.get("range").cloned(),
+            if_range: headers.get("if-range").cloned(),
             token: headers.get("authorization").cloned(),
         };
         let mut state = state.lock().unwrap();
@@ -176,19 +207,24 @@ fn serve(connection: &TcpStream, state: &Mutex<State>, storage: Option<SocketAdd
         drop(state);
         let mut cut = None;
         match fault {
-            Some(Fault::Close) => return,
-            Some(Fault::Status(status, headers)) => {
+            Some(HubFault::Close) => return,
+            Some(HubFault::Status(status, headers)) => {
                 answer = Answer::new(status, "error");
                 for (name, value) in headers {
                     answer = answer.with(name, value);
                 }
             }
-            Some(Fault::Body(body)) => answer.body = body.to_vec(),
-            Some(Fault::Cut(bytes)) => {
+            Some(HubFault::Body(body)) => answer.body = body.to_vec(),
+            Some(HubFault::Cut(bytes)) => {
                 ranged(&mut answer, &seen);
                 cut = Some(bytes);
             }
-            Some(Fault::IgnoreRange) => {}
+            Some(HubFault::IgnoreRange) => {}
+            Some(HubFault::Headers(headers)) => {
+                for (name, value) in headers {
+                    answer = answer.with(name, value);
+                }
+            }
             None => ranged(&mut answer, &seen),
         }
         if send(connection, &answer, &method, cut).is_err() || cut.is_some() {
@@ -198,7 +234,7 @@ fn serve(connection: &TcpStream, state: &Mutex<State>, storage: Option<SocketAdd
 }
 
 /// Cuts the body to the range that was asked for.
-fn ranged(answer: &mut Answer, seen: &Seen) {
+fn ranged(answer: &mut Answer, seen: &HubRequest) {
     let start = seen
         .range
         .as_ref()
@@ -238,43 +274,46 @@ fn missing(code: &str) -> Answer {
     Answer::new(404, "").with("X-Error-Code", code).with("X-Error-Message", "not there")
 }
 
-fn hub_answer(state: &State, seen: &Seen, storage: SocketAddr) -> Answer {
+fn hub_answer(state: &State, seen: &HubRequest, storage: SocketAddr) -> Answer {
     if state.required_token.is_some() && seen.token != state.required_token {
         return Answer::new(401, "").with("X-Error-Message", "Invalid credentials");
     }
     let (path, query) = seen.path.split_once('?').unwrap_or((&seen.path, ""));
-    let decoded = path.replace("%2F", "/").replace("%20", " ");
-    for (id, repository) in &state.repositories {
-        if let Some(revision) = decoded.strip_prefix(&format!("/api/datasets/{id}/revision/")) {
-            return match repository
-                .revisions
-                .get(revision)
-                .or_else(|| repository.commits.contains_key(revision).then_some(&seen.path))
-            {
-                Some(commit) if commit == &seen.path => {
-                    Answer::new(200, format!("{{\"sha\": \"{revision}\"}}"))
-                }
+    let Some(local) = path.strip_prefix(&state.below) else { return missing("NotFound") };
+    let decoded = local.replace("%2F", "/").replace("%20", " ");
+    for (key, repository) in &state.repositories {
+        let commit_of = |revision: &str| {
+            let known = repository.commits.contains_key(revision).then(|| revision.to_owned());
+            repository.revisions.get(revision).cloned().or(known)
+        };
+        if let Some(revision) = decoded.strip_prefix(&format!("/api/{key}/revision/")) {
+            return match commit_of(revision) {
                 Some(commit) => Answer::new(200, format!("{{\"sha\": \"{commit}\"}}")),
                 None => missing("RevisionNotFound"),
             };
         }
-        if let Some(commit) = decoded.strip_prefix(&format!("/api/datasets/{id}/tree/")) {
+        if let Some(commit) = decoded.strip_prefix(&format!("/api/{key}/tree/")) {
             return tree(repository, commit, query, path);
         }
-        if let Some(rest) = decoded.strip_prefix(&format!("/datasets/{id}/resolve/")) {
-            let (commit, file) = rest.split_once('/').unwrap_or((rest, ""));
-            let Some(content) = repository.commits.get(commit).and_then(|files| files.get(file)) else {
-                return missing("EntryNotFound");
+        let files = key.strip_prefix("models/").unwrap_or(key);
+        if let Some(rest) = decoded.strip_prefix(&format!("/{files}/resolve/")) {
+            let (revision, file) = rest.split_once('/').unwrap_or((rest, ""));
+            let Some(commit) = commit_of(revision) else { return missing("RevisionNotFound") };
+            let Some(content) = repository.commits[&commit].get(file) else {
+                return missing("EntryNotFound").with("X-Repo-Commit", commit);
             };
             let hash = hexadecimal(&Sha256::digest(content));
             if content.len() > LARGE {
                 return Answer::new(302, "")
+                    .with("X-Repo-Commit", commit)
                     .with("X-Linked-Etag", format!("\"{hash}\""))
                     .with("X-Linked-Size", content.len().to_string())
                     .with("ETag", "\"pointer\"")
                     .with("Location", format!("http://{storage}/storage/{hash}?signature=hidden"));
             }
-            return Answer::new(200, content.clone()).with("ETag", format!("\"{}\"", &hash[..40]));
+            return Answer::new(200, content.clone())
+                .with("X-Repo-Commit", commit)
+                .with("ETag", format!("\"{}\"", &hash[..40]));
         }
     }
     missing("RepoNotFound")

@@ -6,8 +6,8 @@ use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_pycompat::{Dict, Value, json};
 use tokenizers::AddedToken;
 
-use super::class::Class;
-use super::rules::Settings;
+use crate::class::Class;
+use crate::rules::Settings;
 
 /// The special tokens with a name of their own.
 const NAMES: [&str; 7] =
@@ -15,24 +15,24 @@ const NAMES: [&str; 7] =
 
 /// What the files beside `tokenizer.json` say.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SpecialTokens {
+pub(crate) struct SpecialTokens {
     /// The texts by name: `bos_token` and its like.
-    pub(super) named: Dict,
+    pub(crate) named: Dict,
     /// The tokens that have to be known to the tokenizer, in order.
-    pub(super) added: Vec<AddedToken>,
+    pub(crate) added: Vec<AddedToken>,
     /// Whether the configuration lists the added tokens, so that those of `tokenizer.json` do not count for a class.
-    pub(super) are_declared: bool,
+    pub(crate) are_declared: bool,
     /// The class of the tokenizer, if it has one.
-    pub(super) class: Option<&'static Class>,
+    pub(crate) class: Option<&'static Class>,
     /// What its rules heed.
-    pub(super) settings: Settings,
+    pub(crate) settings: Settings,
     /// Whether blanks before punctuation are removed from decoded text.
-    pub(super) clean_up: bool,
+    pub(crate) clean_up: bool,
 }
 
 impl SpecialTokens {
     /// Reads `tokenizer_config.json`, `special_tokens_map.json` and `config.json` of a folder, as far as they are there.
-    pub(super) fn read(folder: &Path, is_byte_level: bool) -> Result<Self, ModelError> {
+    pub(crate) fn read(folder: &Path, is_byte_level: bool) -> Result<Self, ModelError> {
         let config = object(&folder.join("tokenizer_config.json"))?;
         let map = object(&folder.join("special_tokens_map.json"))?;
         let model = object(&folder.join("config.json"))?;
@@ -97,7 +97,7 @@ impl SpecialTokens {
     }
 
     /// The text of a special token.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.named.get_str(name).and_then(Value::as_str)
     }
 }

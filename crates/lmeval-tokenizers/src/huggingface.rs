@@ -9,15 +9,15 @@ use lmeval_pycompat::Dict;
 use tokenizers::models::ModelWrapper;
 use tokenizers::models::bpe::BPE;
 
-use super::chat::TokenizerTemplate;
-use super::class::names_byte_level;
-use super::rules;
-use super::special::SpecialTokens;
+use crate::chat::TokenizerTemplate;
+use crate::class::names_byte_level;
+use crate::rules;
+use crate::special::SpecialTokens;
 
 /// The file of a whole tokenizer.
-pub(super) const FILE: &str = "tokenizer.json";
+pub(crate) const FILE: &str = "tokenizer.json";
 /// The files of its vocabulary and of its merges, which suffice for some classes.
-pub(super) const PARTS: [&str; 2] = ["vocab.json", "merges.txt"];
+pub(crate) const PARTS: [&str; 2] = ["vocab.json", "merges.txt"];
 
 /// A tokenizer that was read from the files of a folder, or made of a GGUF file.
 ///
@@ -89,7 +89,7 @@ impl HuggingFaceTokenizer {
     }
 
     /// A tokenizer that was made of a single file.
-    pub(super) fn from_parts(
+    pub(crate) fn from_parts(
         file: PathBuf,
         tokenizer: tokenizers::Tokenizer,
         special: SpecialTokens,
@@ -176,7 +176,7 @@ impl HuggingFaceTokenizer {
         let mut known = self.special.named.clone();
         known.update(variables);
         if let Some(templates) = &self.templates {
-            return super::gguf::template(&self.folder, templates, name, known);
+            return crate::gguf::template(&self.folder, templates, name, known);
         }
         let mut template = TokenizerTemplate::read(&self.folder, name)?;
         template.set_variables(known);

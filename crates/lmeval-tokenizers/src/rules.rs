@@ -18,8 +18,8 @@ use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{AddedToken, PostProcessorWrapper, SplitDelimiterBehavior, Tokenizer};
 
-use super::class::Rules;
-use super::special::SpecialTokens;
+use crate::class::Rules;
+use crate::special::SpecialTokens;
 
 /// What stands for a blank in pieces.
 const BLANK: char = '▁';
@@ -31,11 +31,11 @@ const WORDS: &str = concat!(
 
 /// Settings of `tokenizer_config.json` that rules heed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Settings {
-    pub(super) add_prefix_space: Option<bool>,
-    pub(super) legacy: Option<bool>,
-    pub(super) add_bos_token: Option<bool>,
-    pub(super) add_eos_token: Option<bool>,
+pub(crate) struct Settings {
+    pub(crate) add_prefix_space: Option<bool>,
+    pub(crate) legacy: Option<bool>,
+    pub(crate) add_bos_token: Option<bool>,
+    pub(crate) add_eos_token: Option<bool>,
 }
 
 impl Settings {
@@ -51,7 +51,7 @@ impl Settings {
 
 /// The tokenizer with the vocabulary of another one and the rules of its class, if that has some. One whose vocabulary is
 /// of another kind stays as it is.
-pub(super) fn apply(file: Tokenizer, special: &SpecialTokens) -> tokenizers::Result<Tokenizer> {
+pub(crate) fn apply(file: Tokenizer, special: &SpecialTokens) -> tokenizers::Result<Tokenizer> {
     let Some(class) = special.class else { return Ok(file) };
     let ModelWrapper::BPE(model) = file.get_model() else { return Ok(file) };
     let mut model = model.clone();
@@ -127,7 +127,7 @@ fn decoder(rules: Rules, settings: Settings) -> tokenizers::Result<DecoderWrappe
 }
 
 /// Puts tokens around texts where the class does so itself, or where no `tokenizer.json` says it.
-pub(super) fn add_frame(
+pub(crate) fn add_frame(
     tokenizer: &mut Tokenizer,
     special: &SpecialTokens,
     has_file: bool,

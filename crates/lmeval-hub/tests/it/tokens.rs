@@ -1,0 +1,48 @@
+//! The token goes to the hub's origin and nowhere else.
+
+use std::fmt::Write as _;
+
+use lmeval_hub::Kind;
+use lmeval_testkit::{HubFault, StandInHub};
+
+use crate::{ID, large, open, read, settings};
+
+#[test]
+fn another_host_does_not_get_the_token() {
+    let (hub, cache) = (StandInHub::new(), tempfile::tempdir().unwrap());
+    hub.add_model(ID, "main", &[("small", b"x"), ("model.safetensors", &large())]);
+    hub.require_token("hf_secret");
+    let mut settings = settings(&hub, cache.path());
+    settings.token = Some("hf_secret".to_owned().into());
+    // Large files are redirected to storage on another port: another origin.
+    hub.fail("GET /storage", &[HubFault::Cut(100), HubFault::Status(403, vec![])]);
+    let error = read(&settings, "model.safetensors").unwrap_err();
+    let mut shown = format!("{error} {error:?} {:?} {settings:?}", error.hints());
+    write!(shown, "{:?}", open(&settings, Kind::Model).unwrap()).unwrap();
+    assert!(!shown.contains("hf_secret") && !shown.contains("signature"), "{shown}");
+    assert_eq!(read(&settings, "model.safetensors").unwrap(), large());
+    assert_eq!(read(&settings, "small").unwrap(), b"x");
+    assert!(hub.requests("/storage").len() >= 3);
+    assert!(hub.requests("/storage").iter().all(|seen| seen.token.is_none()));
+    for path in ["/api", "/org/name/resolve"] {
+        let asked = hub.requests(path);
+        assert!(!asked.is_empty() && asked.iter().all(|seen| seen.token.is_some()), "{path}");
+    }
+}
+
+/// The list of files may name its next page anywhere.
+#[test]
+fn a_next_page_elsewhere_does_not_get_the_token() {
+    let (hub, elsewhere, cache) = (StandInHub::new(), StandInHub::new(), tempfile::tempdir().unwrap());
+    let commit = hub.add_model(ID, "main", &[("a", b"1")]);
+    elsewhere.add_model(ID, "main", &[("b", b"2")]);
+    let next = format!("<{}/api/models/org/name/revision/main>; rel=\"next\"", elsewhere.endpoint());
+    let next: &'static str = next.leak();
+    hub.fail(&format!("tree/{commit}"), &[HubFault::Headers(vec![("Link", next)])]);
+    let mut settings = settings(&hub, cache.path());
+    settings.token = Some("hf_secret".to_owned().into());
+    // What comes from there is not a list of files.
+    assert!(open(&settings, Kind::Model).is_err());
+    let asked = elsewhere.requests("");
+    assert!(!asked.is_empty() && asked.iter().all(|seen| seen.token.is_none()), "{asked:?}");
+}

@@ -1,0 +1,106 @@
+//! Tokenizers of the hub and of its cache.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lmeval_core::ModelErrorKind;
+use lmeval_hub::Settings;
+use lmeval_testkit::{HubFault, StandInHub};
+use lmeval_tokenizers::{HuggingFaceTokenizer, locate};
+
+use crate::TOKENIZER;
+
+fn settings(endpoint: &str, cache: &Path, offline: bool) -> Settings {
+    let mut settings = Settings::isolated(endpoint, cache);
+    settings.first_wait = Duration::from_millis(1);
+    settings.offline = offline;
+    settings
+}
+
+/// A hub with the tokenizer of the fixtures.
+fn hub() -> (StandInHub, String) {
+    let files: Vec<_> = fs_err::read_dir(TOKENIZER)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs_err::read(entry.path()).unwrap()))
+        .collect();
+    let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
+    let hub = StandInHub::new();
+    let commit = hub.add_model("org/name", "main", &files);
+    (hub, commit)
+}
+
+#[test]
+fn the_hub_and_its_cache() {
+    let (hub, commit) = hub();
+    let cache = tempfile::tempdir().unwrap();
+    let (online, offline) =
+        (settings(&hub.endpoint(), cache.path(), false), settings(&hub.endpoint(), cache.path(), true));
+    let error = locate(&offline, "org/name", "main").unwrap_err();
+    let expected = format!("The tokenizer of `org/name` is not in the cache `{}`", cache.path().display());
+    assert!(error.to_string().starts_with(&expected), "{error}");
+    assert!(hub.requests("").is_empty());
+    let folder = locate(&online, "org/name", "main").unwrap();
+    assert_eq!(folder, cache.path().join("models--org--name/snapshots").join(&commit));
+    HuggingFaceTokenizer::from_folder(&folder).unwrap().chat_template(None).unwrap();
+    let asked = hub.requests("").len();
+    assert_eq!(locate(&offline, "org/name", "main").unwrap(), folder);
+    assert_eq!(locate(&offline, "org/name", &commit).unwrap(), folder);
+    assert_eq!(locate(&online, "org/name", "main").unwrap(), folder);
+    assert_eq!(hub.requests("").len(), asked);
+    for name in ["org/other", "../name", "a/b/c", ""] {
+        let error = locate(&online, name, "main").unwrap_err();
+        assert_eq!(error.kind(), ModelErrorKind::Configuration, "{name}");
+        assert!(error.hints().iter().any(|hint| hint.contains("tokenizer=")), "{name}");
+    }
+    let error =
+        locate(&settings("http://127.0.0.1:9", cache.path(), false), "org/third", "main").unwrap_err();
+    assert!(
+        error.to_string().starts_with("There is no local copy of the tokenizer of `org/third`"),
+        "{error}"
+    );
+    assert!(error.to_string().contains("cannot be downloaded"), "{error}");
+    let looked = format!("in the cache `{}`", cache.path().display());
+    assert!(
+        error.hints().iter().any(|hint| hint.contains(&looked) && hint.contains("/org/third`")),
+        "{error:?}"
+    );
+}
+
+/// As published OPT has it: a vocabulary, merges, and no `tokenizer.json`.
+#[test]
+fn a_vocabulary_and_merges_on_the_hub() {
+    let hub = StandInHub::new();
+    let vocabulary: (&str, &[u8]) =
+        ("vocab.json", r#"{"a": 0, "b": 1, "ab": 2, "</s>": 3, "Ġ": 4}"#.as_bytes());
+    let others: [(&str, &[u8]); 3] = [
+        ("merges.txt", b"#version: 0.2\na b\n"),
+        ("config.json", br#"{"model_type": "opt"}"#),
+        ("tokenizer_config.json", br#"{"add_bos_token": true, "bos_token": "</s>"}"#),
+    ];
+    hub.add_model("org/name", "main", &[&[vocabulary][..], &others].concat());
+    hub.add_model("org/half", "main", &[vocabulary, others[1]]);
+    let cache = tempfile::tempdir().unwrap();
+    let online = settings(&hub.endpoint(), cache.path(), false);
+    let folder = locate(&online, "org/name", "main").unwrap();
+    let tokenizer = HuggingFaceTokenizer::from_folder(&folder).unwrap();
+    assert_eq!(tokenizer.encode("ab b", true).unwrap(), [3, 2, 4, 1]);
+    assert_eq!(locate(&settings("", cache.path(), true), "org/name", "main").unwrap(), folder);
+    let error = locate(&online, "org/half", "main").unwrap_err();
+    assert!(error.to_string().contains("nor both of `vocab.json` and `merges.txt`"), "{error}");
+}
+
+/// A tokenizer without its configuration has other special tokens, so an interrupted download must not pass for one.
+#[test]
+fn an_interrupted_download_is_not_a_tokenizer() {
+    let (hub, commit) = hub();
+    let cache = tempfile::tempdir().unwrap();
+    let online = settings(&hub.endpoint(), cache.path(), false);
+    for file in ["tokenizer_config.json", "tokenizer.json"] {
+        hub.fail(file, &[HubFault::Status(403, vec![])]);
+        assert!(locate(&online, "org/name", "main").is_err(), "{file}");
+        assert!(locate(&settings("", cache.path(), true), "org/name", "main").is_err(), "{file}");
+    }
+    let folder = locate(&online, "org/name", "main").unwrap();
+    assert!(folder.ends_with(commit) && folder.join("tokenizer_config.json").is_file());
+}

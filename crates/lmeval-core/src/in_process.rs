@@ -170,7 +170,7 @@ mod tests {
 
         fn answer(&self, _: &ModelRequest) -> Result<Response, ModelError> {
             let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let told = told.recv_timeout(Duration::from_secs(60));
+            let told = told.recv_timeout(Duration::from_mins(1));
             told.map_err(|_| ModelError::new(ModelErrorKind::Answer, "The runtime was blocked"))?;
             Ok(Response::Rolling { logprob: 0.0 })
         }

@@ -75,7 +75,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     let address = format!("http://{}/", listener.local_addr()?);
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            thread::spawn(move || serve(stream));
+            thread::spawn(move || serve(&stream));
         }
     });
     let model = Shouting { address, client: reqwest::Client::builder().no_proxy().build()? };
@@ -85,7 +85,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Answers the prompts of one connection with their last line but one, in capitals.
-fn serve(stream: TcpStream) -> Option<()> {
+fn serve(mut stream: &TcpStream) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
         let mut length = 0;
@@ -111,6 +111,6 @@ fn serve(stream: TcpStream) -> Option<()> {
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             answer.len()
         );
-        (&stream).write_all(format!("{head}{answer}").as_bytes()).ok()?;
+        stream.write_all(format!("{head}{answer}").as_bytes()).ok()?;
     }
 }

@@ -9,7 +9,7 @@ use super::regex_extraction::RegexExtractionScorer;
 use super::scorer::Scorer;
 use super::spec::ScorerSpec;
 use crate::OutputType;
-use crate::registry::{OptionTable, Registry, ScorerEntry};
+use crate::registry::{OptionProblem, OptionTable, Registry, ScorerEntry};
 
 /// The built-in scorers.
 pub(crate) fn built_in() -> Vec<ScorerEntry> {
@@ -49,7 +49,7 @@ impl Registry {
         let Some(make) = entry.code.here() else {
             return Err(self.scorers.unknown(&spec.kind).into());
         };
-        match entry.options.check(&spec.kwargs).into_iter().find(|problem| problem.is_fatal()) {
+        match entry.options.check(&spec.kwargs).into_iter().find(OptionProblem::is_fatal) {
             None => make(&spec.kwargs),
             Some(problem) => Err(ScoreError::ScorerArgument {
                 scorer: spec.kind.clone(),

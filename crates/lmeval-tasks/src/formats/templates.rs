@@ -14,6 +14,7 @@ const LETTERS: &str = "\"ABCDEFGHIJKLMNOPQRSTUVWXYZ\"";
 
 /// The templates that replace those of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the names that task files use")]
 pub(crate) struct FormatTemplates {
     /// The prompt.
     pub(crate) doc_to_text: String,

@@ -13,7 +13,7 @@ use lmeval_tasks::prompt::PromptError;
 pub enum EngineError {
     /// Settings that exclude each other, or make no sense.
     #[error(transparent)]
-    Settings(#[from] Diagnostic),
+    Settings(Box<Diagnostic>),
     /// A task cannot be loaded.
     #[error(transparent)]
     Task(#[from] lmeval_tasks::Error),
@@ -108,11 +108,17 @@ pub enum EngineError {
     Threads(#[source] std::io::Error),
 }
 
+impl From<Diagnostic> for EngineError {
+    fn from(error: Diagnostic) -> Self {
+        Self::Settings(Box::new(error))
+    }
+}
+
 impl EngineError {
     /// The error that this one stands for, message and all.
     fn inner(&self) -> Option<&dyn Diagnose> {
         match self {
-            Self::Settings(error) => Some(error),
+            Self::Settings(error) => Some(&**error),
             Self::Task(error) => Some(error),
             Self::Prompt(error) => Some(error),
             Self::Model(error) => Some(error),

@@ -23,12 +23,15 @@ pub(crate) enum Severity {
     Warning,
 }
 
+/// Finds out whether an error is of a type.
+type Cast = for<'a> fn(&'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose>;
+
 /// Every error that knows more than its message. The rest of a chain has messages alone.
 fn known<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose> {
     fn is<'a, T: Diagnose + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose> {
         as_known::<T>(error).map(|known| known as &dyn Diagnose)
     }
-    let kinds: [for<'b> fn(&'b (dyn Error + 'static)) -> Option<&'b dyn Diagnose>; 11] = [
+    let kinds: [Cast; 11] = [
         is::<Diagnostic>,
         is::<EngineError>,
         is::<lmeval_tasks::Error>,
@@ -137,7 +140,7 @@ impl Told {
 
 /// Advice below a message, a line each.
 pub(crate) fn hint_lines(hints: &[String]) -> String {
-    hints.iter().map(|hint| format!("\nhint: {hint}")).collect()
+    hints.iter().flat_map(|hint| ["\nhint: ", hint]).collect()
 }
 
 /// The text and the path of a place as they may be shown. Excerpts are cut at the width of the terminal, so the mask comes

@@ -18,8 +18,8 @@ pub(crate) fn split_documents(
     sources: &RequestSources,
 ) -> Result<Arc<dyn Documents>, PromptError> {
     let documents = sources.splits.split(split).map_err(|error| {
-        let message = format!("Cannot get the split `{split}`");
-        PromptError::new(PromptErrorKind::Documents, message).caused_by(error)
+        let message = format!("Cannot get the split `{split}`: {error}");
+        PromptError::new(PromptErrorKind::Documents, message).telling(error)
     })?;
     match process {
         None => Ok(documents),

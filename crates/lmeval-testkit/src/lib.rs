@@ -9,11 +9,13 @@
 //! ```
 
 mod context;
+mod mutate;
 mod reference;
 #[cfg(feature = "server")]
 mod server;
 
 pub use context::{Output, TestCommand, TestContext};
-pub use reference::{reference_library, test_environment};
+pub use mutate::{Dice, mutate};
+pub use reference::{is_ci, python, reference_library, skip, test_environment};
 #[cfg(feature = "server")]
 pub use server::{Counts, Fault, Faults, ServerOptions, StandInServer};

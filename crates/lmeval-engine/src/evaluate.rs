@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lmeval_core::results::RunResults;
 use lmeval_core::{Model, ModelError, ModelErrorKind, ModelIdentity};
+use lmeval_host::PythonHost;
 use lmeval_journal::{Fingerprint, Journal};
 use lmeval_pycompat::Dict;
 use lmeval_tasks::prompt::RequestOptions;
@@ -111,7 +112,7 @@ fn stream(
         Some(wanted) => {
             let identity = identity(model, runtime, &options.cancel)?;
             events.event(Event::Model(&identity));
-            let (journal, fingerprint) = open(wanted, &identity, &**events)?;
+            let (journal, fingerprint) = open(wanted, options.data.python.as_deref(), &identity, &**events)?;
             (Some(Arc::new(journal)), fingerprint)
         }
         None => (None, Fingerprint::of(&ModelIdentity { backend: String::new(), facts: Vec::new() })),
@@ -191,6 +192,7 @@ fn identity(
 
 fn open(
     wanted: &JournalOptions,
+    python: Option<&PythonHost>,
     identity: &ModelIdentity,
     events: &dyn Events,
 ) -> Result<(Journal, Fingerprint), EngineError> {
@@ -209,7 +211,14 @@ fn open(
     let of_others = opened.answers.saturating_sub(answers + of_unknown_server);
     events.event(Event::Reusing { answers, of_unknown_server, of_others });
     for cache in wanted.import.iter().filter(|cache| cache.is_file()) {
-        let imported = journal.import_sqlite(cache, fingerprint)?;
+        let Some(python) = python else {
+            let message =
+                format!("The old response cache `{}` cannot be read without Python", cache.display());
+            let hint = "Run with Python, or name another --use_cache".to_owned();
+            return Err(EngineError::Settings { message, hint });
+        };
+        let rows = python.old_cache(cache)?.map(|row| row.map_err(EngineError::from));
+        let imported = journal.import(rows, fingerprint)?;
         events.event(Event::CacheImported { answers: imported.answers, skipped: imported.skipped });
     }
     Ok((journal, fingerprint))

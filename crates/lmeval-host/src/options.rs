@@ -2,12 +2,14 @@
 
 use std::env;
 use std::fmt;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use crate::caller::Caller;
+use crate::error::WorkerError;
 
 /// Takes the lines that functions of tasks print.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -64,8 +66,30 @@ impl PythonOptions {
         Self { virtual_env, ..Self::default() }
     }
 
+    /// Starts the first interpreter that exists, and names it.
+    pub(crate) fn start<T>(
+        &self,
+        spawn: impl Fn(&Path) -> io::Result<T>,
+    ) -> Result<(PathBuf, T), WorkerError> {
+        let mut missing = None;
+        for python in self.candidates() {
+            match spawn(&python) {
+                Ok(started) => return Ok((python, started)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    missing.get_or_insert((python, error));
+                }
+                Err(source) => {
+                    return Err(WorkerError::Start { python: python.display().to_string(), source });
+                }
+            }
+        }
+        let (python, source) =
+            missing.unwrap_or_else(|| ("python3".into(), io::Error::from(io::ErrorKind::NotFound)));
+        Err(WorkerError::Start { python: python.display().to_string(), source })
+    }
+
     /// The interpreters to try, in order.
-    pub(crate) fn candidates(&self) -> Vec<PathBuf> {
+    fn candidates(&self) -> Vec<PathBuf> {
         if let Some(python) = &self.python {
             return vec![python.clone()];
         }

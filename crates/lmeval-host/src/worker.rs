@@ -74,34 +74,14 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts a worker and waits until it is ready.
     pub(crate) fn start(options: &PythonOptions, purpose: Purpose) -> Result<Self, WorkerError> {
-        let candidates = options.candidates();
-        let mut failure = None;
-        for python in &candidates {
-            match Self::spawn(python, options, purpose) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    failure.get_or_insert((python, error));
-                }
-                Err(source) => {
-                    return Err(WorkerError::Start { python: python.display().to_string(), source });
-                }
-                Ok(mut worker) => {
-                    return match worker.greet(options, purpose) {
-                        Err(WorkerError::Died { said, .. })
-                            if worker.process.exit_code() == Some(TOO_OLD) =>
-                        {
-                            Err(WorkerError::TooOld { python: python.display().to_string(), said })
-                        }
-                        Err(error) => Err(error),
-                        Ok(()) => Ok(worker),
-                    };
-                }
+        let (python, mut worker) = options.start(|python| Self::spawn(python, options, purpose))?;
+        match worker.greet(options, purpose) {
+            Err(WorkerError::Died { said, .. }) if worker.process.exit_code() == Some(TOO_OLD) => {
+                Err(WorkerError::TooOld { python: python.display().to_string(), said })
             }
+            Err(error) => Err(error),
+            Ok(()) => Ok(worker),
         }
-        let (python, source) = failure.map_or_else(
-            || ("python3".to_owned(), io::Error::from(io::ErrorKind::NotFound)),
-            |(python, error)| (python.display().to_string(), error),
-        );
-        Err(WorkerError::Start { python, source })
     }
 
     fn spawn(python: &Path, options: &PythonOptions, purpose: Purpose) -> io::Result<Self> {

@@ -91,14 +91,6 @@ pub enum ErrorKind {
         /// The journal.
         path: PathBuf,
     },
-    /// An old response cache that cannot be read.
-    #[error("Cannot import `{}`: {message}", path.display())]
-    Import {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        message: String,
-    },
 }
 
 impl Error {
@@ -124,9 +116,7 @@ impl Error {
             ErrorKind::Io { source, .. }
             | ErrorKind::Write { source, .. }
             | ErrorKind::Sync { source, .. } => source,
-            ErrorKind::TooLarge { .. } | ErrorKind::Closed { .. } | ErrorKind::Import { .. } => {
-                return Vec::new();
-            }
+            ErrorKind::TooLarge { .. } | ErrorKind::Closed { .. } => return Vec::new(),
         };
         use io::ErrorKind::{
             FileTooLarge, NotADirectory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
@@ -144,10 +134,6 @@ impl Error {
 
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         ErrorKind::Io { action, path: path.to_owned(), source }.into()
-    }
-
-    pub(crate) fn import(path: &Path, message: impl Into<String>) -> Self {
-        ErrorKind::Import { path: path.to_owned(), message: message.into() }.into()
     }
 }
 

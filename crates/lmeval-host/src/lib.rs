@@ -40,3 +40,5 @@ pub use host::PythonHost;
 pub use model::{PythonModel, PythonModelSettings, RegisteredModels};
 pub use old_cache::{OldCache, OldCacheError};
 pub use options::{Log, PythonOptions};
+#[doc(hidden)]
+pub use protocol::read_any as fuzz_frames;

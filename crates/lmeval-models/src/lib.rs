@@ -10,6 +10,8 @@ mod stops;
 mod tokenizer;
 mod windows;
 
+#[doc(hidden)]
+pub use api::read_any as fuzz_answer;
 pub use registry::{MODELS, ModelEntry, create, find, unknown};
 pub use settings::ModelSettings;
 pub use stops::stops;

@@ -15,6 +15,7 @@ mod http_retries;
 mod http_strays;
 mod http_support;
 mod local;
+mod mutations;
 mod ngram;
 mod replay;
 mod tokenizer;

@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 
 use jiff::SignedDuration;
 
-/// Days from 0001-01-01 to 1970-01-01.
-const UNIX_EPOCH: i64 = 719_162;
+/// Where counting begins. Jiff adds durations up to the reach of its calendar as seen from here, and from nowhere else.
+const UNIX_EPOCH: jiff::civil::Date = jiff::civil::Date::constant(1970, 1, 1);
 
 /// A calendar date in the years 1 to 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,8 +21,8 @@ impl Date {
 
     /// The date a number of days after 1970-01-01.
     pub fn from_unix_days(days: i64) -> Option<Self> {
-        let date =
-            FIRST.checked_add(SignedDuration::from_hours(days.checked_add(UNIX_EPOCH)?.checked_mul(24)?));
+        let hours = i64::from(i32::try_from(days).ok()?) * 24;
+        let date = UNIX_EPOCH.checked_add(SignedDuration::from_hours(hours));
         date.ok().filter(|date| date.year() >= 1).map(Self)
     }
 
@@ -43,17 +43,14 @@ impl Date {
 
     /// Days since 0001-01-01, as `date.toordinal() - 1`.
     pub fn days(self) -> i64 {
-        self.0.duration_since(FIRST).as_hours() / 24
+        self.unix_days() + 719_162
     }
 
     /// Days since 1970-01-01.
     pub fn unix_days(self) -> i64 {
-        self.days() - UNIX_EPOCH
+        self.0.duration_since(UNIX_EPOCH).as_hours() / 24
     }
 }
-
-/// The first date that Python has.
-const FIRST: jiff::civil::Date = jiff::civil::Date::constant(1, 1, 1);
 
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,6 +12,8 @@
 //! # drop(host);
 //! ```
 
+#![cfg_attr(not(unix), allow(dead_code, unreachable_code, reason = "no worker can be started"))]
+
 mod caller;
 mod class_task;
 mod code;
@@ -19,6 +21,7 @@ mod embed;
 mod error;
 mod filters;
 mod host;
+#[cfg(unix)]
 mod log;
 mod message;
 mod model;
@@ -26,6 +29,10 @@ mod old_cache;
 mod options;
 mod parent;
 mod pool;
+#[cfg(unix)]
+mod process;
+#[cfg(not(unix))]
+#[path = "no_process.rs"]
 mod process;
 mod progress;
 mod protocol;
@@ -33,6 +40,7 @@ mod registered;
 mod sampler;
 mod scoring;
 mod services;
+mod socket;
 mod worker;
 
 pub use caller::Caller;
@@ -42,3 +50,4 @@ pub use old_cache::{OldCache, OldCacheError};
 pub use options::{Log, PythonOptions};
 #[doc(hidden)]
 pub use protocol::read_any as fuzz_frames;
+pub use socket::Socket;

@@ -93,7 +93,10 @@ impl PythonOptions {
         if let Some(python) = &self.python {
             return vec![python.clone()];
         }
-        let of_environment = self.virtual_env.iter().map(|folder| folder.join("bin/python"));
+        let of_environment = self
+            .virtual_env
+            .iter()
+            .map(|folder| folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" }));
         of_environment.chain(["python3", "python"].map(PathBuf::from)).collect()
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::{self, BufReader};
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use crate::process::{Process, Signals, described};
 use crate::progress::Progress;
 use crate::protocol::{self, ProtocolError, VERSION};
 use crate::services::Served;
+use crate::socket::{self, Socket};
 
 /// How long a worker may take from its start to its first message.
 const START_LIMIT: Duration = Duration::from_mins(1);
@@ -62,7 +62,7 @@ impl Purpose {
 #[derive(Debug)]
 pub(crate) struct Worker {
     process: Process,
-    engine_end: BufReader<UnixStream>,
+    engine_end: BufReader<Socket>,
     decoder: Decoder,
     /// How long a call may take; `None` for as long as it needs.
     time_limit: Option<Duration>,
@@ -85,7 +85,7 @@ impl Worker {
     }
 
     fn spawn(python: &Path, options: &PythonOptions, purpose: Purpose) -> io::Result<Self> {
-        let (engine_end, worker_end) = UnixStream::pair()?;
+        let (engine_end, worker_end) = socket::pair()?;
         let log = options.log.clone();
         Ok(Self {
             process: Process::spawn(python, purpose.script(), worker_end, purpose.environment(), log)?,

@@ -82,7 +82,7 @@ def splits(names: list[str], load: Callable[[str], dict[str, Any]]) -> Any:
             return super().__getitem__(name)
 
         def get(self, name: Any, default: Any = None) -> Any:
-            return self[name] if name in self else default
+            return self[name] if name in self else default  # noqa: SIM401
 
         def values(self) -> Any:
             return [self[name] for name in self]
@@ -502,7 +502,7 @@ class Dataset:
         return cls.from_list(df.to_dict("records"))
 
 
-class DatasetDict(dict):  # type: ignore[type-arg]
+class DatasetDict(dict):
     """Splits by name."""
 
     def map(self, function: Callable[..., Any], **options: Any) -> DatasetDict:

@@ -151,7 +151,7 @@ def _package() -> Any:
     try:
         if importlib.util.find_spec(NAME) is None:
             return None
-        package = importlib.import_module(NAME)
+        package: Any = importlib.import_module(NAME)
     finally:
         _FINDER.is_active = True
         if NAME not in sys.modules and present is not None:

@@ -36,7 +36,7 @@ def _encoder() -> Callable[[Any], str]:
     """What writes JSON: the library's encoder, made once instead of for each message where that is possible."""
     plain = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
     try:
-        from json.encoder import c_make_encoder, encode_basestring
+        from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
 
         once = c_make_encoder(None, plain.default, encode_basestring, None, ":", ",", False, False, True)
         if "".join(once({"a": [1, 2.5, None, "é\n"]}, 0)) == '{"a":[1,2.5,null,"é\\n"]}':
@@ -143,7 +143,7 @@ def _from_wire(resolve: Callable[[str, str], Any]) -> Callable[[dict[str, Any]],
         if tag == "T":
             *fields, offset = value
             zone = None if offset is None else datetime.timezone(datetime.timedelta(seconds=offset))
-            return datetime.datetime(*fields, tzinfo=zone)
+            return datetime.datetime(*fields).replace(tzinfo=zone)
         if tag == "f":
             return resolve(*value)
         raise ValueError(f"unknown tag {tag!r}")

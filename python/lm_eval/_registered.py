@@ -358,7 +358,8 @@ def _changed(made: Any, config: dict[str, Any], output_type: str) -> list[str]:
     """Return the steps for which a scorer that makes itself has chosen something else than its configuration."""
     from lm_eval.scorers._base import Scorer
 
-    usual = Scorer.from_dict.__func__(type("Usual", (Scorer,), _defaults(made)), config, output_type)
+    unbound: Any = Scorer.from_dict
+    usual = unbound.__func__(type("Usual", (Scorer,), _defaults(made)), config, output_type)
 
     def filters(scorer: Any) -> list[Any]:
         return [

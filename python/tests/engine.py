@@ -10,6 +10,7 @@ from typing import Any
 
 from lm_eval import _engine
 from lm_eval.api.model import LM
+
 from tests.binary import binary
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -31,6 +31,7 @@ from lm_eval.api.registry import register_aggregation, register_filter, register
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.loggers import EvaluationTracker
 from lm_eval.tasks import TaskManager, get_task_dict
+
 from tests import engine
 from tests.engine import Lengths, sums_task
 from tests.registries import RegistryTestCase

@@ -27,6 +27,7 @@ from lm_eval.api.registry import (
     register_scorer,
 )
 from lm_eval.scorers import GenScorer, ScoredDoc, build_scorer
+
 from tests.registries import RegistryTestCase
 
 

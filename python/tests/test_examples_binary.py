@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 from lm_eval.api.metrics import bootstrap_stderr, mean_stderr
+
 from tests.binary import BinaryTestCase
 
 QUESTIONS = [("Is ice cold?", "yes", ["yes"]), ("Is fire cold?", "no", ["yes"]), ("Is it 5?", "no", ["no"])]

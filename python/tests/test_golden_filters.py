@@ -10,6 +10,7 @@ from lm_eval.filters import build_filter_ensemble
 from lm_eval.filters.extraction import MultiChoiceRegexFilter, POSFilter, RegexFilter
 from lm_eval.filters.selection import TakeKFilter
 from lm_eval.filters.transformation import LowercaseFilter, MapFilter, SPANFilter, UppercaseFilter
+
 from tests.golden import GoldenTestCase, cases
 
 

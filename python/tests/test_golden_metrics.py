@@ -8,6 +8,7 @@ from typing import Any
 from lm_eval.api import metrics
 from lm_eval.api.metrics._numeric import array, pairwise_sum
 from lm_eval.api.registry import get_aggregation, get_metric
+
 from tests.golden import GoldenTestCase, cases
 
 

@@ -16,6 +16,7 @@ from unittest import mock
 from lm_eval import simple_evaluate
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
+
 from tests import engine
 
 # oneDNN takes instructions for bfloat16 that some virtual machines announce and do not have.
@@ -207,7 +208,6 @@ class Engine(HFLMTestCase):
     def test_families_of_models(self) -> None:
         """Log-probabilities that `transformers` gives whole sequences, which the engine is held to as well."""
         import transformers
-
         from lm_eval.models import _scoring
 
         tokenizer = transformers.AutoTokenizer.from_pretrained(LLAMA)
@@ -234,7 +234,6 @@ class Engine(HFLMTestCase):
     def test_rotations_that_depend_on_the_length_of_a_text(self) -> None:
         """What a context is then depends on what follows, so that it is never computed by itself."""
         import transformers
-
         from lm_eval.models import _scoring
 
         tokenizer = transformers.AutoTokenizer.from_pretrained(LLAMA)
@@ -271,7 +270,6 @@ class Live(HFLMTestCase):
     def test_a_changed_model_is_what_is_evaluated(self) -> None:
         """A layer that is zeroed in Python changes the scores, to those of the changed checkpoint."""
         import torch
-
         from lm_eval.models.huggingface import HFLM
 
         model, tokenizer = live()
@@ -300,7 +298,6 @@ class Live(HFLMTestCase):
     def test_answers_of_one_model_are_not_those_of_another(self) -> None:
         """Models share a cache only if every weight is the same."""
         import torch
-
         from lm_eval.models.huggingface import HFLM
 
         model, tokenizer = live()
@@ -559,7 +556,6 @@ class Subclasses(HFLMTestCase):
     def test_loading_and_generation_of_its_own(self) -> None:
         """`_get_config` and `_create_model` load; `_model_generate` gets tokens, a mask and the settings by name."""
         import torch
-
         from lm_eval.models.huggingface import HFLM
 
         model, _ = live()
@@ -689,7 +685,6 @@ class Loading(HFLMTestCase):
     def test_an_object_stays_as_it_is(self) -> None:
         """Weights that were separated on purpose are not tied again."""
         import torch
-
         from lm_eval.models.huggingface import HFLM
 
         model, tokenizer = live()
@@ -738,7 +733,6 @@ class Loading(HFLMTestCase):
     def test_a_delta_is_added(self) -> None:
         """Weights that are added to themselves are twice as large."""
         import torch
-
         from lm_eval.models.huggingface import HFLM
 
         model, tokenizer = live()
@@ -798,7 +792,6 @@ class Seq2seq(HFLMTestCase):
         """Scores are those of the labels, whatever the batch; a limit counts what is generated."""
         import torch
         import transformers
-
         from lm_eval.models.huggingface import HFLM
 
         torch.manual_seed(1)

@@ -32,6 +32,7 @@ from lm_eval.api.registry import (
     register_metric,
 )
 from lm_eval.scorers import GenScorer, LLScorer, MetricKey, ScoredDoc, Scorer, build_scorer
+
 from tests.registries import RegistryTestCase
 
 SUBMODULES = ("metric", "aggregations", "corpus", "generation", "ll", "reduce", "stderr", "utils", "_types", "results")

@@ -41,6 +41,7 @@ from lm_eval.scorers import (
     build_scorer,
 )
 from lm_eval.tasks import TaskManager, get_task_dict
+
 from tests import engine
 from tests.registries import RegistryTestCase
 

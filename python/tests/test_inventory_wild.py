@@ -27,6 +27,7 @@ from unittest import mock
 
 import lm_eval
 from lm_eval import utils
+
 from tests import engine
 
 ELSEWHERE = ("lm_eval.models",)

@@ -14,6 +14,7 @@ from lm_eval import simple_evaluate
 from lm_eval.api.registry import register_sampler
 from lm_eval.api.samplers import ContextSampler
 from lm_eval.tasks import TaskManager
+
 from tests import engine
 from tests.binary import BinaryTestCase
 from tests.engine import Lengths

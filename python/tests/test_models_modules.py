@@ -23,6 +23,7 @@ from lm_eval.api.registry import get_model, register_model
 from lm_eval.models import MODEL_MAPPING, utils
 from lm_eval.models.api_models import JsonChatStr, TemplateAPI, create_image_prompt
 from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompletionsAPI, OpenAIChatCompletion
+
 from tests import engine
 from tests.registries import RegistryTestCase
 

@@ -40,7 +40,12 @@ class Package(unittest.TestCase):
         )
         environment = {"PYTHONPATH": str(PACKAGE.parent), "PATH": os.environ.get("PATH", "")}
         done = subprocess.run(
-            [sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True, timeout=60
+            [sys.executable, "-S", "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         self.assertEqual((done.stdout.strip(), done.stderr), ("[]", ""))
 
@@ -76,7 +81,12 @@ class Package(unittest.TestCase):
             )
             environment = {"PYTHONPATH": str(PACKAGE.parent), "LMEVAL_TASK_LIBRARY": one}
             done = subprocess.run(
-                [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
+                [sys.executable, "-c", code],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
             )
             self.assertEqual(done.stdout.split(), ["first", "second"], done.stderr)
 

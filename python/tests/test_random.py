@@ -18,7 +18,7 @@ def _module(folder: str, name: str, source: str) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module
-    exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102
+    exec(compile(source, str(path), "exec"), module.__dict__)
     return module
 
 

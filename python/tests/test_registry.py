@@ -10,6 +10,7 @@ from lm_eval import _scope
 from lm_eval.api import registry
 from lm_eval.api.filter import Filter
 from lm_eval.api.registry import Registry, _dump, register_filter, register_metric
+
 from tests.registries import RegistryTestCase
 
 

@@ -10,6 +10,7 @@ import lm_eval
 from lm_eval.api import registry
 from lm_eval.api.registry import register_aggregation, register_metric, register_scorer
 from lm_eval.scorers import GenScorer, ScoredDoc
+
 from tests import engine
 from tests.engine import Lengths, sums_task
 

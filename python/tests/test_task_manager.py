@@ -19,6 +19,7 @@ from lm_eval.config.task import TaskConfig
 from lm_eval.loggers import EvaluationTracker
 from lm_eval.tasks import TaskManager, get_task_dict
 from lm_eval.utils import make_table
+
 from tests import engine
 
 UTILS = """

@@ -15,6 +15,7 @@ from lm_eval.api.task import ConfigurableTask, GenerateTask, Task
 from lm_eval.config.task import TaskConfig
 from lm_eval.scorers import GenScorer
 from lm_eval.tasks import TaskManager
+
 from tests import engine
 
 
@@ -294,7 +295,7 @@ class Steps(unittest.TestCase):
     def test_chosen_documents(self) -> None:
         """`limit`, `samples` and the shares of several processes."""
         task = Task(TaskConfig(**definition("chosen")))
-        ids = lambda: sorted({instance.doc_id for instance in task.instances or []})  # noqa: E731
+        ids = lambda: sorted({instance.doc_id for instance in task.instances or []})
         task.build_all_requests(limit=4)
         self.assertEqual(ids(), [0, 1, 2, 3])
         task.build_all_requests(samples=[1, 5, 7])

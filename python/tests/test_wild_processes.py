@@ -143,7 +143,7 @@ class Processes(Script):
         done = self.start(program, RANK="1", WORLD_SIZE="2")
         self.assertEqual(done.returncode, 1)
         self.assertIn("data_parallel", done.stderr)
-        words = "--model dummy --tasks wild_sums --include_path tasks".split()
+        words = ["--model", "dummy", "--tasks", "wild_sums", "--include_path", "tasks"]
         for later, status in (("0", 0), ("1", 1)):
             environment = {
                 **os.environ,

@@ -2,9 +2,6 @@
 
 use lmeval_pycompat::datetime::{Date, DateTime};
 
-/// Days from 0001-01-01 to 1970-01-01.
-const EPOCH_DAYS: i64 = 719_162;
-
 /// Reads `YYYY-MM-DD`, perhaps followed by a blank or `T` and a time of `hh`, `hh:mm` or `hh:mm:ss` with an
 /// optional zone. The result is in UTC and has no zone. Fractions of seconds are refused, as are leap seconds.
 pub(crate) fn parse(text: &str) -> Option<DateTime> {
@@ -68,25 +65,7 @@ fn split_zone(bytes: &[u8]) -> Option<(&[u8], i64)> {
 /// Seconds from 1970 to a moment without zone.
 pub(crate) fn seconds(moment: DateTime) -> i64 {
     let (hour, minute, second) = moment.time();
-    (moment.date().days() - EPOCH_DAYS) * 86_400
-        + i64::from(hour) * 3600
-        + i64::from(minute) * 60
-        + i64::from(second)
-}
-
-/// The date that lies a number of days after 1970-01-01.
-pub(crate) fn date_from_days(days: i64) -> Option<Date> {
-    // Counting from March makes the leap day the last of its year.
-    let shifted = days.checked_add(719_468)?;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    Date::new(u32::try_from(year).ok()?, u32::try_from(month).ok()?, u32::try_from(day).ok()?)
+    moment.date().unix_days() * 86_400 + i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second)
 }
 
 /// The moment that lies a number of microseconds after 1970-01-01 00:00:00.
@@ -97,7 +76,7 @@ pub(crate) fn from_micros(micros: i64) -> Option<DateTime> {
 /// The same in a zone, given in seconds east of UTC.
 pub(crate) fn with_offset(micros: i64, offset: Option<i32>) -> Option<DateTime> {
     let local = micros.checked_add(i64::from(offset.unwrap_or(0)) * 1_000_000)?;
-    let date = date_from_days(local.div_euclid(86_400_000_000))?;
+    let date = Date::from_unix_days(local.div_euclid(86_400_000_000))?;
     let rest = local.rem_euclid(86_400_000_000);
     let second = (rest / 1_000_000) as u32;
     DateTime::new(date, (second / 3600, second / 60 % 60, second % 60), (rest % 1_000_000) as u32, offset)
@@ -135,13 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn days_and_dates_agree() {
-        for days in (-719_162..2_932_896).step_by(97) {
-            let date = date_from_days(days).unwrap();
-            assert_eq!(date.days() - EPOCH_DAYS, days);
-        }
-        assert!(date_from_days(-719_163).is_none());
-        assert!(date_from_days(2_932_897).is_none());
+    fn moments_before_1970_and_with_zones() {
         assert_eq!(from_micros(-1).unwrap().to_string(), "1969-12-31 23:59:59.999999");
         assert_eq!(with_offset(0, Some(-3600)).unwrap().to_string(), "1969-12-31 23:00:00-01:00");
     }

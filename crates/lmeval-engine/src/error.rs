@@ -69,6 +69,9 @@ pub enum EngineError {
     /// The journal cannot be used, or an answer cannot be written to it.
     #[error(transparent)]
     Journal(#[from] lmeval_journal::Error),
+    /// An old response cache cannot be taken over.
+    #[error(transparent)]
+    OldCache(#[from] lmeval_host::OldCacheError),
     /// Too many requests failed for good.
     #[error("{} failed for good; the first is {first}", counted(*failures, "request"))]
     TooManyFailures {

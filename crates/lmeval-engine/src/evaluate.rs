@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lmeval_core::results::RunResults;
 use lmeval_core::{Model, ModelError, ModelErrorKind, ModelIdentity};
+use lmeval_host::PythonHost;
 use lmeval_journal::{Fingerprint, Journal};
 use lmeval_pycompat::Dict;
 use lmeval_tasks::prompt::RequestOptions;
@@ -21,7 +22,7 @@ use crate::error::EngineError;
 use crate::event::{Event, Events};
 use crate::key::Keys;
 use crate::options::{EvaluateOptions, JournalOptions};
-use crate::plan::{Plan, plan};
+use crate::plan::{Plan, plan, settings};
 use crate::produce::{HANDED_OVER, TASKS_AHEAD, prepare, produce};
 
 /// How often it is looked whether the caller has asked to end while the model is asked what it is.
@@ -123,7 +124,7 @@ fn stream(
         Some(wanted) => {
             let identity = identity(model, runtime, &options.cancel)?;
             events.event(Event::Model(&identity));
-            let (journal, fingerprint) = open(wanted, &identity, &**events)?;
+            let (journal, fingerprint) = open(wanted, options.data.python.as_deref(), &identity, &**events)?;
             (Some(Arc::new(journal)), fingerprint)
         }
         None => (None, Fingerprint::of(&ModelIdentity { backend: String::new(), facts: Vec::new() })),
@@ -203,6 +204,7 @@ fn identity(
 
 fn open(
     wanted: &JournalOptions,
+    python: Option<&PythonHost>,
     identity: &ModelIdentity,
     events: &dyn Events,
 ) -> Result<(Journal, Fingerprint), EngineError> {
@@ -221,7 +223,13 @@ fn open(
     let of_others = opened.answers.saturating_sub(answers + of_unknown_server);
     events.event(Event::Reusing { answers, of_unknown_server, of_others });
     for cache in wanted.import.iter().filter(|cache| cache.is_file()) {
-        let imported = journal.import_sqlite(cache, fingerprint)?;
+        let Some(python) = python else {
+            let message =
+                format!("The old response cache `{}` cannot be read without Python", cache.display());
+            return Err(settings(message, "Run with Python, or name another --use_cache"));
+        };
+        let rows = python.old_cache(cache)?.map(|row| row.map_err(EngineError::from));
+        let imported = journal.import(rows, fingerprint)?;
         events.event(Event::CacheImported { answers: imported.answers, skipped: imported.skipped });
     }
     Ok((journal, fingerprint))

@@ -5,8 +5,6 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -17,6 +15,7 @@ use lmeval_pycompat::{Dict, Function, Value};
 use crate::error::WorkerError;
 use crate::protocol::{self, ProtocolError, VERSION};
 use crate::services::Served;
+use crate::socket::{self, Socket};
 
 /// The start of references to objects of the caller.
 const LIVE: &str = "live:";
@@ -27,7 +26,7 @@ const REGISTERED: &str = "registry:";
 /// The Python program that called the engine.
 #[derive(Debug)]
 pub struct Caller {
-    stream: UnixStream,
+    stream: Socket,
     /// Held while a frame is written; messages of any thread may come between those of the conversation.
     writing: Mutex<()>,
     conversation: Mutex<Conversation>,
@@ -48,14 +47,11 @@ struct Conversation {
 impl Caller {
     /// The program on the other end of standard input; `gone` is called when it has ended.
     pub fn on_stdin(gone: impl FnOnce() + Send + 'static) -> io::Result<Arc<Self>> {
-        let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-        // An address is what tells a socket from a file or a terminal.
-        stream.local_addr()?;
-        Self::new(stream, gone)
+        Self::new(socket::stdin()?, gone)
     }
 
     /// The program on the other end of a socket; `gone` is called when it has ended.
-    pub fn new(stream: UnixStream, gone: impl FnOnce() + Send + 'static) -> io::Result<Arc<Self>> {
+    pub fn new(stream: Socket, gone: impl FnOnce() + Send + 'static) -> io::Result<Arc<Self>> {
         let (sender, frames) = mpsc::channel();
         let mut reader = io::BufReader::with_capacity(1 << 16, stream.try_clone()?);
         thread::Builder::new().name("caller".to_owned()).spawn(move || {
@@ -271,7 +267,7 @@ mod tests {
     use super::*;
 
     fn pair(answers: &'static [&'static str]) -> (Arc<Caller>, thread::JoinHandle<Vec<String>>) {
-        let (engine, python) = UnixStream::pair().unwrap();
+        let (engine, python) = socket::pair().unwrap();
         let answering = thread::spawn(move || {
             let mut reader = io::BufReader::new(python.try_clone().unwrap());
             let mut heard = Vec::new();
@@ -315,7 +311,7 @@ mod tests {
 
     #[test]
     fn messages_for_a_person_come_between() {
-        let (engine, python) = UnixStream::pair().unwrap();
+        let (engine, python) = socket::pair().unwrap();
         let caller = Caller::new(engine, || ()).unwrap();
         let (heard, is_asked) = mpsc::channel();
         let answering = thread::spawn(move || {

@@ -12,6 +12,8 @@
 //! # drop(host);
 //! ```
 
+#![cfg_attr(not(unix), allow(dead_code, unreachable_code, reason = "no worker can be started"))]
+
 mod caller;
 mod class_task;
 mod code;
@@ -20,12 +22,18 @@ mod error;
 mod filters;
 mod host;
 mod interpreter;
+#[cfg(unix)]
 mod log;
 mod message;
 mod model;
+mod old_cache;
 mod options;
 mod parent;
 mod pool;
+#[cfg(unix)]
+mod process;
+#[cfg(not(unix))]
+#[path = "no_process.rs"]
 mod process;
 mod progress;
 mod protocol;
@@ -33,10 +41,15 @@ mod registered;
 mod sampler;
 mod scoring;
 mod services;
+mod socket;
 mod worker;
 
 pub use caller::Caller;
 pub use host::PythonHost;
 pub use interpreter::{active_environment, find_python};
 pub use model::{PythonModel, PythonModelSettings, RegisteredModels};
+pub use old_cache::{OldCache, OldCacheError};
 pub use options::{Log, PythonOptions};
+#[doc(hidden)]
+pub use protocol::read_any as fuzz_frames;
+pub use socket::Socket;

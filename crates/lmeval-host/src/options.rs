@@ -1,13 +1,15 @@
 //! How Python is run.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use crate::caller::Caller;
-use crate::interpreter::active_environment;
+use crate::error::WorkerError;
+use crate::interpreter::{active_environment, find_python};
 
 /// Takes the lines that functions of tasks print.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -61,6 +63,22 @@ impl PythonOptions {
     /// The defaults, with the virtual environment that is active.
     pub fn from_environment() -> Self {
         Self { virtual_env: active_environment(), ..Self::default() }
+    }
+
+    /// Starts the interpreter, and names it.
+    pub(crate) fn start<T>(
+        &self,
+        spawn: impl FnOnce(&Path) -> io::Result<T>,
+    ) -> Result<(PathBuf, T), WorkerError> {
+        let asked = self.python.as_deref();
+        let failed = |python: &Path, source: io::Error| WorkerError::Start {
+            python: python.display().to_string(),
+            source,
+        };
+        let python = find_python(asked, self.virtual_env.as_deref())
+            .ok_or_else(|| failed(asked.unwrap_or(Path::new("python3")), io::ErrorKind::NotFound.into()))?;
+        let started = spawn(&python).map_err(|source| failed(&python, source))?;
+        Ok((python, started))
     }
 }
 

@@ -47,6 +47,11 @@ pub(crate) struct Pin(OnceLock<u64>);
 
 impl Pool {
     /// A pool without workers.
+    /// How Python is run.
+    pub(crate) fn options(&self) -> &PythonOptions {
+        &self.options
+    }
+
     pub(crate) fn new(options: PythonOptions) -> Self {
         Self { options, state: Mutex::default(), freed: Condvar::new(), services: Services::default() }
     }

@@ -5,8 +5,7 @@
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +23,11 @@ impl Progress {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("lm-eval-progress-{}-{number}", process::id()));
-        let mut file =
-            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path).ok()?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&path).ok()?;
         file.write_all(&[0; 8]).ok()?;
         Some(Self { file, path })
     }
@@ -43,9 +45,9 @@ impl Progress {
 
     /// How many calls of its message the worker has done.
     pub(crate) fn done(&self) -> usize {
-        let mut bytes = [0; 8];
+        let (mut bytes, mut file) = ([0; 8], &self.file);
         // A file that cannot be read says nothing.
-        let _ = self.file.read_exact_at(&mut bytes, 0);
+        let _ = file.rewind().and_then(|()| file.read_exact(&mut bytes));
         u64::from_le_bytes(bytes) as usize
     }
 }

@@ -232,11 +232,53 @@ pub(crate) fn read_frame(from: &mut impl Read) -> Result<String, ProtocolError> 
     String::from_utf8(body).map_err(|error| ProtocolError::Malformed(error.to_string()))
 }
 
+/// Reads whatever a worker might send, for tests and fuzz targets.
+pub fn read_any(mut bytes: &[u8]) {
+    let mut decoder = Decoder::new();
+    while let Ok(body) = read_frame(&mut bytes) {
+        if let Ok(value) = decode(&mut decoder, &body) {
+            // What was read can be sent back, unless it is nested too deep.
+            let _ = encode(&mut String::new(), &value);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use lmeval_pycompat::repr::repr;
 
     use super::*;
+
+    #[test]
+    fn damaged_frames_do_not_panic() {
+        let bodies = [
+            r#"{"id": 3, "ok": [1, 2.5, NaN, "\u00e9", {"$": "t", "v": [1, {"$": "b", "v": "00ff"}]}]}"#,
+            r#"[{"$": "D", "v": [2024, 2, 29]}, {"$": "T", "v": [2024, 2, 29, 23, 59, 59, 1, -3600]}]"#,
+            r#"{"$": "d", "v": [[1, {"$": "s", "v": ["a"]}], ["b", {"$": "f", "v": ["dir", "utils.f"]}]]}"#,
+        ];
+        let mut frames = Vec::new();
+        for body in bodies {
+            write_frame(&mut frames, body).unwrap();
+        }
+        let alone: Vec<Vec<u8>> = bodies
+            .iter()
+            .map(|body| {
+                let mut frame = Vec::new();
+                write_frame(&mut frame, body).unwrap();
+                frame
+            })
+            .collect();
+        let samples = [frames.as_slice(), &alone[0], &alone[1], &alone[2]];
+        lmeval_testkit::mutate(&samples, 1200, read_any);
+        // The length in the head is right, and the rest is damaged.
+        lmeval_testkit::mutate(&bodies.map(str::as_bytes), 1200, |body| {
+            if let Ok(body) = str::from_utf8(body) {
+                let mut frame = Vec::new();
+                write_frame(&mut frame, body).unwrap();
+                read_any(&frame);
+            }
+        });
+    }
 
     fn round(value: &Value) -> Value {
         let mut text = String::new();

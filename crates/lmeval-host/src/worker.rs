@@ -2,7 +2,6 @@
 
 use std::io::{self, BufReader};
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -12,12 +11,12 @@ use lmeval_pycompat::{Dict, Value};
 
 use crate::embed::{BOOT, BRIDGE, MODULES, ORIGINAL};
 use crate::error::WorkerError;
-use crate::interpreter::find_python;
 use crate::options::PythonOptions;
 use crate::process::{Process, Signals, described};
 use crate::progress::Progress;
 use crate::protocol::{self, ProtocolError, VERSION};
 use crate::services::Served;
+use crate::socket::{self, Socket};
 
 /// How long a worker may take from its start to its first message.
 const START_LIMIT: Duration = Duration::from_mins(1);
@@ -63,7 +62,7 @@ impl Purpose {
 #[derive(Debug)]
 pub(crate) struct Worker {
     process: Process,
-    engine_end: BufReader<UnixStream>,
+    engine_end: BufReader<Socket>,
     decoder: Decoder,
     /// How long a call may take; `None` for as long as it needs.
     time_limit: Option<Duration>,
@@ -75,14 +74,7 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts a worker and waits until it is ready.
     pub(crate) fn start(options: &PythonOptions, purpose: Purpose) -> Result<Self, WorkerError> {
-        let asked = options.python.as_deref();
-        let failed = |python: &Path, source: io::Error| WorkerError::Start {
-            python: python.display().to_string(),
-            source,
-        };
-        let python = find_python(asked, options.virtual_env.as_deref())
-            .ok_or_else(|| failed(asked.unwrap_or(Path::new("python3")), io::ErrorKind::NotFound.into()))?;
-        let mut worker = Self::spawn(&python, options, purpose).map_err(|source| failed(&python, source))?;
+        let (python, mut worker) = options.start(|python| Self::spawn(python, options, purpose))?;
         match worker.greet(options, purpose) {
             Err(WorkerError::Died { said, .. }) if worker.process.exit_code() == Some(TOO_OLD) => {
                 Err(WorkerError::TooOld { python: python.display().to_string(), said })
@@ -93,7 +85,7 @@ impl Worker {
     }
 
     fn spawn(python: &Path, options: &PythonOptions, purpose: Purpose) -> io::Result<Self> {
-        let (engine_end, worker_end) = UnixStream::pair()?;
+        let (engine_end, worker_end) = socket::pair()?;
         let log = options.log.clone();
         Ok(Self {
             process: Process::spawn(python, purpose.script(), worker_end, purpose.environment(), log)?,

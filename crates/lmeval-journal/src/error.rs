@@ -93,14 +93,6 @@ pub enum ErrorKind {
         /// The journal.
         path: PathBuf,
     },
-    /// An old response cache that cannot be read.
-    #[error("Cannot import `{}`: {message}", path.display())]
-    Import {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        message: String,
-    },
 }
 
 impl Error {
@@ -129,7 +121,7 @@ impl Error {
             ErrorKind::Io { source, .. }
             | ErrorKind::Write { source, .. }
             | ErrorKind::Sync { source, .. } => source,
-            ErrorKind::TooLarge { .. } | ErrorKind::Closed { .. } | ErrorKind::Import { .. } => return None,
+            ErrorKind::TooLarge { .. } | ErrorKind::Closed { .. } => return None,
         };
         match source.kind() {
             StorageFull | QuotaExceeded | FileTooLarge => {
@@ -144,10 +136,6 @@ impl Error {
 
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         ErrorKind::Io { action, path: path.to_owned(), source }.into()
-    }
-
-    pub(crate) fn import(path: &Path, message: impl Into<String>) -> Self {
-        ErrorKind::Import { path: path.to_owned(), message: message.into() }.into()
     }
 }
 

@@ -42,7 +42,7 @@ mod tools;
 mod writer;
 
 pub use error::{Error, ErrorKind};
-pub use import::{Imported, is_old_cache, old_caches};
+pub use import::{Imported, old_caches};
 pub use journal::{Journal, Opened};
 pub use key::{Fingerprint, Key, request_hash};
 pub use record::{Entry, Outcome};

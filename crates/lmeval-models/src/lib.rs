@@ -7,5 +7,7 @@ mod pair;
 mod registry;
 mod tokenizer;
 
+#[doc(hidden)]
+pub use api::read_any as fuzz_answer;
 pub use lmeval_core::ModelSettings;
 pub use registry::{create, models};

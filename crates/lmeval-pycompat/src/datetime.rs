@@ -3,61 +3,58 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use jiff::SignedDuration;
+
+/// Where counting begins. Jiff adds durations up to the reach of its calendar as seen from here, and from nowhere else.
+const UNIX_EPOCH: jiff::civil::Date = jiff::civil::Date::constant(1970, 1, 1);
+
 /// A calendar date in the years 1 to 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Date {
-    year: u16,
-    month: u8,
-    day: u8,
-}
+pub struct Date(jiff::civil::Date);
 
 impl Date {
     /// The date, or `None` where the calendar has no such day.
     pub fn new(year: u32, month: u32, day: u32) -> Option<Self> {
-        let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-        let days = match month {
-            4 | 6 | 9 | 11 => 30,
-            2 if leap => 29,
-            2 => 28,
-            1..=12 => 31,
-            _ => return None,
-        };
-        ((1..=9999).contains(&year) && (1..=days).contains(&day)).then_some(Self {
-            year: year as u16,
-            month: month as u8,
-            day: day as u8,
-        })
+        let (year, month, day) = (year.try_into().ok()?, month.try_into().ok()?, day.try_into().ok()?);
+        jiff::civil::Date::new(year, month, day).ok().filter(|date| date.year() >= 1).map(Self)
+    }
+
+    /// The date a number of days after 1970-01-01.
+    pub fn from_unix_days(days: i64) -> Option<Self> {
+        let hours = i64::from(i32::try_from(days).ok()?) * 24;
+        let date = UNIX_EPOCH.checked_add(SignedDuration::from_hours(hours));
+        date.ok().filter(|date| date.year() >= 1).map(Self)
     }
 
     /// The year.
     pub fn year(self) -> u16 {
-        self.year
+        self.0.year().unsigned_abs()
     }
 
     /// The month, from 1.
     pub fn month(self) -> u8 {
-        self.month
+        self.0.month().unsigned_abs()
     }
 
     /// The day of the month, from 1.
     pub fn day(self) -> u8 {
-        self.day
+        self.0.day().unsigned_abs()
     }
 
     /// Days since 0001-01-01, as `date.toordinal() - 1`.
     pub fn days(self) -> i64 {
-        let year = i64::from(self.year) - 1;
-        let leap =
-            self.year.is_multiple_of(4) && (!self.year.is_multiple_of(100) || self.year.is_multiple_of(400));
-        const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-        let month = BEFORE[usize::from(self.month) - 1] + i64::from(leap && self.month > 2);
-        year * 365 + year / 4 - year / 100 + year / 400 + month + i64::from(self.day) - 1
+        self.unix_days() + 719_162
+    }
+
+    /// Days since 1970-01-01.
+    pub fn unix_days(self) -> i64 {
+        self.0.duration_since(UNIX_EPOCH).as_hours() / 24
     }
 }
 
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:04}-{:02}-{:02}", self.year, self.month, self.day)
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
@@ -142,7 +139,7 @@ impl PartialEq for DateTime {
 }
 
 impl fmt::Display for DateTime {
-    /// `str(datetime)`: ISO with a blank between date and time.
+    /// `str(datetime)`: ISO with a space between date and time.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:02}:{:02}:{:02}", self.date, self.hour, self.minute, self.second)?;
         if self.microsecond != 0 {
@@ -157,5 +154,33 @@ impl fmt::Display for DateTime {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_and_dates_agree() {
+        for days in (-719_162..2_932_896).step_by(97) {
+            assert_eq!(Date::from_unix_days(days).unwrap().unix_days(), days);
+        }
+        for out_of_range in [-719_163, 2_932_897, i64::MIN, i64::MAX] {
+            assert_eq!(Date::from_unix_days(out_of_range), None);
+        }
+        assert_eq!(Date::from_unix_days(11_016), Date::new(2000, 2, 29));
+        assert_eq!(Date::new(1, 1, 1).unwrap().days(), 0);
+    }
+
+    #[test]
+    fn only_days_of_the_calendar() {
+        for (year, month, day) in
+            [(0, 1, 1), (10_000, 1, 1), (2001, 2, 29), (1900, 2, 29), (2000, 13, 1), (2000, 0, 1)]
+        {
+            assert_eq!(Date::new(year, month, day), None);
+        }
+        assert_eq!(Date::new(9999, 12, 31).unwrap().to_string(), "9999-12-31");
+        assert_eq!(Date::new(1, 2, 3).unwrap().to_string(), "0001-02-03");
     }
 }

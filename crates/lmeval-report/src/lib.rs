@@ -10,7 +10,6 @@ mod error;
 mod files;
 mod names;
 mod object;
-mod posix_zone;
 mod samples;
 mod summary;
 mod table;

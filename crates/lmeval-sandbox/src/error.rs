@@ -15,6 +15,9 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
+    /// The system cannot limit what a program does.
+    #[error("Programs that a model wrote run on Linux and macOS alone; on Windows, use WSL")]
+    System,
     /// What was to describe a program or an interpreter does not.
     #[error("Not understood: {0}")]
     Malformed(String),

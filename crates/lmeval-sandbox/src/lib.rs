@@ -17,23 +17,37 @@
 //! # Ok::<(), lmeval_sandbox::Error>(())
 //! ```
 
+#![cfg_attr(not(unix), allow(dead_code, reason = "nothing can be limited"))]
+
+#[cfg(unix)]
 mod enter;
 mod error;
 mod interpreter;
 mod limits;
+#[cfg(unix)]
 mod lines;
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(not(target_os = "linux"))]
+#[cfg(all(unix, not(target_os = "linux")))]
 #[path = "elsewhere.rs"]
 mod linux;
+#[cfg(not(unix))]
+mod nowhere;
+#[cfg(unix)]
 mod plan;
+mod program;
 mod report;
+#[cfg(unix)]
 mod supervisor;
 
+#[cfg(unix)]
 pub use enter::enter;
 pub use error::Error;
 pub use interpreter::Interpreter;
 pub use limits::Limits;
+#[cfg(not(unix))]
+pub use nowhere::{enter, run};
+pub use program::{Outcome, Program};
 pub use report::{Limit, Report};
-pub use supervisor::{Outcome, Program, run};
+#[cfg(unix)]
+pub use supervisor::run;

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, getuid, kill_process_group};
 
 use crate::error::Error;
-use crate::interpreter::Interpreter;
 use crate::limits::Limits;
 use crate::lines::Lines;
 use crate::linux;
 use crate::plan::{Plan, Surroundings};
+use crate::program::{Outcome, Program};
 use crate::report::Report;
 
 /// What the interpreter runs: it reads the program, runs it and tells how it went.
@@ -32,36 +32,6 @@ const IMPORT_LIMIT: Duration = Duration::from_secs(30);
 
 /// The number of the user and the group without rights.
 const NOBODY: u32 = 65534;
-
-/// A program with what it runs under.
-#[derive(Clone, Debug)]
-pub struct Program {
-    /// The program.
-    pub text: String,
-    /// What runs it.
-    pub interpreter: Interpreter,
-    /// How much it may take.
-    pub limits: Limits,
-}
-
-/// How a program went.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// `passed`, `timed out`, or `failed: ` with what the program raised. A process that ended in another way has, by
-    /// the rules of the metric, timed out.
-    pub result: String,
-    /// How the process ended.
-    pub ended: String,
-    /// The limits that were in force.
-    pub report: Report,
-}
-
-impl Outcome {
-    /// The outcome as an object of JSON.
-    pub fn to_json(&self) -> serde_json::Value {
-        serde_json::json!({"result": self.result, "ended": self.ended, "limits": self.report.to_json()})
-    }
-}
 
 /// Runs a program under limits, in a process that this one starts itself as, with the given arguments and a last one
 /// that [`enter`](crate::enter) must be called with.

@@ -11,6 +11,7 @@
 mod context;
 #[cfg(feature = "hub")]
 mod hub;
+mod mutate;
 mod reference;
 #[cfg(feature = "server")]
 mod server;
@@ -18,6 +19,7 @@ mod server;
 pub use context::{Output, TestCommand, TestContext};
 #[cfg(feature = "hub")]
 pub use hub::{HubFault, HubRequest, StandInHub};
-pub use reference::{reference_library, test_environment};
+pub use mutate::{Dice, mutate};
+pub use reference::{is_ci, python, reference_library, skip, test_environment};
 #[cfg(feature = "server")]
 pub use server::{Counts, Fault, Faults, ServerOptions, StandInServer};

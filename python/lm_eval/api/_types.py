@@ -20,7 +20,7 @@ DataSplit = Union["datasets.Dataset", Sequence[Doc]]
 Dataset = Union[Mapping[str, DataSplit], "datasets.DatasetDict"]
 """All splits of a data set by name."""
 
-Context = Union[str, list[dict[str, str]]]
+Context = str | list[dict[str, str]]
 """A prompt: text, or the messages of a conversation."""
 
 GenKwargs = dict[str, Any]
@@ -38,5 +38,5 @@ GenArgs = tuple[Context, GenKwargs]
 Completion = str
 """Answer to a generation request."""
 
-Reference = Union[str, list[str], int, list[int], None]
+Reference = str | list[str] | int | list[int] | None
 """The gold answer of a document."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from lm_eval.api.registry import register_sampler, sampler_registry
 
-__all__ = ["ContextSampler", "FirstNSampler", "SAMPLER_REGISTRY", "get_sampler"]
+__all__ = ["SAMPLER_REGISTRY", "ContextSampler", "FirstNSampler", "get_sampler"]
 
 
 @register_sampler("default")

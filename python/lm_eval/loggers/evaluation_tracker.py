@@ -124,7 +124,7 @@ class EvaluationTracker:
             folder, stem = self._place()
             folder.mkdir(parents=True, exist_ok=True)
             _write(folder / f"{stem}_{self.date_id}.json", text)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             logger.warning("The results cannot be written: %r", error)
 
     def save_results_samples(self, task_name: str, samples: list[dict[str, Any]]) -> None:
@@ -143,7 +143,7 @@ class EvaluationTracker:
                 lines.append(json.dumps(record, default=handle_non_serializable, ensure_ascii=False) + "\n")
             with open(folder / f"samples_{name}_{self.date_id}.jsonl", "a", encoding="utf-8") as file:
                 file.writelines(lines)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             logger.warning("The records of `%s` cannot be written: %r", task_name, error)
 
     def recreate_metadata_card(self) -> None:

@@ -70,7 +70,7 @@ def families(pairs: list[tuple[list[int], list[int]]], max_length: int, share: b
     )
 
 
-def batches(items: list, size: Callable[[int], int]) -> Iterator[list]:  # type: ignore[type-arg]
+def batches(items: list, size: Callable[[int], int]) -> Iterator[list]:
     """Yield consecutive items, as many at a time as `size` says for the position of the first."""
     start = 0
     while start < len(items):

@@ -90,7 +90,7 @@ def _tokenizer(tokenizer: Any) -> str | None:
     if tokenizer is None:
         return None
     parts = [type(tokenizer).__qualname__]
-    backend = getattr(tokenizer, "backend_tokenizer", None)
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if hasattr(backend, "to_str"):
         # Calls leave their padding and truncation in here.
         parts.append(json.dumps({**json.loads(backend.to_str()), "padding": None, "truncation": None}))

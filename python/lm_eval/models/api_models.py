@@ -201,7 +201,7 @@ class TemplateAPI(TemplateLM):
         return ""
 
     @functools.cached_property
-    def tokenizer(self) -> Any:  # type: ignore[override]
+    def tokenizer(self) -> Any:
         """The tokenizer, loaded when it is first used."""
         backend = self.tokenizer_backend
         name = self._tokenizer_name or self.model
@@ -425,6 +425,8 @@ class TemplateAPI(TemplateLM):
         """Return the log-likelihood of each whole text."""
         if self._engine is not None:
             return self._engine.loglikelihood_rolling(requests)
+        if self.prefix_token_id is None:
+            raise ValueError("The tokenizer has no token to begin a text with: give `custom_prefix_token_id`")
         answers: list[Any] = []
         for request in requests:
             # The server generates one token beside the window.

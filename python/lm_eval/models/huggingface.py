@@ -454,7 +454,7 @@ class HFLM(Loading, TemplateLM):
             return self._engine.loglikelihood(requests)
         return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
 
-    def _loglikelihood_tokens(
+    def _loglikelihood_tokens(  # type: ignore[override]
         self,
         requests: list[tuple[Any, list[int], list[int]]],
         disable_tqdm: bool = False,

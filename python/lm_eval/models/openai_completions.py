@@ -63,11 +63,11 @@ class LocalCompletionsAPI(TemplateAPI):
     _own_backend: str | None = "auto"
 
     @property
-    def api_key(self) -> str:  # type: ignore[override]
+    def api_key(self) -> str:
         """The key in the environment, if there is one."""
         return os.environ.get("OPENAI_API_KEY", "")
 
-    def _create_payload(  # type: ignore[override]
+    def _create_payload(
         self,
         messages: Any,
         generate: bool = False,
@@ -162,7 +162,7 @@ class LocalChatCompletion(LocalCompletionsAPI):
             **kwargs,
         )
 
-    def _create_payload(  # type: ignore[override]
+    def _create_payload(
         self,
         messages: list[dict[str, Any]],
         generate: bool = False,
@@ -197,7 +197,7 @@ class LocalChatCompletion(LocalCompletionsAPI):
         """Return the conversation: the server has the tokenizer."""
         return string
 
-    def loglikelihood(self, requests: Any, **kwargs: Any) -> Any:
+    def loglikelihood(self, requests: Any, disable_tqdm: bool = False, **kwargs: Any) -> Any:
         """Raise: chat servers score nothing."""
         raise NotImplementedError(
             "Chat completions have no log-likelihoods: use `local-completions` for tasks that need them"
@@ -219,7 +219,7 @@ class OpenAICompletionsAPI(LocalCompletionsAPI):
         super().__init__(base_url=base_url, tokenizer_backend=tokenizer_backend, **kwargs)
 
     @functools.cached_property
-    def api_key(self) -> str:  # type: ignore[override]
+    def api_key(self) -> str:
         """The key in the environment."""
         return _key("OPENAI_API_KEY")
 
@@ -243,11 +243,11 @@ class OpenAIChatCompletion(LocalChatCompletion):
         super().__init__(base_url=base_url, tokenizer_backend=tokenizer_backend, **kwargs)
 
     @functools.cached_property
-    def api_key(self) -> str:  # type: ignore[override]
+    def api_key(self) -> str:
         """The key in the environment."""
         return _key("OPENAI_API_KEY")
 
-    def _create_payload(  # type: ignore[override]
+    def _create_payload(
         self,
         messages: list[dict[str, Any]],
         generate: bool = False,

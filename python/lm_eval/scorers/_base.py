@@ -68,7 +68,8 @@ class Scorer:
     ) -> ScorerType:
         """Make the scorer of a pipeline; `kwargs` go to the constructor."""
         name = cfg["name"]
-        steps: Sequence[Any] = cfg.get("filter") or cls.default_filter_cfg or ["noop"]
+        own: Sequence[Any] | None = cls.default_filter_cfg
+        steps: Sequence[Any] = cfg.get("filter") or own or ["noop"]
         return cls(
             name=name,
             filter=FilterEnsemble(name=name, filters=[_filter_factory(step) for step in steps]),

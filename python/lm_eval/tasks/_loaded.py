@@ -9,7 +9,8 @@ from typing import Any
 from lm_eval import _dataset, _engine
 from lm_eval._live import Live, TaskFunction
 from lm_eval.api.group import Group
-from lm_eval.api.task import KINDS, ConfigurableTask, Task
+from lm_eval.api.task import ConfigurableTask, Task
+from lm_eval.api.task._kinds import KINDS
 from lm_eval.config.task import TaskConfig
 
 _ATTRIBUTE = "_loaded_from"

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead as _, BufReader, Write as _};
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +44,8 @@ impl Process {
         let mut command = Command::new(program);
         command.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A key press that ends the run reaches the run alone, which keeps what the workers still answer.
-        command.process_group(0);
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.env(THREADS, threads.to_string());
         // All files are here; and where a worker failed is of no use to whoever reads why.
         command.env("HF_HUB_OFFLINE", "1").env("RUST_BACKTRACE", "0");

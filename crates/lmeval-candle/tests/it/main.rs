@@ -7,5 +7,6 @@ mod generation;
 mod gguf;
 mod hub;
 mod model;
+mod mutations;
 mod tokens;
 mod torch;

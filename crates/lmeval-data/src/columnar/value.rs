@@ -8,6 +8,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, TimeUnit};
+use lmeval_pycompat::datetime::Date;
 use lmeval_pycompat::{Dict, Value};
 use num_bigint::BigInt;
 
@@ -152,7 +153,7 @@ fn micros(number: i64, unit: TimeUnit) -> Option<i64> {
 }
 
 fn date(days: i64) -> Result<Value, String> {
-    timestamp::date_from_days(days).map(Value::Date).ok_or_else(|| "the date is out of range".into())
+    Date::from_unix_days(days).map(Value::Date).ok_or_else(|| "the date is out of range".into())
 }
 
 fn moment(number: i64, unit: TimeUnit, zone: Option<&str>) -> Result<Value, String> {

@@ -3,4 +3,5 @@
 
 mod early_answers;
 mod failures;
+mod old_caches;
 mod stream;

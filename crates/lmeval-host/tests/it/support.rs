@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 /// The interpreter of the tests.
 pub(crate) fn python() -> PathBuf {
-    lmeval_testkit::test_environment().unwrap_or_else(|| PathBuf::from("python3"))
+    lmeval_testkit::python()
 }
 
 /// A folder as tasks have it, with a host.

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod full_disk;
-mod import;
 mod kill;
 mod opening;
 mod recovery;

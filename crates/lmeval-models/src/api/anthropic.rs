@@ -38,7 +38,7 @@ pub(crate) const ANTHROPIC_COMPLETIONS: TextBackend = TextBackend {
 
 /// The protocol of `/v1/messages`.
 #[derive(Debug)]
-struct AnthropicChat;
+pub(super) struct AnthropicChat;
 
 impl Protocol for AnthropicChat {
     fn is_chat(&self) -> bool {

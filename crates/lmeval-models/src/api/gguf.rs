@@ -20,7 +20,7 @@ pub(crate) const GGUF: TextBackend = TextBackend {
 
 /// The protocol of the server.
 #[derive(Debug)]
-struct Gguf;
+pub(super) struct Gguf;
 
 impl TextProtocol for Gguf {
     fn model(&self) -> Option<&str> {

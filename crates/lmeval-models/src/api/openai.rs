@@ -40,9 +40,9 @@ fn make(settings: &ModelSettings) -> Result<Box<dyn Protocol>, ModelError> {
 
 /// The protocol of OpenAI's chat completions.
 #[derive(Debug)]
-struct OpenAiChat {
+pub(super) struct OpenAiChat {
     /// Whether the model takes neither stop strings nor a temperature; `None` leaves it to the name.
-    reasons: Option<bool>,
+    pub(super) reasons: Option<bool>,
 }
 
 impl OpenAiChat {

@@ -21,7 +21,7 @@ pub(crate) const SGLANG: Backend = Backend {
 
 /// The protocol of `/generate`.
 #[derive(Debug)]
-struct Sglang;
+pub(super) struct Sglang;
 
 impl Protocol for Sglang {
     fn supports(&self, kind: RequestType, _: &Rules, tokenized: bool) -> Result<(), ModelError> {

@@ -19,8 +19,8 @@ pub(crate) const TEXTSYNTH: TextBackend = TextBackend {
 
 /// The protocol of the service.
 #[derive(Debug)]
-struct TextSynth {
-    engine: String,
+pub(super) struct TextSynth {
+    pub(super) engine: String,
 }
 
 impl TextProtocol for TextSynth {

@@ -5,11 +5,12 @@
 //! that call is answered, or has not failed for two seconds, as long answers take. One address alone is treated the same, so that a server that is away is not flooded.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::connect::Road;
 
@@ -158,7 +159,7 @@ impl Balancer {
             let again = deadline.map_or(again, |deadline| deadline.min(again));
             tokio::select! {
                 () = changed => {}
-                () = tokio::time::sleep_until(again.into()) => {}
+                () = tokio::time::sleep_until(again) => {}
             }
         }
     }

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use lmeval_core::{ModelError, ModelErrorKind, ModelStats};
 use reqwest::{Method, Request, Response, Url};
+use tokio::time::Instant;
 
 use super::balance::{Balancer, Chosen, Endpoint};
 use super::connect::{Connections, Road, endpoints};

@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
@@ -30,6 +30,7 @@ use reqwest::{Request, StatusCode, Url};
 use socket2::SockRef;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::connect::REDIRECTS;
 use super::decode::decoded;

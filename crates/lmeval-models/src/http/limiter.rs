@@ -7,10 +7,11 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lmeval_core::ModelStats;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
 /// The calls at once to begin with; latency alone never leads below it.
 const START: f64 = 8.0;

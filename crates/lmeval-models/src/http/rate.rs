@@ -1,7 +1,9 @@
 //! Limits of requests and tokens per minute.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// A bucket that fills at a rate and that calls draw from.
 ///

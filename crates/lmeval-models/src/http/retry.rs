@@ -3,9 +3,12 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use tokio::time::Instant;
 
 /// The longest wait that a server may ask for; and how much of what it asks for is added to the patience.
 pub(super) const LONGEST_ASKED: Duration = Duration::from_mins(10);
@@ -47,10 +50,7 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     seconds(asked, 1.0).or_else(|| {
         let until = http_date(asked)?;
         // The clock of the server is the one that it means.
-        let now = text(DATE.as_str()).and_then(http_date).or_else(|| {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-            i64::try_from(now.as_secs()).ok()
-        })?;
+        let now = text(DATE.as_str()).and_then(http_date).unwrap_or_else(|| Timestamp::now().as_second());
         let wait = u64::try_from(until.saturating_sub(now)).unwrap_or(0);
         Some(Duration::from_secs(wait).min(LONGEST_ASKED))
     })
@@ -58,28 +58,9 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 /// The seconds since 1970 of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn http_date(text: &str) -> Option<i64> {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let (_, date) = text.split_once(", ")?;
-    let mut parts = date.split_ascii_whitespace();
-    let day: i64 = parts.next()?.parse().ok().filter(|day| (1..=31).contains(day))?;
-    let name = parts.next()?;
-    let month = MONTHS.iter().position(|month| *month == name)? as i64 + 1;
-    let year: i64 = parts.next()?.parse().ok().filter(|year| (1970..=9999).contains(year))?;
-    let mut clock = parts.next()?.splitn(3, ':').map(|part| part.parse::<i64>().ok());
-    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
-    if parts.next()? != "GMT"
-        || !(0..24).contains(&hour)
-        || !(0..60).contains(&minute)
-        || !(0..61).contains(&second)
-    {
-        return None;
-    }
-    // Years are counted from March, so that the leap day is the last one.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leap_days = year / 4 - year / 100 + year / 400;
-    let days = 365 * year + leap_days + (153 * month + 2) / 5 + day - 1 - 719_468;
-    Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
+    // A wrong name of the day does not make the date another one.
+    const PARSER: rfc2822::DateTimeParser = rfc2822::DateTimeParser::new().relaxed_weekday(true);
+    PARSER.parse_timestamp(text).ok().map(Timestamp::as_second)
 }
 
 /// The time since which no call has been answered.

@@ -1,10 +1,11 @@
 //! Failures that pass, and those that do not.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lmeval_core::{ModelError, ModelErrorKind};
 use lmeval_models::http::{BadAnswer, Call, Client};
+use tokio::time::Instant;
 
 use crate::http_support::{PAUSE, ask, client, raw, reply, serve, serve_at, serve_raw};
 
@@ -81,7 +82,7 @@ async fn closed_sockets_and_half_bodies_pass() {
     assert_eq!(server.hits(), 7);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn slow_answers_are_cut_by_the_timeout_and_asked_for_again() {
     let server = serve(|asked| async move {
         if asked.hit == 0 {
@@ -94,6 +95,7 @@ async fn slow_answers_are_cut_by_the_timeout_and_asked_for_again() {
     let started = Instant::now();
     assert_eq!(ask(&client, "{}").await.unwrap(), 42);
     assert!(started.elapsed() < Duration::from_secs(3));
+    assert_eq!((server.hits(), client.stats().retries.load(Ordering::Relaxed)), (2, 1));
 }
 
 #[tokio::test]
@@ -110,7 +112,7 @@ async fn slow_bodies_are_cut_by_the_timeout() {
     assert_eq!(client.stats().retries.load(Ordering::Relaxed), 1);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_wait_that_is_asked_for_is_kept() {
     for (name, value, wait) in [("retry-after", "1", 1000), ("retry-after-ms", "300", 300)] {
         let server = serve(move |asked| async move {
@@ -120,8 +122,9 @@ async fn the_wait_that_is_asked_for_is_kept() {
         let client = client(&server.url, |_| {});
         let started = Instant::now();
         assert_eq!(ask(&client, "{}").await.unwrap(), 42);
+        // Up to a tenth is added.
         let waited = started.elapsed().as_millis();
-        assert!((wait..wait + 600).contains(&waited), "{name}: {value}: {waited} ms");
+        assert!((wait..=wait + wait / 10 + 1).contains(&waited), "{name}: {value}: {waited} ms");
     }
 }
 
@@ -146,7 +149,7 @@ async fn a_server_that_is_away_for_a_while_is_waited_for() {
     assert_eq!(server.hits(), 40);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn patience_ends() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let client = client(&format!("http://{address}/v1/completions"), |settings| {
@@ -154,14 +157,14 @@ async fn patience_ends() {
     });
     let started = Instant::now();
     let error = ask(&client, "{}").await.unwrap_err();
-    assert!(started.elapsed() >= Duration::from_millis(140));
+    assert!(started.elapsed() >= Duration::from_millis(150));
     assert_eq!(error.kind(), ModelErrorKind::Unreachable);
     let text = error.to_string();
     assert!(text.contains("document 7") && text.contains("patience") && text.contains("refused"), "{text}");
     // Whoever comes later does not wait as long again.
     let started = Instant::now();
     ask(&client, "{}").await.unwrap_err();
-    assert!(started.elapsed() < Duration::from_millis(140));
+    assert!(started.elapsed() < Duration::from_millis(150));
 }
 
 #[tokio::test]

@@ -23,6 +23,10 @@ fn stamps_are_local_time() {
         "XXX4YYY,J60/1:30,300/-1",
         "IST-5:30",
         "NoSuchZone",
+        "posix/Asia/Tokyo",
+        "europe/berlin",
+        "/usr/share/zoneinfo/Asia/Tokyo",
+        ":Asia/Tokyo",
         "",
     ];
     // Every eleven days and some hours, from 1971 to 2090.

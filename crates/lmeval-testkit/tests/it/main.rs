@@ -2,5 +2,4 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod golden_copy;
 mod layers;

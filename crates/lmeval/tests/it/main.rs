@@ -37,6 +37,7 @@ mod secrets;
 mod server;
 mod show;
 mod side_by_side;
+mod snapshots;
 mod tasks_command;
 #[cfg(target_os = "linux")]
 mod terminal;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_eval.api.metrics._older import *  # noqa: F403
+from lm_eval.api.metrics._older import *
 from lm_eval.api.metrics.aggregations import (
     bits_per_byte,
     bypass_agg,

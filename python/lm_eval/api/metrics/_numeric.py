@@ -34,10 +34,10 @@ class Vector(list[float]):
     def __rsub__(self, other: Any) -> Vector:
         return (-self) + other
 
-    def __mul__(self, other: Any) -> Vector:  # type: ignore[override]
+    def __mul__(self, other: Any) -> Vector:
         return self._combined(other, operator.mul)
 
-    __rmul__ = __mul__  # type: ignore[assignment]
+    __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Vector:
         return self._combined(other, divide)

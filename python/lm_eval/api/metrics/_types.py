@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
-_T = TypeVar("_T")
-_K = TypeVar("_K")
+_T = TypeVar("_T")  # noqa: PYI018
+_K = TypeVar("_K")  # noqa: PYI018
 _T_co = TypeVar("_T_co", covariant=True)
 _K_contra = TypeVar("_K_contra", contravariant=True)
 _T_contra = TypeVar("_T_contra", contravariant=True)

@@ -21,8 +21,8 @@ _R = TypeVar("_R")
 _T = TypeVar("_T")
 
 __all__ = [
-    "MCC",
     "F1",
+    "MCC",
     "BitsPerByte",
     "Bleu",
     "BytePerplexity",

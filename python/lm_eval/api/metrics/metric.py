@@ -67,7 +67,7 @@ class Metric(Generic[_T, _K]):
         if calling.options is not None:
             options = {key: value for key, value in options.items() if key in calling.options}
         if calling.pair:
-            return self.fn(_pair(references, predictions), **options)  # type: ignore[call-arg]
+            return self.fn(_pair(references, predictions), **options)
         references, predictions = lone_text(references), lone_text(predictions)
         if calling.named:
             return self.fn(**{**options, "references": references, "predictions": predictions})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lm_eval.api.instance import Instance, OutputType
 from lm_eval.api.task._kinds import (
-    KINDS,
     GenerateTask,
     LoglikelihoodRollingTask,
     LoglikelihoodTask,

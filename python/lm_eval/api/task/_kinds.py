@@ -141,7 +141,9 @@ class PerplexityTask(Task):
             raise ValueError("The number of few-shot examples must be 0 for perplexity tasks")
         return []
 
-    def fewshot_context(self, doc: Any, num_fewshot: int = 0, **kwargs: Any) -> Any:
+    def fewshot_context(  # type: ignore[override]
+        self, doc: Any, num_fewshot: int = 0, **kwargs: Any
+    ) -> Any:
         """Return no text; examples are an error."""
         self.fewshot_examples(num_fewshot, doc)
         return ""

@@ -147,7 +147,7 @@ def build_scorers(task: Task) -> list[Scorer]:
     with _registered_names(task):
         for pipeline in config._pipelines():
             entries = [_known_metric(entry, config.output_type) for entry in pipeline["metric_list"]]
-            cfg = {**pipeline, "metric_list": entries}
+            cfg: Any = {**pipeline, "metric_list": entries}
             scorer = build_scorer(cfg=cfg, output_type=config.output_type, scorer_type=config.scorer)
             if config.multiple_targets:
                 scorer.context = {"multiple_targets": True}
@@ -363,7 +363,7 @@ def _delivered(task: Task, scorer: Scorer, groups: Groups) -> dict[int, Any] | N
     """Return what `process_results` gives, or `None` where it leaves scoring to the scorer."""
     from lm_eval.scorers import ScoredDoc
 
-    scored = {}
+    scored: dict[int, Any] = {}
     for doc_id, requests in groups.items():
         answers = [answer for request in requests for answer in request.filtered_resps[scorer.name]]
         values = task.process_results(requests[0].doc, answers)
@@ -385,7 +385,7 @@ def aggregate(task: Task, bootstrap_iters: int | None) -> tuple[dict[str, Any], 
         count = 0
         for scorer in task.scorers:
             overrides = dict(task.aggregation()) if "aggregation" in task._hooks() else {}
-            given = {"bootstrap_iters": bootstrap_iters, "aggregation_overrides": overrides}
+            given: dict[str, Any] = {"bootstrap_iters": bootstrap_iters, "aggregation_overrides": overrides}
             options = {name: value for name, value in given.items() if _takes(scorer.aggregate, name)}
             own, documents = scorer.aggregate(scorer.reduced_docs, **options)
             results.update(own)

@@ -122,7 +122,7 @@ class Task(Documents, abc.ABC):
     @classmethod
     def from_config(cls, config: TaskConfig | Mapping[str, Any]) -> Task:
         """Make a task of the class that its output type asks for; a class of one's own makes its own."""
-        from lm_eval.api.task import KINDS
+        from lm_eval.api.task._kinds import KINDS
 
         if cls not in (Task, ConfigurableTask):
             return cls(config=config)
@@ -141,7 +141,7 @@ class Task(Documents, abc.ABC):
         return self._config.fewshot_config
 
     @property
-    def task_name(self) -> str:
+    def task_name(self) -> str:  # type: ignore[override]
         """The name of the task, or of its class."""
         return self._config.task or type(self).__name__
 

@@ -1,9 +1,5 @@
 //! Import of the response caches that the reference writes.
 
-mod pickle;
-mod sqlite;
-
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use lmeval_core::{Answer, Response};
@@ -11,14 +7,7 @@ use lmeval_core::{Answer, Response};
 use crate::error::Error;
 use crate::journal::Journal;
 use crate::key::{Fingerprint, Key};
-use crate::medium::read_up_to;
 use crate::record::{Outcome, StoredEntry};
-
-use pickle::Pickled;
-use sqlite::{Column, Database};
-
-/// The table that the reference writes to.
-const TABLE: &str = "unnamed";
 
 /// How many answers are appended at once.
 const BATCH: usize = 1024;
@@ -30,15 +19,8 @@ pub struct Imported {
     pub answers: usize,
     /// Answers that the journal had already; its own stay.
     pub known: usize,
-    /// Rows that are no answers: other keys, other values.
+    /// Rows that are not answers: other keys, other values.
     pub skipped: usize,
-}
-
-/// Whether a file is an SQLite database, as the response caches of the reference are, as far as its first bytes tell.
-pub fn is_old_cache(path: &Path) -> bool {
-    let mut start = [0; sqlite::MAGIC.len()];
-    let read = File::open(path).and_then(|file| read_up_to(&file, &mut start, 0));
-    read.is_ok() && start == *sqlite::MAGIC
 }
 
 /// The response caches that the reference would use for `--use_cache <prefix>`: `<prefix>_rank<number>.db`, by number.
@@ -57,23 +39,27 @@ pub fn old_caches(prefix: &Path) -> Vec<PathBuf> {
 }
 
 impl Journal {
-    /// Takes over the answers of a response cache that the reference has written, as those of a model.
+    /// Takes over the answers of a response cache that the reference has written, as those of a model. Each row is the hash
+    /// of a request and its answer, or `None` where it is not an answer.
     ///
     /// Such a cache does not tell which model it is of: that is for the caller to know. It tells neither tasks nor kinds of
     /// requests; [`Journal::get`] gives an answer as what is asked for, where it can be that.
-    pub fn import_sqlite(&self, path: &Path, model: Fingerprint) -> Result<Imported, Error> {
-        let database = Database::open(path)?;
+    pub fn import<E: From<Error>>(
+        &self,
+        rows: impl IntoIterator<Item = Result<Option<([u8; 32], Response)>, E>>,
+        model: Fingerprint,
+    ) -> Result<Imported, E> {
         let mut imported = Imported::default();
         let mut entries = Vec::with_capacity(BATCH);
-        database.rows(TABLE, |row| {
-            let Some((request_hash, response)) = answer(row) else {
+        for row in rows {
+            let Some((request_hash, response)) = row? else {
                 imported.skipped += 1;
-                return Ok(());
+                continue;
             };
             let key = Key::new(model, &request_hash, 0, None);
             if self.is_answered(&key) {
                 imported.known += 1;
-                return Ok(());
+                continue;
             }
             imported.answers += 1;
             entries.push(StoredEntry {
@@ -85,65 +71,15 @@ impl Journal {
                 self.append_all(&entries)?;
                 entries.clear();
             }
-            Ok(())
-        })?;
+        }
         self.append_all(&entries)?;
         Ok(imported)
     }
 }
 
-/// The request and the answer of a row.
-fn answer(row: &[Column<'_>]) -> Option<([u8; 32], Response)> {
-    let [Column::Text(key), Column::Blob(value), ..] = row else { return None };
-    let response = match pickle::load(value)? {
-        Pickled::Text(text) => Response::Text(text),
-        Pickled::Float(logprob) => Response::Rolling { logprob },
-        Pickled::Tuple(pair) => match pair.as_slice() {
-            [logprob, is_greedy] => {
-                let logprob = logprob.as_float()?;
-                match is_greedy {
-                    Pickled::Bool(is_greedy) => Response::Loglikelihood { logprob, is_greedy: *is_greedy },
-                    Pickled::Int(number @ (0 | 1)) => {
-                        Response::Loglikelihood { logprob, is_greedy: *number == 1 }
-                    }
-                    // Such a pair can only stand for a whole text.
-                    Pickled::None => Response::Rolling { logprob },
-                    _ => return None,
-                }
-            }
-            _ => return None,
-        },
-        Pickled::None | Pickled::Bool(_) | Pickled::Int(_) => return None,
-    };
-    Some((parse_hash(key)?, response))
-}
-
-fn parse_hash(text: &[u8]) -> Option<[u8; 32]> {
-    let text: &[u8; 64] = text.try_into().ok()?;
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let mut hash = [0; 32];
-    for (byte, digits) in hash.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = digit(digits[0])? << 4 | digit(digits[1])?;
-    }
-    Some(hash)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hashes_are_read() {
-        let text = "0123456789abcdef".repeat(4);
-        let hash = parse_hash(text.as_bytes()).unwrap();
-        assert_eq!(hash[..8], [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef]);
-        assert_eq!(parse_hash(&text.as_bytes()[1..]), None);
-        assert_eq!(parse_hash(text.to_uppercase().as_bytes()), None);
-    }
 
     #[test]
     fn caches_are_found_by_their_prefix() {

@@ -1,0 +1,60 @@
+//! Systems without workers: a [`socket`](crate::socket) cannot be made there, so none is ever started.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use crate::options::Log;
+use crate::socket::Socket;
+
+/// A process that the engine has started, of which there is none.
+#[derive(Debug)]
+pub(crate) enum Process {}
+
+impl Process {
+    pub(crate) fn spawn(
+        _: &Path,
+        _: &str,
+        _: Socket,
+        _: &[(&str, &str)],
+        _: Option<Log>,
+    ) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn signals(&self) -> Signals {
+        match *self {}
+    }
+
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
+        match *self {}
+    }
+
+    pub(crate) fn last_words(&self) -> String {
+        match *self {}
+    }
+
+    pub(crate) fn end(&mut self, _: Duration) -> Option<ExitStatus> {
+        match *self {}
+    }
+}
+
+/// Sends signals to a process, of which there is none.
+#[derive(Clone, Debug)]
+pub(crate) enum Signals {}
+
+impl Signals {
+    pub(crate) fn interrupt(&self) {
+        match *self {}
+    }
+
+    pub(crate) fn kill(&self) {
+        match *self {}
+    }
+}
+
+/// How a process ended.
+pub(crate) fn described(status: ExitStatus) -> String {
+    format!("ended with {status}")
+}

@@ -1,0 +1,75 @@
+//! Every reader of answers on any bytes, for tests and fuzz targets.
+
+use std::sync::Arc;
+
+use lmeval_core::{Arguments, Context, Dialect};
+use lmeval_pycompat::Dict;
+
+use super::answer::parse;
+use super::anthropic::AnthropicChat;
+use super::chat::ChatCompletions;
+use super::completions::Completions;
+use super::gguf::Gguf;
+use super::openai::OpenAiChat;
+use super::protocol::{Protocol, Rules, Scored};
+use super::sglang::Sglang;
+use super::text::TextProtocol;
+use super::textsynth::TextSynth;
+
+/// Reads an answer in the ways of all servers.
+pub fn read_any(bytes: &[u8]) {
+    let Ok(answer) = parse(bytes) else { return };
+    let rules = Rules {
+        model: Some("m".to_owned()),
+        max_gen_toks: 8,
+        seed: 1,
+        end_of_text: None,
+        think_end_token: Some("</think>".to_owned()),
+        dialect: Dialect::default(),
+    };
+    let asked = [
+        Scored { tokens: vec![5, 6, 7], context: 1, text: None },
+        Scored { tokens: vec![5, 6, 7], context: 2, text: Some("a b c".into()) },
+    ];
+    let protocols: [&dyn Protocol; 5] = [
+        &Completions { models_with_logprobs: None },
+        &Sglang,
+        &AnthropicChat,
+        &ChatCompletions,
+        &OpenAiChat { reasons: None },
+    ];
+    // Whatever comes out is fine: an answer or an error.
+    for protocol in protocols {
+        let _ = protocol.read_generations(&answer, &rules);
+        for scored in [&asked[..1], &asked[1..], &asked] {
+            let _ = protocol.read_scores(&answer, scored, &rules);
+        }
+    }
+    let context = Context::from("a b");
+    let requests = [
+        Arguments::Loglikelihood { context: context.clone(), continuation: " c".into() },
+        Arguments::Rolling { text: "a b c".into() },
+        Arguments::Generate { context, kwargs: Arc::new(Dict::new()) },
+    ];
+    for request in &requests {
+        let _ = Gguf.read(&answer, request);
+        let _ = TextSynth { engine: "m".to_owned() }.read(&answer, request);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_answers_do_not_panic() {
+        let samples: [&[u8]; 5] = [
+            br#"{"choices": [{"index": 0, "text": "a b c", "finish_reason": "length", "logprobs": {"tokens": ["a", " b", " c"], "token_logprobs": [null, -1.5, -2.5], "top_logprobs": [null, {" b": -1.5}, {" d": -0.5}], "text_offset": [0, 1, 3]}}]}"#,
+            br#"[{"text": "x", "meta_info": {"finish_reason": {"type": "stop"}, "input_token_logprobs": [[null, 5, null], [-1.5, 6, null], [-2.5, 7, null]], "input_top_logprobs": [null, [[-1.5, 6, null]], [[-0.5, 8, null]]]}}]"#,
+            br#"{"content": [{"type": "text", "text": "<think>a</think>b"}], "stop_reason": "max_tokens", "usage": {"input_tokens": 3}}"#,
+            br#"{"choices": [{"index": 0, "message": {"role": "assistant", "content": "a", "reasoning_content": "b"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1}}"#,
+            br#"{"text": "a", "logprob": -1.5, "is_greedy": 1, "num_tokens": 2, "truncated_prompt": false}"#,
+        ];
+        lmeval_testkit::mutate(&samples, 3000, read_any);
+    }
+}

@@ -1,0 +1,6 @@
+//! Any bytes are rows of CSV or an error.
+#![no_main]
+
+mod data;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| data::read("csv", bytes));

@@ -1,0 +1,8 @@
+//! Any bytes are weights of torch or an error.
+#![no_main]
+
+mod weights;
+
+use lmeval_candle::TorchFiles;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| weights::load(bytes, |path| TorchFiles::open(&[path.to_owned()])));

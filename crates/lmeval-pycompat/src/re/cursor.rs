@@ -67,6 +67,15 @@ impl<'p> Cursor<'p> {
         Some(next)
     }
 
+    /// Steps over the next character, and over the one that it escapes if it is a backslash.
+    pub(super) fn step_unit(&mut self) -> Option<char> {
+        let next = self.step();
+        if next == Some('\\') {
+            self.step();
+        }
+        next
+    }
+
     /// Steps over the next character if it is this one.
     #[inline]
     pub(super) fn take(&mut self, wanted: char) -> bool {
@@ -96,12 +105,8 @@ impl<'p> Cursor<'p> {
         let start = *self;
         loop {
             let end = *self;
-            match self.step()? {
-                found if found == closing => return Some(end.since(start)),
-                '\\' => {
-                    self.step();
-                }
-                _ => {}
+            if self.step_unit()? == closing {
+                return Some(end.since(start));
             }
         }
     }

@@ -4,13 +4,14 @@
 //! digits of other scripts count. See the entries `(?P<name>…)`, `(?P=name)` and `(?(id/name)yes|no)` in "Regular
 //! Expression Syntax" and the description of `sub` in the `re` documentation.
 
+use num_bigint::Sign;
+
 use super::cursor::Cursor;
 use super::error::Error;
 use super::problem::{Problem, quoted};
-use super::unicode::{digit_value, is_identifier};
-
-/// More digits than this are no number to `int()`.
-const MOST_DIGITS: usize = 4300;
+use super::unicode::is_identifier;
+use crate::Value;
+use crate::float::parse_int;
 
 /// What something refers to a group by.
 pub(super) enum Label<'p> {
@@ -55,24 +56,9 @@ fn delimited<'p>(cursor: &mut Cursor<'p>, closing: char) -> Result<&'p str, Erro
 
 /// The number that `int()` reads, if it is not negative.
 fn number(written: &str) -> Option<u64> {
-    let trimmed = written.trim_matches(crate::strings::is_space);
-    let (negative, digits) = match trimmed.strip_prefix(['+', '-']) {
-        Some(digits) => (trimmed.starts_with('-'), digits),
-        None => (false, trimmed),
-    };
-    let mut number = 0_u64;
-    let mut count = 0;
-    let mut after_digit = false;
-    for character in digits.chars() {
-        if character == '_' && after_digit {
-            after_digit = false;
-            continue;
-        }
-        let value = digit_value(character.into())?;
-        number = number.saturating_mul(10).saturating_add(value.into());
-        count += 1;
-        after_digit = true;
+    match parse_int(written, 10)? {
+        Value::Int(number) => u64::try_from(number).ok(),
+        Value::BigInt(number) if number.sign() == Sign::Minus => None,
+        _ => Some(u64::MAX),
     }
-    let is_number = after_digit && count <= MOST_DIGITS && !(negative && number > 0);
-    is_number.then_some(number)
 }

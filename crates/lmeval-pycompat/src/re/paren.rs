@@ -135,7 +135,7 @@ impl Parser<'_> {
 
     /// The next of the characters that tell the kind of a group.
     fn kind_letter(&mut self) -> Result<char, Error> {
-        match self.cursor.step() {
+        match self.cursor.step_unit() {
             Some(letter) => Ok(letter),
             None => Err(self.error_here(Problem::CutShort)),
         }
@@ -202,7 +202,7 @@ impl Parser<'_> {
         while letter != '-' {
             added |= self.flag_on(letter, added)?;
             let place = self.cursor.index();
-            letter = match self.cursor.step() {
+            letter = match self.cursor.step_unit() {
                 Some(')') => return self.global_flags(added, position),
                 Some(':') => {
                     self.check_global(added, place)?;
@@ -217,7 +217,7 @@ impl Parser<'_> {
         let mut missing = Problem::NothingSwitchedOff;
         loop {
             let place = self.cursor.index();
-            match self.cursor.step() {
+            match self.cursor.step_unit() {
                 Some(':') if !removed.is_empty() => {
                     if removed.contains(Flags::TEMPLATE) {
                         return Err(self.error(place, Problem::GlobalFlagOff));

@@ -28,12 +28,6 @@ pub(super) fn is_ascii_word(code: u32) -> bool {
     u8::try_from(code).is_ok_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The value of a decimal digit of any script.
-pub(super) fn digit_value(code: u32) -> Option<u32> {
-    let index = DIGIT.binary_search_by(|&(first, last)| compare(first, last, code)).ok()?;
-    DIGIT.get(index).map(|&(first, _)| (code - first) % 10)
-}
-
 /// A category of characters that an escape such as `\d` stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Category {
@@ -169,13 +163,5 @@ mod tests {
         assert_eq!(lower(0x101), 0x101);
         assert_eq!(upper(0x10428), 0x10400);
         assert_eq!(lower_pairs(0x40, 0x42).collect::<Vec<_>>(), [(0x41, 0x61), (0x42, 0x62)]);
-    }
-
-    #[test]
-    fn digits_have_values_in_every_script() {
-        assert_eq!(digit_value('7'.into()), Some(7));
-        assert_eq!(digit_value('٣'.into()), Some(3));
-        assert_eq!(digit_value(0x1d7ff), Some(9));
-        assert_eq!(digit_value('²'.into()), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ast::{Member, Node, Set};
 use super::flags::Flags;
-use super::unicode::{Category, extra_case_pairs, extra_cases, lower, lower_ascii, lower_pairs, upper};
+use super::unicode::{Category, alike, alike_in, lower, lower_ascii, lower_pairs, upper};
 
 /// The first code point that a set under IGNORECASE leaves as it is written.
 const BEYOND_BMP: u32 = 0x10000;
@@ -140,7 +140,7 @@ fn is_cased(character: char) -> bool {
         || character.is_uppercase()
         || lower(code) != code
         || upper(code) != code
-        || !extra_cases(code).is_empty()
+        || !alike(code).is_empty()
 }
 
 /// A set of characters.
@@ -192,7 +192,7 @@ impl CharacterClass {
         let folded = self.fold.apply(code);
         self.push(folded);
         if self.fold == Fold::Unicode {
-            for &other in extra_cases(folded) {
+            for &other in alike(folded) {
                 self.push(other);
             }
         }
@@ -212,7 +212,7 @@ impl CharacterClass {
         for (_, lower) in lower_pairs(first, last) {
             self.add_folded(lower);
         }
-        for (_, others) in extra_case_pairs(first, last) {
+        for (_, others) in alike_in(first, last) {
             for &other in *others {
                 self.push(other);
             }

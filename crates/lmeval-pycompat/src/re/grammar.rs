@@ -97,19 +97,19 @@ impl Parser<'_> {
     /// Counts an item.
     pub(super) fn count(&mut self) -> Result<(), Error> {
         self.items += 1;
-        match self.items > MOST_ITEMS {
-            true => Err(self.error_here(Problem::TooLarge(MOST_ITEMS))),
-            false => Ok(()),
+        if self.items > MOST_ITEMS {
+            return Err(self.error_here(Problem::TooLarge(MOST_ITEMS)));
         }
+        Ok(())
     }
 
     /// Counts a level of nesting that starts at a place; [`Parser::leave`] ends it.
     pub(super) fn enter(&mut self, position: usize) -> Result<(), Error> {
         self.depth += 1;
-        match self.depth > MOST_NESTED {
-            true => Err(self.error(position, Problem::TooDeep(MOST_NESTED))),
-            false => Ok(()),
+        if self.depth > MOST_NESTED {
+            return Err(self.error(position, Problem::TooDeep(MOST_NESTED)));
         }
+        Ok(())
     }
 
     /// Ends a level of nesting.

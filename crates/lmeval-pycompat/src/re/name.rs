@@ -38,10 +38,10 @@ pub(super) fn label<'p>(cursor: &mut Cursor<'p>, closing: char) -> Result<Label<
 pub(super) fn name<'p>(cursor: &mut Cursor<'p>, closing: char) -> Result<&'p str, Error> {
     let position = cursor.index();
     let written = delimited(cursor, closing)?;
-    match is_identifier(written) {
-        true => Ok(written),
-        false => Err(cursor.error(position, Problem::BadName(quoted(written)))),
+    if !is_identifier(written) {
+        return Err(cursor.error(position, Problem::BadName(quoted(written))));
     }
+    Ok(written)
 }
 
 fn delimited<'p>(cursor: &mut Cursor<'p>, closing: char) -> Result<&'p str, Error> {

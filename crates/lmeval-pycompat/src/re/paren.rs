@@ -250,7 +250,7 @@ impl Parser<'_> {
         let Some(flag) = Flags::from_letter(letter) else {
             return Err(self.error_here(Problem::LocaleFlag));
         };
-        if (added | flag).contains(Flags::TYPES) {
+        if (added | flag).contains(Flags::ALPHABETS) {
             return Err(self.error_here(Problem::TwoAlphabets));
         }
         Ok(flag)
@@ -259,16 +259,16 @@ impl Parser<'_> {
     fn flag_off(&self, letter: char) -> Result<Flags, Error> {
         match Flags::from_letter(letter) {
             Some(Flags::TEMPLATE) => Ok(Flags::TEMPLATE),
-            Some(flag) if !flag.intersects(Flags::TYPES) => Ok(flag),
+            Some(flag) if !flag.intersects(Flags::ALPHABETS) => Ok(flag),
             _ => Err(self.error_here(Problem::AlphabetOff)),
         }
     }
 
     fn check_global(&self, added: Flags, place: usize) -> Result<(), Error> {
-        match added.contains(Flags::TEMPLATE) {
-            true => Err(self.error(place, Problem::GlobalFlagOn)),
-            false => Ok(()),
+        if added.contains(Flags::TEMPLATE) {
+            return Err(self.error(place, Problem::GlobalFlagOn));
         }
+        Ok(())
     }
 
     fn global_flags(&mut self, added: Flags, position: usize) -> Result<Opened, Error> {

@@ -263,7 +263,7 @@ impl Compiler<'_> {
         match node {
             Node::Character(_) | Node::Dot | Node::Set(_) => {}
             Node::Anchor(anchor) => {
-                self.instructions.push(Instruction::At(Place::from_anchor(*anchor, flags)))
+                self.instructions.push(Instruction::At(Place::from_anchor(*anchor, flags)));
             }
             Node::Alternatives(branches) => self.branches(branches, flags)?,
             Node::Group(group) => {

@@ -63,9 +63,10 @@ impl Parser<'_> {
         self.cursor.step();
         let inside = self.cursor.index();
         let low = self.cursor.take_some(usize::MAX, |character| character.is_ascii_digit());
-        let high = match self.cursor.take(',') {
-            true => self.cursor.take_some(usize::MAX, |character| character.is_ascii_digit()),
-            false => low,
+        let high = if self.cursor.take(',') {
+            self.cursor.take_some(usize::MAX, |character| character.is_ascii_digit())
+        } else {
+            low
         };
         let is_empty = self.cursor.since(start) == "{";
         if is_empty || !self.cursor.take('}') {

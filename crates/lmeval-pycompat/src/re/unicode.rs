@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::tables::{DIGIT, EXTRA_CASES, LOWER, NAME_CONTINUE, NAME_START, SPACE, WORD};
+use super::tables::{ALIKE, DIGIT, LOWER, NAME_CONTINUE, NAME_START, SPACE, WORD};
 
 fn in_table(table: &[(u32, u32)], code: u32) -> bool {
     table.binary_search_by(|&(first, last)| compare(first, last, code)).is_ok()
@@ -103,19 +103,16 @@ pub(super) fn lower_pairs(first: u32, last: u32) -> impl Iterator<Item = (u32, u
 }
 
 /// The characters of a range that match others when case is ignored, with those others.
-pub(super) fn extra_case_pairs(
-    first: u32,
-    last: u32,
-) -> impl Iterator<Item = &'static (u32, &'static [u32])> {
-    EXTRA_CASES.iter().filter(move |(code, _)| (first..=last).contains(code))
+pub(super) fn alike_in(first: u32, last: u32) -> impl Iterator<Item = &'static (u32, &'static [u32])> {
+    ALIKE.iter().filter(move |(code, _)| (first..=last).contains(code))
 }
 
 /// The other lower-case characters that match a lower-case character when case is ignored.
-pub(super) fn extra_cases(code: u32) -> &'static [u32] {
-    EXTRA_CASES
+pub(super) fn alike(code: u32) -> &'static [u32] {
+    ALIKE
         .binary_search_by_key(&code, |&(lower, _)| lower)
         .ok()
-        .and_then(|index| EXTRA_CASES.get(index))
+        .and_then(|index| ALIKE.get(index))
         .map_or(&[], |&(_, others)| others)
 }
 

@@ -34,297 +34,70 @@ impl Dice {
     }
 }
 
+#[rustfmt::skip]
 const CHARACTERS: &[&str] = &[
-    "a",
-    "b",
-    "c",
-    "a",
-    "b",
-    "A",
-    "B",
-    "1",
-    "2",
-    "_",
-    " ",
-    "-",
-    ",",
-    "x",
-    "é",
-    "É",
-    "ß",
-    "ſ",
-    "s",
-    "k",
-    "K",
-    "İ",
-    "ı",
-    "i",
-    "σ",
-    "ς",
-    "Σ",
-    "字",
-    "µ",
-    "\u{10400}",
-    "\u{10428}",
-    "#",
-    "\n",
-    "{",
-    "}",
-    "]",
-    "&",
-    "~",
-    ":",
-    "=",
-    "<",
-    ">",
-    "!",
-    "P",
-    "ǆ",
-    "٣",
-    "²",
-    "\u{a0}",
-    "\u{1c}",
-    "/",
-    "'",
-    "\"",
-    "%",
-    "@",
-    "`",
-    ";",
+    "a", "b", "c", "a", "b", "A", "B", "1", "2", "_", " ", "-", ",", "x", "é", "É", "ß", "ſ", "s", "k", "K", "İ",
+    "ı", "i", "σ", "ς", "Σ", "字", "µ", "\u{10400}", "\u{10428}", "#", "\n", "{", "}", "]", "&", "~", ":", "=", "<",
+    ">", "!", "P", "ǆ", "٣", "²", "\u{a0}", "\u{1c}", "/", "'", "\"", "%", "@", "`", ";",
 ];
+#[rustfmt::skip]
 const ESCAPES: &[&str] = &[
-    r"\d",
-    r"\D",
-    r"\s",
-    r"\S",
-    r"\w",
-    r"\W",
-    r"\.",
-    r"\$",
-    r"\\",
-    r"\-",
-    r"\n",
-    r"\t",
-    r"\a",
-    r"\f",
-    r"\r",
-    r"\v",
-    r"\x41",
-    r"\x61",
-    r"\u00e9",
-    r"\u0061",
-    r"\U00010400",
-    r"\U00000062",
-    r"\0",
-    r"\07",
-    r"\012",
-    r"\101",
-    r"\141",
-    r"\377",
-    r"\ ",
-    r"\#",
-    r"\é",
-    r"\_",
-    r"\]",
-    r"\[",
-    r"\(",
-    r"\)",
-    r"\{",
-    r"\|",
+    r"\d", r"\D", r"\s", r"\S", r"\w", r"\W", r"\.", r"\$", r"\\", r"\-", r"\n", r"\t", r"\a", r"\f", r"\r", r"\v",
+    r"\x41", r"\x61", r"\u00e9", r"\u0061", r"\U00010400", r"\U00000062", r"\0", r"\07", r"\012", r"\101", r"\141",
+    r"\377", r"\ ", r"\#", r"\é", r"\_", r"\]", r"\[", r"\(", r"\)", r"\{", r"\|",
 ];
+#[rustfmt::skip]
 const ODD_ESCAPES: &[&str] = &[
-    r"\q",
-    r"\x",
-    r"\x4",
-    r"\u12",
-    r"\U0011",
-    r"\U00110000",
-    r"\400",
-    r"\777",
-    r"\8",
-    r"\9",
-    r"\18",
-    r"\81",
-    r"\N",
-    r"\N{",
-    r"\N{}",
-    r"\N{a",
-    r"\N{DIGIT ONE}",
-    r"\z",
-    r"\G",
-    r"\c",
-    r"\p",
-    r"\ud800",
-    r"\08",
-    r"\1",
-    r"\2",
-    r"\12",
-    r"\123",
-    "\\\n",
-    "\\",
+    r"\q", r"\x", r"\x4", r"\u12", r"\U0011", r"\U00110000", r"\400", r"\777", r"\8", r"\9", r"\18", r"\81", r"\N",
+    r"\N{", r"\N{}", r"\N{a", r"\N{DIGIT ONE}", r"\z", r"\G", r"\c", r"\p", r"\ud800", r"\08", r"\1", r"\2", r"\12",
+    r"\123", "\\\n", "\\",
 ];
-const ANCHORS: &[&str] = &["^", "$", r"\b", r"\B", r"\A", r"\Z"];
-const QUANTIFIERS: &[&str] =
-    &["*", "+", "?", "{2}", "{1,2}", "{,2}", "{1,}", "{0}", "{,}", "{0,1}", "{3}", "{2,3}", "{0,0}", "{1}"];
+#[rustfmt::skip]
+const ANCHORS: &[&str] = &[
+    "^", "$", r"\b", r"\B", r"\A", r"\Z",
+];
+#[rustfmt::skip]
+const QUANTIFIERS: &[&str] = &[
+    "*", "+", "?", "{2}", "{1,2}", "{,2}", "{1,}", "{0}", "{,}", "{0,1}", "{3}", "{2,3}", "{0,0}", "{1}",
+];
+#[rustfmt::skip]
 const ODD_QUANTIFIERS: &[&str] = &[
-    "{",
-    "{}",
-    "{a}",
-    "{1",
-    "{1,",
-    "{,",
-    "{2,1}",
-    "{ 1}",
-    "{99999999999}",
-    "{4294967295}",
-    "**",
-    "+*",
-    "{1}{2}",
+    "{", "{}", "{a}", "{1", "{1,", "{,", "{2,1}", "{ 1}", "{99999999999}", "{4294967295}", "**", "+*", "{1}{2}",
     "???",
 ];
-const FLAGS: &[&str] = &["i", "m", "s", "x", "a", "u", "im", "is", "ix", "mx", "ai", "ms"];
+#[rustfmt::skip]
+const FLAGS: &[&str] = &[
+    "i", "m", "s", "x", "a", "u", "im", "is", "ix", "mx", "ai", "ms",
+];
+#[rustfmt::skip]
 const ODD_FLAGS: &[&str] = &[
-    "", "au", "L", "t", "z", "ii", "i1", "é", "xL", "it", "-", "i-", "-i", "i-i", "-a", "-t", "i-s", "s-x",
-    "u-i", "i-z", "-L",
+    "", "au", "L", "t", "z", "ii", "i1", "é", "xL", "it", "-", "i-", "-i", "i-i", "-a", "-t", "i-s", "s-x", "u-i",
+    "i-z", "-L",
 ];
+#[rustfmt::skip]
 const PIECES: &[&str] = &[
-    "(", ")", "[", "]", "{", "}", "|", "*", "+", "?", ".", "^", "$", "\\", "(?", "(?P", "(?P<", "(?P<n>",
-    "(?P=", "(?P=n)", "(?:", "(?=", "(?!", "(?<", "(?<=", "(?<!", "(?>", "(?(", "(?(1)", "(?(n)", "(?#",
-    "(?#c)", "(?i)", "(?x)", "(?i:", "(?-i:", "(?x:", "(?a)", "(?u:", "[^", "[a-", "[]", "a-z", "\\1", "\\b",
-    "\\d", "\\N{", "#", "\n", " ", "a", "b", "1", ",", "-", ":", "<", ">", "=", "é", "{2", "{2}", "{,3}",
+    "(", ")", "[", "]", "{", "}", "|", "*", "+", "?", ".", "^", "$", "\\", "(?", "(?P", "(?P<", "(?P<n>", "(?P=",
+    "(?P=n)", "(?:", "(?=", "(?!", "(?<", "(?<=", "(?<!", "(?>", "(?(", "(?(1)", "(?(n)", "(?#", "(?#c)", "(?i)",
+    "(?x)", "(?i:", "(?-i:", "(?x:", "(?a)", "(?u:", "[^", "[a-", "[]", "a-z", "\\1", "\\b", "\\d", "\\N{", "#",
+    "\n", " ", "a", "b", "1", ",", "-", ":", "<", ">", "=", "é", "{2", "{2}", "{,3}",
 ];
+#[rustfmt::skip]
 const TEMPLATES: &[&str] = &[
-    "",
-    "x",
-    "-",
-    r"\1",
-    r"\2",
-    r"\3",
-    r"\g<0>",
-    r"\g<1>",
-    r"\g<2>",
-    r"\g<n1>",
-    r"\g<n2>",
-    r"\g<n>",
-    r"\n",
-    r"\t",
-    r"\\",
-    r"\.",
-    r"\0",
-    r"\012",
-    r"\101",
-    r"\377",
-    r"\a\b\f\r\v",
-    "é",
-    r"\é",
-    r"\ ",
-    "$1",
-    "&",
-    r"\g< 1 >",
-    r"\g<01>",
-    r"\g<+1>",
-    r"\g<1_0>",
-    r"\g<٣>",
-    r"\g<١>",
+    "", "x", "-", r"\1", r"\2", r"\3", r"\g<0>", r"\g<1>", r"\g<2>", r"\g<n1>", r"\g<n2>", r"\g<n>", r"\n", r"\t",
+    r"\\", r"\.", r"\0", r"\012", r"\101", r"\377", r"\a\b\f\r\v", "é", r"\é", r"\ ", "$1", "&", r"\g< 1 >",
+    r"\g<01>", r"\g<+1>", r"\g<1_0>", r"\g<٣>", r"\g<١>",
 ];
+#[rustfmt::skip]
 const ODD_TEMPLATES: &[&str] = &[
-    r"\q",
-    r"\x41",
-    r"\400",
-    r"\477",
-    r"\g",
-    r"\g<",
-    r"\g<>",
-    r"\g<1",
-    r"\g<1a>",
-    r"\g<-1>",
-    r"\g<a b>",
-    r"\g<99999999999>",
-    r"\99",
-    r"\18",
-    r"\9",
-    r"\N",
-    r"\d",
-    "\\",
-    r"\g<é>",
-    r"\g\",
-    r"\g<0\>",
-    r"\08",
-    r"\1234",
+    r"\q", r"\x41", r"\400", r"\477", r"\g", r"\g<", r"\g<>", r"\g<1", r"\g<1a>", r"\g<-1>", r"\g<a b>",
+    r"\g<99999999999>", r"\99", r"\18", r"\9", r"\N", r"\d", "\\", r"\g<é>", r"\g\", r"\g<0\>", r"\08", r"\1234",
 ];
+#[rustfmt::skip]
 const TEXT_PIECES: &[&str] = &[
-    "a",
-    "b",
-    "c",
-    "ab",
-    "ba",
-    "aa",
-    "bb",
-    "A",
-    "B",
-    "1",
-    "2",
-    "12",
-    " ",
-    ".",
-    ",",
-    "-",
-    "_",
-    "\n",
-    "x",
-    "X",
-    "é",
-    "É",
-    "e\u{301}",
-    "ß",
-    "ẞ",
-    "ſ",
-    "s",
-    "S",
-    "k",
-    "K",
-    "\u{212a}",
-    "İ",
-    "ı",
-    "i",
-    "I",
-    "σ",
-    "ς",
-    "Σ",
-    "字",
-    "µ",
-    "μ",
-    "\u{10400}",
-    "\u{10428}",
-    "ǅ",
-    "ǆ",
-    "٣",
-    "²",
-    "\u{a0}",
-    "\u{1c}",
-    "\t",
-    "#",
-    "{",
-    "}",
-    "(",
-    ")",
-    "[",
-    "]",
-    "\\",
-    "😀",
-    "$",
-    "^",
-    "*",
-    "/",
-    "'",
-    "\"",
-    "abab",
-    "The answer is 42.",
-    "(A)",
-    "\r\n",
-    "\u{2028}",
-    "\0",
-    "\u{7}",
+    "a", "b", "c", "ab", "ba", "aa", "bb", "A", "B", "1", "2", "12", " ", ".", ",", "-", "_", "\n", "x", "X", "é",
+    "É", "e\u{301}", "ß", "ẞ", "ſ", "s", "S", "k", "K", "\u{212a}", "İ", "ı", "i", "I", "σ", "ς", "Σ", "字", "µ",
+    "μ", "\u{10400}", "\u{10428}", "ǅ", "ǆ", "٣", "²", "\u{a0}", "\u{1c}", "\t", "#", "{", "}", "(", ")", "[", "]",
+    "\\", "😀", "$", "^", "*", "/", "'", "\"", "abab", "The answer is 42.", "(A)", "\r\n", "\u{2028}", "\0", "\u{7}",
 ];
 
 /// Writes patterns for one test.
@@ -345,7 +118,9 @@ pub(super) fn grammatical(dice: &mut Dice) -> String {
     if writer.dice.percent(20) {
         let flags = if writer.dice.percent(85) { FLAGS } else { ODD_FLAGS };
         let flags = *writer.dice.pick(flags);
-        writer.out.push_str(&format!("(?{flags})"));
+        writer.put(&["(?"]);
+        writer.put(&[flags]);
+        writer.put(&[")"]);
     }
     writer.alternatives(depth);
     writer.out
@@ -415,7 +190,7 @@ impl Writer<'_> {
         if self.dice.percent(6) {
             self.put(&["]", "-", "^", "[", "]-a"]);
         }
-        for _ in 0..1 + self.dice.below(4) {
+        for _ in 0..=self.dice.below(4) {
             match self.dice.below(20) {
                 0..=8 => self.out_character(),
                 9..=12 => self.put(ESCAPES),
@@ -456,9 +231,10 @@ impl Writer<'_> {
     }
 
     fn reference(&mut self) {
-        let group = match self.dice.percent(95) {
-            true => *self.dice.pick(&self.closed),
-            false => 1 + self.dice.below(self.groups + 1),
+        let group = if self.dice.percent(95) {
+            *self.dice.pick(&self.closed)
+        } else {
+            1 + self.dice.below(self.groups + 1)
         };
         let named = self.named.contains(&group);
         let id = if named && self.dice.percent(50) { format!("n{group}") } else { group.to_string() };
@@ -469,7 +245,9 @@ impl Writer<'_> {
             3 => format!("(?({id})a)"),
             4 => format!("(?({id})a|b)"),
             _ => {
-                self.out.push_str(&format!("(?({id})"));
+                self.put(&["(?("]);
+                self.put(&[&id]);
+                self.put(&[")"]);
                 self.sequence(0);
                 self.out.push('|');
                 self.sequence(0);
@@ -539,7 +317,7 @@ impl Writer<'_> {
 /// A pattern with some characters removed, doubled or replaced by pieces of syntax.
 pub(super) fn mutated(dice: &mut Dice, pattern: &str) -> String {
     let mut characters: Vec<String> = pattern.chars().map(String::from).collect();
-    for _ in 0..1 + dice.below(3) {
+    for _ in 0..=dice.below(3) {
         let at = dice.below(characters.len() + 1);
         match dice.below(10) {
             0..=3 if at < characters.len() => {
@@ -557,7 +335,7 @@ pub(super) fn mutated(dice: &mut Dice, pattern: &str) -> String {
 
 /// Pieces of syntax in no order.
 pub(super) fn loose(dice: &mut Dice) -> String {
-    (0..1 + dice.below(7)).map(|_| *dice.pick(PIECES)).collect()
+    (0..=dice.below(7)).map(|_| *dice.pick(PIECES)).collect()
 }
 
 /// One of several pieces.
@@ -583,7 +361,7 @@ pub(super) fn text(dice: &mut Dice, pattern: &str) -> String {
 /// A replacement template.
 pub(super) fn template(dice: &mut Dice) -> String {
     let mut template = String::new();
-    for _ in 0..1 + dice.below(3) {
+    for _ in 0..=dice.below(3) {
         let from = if dice.percent(90) { TEMPLATES } else { ODD_TEMPLATES };
         template.push_str(pick(dice, from));
     }

@@ -98,10 +98,10 @@ fn differences(case: &Json, engine: Engine, wordings: &mut Wordings) -> Vec<Stri
     let regex = match (Regex::new(pattern, flags), case.get("e")) {
         (Err(error), _) if error.kind() == ErrorKind::NotSupported => return Vec::new(),
         (Err(error), Some(wanted)) => {
-            return match is_recorded(&error, wanted, wordings) {
-                true => Vec::new(),
-                false => vec![format!("{pattern:?}: {error} is not {wanted}")],
-            };
+            if is_recorded(&error, wanted, wordings) {
+                return Vec::new();
+            }
+            return vec![format!("{pattern:?}: {error} is not {wanted}")];
         }
         (Err(error), None) => return vec![format!("{pattern:?}: {error}")],
         (Ok(_), Some(wanted)) => return vec![format!("{pattern:?} compiles, wanted {wanted}")],

@@ -8,6 +8,7 @@ use super::ast::{Anchor, Member, Node, Set};
 use super::cursor::Cursor;
 use super::error::Error;
 use super::grammar::Parser;
+use super::name::delimited;
 use super::problem::{Problem, quoted};
 use super::unicode::Category;
 
@@ -153,12 +154,9 @@ fn named(cursor: &mut Cursor<'_>, start: Cursor<'_>) -> Error {
     if !cursor.take('{') {
         return cursor.error(cursor.index(), Problem::NoBrace);
     }
-    let inside = cursor.index();
-    match cursor.take_until('}') {
-        Some("") => cursor.error(inside, Problem::EmptyCharacterName),
-        None if inside == cursor.index() => cursor.error(inside, Problem::EmptyCharacterName),
-        None => cursor.error(inside, Problem::UnclosedName('}')),
-        Some(_) => cursor.error(start.index(), Problem::CharacterName),
+    match delimited(cursor, '}') {
+        Ok(_) => cursor.error(start.index(), Problem::CharacterName),
+        Err(error) => error,
     }
 }
 

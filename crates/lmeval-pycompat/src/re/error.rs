@@ -3,9 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The most characters of a pattern that a message quotes.
-const QUOTED: usize = 1000;
-
 /// A failure to compile a pattern, to read a replacement template, or to finish a match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.describe())]
@@ -83,7 +80,7 @@ impl Error {
             ErrorKind::NotSupported => "Unsupported regular expression",
             ErrorKind::Pattern | ErrorKind::Overflow => "Invalid regular expression",
         };
-        let source_text = shorten(source_text);
+        let source_text = shortened(source_text, 1000);
         match position {
             Some(position) => format!("{subject} `{source_text}`: {message} at position {position}"),
             None => format!("{subject} `{source_text}`: {message}"),
@@ -91,9 +88,9 @@ impl Error {
     }
 }
 
-/// The start of a long pattern: one of megabytes would bury the message.
-fn shorten(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(QUOTED) {
+/// A text, or the start of a long one: a pattern of megabytes would bury the message.
+pub(super) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
         Some((end, _)) => Cow::Owned(format!("{}…", text.get(..end).unwrap_or_default())),
         None => Cow::Borrowed(text),
     }

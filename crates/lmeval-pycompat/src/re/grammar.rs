@@ -125,7 +125,7 @@ impl Parser<'_> {
         }
         // Only a closing parenthesis stops the alternatives before the end.
         if self.cursor.peek().is_some() {
-            return Err(self.error_here(Problem::UnopenedGroup));
+            return Err(self.error_here(Problem::Unopened));
         }
         if let Some(&(group, position)) = self.asked.iter().find(|(group, _)| *group > self.groups.len()) {
             return Err(self.error(position, Problem::NoSuchGroup(group.to_string())));
@@ -209,7 +209,7 @@ impl Parser<'_> {
                 Some('(') if self.cursor.rest().starts_with("(?#") => {
                     let position = self.cursor.index();
                     if self.cursor.take_until(')').is_none() {
-                        return Err(self.error(position, Problem::UnclosedComment));
+                        return Err(self.error(position, Problem::Unclosed("comment")));
                     }
                 }
                 _ => return Ok(()),

@@ -44,13 +44,14 @@ pub(super) fn name<'p>(cursor: &mut Cursor<'p>, closing: char) -> Result<&'p str
     Ok(written)
 }
 
-fn delimited<'p>(cursor: &mut Cursor<'p>, closing: char) -> Result<&'p str, Error> {
+/// What lies before a closing character; it must not be empty.
+pub(super) fn delimited<'p>(cursor: &mut Cursor<'p>, closing: char) -> Result<&'p str, Error> {
     let position = cursor.index();
     match cursor.take_until(closing) {
         Some("") => Err(cursor.error(position, Problem::EmptyName)),
         Some(written) => Ok(written),
         None if position == cursor.index() => Err(cursor.error(position, Problem::EmptyName)),
-        None => Err(cursor.error(position, Problem::UnclosedName(closing))),
+        None => Err(cursor.error(position, Problem::Unclosed("name"))),
     }
 }
 

@@ -12,7 +12,6 @@ use super::flags::Flags;
 use super::grammar::{Parser, join};
 use super::name::{Label, label, name};
 use super::problem::{Problem, quoted};
-use super::unicode::is_alphabetic;
 
 /// The first number that cannot belong to a group.
 const GROUP_LIMIT: u64 = (1 << 30) - 1;
@@ -75,7 +74,7 @@ impl Parser<'_> {
         }
         let branches = self.alternatives(most)?;
         if !self.cursor.take(')') {
-            return Err(self.error(position, Problem::UnclosedGroup));
+            return Err(self.error(position, Problem::Unclosed("parenthesis")));
         }
         (self.verbose, self.behind) = outer;
         self.leave();
@@ -209,18 +208,17 @@ impl Parser<'_> {
                     return Ok(Opened::group(Role::Plain, added, Flags::NONE));
                 }
                 Some('-') => '-',
-                next => self.flag_letter(next, place, Problem::FlagsOpen)?,
+                next => self.flag_letter(next, place)?,
             };
         }
         self.check_global(added, self.cursor.index() - 1)?;
         let mut removed = Flags::NONE;
-        let mut missing = Problem::NothingSwitchedOff;
         loop {
             let place = self.cursor.index();
             match self.cursor.step_unit() {
                 Some(':') if !removed.is_empty() => {
                     if removed.contains(Flags::TEMPLATE) {
-                        return Err(self.error(place, Problem::GlobalFlagOff));
+                        return Err(self.error(place, Problem::AlwaysOn));
                     }
                     if added.intersects(removed) {
                         return Err(self.error(place, Problem::OnAndOff));
@@ -228,22 +226,17 @@ impl Parser<'_> {
                     return Ok(Opened::group(Role::Plain, added, removed));
                 }
                 next => {
-                    let letter = self.flag_letter(next, place, missing)?;
+                    let letter = self.flag_letter(next, place)?;
                     removed |= self.flag_off(letter)?;
-                    missing = Problem::NoColon;
                 }
             }
         }
     }
 
     /// The letter of a flag, or the error about what stands in its place.
-    fn flag_letter(&self, next: Option<char>, place: usize, missing: Problem) -> Result<char, Error> {
-        match next {
-            Some('L') => Ok('L'),
-            Some(letter) if Flags::from_letter(letter).is_some() => Ok(letter),
-            Some(letter) if is_alphabetic(letter) => Err(self.error(place, Problem::UnknownFlag)),
-            _ => Err(self.error(place, missing)),
-        }
+    fn flag_letter(&self, next: Option<char>, place: usize) -> Result<char, Error> {
+        let is_flag = |letter: &char| *letter == 'L' || Flags::from_letter(*letter).is_some();
+        next.filter(is_flag).ok_or_else(|| self.error(place, Problem::BadFlags))
     }
 
     fn flag_on(&self, letter: char, added: Flags) -> Result<Flags, Error> {
@@ -260,13 +253,13 @@ impl Parser<'_> {
         match Flags::from_letter(letter) {
             Some(Flags::TEMPLATE) => Ok(Flags::TEMPLATE),
             Some(flag) if !flag.intersects(Flags::ALPHABETS) => Ok(flag),
-            _ => Err(self.error_here(Problem::AlphabetOff)),
+            _ => Err(self.error_here(Problem::AlwaysOn)),
         }
     }
 
     fn check_global(&self, added: Flags, place: usize) -> Result<(), Error> {
         if added.contains(Flags::TEMPLATE) {
-            return Err(self.error(place, Problem::GlobalFlagOn));
+            return Err(self.error(place, Problem::GlobalOnly));
         }
         Ok(())
     }

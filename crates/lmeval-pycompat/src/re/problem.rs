@@ -3,10 +3,7 @@
 //! Each problem knows its words and its [`ErrorKind`]; the place comes from the [cursor](super::cursor). The words are
 //! ours: programs depend on the kind and the place ("Exceptions" in the `re` documentation), not on the sentence.
 
-use super::error::{Error, ErrorKind};
-
-/// The most characters of a name or an escape that a message quotes.
-const QUOTED: usize = 60;
+use super::error::{Error, ErrorKind, shortened};
 
 /// What is wrong.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +23,6 @@ pub(super) enum Problem {
     PossessiveGroups,
 
     // Sets and escapes.
-    #[error("the set is not closed by `]`")]
-    UnclosedSet,
     #[error("the range `{0}` runs backwards or does not run between two characters")]
     BadRange(String),
     #[error("the escape `{0}` has no meaning here")]
@@ -40,18 +35,14 @@ pub(super) enum Problem {
     LoneBackslash,
     #[error("`\\N` takes a name in braces")]
     NoBrace,
-    #[error("the name of the character is empty")]
-    EmptyCharacterName,
     #[error("characters cannot be given by name; write `\\uXXXX` instead")]
     CharacterName,
 
     // Groups and what refers to them.
-    #[error("the parenthesis is never closed")]
-    UnclosedGroup,
+    #[error("the {0} is never closed")]
+    Unclosed(&'static str),
     #[error("the parenthesis was never opened")]
-    UnopenedGroup,
-    #[error("the comment is never closed")]
-    UnclosedComment,
+    Unopened,
     #[error("the pattern stops in the middle of `(?…`")]
     CutShort,
     #[error("no kind of group starts with `({0}`")]
@@ -62,8 +53,6 @@ pub(super) enum Problem {
     TooLarge(usize),
     #[error("the name is empty")]
     EmptyName,
-    #[error("the name is not closed by `{0}`")]
-    UnclosedName(char),
     #[error("`{0}` cannot name a group")]
     BadName(String),
     #[error("the name `{name}` already belongs to group `{first}`")]
@@ -92,24 +81,16 @@ pub(super) enum Problem {
     // Flags.
     #[error("flags for the whole pattern must stand at its start; for a part, write `(?flags:…)`")]
     LateFlags,
-    #[error("the letter is not a flag")]
-    UnknownFlag,
-    #[error("flags end with `)`, or with `:` and go on with `-`")]
-    FlagsOpen,
-    #[error("a flag to switch off is expected after `-`")]
-    NothingSwitchedOff,
-    #[error("flags that are switched off end with `:`")]
-    NoColon,
+    #[error("flags are written `(?flags)`, `(?flags:…)` or `(?flags-flags:…)`")]
+    BadFlags,
     #[error("the flag `L` is for patterns of bytes")]
     LocaleFlag,
     #[error("`a` and `u` exclude each other")]
     TwoAlphabets,
-    #[error("`a`, `L` and `u` cannot be switched off")]
-    AlphabetOff,
+    #[error("`a`, `L`, `t` and `u` cannot be switched off")]
+    AlwaysOn,
     #[error("`t` can only be set for the whole pattern")]
-    GlobalFlagOn,
-    #[error("`t` cannot be switched off")]
-    GlobalFlagOff,
+    GlobalOnly,
     #[error("a flag cannot be switched on and off at once")]
     OnAndOff,
     #[error("the flags ASCII and UNICODE exclude each other")]
@@ -137,8 +118,5 @@ impl Problem {
 
 /// A part of a pattern as messages quote it, without the end of a very long one.
 pub(super) fn quoted(part: &str) -> String {
-    match part.char_indices().nth(QUOTED) {
-        Some((end, _)) => format!("{}…", part.get(..end).unwrap_or_default()),
-        None => part.to_owned(),
-    }
+    shortened(part, 60).into_owned()
 }

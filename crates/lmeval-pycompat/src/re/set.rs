@@ -52,7 +52,7 @@ impl Parser<'_> {
     /// A member, or one end of a range.
     fn member(&mut self, opening: usize) -> Result<Member, Error> {
         match self.cursor.peek() {
-            None => Err(self.error(opening, Problem::UnclosedSet)),
+            None => Err(self.error(opening, Problem::Unclosed("set"))),
             Some('\\') => self.escaped_member(),
             Some(character) => {
                 self.cursor.step();

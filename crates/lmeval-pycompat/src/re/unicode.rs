@@ -123,12 +123,6 @@ pub(super) fn is_identifier(name: &str) -> bool {
         && characters.all(|code| in_table(NAME_CONTINUE, code))
 }
 
-/// Whether `str.isalpha` holds, as far as the messages about inline flags need it.
-pub(super) fn is_alphabetic(character: char) -> bool {
-    let code = u32::from(character);
-    character.is_alphabetic() && is_word(code) && in_table(NAME_CONTINUE, code)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -183,7 +183,7 @@ fn syntax_errors_are_at_the_place_python_gives() {
         ("^*", "there is nothing here to repeat", 1),
         ("(a", "the parenthesis is never closed", 0),
         ("a)", "the parenthesis was never opened", 1),
-        ("[a", "the set is not closed by `]`", 0),
+        ("[a", "the set is never closed", 0),
         ("[z-a]", "the range `z-a` runs backwards or does not run between two characters", 1),
         (r"[\w-a]", r"the range `\w-a` runs backwards or does not run between two characters", 1),
         (r"[\x41-!]", r"the range `\x41-!` runs backwards or does not run between two characters", 3),
@@ -237,7 +237,7 @@ fn templates() {
         (r"\g<x>", "no group is named `x`"),
         (r"\g", r"`\g` takes a group in angle brackets"),
         (r"\g<>", "the name is empty"),
-        (r"\g<1", "the name is not closed by `>`"),
+        (r"\g<1", "the name is never closed"),
         (r"\400", r"the octal escape `\400` is larger than `\377`"),
         ("\\", "the backslash at the end has nothing to escape"),
     ] {

@@ -155,7 +155,7 @@ impl Parser<'_> {
     fn sequence(&mut self) -> Result<Sequence, Error> {
         let mut nodes = Vec::new();
         loop {
-            self.skip_unmeant()?;
+            self.skip_trivia()?;
             let node = match self.cursor.peek() {
                 None | Some('|' | ')') => return Ok(Sequence::new(nodes)),
                 Some('(') => match self.group()? {
@@ -197,7 +197,7 @@ impl Parser<'_> {
     }
 
     /// Steps over comments, and over white space where it means nothing.
-    pub(super) fn skip_unmeant(&mut self) -> Result<(), Error> {
+    pub(super) fn skip_trivia(&mut self) -> Result<(), Error> {
         loop {
             match self.cursor.peek() {
                 Some(' ' | '\t' | '\n' | '\r' | '\u{b}' | '\u{c}') if self.verbose => {

@@ -13,7 +13,7 @@ pub(super) enum Problem {
     NothingToRepeat,
     #[error("a repeat cannot be repeated; put it in a group first")]
     RepeatOfRepeat,
-    #[error("the repeat asks for at least more than it allows at most")]
+    #[error("the lower bound of the repeat is above its upper bound")]
     BoundsReversed,
     #[error("the repeat count is too large; the limit is 4294967294")]
     CountTooLarge,

@@ -11,7 +11,7 @@ use super::problem::Problem;
 impl Parser<'_> {
     /// An item with the quantifier that follows it, if one does.
     pub(super) fn quantified(&mut self, node: Node) -> Result<Node, Error> {
-        self.skip_unmeant()?;
+        self.skip_trivia()?;
         let position = self.cursor.index();
         let Some((min, max)) = self.rounds()? else { return Ok(node) };
         let body = match node {
@@ -25,7 +25,7 @@ impl Parser<'_> {
             node => Sequence::new(vec![node]),
         };
         let greed = self.greed();
-        self.skip_unmeant()?;
+        self.skip_trivia()?;
         let position = self.cursor.index();
         if self.rounds()?.is_some() {
             return Err(self.error(position, Problem::RepeatOfRepeat));

@@ -200,7 +200,7 @@ fn syntax_errors_are_at_the_place_python_gives() {
         ("(?P<a>b)(?P<a>c)", "the name `a` already belongs to group `1`", 12),
         ("(?P=a)", "no group is named `a`", 4),
         ("(?(2)a)(b)", "there is no group `2`", 3),
-        ("a{3,2}", "the repeat asks for at least more than it allows at most", 2),
+        ("a{3,2}", "the lower bound of the repeat is above its upper bound", 2),
         ("(?z)", "no kind of group starts with `(?z`", 1),
         ("(?i-i:a)", "a flag cannot be switched on and off at once", 5),
         ("(?L)", "the flag `L` is for patterns of bytes", 3),

@@ -17,7 +17,6 @@ import signal
 import sys
 import warnings
 from pathlib import Path
-from re._casefix import _EXTRA_CASES
 
 warnings.simplefilter("ignore")
 
@@ -288,6 +287,22 @@ def lower_runs():
     return out
 
 
+def alike():
+    """The lower-case characters that match other lower-case ones when case is ignored, by trying."""
+    groups = {}
+    for code in range(CODE_POINTS):
+        if _sre.unicode_tolower(code) == code:
+            for key in {chr(code).upper(), chr(code).casefold(), chr(code).upper().casefold()}:
+                groups.setdefault(key, set()).add(code)
+    found = {}
+    for codes in groups.values():
+        for code in codes:
+            for other in codes - {code}:
+                if re.fullmatch(re.escape(chr(code)), chr(other), re.IGNORECASE):
+                    found.setdefault(code, set()).add(other)
+    return {code: sorted(found[code]) for code in sorted(found)}
+
+
 def wrap(items):
     lines, line = [], "   "
     for item in items:
@@ -317,9 +332,9 @@ def tables():
     body = wrap(f"({a:#x}, {b:#x}, {s}, {d})" for a, b, s, d in lower_runs())
     print("/// Simple lower-case mapping as runs: first, last, step and the difference to the lower-case form.")
     print(f"#[rustfmt::skip]\npub(super) const LOWER: &[(u32, u32, u32, i32)] = &[\n{body}\n];\n")
-    body = wrap(f"({k:#x}, &[{', '.join(hex(v) for v in vs)}])" for k, vs in sorted(_EXTRA_CASES.items()))
+    body = wrap(f"({k:#x}, &[{', '.join(hex(v) for v in vs)}])" for k, vs in alike().items())
     print("/// Lower-case code points that also match others when case is ignored.")
-    print(f"#[rustfmt::skip]\npub(super) const EXTRA_CASES: &[(u32, &[u32])] = &[\n{body}\n];")
+    print(f"#[rustfmt::skip]\npub(super) const ALIKE: &[(u32, &[u32])] = &[\n{body}\n];")
 
 def main():
     parser = argparse.ArgumentParser()

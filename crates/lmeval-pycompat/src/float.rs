@@ -161,14 +161,14 @@ pub fn sum(numbers: impl IntoIterator<Item = f64>) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SumError {
     /// The sum left the range of floats on the way.
-    #[error("Intermediate overflow in fsum")]
+    #[error("The sum leaves the range of floats on the way")]
     Overflow,
     /// Infinities of both signs.
-    #[error("The sum has `-inf` and `inf`")]
+    #[error("The sum has infinities of both signs")]
     Infinities,
 }
 
-/// `math.fsum(numbers)`: the exact sum, rounded once.
+/// `math.fsum(numbers)`: the exact sum, rounded once, by Shewchuk's algorithm (1997) for adding floats without loss.
 ///
 /// ```
 /// use lmeval_pycompat::float::{fsum, sum};
@@ -185,10 +185,7 @@ pub fn fsum(numbers: impl IntoIterator<Item = f64>) -> Result<f64, SumError> {
         let mut carried = number;
         let mut kept = 0;
         for index in 0..parts.len() {
-            let part = parts[index];
-            let (large, small) = if carried.abs() < part.abs() { (part, carried) } else { (carried, part) };
-            let total = large + small;
-            let lost = small - (total - large);
+            let (total, lost) = add(carried, parts[index]);
             if lost != 0.0 {
                 parts[kept] = lost;
                 kept += 1;
@@ -218,28 +215,29 @@ pub fn fsum(numbers: impl IntoIterator<Item = f64>) -> Result<f64, SumError> {
     Ok(round_parts(&parts))
 }
 
+/// The sum of two floats and what rounding took from it.
+fn add(one: f64, two: f64) -> (f64, f64) {
+    let (large, small) = if one.abs() < two.abs() { (two, one) } else { (one, two) };
+    let total = large + small;
+    (total, small - (total - large))
+}
+
 /// The sum of parts that do not overlap, rounded half to even once.
 fn round_parts(parts: &[f64]) -> f64 {
     let mut rest = parts.iter().rev().copied();
-    let Some(mut high) = rest.next() else { return 0.0 };
-    let mut low = 0.0;
-    for part in rest.by_ref() {
-        let total = high + part;
-        low = part - (total - high);
-        high = total;
-        if low != 0.0 {
-            break;
-        }
-    }
-    // A tie was rounded to even, but parts further down may say that it was none.
-    if let Some(next) = rest.next()
-        && ((low < 0.0 && next < 0.0) || (low > 0.0 && next > 0.0))
+    let (mut sum, mut lost) = (0.0, 0.0);
+    while lost == 0.0
+        && let Some(part) = rest.next()
     {
-        let doubled = low * 2.0;
-        let shifted = high + doubled;
-        if doubled == shifted - high {
-            high = shifted;
-        }
+        (sum, lost) = add(sum, part);
     }
-    high
+    // What was lost may be exactly half a step, rounded to even. Then the sign of the next part says whether the
+    // exact sum lies beyond the middle, which doubling the loss reaches without rounding.
+    if let Some(next) = rest.next()
+        && lost.signum() == next.signum()
+        && add(sum, 2.0 * lost).1 == 0.0
+    {
+        sum += 2.0 * lost;
+    }
+    sum
 }

@@ -29,7 +29,7 @@ pub struct Random {
 #[non_exhaustive]
 pub enum RandomError {
     /// `sample` of more than there is.
-    #[error("Sample of {wanted} is larger than the population of {population}")]
+    #[error("Cannot draw {wanted} different items from {population}")]
     SampleTooLarge {
         /// How many were asked for.
         wanted: usize,
@@ -37,13 +37,13 @@ pub enum RandomError {
         population: usize,
     },
     /// A choice among nothing, or an empty range.
-    #[error("Cannot choose from an empty sequence or range")]
+    #[error("There is nothing to choose from")]
     Empty,
     /// `randrange` with a step of zero.
     #[error("The step of a range must not be zero")]
     ZeroStep,
     /// Weights whose total is not a positive finite number.
-    #[error("The total of weights must be finite and greater than zero")]
+    #[error("The weights do not add up to a positive finite number")]
     WeightTotal,
 }
 
@@ -246,29 +246,24 @@ impl Random {
         if count > length {
             return Err(RandomError::SampleTooLarge { wanted: count, population: length });
         }
-        // A list of the population is moved about where it takes less room than a set of what was drawn.
-        let mut set_size = 21;
-        if count > 5 {
-            set_size += 4_f64.powf((3.0 * count as f64).log(4.0).ceil()) as usize;
-        }
-        let mut result = Vec::with_capacity(count);
-        if length <= set_size {
-            let mut pool: Vec<usize> = (0..length).collect();
-            for taken in 0..count {
-                let index = self.index_below(length - taken);
-                result.push(pool[index]);
-                pool[index] = pool[length - taken - 1];
-            }
-        } else {
-            let mut selected = FxHashSet::default();
-            while result.len() < count {
-                let index = self.index_below(length);
-                if selected.insert(index) {
-                    result.push(index);
-                }
-            }
-        }
-        Ok(result)
+        // Reference: this bound decides between the two ways, and with it which positions are drawn.
+        let table = if count > 5 { power_of_four_from(3 * count) } else { 0 };
+        Ok(if length <= 21 + table { self.deal(length, count) } else { self.draw_distinct(length, count) })
+    }
+
+    /// Positions dealt from the whole deck: each comes from those that are left, and the last one takes its place.
+    fn deal(&mut self, length: usize, count: usize) -> Vec<usize> {
+        let mut deck: Vec<usize> = (0..length).collect();
+        (0..count).map(|_| deck.swap_remove(self.index_below(deck.len()))).collect()
+    }
+
+    /// Positions drawn one by one, again and again where one came before.
+    fn draw_distinct(&mut self, length: usize, count: usize) -> Vec<usize> {
+        let mut seen = FxHashSet::default();
+        std::iter::repeat_with(|| self.index_below(length))
+            .filter(|index| seen.insert(*index))
+            .take(count)
+            .collect()
     }
 
     /// `sample(items, count)`.
@@ -284,6 +279,15 @@ impl Random {
             items.swap(index, other);
         }
     }
+}
+
+/// The smallest power of four that is not below a number.
+fn power_of_four_from(number: usize) -> usize {
+    let mut power = 1_usize;
+    while power < number {
+        power = power.saturating_mul(4);
+    }
+    power
 }
 
 /// `bisect.bisect_right`, step by step, as the weights need not be sorted.

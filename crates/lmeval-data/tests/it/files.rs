@@ -70,12 +70,16 @@ fn broken_files_are_named_with_the_line() {
     };
     let x = folder.path().join("x").display().to_string();
     let cases: [(&str, &[u8], &str); 12] = [
-        ("json", b"{\"a\": 1}\n{\"a\": bad}\n", ":2: Expecting value, at column 7 of the value"),
-        ("json", b"{\"a\": 1}\n\n{\"a\": 1\n", ":3: Expecting ',' delimiter, at column 8 of the value"),
+        ("json", b"{\"a\": 1}\n{\"a\": bad}\n", ":2: Not a JSON value, at column 7 of the value"),
+        (
+            "json",
+            b"{\"a\": 1}\n\n{\"a\": 1\n",
+            ":3: A comma or the closing bracket is missing, at column 8 of the value",
+        ),
         (
             "json",
             b"{\"a\": 1}\n{\"a\": 2\n{\"a\": 3}\n{\"a\": 4}\n",
-            ":2: Expecting ',' delimiter, at column 8 of the value",
+            ":2: A comma or the closing bracket is missing, at column 8 of the value",
         ),
         ("json", b"{\"a\": 1}\n7\n", ":2: expected an object: each row is a JSON object"),
         ("json", b"[{\"a\": 1}\n{\"a\": 2}]", ":2: expected `,` or `]` in the array"),

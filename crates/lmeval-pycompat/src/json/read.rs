@@ -10,9 +10,9 @@ use super::MAX_DEPTH;
 
 /// A text that is not JSON, with the place where that shows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}: line {line} column {column} (char {position})")]
+#[error("{message}, at line {line}, column {column}")]
 pub struct DecodeError {
-    /// What was expected or found, in Python's words.
+    /// What is wrong.
     pub message: &'static str,
     /// The line, from 1.
     pub line: usize,
@@ -58,6 +58,9 @@ pub struct Decoder {
     keys: Vec<Option<Arc<str>>>,
     scratch: String,
 }
+
+/// What is wrong between two items.
+const NO_COMMA: &str = "A comma or the closing bracket is missing";
 
 /// The number of keys that are remembered.
 const KEYS: usize = 64;
@@ -119,12 +122,12 @@ struct Reader<'t, 'd> {
 impl<'t> Reader<'t, '_> {
     fn document(&mut self) -> Result<Value, Failure> {
         if self.text.starts_with('\u{feff}') {
-            return fail("Unexpected UTF-8 BOM (decode using utf-8-sig)");
+            return fail("The text starts with a byte order mark");
         }
         self.blanks();
         let value = self.value()?;
         self.blanks();
-        if self.at < self.bytes.len() { fail("Extra data") } else { Ok(value) }
+        if self.at < self.bytes.len() { fail("More text follows the value") } else { Ok(value) }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -166,12 +169,12 @@ impl<'t> Reader<'t, '_> {
                 return Ok(value);
             }
         }
-        fail("Expecting value")
+        fail("Not a JSON value")
     }
 
     fn enter(&mut self) -> Result<(), Failure> {
         if self.depth >= MAX_DEPTH {
-            return fail("Nested too deep");
+            return fail("Nested too deeply");
         }
         self.depth += 1;
         self.at += 1;
@@ -194,7 +197,7 @@ impl<'t> Reader<'t, '_> {
                 match self.peek() {
                     Some(b',') => self.at += 1,
                     Some(b']') => break,
-                    _ => return fail("Expecting ',' delimiter"),
+                    _ => return fail(NO_COMMA),
                 }
                 self.blanks();
             }
@@ -209,7 +212,7 @@ impl<'t> Reader<'t, '_> {
         if self.peek() != Some(b'}') {
             loop {
                 if self.peek() != Some(b'"') {
-                    return fail("Expecting property name enclosed in double quotes");
+                    return fail("A key in double quotes is missing");
                 }
                 let key = match self.string()? {
                     Text::Plain(text) => self.decoder.key(text),
@@ -217,7 +220,7 @@ impl<'t> Reader<'t, '_> {
                 };
                 self.blanks();
                 if self.peek() != Some(b':') {
-                    return fail("Expecting ':' delimiter");
+                    return fail("The colon between key and value is missing");
                 }
                 self.at += 1;
                 self.blanks();
@@ -227,7 +230,7 @@ impl<'t> Reader<'t, '_> {
                 match self.peek() {
                     Some(b',') => self.at += 1,
                     Some(b'}') => break,
-                    _ => return fail("Expecting ',' delimiter"),
+                    _ => return fail(NO_COMMA),
                 }
                 self.blanks();
             }
@@ -281,7 +284,7 @@ impl<'t> Reader<'t, '_> {
         if end > whole_end {
             return match text.parse() {
                 Ok(number) => Ok(Value::Float(number)),
-                Err(_) => fail_at("Expecting value", start),
+                Err(_) => fail_at("Not a JSON value", start),
             };
         }
         if let Ok(number) = text.parse() {
@@ -289,7 +292,7 @@ impl<'t> Reader<'t, '_> {
         }
         match parse_digits(&text[usize::from(negative)..], 10) {
             Some(number) => Ok(if negative { negate(number) } else { number }),
-            None => fail_at("Exceeds the limit of 4300 digits for integers", start),
+            None => fail_at("An integer has more than 4300 digits", start),
         }
     }
 
@@ -312,8 +315,8 @@ impl<'t> Reader<'t, '_> {
                     return Ok(Text::Escaped);
                 }
                 Some(b'\\') => self.escape(open)?,
-                Some(_) => return fail("Invalid control character at"),
-                None => return fail_at("Unterminated string starting at", open),
+                Some(_) => return fail("A control character in a string must be escaped"),
+                None => return fail_at("The string is never closed", open),
             }
             let run = self.at;
             self.at = run_end(self.bytes, run);
@@ -323,7 +326,7 @@ impl<'t> Reader<'t, '_> {
 
     fn escape(&mut self, open: usize) -> Result<(), Failure> {
         let character = match self.bytes.get(self.at + 1) {
-            None => return fail_at("Unterminated string starting at", open),
+            None => return fail_at("The string is never closed", open),
             Some(b'"') => '"',
             Some(b'\\') => '\\',
             Some(b'/') => '/',
@@ -333,7 +336,7 @@ impl<'t> Reader<'t, '_> {
             Some(b'r') => '\r',
             Some(b't') => '\t',
             Some(b'u') => return self.unicode_escape(),
-            Some(_) => return fail("Invalid \\escape"),
+            Some(_) => return fail("Unknown escape in a string"),
         };
         self.decoder.scratch.push(character);
         self.at += 2;
@@ -343,7 +346,7 @@ impl<'t> Reader<'t, '_> {
     fn unicode_escape(&mut self) -> Result<(), Failure> {
         // Python wants one more character after the digits, or it does not look at them.
         let Some(high) = self.hexadecimal(self.at).filter(|_| self.at + 6 < self.bytes.len()) else {
-            return fail_at("Invalid \\uXXXX escape", self.at + 1);
+            return fail_at("`\\u` takes four hexadecimal digits", self.at + 1);
         };
         self.at += 6;
         let low = self.hexadecimal(self.at).filter(|low| (0xdc00..0xe000).contains(low));

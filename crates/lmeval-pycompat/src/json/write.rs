@@ -55,16 +55,16 @@ impl Default for Options<'_> {
 #[non_exhaustive]
 pub enum EncodeError {
     /// A value of a type that JSON does not have.
-    #[error("Object of type `{0}` is not JSON serializable")]
+    #[error("JSON has no type for a `{0}`")]
     Type(&'static str),
     /// A key of a type that cannot be a key in JSON.
-    #[error("Keys must be str, int, float, bool or None, not `{0}`")]
+    #[error("A `{0}` cannot be a key in JSON")]
     Key(&'static str),
     /// Keys of types that have no order among each other.
     #[error("Cannot sort keys of types `{0}` and `{1}`")]
     Sort(&'static str, &'static str),
     /// An infinity or a NaN where they are not allowed.
-    #[error("Out of range float values are not JSON compliant")]
+    #[error("NaN and infinities are not allowed in this JSON")]
     Float,
     /// More nesting than [`MAX_DEPTH`].
     #[error("Nested more than {MAX_DEPTH} levels deep")]

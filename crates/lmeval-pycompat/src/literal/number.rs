@@ -45,7 +45,7 @@ pub(super) fn read(source: &str, start: usize) -> Result<(Value, usize), Failure
         None => {
             let value = parse_digits(text, 10).ok_or_else(invalid)?;
             if text.starts_with('0') && value.is_truthy() {
-                let message = format!("Leading zeros in an integer are not permitted: `{text}`");
+                let message = format!("An integer does not start with a zero: `{text}`");
                 return Err(Failure::new(message, start));
             }
             value

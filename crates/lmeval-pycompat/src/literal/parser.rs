@@ -10,7 +10,7 @@ use crate::value::Value;
 /// Reads a whole text as one expression.
 pub(super) fn parse(source: &str) -> Result<Value, Failure> {
     if let Some(at) = source.find('\0') {
-        return Err(Failure::new("Source code cannot contain null bytes", at));
+        return Err(Failure::new("A literal has no null characters", at));
     }
     let mut parser = Parser { source, bytes: source.as_bytes(), at: 0, depth: 0 };
     parser.line_start()?;
@@ -92,7 +92,7 @@ impl Parser<'_> {
                     }
                     Some(b'\n') => break,
                     _ if column == 0 && continued == 0 => return Ok(()),
-                    _ => return Err(Failure::new("Unexpected indent", self.at)),
+                    _ => return Err(Failure::new("The line is indented", self.at)),
                 }
                 self.at += 1;
             }
@@ -112,7 +112,7 @@ impl Parser<'_> {
     /// Skips a backslash and the end of its line; something must follow.
     fn continuation(&mut self) -> Result<(), Failure> {
         if self.bytes.get(self.at + 1) != Some(&b'\n') {
-            return Err(Failure::new("Unexpected character after a line continuation", self.at));
+            return Err(Failure::new("Nothing but the end of the line may follow a backslash", self.at));
         }
         self.at += 2;
         if self.peek().is_none() {
@@ -260,7 +260,9 @@ impl Parser<'_> {
         let start = self.at;
         let key = self.expression()?;
         match unhashable(&key) {
-            Some(name) => Err(Failure::new(format!("Unhashable type: `{name}`"), start)),
+            Some(name) => {
+                Err(Failure::new(format!("A `{name}` cannot be a key or a member of a set"), start))
+            }
             None => Ok(key),
         }
     }

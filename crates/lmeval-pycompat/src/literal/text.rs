@@ -27,7 +27,7 @@ fn prefix(bytes: &[u8], at: usize) -> Option<Result<Prefix, Failure>> {
         b"f" | b"fr" | b"rf" => {
             return Some(Err(Failure::new("Format strings are not literals", at)));
         }
-        _ => return Some(Err(Failure::new("Invalid string prefix", at))),
+        _ => return Some(Err(Failure::new("No string starts like this", at))),
     };
     Some(Ok(Prefix { raw, bytes, length }))
 }
@@ -55,19 +55,19 @@ impl Joined {
         let prefix = prefix(source.as_bytes(), start)
             .unwrap_or_else(|| Err(Failure::new("Expected a string", start)))?;
         if *self.is_bytes.get_or_insert(prefix.bytes) != prefix.bytes {
-            return Err(Failure::new("Cannot mix bytes and strings", start));
+            return Err(Failure::new("Strings and byte strings cannot be joined", start));
         }
         let open = start + prefix.length;
         let quote = &source[open..=open];
         let triple = source[open..].starts_with(&quote.repeat(3));
         let content = open + if triple { 3 } else { 1 };
         let length = content_length(&source[content..], quote.as_bytes()[0], triple)
-            .ok_or_else(|| Failure::new("Unterminated string", start))?;
+            .ok_or_else(|| Failure::new("The string is never closed", start))?;
         let end = content + length;
         let text = &source[content..end];
         if prefix.bytes {
             if !text.is_ascii() {
-                return Err(Failure::new("Bytes can only contain ASCII characters", start));
+                return Err(Failure::new("A byte string takes only ASCII characters", start));
             }
             self.push_bytes(text, prefix.raw, content)?;
         } else if prefix.raw {
@@ -169,7 +169,7 @@ fn escape(rest: &str, here: usize, unicode: bool) -> Result<(Escape, usize), Fai
         Some(b'U') if unicode => {
             let code = hexadecimal(rest, 8, here)?;
             if code > 0x10_ffff {
-                return Err(Failure::new("Illegal Unicode character", here));
+                return Err(Failure::new("There is no character with this number", here));
             }
             return Ok((Escape::Code(code), 9));
         }
@@ -188,5 +188,5 @@ fn hexadecimal(rest: &str, digits: usize, here: usize) -> Result<u32, Failure> {
         .and_then(|digits| {
             digits.iter().try_fold(0_u32, |code, &digit| Some(code * 16 + char::from(digit).to_digit(16)?))
         })
-        .ok_or_else(|| Failure::new("Truncated escape in a string", here))
+        .ok_or_else(|| Failure::new("The escape needs more digits", here))
 }

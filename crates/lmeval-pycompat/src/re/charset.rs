@@ -1,8 +1,8 @@
 //! Matchers of one character.
 
-use super::ast::{Member, Node};
+use super::ast::{Member, Node, Set};
 use super::flags::Flags;
-use super::unicode::{Category, extra_case_pairs, extra_cases, lower, lower_ascii, lower_pairs, upper};
+use super::unicode::{Category, alike, alike_in, lower, lower_ascii, lower_pairs, upper};
 
 /// The first code point that a set under IGNORECASE leaves as it is written.
 const BEYOND_BMP: u32 = 0x10000;
@@ -55,30 +55,35 @@ impl Matcher {
     /// The matcher of a single-character item, or `None` for other items.
     pub(super) fn from_node(node: &Node, flags: Flags) -> Option<Self> {
         let fold = Fold::from_flags(flags);
-        let literal = |code: u32, negated: bool| match char::from_u32(code) {
-            Some(character) if !negated && (fold == Fold::None || !is_cased(character)) => {
-                Self::Character(character)
-            }
-            _ => {
-                let mut class = CharacterClass::new(negated, fold, flags);
-                class.add_folded(code);
-                Self::Class(Box::new(class.finish()))
-            }
-        };
         Some(match node {
-            Node::Literal(code) => literal(*code, false),
-            Node::NotLiteral(code) => literal(*code, true),
-            Node::Any if flags.contains(Flags::DOTALL) => Self::Anything,
-            Node::Any => Self::NotLineFeed,
-            Node::Set { negated, members } => {
-                let mut class = CharacterClass::new(*negated, fold, flags);
-                for member in members {
-                    class.add(member);
-                }
-                Self::Class(Box::new(class.finish()))
-            }
+            Node::Character(code) => match char::from_u32(*code) {
+                Some(character) if fold == Fold::None || !is_cased(character) => Self::Character(character),
+                _ => Self::single(*code, false, flags),
+            },
+            Node::Dot if flags.contains(Flags::DOTALL) => Self::Anything,
+            Node::Dot => Self::NotLineFeed,
+            Node::Set(set) => Self::from_set(set, flags),
             _ => return None,
         })
+    }
+
+    fn from_set(set: &Set, flags: Flags) -> Self {
+        // Reference: without case, a set that lists one character folds it as the bare character does.
+        if let [Member::Character(code)] = set.members.as_slice() {
+            return Self::single(*code, set.negated, flags);
+        }
+        let mut class = CharacterClass::new(set.negated, flags);
+        for member in &set.members {
+            class.add(member);
+        }
+        Self::Class(Box::new(class.finish()))
+    }
+
+    /// The matcher of one character in all its cases, or of everything else.
+    fn single(code: u32, negated: bool, flags: Flags) -> Self {
+        let mut class = CharacterClass::new(negated, flags);
+        class.add_folded(code);
+        Self::Class(Box::new(class.finish()))
     }
 
     /// Whether the character matches.
@@ -135,7 +140,7 @@ fn is_cased(character: char) -> bool {
         || character.is_uppercase()
         || lower(code) != code
         || upper(code) != code
-        || !extra_cases(code).is_empty()
+        || !alike(code).is_empty()
 }
 
 /// A set of characters.
@@ -151,10 +156,10 @@ pub(super) struct CharacterClass {
 }
 
 impl CharacterClass {
-    fn new(negated: bool, fold: Fold, flags: Flags) -> Self {
+    fn new(negated: bool, flags: Flags) -> Self {
         Self {
             negated,
-            fold,
+            fold: Fold::from_flags(flags),
             ascii_only: !flags.contains(Flags::UNICODE),
             ascii: 0,
             ranges: Vec::new(),
@@ -166,12 +171,12 @@ impl CharacterClass {
     fn add(&mut self, member: &Member) {
         match *member {
             Member::Category { category, negated } => self.categories.push((category, negated)),
-            Member::Literal(code) if self.fold == Fold::None => self.ranges.push((code, code)),
+            Member::Character(code) if self.fold == Fold::None => self.ranges.push((code, code)),
             Member::Range(first, last) if self.fold == Fold::None => self.ranges.push((first, last)),
             // Reference: a set keeps characters beyond the BMP as written although the text is folded, so that
             // an upper-case one of them never matches.
-            Member::Literal(code) if self.fold.apply(code) >= BEYOND_BMP => self.ranges.push((code, code)),
-            Member::Literal(code) => self.add_folded(code),
+            Member::Character(code) if self.fold.apply(code) >= BEYOND_BMP => self.ranges.push((code, code)),
+            Member::Character(code) => self.add_folded(code),
             Member::Range(first, last) => {
                 if first < BEYOND_BMP {
                     self.add_folded_range(first, last.min(BEYOND_BMP - 1));
@@ -187,7 +192,7 @@ impl CharacterClass {
         let folded = self.fold.apply(code);
         self.push(folded);
         if self.fold == Fold::Unicode {
-            for &other in extra_cases(folded) {
+            for &other in alike(folded) {
                 self.push(other);
             }
         }
@@ -207,7 +212,7 @@ impl CharacterClass {
         for (_, lower) in lower_pairs(first, last) {
             self.add_folded(lower);
         }
-        for (_, others) in extra_case_pairs(first, last) {
+        for (_, others) in alike_in(first, last) {
             for &other in *others {
                 self.push(other);
             }

@@ -1,5 +1,6 @@
 //! What can go wrong with a pattern, a replacement template or a match.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A failure to compile a pattern, to read a replacement template, or to finish a match.
@@ -43,12 +44,20 @@ impl Error {
         Self(Box::new(Details { kind, message: message.into(), position, source_text: source_text.into() }))
     }
 
+    /// The same failure, of a replacement template.
+    pub(super) fn in_template(mut self) -> Self {
+        if self.0.kind == ErrorKind::Pattern {
+            self.0.kind = ErrorKind::Template;
+        }
+        self
+    }
+
     /// What kind of failure this is.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The bare message, worded as Python words it where Python has one.
+    /// The bare message, in our words; Python's differ.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -71,9 +80,18 @@ impl Error {
             ErrorKind::NotSupported => "Unsupported regular expression",
             ErrorKind::Pattern | ErrorKind::Overflow => "Invalid regular expression",
         };
+        let source_text = shortened(source_text, 1000);
         match position {
             Some(position) => format!("{subject} `{source_text}`: {message} at position {position}"),
             None => format!("{subject} `{source_text}`: {message}"),
         }
+    }
+}
+
+/// A text, or the start of a long one: a pattern of megabytes would bury the message.
+pub(super) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => Cow::Owned(format!("{}…", text.get(..end).unwrap_or_default())),
+        None => Cow::Borrowed(text),
     }
 }

@@ -11,11 +11,11 @@ use std::sync::OnceLock;
 
 use regex::{Regex, RegexBuilder};
 
-use super::ast::{Greed, Node, Sequence, UNBOUNDED};
+use super::ast::{Greed, Node, Repeat, Role, Sequence, UNBOUNDED};
 use super::charset::Matcher;
 use super::flags::Flags;
+use super::grammar::Parsed;
 use super::own::{FormId, OwnForm};
-use super::parse::Parsed;
 use super::program::Place;
 
 /// Larger compiled forms are not worth their time.
@@ -86,8 +86,8 @@ impl Writer {
             return self.matcher(&matcher);
         }
         match node {
-            Node::At(anchor) => self.place(Place::from_anchor(*anchor, flags)),
-            Node::Branch(branches) => {
+            Node::Anchor(anchor) => self.place(Place::from_anchor(*anchor, flags)),
+            Node::Alternatives(branches) => {
                 self.out.push_str("(?:");
                 for (index, branch) in branches.iter().enumerate() {
                     if index > 0 {
@@ -98,19 +98,24 @@ impl Writer {
                 self.out.push(')');
                 Some(())
             }
-            Node::Group { index, added, removed, body } => {
-                self.out.push_str(if index.is_some() { "(" } else { "(?:" });
-                self.sequence(body, flags.combine(*added, *removed))?;
+            Node::Group(group) => {
+                self.out.push_str(match group.role {
+                    Role::Capture(_) => "(",
+                    Role::Plain => "(?:",
+                    Role::Atomic => return None,
+                });
+                self.sequence(&group.body, flags.combine(group.added, group.removed))?;
                 self.out.push(')');
                 Some(())
             }
-            Node::Repeat { min, max, greed, body } => self.repeat((*min, *max), *greed, body, flags),
+            Node::Repeat(repeat) => self.repeat(repeat, flags),
             _ => None,
         }
     }
 
-    fn repeat(&mut self, (min, max): (u32, u32), greed: Greed, body: &Sequence, flags: Flags) -> Option<()> {
-        let can_be_empty = body.width(&[]).0 == 0;
+    fn repeat(&mut self, repeat: &Repeat, flags: Flags) -> Option<()> {
+        let Repeat { min, max, greed, ref body } = *repeat;
+        let can_be_empty = body.width.least == 0;
         let is_large = min > MOST_ROUNDS || (max != UNBOUNDED && max > MOST_ROUNDS);
         // The crate forgets the groups of what is repeated no times, and with it their numbers.
         if greed == Greed::Possessive || is_large || max == 0 || (can_be_empty && max > 1) {

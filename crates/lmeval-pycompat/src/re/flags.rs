@@ -31,8 +31,8 @@ impl Flags {
     /// `re.TEMPLATE`, `(?t)`: forbids repeats; kept because the syntax still accepts it.
     pub(super) const TEMPLATE: Self = Self(64);
 
-    /// The flags that choose a character type, of which one holds at a time.
-    pub(super) const TYPES: Self = Self(16 | 32);
+    /// The flags that choose what letters, digits and spaces are; one of them holds at a time.
+    pub(super) const ALPHABETS: Self = Self(16 | 32);
 
     /// Whether every flag of `other` is set.
     pub const fn contains(self, other: Self) -> bool {
@@ -56,7 +56,7 @@ impl Flags {
 
     /// The flags inside a group such as `(?a-i:…)`, given those around it.
     pub(super) fn combine(self, added: Self, removed: Self) -> Self {
-        let kept = if added.intersects(Self::TYPES) { self.without(Self::TYPES) } else { self };
+        let kept = if added.intersects(Self::ALPHABETS) { self.without(Self::ALPHABETS) } else { self };
         (kept | added).without(removed)
     }
 

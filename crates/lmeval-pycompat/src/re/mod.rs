@@ -1,8 +1,8 @@
 //! Python's `re` for text patterns, with the answers of CPython 3.11.
 //!
-//! A pattern is parsed by Python's rules, with Python's errors, and then run by one of two matchers: the `regex`
-//! crate, where it gives the same answers and the text is long enough to pay for it, and otherwise a backtracking
-//! matcher that follows CPython's step by step. Which of them ran never shows in a result.
+//! A pattern is parsed by the rules of the `re` documentation, and an error has the kind and the place that Python
+//! gives it. It is then run by one of two matchers: the `regex` crate, where it gives the same answers and the text is
+//! long enough to pay for it, and otherwise a backtracking matcher. Which of them ran never shows in a result.
 //!
 //! ```
 //! use lmeval_pycompat::re::{Flags, Regex};
@@ -16,34 +16,39 @@
 //!
 //! # Differences from CPython
 //!
-//! - Refused with [`ErrorKind::NotSupported`]: the escape `\N{NAME}`; groups nested more than 200 deep; a possessive
-//!   repeat with groups inside alternatives, repeats or look-around, such as `(?:(a)|b)*+`, and a conditional inside
+//! - Refused with [`ErrorKind::NotSupported`]: the escape `\N{NAME}`; groups nested more than 200 deep and patterns of
+//!   more than a million items; a possessive repeat with groups inside alternatives, repeats or look-around, such as `(?:(a)|b)*+`, and a conditional inside
 //!   the group that it asks for, such as `((?(1)a|b))*`, where CPython's own answers depend on attempts that failed.
 //! - A match that takes too many steps ends with [`ErrorKind::Limit`] after about a second instead of going on.
 //! - Warnings (possible nested sets, odd group numbers) are not given.
+//! - Messages are worded differently.
 //! - Byte patterns, `re.LOCALE` and `re.DEBUG` do not exist.
 
 mod ast;
+mod backslash;
 mod charset;
+mod cursor;
 mod error;
-mod escape;
 mod fast;
 mod flags;
-mod group;
+mod grammar;
 mod machine;
 mod matches;
+mod name;
 mod own;
-mod parse;
+mod paren;
 mod pattern;
+mod problem;
 mod program;
+mod quantifier;
 mod replace;
+mod replacement;
 mod runs;
+mod set;
 mod tables;
-mod template;
 #[cfg(test)]
 mod tests;
 mod text;
-mod token;
 mod unicode;
 
 pub use error::{Error, ErrorKind};

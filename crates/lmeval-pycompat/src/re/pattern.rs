@@ -10,9 +10,9 @@ use memchr::memmem::Finder;
 use super::error::Error;
 use super::fast::FastForms;
 use super::flags::Flags;
+use super::grammar::{Names, parse};
 use super::machine::Demand;
 use super::matches::{Match, Means, Scanner};
-use super::parse::parse;
 use super::program::{Instruction, Program, compile};
 use crate::Value;
 
@@ -42,7 +42,7 @@ pub(super) struct Shared {
     /// The search for the text that the pattern is, where it is nothing but a text.
     plain: Option<Finder<'static>>,
     /// The names of groups.
-    pub(super) names: Vec<(String, usize)>,
+    pub(super) names: Names,
     searched: AtomicUsize,
 }
 
@@ -84,7 +84,7 @@ impl Shared {
 
     /// The number of a named group.
     pub(super) fn group_by_name(&self, name: &str) -> Option<usize> {
-        self.names.iter().find(|(known, _)| known == name).map(|&(_, index)| index)
+        self.names.get(name).copied()
     }
 }
 

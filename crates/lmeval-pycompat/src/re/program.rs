@@ -1,10 +1,11 @@
 //! Compiles a parsed pattern for the matcher.
 
-use super::ast::{Anchor, Greed, Node, Sequence, Width};
+use super::ast::{Anchor, Greed, Look, Node, Repeat, Role, Sequence};
 use super::charset::{Fold, Matcher};
-use super::error::{Error, ErrorKind};
+use super::error::Error;
 use super::flags::Flags;
-use super::parse::Parsed;
+use super::grammar::Parsed;
+use super::problem::Problem;
 
 /// A place to test, with the flags worked in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +190,7 @@ pub(super) struct StartSet {
 
 /// Compiles a parsed pattern.
 pub(super) fn compile(parsed: &Parsed, pattern: &str) -> Result<Program, Error> {
-    let mut compiler = Compiler { instructions: Vec::new(), registers: 0, widths: &parsed.widths, pattern };
+    let mut compiler = Compiler { instructions: Vec::new(), registers: 0, pattern };
     compiler.sequence(&parsed.body, parsed.flags)?;
     compiler.instructions.push(Instruction::Match);
     let mut set = StartSet { ascii: 0, beyond_ascii: false };
@@ -197,7 +198,7 @@ pub(super) fn compile(parsed: &Parsed, pattern: &str) -> Result<Program, Error> 
     Ok(Program {
         instructions: compiler.instructions,
         registers: compiler.registers,
-        slots: 2 * (parsed.widths.len() - 1),
+        slots: 2 * parsed.groups,
         start: known.then_some(set),
     })
 }
@@ -205,7 +206,6 @@ pub(super) fn compile(parsed: &Parsed, pattern: &str) -> Result<Program, Error> 
 struct Compiler<'a> {
     instructions: Vec<Instruction>,
     registers: usize,
-    widths: &'a [Option<Width>],
     pattern: &'a str,
 }
 
@@ -231,8 +231,8 @@ impl Compiler<'_> {
         }
     }
 
-    fn error(&self, message: &str) -> Error {
-        Error::new(ErrorKind::Pattern, message, None, self.pattern)
+    fn error(&self, problem: Problem) -> Error {
+        problem.into_error(None, self.pattern)
     }
 
     fn sequence(&mut self, sequence: &Sequence, flags: Flags) -> Result<(), Error> {
@@ -261,42 +261,42 @@ impl Compiler<'_> {
 
     fn node(&mut self, node: &Node, flags: Flags) -> Result<(), Error> {
         match node {
-            Node::Literal(_) | Node::NotLiteral(_) | Node::Any | Node::Set { .. } => {}
-            Node::At(anchor) => self.instructions.push(Instruction::At(Place::from_anchor(*anchor, flags))),
-            Node::Branch(branches) => self.branches(branches, flags)?,
-            Node::Group { index, added, removed, body } => {
-                let inner = flags.combine(*added, *removed);
-                match index {
-                    Some(index) => {
-                        self.instructions.push(Instruction::Save(2 * index - 2));
-                        self.sequence(body, inner)?;
-                        self.instructions.push(Instruction::Save(2 * index - 1));
+            Node::Character(_) | Node::Dot | Node::Set(_) => {}
+            Node::Anchor(anchor) => {
+                self.instructions.push(Instruction::At(Place::from_anchor(*anchor, flags)));
+            }
+            Node::Alternatives(branches) => self.branches(branches, flags)?,
+            Node::Group(group) => {
+                let inner = flags.combine(group.added, group.removed);
+                let (before, after) = match group.role {
+                    Role::Plain => return self.sequence(&group.body, inner),
+                    Role::Capture(number) => {
+                        (Instruction::Save(2 * number - 2), Instruction::Save(2 * number - 1))
                     }
-                    None => self.sequence(body, inner)?,
-                }
+                    Role::Atomic => {
+                        let register = self.register();
+                        (Instruction::AtomicStart(register), Instruction::AtomicEnd(register))
+                    }
+                };
+                self.instructions.push(before);
+                self.sequence(&group.body, inner)?;
+                self.instructions.push(after);
             }
-            Node::Atomic(body) => {
-                let register = self.register();
-                self.instructions.push(Instruction::AtomicStart(register));
-                self.sequence(body, flags)?;
-                self.instructions.push(Instruction::AtomicEnd(register));
-            }
-            Node::Repeat { min, max, greed, body } => self.repeat(*min, *max, *greed, body, flags)?,
-            Node::Reference(group) => {
+            Node::Repeat(repeat) => self.repeat(repeat, flags)?,
+            Node::Backreference(group, _) => {
                 self.instructions
                     .push(Instruction::Reference { group: *group, fold: Fold::from_flags(flags) });
             }
-            Node::Conditional { group, yes, no } => {
+            Node::Conditional(conditional) => {
                 let test = self.reserve();
-                self.sequence(yes, flags)?;
+                self.sequence(&conditional.yes, flags)?;
                 let jump = self.reserve();
-                self.fill(test, Instruction::Conditional { group: *group, otherwise: self.here() });
-                if let Some(no) = no {
-                    self.sequence(no, flags)?;
-                }
+                let group = conditional.group;
+                self.fill(test, Instruction::Conditional { group, otherwise: self.here() });
+                self.sequence(&conditional.no, flags)?;
                 self.fill(jump, Instruction::Jump(self.here()));
             }
-            Node::Look { behind, negated, body } => self.look(*behind, *negated, body, flags)?,
+            Node::Look(look) => self.look(look, flags)?,
         }
         Ok(())
     }
@@ -318,30 +318,18 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn repeat(
-        &mut self,
-        min: u32,
-        max: u32,
-        greed: Greed,
-        body: &Sequence,
-        flags: Flags,
-    ) -> Result<(), Error> {
+    fn repeat(&mut self, repeat: &Repeat, flags: Flags) -> Result<(), Error> {
+        let Repeat { min, max, greed, ref body } = *repeat;
         if flags.contains(Flags::TEMPLATE) {
-            let operator = match greed {
-                Greed::Greedy => "MAX_REPEAT",
-                Greed::Lazy => "MIN_REPEAT",
-                Greed::Possessive => "POSSESSIVE_REPEAT",
-            };
-            return Err(self.error(&format!("internal: unsupported template operator {operator}")));
+            return Err(self.error(Problem::RepeatUnderTemplate));
         }
         if let Some(matcher) = single_matcher(body, flags) {
             self.instructions.push(Instruction::Run { matcher, min, max, greed });
             return Ok(());
         }
-        if greed == Greed::Possessive && body.captures() && !body.is_straight() {
+        if greed == Greed::Possessive && body.captures && !body.is_straight {
             // Reference: what groups hold then is wrong in CPython 3.11, or the match ends with a SystemError.
-            let message = "a possessive repeat with groups inside alternatives, repeats or look-around";
-            return Err(Error::new(ErrorKind::NotSupported, message, None, self.pattern));
+            return Err(self.error(Problem::PossessiveGroups));
         }
         let register = self.register();
         self.instructions.push(Instruction::LoopStart(register));
@@ -365,17 +353,17 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn look(&mut self, behind: bool, negated: bool, body: &Sequence, flags: Flags) -> Result<(), Error> {
+    fn look(&mut self, look: &Look, flags: Flags) -> Result<(), Error> {
+        let Look { behind, negated, ref body } = *look;
         let mut back = 0;
         if behind {
-            let (low, high) = body.width(self.widths);
-            if low > u128::from(u32::MAX) {
-                return Err(self.error("looks too much behind"));
+            if body.width.least > u64::from(u32::MAX) {
+                return Err(self.error(Problem::FarLookBehind));
             }
-            if low != high {
-                return Err(self.error("look-behind requires fixed-width pattern"));
+            if body.width.least != body.width.most {
+                return Err(self.error(Problem::VariableLookBehind));
             }
-            back = low as usize;
+            back = body.width.least as usize;
             if let Some(text) = plain_text(body, flags) {
                 self.instructions.push(Instruction::Behind { text, negated });
                 return Ok(());
@@ -413,7 +401,7 @@ pub(super) fn single_matcher(sequence: &Sequence, flags: Flags) -> Option<Matche
         return None;
     }
     match sequence.nodes.first()? {
-        Node::Group { added, removed, body, .. } => single_matcher(body, flags.combine(*added, *removed)),
+        Node::Group(group) => single_matcher(&group.body, flags.combine(group.added, group.removed)),
         node => Matcher::from_node(node, flags),
     }
 }
@@ -430,25 +418,22 @@ fn start_of_node(node: &Node, flags: Flags, set: &mut StartSet) -> bool {
         return true;
     }
     match node {
-        Node::Branch(branches) => {
+        Node::Alternatives(branches) => {
             let mut all = true;
             for branch in branches {
                 all &= start_of_sequence(branch, flags, set);
             }
             all
         }
-        Node::Group { added, removed, body, .. } => {
-            start_of_sequence(body, flags.combine(*added, *removed), set)
-        }
-        Node::Atomic(body) => start_of_sequence(body, flags, set),
-        Node::Repeat { min, body, .. } => start_of_sequence(body, flags, set) && *min > 0,
-        Node::Reference(_) => {
+        Node::Group(group) => start_of_sequence(&group.body, flags.combine(group.added, group.removed), set),
+        Node::Repeat(repeat) => start_of_sequence(&repeat.body, flags, set) && repeat.min > 0,
+        Node::Backreference(..) => {
             *set = StartSet { ascii: u128::MAX, beyond_ascii: true };
             false
         }
-        Node::Conditional { yes, no, .. } => {
-            let yes = start_of_sequence(yes, flags, set);
-            no.as_ref().is_some_and(|no| start_of_sequence(no, flags, set)) && yes
+        Node::Conditional(conditional) => {
+            let yes = start_of_sequence(&conditional.yes, flags, set);
+            start_of_sequence(&conditional.no, flags, set) && yes
         }
         _ => false,
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::error::Error;
 use super::matches::Match;
 use super::pattern::Regex;
-use super::template::{Piece, parse_template};
+use super::replacement::{Piece, pieces};
 
 impl Regex {
     /// Replaces the first `count` matches, or all for 0, by a template: `re.sub`.
@@ -28,7 +28,7 @@ impl Regex {
     pub fn sub_cow<'t>(&self, template: &str, text: &'t str, count: usize) -> Result<Cow<'t, str>, Error> {
         let pieces = match template {
             "" => Vec::new(),
-            _ => parse_template(template, self.groups(), &self.shared.names)?,
+            _ => pieces(template, self.groups(), &self.shared.names)?,
         };
         let mut replaced = Replaced::new(text);
         if pieces.iter().any(|piece| matches!(piece, Piece::Group(_))) {

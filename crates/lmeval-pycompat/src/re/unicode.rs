@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::tables::{DIGIT, EXTRA_CASES, LOWER, NAME_CONTINUE, NAME_START, SPACE, WORD};
+use super::tables::{ALIKE, DIGIT, LOWER, NAME_CONTINUE, NAME_START, SPACE, WORD};
 
 fn in_table(table: &[(u32, u32)], code: u32) -> bool {
     table.binary_search_by(|&(first, last)| compare(first, last, code)).is_ok()
@@ -26,12 +26,6 @@ pub(super) fn is_word(code: u32) -> bool {
 /// Whether `\w` matches under the ASCII flag.
 pub(super) fn is_ascii_word(code: u32) -> bool {
     u8::try_from(code).is_ok_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-/// The value of a decimal digit of any script.
-pub(super) fn digit_value(code: u32) -> Option<u32> {
-    let index = DIGIT.binary_search_by(|&(first, last)| compare(first, last, code)).ok()?;
-    DIGIT.get(index).map(|&(first, _)| (code - first) % 10)
 }
 
 /// A category of characters that an escape such as `\d` stands for.
@@ -109,19 +103,16 @@ pub(super) fn lower_pairs(first: u32, last: u32) -> impl Iterator<Item = (u32, u
 }
 
 /// The characters of a range that match others when case is ignored, with those others.
-pub(super) fn extra_case_pairs(
-    first: u32,
-    last: u32,
-) -> impl Iterator<Item = &'static (u32, &'static [u32])> {
-    EXTRA_CASES.iter().filter(move |(code, _)| (first..=last).contains(code))
+pub(super) fn alike_in(first: u32, last: u32) -> impl Iterator<Item = &'static (u32, &'static [u32])> {
+    ALIKE.iter().filter(move |(code, _)| (first..=last).contains(code))
 }
 
 /// The other lower-case characters that match a lower-case character when case is ignored.
-pub(super) fn extra_cases(code: u32) -> &'static [u32] {
-    EXTRA_CASES
+pub(super) fn alike(code: u32) -> &'static [u32] {
+    ALIKE
         .binary_search_by_key(&code, |&(lower, _)| lower)
         .ok()
-        .and_then(|index| EXTRA_CASES.get(index))
+        .and_then(|index| ALIKE.get(index))
         .map_or(&[], |&(_, others)| others)
 }
 
@@ -130,12 +121,6 @@ pub(super) fn is_identifier(name: &str) -> bool {
     let mut characters = name.chars().map(u32::from);
     characters.next().is_some_and(|first| in_table(NAME_START, first))
         && characters.all(|code| in_table(NAME_CONTINUE, code))
-}
-
-/// Whether `str.isalpha` holds, as far as the messages about inline flags need it.
-pub(super) fn is_alphabetic(character: char) -> bool {
-    let code = u32::from(character);
-    character.is_alphabetic() && is_word(code) && in_table(NAME_CONTINUE, code)
 }
 
 #[cfg(test)]
@@ -169,13 +154,5 @@ mod tests {
         assert_eq!(lower(0x101), 0x101);
         assert_eq!(upper(0x10428), 0x10400);
         assert_eq!(lower_pairs(0x40, 0x42).collect::<Vec<_>>(), [(0x41, 0x61), (0x42, 0x62)]);
-    }
-
-    #[test]
-    fn digits_have_values_in_every_script() {
-        assert_eq!(digit_value('7'.into()), Some(7));
-        assert_eq!(digit_value('٣'.into()), Some(3));
-        assert_eq!(digit_value(0x1d7ff), Some(9));
-        assert_eq!(digit_value('²'.into()), None);
     }
 }

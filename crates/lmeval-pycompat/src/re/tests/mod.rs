@@ -1,5 +1,9 @@
 //! Tests of the whole module.
 
+mod differential;
+mod generator;
+mod hostile;
 mod properties;
 mod rules;
 mod vectors;
+mod wording;

@@ -168,7 +168,7 @@ fn patterns_of_filters_and_metrics_compile() {
     assert_eq!(
         errors(&text),
         [
-            "`metric_list[0].regexes_to_ignore[1]` is not a regular expression: missing ), unterminated subpattern \
+            "`metric_list[0].regexes_to_ignore[1]` is not a regular expression: the parenthesis is never closed \
              at position 0"
         ]
     );
@@ -176,7 +176,7 @@ fn patterns_of_filters_and_metrics_compile() {
     assert_eq!(
         errors(text),
         [
-            "`filter_list[0].filter[0].kwargs.regexes_to_ignore[0]` is not a regular expression: nothing to repeat \
+            "`filter_list[0].filter[0].kwargs.regexes_to_ignore[0]` is not a regular expression: there is nothing here to repeat \
              at position 0"
         ]
     );

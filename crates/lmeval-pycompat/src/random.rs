@@ -37,13 +37,13 @@ pub enum RandomError {
         population: usize,
     },
     /// A choice among nothing, or an empty range.
-    #[error("Cannot choose from an empty sequence or range")]
+    #[error("There is nothing to choose from")]
     Empty,
     /// `randrange` with a step of zero.
     #[error("The step of a range must not be zero")]
     ZeroStep,
     /// Weights whose total is not a positive finite number.
-    #[error("The total of weights must be finite and greater than zero")]
+    #[error("The weights must add up to a positive, finite number")]
     WeightTotal,
 }
 

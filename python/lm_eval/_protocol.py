@@ -83,17 +83,18 @@ def _pairs(value: Mapping[Any, Any]) -> Any:
     return {"$": "d", "v": [[to_wire(key), to_wire(item)] for key, item in value.items()]}
 
 
+_BARE: dict[type, Any] = {str: str.__str__, int: int.__int__, float: float.__float__}
+"""How a value of a subclass becomes one of the class itself, whatever the subclass overrides."""
+
+
 def _rarer(value: Any) -> Any:
     if isinstance(value, Reference):
         return {"$": "f", "v": [value.directory, value.reference]}
     if isinstance(value, bool):
         return bool(value)
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int.__int__(value)
-    if isinstance(value, float):
-        return float.__float__(value)
+    for kind, plain in _BARE.items():
+        if isinstance(value, kind):
+            return plain(value)
     if isinstance(value, Mapping):
         return to_wire(dict(value))
     if isinstance(value, tuple):

@@ -19,7 +19,7 @@ import textwrap
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, TypeVar
 
 from lm_eval._logging import info_once, maybe_warn, setup_logging, warning_once
@@ -106,10 +106,14 @@ def __getattr__(name: str) -> Any:
 
 
 def general_detokenize(string: str) -> str:
-    """Return tokenized English text with the blanks around punctuation removed."""
-    for spaced, joined in ((" n't", "n't"), (" )", ")"), ("( ", "("), ('" ', '"'), (' "', '"')):
-        string = string.replace(spaced, joined)
-    return re.sub(r" (['.,])", r"\1", string)
+    """Return tokenized English text with the spaces around punctuation removed."""
+    for closing in ("n't", ")"):
+        string = string.replace(f" {closing}", closing)
+    for opening in ("(", '"'):
+        string = string.replace(f"{opening} ", opening)
+    for closing in ('"', "'", ".", ","):
+        string = string.replace(f" {closing}", closing)
+    return string
 
 
 def weighted_f1_score(items: Sequence[tuple[Any, Any]]) -> float:
@@ -178,7 +182,7 @@ class EnhancedJSONEncoder(json.JSONEncoder):
 def escaped_split(text: str, sep_char: str, maxsplit: int = -1) -> list[str] | str:
     """Return the parts of a text between separators that no backslash is in front of; all of it for `maxsplit=0`."""
     if len(sep_char) != 1:
-        raise AssertionError("The separator must be a single character")
+        raise AssertionError(f"`sep_char` is one character, not {sep_char!r}")
     if maxsplit == 0:
         return text
     return re.split(r"(?<!\\)" + re.escape(sep_char), text, maxsplit=max(0, maxsplit))
@@ -283,9 +287,13 @@ def sanitize_list(sub: Any) -> Any:
     return str(sub)
 
 
+_NOT_IN_FILE_NAMES = '"*/:<>?[\\]|'
+"""Brackets, and characters that file names do not have on every system."""
+
+
 def sanitize_model_name(model_name: str) -> str:
     """Return the name of a model as part of a file name."""
-    return re.sub(r"[\"<>:/|\\?*\[\]]+", "__", model_name)
+    return re.sub(f"[{re.escape(_NOT_IN_FILE_NAMES)}]+", "__", model_name)
 
 
 def sanitize_task_name(task_name: str) -> str:
@@ -347,16 +355,12 @@ def get_rolling_token_windows(
     """
     if not 1 <= context_len <= max_seq_len:
         raise AssertionError(f"`context_len` must be between 1 and {max_seq_len}")
-    if not token_list:
-        return
-    step = max_seq_len - context_len + 1
-    first = min(max_seq_len, len(token_list))
-    yield [prefix_token, *token_list[: first - 1]], token_list[:first]
-    done = first
-    while done < len(token_list):
-        end = done + min(len(token_list) - done, step)
-        yield token_list[end - max_seq_len - 1 : end - 1], token_list[done:end]
-        done = end
+    # The first window predicts as much as it can hold, later ones only what is new; all are filled from the left.
+    before = [prefix_token, *token_list]
+    starts = range(max_seq_len, len(token_list), max_seq_len - context_len + 1)
+    edges = [0, *starts, len(token_list)] if token_list else []
+    for start, end in pairwise(edges):
+        yield before[max(0, end - max_seq_len) : end], token_list[start:end]
 
 
 def make_disjoint_window(pair: tuple[list[int], list[int]]) -> tuple[list[int], list[int]]:

@@ -122,6 +122,28 @@ def edits(rng):
     }
 
 
+def moves(rng):
+    """Fifty pairs of one list of words and another, often the same with runs moved, and the edits between them."""
+    pairs = []
+    for _ in range(50):
+        alphabet = [*string.ascii_lowercase, *string.digits][: rng.randint(1, 36)]
+        longest = rng.choice([4, 8, 8, 16, 16, 30]) if rng.random() < 0.995 else 120
+        words = rng.choices(alphabet, k=rng.randint(0, longest))
+        reference = rng.choices(alphabet, k=rng.randint(0, longest))
+        if rng.random() < 0.7:
+            reference = list(words)
+            for _ in range(rng.randint(0, 4)):
+                start = rng.randint(0, len(reference))
+                run = [reference.pop(start) for _ in range(rng.randint(1, 14)) if start < len(reference)]
+                place = rng.randint(0, len(reference))
+                reference[place:place] = run if rng.random() < 0.9 else run[1:]
+                if reference and rng.random() < 0.3:
+                    reference[rng.randrange(len(reference))] = rng.choice(alphabet)
+        words, reference = " ".join(words), " ".join(reference)
+        pairs.append([words, reference, plain(sacrebleu.corpus_ter([words], [[reference]]).score)])
+    return {"pairs": pairs}
+
+
 def rouge(rng):
     targets = [sentence(rng, 30) for _ in range(rng.randint(1, 3))]
     prediction = edited(rng, targets[0])
@@ -243,7 +265,9 @@ def squad(rng):
     }
 
 
+# `moves` runs only where it is asked for: it is many pairs in one case.
 KINDS = [texts, edits, rouge, stems, labels, numbers, resamples, exact, squad]
+KIND_NAMES = [kind.__name__ for kind in KINDS]
 
 
 def main():
@@ -253,7 +277,7 @@ def main():
     parser.add_argument("--kinds", nargs="*")
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
-    kinds = [kind for kind in KINDS if not arguments.kinds or kind.__name__ in arguments.kinds]
+    kinds = [kind for kind in [*KINDS, moves] if kind.__name__ in (arguments.kinds or KIND_NAMES)]
     for _ in range(arguments.cases):
         kind = rng.choice(kinds)
         sys.stdout.write(json.dumps({"kind": kind.__name__, **kind(rng)}) + "\n")

@@ -43,7 +43,7 @@ pub enum RandomError {
     #[error("The step of a range must not be zero")]
     ZeroStep,
     /// Weights whose total is not a positive finite number.
-    #[error("The weights do not add up to a positive finite number")]
+    #[error("The weights must add up to a positive, finite number")]
     WeightTotal,
 }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::ast::{Expr, ExprKind};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::filters;
 use crate::lexer::normalize_newlines;
 use crate::parser::{Syntax, parse};
 use crate::scope::{Resolved, resolve};
@@ -47,10 +48,23 @@ impl Program {
     pub(crate) fn compile(source: &str, syntax: Syntax, chat: bool) -> Result<Self, Error> {
         let source: Arc<str> = normalize_newlines(source, syntax.whitespace.keep_trailing_newline).into();
         let parsed = parse(&source, syntax).map_err(|error| error.with_template(&source))?;
-        let resolved = resolve(parsed, chat).map_err(|error| error.with_template(&source))?;
+        let resolved = resolve(parsed, chat)
+            .map_err(|error| refused(&error, &source, chat).unwrap_or(error).with_template(&source))?;
+        if let Some((name, error)) =
+            resolved.unresolved.iter().find_map(|name| Some((name, filters::refusal(name, chat)?)))
+        {
+            let (start, end) = filters::place(&source, name).unwrap_or_default();
+            return Err(error.or_at(start, end).with_template(&source));
+        }
         let changes_values = !chat && mentions_mutator(&source);
         Ok(Self { source, resolved, changes_values })
     }
+}
+
+/// What to report in place of an unknown filter that Jinja has and templates cannot use here.
+fn refused(error: &Error, source: &str, chat: bool) -> Option<Error> {
+    let range = error.range().filter(|_| error.kind() == ErrorKind::UnknownFilter)?;
+    Some(filters::refusal(source.get(range.clone())?, chat)?.or_at(range.start, range.end))
 }
 
 /// Whether the text of a template has the name of a method that changes its receiver.

@@ -33,15 +33,11 @@ class Group:
     @classmethod
     def from_config(cls, config: GroupConfig | dict[str, Any]) -> Group:
         """Make a group without members from its configuration."""
-        if isinstance(config, dict):
-            config = GroupConfig(**config)
-        return cls(
-            name=config.group,
-            alias=config.group_alias,
-            aggregate_metric_list=config.aggregate_metric_list,
-            metadata=config.metadata,
-            _config=config,
-        )
+        settings = GroupConfig(**config) if isinstance(config, Mapping) else config
+        group = cls(settings.group, settings.group_alias, metadata=settings.metadata)
+        group.aggregate_metric_list = settings.aggregate_metric_list
+        group._config = settings
+        return group
 
     def add(self, item: Task | Group) -> None:
         """Add a task or a group."""

@@ -11,6 +11,7 @@ import pickle
 import re
 import threading
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lm_eval.utils import simple_parse_args_string
@@ -176,6 +177,7 @@ class _Table:
     def __init__(self, path: str) -> None:
         import sqlite3
 
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.execute('CREATE TABLE IF NOT EXISTS "unnamed" (key TEXT PRIMARY KEY, value BLOB)')
@@ -219,11 +221,7 @@ class CachingLM:
     """
 
     def __init__(self, lm: LM, cache_db: str) -> None:
-        self.lm = lm
-        self.cache_db = cache_db
-        if os.path.dirname(cache_db):
-            os.makedirs(os.path.dirname(cache_db), exist_ok=True)
-        self.dbdict = _Table(cache_db)
+        self.lm, self.cache_db, self.dbdict = lm, cache_db, _Table(cache_db)
         lm.set_cache_hook(self.get_cache_hook())
 
     def __getattr__(self, attr: str) -> Any:
@@ -305,18 +303,17 @@ class TemplateLM(LM):
         self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """Return `(log-likelihood, is greedy)` of each `(context, continuation)`."""
-        encoded = []
-        for context, continuation in (request.args for request in requests):
-            if context == "":
-                tokens = self.tok_encode(continuation, add_special_tokens=False)
-                if tokens[0] == self.prefix_token_id:
-                    pair = tokens[:1], tokens[1:]
-                else:
-                    pair = [self.prefix_token_id], tokens
-            else:
-                pair = self._encode_pair(context, continuation)
-            encoded.append(((context, continuation), *pair))
+        texts = [(context, continuation) for context, continuation in (request.args for request in requests)]
+        encoded = [
+            (pair, *(self._encode_alone(pair[1]) if pair[0] == "" else self._encode_pair(*pair))) for pair in texts
+        ]
         return self._loglikelihood_tokens(encoded, disable_tqdm=disable_tqdm)
+
+    def _encode_alone(self, continuation: str) -> tuple[list[int], list[int]]:
+        """Return the tokens of a continuation that follows nothing but the prefix token, which it may begin with."""
+        tokens = self.tok_encode(continuation, add_special_tokens=False)
+        begun = int(tokens[0] == self.prefix_token_id)
+        return [self.prefix_token_id], tokens[begun:]
 
     @abc.abstractmethod
     def loglikelihood_rolling(

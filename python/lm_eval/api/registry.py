@@ -218,7 +218,7 @@ class Registry(Generic[T]):
         return f"{module}:{qualified_name}"
 
     def freeze(self) -> None:
-        """Make the registry read-only."""
+        """Refuse registrations from now on."""
         self._load()
         self._entries = MappingProxyType(dict(self._entries))
 

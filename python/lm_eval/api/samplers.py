@@ -54,7 +54,7 @@ class ContextSampler:
         return drawn
 
     def set_rnd(self, rnd: int | None) -> ContextSampler:
-        """Start the generator anew from a seed."""
+        """Restart the generator from a seed."""
         self.rnd = Random(rnd)
         return self
 
@@ -66,10 +66,10 @@ class ContextSampler:
 
     def fewshot_docs(self) -> list[dict[str, Any]]:
         """Return the documents to draw from."""
-        if not self._chosen:
-            if self.fewshot_indices and self.df:
-                self.df = [self.df[index] for index in self.fewshot_indices]
-            self._chosen = True
+        indices = None if self._chosen else self.fewshot_indices
+        self._chosen = True
+        if indices and self.df:
+            self.df = [self.df[index] for index in indices]
         return list(self.df)
 
     @staticmethod

@@ -11,6 +11,11 @@ from lm_eval.config._callables import serialize_function
 __all__ = ["AggMetricConfig", "GroupConfig"]
 
 
+def _listed(value: Any, *kinds: type) -> Any:
+    """Return a single element as a list of one; everything else as it is."""
+    return [value] if isinstance(value, kinds) else value
+
+
 @dataclass
 class AggMetricConfig:
     """One metric that a group aggregates over its members.
@@ -27,8 +32,7 @@ class AggMetricConfig:
     def __post_init__(self) -> None:
         if self.aggregation != "mean" and not callable(self.aggregation):
             raise ValueError(f"A group aggregates by `mean`, not by `{self.aggregation}`")
-        if isinstance(self.filter_list, str):
-            self.filter_list = [self.filter_list]
+        self.filter_list = _listed(self.filter_list, str)
 
 
 @dataclass
@@ -43,15 +47,11 @@ class GroupConfig:
     include: Any = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.task, str):
-            self.task = [self.task]
-        metrics = self.aggregate_metric_list
-        if metrics is not None:
-            if isinstance(metrics, (dict, AggMetricConfig)):
-                metrics = [metrics]
-            self.aggregate_metric_list = [
-                AggMetricConfig(**metric) if isinstance(metric, dict) else metric for metric in metrics
-            ]
+        self.task = _listed(self.task, str)
+        entries = _listed(self.aggregate_metric_list, dict, AggMetricConfig)
+        if entries is not None:
+            entries = [AggMetricConfig(**entry) if isinstance(entry, dict) else entry for entry in entries]
+        self.aggregate_metric_list = entries
 
     def serialize_function(self, value: Any, keep_callable: bool = False) -> Any:
         """Return the source text of a function, or its textual form where there is none."""

@@ -245,19 +245,24 @@ class TaskConfig:
             self.fewshot_config = FewshotConfig(**{**inherited, "split": self.fewshot_split, **(given or {})})
 
     def _normalize_scoring_config(self, is_loaded: bool = False) -> None:
-        self.metric_list = [normalize_metric(entry) for entry in self.metric_list or ()]
-        pipelines = [normalize_pipeline(pipeline) for pipeline in self.filter_list or ()]
-        pipelines = pipelines or [{"name": "none", "filter": []}]
-        # The lists that follow when the metrics of the task are changed.
-        self._inherited: list[Any] = []
-        for pipeline in pipelines:
-            # The engine writes out what a pipeline has from its task.
-            if "metric_list" not in pipeline or is_loaded and pipeline["metric_list"] == self.metric_list:
-                pipeline["metric_list"] = list(self.metric_list)
-                self._inherited.append(pipeline["metric_list"])
-        self.filter_list = pipelines
-        if isinstance(self.scorer, str):
-            self.scorer = {"type": self.scorer}
+        """Write the short forms of `scorer`, `metric_list` and `filter_list` in full.
+
+        A pipeline without metrics of its own takes those of the task. The engine has already written those out in
+        a configuration that it loaded, so there equal lists are taken for the task's.
+        """
+        self.scorer = {"type": self.scorer} if isinstance(self.scorer, str) else self.scorer
+        shared = self.metric_list = [normalize_metric(entry) for entry in self.metric_list or ()]
+        named = self.filter_list or [{"name": "none", "filter": []}]
+        pipelines = self.filter_list = [normalize_pipeline(pipeline) for pipeline in named]
+        unset = [
+            pipeline
+            for pipeline in pipelines
+            if "metric_list" not in pipeline or is_loaded and pipeline["metric_list"] == shared
+        ]
+        for pipeline in unset:
+            pipeline["metric_list"] = list(shared)
+        # `_pipelines` tells by identity which lists follow when the metrics of the task are changed.
+        self._inherited: list[Any] = [pipeline["metric_list"] for pipeline in unset]
 
     def _pipelines(self) -> list[dict[str, Any]]:
         """Return the pipelines with the metrics that they have now, their own or those of the task."""

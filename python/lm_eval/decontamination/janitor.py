@@ -7,6 +7,7 @@ import re
 import string
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 __all__ = ["JANITOR_CPP", "Janitor", "form_ngrams", "split_indices", "word_ngrams", "word_ngrams_indices"]
@@ -33,7 +34,9 @@ def word_ngrams(s: str, n: int) -> Iterator[str]:
 
 def split_indices(s: str) -> Iterator[tuple[str, tuple[int, int]]]:
     """Yield each word with the positions of its first and its last character."""
-    return ((match.group(), (match.start(), match.end() - 1)) for match in re.finditer(r"\S+", s))
+    for word in re.finditer(r"\S+", s):
+        start, end = word.span()
+        yield word[0], (start, end - 1)
 
 
 def word_ngrams_indices(s: str, n: int) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -42,6 +45,7 @@ def word_ngrams_indices(s: str, n: int) -> Iterator[tuple[str, tuple[int, int]]]
         yield " ".join(word for word, _ in run), (run[0][1][0], run[-1][1][1])
 
 
+@dataclass(eq=False)
 class Janitor:
     """Knows the word n-grams of contaminating texts, and cleans other texts of them.
 
@@ -50,21 +54,16 @@ class Janitor:
     dropped whole.
     """
 
-    def __init__(
-        self,
-        ngram_n: int = 13,
-        window_to_remove: int = 200,
-        too_dirty_cutoff: int = 10,
-        minimum_slice_length: int = 200,
-        delete_chars: str = string.punctuation,
-    ) -> None:
-        self.ngram_n = ngram_n
-        self.window_to_remove = window_to_remove
-        self.too_dirty_cutoff = too_dirty_cutoff
-        self.minimum_slice_length = minimum_slice_length
-        self.delete_chars = delete_chars
-        self.dirt_ngrams: set[str] = set()
-        self.translation_table = str.maketrans(string.ascii_uppercase, string.ascii_lowercase, delete_chars)
+    ngram_n: int = 13
+    window_to_remove: int = 200
+    too_dirty_cutoff: int = 10
+    minimum_slice_length: int = 200
+    delete_chars: str = string.punctuation
+    dirt_ngrams: set[str] = field(default_factory=set, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        upper, lower = string.ascii_uppercase, string.ascii_lowercase
+        self.translation_table = str.maketrans(upper, lower, self.delete_chars)
 
     def save_contamination_ngrams(self, filename: str) -> None:
         """Write the known n-grams to a file."""

@@ -53,14 +53,13 @@ class GeneralConfigTracker:
         fewshot_as_multiturn: bool,
     ) -> None:
         """Take note of what an evaluation was asked for."""
-        self.model_source = model_source
-        self.model_name = _model_name(model_args)
-        self.model_name_sanitized = sanitize_model_name(self.model_name)
-        self.system_instruction = system_instruction
-        self.system_instruction_sha = hash_string(system_instruction) if system_instruction else None
-        self.chat_template = chat_template
-        self.chat_template_sha = hash_string(chat_template) if chat_template else None
-        self.fewshot_as_multiturn = fewshot_as_multiturn
+        name = _model_name(model_args)
+        noted: dict[str, Any] = {"model_source": model_source, "fewshot_as_multiturn": fewshot_as_multiturn}
+        noted.update(model_name=name, model_name_sanitized=sanitize_model_name(name))
+        # A text is noted with its hash; an empty one has none.
+        for field, text in (("system_instruction", system_instruction), ("chat_template", chat_template)):
+            noted.update({field: text, f"{field}_sha": hash_string(text) if text else None})
+        vars(self).update(noted)
 
     def log_end_time(self) -> None:
         """Take note of the end of an evaluation."""

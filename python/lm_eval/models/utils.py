@@ -284,10 +284,9 @@ def configure_pad_token(tokenizer: Any, model_config: Any = None) -> Any:
     """Give a tokenizer without a padding token one: its unknown token, else its end of text, else a new one."""
     if getattr(tokenizer, "pad_token", None):
         return tokenizer
-    if getattr(tokenizer, "unk_token", None):
-        tokenizer.pad_token_id = tokenizer.unk_token_id
-    elif getattr(tokenizer, "eos_token", None):
-        tokenizer.pad_token_id = tokenizer.eos_token_id
+    substitute = next((name for name in ("unk_token", "eos_token") if getattr(tokenizer, name, None)), None)
+    if substitute is not None:
+        tokenizer.pad_token_id = getattr(tokenizer, f"{substitute}_id")
     elif getattr(model_config, "model_type", None) == "qwen":
         tokenizer.pad_token = "<|endoftext|>"
     elif type(tokenizer).__name__.startswith(("RWKVWorldTokenizer", "Rwkv5Tokenizer")):
@@ -321,13 +320,10 @@ def flatten_image_list(images: list[list[T]]) -> list[T]:
 
 def handle_stop_sequences(until: str | list[str] | None, eos: str | None) -> list[str]:
     """Return the texts at which generation ends, among them the end-of-text token."""
-    if isinstance(until, str):
-        until = [until]
-    elif until is None:
-        until = []
-    elif not isinstance(until, list):
+    texts = [until] if isinstance(until, str) else [] if until is None else until
+    if not isinstance(texts, list):
         raise ValueError(f"`until` is a text or a list of texts, not {until!r}")
-    return until if eos is None or eos in until else [*until, eos]
+    return texts if eos is None or eos in texts else [*texts, eos]
 
 
 def normalize_gen_kwargs(gen_kwargs: dict[str, Any], default_max_gen_toks: int = 256) -> GenKwargs:

@@ -77,7 +77,7 @@ def get_task_dict(
     task_name_list: str | Iterable[Any], task_manager: TaskManager | None = None
 ) -> dict[Any, Any]:
     """Load tasks into nested dictionaries; `TaskManager.load` has taken its place."""
-    warnings.warn("`get_task_dict` is deprecated; use `TaskManager.load`", DeprecationWarning, stacklevel=2)
+    warnings.warn("Call `TaskManager.load` instead of `get_task_dict`", DeprecationWarning, stacklevel=2)
     names = [task_name_list] if isinstance(task_name_list, str) else list(task_name_list)
     return (task_manager or TaskManager())._nested(names)
 

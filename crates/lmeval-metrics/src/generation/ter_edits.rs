@@ -1,255 +1,301 @@
-//! The number of edits between two lists of words, shifts included.
+//! The edits of TER between two lists of words, where moving a run of words counts as one edit.
+//!
+//! The measure is that of Snover et al., "A Study of Translation Edit Rate with Targeted Human Annotation" (AMTA 2006).
+//! The best sequence of moves is too expensive to find, so every tool searches in part of the space, and equal numbers
+//! need equal choices. These are the choices of sacrebleu:
+//!
+//! 1. A missing, a superfluous and a wrong word cost 1 each, and so does a move. With an empty reference every word is
+//!    superfluous and nothing is moved.
+//! 2. Distances are computed in a band. Row `i` of `n` (the first `i` words) has the columns from `d - w` up to but not
+//!    including `d + w`, where `d = ⌊i · r⌋` and `r` is the length of the reference over `n`. `w` is 25, or `⌈r / 2 + 25⌉`
+//!    where `r / 2` is larger than 25. Row 0 is complete and the last row reaches the last column.
+//! 3. Where several last steps give the same distance, the alignment pairs two words, else drops a word, else inserts one.
+//! 4. Moves are greedy: in each round the best move is made, until none gains anything.
+//! 5. A round looks at runs of 1 to 10 words that are equal in both lists and start at most 50 positions apart; by start
+//!    among the words, then by start in the reference, then by length.
+//! 6. A run is worth moving if the alignment has an error in it on both sides, and aligns its first reference word
+//!    outside the run itself.
+//! 7. It is tried at the place where the alignment has consumed the reference up to the run, then after each of the run's
+//!    words. A place equal to the one before it is not tried again. A place inside the run, or at either
+//!    end of it, means that many words further right.
+//! 8. The best move gains most; then it has the longest run, then the leftmost start, then the leftmost place.
+//! 9. At most about 1,000 moves are tried in all rounds together. The limit is checked after each run that was tried; the
+//!    round in which it is reached makes no move.
 
-use self::Operation::{Deletion, Insertion, Match, Nothing, Substitution};
+use std::collections::HashMap;
+use std::ops::Range;
 
-const MAXIMUM_SHIFT_LENGTH: usize = 10;
-const MAXIMUM_SHIFT_DISTANCE: usize = 50;
-const MAXIMUM_CANDIDATES: usize = 1000;
-const BEAM_WIDTH: usize = 25;
-const INFINITE: u64 = 10_000_000_000_000_000;
+const LONGEST_RUN: usize = 10;
+const FARTHEST_RUN: usize = 50;
+const MOST_TRIALS: usize = 1000;
+const HALF_BAND: usize = 25;
 
-/// The edits that turn `prediction` into `reference`, found greedily: the best shift is applied as long as it helps.
-pub(super) fn edits(prediction: &[u32], reference: &[u32]) -> usize {
+/// The distance of a cell outside the band: larger than any real one, with room to add.
+const FAR: u32 = u32::MAX / 2;
+
+/// The edits that turn `words` into `reference`.
+pub(super) fn edits(words: &[u32], reference: &[u32]) -> usize {
     if reference.is_empty() {
-        return prediction.len();
+        return words.len();
     }
-    let mut words = prediction.to_vec();
-    let mut shifts = 0;
-    let mut candidates = 0;
-    loop {
-        let matrix = Matrix::new(&words, reference);
-        let best = best_shift(&words, reference, &matrix, &mut candidates);
-        match best {
-            // Reference: once too many shifts were tried, the one just found is dropped.
-            Some(shift) if candidates < MAXIMUM_CANDIDATES && shift.gain > 0 => {
-                shifts += 1;
-                words = shift.words;
-            }
-            _ => return shifts + matrix.distance() as usize,
-        }
+    let mut search = Search {
+        grid: Grid::new(words.len(), reference),
+        places: places(reference),
+        words: words.to_vec(),
+        trials: 0,
+    };
+    let mut moves = 0;
+    while let Some(best) = search.round() {
+        best.apply(&mut search.words);
+        moves += 1;
     }
+    moves + search.grid.distance() as usize
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operation {
-    Match,
-    Substitution,
-    Deletion,
-    Insertion,
-    Nothing,
+/// Where each word stands in the reference, from left to right.
+fn places(reference: &[u32]) -> HashMap<u32, Vec<usize>> {
+    let mut places: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (place, word) in reference.iter().enumerate() {
+        places.entry(*word).or_default().push(place);
+    }
+    places
 }
 
-/// The distances of all prefixes, within a beam around the diagonal.
-struct Matrix {
-    rows: Vec<Vec<(u64, Operation)>>,
+/// Distances between prefixes of the words (rows) and of the reference (columns).
+struct Grid<'r> {
+    reference: &'r [u32],
+    last_row: usize,
+    /// Columns per row of the diagonal.
+    slope: f64,
+    half_band: usize,
+    cells: Vec<u32>,
+    /// Two rows in which the distance after a move is computed.
+    spare: [Vec<u32>; 2],
 }
 
-impl Matrix {
-    fn new(words: &[u32], reference: &[u32]) -> Self {
-        let first = (0..=reference.len()).map(|column| (column as u64, Insertion)).collect();
-        let mut rows: Vec<Vec<_>> = vec![first];
-        let beam = Beam::new(words.len(), reference.len());
-        for row in 1..=words.len() {
-            let mut next = vec![(INFINITE, Nothing); reference.len() + 1];
-            beam.fill(row, words[row - 1], reference, &rows[row - 1], &mut next);
-            rows.push(next);
+impl<'r> Grid<'r> {
+    fn new(rows: usize, reference: &'r [u32]) -> Self {
+        let slope = if rows == 0 { 1.0 } else { reference.len() as f64 / rows as f64 };
+        let half_band = if slope / 2.0 > HALF_BAND as f64 {
+            (slope / 2.0).ceil() as usize + HALF_BAND
+        } else {
+            HALF_BAND
+        };
+        let columns = reference.len() + 1;
+        let mut cells = vec![FAR; (rows + 1) * columns];
+        for (column, cell) in cells[..columns].iter_mut().enumerate() {
+            *cell = column as u32;
         }
-        Self { rows }
-    }
-
-    fn distance(&self) -> u64 {
-        self.rows.last().and_then(|row| row.last()).map_or(0, |cell| cell.0)
-    }
-
-    /// The distance of other words of the same number, of which the first ones are the same.
-    fn distance_of(&self, words: &[u32], same: usize, reference: &[u32]) -> u64 {
-        let beam = Beam::new(words.len(), reference.len());
-        let mut row = self.rows[same].clone();
-        for position in same + 1..=words.len() {
-            let mut next = vec![(INFINITE, Nothing); reference.len() + 1];
-            beam.fill(position, words[position - 1], reference, &row, &mut next);
-            row = next;
+        Self {
+            reference,
+            last_row: rows,
+            slope,
+            half_band,
+            cells,
+            spare: [vec![FAR; columns], vec![FAR; columns]],
         }
-        row.last().map_or(0, |cell| cell.0)
     }
 
-    fn alignment(&self) -> Alignment {
-        let mut operations = Vec::new();
-        let (mut row, mut column) = (self.rows.len() - 1, self.rows[0].len() - 1);
+    fn columns(&self) -> usize {
+        self.reference.len() + 1
+    }
+
+    fn cell(&self, row: usize, column: usize) -> u32 {
+        self.cells[row * self.columns() + column]
+    }
+
+    fn distance(&self) -> u32 {
+        self.cell(self.last_row, self.reference.len())
+    }
+
+    /// The columns of a row that are in the band.
+    fn band(&self, row: usize) -> Range<usize> {
+        let diagonal = (row as f64 * self.slope).floor() as usize;
+        let end = if row == self.last_row {
+            self.columns()
+        } else {
+            (diagonal + self.half_band).min(self.columns())
+        };
+        diagonal.saturating_sub(self.half_band)..end
+    }
+
+    /// Computes all rows below `unchanged`.
+    fn fill(&mut self, words: &[u32], unchanged: usize) {
+        let columns = self.columns();
+        for row in unchanged + 1..=self.last_row {
+            let band = self.band(row);
+            let (above, below) = self.cells.split_at_mut(row * columns);
+            step(&above[(row - 1) * columns..], &mut below[..columns], band, words[row - 1], self.reference);
+        }
+    }
+
+    /// The distance of words that differ from the ones of the grid below the row `unchanged`.
+    fn distance_of(&mut self, words: &[u32], unchanged: usize) -> u32 {
+        let columns = self.columns();
+        let [mut above, mut below] = std::mem::take(&mut self.spare);
+        above.copy_from_slice(&self.cells[unchanged * columns..][..columns]);
+        for row in unchanged + 1..=self.last_row {
+            let band = self.band(row);
+            below[..band.start].fill(FAR);
+            below[band.end..].fill(FAR);
+            step(&above, &mut below, band, words[row - 1], self.reference);
+            std::mem::swap(&mut above, &mut below);
+        }
+        let distance = above[columns - 1];
+        self.spare = [above, below];
+        distance
+    }
+
+    /// Walks back from the end, by rule 3.
+    fn alignment(&self, words: &[u32]) -> Alignment {
+        let (mut row, mut column) = (self.last_row, self.reference.len());
+        let mut alignment = Alignment {
+            consumed: vec![0; column + 1],
+            wrong_words: vec![true; row],
+            wrong_reference: vec![true; column],
+        };
         while row > 0 || column > 0 {
-            let operation = self.rows[row][column].1;
-            operations.push(operation);
-            match operation {
-                Match | Substitution if row > 0 && column > 0 => {
-                    row -= 1;
-                    column -= 1;
-                }
-                Insertion if column > 0 => column -= 1,
-                _ if row > 0 => row -= 1,
-                _ => column -= 1,
-            }
-        }
-        let mut alignment = Alignment::default();
-        let mut position = -1;
-        for operation in operations.into_iter().rev() {
-            if operation != Insertion {
-                position += 1;
-                alignment.word_errors.push(operation != Match);
-            }
-            if operation != Deletion {
-                alignment.positions.push(position);
-                alignment.reference_errors.push(operation != Match);
+            let cost = self.cell(row, column);
+            let equal = row > 0 && column > 0 && words[row - 1] == self.reference[column - 1];
+            if row > 0 && column > 0 && self.cell(row - 1, column - 1) + u32::from(!equal) == cost {
+                alignment.consumed[column] = row;
+                (row, column) = (row - 1, column - 1);
+                alignment.wrong_words[row] = !equal;
+                alignment.wrong_reference[column] = !equal;
+            } else if row > 0 && self.cell(row - 1, column) + 1 == cost {
+                row -= 1;
+            } else {
+                alignment.consumed[column] = row;
+                column -= 1;
             }
         }
         alignment
     }
 }
 
-/// The part of each row that is computed.
-struct Beam {
-    ratio: f64,
-    width: i64,
-    rows: usize,
+/// Computes the cells of a row in the band from the row above.
+fn step(above: &[u32], cells: &mut [u32], band: Range<usize>, word: u32, reference: &[u32]) {
+    let mut left = FAR;
+    let mut start = band.start;
+    if start == 0 && band.end > 0 {
+        left = above[0] + 1;
+        cells[0] = left;
+        start = 1;
+    }
+    for column in start..band.end {
+        let paired = above[column - 1] + u32::from(word != reference[column - 1]);
+        left = paired.min(above[column] + 1).min(left + 1);
+        cells[column] = left;
+    }
 }
 
-impl Beam {
-    fn new(words: usize, reference: usize) -> Self {
-        let ratio = if words == 0 { 1.0 } else { reference as f64 / words as f64 };
-        // With very different lengths, neighbouring rows would not overlap.
-        let width = if (BEAM_WIDTH as f64) < ratio / 2.0 {
-            (ratio / 2.0 + BEAM_WIDTH as f64).ceil() as i64
-        } else {
-            BEAM_WIDTH as i64
-        };
-        Self { ratio, width, rows: words }
+/// One way of turning the words into the reference without moves.
+struct Alignment {
+    /// How many words are used up when this many words of the reference are.
+    consumed: Vec<usize>,
+    wrong_words: Vec<bool>,
+    wrong_reference: Vec<bool>,
+}
+
+impl Alignment {
+    /// Rule 6.
+    fn is_worth_moving(&self, start: usize, reference_start: usize, length: usize) -> bool {
+        let inside = start + 1..=start + length;
+        self.wrong_words[start..start + length].contains(&true)
+            && self.wrong_reference[reference_start..reference_start + length].contains(&true)
+            && !inside.contains(&self.consumed[reference_start + 1])
+    }
+}
+
+/// A run of words taken to another place, which is a rotation of everything between the two.
+#[derive(Clone, Debug, PartialEq)]
+struct Move {
+    span: Range<usize>,
+    /// How many words of the span change sides.
+    by: usize,
+}
+
+impl Move {
+    fn new(start: usize, length: usize, place: usize, words: usize) -> Self {
+        let end = start + length;
+        if place < start {
+            return Self { span: place..end, by: start - place };
+        }
+        let place = if place > end { place } else { (place + length).min(words) };
+        Self { span: start..place, by: length }
     }
 
-    fn fill(
-        &self,
-        row: usize,
-        word: u32,
-        reference: &[u32],
-        above: &[(u64, Operation)],
-        cells: &mut [(u64, Operation)],
-    ) {
-        let diagonal = (row as f64 * self.ratio).floor() as i64;
-        let start = (diagonal - self.width).max(0) as usize;
-        let end = if row == self.rows {
-            reference.len() + 1
-        } else {
-            ((diagonal + self.width).max(0) as usize).min(reference.len() + 1)
-        };
-        for column in start..end {
-            if column == 0 {
-                cells[0] = (above[0].0 + 1, Deletion);
+    fn apply(&self, words: &mut [u32]) {
+        words[self.span.clone()].rotate_left(self.by);
+    }
+
+    fn undo(&self, words: &mut [u32]) {
+        words[self.span.clone()].rotate_right(self.by);
+    }
+}
+
+struct Search<'r> {
+    grid: Grid<'r>,
+    places: HashMap<u32, Vec<usize>>,
+    words: Vec<u32>,
+    trials: usize,
+}
+
+impl Search<'_> {
+    /// The best move of the words as they are, if one helps.
+    fn round(&mut self) -> Option<Move> {
+        self.grid.fill(&self.words, 0);
+        let alignment = self.grid.alignment(&self.words);
+        let before = i64::from(self.grid.distance());
+        let mut best = None;
+        for (start, reference_start, length) in self.runs() {
+            if !alignment.is_worth_moving(start, reference_start, length) {
                 continue;
             }
-            let (cost, operation) =
-                if word == reference[column - 1] { (0, Match) } else { (1, Substitution) };
-            for candidate in [
-                (above[column - 1].0 + cost, operation),
-                (above[column].0 + 1, Deletion),
-                (cells[column - 1].0 + 1, Insertion),
-            ] {
-                if candidate.0 < cells[column].0 {
-                    cells[column] = candidate;
+            let mut tried = None;
+            for place in &alignment.consumed[reference_start..=reference_start + length] {
+                if tried.replace(place) == Some(place) {
+                    continue;
+                }
+                let candidate = Move::new(start, length, *place, self.words.len());
+                let gain = before - i64::from(self.distance_after(&candidate));
+                self.trials += 1;
+                let rank = (gain, length, std::cmp::Reverse((start, *place)));
+                if best.as_ref().is_none_or(|(best, _)| rank > *best) {
+                    best = Some((rank, candidate));
                 }
             }
-        }
-    }
-}
-
-/// Where each reference word stands among the words, and which words are wrong.
-#[derive(Default)]
-struct Alignment {
-    positions: Vec<i64>,
-    word_errors: Vec<bool>,
-    reference_errors: Vec<bool>,
-}
-
-struct Shift {
-    gain: i64,
-    length: usize,
-    start: usize,
-    target: usize,
-    words: Vec<u32>,
-}
-
-impl Shift {
-    /// Better shifts gain more, are longer, start earlier and go less far; the rest is the same shift.
-    fn rank(&self) -> (i64, usize, i64, i64) {
-        (self.gain, self.length, -(self.start as i64), -(self.target as i64))
-    }
-}
-
-fn best_shift(words: &[u32], reference: &[u32], matrix: &Matrix, candidates: &mut usize) -> Option<Shift> {
-    let before = matrix.distance() as i64;
-    let alignment = matrix.alignment();
-    let mut best: Option<Shift> = None;
-    for (start, reference_start, length) in common_runs(words, reference) {
-        let wrong = |errors: &[bool], start: usize| errors[start..start + length].contains(&true);
-        let aligned = alignment.positions[reference_start];
-        if !wrong(&alignment.word_errors, start)
-            || !wrong(&alignment.reference_errors, reference_start)
-            || (start as i64..(start + length) as i64).contains(&aligned)
-        {
-            continue;
-        }
-        let mut previous = None;
-        for offset in 0..=length {
-            let target = match (reference_start + offset).checked_sub(1) {
-                None => 0,
-                Some(position) => (alignment.positions[position] + 1) as usize,
-            };
-            if previous == Some(target) {
-                continue;
-            }
-            previous = Some(target);
-            let shifted = shift(words, start, length, target);
-            let same = words.iter().zip(&shifted).take_while(|(left, right)| left == right).count();
-            let gain = before - matrix.distance_of(&shifted, same, reference) as i64;
-            *candidates += 1;
-            let candidate = Shift { gain, length, start, target, words: shifted };
-            if best.as_ref().is_none_or(|best| candidate.rank() > best.rank()) {
-                best = Some(candidate);
+            if self.trials >= MOST_TRIALS {
+                return None;
             }
         }
-        if *candidates >= MAXIMUM_CANDIDATES {
-            break;
-        }
+        best.filter(|(rank, _)| rank.0 > 0).map(|(_, best)| best)
     }
-    best
-}
 
-/// Every run of equal words: its start in both lists and its length, shorter ones first.
-fn common_runs<'a>(
-    words: &'a [u32],
-    reference: &'a [u32],
-) -> impl Iterator<Item = (usize, usize, usize)> + 'a {
-    (0..words.len()).flat_map(move |start| {
-        let near = start.saturating_sub(MAXIMUM_SHIFT_DISTANCE)
-            ..(start + MAXIMUM_SHIFT_DISTANCE + 1).min(reference.len());
-        near.flat_map(move |reference_start| {
-            let equal = words[start..]
-                .iter()
-                .zip(&reference[reference_start..])
-                .take(MAXIMUM_SHIFT_LENGTH)
-                .take_while(|(left, right)| left == right)
-                .count();
-            (1..=equal).map(move |length| (start, reference_start, length))
-        })
-    })
-}
+    fn distance_after(&mut self, candidate: &Move) -> u32 {
+        candidate.apply(&mut self.words);
+        let distance = self.grid.distance_of(&self.words, candidate.span.start);
+        candidate.undo(&mut self.words);
+        distance
+    }
 
-fn shift(words: &[u32], start: usize, length: usize, target: usize) -> Vec<u32> {
-    let end = start + length;
-    let run = &words[start..end];
-    if target < start {
-        [&words[..target], run, &words[target..start], &words[end..]].concat()
-    } else {
-        // Within the run, the target counts the words that follow it.
-        let target = if target > end { target } else { (length + target).min(words.len()) };
-        [&words[..start], &words[end..target], run, &words[target..]].concat()
+    /// The runs of rule 5, in its order: start among the words, start in the reference, length.
+    fn runs(&self) -> Vec<(usize, usize, usize)> {
+        let mut runs = Vec::new();
+        for (start, word) in self.words.iter().enumerate() {
+            let places = self.places.get(word).map_or(&[][..], Vec::as_slice);
+            let first = places.partition_point(|place| place + FARTHEST_RUN < start);
+            for &place in places[first..].iter().take_while(|place| **place <= start + FARTHEST_RUN) {
+                let equal = self.words[start..]
+                    .iter()
+                    .zip(&self.grid.reference[place..])
+                    .take(LONGEST_RUN)
+                    .take_while(|(word, wanted)| word == wanted)
+                    .count();
+                runs.extend((1..=equal).map(|length| (start, place, length)));
+            }
+        }
+        runs
     }
 }
 
@@ -268,15 +314,25 @@ mod tests {
 
     #[test]
     fn runs_move_before_and_behind() {
-        assert_eq!(shift(&[0, 1, 2, 3, 4], 3, 2, 1), [0, 3, 4, 1, 2]);
-        assert_eq!(shift(&[0, 1, 2, 3, 4], 0, 2, 4), [2, 3, 0, 1, 4]);
-        assert_eq!(shift(&[0, 1, 2, 3, 4], 0, 2, 1), [2, 0, 1, 3, 4]);
+        let moved = |start, length, place| {
+            let mut words = [0, 1, 2, 3, 4];
+            let candidate = Move::new(start, length, place, words.len());
+            candidate.apply(&mut words);
+            let after = words;
+            candidate.undo(&mut words);
+            assert_eq!(words, [0, 1, 2, 3, 4]);
+            after
+        };
+        assert_eq!(moved(3, 2, 1), [0, 3, 4, 1, 2]);
+        assert_eq!(moved(0, 2, 4), [2, 3, 0, 1, 4]);
+        assert_eq!(moved(0, 2, 1), [2, 0, 1, 3, 4]);
+        assert_eq!(moved(3, 2, 4), [0, 1, 2, 3, 4]);
     }
 
     #[test]
     fn very_different_lengths_end() {
         let long: Vec<u32> = (0..400).collect();
-        // The only match is outside the beam.
+        // The only match is outside the band.
         assert_eq!(edits(&[7], &long), 400);
         assert_eq!(edits(&long, &[7]), 399);
     }

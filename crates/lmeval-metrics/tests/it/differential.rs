@@ -18,17 +18,28 @@ const CASES: u64 = 60;
 
 #[test]
 fn random_cases_equal_python() {
+    compare_with_python(&[], CASES);
+}
+
+/// Three thousand pairs of word lists, fifty in each case.
+#[test]
+fn random_moves_equal_sacrebleu() {
+    compare_with_python(&["--kinds", "moves"], CASES);
+}
+
+fn compare_with_python(kinds: &[&str], cases: u64) {
     let Some(python) = test_environment() else { return };
     let setting = |name: &str, default: u64| match std::env::var(name) {
         Ok(text) => text.parse().unwrap(),
         Err(_) => default,
     };
     let seed = setting("LM_EVAL_TEST_SEED", SEED);
-    let cases = setting("LM_EVAL_TEST_CASES", CASES);
+    let cases = setting("LM_EVAL_TEST_CASES", cases);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/record/metric_values.py");
     let output = Command::new(python)
         .arg(script)
         .args(["--seed", &seed.to_string(), "--cases", &cases.to_string()])
+        .args(kinds)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -49,6 +60,7 @@ fn check(case: &Value) -> Result<(), String> {
     match field(case, "kind").as_str().unwrap() {
         "texts" => check_texts(case, &["bleu", "chrf", "chrf++", "ter"]),
         "edits" => check_texts(case, &["ter"]),
+        "moves" => check_moves(case),
         "rouge" => check_rouge(case),
         "stems" => check_stems(case),
         "labels" => check_labels(case),
@@ -89,6 +101,16 @@ fn check_texts(case: &Value, names: &[&str]) -> Result<(), String> {
     for name in names {
         let found = aggregation(name).unwrap().aggregate(&pairs).map(Number::to_f64);
         compare(name, found, field(case, name), *name != "bleu")?;
+    }
+    Ok(())
+}
+
+fn check_moves(case: &Value) -> Result<(), String> {
+    for pair in list(case, "pairs") {
+        let [words, reference, expected] = pair.as_list().unwrap() else { panic!("not a pair: {pair:?}") };
+        let item = Value::tuple([Value::list([reference.clone()]), words.clone()]);
+        let found = aggregation("ter").unwrap().aggregate(&[item]).map(Number::to_f64);
+        compare(&format!("ter of {words:?} and {reference:?}"), found, expected, true)?;
     }
     Ok(())
 }

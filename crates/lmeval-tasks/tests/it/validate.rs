@@ -34,6 +34,7 @@ fn each_mistake_is_found_with_its_line() {
         ("doc_to_txt: x\n", 6, "doc_to_text"),
         ("description: '{{ x '\n", 6, "description"),
         ("description: '{{ x|uper }}'\n", 6, "upper"),
+        ("description: '{% if x %}{{ x|striptags }}{% endif %}'\n", 6, "`striptags` is not supported"),
         ("output_type: generate\n", 6, "generate_until"),
         ("metric_list:\n  - metric: acc\n", 7, "acc"),
         ("metric_list:\n  - metric: exact_match\n    aggregation: maen\n", 8, "mean"),

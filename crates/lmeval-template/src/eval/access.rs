@@ -234,7 +234,7 @@ fn slice_indices(parts: &[Option<Val>; 3], length: usize) -> Result<(i64, i64, u
             Some(value) => match value.as_int() {
                 Some(number) => Ok(Some(number)),
                 None => Err(Error::type_error(format!(
-                    "Slice indices must be integers or none, not `{}`",
+                    "A slice takes integers, not a value of type `{}`",
                     value.type_name()
                 ))),
             },

@@ -3,27 +3,27 @@
 #![expect(clippy::unnecessary_wraps, reason = "all filters have one signature")]
 
 mod attribute;
+mod escaping;
 mod harness;
-mod html;
 mod json;
 mod number;
-mod pprint;
 mod select;
 mod sequence;
 mod text;
-mod urlize;
-mod wrap;
+mod unsupported;
 
 use crate::arguments::Args;
 use crate::error::Error;
 use crate::eval::Vm;
 use crate::value::Val;
 
+pub(crate) use unsupported::{place, refusal};
+
 /// A filter: the value and the arguments in, a value out.
 pub(crate) type FilterFunction = fn(&mut Vm<'_>, &Val, Args) -> Result<Val, Error>;
 
 /// Every filter, sorted by name.
-const FILTERS: [(&str, FilterFunction); 57] = [
+const FILTERS: [(&str, FilterFunction); 51] = [
     ("abs", number::abs),
     ("answer_key_to_index", harness::answer_key_to_index),
     ("attr", attribute::attr),
@@ -34,12 +34,11 @@ const FILTERS: [(&str, FilterFunction); 57] = [
     ("d", sequence::default),
     ("default", sequence::default),
     ("dictsort", sequence::dictsort),
-    ("e", html::escape),
-    ("escape", html::escape),
-    ("filesizeformat", number::filesizeformat),
+    ("e", escaping::escape),
+    ("escape", escaping::escape),
     ("first", sequence::first),
     ("float", number::float),
-    ("forceescape", html::forceescape),
+    ("forceescape", escaping::forceescape),
     ("format", text::format),
     ("groupby", sequence::groupby),
     ("indent", text::indent),
@@ -54,7 +53,6 @@ const FILTERS: [(&str, FilterFunction); 57] = [
     ("map", select::map),
     ("max", sequence::max),
     ("min", sequence::min),
-    ("pprint", pprint::pprint),
     ("random", sequence::random),
     ("regex_replace", harness::regex_replace),
     ("reject", select::reject),
@@ -62,13 +60,12 @@ const FILTERS: [(&str, FilterFunction); 57] = [
     ("replace", text::replace),
     ("reverse", sequence::reverse),
     ("round", number::round),
-    ("safe", html::safe),
+    ("safe", escaping::safe),
     ("select", select::select),
     ("selectattr", select::selectattr),
     ("slice", sequence::slice),
     ("sort", sequence::sort),
     ("string", text::string),
-    ("striptags", html::striptags),
     ("sum", number::sum),
     ("title", text::title),
     ("tojson", json::tojson),
@@ -76,11 +73,8 @@ const FILTERS: [(&str, FilterFunction); 57] = [
     ("truncate", text::truncate),
     ("unique", select::unique),
     ("upper", text::upper),
-    ("urlencode", html::urlencode),
-    ("urlize", urlize::urlize),
+    ("urlencode", escaping::urlencode),
     ("wordcount", text::wordcount),
-    ("wordwrap", wrap::wordwrap),
-    ("xmlattr", html::xmlattr),
 ];
 
 /// Filters that only prompts have.

@@ -175,38 +175,3 @@ pub(super) fn sum(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error
     }
     Ok(total)
 }
-
-/// `filesizeformat(binary)`.
-pub(super) fn filesizeformat(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
-    let [binary] = args.bind("filesizeformat", ["binary"], 0)?;
-    let binary = binary.map_or(Ok(false), |binary| binary.truth())?;
-    let size = match value {
-        Val::Undefined(undefined) => return Err(undefined.error()),
-        Val::Str(text) | Val::Markup(text) => parse_float(text),
-        other => to_float(other)?,
-    };
-    let size = size.ok_or_else(|| Error::value_error("A size must be a number"))?;
-    let base: f64 = if binary { 1024.0 } else { 1000.0 };
-    if size == 1.0 {
-        return Ok(Val::str("1 Byte"));
-    }
-    if size < base {
-        let whole = truncated(size).ok_or_else(|| Error::value_error("A size must be a finite number"))?;
-        return Ok(Val::str(format!("{} Bytes", crate::value::str_of(&whole)?)));
-    }
-    let prefixes = if binary {
-        ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"]
-    } else {
-        ["kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"]
-    };
-    let mut unit = base;
-    let mut result = String::new();
-    for prefix in prefixes {
-        unit *= base;
-        result = format!("{:.1} {prefix}", base * size / unit);
-        if size < unit {
-            break;
-        }
-    }
-    Ok(Val::str(result))
-}

@@ -79,7 +79,9 @@ impl ValueIterator for Mapped {
             Some(Mapping::Path(path)) => path.get(vm, &item).map(Some),
             Some(Mapping::Filter(name, args)) => {
                 let Some(function) = super::lookup(name, vm.settings.chat) else {
-                    return Err(unknown(ErrorKind::UnknownFilter, name, vm.settings.chat));
+                    let chat = vm.settings.chat;
+                    return Err(super::refusal(name, chat)
+                        .unwrap_or_else(|| unknown(ErrorKind::UnknownFilter, name, chat)));
                 };
                 function(vm, &item, args.clone()).map(Some)
             }

@@ -7,9 +7,7 @@ use super::attribute::{Path, ignore_case};
 use crate::arguments::{Args, integer};
 use crate::error::Error;
 use crate::eval::Vm;
-use crate::value::{
-    DictRef, Items, Iter, Object, OwnList, Val, ValueIterator, ViewKind, equals, less_than, sort_by,
-};
+use crate::value::{Items, Iter, Object, OwnList, Val, ValueIterator, ViewKind, equals, less_than, sort_by};
 
 fn truth(value: Option<Val>) -> Result<bool, Error> {
     value.map_or(Ok(false), |value| value.truth())
@@ -365,12 +363,4 @@ pub(super) fn slice(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
         Slices { value: value.clone(), count: count.unwrap_or(Val::None), fill, made: None },
         "generator",
     ))
-}
-
-/// The dictionary behind a value, where it is one.
-pub(super) fn as_dict(value: &Val) -> Option<&DictRef> {
-    match value {
-        Val::Dict(dict) => Some(dict),
-        _ => None,
-    }
 }

@@ -93,7 +93,7 @@ pub(super) fn replace(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, E
     if vm.autoescape {
         let safe = |value: &Val| matches!(value, Val::Markup(_));
         let escape = safe(&old) || (safe(&new) && !safe(value));
-        let value = if escape { super::html::escaped(value)? } else { soft(value)? };
+        let value = if escape { super::escaping::escaped(value)? } else { soft(value)? };
         let args = Args::positional(vec![soft(&old)?, soft(&new)?, Val::Int(count)]);
         return vm.call_method(&value, "replace", args);
     }

@@ -25,7 +25,7 @@ pub(crate) use iterate::{Iter, ValueIterator};
 pub(crate) use object::{
     Cycler, Joiner, LoopState, MacroObject, Object, Undefined, UndefinedCause, ViewKind,
 };
-pub(crate) use text::{escape_html, repr_of, str_of, write_repr, write_str};
+pub(crate) use text::{escape_html, repr_of, str_of, write_str};
 
 /// How deep containers may be nested where they are walked as a whole.
 const MAXIMUM_DEPTH: usize = 200;

@@ -1,5 +1,6 @@
 //! What failures say.
 
+use lmeval_template::chat::ChatTemplate;
 use lmeval_template::{Environment, ErrorKind};
 
 use crate::{document, render};
@@ -41,6 +42,42 @@ fn unknown_filters_in_conditions_fail_when_reached() {
     assert_eq!(template.render(&document(r#"{"x": ""}"#)).expect("not reached"), "ok");
     let error = template.render(&document(r#"{"x": "a"}"#)).expect_err("reached");
     assert_eq!(error.kind(), ErrorKind::UnknownFilter);
+}
+
+#[test]
+fn filters_that_are_not_supported_fail_when_compiled() {
+    for source in [
+        "a\n{{ x|pprint }}",
+        "a\n{% if x %}{{ x |  pprint }}{% endif %}",
+        "a\n{% filter pprint %}x{% endfilter %}",
+        "a\n{{ x|pprint if y else x }}",
+        "a\n{% macro m() %}{% if y %}{{ x|upper|pprint|lower }}{% endif %}{% endmacro %}",
+    ] {
+        let error = Environment::new().compile(source).expect_err(source);
+        assert_eq!(error.kind(), ErrorKind::UnknownFilter, "{source}");
+        assert_eq!(error.message(), "The filter `pprint` is not supported", "{source}");
+        assert_eq!(error.line(), Some(2), "{source}");
+        assert_eq!(&source[error.range().expect(source)], "pprint", "{source}");
+        let hints = error.hints();
+        assert!(hints[0].contains("!function"), "{hints:?}");
+        assert!(hints[1].contains("`tojson`") && !hints[1].contains("`pprint`"), "{hints:?}");
+    }
+    let error = ChatTemplate::compile("{% if tools %}{{ tools|pprint }}{% endif %}").expect_err("refused");
+    assert_eq!(error.message(), "The filter `pprint` is not supported");
+    assert!(!error.hints().join("\n").contains("letter_choices"), "{:?}", error.hints());
+    for name in ["filesizeformat", "striptags", "urlize", "wordwrap", "xmlattr"] {
+        let error = Environment::new().compile(&format!("{{{{ x|{name}(1) }}}}")).expect_err(name);
+        assert_eq!(error.message(), format!("The filter `{name}` is not supported"));
+    }
+    let error = render("{{ [1]|map('pprint')|list }}", &document("{}")).expect_err("refused when reached");
+    assert_eq!(error.message(), "The filter `pprint` is not supported");
+}
+
+#[test]
+fn names_of_unsupported_filters_are_free_for_everything_else() {
+    let document = document(r#"{"pprint": 1, "wordwrap": {"urlize": 2}}"#);
+    let source = "x |pprint{{ pprint }}{{ wordwrap.urlize }}{{ 'pprint' is filter }}";
+    assert_eq!(render(source, &document).expect("no filter is applied"), "x |pprint12False");
 }
 
 #[test]

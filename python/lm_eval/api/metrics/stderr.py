@@ -52,9 +52,9 @@ def bootstrap_stderr(f: Callable[[Sequence[T]], float], xs: Sequence[T], iters: 
 def stderr_for_metric(
     metric: Callable[[Sequence[T]], float], bootstrap_iters: int | None
 ) -> Callable[[Sequence[T]], float] | None:
-    """Return a function that estimates the standard error of an aggregation; `None` where none is wanted.
+    """Choose how to get the error bar of an aggregation: `None` without bootstrap iterations.
 
-    The registered `mean` has a closed form; every other aggregation is bootstrapped.
+    The registered `mean` has a closed form; everything else is resampled.
     """
     if not isinstance(bootstrap_iters, int) or bootstrap_iters <= 0:
         return None

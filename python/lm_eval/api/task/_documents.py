@@ -99,20 +99,21 @@ class Documents:
             return documents if fewshot.process_docs is None else fewshot.process_docs(documents)
         if fewshot.samples is not None:
             return fewshot.samples() if callable(fewshot.samples) else fewshot.samples
-        if self.has_training_docs():
-            return self.training_docs()
-        if self.has_validation_docs():
-            return self.validation_docs()
-        return self.test_docs()
+        documents = self._first_split("training", "validation") or self.test_docs
+        return documents()
 
     @property
     def eval_docs(self) -> Any:
         """The documents that are evaluated."""
-        if self.has_test_docs():
-            return self.test_docs()
-        if self.has_validation_docs():
-            return self.validation_docs()
-        raise ValueError(f"The task `{self.task_name}` has neither test nor validation documents")
+        documents = self._first_split("test", "validation")
+        if documents is None:
+            raise ValueError(f"The task `{self.task_name}` has neither test nor validation documents")
+        return documents()
+
+    def _first_split(self, *names: str) -> Callable[[], Any] | None:
+        """Return the method that gives the documents of the first of these splits that the task has."""
+        present = (name for name in names if getattr(self, f"has_{name}_docs")())
+        return next((getattr(self, f"{name}_docs") for name in present), None)
 
     def doc_iterator(
         self,

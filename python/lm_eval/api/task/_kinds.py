@@ -138,7 +138,7 @@ class PerplexityTask(Task):
     def fewshot_examples(self, num_fewshot: int, doc: Any = None) -> list[Doc]:
         """Return nothing; examples are an error."""
         if num_fewshot != 0:
-            raise ValueError("The number of few-shot examples must be 0 for perplexity tasks")
+            raise ValueError(f"Perplexity tasks take no few-shot examples, not {num_fewshot}")
         return []
 
     def fewshot_context(  # type: ignore[override]

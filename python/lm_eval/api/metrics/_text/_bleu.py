@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import math
 import re
+import string
 from collections import Counter
 from collections.abc import Sequence
 
 ORDER = 4
 
-_ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
-_SYMBOL = re.compile(r"([\{-\~\[-\` -\&\(-\+\:-\@\/])")
-_POINT_AFTER_OTHER = re.compile(r"([^0-9])([.,])")
-_POINT_BEFORE_OTHER = re.compile(r"([.,])([^0-9])")
-_DASH_AFTER_DIGIT = re.compile(r"([0-9])(-)")
+_ENTITIES = {"&quot;": '"', "&amp;": "&", "&lt;": "<", "&gt;": ">"}
+
+# The tokenizer of NIST's mteval-v13a. All ASCII punctuation stands alone, except an apostrophe and what numbers can
+# contain: a point or comma stands alone unless it has a digit on both sides, a dash only after a digit.
+_PUNCTUATION = str.maketrans({mark: f" {mark} " for mark in set(string.punctuation) - set("',-.")})
+# These look at two characters at a time, from the left, and a character belongs to one pair only: of the two points
+# in "..5" the second has no partner before it, and stays with the number.
+_PAIRS = (
+    (re.compile("[^0-9][.,]"), "{} {} "),
+    (re.compile("[.,][^0-9]"), " {} {}"),
+    (re.compile("[0-9]-"), "{} {} "),
+)
 
 
 def tokenize_13a(text: str) -> list[str]:
     """Split a segment: punctuation stands alone, except within numbers."""
     text = text.replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
-    if "&" in text:
-        for entity, character in _ENTITIES:
-            text = text.replace(entity, character)
-    text = _SYMBOL.sub(r" \1 ", f" {text} ")
-    text = _POINT_AFTER_OTHER.sub(r"\1 \2 ", text)
-    text = _POINT_BEFORE_OTHER.sub(r" \1 \2", text)
-    return _DASH_AFTER_DIGIT.sub(r"\1 \2 ", text).split()
+    for entity, character in _ENTITIES.items():
+        text = text.replace(entity, character)
+    text = f" {text.translate(_PUNCTUATION)} "
+    for pair, spaced in _PAIRS:
+        text = pair.sub(lambda found, spaced=spaced: spaced.format(*found[0]), text)
+    return text.split()
 
 
 def _ngrams(tokens: Sequence[str]) -> Counter[tuple[str, ...]]:

@@ -1,19 +1,22 @@
-"""TER: the edits between words, where moving a run of words is one edit."""
+"""TER: the edits between words, where moving a run of words is one edit.
+
+The measure is that of Snover et al. (AMTA 2006), with the choices that sacrebleu makes where the paper leaves them open.
+`crates/lmeval-metrics/src/generation/ter_edits.rs` lists these choices; the numbers of the rules below are those of its list.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-MAXIMUM_RUN = 10
-MAXIMUM_DISTANCE = 50
-MAXIMUM_CANDIDATES = 1000
-BAND = 25
+LONGEST_RUN = 10
+FARTHEST_RUN = 50
+MOST_TRIALS = 1000
+HALF_BAND = 25
 
-_MATCH, _SUBSTITUTION, _DELETION, _INSERTION, _NOTHING = range(5)
-_OUTSIDE = (10**16, _NOTHING)
-
-Row = list[tuple[int, int]]
+_FAR = 1 << 40
 
 
 def corpus_ter(segments: Sequence[tuple[str, list[str]]]) -> float:
@@ -30,146 +33,134 @@ def corpus_ter(segments: Sequence[tuple[str, list[str]]]) -> float:
 
 
 def count_edits(words: list[str], reference: list[str]) -> int:
-    """Return the edits from words to reference; the best shift is made as long as it helps."""
+    """Return the edits from words to reference."""
     if not reference:
         return len(words)
-    shifts = candidates = 0
-    while True:
-        matrix = _matrix(words, reference)
-        distance = matrix[-1][-1][0]
-        best, tried = _best_shift(words, reference, matrix, candidates)
-        candidates = tried
-        # Reference: once too many shifts were tried, the one just found is dropped.
-        if best is None or candidates >= MAXIMUM_CANDIDATES or best[0] <= 0:
-            return shifts + distance
-        shifts += 1
-        words = best[4]
+    search = _Search(words, reference)
+    moves = 0
+    while search.improve():
+        moves += 1
+    return moves + search.distance
 
 
-def _matrix(words: list[str], reference: list[str]) -> list[Row]:
-    """Return the distances of all prefixes, within a band around the diagonal."""
-    rows: list[Row] = [[(column, _INSERTION) for column in range(len(reference) + 1)]]
-    for number in range(1, len(words) + 1):
-        rows.append(_next_row(rows[-1], number, words, reference))
-    return rows
+class _Grid:
+    """The shape of a table of distances: one row per word, one column per word of the reference."""
+
+    def __init__(self, height: int, reference: list[str]) -> None:
+        self.height = height
+        self.reference = reference
+        slope = len(reference) / height if height else 1.0
+        half = HALF_BAND + math.ceil(slope / 2) if slope / 2 > HALF_BAND else HALF_BAND
+        # Rule 2: the columns of each row that are computed.
+        diagonals = [math.floor(row * slope) for row in range(height + 1)]
+        self.bands = [(max(at - half, 0), min(at + half, len(reference) + 1)) for at in diagonals]
+        self.bands[height] = (self.bands[height][0], len(reference) + 1)
+
+    def first_row(self) -> list[int]:
+        return list(range(len(self.reference) + 1))
+
+    def rows(self, above: list[int], done: int, words: list[str]) -> Iterator[list[int]]:
+        """Yield the rows that follow row number `done`, which is `above`."""
+        for row in range(done + 1, self.height + 1):
+            start, end = self.bands[row]
+            word, left = words[row - 1], _FAR
+            cells = [_FAR] * start
+            if start == 0:
+                left = above[0] + 1
+                cells.append(left)
+            for column in range(len(cells), end):
+                paired = above[column - 1] + (word != self.reference[column - 1])
+                left = min(paired, above[column] + 1, left + 1)
+                cells.append(left)
+            cells += [_FAR] * (len(self.reference) + 1 - end)
+            yield cells
+            above = cells
 
 
-def _next_row(above: Row, number: int, words: list[str], reference: list[str]) -> Row:
-    ratio = len(reference) / len(words)
-    width = math.ceil(ratio / 2 + BAND) if ratio / 2 > BAND else BAND
-    diagonal = math.floor(number * ratio)
-    end = len(reference) + 1
-    if number != len(words):
-        end = min(diagonal + width, end)
-    cells: Row = [_OUTSIDE] * (len(reference) + 1)
-    word = words[number - 1]
-    for column in range(max(diagonal - width, 0), end):
-        if column == 0:
-            cells[0] = (above[0][0] + 1, _DELETION)
-            continue
-        match = word == reference[column - 1]
-        best = _OUTSIDE
-        for candidate in (
-            (above[column - 1][0] + (not match), _MATCH if match else _SUBSTITUTION),
-            (above[column][0] + 1, _DELETION),
-            (cells[column - 1][0] + 1, _INSERTION),
-        ):
-            if candidate[0] < best[0]:
-                best = candidate
-        cells[column] = best
-    return cells
+class _Search:
+    """Moves runs of words for as long as that helps."""
 
+    def __init__(self, words: list[str], reference: list[str]) -> None:
+        self.words = words
+        self.reference = reference
+        self.grid = _Grid(len(words), reference)
+        self.trials = 0
+        self.distance = 0
+        self.places: dict[str, list[int]] = defaultdict(list)
+        for place, word in enumerate(reference):
+            self.places[word].append(place)
 
-def _alignment(matrix: list[Row]) -> tuple[list[int], list[bool], list[bool]]:
-    """Return where each reference word stands among the words, and which words of both are wrong."""
-    operations = []
-    row, column = len(matrix) - 1, len(matrix[0]) - 1
-    while row > 0 or column > 0:
-        operation = matrix[row][column][1]
-        operations.append(operation)
-        if operation in (_MATCH, _SUBSTITUTION):
-            row, column = row - 1, column - 1
-        elif operation == _INSERTION:
-            column -= 1
-        else:
-            row -= 1
-    positions, word_errors, reference_errors = [], [], []
-    position = -1
-    for operation in reversed(operations):
-        if operation != _INSERTION:
-            position += 1
-            word_errors.append(operation != _MATCH)
-        if operation != _DELETION:
-            positions.append(position)
-            reference_errors.append(operation != _MATCH)
-    return positions, word_errors, reference_errors
-
-
-Candidate = tuple[int, int, int, int, list[str]]
-
-
-def _best_shift(
-    words: list[str], reference: list[str], matrix: list[Row], candidates: int
-) -> tuple[Candidate | None, int]:
-    """Return the shift that gains most, and how many shifts were tried so far."""
-    before = matrix[-1][-1][0]
-    positions, word_errors, reference_errors = _alignment(matrix)
-    best: Candidate | None = None
-    for start, reference_start, length in _common_runs(words, reference):
-        if (
-            not any(word_errors[start : start + length])
-            or not any(reference_errors[reference_start : reference_start + length])
-            or start <= positions[reference_start] < start + length
-        ):
-            continue
-        previous = None
-        for offset in range(-1, length):
-            place = reference_start + offset
-            target = 0 if place == -1 else positions[place] + 1
-            if target == previous:
+    def improve(self) -> bool:
+        """Make the best move; return whether there was one that helps."""
+        first = self.grid.first_row()
+        rows = [first, *self.grid.rows(first, 0, self.words)]
+        self.distance = rows[-1][-1]
+        consumed, wrong_words, wrong_reference = self._align(rows)
+        best = None
+        for start, place, length in self._runs():
+            if (
+                True not in wrong_words[start : start + length]
+                or True not in wrong_reference[place : place + length]
+                or start < consumed[place + 1] <= start + length
+            ):
                 continue
-            previous = target
-            shifted = _shift(words, start, length, target)
-            gain = before - _distance(words, shifted, reference, matrix)
-            candidates += 1
-            candidate = (gain, length, -start, -target, shifted)
-            if best is None or candidate > best:
-                best = candidate
-        if candidates >= MAXIMUM_CANDIDATES:
-            break
-    return best, candidates
+            targets = consumed[place : place + length + 1]
+            for number, target in enumerate(targets):
+                if number and target == targets[number - 1]:
+                    continue
+                moved, unchanged = _moved(self.words, start, length, target)
+                *_, last = rows[unchanged], *self.grid.rows(rows[unchanged], unchanged, moved)
+                self.trials += 1
+                candidate = (self.distance - last[-1], length, -start, -target, moved)
+                best = candidate if best is None else max(best, candidate)
+            # Rule 9: a round that reaches the limit moves nothing.
+            if self.trials >= MOST_TRIALS:
+                return False
+        if best is None or best[0] <= 0:
+            return False
+        self.words = best[-1]
+        return True
+
+    def _align(self, rows: list[list[int]]) -> tuple[list[int], list[bool], list[bool]]:
+        """Walk back through the rows by rule 3.
+
+        Returns how many words are used up when the first, second, ... word of the reference is, and which words of
+        both lists the alignment gets wrong.
+        """
+        row, column = len(self.words), len(self.reference)
+        consumed = [0] * (column + 1)
+        wrong_words, wrong_reference = [True] * row, [True] * column
+        while row or column:
+            cost = rows[row][column]
+            wrong = not (row and column) or self.words[row - 1] != self.reference[column - 1]
+            if row and column and rows[row - 1][column - 1] + wrong == cost:
+                consumed[column] = row
+                row, column = row - 1, column - 1
+                wrong_words[row] = wrong_reference[column] = wrong
+            elif row and rows[row - 1][column] + 1 == cost:
+                row -= 1
+            else:
+                consumed[column] = row
+                column -= 1
+        return consumed, wrong_words, wrong_reference
+
+    def _runs(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the runs of rule 5: start among the words, start in the reference, length."""
+        words, reference = self.words, self.reference
+        for start, word in enumerate(words):
+            places = self.places.get(word, [])
+            low, high = bisect_left(places, start - FARTHEST_RUN), bisect_right(places, start + FARTHEST_RUN)
+            for place in places[low:high]:
+                for length in range(1, min(LONGEST_RUN, len(words) - start, len(reference) - place) + 1):
+                    if words[start + length - 1] != reference[place + length - 1]:
+                        break
+                    yield start, place, length
 
 
-def _distance(words: list[str], shifted: list[str], reference: list[str], matrix: list[Row]) -> int:
-    """Return the distance of shifted words; rows of the words before the shift are known already."""
-    same = next((number for number, pair in enumerate(zip(words, shifted)) if pair[0] != pair[1]), len(words))
-    row = matrix[same]
-    for number in range(same + 1, len(shifted) + 1):
-        row = _next_row(row, number, shifted, reference)
-    return row[-1][0]
-
-
-def _common_runs(words: list[str], reference: list[str]) -> Iterator[tuple[int, int, int]]:
-    """Yield each run of equal words: its start in both lists and its length, shorter ones first."""
-    for start in range(len(words)):
-        first = max(start - MAXIMUM_DISTANCE, 0)
-        for reference_start in range(first, min(start + MAXIMUM_DISTANCE + 1, len(reference))):
-            for length in range(1, MAXIMUM_RUN + 1):
-                last, reference_last = start + length - 1, reference_start + length - 1
-                if last >= len(words) or reference_last >= len(reference):
-                    break
-                if words[last] != reference[reference_last]:
-                    break
-                yield start, reference_start, length
-
-
-def _shift(words: list[str], start: int, length: int, target: int) -> list[str]:
-    """Return the words with a run moved to another place."""
-    end = start + length
-    run = words[start:end]
-    if target < start:
-        return words[:target] + run + words[target:start] + words[end:]
-    if target <= end:
-        # Within the run, the target counts the words that follow it.
-        target = length + target
-    return words[:start] + words[end:target] + run + words[target:]
+def _moved(words: list[str], start: int, length: int, target: int) -> tuple[list[str], int]:
+    """Return the words with a run moved, and how many words at the front are certainly the same."""
+    rest = words[:start] + words[start + length :]
+    # Rule 7: a place behind the run is one among the words; any other counts without the run.
+    if target > start + length:
+        target -= length
+    return rest[:target] + words[start : start + length] + rest[target:], min(start, target)

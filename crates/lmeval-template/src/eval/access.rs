@@ -49,7 +49,7 @@ impl Vm<'_> {
             && let Object::Template = &**inner
         {
             // `self` has its blocks as items.
-            let index = self.program.resolved.blocks.iter().position(|block| block.name == *name);
+            let index = self.program.blocks.iter().position(|block| block.name == *name);
             if let Some(index) = index {
                 return Ok(Val::object(Object::Block(index)));
             }
@@ -100,11 +100,6 @@ impl Vm<'_> {
 
     /// An item in Python's sense; `None` where Python has a lookup or type error.
     pub(crate) fn plain_item(object: &Val, key: &Val) -> Result<Option<Val>, Error> {
-        if let Val::Object(inner) = key
-            && let Object::Slice(parts) = &**inner
-        {
-            return Self::slice(object, parts).map(Some);
-        }
         if let Val::Dict(dict) = object {
             return Ok(match key {
                 Val::Str(text) | Val::Markup(text) => dict.get_str(text),

@@ -215,6 +215,9 @@ impl Vm<'_> {
         }
         if let Some(star_star) = &arguments.star_star {
             let value = self.eval(star_star)?;
+            if let Val::Undefined(undefined) = &value {
+                return Err(undefined.error());
+            }
             let Val::Dict(dict) = &value else {
                 return Err(Error::type_error(format!(
                     "The argument after `**` must be a mapping, not `{}`",

@@ -100,6 +100,7 @@ impl Vm<'_> {
                 frame: self.frame.clone(),
             }));
         }
+        // Reference: `else` runs unless an iteration has come to the end of the body.
         let mut empty = true;
         if let Some(variable) = node.loop_variable {
             let object = Rc::new(Object::Loop(LoopState {
@@ -117,19 +118,21 @@ impl Vm<'_> {
                 return Ok(Flow::Next);
             };
             while let Some(item) = self.advance_loop(state)? {
-                empty = false;
                 self.write(variable, Val::Object(object.clone()));
-                if self.iteration(node, item, out)? == Flow::Break {
-                    break;
+                match self.iteration(node, item, out)? {
+                    Flow::Next => empty = false,
+                    Flow::Continue => {}
+                    Flow::Break => break,
                 }
             }
             // The loop holds its condition's frame, which holds the loop.
             self.frame.set(self.program.variables.get(variable).place.index, None);
         } else {
             while let Some(item) = iterator.next(self)? {
-                empty = false;
-                if self.iteration(node, item, out)? == Flow::Break {
-                    break;
+                match self.iteration(node, item, out)? {
+                    Flow::Next => empty = false,
+                    Flow::Continue => {}
+                    Flow::Break => break,
                 }
             }
         }

@@ -117,7 +117,7 @@ impl Level {
 impl<'s> Parser<'s> {
     /// An expression of operators that bind at least as tight as `level`.
     pub(super) fn expression(&mut self, level: Level) -> Result<Expr, Error> {
-        self.deeper()?;
+        self.deeper(1)?;
         let start = self.current.span;
         let unknown = self.unknown.len();
         let (mut left, mut bound) = self.operand(level)?;

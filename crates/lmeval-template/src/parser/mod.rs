@@ -33,10 +33,13 @@ pub(crate) struct Syntax {
     pub(crate) generation: bool,
 }
 
-/// How deep statements and brackets may be nested, together.
+/// How deep statements and expressions may be nested, together; a statement counts as two.
 ///
 /// Jinja2 compiles to Python, which ends at 100 levels of statements and 200 of brackets.
 const MAXIMUM_NESTING: u32 = 200;
+
+/// What a statement counts.
+const STATEMENT: u32 = 2;
 
 /// The height of an expression's tree: what the interpreter can walk in the stack of a thread.
 const MAXIMUM_HEIGHT: u16 = 250;
@@ -202,12 +205,12 @@ impl<'s> Parser<'s> {
 
     // Limits.
 
-    /// Goes one level deeper; whoever calls it comes back up by itself, unless it fails.
-    fn deeper(&mut self) -> Result<(), Error> {
-        if self.nesting >= MAXIMUM_NESTING {
+    /// Goes deeper by so many levels; whoever calls it comes back up by itself, unless it fails.
+    fn deeper(&mut self, by: u32) -> Result<(), Error> {
+        if self.nesting + by > MAXIMUM_NESTING {
             return Err(self.too_deep(self.current.span));
         }
-        self.nesting += 1;
+        self.nesting += by;
         Ok(())
     }
 
@@ -254,9 +257,9 @@ impl<'s> Parser<'s> {
                     {
                         return Ok(statements);
                     }
-                    self.deeper()?;
+                    self.deeper(STATEMENT)?;
                     self.statement(open, &mut statements)?;
-                    self.nesting -= 1;
+                    self.nesting -= STATEMENT;
                     self.close_tag()?;
                 }
                 _ => {

@@ -40,6 +40,9 @@ impl<'s> Parser<'s> {
             "import" => self.import(tag)?,
             "from" => self.from(tag)?,
             "extends" => {
+                if !self.ledger.exports() {
+                    return Err(syntax("`extends` stands at the top level of a template only", tag));
+                }
                 self.expression(Level::Conditional)?;
                 Statement::Unsupported("extends", tag)
             }

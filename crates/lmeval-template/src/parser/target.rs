@@ -56,7 +56,7 @@ impl<'s> Parser<'s> {
             if self.take_symbol(Symbol::Close(Bracket::Round))? {
                 return Ok(Pattern::Tuple(Vec::new()));
             }
-            self.deeper()?;
+            self.deeper(1)?;
             let inner = self.pattern(false)?;
             self.nesting -= 1;
             self.expect_symbol(Symbol::Close(Bracket::Round), "`)`")?;

@@ -381,7 +381,8 @@ impl<'s> Ledger<'s> {
             }
             let settled = &mut scopes[entry.scope.0 as usize];
             settled.assigned.push(VariableId(id));
-            if !entry.parameter && !(outer.is_none() && scope.fresh) {
+            let starts_empty = outer.is_none() && scope.fresh;
+            if !entry.parameter && !starts_empty {
                 settled.starts.push(Start { variable: VariableId(id), from: outer });
             }
         }
@@ -389,7 +390,7 @@ impl<'s> Ledger<'s> {
         let variables = self.entries.iter().zip(places);
         let variables =
             variables.map(|(entry, place)| Variable { name: texts[entry.name as usize].clone(), place });
-        Variables { variables: variables.collect(), scopes, frames, undeclared }
+        Variables { by_id: variables.collect(), scopes, frames, undeclared }
     }
 
     fn mentioned_around(&self, mut scope: Option<ScopeId>, name: u32) -> Option<(VariableId, ScopeId)> {
@@ -459,7 +460,7 @@ pub(crate) struct Scope {
 /// The settled names of a template.
 #[derive(Debug)]
 pub(crate) struct Variables {
-    variables: Vec<Variable>,
+    by_id: Vec<Variable>,
     scopes: Vec<Scope>,
     frames: Vec<u32>,
     /// The names that the document is expected to have.
@@ -468,7 +469,7 @@ pub(crate) struct Variables {
 
 impl Variables {
     pub(crate) fn get(&self, id: VariableId) -> &Variable {
-        &self.variables[id.0 as usize]
+        &self.by_id[id.0 as usize]
     }
 
     pub(crate) fn scope(&self, id: ScopeId) -> &Scope {

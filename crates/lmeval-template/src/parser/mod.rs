@@ -2,10 +2,11 @@
 //!
 //! A recursive-descent parser with one token of look-ahead, two in three places. This file has what all of it shares: the
 //! current token, the two limits, and the bodies between tags ("List of Control Structures" in Jinja's template
-//! designer documentation). Statements are in [`statement`], expressions in [`expression`], what can be assigned to
-//! in [`target`]. Names go to the [`Ledger`] as they are met, in the order in which the template uses them: the
+//! designer documentation). Statements are in [`statement`], expressions in [`expression`] and [`applied`], what
+//! can be assigned to in [`target`]. Names go to the [`Ledger`] as they are met, in the order in which the template uses them: the
 //! value of `{% set %}` before its target.
 
+mod applied;
 mod expression;
 mod statement;
 mod target;
@@ -208,13 +209,13 @@ impl<'s> Parser<'s> {
     /// Goes deeper by so many levels; whoever calls it comes back up by itself, unless it fails.
     fn deeper(&mut self, by: u32) -> Result<(), Error> {
         if self.nesting + by > MAXIMUM_NESTING {
-            return Err(self.too_deep(self.current.span));
+            return Err(Self::too_deep(self.current.span));
         }
         self.nesting += by;
         Ok(())
     }
 
-    fn too_deep(&self, span: Span) -> Error {
+    fn too_deep(span: Span) -> Error {
         Error::limit("The template is nested too deeply here").or_at(span.start as usize, span.end as usize)
     }
 
@@ -222,7 +223,7 @@ impl<'s> Parser<'s> {
     fn node(&self, kind: ExprKind, start: Span) -> Result<Expr, Error> {
         let height = kind.height();
         if height > MAXIMUM_HEIGHT {
-            return Err(self.too_deep(start.to(self.end)));
+            return Err(Self::too_deep(start.to(self.end)));
         }
         Ok(Expr { kind, span: start.to(self.end), height })
     }

@@ -56,12 +56,12 @@ impl<'s> Parser<'s> {
                 let caller = self.function_body("caller".into(), "endgeneration", tag, false)?;
                 Statement::CallBlock(Box::new(CallBlock { call: None, caller }))
             }
-            _ => return Err(self.no_such_tag(word, tag)),
+            _ => return Err(Self::no_such_tag(word, tag)),
         });
         Ok(())
     }
 
-    fn no_such_tag(&self, word: &str, tag: Span) -> Error {
+    fn no_such_tag(word: &str, tag: Span) -> Error {
         let error = syntax(format!("There is no statement `{word}` here"), tag);
         match word {
             "else" | "elif" => error.with_hint(format!("`{word}` belongs to an `if` or `for` that is open")),
@@ -95,10 +95,8 @@ impl<'s> Parser<'s> {
             test = Some((target, self.expression(Level::Conditional)?));
             self.ledger.close();
         }
-        let recursive = match self.take_word("recursive")? {
-            true => Some(self.ledger.make_function(test_scope)),
-            false => None,
-        };
+        let recursive =
+            if self.take_word("recursive")? { Some(self.ledger.make_function(test_scope)) } else { None };
         let in_loop_around = self.in_loop;
         let scope = self.open_loop_scope(recursive);
         let target = self.bind(&pattern, Binding::Loop)?;

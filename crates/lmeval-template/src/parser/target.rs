@@ -118,9 +118,10 @@ impl<'s> Parser<'s> {
             self.ledger.hide(word);
             let variable = self.ledger.parameter(word);
             let name = self.ledger.text(word);
-            let default = match self.take_symbol(Symbol::Equal)? {
-                true => Some(self.expression(Level::Conditional)?),
-                false => None,
+            let default = if self.take_symbol(Symbol::Equal)? {
+                Some(self.expression(Level::Conditional)?)
+            } else {
+                None
             };
             let needs_default = parameters.last().is_some_and(|last| last.default.is_some());
             if needs_default && default.is_none() {
@@ -131,8 +132,8 @@ impl<'s> Parser<'s> {
         }
         let mut names: Vec<&Arc<str>> = parameters.iter().map(|parameter| &parameter.name).collect();
         names.sort_unstable();
-        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = format!("Two parameters have the name `{}`", twice[0]);
+        if let Some([name, _]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("Two parameters have the name `{name}`");
             return Err(syntax(message, start.to(self.end)));
         }
         Ok(parameters)

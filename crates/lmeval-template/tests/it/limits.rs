@@ -241,7 +241,7 @@ fn nesting_up_to_the_limits_does_no_harm() {
             match thread.spawn(run).unwrap().join().expect("no panic") {
                 Ok(_) => rendered += 1,
                 Err(error) if depth < 60 => {
-                    assert_ne!(error.kind(), ErrorKind::Limit, "template {index}: {error}")
+                    assert_ne!(error.kind(), ErrorKind::Limit, "template {index}: {error}");
                 }
                 Err(_) => {}
             }

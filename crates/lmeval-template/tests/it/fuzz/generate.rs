@@ -12,6 +12,8 @@
 //!   in between comes first;
 //! - macros that leave the scope they are defined in, through a namespace: Jinja2 then prints its internal `missing`.
 
+use std::fmt::Write;
+
 use lmeval_pycompat::Value;
 
 use super::Dice;
@@ -86,13 +88,13 @@ impl Generator<'_> {
         let open = self.dice.pick(&["{%", "{%", "{%", "{%", "{%-", "{%+"]);
         let close = self.dice.pick(&["%}", "%}", "%}", "%}", "-%}", "+%}"]);
         let colon = if self.dice.percent(1) { ":" } else { "" };
-        self.out.push_str(&format!("{open} {content}{colon} {close}"));
+        write!(self.out, "{open} {content}{colon} {close}").unwrap();
     }
 
     fn print(&mut self, content: &str) {
         let open = self.dice.pick(&["{{", "{{", "{{", "{{-", "{{+"]);
         let close = self.dice.pick(&["}}", "}}", "}}", "-}}"]);
-        self.out.push_str(&format!("{open} {content} {close}"));
+        write!(self.out, "{open} {content} {close}").unwrap();
     }
 
     fn text(&mut self) {
@@ -103,7 +105,7 @@ impl Generator<'_> {
     }
 
     fn body(&mut self, depth: usize) {
-        for _ in 0..1 + self.dice.below(3) {
+        for _ in 0..=self.dice.below(3) {
             self.statement(depth);
         }
     }
@@ -197,7 +199,7 @@ impl Generator<'_> {
         let open = self.dice.pick(&["{% raw %}", "{%- raw -%}", "{%raw%}", "{%+ raw %}\n"]);
         let close = self.dice.pick(&["{% endraw %}", "{%- endraw -%}", "{%endraw +%}", "  {% endraw %}"]);
         let inner = self.dice.pick(&["{{ x }}", " {% if %} ", "\n {# ", ""]);
-        self.out.push_str(&format!("{open}{inner}{close}"));
+        write!(self.out, "{open}{inner}{close}").unwrap();
     }
 
     /// Statements that fail, at once or when they are reached.
@@ -262,7 +264,7 @@ impl Generator<'_> {
         if self.chat && self.dice.percent(20) {
             let test = self.expression(Kind::Truth);
             let leave = self.dice.pick(&["break", "continue"]);
-            self.out.push_str(&format!("{{% if {test} %}}{{% {leave} %}}{{% endif %}}"));
+            write!(self.out, "{{% if {test} %}}{{% {leave} %}}{{% endif %}}").unwrap();
             self.body_in(around, 0);
         }
         if self.dice.percent(20) {

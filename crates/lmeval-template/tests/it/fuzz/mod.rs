@@ -94,8 +94,8 @@ impl Outcome {
     /// Whether the outcome says nothing that could be compared.
     fn is_incomparable(&self) -> bool {
         match self {
-            // The address of a Python object.
-            Self::Text(text) => text.contains(" at 0x"),
+            // An object of Python that is not data, with its address or its class.
+            Self::Text(text) => text.contains(" at 0x") || text.contains("<bound method"),
             // Steps, depth and size are limited here, time and memory there.
             Self::Failure { kind, .. } => kind == "skipped",
         }

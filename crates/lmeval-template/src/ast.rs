@@ -1,4 +1,8 @@
-//! The parsed template. Names carry the slot that [`crate::scope`] assigned to them.
+//! The tree that the parser builds and the interpreter walks.
+//!
+//! A name is a [`VariableId`], an index into the table of [`crate::scope`]; the tree itself knows nothing about scopes
+//! beyond the number of the one that each [`Body`] opens. So the tree is final when the parser has built it, although
+//! what a name refers to is decided only when the last tag has been read.
 
 use std::sync::Arc;
 
@@ -6,6 +10,7 @@ use lmeval_pycompat::Value;
 
 use crate::filters::FilterFunction;
 use crate::predicates::TestFunction;
+use crate::scope::{FunctionId, ScopeId, VariableId};
 
 /// A range of bytes in the template.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,60 +19,76 @@ pub(crate) struct Span {
     pub(crate) end: u32,
 }
 
-/// Where a variable lives: so many functions up, at this index.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Slot {
-    pub(crate) up: u16,
-    pub(crate) index: u16,
+impl Span {
+    pub(crate) fn new(start: usize, end: usize) -> Self {
+        let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
+        Self { start: clamp(start), end: clamp(end) }
+    }
+
+    /// From the start of this range to the end of another.
+    pub(crate) fn to(self, end: Self) -> Self {
+        Self { start: self.start, end: end.end }
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Expr {
     pub(crate) kind: ExprKind,
     pub(crate) span: Span,
-    /// How deep the tree is from here.
-    pub(crate) depth: u16,
+    /// The height of the tree, which the parser limits.
+    pub(crate) height: u16,
 }
 
 #[derive(Debug)]
 pub(crate) enum ExprKind {
-    Const(Value),
-    Name { name: Arc<str>, slot: Slot },
+    Literal(Value),
+    Variable(VariableId),
     Tuple(Vec<Expr>),
     List(Vec<Expr>),
     Dict(Vec<(Expr, Expr)>),
-    Conditional { test: Box<Expr>, then: Box<Expr>, otherwise: Option<Box<Expr>> },
+    Conditional {
+        test: Box<Expr>,
+        then: Box<Expr>,
+        otherwise: Option<Box<Expr>>,
+    },
     Unary(UnaryOperator, Box<Expr>),
     Binary(BinaryOperator, Box<Expr>, Box<Expr>),
-    And(Box<Expr>, Box<Expr>),
-    Or(Box<Expr>, Box<Expr>),
+    /// `constant ** variable`, where a sign of the constant counts after the power.
+    ConstantPower(Box<Expr>, Box<Expr>),
+    /// `and` where the flag is set, else `or`.
+    Logical(bool, Box<Expr>, Box<Expr>),
     Concat(Vec<Expr>),
-    Compare { first: Box<Expr>, rest: Vec<(CompareOperator, Expr)> },
-    Attribute { object: Box<Expr>, name: Arc<str> },
-    Item { object: Box<Expr>, key: Box<Expr> },
-    Slice(Box<[Option<Expr>; 3]>),
-    Call { callee: Box<Expr>, arguments: Arguments },
-    Filter(Box<FilterCall>),
-    Test(Box<TestCall>),
+    Compare {
+        first: Box<Expr>,
+        rest: Vec<(CompareOperator, Expr)>,
+    },
+    Attribute {
+        object: Box<Expr>,
+        name: Arc<str>,
+    },
+    Item {
+        object: Box<Expr>,
+        key: Box<Expr>,
+    },
+    Slice {
+        object: Box<Expr>,
+        bounds: Box<[Option<Expr>; 3]>,
+    },
+    Call {
+        callee: Box<Expr>,
+        arguments: Arguments,
+    },
+    Filter(Box<(Expr, Applied<FilterFunction>)>),
+    Test(Box<(Expr, Applied<TestFunction>)>),
 }
 
-/// `input | name(arguments)`; filter blocks have no input expression.
+/// A filter or test with its arguments; without a function where no such filter or test exists.
 #[derive(Debug)]
-pub(crate) struct FilterCall {
-    pub(crate) input: Option<Expr>,
+pub(crate) struct Applied<F> {
     pub(crate) name: Arc<str>,
     pub(crate) arguments: Arguments,
-    pub(crate) function: Option<FilterFunction>,
+    pub(crate) function: Option<F>,
     pub(crate) span: Span,
-}
-
-/// `input is name(arguments)`.
-#[derive(Debug)]
-pub(crate) struct TestCall {
-    pub(crate) input: Expr,
-    pub(crate) name: Arc<str>,
-    pub(crate) arguments: Arguments,
-    pub(crate) function: Option<TestFunction>,
 }
 
 #[derive(Debug, Default)]
@@ -111,37 +132,30 @@ pub(crate) enum CompareOperator {
 /// What an assignment writes to.
 #[derive(Debug)]
 pub(crate) enum Target {
-    Name {
-        name: Arc<str>,
-        slot: Slot,
-    },
+    Name(VariableId),
     /// `namespace.attribute`.
     Attribute {
-        name: Arc<str>,
-        slot: Slot,
+        namespace: VariableId,
         attribute: Arc<str>,
         span: Span,
     },
     Tuple(Vec<Target>),
 }
 
-/// What a variable of a scope is set to when the scope is entered.
+/// Statements with a scope of their own.
 #[derive(Debug)]
-pub(crate) enum Load {
-    Resolve(Arc<str>),
-    Alias(Slot),
-    Undefined,
+pub(crate) struct Body {
+    pub(crate) scope: ScopeId,
+    pub(crate) statements: Vec<Statement>,
 }
-
-/// Slots to fill when a scope is entered.
-pub(crate) type Loads = Vec<(u16, Load)>;
 
 #[derive(Debug)]
 pub(crate) enum Statement {
-    Data(Box<str>),
-    Output(Expr),
+    Text(Box<str>),
+    Print(Expr),
     For(Arc<For>),
-    If(Box<If>),
+    /// The branches in order, and what runs if none is taken.
+    If(Vec<(Expr, Vec<Statement>)>, Vec<Statement>),
     /// The flag says that the names become visible to blocks.
     Set {
         target: Target,
@@ -149,20 +163,22 @@ pub(crate) enum Statement {
         exported: bool,
         span: Span,
     },
-    SetBlock(Box<SetBlock>),
+    Capture(Box<Capture>),
     Macro {
         definition: Arc<Macro>,
-        slot: Slot,
+        variable: VariableId,
         exported: bool,
     },
     CallBlock(Box<CallBlock>),
-    FilterBlock(Box<FilterBlock>),
     With(Box<With>),
     Block {
         index: usize,
         span: Span,
     },
-    Autoescape(Box<Autoescape>),
+    Autoescape {
+        enabled: Expr,
+        body: Body,
+    },
     /// A statement that needs other templates; the text is its tag.
     Unsupported(&'static str, Span),
     Break,
@@ -173,34 +189,22 @@ pub(crate) enum Statement {
 pub(crate) struct For {
     pub(crate) target: Target,
     pub(crate) iterable: Expr,
-    pub(crate) test: Option<Expr>,
-    pub(crate) recursive: bool,
-    pub(crate) body: Vec<Statement>,
-    pub(crate) otherwise: Vec<Statement>,
-    /// The test has variables of its own; its target is separate from the body's.
-    pub(crate) test_target: Option<Target>,
-    pub(crate) test_loads: Loads,
-    pub(crate) body_loads: Loads,
-    pub(crate) otherwise_loads: Loads,
-    /// The slot of `loop`, where the body looks at it.
-    pub(crate) loop_slot: Option<Slot>,
-    /// Size of the frame where the loop is a function of its own, that is, recursive.
-    pub(crate) slots: usize,
-    pub(crate) span: Span,
+    /// The condition after `if`, which has variables of its own, with the target there.
+    pub(crate) test: Option<(Target, Expr)>,
+    pub(crate) body: Body,
+    pub(crate) otherwise: Option<Body>,
+    /// The variable `loop`, where the body looks at it.
+    pub(crate) loop_variable: Option<VariableId>,
+    /// A recursive loop is a function that `loop(…)` calls.
+    pub(crate) recursive: Option<FunctionId>,
 }
 
+/// A body whose text goes through filters and is then printed or, as `{% set %}` does, assigned.
 #[derive(Debug)]
-pub(crate) struct If {
-    pub(crate) branches: Vec<(Expr, Vec<Statement>)>,
-    pub(crate) otherwise: Vec<Statement>,
-}
-
-#[derive(Debug)]
-pub(crate) struct SetBlock {
-    pub(crate) target: Target,
-    pub(crate) filter: Option<Expr>,
-    pub(crate) body: Vec<Statement>,
-    pub(crate) loads: Loads,
+pub(crate) struct Capture {
+    pub(crate) body: Body,
+    pub(crate) filters: Vec<Applied<FilterFunction>>,
+    pub(crate) target: Option<Target>,
     pub(crate) exported: bool,
     pub(crate) span: Span,
 }
@@ -209,19 +213,18 @@ pub(crate) struct SetBlock {
 pub(crate) struct Macro {
     pub(crate) name: Arc<str>,
     pub(crate) parameters: Vec<Parameter>,
-    pub(crate) body: Vec<Statement>,
-    pub(crate) loads: Loads,
-    pub(crate) caller: Option<Slot>,
-    pub(crate) keywords: Option<Slot>,
-    pub(crate) variadic: Option<Slot>,
-    pub(crate) slots: usize,
-    pub(crate) span: Span,
+    pub(crate) body: Body,
+    pub(crate) function: FunctionId,
+    /// Where `caller`, `kwargs` and `varargs` go, where the body looks at them and no parameter has that name.
+    pub(crate) caller: Option<VariableId>,
+    pub(crate) keywords: Option<VariableId>,
+    pub(crate) variadic: Option<VariableId>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Parameter {
     pub(crate) name: Arc<str>,
-    pub(crate) slot: Slot,
+    pub(crate) variable: VariableId,
     pub(crate) default: Option<Expr>,
 }
 
@@ -233,35 +236,90 @@ pub(crate) struct CallBlock {
 }
 
 #[derive(Debug)]
-pub(crate) struct FilterBlock {
-    pub(crate) filter: Expr,
-    pub(crate) body: Vec<Statement>,
-    pub(crate) loads: Loads,
-}
-
-#[derive(Debug)]
 pub(crate) struct With {
     pub(crate) bindings: Vec<(Target, Expr)>,
-    pub(crate) body: Vec<Statement>,
-    pub(crate) loads: Loads,
-}
-
-#[derive(Debug)]
-pub(crate) struct Autoescape {
-    pub(crate) enabled: Expr,
-    pub(crate) body: Vec<Statement>,
-    pub(crate) loads: Loads,
+    pub(crate) body: Body,
 }
 
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) name: Arc<str>,
-    pub(crate) scoped: bool,
     pub(crate) required: bool,
-    pub(crate) body: Vec<Statement>,
-    pub(crate) loads: Loads,
-    pub(crate) self_slot: Option<Slot>,
-    pub(crate) slots: usize,
-    /// Variables in reach where a `scoped` block stands.
-    pub(crate) outer: Vec<(Arc<str>, Slot)>,
+    pub(crate) body: Body,
+    pub(crate) function: FunctionId,
+    /// The variable `self`, where the body looks at it.
+    pub(crate) self_variable: Option<VariableId>,
+    /// The scope around a `scoped` block, whose variables it sees.
+    pub(crate) around: Option<ScopeId>,
+}
+
+impl Expr {
+    /// Whether the value is known without a document.
+    pub(crate) fn is_constant(&self) -> bool {
+        let all = |items: &[Self]| items.iter().all(Self::is_constant);
+        match &self.kind {
+            ExprKind::Literal(_) => true,
+            ExprKind::Variable(_) | ExprKind::Call { .. } | ExprKind::Dict(_) | ExprKind::Slice { .. } => {
+                false
+            }
+            ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::Concat(items) => all(items),
+            ExprKind::Conditional { test, then, otherwise } => {
+                test.is_constant()
+                    && then.is_constant()
+                    && otherwise.as_ref().is_none_or(|otherwise| otherwise.is_constant())
+            }
+            ExprKind::Unary(_, operand) | ExprKind::Attribute { object: operand, .. } => {
+                operand.is_constant()
+            }
+            ExprKind::Binary(_, left, right)
+            | ExprKind::ConstantPower(left, right)
+            | ExprKind::Logical(_, left, right)
+            | ExprKind::Item { object: left, key: right } => left.is_constant() && right.is_constant(),
+            ExprKind::Compare { first, rest } => {
+                first.is_constant() && rest.iter().all(|(_, operand)| operand.is_constant())
+            }
+            ExprKind::Filter(applied) => applied.0.is_constant() && all(&applied.1.arguments.positional),
+            ExprKind::Test(applied) => applied.0.is_constant() && all(&applied.1.arguments.positional),
+        }
+    }
+}
+
+impl ExprKind {
+    /// The height of a tree with this root.
+    pub(crate) fn height(&self) -> u16 {
+        let tallest = |items: &[Expr]| items.iter().map(|item| item.height).max().unwrap_or(0);
+        let inner = match self {
+            Self::Literal(_) | Self::Variable(_) => 0,
+            Self::Tuple(items) | Self::List(items) | Self::Concat(items) => tallest(items),
+            Self::Dict(items) => {
+                items.iter().map(|(key, value)| key.height.max(value.height)).max().unwrap_or(0)
+            }
+            Self::Conditional { test, then, otherwise } => {
+                test.height.max(then.height).max(otherwise.as_ref().map_or(0, |otherwise| otherwise.height))
+            }
+            Self::Unary(_, operand) | Self::Attribute { object: operand, .. } => operand.height,
+            Self::Binary(_, left, right)
+            | Self::ConstantPower(left, right)
+            | Self::Logical(_, left, right)
+            | Self::Item { object: left, key: right } => left.height.max(right.height),
+            Self::Compare { first, rest } => {
+                rest.iter().map(|(_, operand)| operand.height).max().unwrap_or(0).max(first.height)
+            }
+            Self::Slice { object, bounds } => {
+                bounds.iter().flatten().map(|bound| bound.height).max().unwrap_or(0).max(object.height)
+            }
+            Self::Call { callee, arguments } => callee.height.max(arguments.height()),
+            Self::Filter(applied) => applied.0.height.max(applied.1.arguments.height()),
+            Self::Test(applied) => applied.0.height.max(applied.1.arguments.height()),
+        };
+        inner.saturating_add(1)
+    }
+}
+
+impl Arguments {
+    fn height(&self) -> u16 {
+        let keywords = self.keywords.iter().map(|(_, value)| value);
+        let stars = self.star.iter().chain(&self.star_star).map(|value| &**value);
+        self.positional.iter().chain(keywords).chain(stars).map(|value| value.height).max().unwrap_or(0)
+    }
 }

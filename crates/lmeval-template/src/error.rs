@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::{filters, predicates};
+
 /// Why a template could not be compiled or rendered.
 ///
 /// The message is one line without position; [`Error::line`] and [`Error::range`] say where, relative to
@@ -158,6 +160,23 @@ impl Error {
     /// Advice, one sentence each.
     pub fn hints(&self) -> &[String] {
         &self.inner.hints
+    }
+}
+
+/// The error for a filter or test that does not exist, with the nearest names that do.
+pub(crate) fn unknown_name(kind: ErrorKind, name: &str, chat: bool) -> Error {
+    if let Some(refusal) = (kind == ErrorKind::UnknownFilter).then(|| filters::refusal(name, chat)).flatten()
+    {
+        return refusal;
+    }
+    let (what, hint) = match kind {
+        ErrorKind::UnknownFilter => ("filter", nearest(name, filters::names(chat))),
+        _ => ("test", nearest(name, predicates::names())),
+    };
+    let error = Error::new(kind, format!("There is no {what} named `{name}`"));
+    match hint {
+        Some(hint) => error.with_hint(hint),
+        None => error,
     }
 }
 

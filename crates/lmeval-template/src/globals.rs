@@ -143,6 +143,9 @@ pub(crate) fn merge(vm: &mut Vm<'_>, dict: &mut OwnDict, source: &Val) -> Result
         }
         return Ok(());
     }
+    if let Val::Undefined(undefined) = source {
+        return Err(undefined.error());
+    }
     let mut pairs = Iter::over(source)?;
     while let Some(pair) = pairs.next(vm)? {
         let pair = Iter::over(&pair)?.collect(vm)?;

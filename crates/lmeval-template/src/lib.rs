@@ -26,7 +26,6 @@ mod format;
 mod globals;
 mod lexer;
 mod methods;
-mod names;
 mod operators;
 mod parser;
 mod predicates;

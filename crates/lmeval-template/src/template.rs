@@ -95,12 +95,12 @@ impl Template {
 
     /// The variables that the template expects to be given.
     pub fn undeclared_variables(&self) -> BTreeSet<String> {
-        self.program.resolved.undeclared.clone()
+        self.program.variables.undeclared.clone()
     }
 
     /// Filters and tests that do not exist and stand inside of conditions, where they may never be reached.
     pub fn unresolved_names(&self) -> &BTreeSet<String> {
-        &self.program.resolved.unresolved
+        &self.program.unresolved
     }
 }
 

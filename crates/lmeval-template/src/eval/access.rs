@@ -35,6 +35,10 @@ impl Vm<'_> {
     /// `object.name`: an attribute or method if there is one, else an item.
     pub(crate) fn attribute(&mut self, object: &Val, name: &Arc<str>) -> Result<Val, Error> {
         if let Val::Undefined(undefined) = object {
+            // Reference: Python's own attributes exist even there, and a chat template is not shown them.
+            if self.settings.chat && name.starts_with("__") {
+                return Ok(self.missing(object, name));
+            }
             return Err(undefined.error());
         }
         if let Some(value) = self.plain_attribute(object, name)? {
@@ -49,7 +53,7 @@ impl Vm<'_> {
             && let Object::Template = &**inner
         {
             // `self` has its blocks as items.
-            let index = self.program.resolved.blocks.iter().position(|block| block.name == *name);
+            let index = self.program.blocks.iter().position(|block| block.name == *name);
             if let Some(index) = index {
                 return Ok(Val::object(Object::Block(index)));
             }
@@ -100,11 +104,6 @@ impl Vm<'_> {
 
     /// An item in Python's sense; `None` where Python has a lookup or type error.
     pub(crate) fn plain_item(object: &Val, key: &Val) -> Result<Option<Val>, Error> {
-        if let Val::Object(inner) = key
-            && let Object::Slice(parts) = &**inner
-        {
-            return Self::slice(object, parts).map(Some);
-        }
         if let Val::Dict(dict) = object {
             return Ok(match key {
                 Val::Str(text) | Val::Markup(text) => dict.get_str(text),
@@ -169,13 +168,11 @@ impl Vm<'_> {
                 let Object::Range { start, step, .. } = &**inner else {
                     return Err(not_sliceable(object));
                 };
-                let (first, by, count) = bounds(inner.length().unwrap_or_default())?;
-                let new_start = start + step * first;
-                let new_step = step * by;
+                let (first, end, by) = slice_bounds(parts, inner.length().unwrap_or_default())?;
                 Val::object(Object::Range {
-                    start: new_start,
-                    stop: new_start + new_step * count as i64,
-                    step: new_step,
+                    start: start + step * first,
+                    stop: start + step * end,
+                    step: step.saturating_mul(by),
                 })
             }
             _ => return Err(not_sliceable(object)),
@@ -224,6 +221,19 @@ impl Iterator for SliceIndices {
 
 /// The first index, the step and the count of a slice of something with this length.
 fn slice_indices(parts: &[Option<Val>; 3], length: usize) -> Result<(i64, i64, usize), Error> {
+    let (start, stop, step) = slice_bounds(parts, length)?;
+    let count = if step > 0 {
+        if stop > start { (stop - start - 1) / step + 1 } else { 0 }
+    } else if stop < start {
+        (start - stop - 1) / step.saturating_neg() + 1
+    } else {
+        0
+    };
+    Ok((start, step, usize::try_from(count).unwrap_or_default()))
+}
+
+/// The first index, the index where a slice ends, and the step.
+fn slice_bounds(parts: &[Option<Val>; 3], length: usize) -> Result<(i64, i64, i64), Error> {
     let number = |part: &Option<Val>| -> Result<Option<i64>, Error> {
         match part {
             None | Some(Val::None) => Ok(None),
@@ -251,12 +261,5 @@ fn slice_indices(parts: &[Option<Val>; 3], length: usize) -> Result<(i64, i64, u
     };
     let start = number(&parts[0])?.map_or(if step > 0 { low } else { high }, clamp);
     let stop = number(&parts[1])?.map_or(if step > 0 { high } else { low }, clamp);
-    let count = if step > 0 {
-        if stop > start { (stop - start - 1) / step + 1 } else { 0 }
-    } else if stop < start {
-        (start - stop - 1) / step.saturating_neg() + 1
-    } else {
-        0
-    };
-    Ok((start, step, usize::try_from(count).unwrap_or_default()))
+    Ok((start, stop, step))
 }

@@ -7,6 +7,7 @@ use super::{Frame, Vm};
 use crate::arguments::Args;
 use crate::ast::{Expr, ExprKind};
 use crate::error::Error;
+use crate::scope::VariableId;
 use crate::value::{MacroObject, Object, OwnDict, UndefinedCause, Val};
 use crate::{globals, methods};
 
@@ -81,44 +82,43 @@ impl Vm<'_> {
     /// Calls a macro: extra arguments go to `varargs` and `kwargs` where its body looks at them.
     fn call_macro(&mut self, macro_object: &MacroObject, args: Args) -> Result<Val, Error> {
         let definition = &macro_object.definition;
-        let frame = Frame::new(definition.slots, Some(macro_object.frame.clone()));
+        let size = self.program.variables.frame_size(definition.function);
+        let frame = Frame::inside(macro_object.frame.clone(), size);
+        let set = |vm: &Self, variable: VariableId, value: Val| {
+            frame.set(vm.program.variables.get(variable).place.index, Some(value));
+        };
         let Args { mut positional, mut keywords } = args;
         let parameters = &definition.parameters;
         let extra = positional.split_off(positional.len().min(parameters.len()));
         for (parameter, value) in parameters.iter().zip(positional.iter()) {
-            frame.set(parameter.slot, Some(value.clone()));
+            set(self, parameter.variable, value.clone());
         }
-        let mut found_caller = false;
         for parameter in parameters.iter().skip(positional.len()) {
             let position = keywords.iter().position(|(name, _)| *name == parameter.name);
             if let Some(position) = position {
                 let (_, value) = keywords.remove(position);
-                frame.set(parameter.slot, Some(value));
+                set(self, parameter.variable, value);
             }
-            found_caller |= *parameter.name == *"caller";
         }
-        if let Some(slot) = definition.caller
-            && !found_caller
-            && !parameters.iter().any(|parameter| *parameter.name == *"caller")
-        {
+        if let Some(variable) = definition.caller {
             let position = keywords.iter().position(|(name, _)| **name == *"caller");
             let caller = match position {
                 Some(position) => keywords.remove(position).1,
                 None => self.undefined_message("No caller is defined"),
             };
-            frame.set(slot, Some(caller));
+            set(self, variable, caller);
         }
-        if let Some(slot) = definition.keywords {
+        if let Some(variable) = definition.keywords {
             let mut rest = OwnDict::default();
             for (name, value) in keywords {
                 rest.insert((&*name).into(), value);
             }
-            frame.set(slot, Some(Val::dict(rest)));
+            set(self, variable, Val::dict(rest));
         } else if let Some((name, _)) = keywords.first() {
             return Err(Error::type_error(format!("Macro `{}` has no parameter `{name}`", definition.name)));
         }
-        if let Some(slot) = definition.variadic {
-            frame.set(slot, Some(Val::tuple(extra)));
+        if let Some(variable) = definition.variadic {
+            set(self, variable, Val::tuple(extra));
         } else if !extra.is_empty() {
             return Err(Error::type_error(format!(
                 "Macro `{}` takes at most {} arguments",
@@ -144,18 +144,17 @@ impl Vm<'_> {
     }
 
     fn macro_text(&mut self, definition: &crate::ast::Macro, text: &mut String) -> Result<(), Error> {
-        self.enter_scope(&definition.loads);
         for parameter in &definition.parameters {
-            if self.frame.get(parameter.slot).is_some() {
+            if self.frame.get(self.program.variables.get(parameter.variable).place.index).is_some() {
                 continue;
             }
             let value = match &parameter.default {
                 Some(default) => self.eval(default)?,
                 None => self.undefined(UndefinedCause::Variable(parameter.name.clone())),
             };
-            self.frame.set(parameter.slot, Some(value));
+            self.write(parameter.variable, value);
         }
-        self.statements(&definition.body, text).map(|_| ())
+        self.body(&definition.body, text).map(|_| ())
     }
 }
 

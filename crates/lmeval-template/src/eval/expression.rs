@@ -1,14 +1,15 @@
 //! Expressions.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use super::Vm;
 use crate::arguments::Args;
-use crate::ast::{Arguments, CompareOperator, Expr, ExprKind, FilterCall, Slot, TestCall, UnaryOperator};
-use crate::error::{Error, ErrorKind};
+use crate::ast::{Applied, Arguments, BinaryOperator, CompareOperator, Expr, ExprKind, UnaryOperator};
+use crate::error::{Error, ErrorKind, unknown_name};
+use crate::filters::FilterFunction;
 use crate::operators;
-use crate::scope::unknown;
+use crate::predicates::TestFunction;
+use crate::scope::VariableId;
 use crate::value::{
     Iter, OwnDict, Undefined, UndefinedCause, Val, compare, contains, equals, escape_html, str_of, write_str,
 };
@@ -17,8 +18,8 @@ impl Vm<'_> {
     /// Evaluates an expression.
     pub(super) fn eval(&mut self, expression: &Expr) -> Result<Val, Error> {
         match &expression.kind {
-            ExprKind::Const(value) => Ok(Val::from(value)),
-            ExprKind::Name { name, slot } => Ok(self.variable(name, *slot)),
+            ExprKind::Literal(value) => Ok(Val::from(value)),
+            ExprKind::Variable(id) => Ok(self.variable(*id)),
             _ => {
                 self.spend(1)?;
                 self.deeper()?;
@@ -31,10 +32,11 @@ impl Vm<'_> {
         }
     }
 
-    pub(super) fn variable(&self, name: &Arc<str>, slot: Slot) -> Val {
-        match self.frame.get(slot) {
+    pub(super) fn variable(&mut self, id: VariableId) -> Val {
+        let variable = self.program.variables.get(id);
+        match self.read(variable.place, &variable.name) {
             Some(value) => value,
-            None => self.undefined(UndefinedCause::Variable(name.clone())),
+            None => self.undefined(UndefinedCause::Variable(variable.name.clone())),
         }
     }
 
@@ -48,8 +50,8 @@ impl Vm<'_> {
 
     fn eval_compound(&mut self, expression: &Expr) -> Result<Val, Error> {
         match &expression.kind {
-            ExprKind::Const(value) => Ok(Val::from(value)),
-            ExprKind::Name { name, slot } => Ok(self.variable(name, *slot)),
+            ExprKind::Literal(value) => Ok(Val::from(value)),
+            ExprKind::Variable(id) => Ok(self.variable(*id)),
             ExprKind::Tuple(items) => Ok(Val::tuple(self.eval_all(items)?)),
             ExprKind::List(items) => Ok(Val::list(self.eval_all(items)?)),
             ExprKind::Dict(items) => {
@@ -86,13 +88,25 @@ impl Vm<'_> {
                 let right = self.eval(right)?;
                 operators::binary(self, *operator, &left, &right)
             }
-            ExprKind::And(left, right) => {
-                let value = self.eval(left)?;
-                if value.truth()? { self.eval(right) } else { Ok(value) }
+            ExprKind::ConstantPower(left, right) => {
+                let left = self.eval(left)?;
+                let right = self.eval(right)?;
+                let is_negative = match &left {
+                    Val::Int(number) => *number < 0,
+                    Val::Float(number) => number.is_sign_negative(),
+                    Val::Big(number) => number.sign() == num_bigint::Sign::Minus,
+                    _ => false,
+                };
+                if !is_negative {
+                    return operators::binary(self, BinaryOperator::Power, &left, &right);
+                }
+                let positive = operators::unary(UnaryOperator::Negative, &left)?;
+                let power = operators::binary(self, BinaryOperator::Power, &positive, &right)?;
+                operators::unary(UnaryOperator::Negative, &power)
             }
-            ExprKind::Or(left, right) => {
+            ExprKind::Logical(is_and, left, right) => {
                 let value = self.eval(left)?;
-                if value.truth()? { Ok(value) } else { self.eval(right) }
+                if value.truth()? == *is_and { self.eval(right) } else { Ok(value) }
             }
             ExprKind::Concat(parts) => self.concat(parts),
             ExprKind::Compare { first, rest } => self.comparison(first, rest),
@@ -102,20 +116,23 @@ impl Vm<'_> {
             }
             ExprKind::Item { object, key } => {
                 let object = self.eval(object)?;
-                if let ExprKind::Slice(parts) = &key.kind {
-                    let parts = self.eval_slice(parts)?;
-                    return Self::slice(&object, &parts);
-                }
                 let key = self.eval(key)?;
                 self.item(&object, &key)
             }
-            ExprKind::Slice(parts) => {
-                let parts = self.eval_slice(parts)?;
-                Ok(Val::object(crate::value::Object::Slice(parts)))
+            ExprKind::Slice { object, bounds } => {
+                let object = self.eval(object)?;
+                let bounds = self.eval_bounds(bounds)?;
+                Self::slice(&object, &bounds)
             }
             ExprKind::Call { .. } => self.eval_call(expression, None),
-            ExprKind::Filter(call) => self.filter(call, None),
-            ExprKind::Test(call) => self.test(call),
+            ExprKind::Filter(applied) => {
+                let input = self.eval(&applied.0)?;
+                self.filter(&applied.1, &input)
+            }
+            ExprKind::Test(applied) => {
+                let input = self.eval(&applied.0)?;
+                self.test(&applied.1, &input)
+            }
         }
     }
 
@@ -123,7 +140,7 @@ impl Vm<'_> {
         expressions.iter().map(|expression| self.eval(expression)).collect()
     }
 
-    fn eval_slice(&mut self, parts: &[Option<Expr>; 3]) -> Result<[Option<Val>; 3], Error> {
+    fn eval_bounds(&mut self, parts: &[Option<Expr>; 3]) -> Result<[Option<Val>; 3], Error> {
         let mut values = [const { None }; 3];
         for (value, part) in values.iter_mut().zip(parts) {
             if let Some(part) = part {
@@ -198,6 +215,9 @@ impl Vm<'_> {
         }
         if let Some(star_star) = &arguments.star_star {
             let value = self.eval(star_star)?;
+            if let Val::Undefined(undefined) = &value {
+                return Err(undefined.error());
+            }
             let Val::Dict(dict) = &value else {
                 return Err(Error::type_error(format!(
                     "The argument after `**` must be a mapping, not `{}`",
@@ -217,35 +237,20 @@ impl Vm<'_> {
         Ok(args)
     }
 
-    /// Applies a filter, to its input expression or to a given value at the bottom of a chain.
-    fn filter(&mut self, call: &FilterCall, bottom: Option<Val>) -> Result<Val, Error> {
-        let input = match (&call.input, bottom) {
-            (None, bottom) => bottom.unwrap_or(Val::None),
-            (Some(input), None) => self.eval(input)?,
-            (Some(input), Some(bottom)) => self.filter_chain(input, bottom)?,
+    /// Applies a filter.
+    pub(super) fn filter(&mut self, filter: &Applied<FilterFunction>, input: &Val) -> Result<Val, Error> {
+        let args = self.eval_arguments(&filter.arguments)?;
+        let Some(function) = filter.function else {
+            return Err(unknown_name(ErrorKind::UnknownFilter, &filter.name, self.settings.chat));
         };
-        let args = self.eval_arguments(&call.arguments)?;
-        let Some(function) = call.function else {
-            return Err(unknown(ErrorKind::UnknownFilter, &call.name, self.settings.chat));
-        };
-        function(self, &input, args)
+        function(self, input, args)
     }
 
-    /// Applies the filters of a block, whose innermost takes the block's text.
-    pub(super) fn filter_chain(&mut self, expression: &Expr, bottom: Val) -> Result<Val, Error> {
-        let ExprKind::Filter(call) = &expression.kind else {
-            return Ok(bottom);
+    fn test(&mut self, test: &Applied<TestFunction>, input: &Val) -> Result<Val, Error> {
+        let args = self.eval_arguments(&test.arguments)?;
+        let Some(function) = test.function else {
+            return Err(unknown_name(ErrorKind::UnknownTest, &test.name, self.settings.chat));
         };
-        self.filter(call, Some(bottom))
-            .map_err(|error| error.or_at(expression.span.start as usize, expression.span.end as usize))
-    }
-
-    fn test(&mut self, call: &TestCall) -> Result<Val, Error> {
-        let input = self.eval(&call.input)?;
-        let args = self.eval_arguments(&call.arguments)?;
-        let Some(function) = call.function else {
-            return Err(unknown(ErrorKind::UnknownTest, &call.name, self.settings.chat));
-        };
-        Ok(Val::Bool(function(self, &input, args)?))
+        Ok(Val::Bool(function(self, input, args)?))
     }
 }

@@ -16,7 +16,6 @@ struct Filtered {
     source: Iter,
     node: Arc<For>,
     frame: Rc<Frame>,
-    entered: bool,
 }
 
 impl ValueIterator for Filtered {
@@ -30,12 +29,9 @@ impl ValueIterator for Filtered {
 
 impl Filtered {
     fn find_next(&mut self, vm: &mut Vm<'_>) -> Result<Option<Val>, Error> {
-        if !std::mem::replace(&mut self.entered, true) {
-            vm.enter_scope(&self.node.test_loads);
-        }
         let node = self.node.clone();
         while let Some(item) = self.source.next(vm)? {
-            let (Some(test), Some(target)) = (&node.test, &node.test_target) else {
+            let Some((target, test)) = &node.test else {
                 return Ok(Some(item));
             };
             vm.assign(target, item.clone(), false)?;
@@ -52,10 +48,10 @@ impl Filtered {
 }
 
 impl Vm<'_> {
-    pub(super) fn for_loop(&mut self, node: &Arc<For>, out: &mut String) -> Result<(), Error> {
+    pub(super) fn for_loop(&mut self, node: &Arc<For>, out: &mut String) -> Result<Flow, Error> {
         let iterable = self.eval(&node.iterable)?;
         let span = node.iterable.span;
-        if node.recursive {
+        if node.recursive.is_some() {
             let frame = self.frame.clone();
             return self
                 .recursive_loop(node, &frame, &iterable, 0, out)
@@ -72,9 +68,10 @@ impl Vm<'_> {
         iterable: &Val,
         depth: usize,
         out: &mut String,
-    ) -> Result<(), Error> {
+    ) -> Result<Flow, Error> {
         self.deeper()?;
-        let inner = Frame::new(node.slots, Some(frame.clone()));
+        let size = node.recursive.map_or(0, |function| self.program.variables.frame_size(function));
+        let inner = Frame::inside(frame.clone(), size);
         let outer = std::mem::replace(&mut self.frame, inner);
         let result = self.run_loop(node, iterable, depth, Some(frame.clone()), out);
         self.frame = outer;
@@ -89,7 +86,7 @@ impl Vm<'_> {
         depth: usize,
         around: Option<Rc<Frame>>,
         out: &mut String,
-    ) -> Result<(), Error> {
+    ) -> Result<Flow, Error> {
         let mut iterator = Iter::over(iterable)?;
         let mut length = match iterable {
             Val::Object(object) => object.length(),
@@ -101,11 +98,11 @@ impl Vm<'_> {
                 source: iterator,
                 node: node.clone(),
                 frame: self.frame.clone(),
-                entered: false,
             }));
         }
+        // Reference: `else` runs unless an iteration has come to the end of the body.
         let mut empty = true;
-        if let Some(slot) = node.loop_slot {
+        if let Some(variable) = node.loop_variable {
             let object = Rc::new(Object::Loop(LoopState {
                 iterator: RefCell::new(iterator),
                 length: Cell::new(length),
@@ -118,35 +115,36 @@ impl Vm<'_> {
                 recursive: around.map(|frame| (node.clone(), frame)),
             }));
             let Object::Loop(state) = &*object else {
-                return Ok(());
+                return Ok(Flow::Next);
             };
             while let Some(item) = self.advance_loop(state)? {
-                empty = false;
-                self.frame.set(slot, Some(Val::Object(object.clone())));
-                if self.iteration(node, item, out)? == Flow::Break {
-                    break;
+                self.write(variable, Val::Object(object.clone()));
+                match self.iteration(node, item, out)? {
+                    Flow::Next => empty = false,
+                    Flow::Continue => {}
+                    Flow::Break => break,
                 }
             }
-            self.frame.set(slot, None);
+            // The loop holds its condition's frame, which holds the loop.
+            self.frame.set(self.program.variables.get(variable).place.index, None);
         } else {
             while let Some(item) = iterator.next(self)? {
-                empty = false;
-                if self.iteration(node, item, out)? == Flow::Break {
-                    break;
+                match self.iteration(node, item, out)? {
+                    Flow::Next => empty = false,
+                    Flow::Continue => {}
+                    Flow::Break => break,
                 }
             }
         }
-        if empty && !node.otherwise.is_empty() {
-            self.enter_scope(&node.otherwise_loads);
-            self.statements(&node.otherwise, out)?;
+        match &node.otherwise {
+            Some(otherwise) if empty => self.body(otherwise, out),
+            _ => Ok(Flow::Next),
         }
-        Ok(())
     }
 
     fn iteration(&mut self, node: &For, item: Val, out: &mut String) -> Result<Flow, Error> {
         self.assign(&node.target, item, false)?;
-        self.enter_scope(&node.body_loads);
-        self.statements(&node.body, out)
+        self.body(&node.body, out)
     }
 
     /// The next item of a loop, which becomes the current one.

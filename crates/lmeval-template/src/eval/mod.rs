@@ -13,10 +13,11 @@ use std::sync::Arc;
 use lmeval_pycompat::Dict;
 use rustc_hash::FxHashMap;
 
-use crate::ast::{Load, Slot};
+use crate::ast::Body;
 use crate::error::{Error, ErrorKind};
 use crate::globals;
 use crate::program::{Program, Settings};
+use crate::scope::{Place, VariableId};
 use crate::value::{Object, Undefined, UndefinedCause, Val};
 
 /// The variables of one running function.
@@ -24,14 +25,25 @@ use crate::value::{Object, Undefined, UndefinedCause, Val};
 pub(crate) struct Frame {
     slots: RefCell<Vec<Option<Val>>>,
     parent: Option<Rc<Frame>>,
+    /// The variables around a `scoped` block, for the block and the functions that it defines.
+    context: Option<Rc<Context>>,
 }
 
+/// Variables by name.
+type Context = FxHashMap<Arc<str>, Val>;
+
 impl Frame {
-    fn new(size: usize, parent: Option<Rc<Self>>) -> Rc<Self> {
-        Rc::new(Self { slots: RefCell::new(vec![None; size]), parent })
+    fn of_block(size: usize, context: Option<Rc<Context>>) -> Rc<Self> {
+        Rc::new(Self { slots: RefCell::new(vec![None; size]), parent: None, context })
     }
 
-    fn with_function<T>(&self, up: u16, use_it: impl FnOnce(&Self) -> T) -> T {
+    fn inside(parent: Rc<Self>, size: usize) -> Rc<Self> {
+        let context = parent.context.clone();
+        Rc::new(Self { slots: RefCell::new(vec![None; size]), parent: Some(parent), context })
+    }
+
+    /// The frame of a function further out.
+    fn outer(&self, up: u32) -> &Self {
         let mut frame = self;
         for _ in 0..up {
             match &frame.parent {
@@ -39,21 +51,17 @@ impl Frame {
                 None => break,
             }
         }
-        use_it(frame)
+        frame
     }
 
-    fn get(&self, slot: Slot) -> Option<Val> {
-        self.with_function(slot.up, |frame| {
-            frame.slots.borrow().get(usize::from(slot.index)).cloned().flatten()
-        })
+    fn get(&self, index: u32) -> Option<Val> {
+        self.slots.borrow().get(index as usize).cloned().flatten()
     }
 
-    fn set(&self, slot: Slot, value: Option<Val>) {
-        self.with_function(slot.up, |frame| {
-            if let Some(place) = frame.slots.borrow_mut().get_mut(usize::from(slot.index)) {
-                *place = value;
-            }
-        });
+    fn set(&self, index: u32, value: Option<Val>) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(index as usize) {
+            *slot = value;
+        }
     }
 }
 
@@ -81,8 +89,6 @@ pub(crate) struct Vm<'a> {
     document: &'a Dict,
     /// Assignments at the top level, which blocks can see.
     exported: FxHashMap<Arc<str>, Val>,
-    /// Variables around a `scoped` block.
-    scoped: Vec<FxHashMap<Arc<str>, Val>>,
     /// Copies of document values for a template that changes them.
     thawed: FxHashMap<Arc<str>, Val>,
     frame: Rc<Frame>,
@@ -101,25 +107,19 @@ impl<'a> Vm<'a> {
         document: &'a Dict,
         out: &mut String,
     ) -> Result<(), Error> {
-        let resolved = &program.resolved;
         let mut vm = Self {
             settings,
             program,
             document,
             exported: FxHashMap::default(),
-            scoped: Vec::new(),
             thawed: FxHashMap::default(),
-            frame: Frame::new(resolved.slots, None),
+            frame: Frame::of_block(program.variables.frame_size(program.main.function), None),
             fuel: settings.fuel,
             depth: 0,
             autoescape: false,
             random: 0x9E37_79B9_7F4A_7C15,
         };
-        if let Some(slot) = resolved.self_slot {
-            vm.frame.set(slot, Some(Val::object(Object::Template)));
-        }
-        vm.enter_scope(&resolved.loads);
-        vm.statements(&resolved.body, out).map(|_| ())
+        vm.block_body(&program.main, out)
     }
 
     /// Takes steps from what the template may use.
@@ -156,21 +156,40 @@ impl<'a> Vm<'a> {
         Ok(())
     }
 
-    /// Fills the variables of a scope that is entered.
-    fn enter_scope(&mut self, loads: &[(u16, Load)]) {
-        for (index, load) in loads {
-            let value = match load {
-                Load::Resolve(name) => self.lookup(name),
-                Load::Alias(slot) => self.frame.get(*slot),
-                Load::Undefined => None,
-            };
-            self.frame.set(Slot { up: 0, index: *index }, value);
+    /// Runs the statements of a scope.
+    fn body(&mut self, body: &Body, out: &mut String) -> Result<Flow, Error> {
+        let program = self.program;
+        for start in &program.variables.scope(body.scope).starts {
+            let variable = program.variables.get(start.variable);
+            let value = start.from.and_then(|place| self.read(place, &variable.name));
+            self.frame.set(variable.place.index, value);
         }
+        self.statements(&body.statements, out)
     }
 
-    /// The value of a name that no scope of the template assigns.
-    fn lookup(&mut self, name: &Arc<str>) -> Option<Val> {
-        if let Some(value) = self.scoped.last().and_then(|scope| scope.get(name)) {
+    /// The value of a variable; an empty slot is filled from the document where that is its rule.
+    fn read(&mut self, place: Place, name: &Arc<str>) -> Option<Val> {
+        let frame = self.frame.outer(place.up);
+        let value = frame.get(place.index);
+        if value.is_some() || !place.given {
+            return value;
+        }
+        let context = frame.context.clone();
+        let value = self.lookup(context.as_deref(), name);
+        if value.is_some() {
+            self.frame.outer(place.up).set(place.index, value.clone());
+        }
+        value
+    }
+
+    fn write(&self, id: VariableId, value: Val) {
+        let place = self.program.variables.get(id).place;
+        self.frame.outer(place.up).set(place.index, Some(value));
+    }
+
+    /// The value of a name that no scope of the template has.
+    fn lookup(&mut self, context: Option<&Context>, name: &Arc<str>) -> Option<Val> {
+        if let Some(value) = context.and_then(|context| context.get(name)) {
             return Some(value.clone());
         }
         if let Some(value) = self.exported.get(name) {

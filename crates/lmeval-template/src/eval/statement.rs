@@ -1,13 +1,10 @@
 //! Statements.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
-use super::{Flow, Frame, Vm};
+use super::{Context, Flow, Frame, Vm};
 use crate::arguments::Args;
-use crate::ast::{Block, CallBlock, FilterBlock, SetBlock, Span, Statement, Target};
+use crate::ast::{Block, CallBlock, Capture, Span, Statement, Target};
 use crate::error::{Error, ErrorKind};
 use crate::value::{Iter, MacroObject, Object, Val, escape_html, str_of, write_str};
 
@@ -32,30 +29,30 @@ impl Vm<'_> {
     fn statement(&mut self, statement: &Statement, out: &mut String) -> Result<Flow, Error> {
         self.spend(1)?;
         match statement {
-            Statement::Data(text) => {
+            Statement::Text(text) => {
                 Self::grow(out, text.len())?;
                 out.push_str(text);
             }
-            Statement::Output(expression) => {
+            Statement::Print(expression) => {
                 let value = self.eval(expression)?;
                 self.output(out, &value).map_err(|error| at(error, expression.span))?;
             }
-            Statement::For(node) => self.for_loop(node, out)?,
-            Statement::If(node) => {
-                for (test, body) in &node.branches {
+            Statement::For(node) => return self.for_loop(node, out),
+            Statement::If(branches, otherwise) => {
+                for (test, body) in branches {
                     let value = self.eval(test)?;
                     if value.truth().map_err(|error| at(error, test.span))? {
                         return self.statements(body, out);
                     }
                 }
-                return self.statements(&node.otherwise, out);
+                return self.statements(otherwise, out);
             }
             Statement::Set { target, value, exported, span } => {
                 let value = self.eval(value)?;
                 self.assign(target, value, *exported).map_err(|error| at(error, *span))?;
             }
-            Statement::SetBlock(node) => self.set_block(node)?,
-            Statement::Macro { definition, slot, exported } => {
+            Statement::Capture(node) => return self.capture(node, out),
+            Statement::Macro { definition, variable, exported } => {
                 let value = Val::object(Object::Macro(MacroObject {
                     definition: definition.clone(),
                     frame: self.frame.clone(),
@@ -64,31 +61,28 @@ impl Vm<'_> {
                 if *exported {
                     self.export(&definition.name, &value);
                 }
-                self.frame.set(*slot, Some(value));
+                self.write(*variable, value);
             }
             Statement::CallBlock(node) => self.call_block(node, out)?,
-            Statement::FilterBlock(node) => self.filter_block(node, out)?,
             Statement::With(node) => {
                 // All values are of the scope around; they are evaluated before any name is set.
                 let mut values = Vec::with_capacity(node.bindings.len());
                 for (_, value) in &node.bindings {
                     values.push(self.eval(value)?);
                 }
-                self.enter_scope(&node.loads);
                 for ((target, expression), value) in node.bindings.iter().zip(values) {
                     self.assign(target, value, false).map_err(|error| at(error, expression.span))?;
                 }
-                return self.statements(&node.body, out);
+                return self.body(&node.body, out);
             }
             Statement::Block { index, span } => {
                 self.block(*index, out).map_err(|error| at(error, *span))?;
             }
-            Statement::Autoescape(node) => {
-                let enabled = self.eval(&node.enabled)?;
-                let enabled = enabled.truth().map_err(|error| at(error, node.enabled.span))?;
-                self.enter_scope(&node.loads);
-                let before = std::mem::replace(&mut self.autoescape, enabled);
-                let flow = self.statements(&node.body, out);
+            Statement::Autoescape { enabled, body } => {
+                let value = self.eval(enabled)?;
+                let value = value.truth().map_err(|error| at(error, enabled.span))?;
+                let before = std::mem::replace(&mut self.autoescape, value);
+                let flow = self.body(body, out);
                 self.autoescape = before;
                 return flow;
             }
@@ -130,15 +124,17 @@ impl Vm<'_> {
     /// Sets the names of a target.
     pub(super) fn assign(&mut self, target: &Target, value: Val, export: bool) -> Result<(), Error> {
         match target {
-            Target::Name { name, slot } => {
+            Target::Name(id) => {
                 if export {
-                    self.export(name, &value);
+                    let program = self.program;
+                    self.export(&program.variables.get(*id).name, &value);
                 }
-                self.frame.set(*slot, Some(value));
+                self.write(*id, value);
                 Ok(())
             }
-            Target::Attribute { name, slot, attribute, span } => {
-                let object = self.variable(name, *slot);
+            Target::Attribute { namespace, attribute, span } => {
+                let object = self.variable(*namespace);
+                let name = &self.program.variables.get(*namespace).name;
                 let Val::Object(object) = &object else {
                     return Err(at(not_a_namespace(name), *span));
                 };
@@ -171,15 +167,23 @@ impl Vm<'_> {
         }
     }
 
-    fn set_block(&mut self, node: &SetBlock) -> Result<(), Error> {
-        self.enter_scope(&node.loads);
+    fn capture(&mut self, node: &Capture, out: &mut String) -> Result<Flow, Error> {
         let mut text = String::new();
-        self.statements(&node.body, &mut text)?;
-        let mut value = self.captured(text);
-        if let Some(filter) = &node.filter {
-            value = self.filter_chain(filter, value)?;
+        let flow = self.body(&node.body, &mut text)?;
+        if flow != Flow::Next {
+            // Reference: what a body has printed is lost where it leaves the loop around.
+            return Ok(flow);
         }
-        self.assign(&node.target, value, node.exported).map_err(|error| at(error, node.span))
+        let mut value = self.captured(text);
+        for filter in &node.filters {
+            value = self.nested(|vm| vm.filter(filter, &value)).map_err(|error| at(error, filter.span))?;
+        }
+        match &node.target {
+            Some(target) => self.assign(target, value, node.exported),
+            None => Self::append(out, &value),
+        }
+        .map_err(|error| at(error, node.span))?;
+        Ok(Flow::Next)
     }
 
     /// Captured output: safe where escaping is on, as it has been escaped already.
@@ -201,43 +205,57 @@ impl Vm<'_> {
         Self::append(out, &value).map_err(|error| at(error, call.span))
     }
 
-    fn filter_block(&mut self, node: &FilterBlock, out: &mut String) -> Result<(), Error> {
-        self.enter_scope(&node.loads);
-        let mut text = String::new();
-        self.statements(&node.body, &mut text)?;
-        let input = self.captured(text);
-        let value = self.filter_chain(&node.filter, input)?;
-        Self::append(out, &value).map_err(|error| at(error, node.filter.span))
-    }
-
     /// Runs a block where it stands.
     fn block(&mut self, index: usize, out: &mut String) -> Result<(), Error> {
         let program = self.program;
-        let Some(block) = program.resolved.blocks.get(index) else {
+        let Some(block) = program.blocks.get(index) else {
             return Ok(());
         };
         if block.required {
-            let message = format!("Required block `{}` is not defined", block.name);
+            let message = format!("The block `{}` is required, and nothing defines it", block.name);
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let mut scope: FxHashMap<Arc<str>, Val> = self.scoped.last().cloned().unwrap_or_default();
-        if block.scoped {
-            for (name, slot) in &block.outer {
-                if let Some(value) = self.frame.get(*slot) {
-                    scope.insert(name.clone(), value);
+        let context = self.context_of(block)?;
+        self.run_block(block, context, out)
+    }
+
+    /// The variables that a block sees besides the exported ones: of its scopes where it is `scoped`, else of the block
+    /// around it.
+    fn context_of(&mut self, block: &Block) -> Result<Option<Rc<Context>>, Error> {
+        let around = self.frame.context.clone();
+        let Some(innermost) = block.around else { return Ok(around) };
+        let variables = &self.program.variables;
+        let depth = variables.scope(innermost).depth;
+        let mut context = Context::default();
+        let mut next = Some(innermost);
+        while let Some(id) = next {
+            let scope = variables.scope(id);
+            self.spend(scope.assigned.len() as u64)?;
+            for variable in &scope.assigned {
+                let variable = variables.get(*variable);
+                if !context.contains_key(&variable.name)
+                    && let Some(value) = self.frame.outer(depth - scope.depth).get(variable.place.index)
+                {
+                    context.insert(variable.name.clone(), value);
                 }
             }
+            next = scope.around;
         }
-        self.run_block(block, scope, out)
+        if let Some(around) = around {
+            for (name, value) in &*around {
+                context.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        Ok(Some(Rc::new(context)))
     }
 
     /// Runs a block that `self` was asked for.
     pub(super) fn block_text(&mut self, index: usize) -> Result<Val, Error> {
         let program = self.program;
         let mut text = String::new();
-        if let Some(block) = program.resolved.blocks.get(index) {
-            let scope = self.scoped.last().cloned().unwrap_or_default();
-            self.run_block(block, scope, &mut text)?;
+        if let Some(block) = program.blocks.get(index) {
+            let context = self.frame.context.clone();
+            self.run_block(block, context, &mut text)?;
         }
         Ok(self.captured(text))
     }
@@ -245,22 +263,24 @@ impl Vm<'_> {
     fn run_block(
         &mut self,
         block: &Block,
-        scope: FxHashMap<Arc<str>, Val>,
+        context: Option<Rc<Context>>,
         out: &mut String,
     ) -> Result<(), Error> {
         self.deeper()?;
-        self.scoped.push(scope);
-        let frame = Frame::new(block.slots, None);
-        let outer = std::mem::replace(&mut self.frame, Rc::clone(&frame));
-        if let Some(slot) = block.self_slot {
-            self.frame.set(slot, Some(Val::object(Object::Template)));
-        }
-        self.enter_scope(&block.loads);
-        let result = self.statements(&block.body, out);
+        let frame = Frame::of_block(self.program.variables.frame_size(block.function), context);
+        let outer = std::mem::replace(&mut self.frame, frame);
+        let result = self.block_body(block, out);
         self.frame = outer;
-        self.scoped.pop();
         self.depth -= 1;
-        result.map(|_| ())
+        result
+    }
+
+    /// Runs the template or a block in its new frame.
+    pub(super) fn block_body(&mut self, block: &Block, out: &mut String) -> Result<(), Error> {
+        if let Some(variable) = block.self_variable {
+            self.write(variable, Val::object(Object::Template));
+        }
+        self.body(&block.body, out).map(|_| ())
     }
 }
 

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::eval::Vm;
 use crate::value::Val;
 
-pub(crate) use unsupported::{place, refusal};
+pub(crate) use unsupported::{is_unsupported, refusal};
 
 /// A filter: the value and the arguments in, a value out.
 pub(crate) type FilterFunction = fn(&mut Vm<'_>, &Val, Args) -> Result<Val, Error>;

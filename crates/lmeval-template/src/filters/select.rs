@@ -6,10 +6,9 @@ use lmeval_pycompat::Dict;
 
 use super::attribute::{Path, ignore_case};
 use crate::arguments::{Args, text};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, unknown_name};
 use crate::eval::Vm;
 use crate::predicates;
-use crate::scope::unknown;
 use crate::value::{Iter, Object, Val, ValueIterator};
 
 /// The source of a generator, opened when the first item is asked for.
@@ -79,9 +78,7 @@ impl ValueIterator for Mapped {
             Some(Mapping::Path(path)) => path.get(vm, &item).map(Some),
             Some(Mapping::Filter(name, args)) => {
                 let Some(function) = super::lookup(name, vm.settings.chat) else {
-                    let chat = vm.settings.chat;
-                    return Err(super::refusal(name, chat)
-                        .unwrap_or_else(|| unknown(ErrorKind::UnknownFilter, name, chat)));
+                    return Err(unknown_name(ErrorKind::UnknownFilter, name, vm.settings.chat));
                 };
                 function(vm, &item, args.clone()).map(Some)
             }
@@ -130,7 +127,7 @@ impl Selected {
             return value.truth();
         };
         let Some(function) = predicates::lookup(name) else {
-            return Err(unknown(ErrorKind::UnknownTest, name, vm.settings.chat));
+            return Err(unknown_name(ErrorKind::UnknownTest, name, vm.settings.chat));
         };
         function(vm, &value, self.args.clone())
     }

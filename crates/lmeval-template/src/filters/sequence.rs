@@ -141,6 +141,15 @@ fn sorted(items: Vec<(Val, Val)>, reverse: bool) -> Result<Vec<Val>, Error> {
     Ok(sorted.into_iter().map(|(_, item)| item).collect())
 }
 
+/// The argument `reverse`, which Python takes as an integer.
+fn is_reverse(reverse: Option<&Val>) -> Result<bool, Error> {
+    let Some(value) = reverse else { return Ok(false) };
+    match value.as_int() {
+        Some(number) => Ok(number != 0),
+        None => Err(Error::type_error(format!("`reverse` is true or false, not `{}`", value.type_name()))),
+    }
+}
+
 /// `sort(reverse, case_sensitive, attribute)`.
 pub(super) fn sort(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Error> {
     let [reverse, sensitive, attribute] = args.bind("sort", ["reverse", "case_sensitive", "attribute"], 0)?;
@@ -155,7 +164,7 @@ pub(super) fn sort(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Erro
         }
         keyed.push((Val::list(keys), item));
     }
-    let reverse = truth(reverse)?;
+    let reverse = is_reverse(reverse.as_ref())?;
     // Python compares lists of keys by equality first, so one undefined key alone is not looked at.
     sorted(keyed, reverse).map(Val::list)
 }
@@ -183,7 +192,7 @@ pub(super) fn dictsort(vm: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, 
         let sort_key = if sensitive { sort_key } else { ignore_case(sort_key) };
         (sort_key, Val::tuple(vec![key, value]))
     });
-    sorted(keyed.collect(), truth(reverse)?).map(Val::list)
+    sorted(keyed.collect(), is_reverse(reverse.as_ref())?).map(Val::list)
 }
 
 /// `min(case_sensitive, attribute)`.

@@ -8,9 +8,14 @@ use crate::error::{Error, ErrorKind};
 
 const UNSUPPORTED: [&str; 6] = ["filesizeformat", "pprint", "striptags", "urlize", "wordwrap", "xmlattr"];
 
+/// Whether Jinja has a filter of this name that templates cannot use here.
+pub(crate) fn is_unsupported(name: &str) -> bool {
+    UNSUPPORTED.contains(&name)
+}
+
 /// The error for a filter that templates cannot use; `None` for every other name.
 pub(crate) fn refusal(name: &str, chat: bool) -> Option<Error> {
-    if !UNSUPPORTED.contains(&name) {
+    if !is_unsupported(name) {
         return None;
     }
     let known: Vec<String> = names(chat).map(|name| format!("`{name}`")).collect();
@@ -20,13 +25,4 @@ pub(crate) fn refusal(name: &str, chat: bool) -> Option<Error> {
             .with_hint("Change the text in Python instead, in a function of the task file (`!function`)");
     }
     Some(error.with_hint(format!("The filters are {}", known.join(", "))))
-}
-
-/// The first place where a template applies a filter of this name: behind `|`, or at the start of a filter block.
-pub(crate) fn place(template: &str, name: &str) -> Option<(usize, usize)> {
-    template.match_indices(name).map(|(start, _)| (start, start + name.len())).find(|&(start, end)| {
-        let before = template[..start].trim_end();
-        let whole = !template[end..].starts_with(|next: char| next.is_alphanumeric() || next == '_');
-        whole && (before.ends_with('|') || (before.len() < start && before.ends_with("filter")))
-    })
 }

@@ -1,532 +1,404 @@
-//! Expressions.
-
-use std::sync::Arc;
+//! Expressions, by binding power.
+//!
+//! Every operator has a [`Level`], and [`infix`] is the one table of them ("Expressions" in Jinja's template designer
+//! documentation). Parsing an expression at a level means: read an operand, then, as long as the next token is an
+//! operator of that level or a tighter one, read what follows it at the next tighter level and combine the two. So
+//! operators of one level group to the left, and precedence is nothing but the order of the levels.
+//!
+//! Three things differ from Python, and all are visible in the table: signs bind tighter than `**` (`-2 ** 2` is 4), `~`
+//! stands between sums and products (`2 * 3 ~ 4` is `64`), and filters and tests are looser than a sign (`-1|abs` is 1) but tighter than any
+//! other operator. What follows a filter cannot be an attribute or an item, since those bind tighter than the filter
+//! itself; a call can.
 
 use lmeval_pycompat::Value;
 
 use super::Parser;
-use crate::ast::{
-    Arguments, BinaryOperator, CompareOperator, Expr, ExprKind, FilterCall, TestCall, UnaryOperator,
-};
-use crate::error::{Error, ErrorKind};
-use crate::lexer::TokenKind;
-use crate::names;
-use crate::program::depth_of;
+use super::applied::is_refused;
+use crate::ast::{BinaryOperator, CompareOperator, Expr, ExprKind, UnaryOperator};
+use crate::error::Error;
+use crate::lexer::{Bracket, Symbol, Token};
 
-/// How deep the tree of an expression may be.
-const MAXIMUM_TREE_DEPTH: u16 = 250;
+/// How tight an operator binds, loosest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    Conditional,
+    Or,
+    And,
+    Not,
+    Comparison,
+    Sum,
+    Concatenation,
+    Product,
+    Power,
+    Filter,
+    Sign,
+    Postfix,
+    /// Tighter than any operator: an operand as such.
+    Operand,
+}
 
-impl Parser {
-    /// A node from `start` to the last token; fails where the tree would get too deep to be walked.
-    fn make(&self, start: usize, kind: ExprKind) -> Result<Expr, Error> {
-        let span = self.span_from(start);
-        let depth = depth_of(&kind);
-        if depth > MAXIMUM_TREE_DEPTH {
-            let error = Error::limit("The expression is nested too deeply");
-            return Err(error.or_at(span.start as usize, span.end as usize));
+/// An operator after an operand.
+#[derive(Clone, Copy, Debug)]
+enum Infix {
+    Conditional,
+    Logical(bool),
+    Compare(CompareOperator),
+    Binary(BinaryOperator),
+    Concat,
+    Filter,
+    Test,
+    Attribute,
+    Item,
+    Call,
+}
+
+/// The operators that follow an operand.
+fn infix(token: &Token<'_>) -> Option<(Level, Infix)> {
+    use {BinaryOperator as Arithmetic, CompareOperator as Order};
+    Some(match token {
+        Token::Word(word) => match *word {
+            "if" => (Level::Conditional, Infix::Conditional),
+            "or" => (Level::Or, Infix::Logical(false)),
+            "and" => (Level::And, Infix::Logical(true)),
+            "in" => (Level::Comparison, Infix::Compare(Order::In)),
+            // Where `in` follows.
+            "not" => (Level::Comparison, Infix::Compare(Order::NotIn)),
+            "is" => (Level::Filter, Infix::Test),
+            _ => return None,
+        },
+        Token::Symbol(symbol) => match symbol {
+            Symbol::EqualEqual => (Level::Comparison, Infix::Compare(Order::Equal)),
+            Symbol::BangEqual => (Level::Comparison, Infix::Compare(Order::NotEqual)),
+            Symbol::Less => (Level::Comparison, Infix::Compare(Order::Less)),
+            Symbol::LessEqual => (Level::Comparison, Infix::Compare(Order::LessEqual)),
+            Symbol::Greater => (Level::Comparison, Infix::Compare(Order::Greater)),
+            Symbol::GreaterEqual => (Level::Comparison, Infix::Compare(Order::GreaterEqual)),
+            Symbol::Plus => (Level::Sum, Infix::Binary(Arithmetic::Add)),
+            Symbol::Minus => (Level::Sum, Infix::Binary(Arithmetic::Subtract)),
+            Symbol::Tilde => (Level::Concatenation, Infix::Concat),
+            Symbol::Star => (Level::Product, Infix::Binary(Arithmetic::Multiply)),
+            Symbol::Slash => (Level::Product, Infix::Binary(Arithmetic::Divide)),
+            Symbol::SlashSlash => (Level::Product, Infix::Binary(Arithmetic::FloorDivide)),
+            Symbol::Percent => (Level::Product, Infix::Binary(Arithmetic::Modulo)),
+            Symbol::StarStar => (Level::Power, Infix::Binary(Arithmetic::Power)),
+            Symbol::Pipe => (Level::Filter, Infix::Filter),
+            Symbol::Dot => (Level::Postfix, Infix::Attribute),
+            Symbol::Open(Bracket::Square) => (Level::Postfix, Infix::Item),
+            Symbol::Open(Bracket::Round) => (Level::Postfix, Infix::Call),
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+impl Level {
+    /// The level of what may follow an operator of this level.
+    fn tighter(self) -> Self {
+        match self {
+            Self::Conditional => Self::Or,
+            Self::Or => Self::And,
+            Self::And => Self::Not,
+            Self::Not => Self::Comparison,
+            Self::Comparison => Self::Sum,
+            Self::Sum => Self::Concatenation,
+            Self::Concatenation => Self::Product,
+            Self::Product => Self::Power,
+            Self::Power => Self::Filter,
+            Self::Filter => Self::Sign,
+            Self::Sign => Self::Postfix,
+            Self::Postfix | Self::Operand => Self::Operand,
         }
-        Ok(Expr { kind, span, depth })
     }
+}
 
-    pub(super) fn parse_expression(&mut self) -> Result<Expr, Error> {
-        self.nested(Self::parse_conditional)
-    }
-
-    fn parse_conditional(&mut self) -> Result<Expr, Error> {
-        let start = self.start();
-        let mut result = self.parse_or()?;
-        while self.skip_name("if") {
-            let test = self.parse_or()?;
-            let otherwise = if self.skip_name("else") {
-                Some(Box::new(self.nested(Self::parse_conditional)?))
-            } else {
-                None
-            };
-            let kind = ExprKind::Conditional { test: Box::new(test), then: Box::new(result), otherwise };
-            result = self.make(start, kind)?;
-        }
-        Ok(result)
-    }
-
-    fn parse_or(&mut self) -> Result<Expr, Error> {
-        let start = self.start();
-        let mut left = self.parse_and()?;
-        while self.skip_name("or") {
-            let right = self.parse_and()?;
-            left = self.make(start, ExprKind::Or(Box::new(left), Box::new(right)))?;
-        }
-        Ok(left)
-    }
-
-    fn parse_and(&mut self) -> Result<Expr, Error> {
-        let start = self.start();
-        let mut left = self.parse_not()?;
-        while self.skip_name("and") {
-            let right = self.parse_not()?;
-            left = self.make(start, ExprKind::And(Box::new(left), Box::new(right)))?;
-        }
-        Ok(left)
-    }
-
-    fn parse_not(&mut self) -> Result<Expr, Error> {
-        let start = self.start();
-        if self.skip_name("not") {
-            let operand = self.nested(Self::parse_not)?;
-            return self.make(start, ExprKind::Unary(UnaryOperator::Not, Box::new(operand)));
-        }
-        self.parse_compare()
-    }
-
-    fn parse_compare(&mut self) -> Result<Expr, Error> {
-        let start = self.start();
-        let first = self.parse_sum()?;
-        let mut rest = Vec::new();
-        loop {
-            let operator = match &self.current().kind {
-                TokenKind::Operator("==") => CompareOperator::Equal,
-                TokenKind::Operator("!=") => CompareOperator::NotEqual,
-                TokenKind::Operator("<") => CompareOperator::Less,
-                TokenKind::Operator("<=") => CompareOperator::LessEqual,
-                TokenKind::Operator(">") => CompareOperator::Greater,
-                TokenKind::Operator(">=") => CompareOperator::GreaterEqual,
-                TokenKind::Name(name) if **name == *"in" => CompareOperator::In,
-                TokenKind::Name(name)
-                    if **name == *"not"
-                        && matches!(&self.look().kind, TokenKind::Name(next) if **next == *"in") =>
-                {
-                    self.advance();
-                    CompareOperator::NotIn
-                }
-                _ => break,
-            };
-            self.advance();
-            rest.push((operator, self.parse_sum()?));
-        }
-        if rest.is_empty() {
-            return Ok(first);
-        }
-        self.make(start, ExprKind::Compare { first: Box::new(first), rest })
-    }
-
-    fn parse_binary(
-        &mut self,
-        operators: &[(&str, BinaryOperator)],
-        operand: fn(&mut Self) -> Result<Expr, Error>,
-    ) -> Result<Expr, Error> {
-        let start = self.start();
-        let mut left = operand(self)?;
-        while let Some((_, operator)) = operators.iter().find(|(text, _)| self.is_operator(text)) {
-            self.advance();
-            let right = operand(self)?;
-            let negated =
-                if *operator == BinaryOperator::Power { negative_base(&mut left, &right) } else { false };
-            left = self.make(start, ExprKind::Binary(*operator, Box::new(left), Box::new(right)))?;
-            if negated {
-                left = self.make(start, ExprKind::Unary(UnaryOperator::Negative, Box::new(left)))?;
+impl Parser<'_> {
+    /// An expression of operators that bind at least as tight as `level`.
+    pub(super) fn expression(&mut self, level: Level) -> Result<Expr, Error> {
+        self.deeper(1)?;
+        let start = self.current.span;
+        let unknown = self.unknown.len();
+        let (mut left, mut bound) = self.operand(level)?;
+        while let Some((mut next, operator)) = infix(&self.current.token) {
+            if matches!(operator, Infix::Call) && bound == Level::Filter {
+                next = Level::Filter;
+            }
+            if next < level || next > bound {
+                break;
+            }
+            if matches!(operator, Infix::Compare(CompareOperator::NotIn))
+                && *self.look_ahead()? != Token::Word("in")
+            {
+                break;
+            }
+            left = self.operation(left, next, operator)?;
+            left.span.start = start.start;
+            bound = next;
+            if next == Level::Conditional {
+                // Nothing inside of a condition has to be reached.
+                let may_wait = self.unknown.extract_if(unknown.., |(kind, name, _)| !is_refused(*kind, name));
+                self.unresolved.extend(may_wait.map(|(_, name, _)| name.to_string()));
             }
         }
+        self.nesting -= 1;
         Ok(left)
     }
 
-    fn parse_sum(&mut self) -> Result<Expr, Error> {
-        self.parse_binary(&[("+", BinaryOperator::Add), ("-", BinaryOperator::Subtract)], Self::parse_concat)
-    }
-
-    fn parse_concat(&mut self) -> Result<Expr, Error> {
-        let start = self.start();
-        let first = self.parse_product()?;
-        if !self.is_operator("~") {
-            return Ok(first);
+    /// What an operator makes of the operand before it and what follows.
+    fn operation(&mut self, left: Expr, level: Level, operator: Infix) -> Result<Expr, Error> {
+        match operator {
+            Infix::Conditional => self.conditional(left),
+            Infix::Logical(_) | Infix::Binary(_) => self.binary(left, level, operator),
+            Infix::Compare(_) => self.comparison(left),
+            Infix::Concat => self.concatenation(left),
+            Infix::Filter => self.filtered(left),
+            Infix::Test => self.test(left),
+            Infix::Attribute => self.attribute(left),
+            Infix::Item => self.item(left),
+            Infix::Call => self.call(left),
         }
-        let mut parts = vec![first];
-        while self.skip_operator("~") {
-            parts.push(self.parse_product()?);
-        }
-        self.make(start, ExprKind::Concat(parts))
     }
 
-    fn parse_product(&mut self) -> Result<Expr, Error> {
-        let operators = [
-            ("*", BinaryOperator::Multiply),
-            ("/", BinaryOperator::Divide),
-            ("//", BinaryOperator::FloorDivide),
-            ("%", BinaryOperator::Modulo),
-        ];
-        self.parse_binary(&operators, Self::parse_power)
-    }
-
-    /// `**` groups to the left and binds less than a sign, other than in Python.
-    fn parse_power(&mut self) -> Result<Expr, Error> {
-        self.parse_binary(&[("**", BinaryOperator::Power)], |parser| parser.parse_unary(true))
-    }
-
-    fn parse_unary(&mut self, with_filter: bool) -> Result<Expr, Error> {
-        let start = self.start();
-        let node = if self.is_operator("-") || self.is_operator("+") {
-            let operator =
-                if self.is_operator("-") { UnaryOperator::Negative } else { UnaryOperator::Positive };
-            self.advance();
-            let operand = self.nested(|parser| parser.parse_unary(false))?;
-            self.make(start, ExprKind::Unary(operator, Box::new(operand)))?
-        } else {
-            self.parse_primary()?
+    fn binary(&mut self, left: Expr, level: Level, operator: Infix) -> Result<Expr, Error> {
+        self.advance()?;
+        let start = left.span;
+        let (left, right) = (Box::new(left), Box::new(self.expression(level.tighter())?));
+        let kind = match operator {
+            // Reference: a constant is written into Python source, where `-2 ** x` is `-(2 ** x)`.
+            Infix::Binary(BinaryOperator::Power) if left.is_constant() && !right.is_constant() => {
+                ExprKind::ConstantPower(left, right)
+            }
+            Infix::Binary(operator) => ExprKind::Binary(operator, left, right),
+            _ => ExprKind::Logical(matches!(operator, Infix::Logical(true)), left, right),
         };
-        let node = self.parse_postfix(start, node)?;
-        if with_filter { self.parse_filters(start, node) } else { Ok(node) }
+        self.node(kind, start)
     }
 
-    pub(super) fn parse_primary(&mut self) -> Result<Expr, Error> {
-        let start = self.start();
-        match self.current().kind.clone() {
-            TokenKind::Name(name) => {
-                self.advance();
-                let kind = match &*name {
-                    "true" | "True" => ExprKind::Const(Value::Bool(true)),
-                    "false" | "False" => ExprKind::Const(Value::Bool(false)),
-                    "none" | "None" => ExprKind::Const(Value::None),
-                    _ => ExprKind::Name { name, slot: crate::ast::Slot::default() },
-                };
-                self.make(start, kind)
+    fn concatenation(&mut self, first: Expr) -> Result<Expr, Error> {
+        let start = first.span;
+        let mut parts = vec![first];
+        while self.take_symbol(Symbol::Tilde)? {
+            parts.push(self.expression(Level::Concatenation.tighter())?);
+        }
+        self.node(ExprKind::Concat(parts), start)
+    }
+
+    fn call(&mut self, callee: Expr) -> Result<Expr, Error> {
+        let start = callee.span;
+        let arguments = self.arguments()?;
+        self.node(ExprKind::Call { callee: Box::new(callee), arguments }, start)
+    }
+
+    fn filtered(&mut self, input: Expr) -> Result<Expr, Error> {
+        self.advance()?;
+        let start = input.span;
+        let filter = self.filter()?;
+        self.node(ExprKind::Filter(Box::new((input, filter))), start)
+    }
+
+    /// An operand with the prefix operators before it, and the level that the whole has.
+    fn operand(&mut self, level: Level) -> Result<(Expr, Level), Error> {
+        let (operator, bound) = match self.current.token {
+            Token::Symbol(Symbol::Minus) => (UnaryOperator::Negative, Level::Sign),
+            Token::Symbol(Symbol::Plus) => (UnaryOperator::Positive, Level::Sign),
+            // Tighter than `not` can stand, the word is a name.
+            Token::Word("not") if level <= Level::Not => (UnaryOperator::Not, Level::Not),
+            Token::Symbol(Symbol::Open(bracket)) => return Ok((self.bracketed(bracket)?, Level::Operand)),
+            _ => return Ok((self.single()?, Level::Operand)),
+        };
+        let start = self.current.span;
+        self.advance()?;
+        let operand = self.expression(bound)?;
+        let kind = ExprKind::Unary(operator, Box::new(operand));
+        Ok((self.node(kind, start)?, bound))
+    }
+
+    /// A name, number or text.
+    fn single(&mut self) -> Result<Expr, Error> {
+        let start = self.current.span;
+        let kind = match self.current.token {
+            Token::Word("true" | "True") => ExprKind::Literal(Value::Bool(true)),
+            Token::Word("false" | "False") => ExprKind::Literal(Value::Bool(false)),
+            Token::Word("none" | "None") => ExprKind::Literal(Value::None),
+            Token::Word(word) => ExprKind::Variable(self.ledger.read(word)),
+            Token::Number(ref number) => ExprKind::Literal(number.clone()),
+            Token::Quoted(_) => return self.quoted(),
+            _ => return Err(self.expected("a value")),
+        };
+        self.advance()?;
+        self.node(kind, start)
+    }
+
+    /// Texts that stand side by side, which are one.
+    fn quoted(&mut self) -> Result<Expr, Error> {
+        let start = self.current.span;
+        let mut whole = String::new();
+        while let Token::Quoted(text) = &self.current.token {
+            whole.push_str(text);
+            self.advance()?;
+        }
+        self.node(ExprKind::Literal(Value::from(whole)), start)
+    }
+
+    /// A list, a dictionary, a tuple, or an expression in brackets.
+    fn bracketed(&mut self, bracket: Bracket) -> Result<Expr, Error> {
+        let start = self.current.span;
+        self.advance()?;
+        let kind = match bracket {
+            Bracket::Square => {
+                ExprKind::List(self.items(bracket, |parser| parser.expression(Level::Conditional))?)
             }
-            TokenKind::Text(mut text) => {
-                self.advance();
-                while let TokenKind::Text(next) = &self.current().kind {
-                    text.push_str(next);
-                    self.advance();
+            Bracket::Curly => ExprKind::Dict(self.items(bracket, Self::pair)?),
+            Bracket::Round => {
+                let inner = self.tuple_or_nothing(Level::Conditional, None)?;
+                self.expect_symbol(Symbol::Close(Bracket::Round), "`)`")?;
+                match inner {
+                    Some(inner) => return Ok(inner),
+                    None => ExprKind::Tuple(Vec::new()),
                 }
-                self.make(start, ExprKind::Const(Value::from(text)))
             }
-            TokenKind::Number(number) => {
-                self.advance();
-                self.make(start, ExprKind::Const(number))
-            }
-            TokenKind::Operator("(") => {
-                self.advance();
-                let inner = self.parse_tuple(true, true)?;
-                self.expect_operator(")")?;
-                Ok(inner)
-            }
-            TokenKind::Operator("[") => {
-                self.advance();
-                let mut items = Vec::new();
-                while !self.is_operator("]") {
-                    if !items.is_empty() {
-                        self.expect_operator(",")?;
-                        if self.is_operator("]") {
-                            break;
-                        }
-                    }
-                    items.push(self.parse_expression()?);
-                }
-                self.expect_operator("]")?;
-                self.make(start, ExprKind::List(items))
-            }
-            TokenKind::Operator("{") => {
-                self.advance();
-                let mut items = Vec::new();
-                while !self.is_operator("}") {
-                    if !items.is_empty() {
-                        self.expect_operator(",")?;
-                        if self.is_operator("}") {
-                            break;
-                        }
-                    }
-                    let key = self.parse_expression()?;
-                    self.expect_operator(":")?;
-                    items.push((key, self.parse_expression()?));
-                }
-                self.expect_operator("}")?;
-                self.make(start, ExprKind::Dict(items))
-            }
-            _ => self.unexpected("an expression"),
+        };
+        self.node(kind, start)
+    }
+
+    /// One expression, or several with commas between them, which make a tuple.
+    ///
+    /// The word `stop` ends it.
+    pub(super) fn tuple(&mut self, level: Level, stop: Option<&str>) -> Result<Expr, Error> {
+        match self.tuple_or_nothing(level, stop)? {
+            Some(expression) => Ok(expression),
+            None => Err(self.expected("a value")),
         }
     }
 
-    /// One expression, or several with commas, which make a tuple.
-    pub(super) fn parse_tuple(&mut self, with_conditional: bool, parenthesized: bool) -> Result<Expr, Error> {
-        let start = self.start();
+    fn tuple_or_nothing(&mut self, level: Level, stop: Option<&str>) -> Result<Option<Expr>, Error> {
+        let start = self.current.span;
+        if self.ends_tuple(stop) {
+            return Ok(None);
+        }
+        let first = self.expression(level)?;
+        if !self.at_symbol(Symbol::Comma) {
+            return Ok(Some(first));
+        }
+        let mut items = vec![first];
+        while self.take_symbol(Symbol::Comma)? && !self.ends_tuple(stop) {
+            items.push(self.expression(level)?);
+        }
+        self.node(ExprKind::Tuple(items), start).map(Some)
+    }
+
+    fn ends_tuple(&self, stop: Option<&str>) -> bool {
+        match self.current.token {
+            Token::ClosePrint | Token::CloseTag | Token::Symbol(Symbol::Close(Bracket::Round)) => true,
+            Token::Word(word) => stop == Some(word),
+            _ => false,
+        }
+    }
+
+    /// Things with commas between them, up to a closing bracket.
+    fn items<T>(
+        &mut self,
+        bracket: Bracket,
+        item: impl Fn(&mut Self) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
         let mut items = Vec::new();
-        let mut is_tuple = false;
-        loop {
+        while !self.take_symbol(Symbol::Close(bracket))? {
             if !items.is_empty() {
-                self.expect_operator(",")?;
-            }
-            if self.is_tuple_end() {
-                break;
-            }
-            items.push(if with_conditional {
-                self.parse_expression()?
-            } else {
-                self.nested(Self::parse_or)?
-            });
-            if !self.is_operator(",") {
-                break;
-            }
-            is_tuple = true;
-        }
-        if !is_tuple {
-            if let Some(only) = items.pop() {
-                return Ok(only);
-            }
-            if !parenthesized {
-                return self.unexpected("an expression");
-            }
-        }
-        self.make(start, ExprKind::Tuple(items))
-    }
-
-    pub(super) fn is_tuple_end(&self) -> bool {
-        matches!(self.current().kind, TokenKind::VariableEnd | TokenKind::BlockEnd | TokenKind::Operator(")"))
-    }
-
-    fn parse_postfix(&mut self, start: usize, mut node: Expr) -> Result<Expr, Error> {
-        loop {
-            node = match self.current().kind {
-                TokenKind::Operator("." | "[") => self.parse_subscript(start, node)?,
-                TokenKind::Operator("(") => self.parse_call(start, node)?,
-                _ => return Ok(node),
-            };
-        }
-    }
-
-    fn parse_filters(&mut self, start: usize, mut node: Expr) -> Result<Expr, Error> {
-        loop {
-            node = if self.is_operator("|") {
-                self.advance();
-                self.parse_filter(start, Some(node))?
-            } else if self.is_name("is") {
-                self.parse_test(start, node)?
-            } else if self.is_operator("(") {
-                self.parse_call(start, node)?
-            } else {
-                return Ok(node);
-            };
-        }
-    }
-
-    fn parse_subscript(&mut self, start: usize, node: Expr) -> Result<Expr, Error> {
-        let object = Box::new(node);
-        if self.skip_operator(".") {
-            return match self.current().kind.clone() {
-                TokenKind::Name(name) => {
-                    self.advance();
-                    self.make(start, ExprKind::Attribute { object, name })
-                }
-                TokenKind::Number(number) if !matches!(number, Value::Float(_)) => {
-                    let key_start = self.start();
-                    self.advance();
-                    let key = Box::new(self.make(key_start, ExprKind::Const(number))?);
-                    self.make(start, ExprKind::Item { object, key })
-                }
-                _ => self.unexpected("a name or a number"),
-            };
-        }
-        self.expect_operator("[")?;
-        let key_start = self.start();
-        let mut keys = Vec::new();
-        while !self.is_operator("]") {
-            if !keys.is_empty() {
-                self.expect_operator(",")?;
-            }
-            keys.push(self.parse_subscribed()?);
-        }
-        self.expect_operator("]")?;
-        let key = if keys.len() == 1 { keys.remove(0) } else { self.make(key_start, ExprKind::Tuple(keys))? };
-        self.make(start, ExprKind::Item { object, key: Box::new(key) })
-    }
-
-    fn parse_subscribed(&mut self) -> Result<Expr, Error> {
-        let start = self.start();
-        let mut parts = [None, None, None];
-        if !self.is_operator(":") {
-            let node = self.parse_expression()?;
-            if !self.is_operator(":") {
-                return Ok(node);
-            }
-            parts[0] = Some(node);
-        }
-        self.expect_operator(":")?;
-        if !self.is_slice_end() && !self.is_operator(":") {
-            parts[1] = Some(self.parse_expression()?);
-        }
-        if self.skip_operator(":") && !self.is_slice_end() {
-            parts[2] = Some(self.parse_expression()?);
-        }
-        self.make(start, ExprKind::Slice(Box::new(parts)))
-    }
-
-    fn is_slice_end(&self) -> bool {
-        self.is_operator("]") || self.is_operator(",")
-    }
-
-    pub(super) fn parse_call(&mut self, start: usize, callee: Expr) -> Result<Expr, Error> {
-        let arguments = self.parse_arguments()?;
-        self.make(start, ExprKind::Call { callee: Box::new(callee), arguments })
-    }
-
-    fn parse_arguments(&mut self) -> Result<Arguments, Error> {
-        self.expect_operator("(")?;
-        let mut arguments = Arguments::default();
-        let mut first = true;
-        while !self.is_operator(")") {
-            if !first {
-                self.expect_operator(",")?;
-                if self.is_operator(")") {
+                self.expect_symbol(Symbol::Comma, "`,`")?;
+                if self.take_symbol(Symbol::Close(bracket))? {
                     break;
                 }
             }
-            first = false;
-            self.parse_argument(&mut arguments)?;
+            items.push(item(self)?);
         }
-        self.expect_operator(")")?;
-        Ok(arguments)
+        Ok(items)
     }
 
-    fn parse_argument(&mut self, arguments: &mut Arguments) -> Result<(), Error> {
-        let invalid = "Invalid order of arguments in a call";
-        if self.is_operator("*") {
-            if arguments.star.is_some() || arguments.star_star.is_some() {
-                return self.fail(invalid);
-            }
-            self.advance();
-            arguments.star = Some(Box::new(self.parse_expression()?));
-        } else if self.is_operator("**") {
-            if arguments.star_star.is_some() {
-                return self.fail(invalid);
-            }
-            self.advance();
-            arguments.star_star = Some(Box::new(self.parse_expression()?));
-        } else if let (TokenKind::Name(name), TokenKind::Operator("=")) =
-            (&self.current().kind, &self.look().kind)
-        {
-            let name = name.clone();
-            if arguments.star_star.is_some() {
-                return self.fail(invalid);
-            }
-            if arguments.keywords.iter().any(|(known, _)| *known == name) {
-                return self.fail(format!("Keyword argument `{name}` is repeated"));
-            }
-            self.advance();
-            self.advance();
-            let value = self.parse_expression()?;
-            arguments.keywords.push((name, value));
-        } else {
-            if arguments.star.is_some() || arguments.star_star.is_some() || !arguments.keywords.is_empty() {
-                return self.fail(invalid);
-            }
-            arguments.positional.push(self.parse_expression()?);
-        }
-        Ok(())
+    fn pair(&mut self) -> Result<(Expr, Expr), Error> {
+        let key = self.expression(Level::Conditional)?;
+        self.expect_symbol(Symbol::Colon, "`:`")?;
+        Ok((key, self.expression(Level::Conditional)?))
     }
 
-    fn dotted_name(&mut self) -> Result<Arc<str>, Error> {
-        let mut name = self.expect_name()?;
-        while self.skip_operator(".") {
-            name = format!("{name}.{}", self.expect_name()?).into();
-        }
-        Ok(name)
+    /// `then if test else otherwise`.
+    fn conditional(&mut self, then: Expr) -> Result<Expr, Error> {
+        self.advance()?;
+        let start = then.span;
+        let test = Box::new(self.expression(Level::Or)?);
+        let otherwise =
+            if self.take_word("else")? { Some(Box::new(self.expression(Level::Conditional)?)) } else { None };
+        self.node(ExprKind::Conditional { test, then: Box::new(then), otherwise }, start)
     }
 
-    /// One filter, after its `|`.
-    pub(super) fn parse_filter(&mut self, start: usize, input: Option<Expr>) -> Result<Expr, Error> {
-        let name_start = self.start();
-        let name = self.dotted_name()?;
-        let span = self.span_from(name_start);
-        let arguments = if self.is_operator("(") { self.parse_arguments()? } else { Arguments::default() };
-        let call = FilterCall { input, name, arguments, function: None, span };
-        self.make(start, ExprKind::Filter(Box::new(call)))
-    }
-
-    /// Filters in a row, for filter blocks and block assignments: the innermost has no input.
-    pub(super) fn parse_filter_chain(&mut self) -> Result<Expr, Error> {
-        let start = self.start();
-        let mut filter = self.parse_filter(start, None)?;
-        while self.skip_operator("|") {
-            filter = self.parse_filter(start, Some(filter))?;
-        }
-        Ok(filter)
-    }
-
-    fn parse_test(&mut self, start: usize, input: Expr) -> Result<Expr, Error> {
-        self.advance();
-        let negated = self.skip_name("not");
-        let name_start = self.start();
-        let name = self.dotted_name()?;
-        let name_end = self.span_from(name_start).end;
-        let mut arguments = Arguments::default();
-        if self.is_operator("(") {
-            arguments = self.parse_arguments()?;
-        } else {
-            let takes_argument = match &self.current().kind {
-                TokenKind::Name(name) => !matches!(&**name, "else" | "or" | "and"),
-                TokenKind::Text(_) | TokenKind::Number(_) | TokenKind::Operator("(" | "[" | "{") => true,
-                _ => false,
-            };
-            if takes_argument {
-                if self.is_name("is") {
-                    return self.fail("Tests with `is` cannot be chained");
+    /// A chain of comparisons, `a < b < c`.
+    fn comparison(&mut self, first: Expr) -> Result<Expr, Error> {
+        let start = first.span;
+        let mut rest = Vec::new();
+        while let Some((_, Infix::Compare(operator))) = infix(&self.current.token) {
+            if operator == CompareOperator::NotIn {
+                if *self.look_ahead()? != Token::Word("in") {
+                    break;
                 }
-                let argument_start = self.start();
-                let argument = self.parse_primary()?;
-                arguments.positional.push(self.parse_postfix(argument_start, argument)?);
+                self.advance()?;
             }
+            self.advance()?;
+            rest.push((operator, self.expression(Level::Comparison.tighter())?));
         }
-        let call = TestCall { input, name, arguments, function: None };
-        let mut test = self.make(start, ExprKind::Test(Box::new(call)))?;
-        // The range of a test is where a wrong name would be shown.
-        test.span.end = test.span.end.max(name_end);
-        if negated {
-            test = self.make(start, ExprKind::Unary(UnaryOperator::Not, Box::new(test)))?;
-        }
-        Ok(test)
+        self.node(ExprKind::Compare { first: Box::new(first), rest }, start)
     }
 
-    pub(super) fn syntax_at<T>(&self, start: usize, message: impl Into<String>) -> Result<T, Error> {
-        let span = self.span_from(start);
-        Err(Error::new(ErrorKind::Syntax, message).or_at(span.start as usize, span.end as usize))
+    /// `.name`, or `.0` for an item.
+    fn attribute(&mut self, object: Expr) -> Result<Expr, Error> {
+        self.advance()?;
+        let start = object.span;
+        let object = Box::new(object);
+        let kind = match &self.current.token {
+            Token::Word(name) => ExprKind::Attribute { object, name: self.ledger.text(name) },
+            Token::Number(number) if !matches!(number, Value::Float(_)) => {
+                let kind = ExprKind::Literal(number.clone());
+                let key = Box::new(Expr { kind, span: self.current.span, height: 1 });
+                ExprKind::Item { object, key }
+            }
+            _ => return Err(self.expected("a name or number")),
+        };
+        self.advance()?;
+        self.node(kind, start)
     }
-}
 
-/// Takes the sign from a negative constant that is raised to a power only known at run time.
-///
-/// Reference: constants are folded into literals of Python, where the sign binds less than the power: `-2 ** n` is
-/// `-(2 ** n)`, although `-2 ** 2` is `4`.
-fn negative_base(base: &mut Expr, exponent: &Expr) -> bool {
-    let mut negative = false;
-    let mut inner = &*base;
-    while let ExprKind::Unary(operator @ (UnaryOperator::Negative | UnaryOperator::Positive), operand) =
-        &inner.kind
-    {
-        negative ^= *operator == UnaryOperator::Negative;
-        inner = operand;
-    }
-    let ExprKind::Const(number) = &inner.kind else {
-        return false;
-    };
-    let number = match number {
-        Value::Bool(truth) => Value::Int(i64::from(*truth)),
-        other => other.clone(),
-    };
-    let positive = number.to_f64().is_some_and(|number| number > 0.0);
-    if !negative || !positive || is_constant(exponent) {
-        return false;
-    }
-    base.kind = ExprKind::Const(number);
-    true
-}
-
-/// Whether an expression has the same value in every rendering.
-fn is_constant(expression: &Expr) -> bool {
-    let mut has_call = false;
-    let no_names = names::visit_expression(expression, &mut |_| false);
-    let mut pending = vec![expression];
-    while let Some(current) = pending.pop() {
-        match &current.kind {
-            ExprKind::Call { .. } => has_call = true,
-            ExprKind::Unary(_, operand) => pending.push(operand),
-            ExprKind::Binary(_, left, right) => pending.extend([&**left, &**right]),
-            _ => {}
+    /// `[key]` or `[start:stop:step]`.
+    fn item(&mut self, object: Expr) -> Result<Expr, Error> {
+        self.advance()?;
+        let whole = object.span;
+        let object = Box::new(object);
+        let close = Symbol::Close(Bracket::Square);
+        let start = self.current.span;
+        let mut keys = Vec::new();
+        if !self.at_symbol(Symbol::Colon) && !self.at_symbol(close) {
+            keys.push(self.expression(Level::Conditional)?);
         }
+        if self.at_symbol(Symbol::Colon) {
+            let mut bounds = [keys.pop(), None, None];
+            for bound in &mut bounds[1..] {
+                if !self.take_symbol(Symbol::Colon)? {
+                    break;
+                }
+                if !self.at_symbol(Symbol::Colon) && !self.at_symbol(close) {
+                    *bound = Some(self.expression(Level::Conditional)?);
+                }
+            }
+            self.expect_symbol(close, "`]`")?;
+            return self.node(ExprKind::Slice { object, bounds: Box::new(bounds) }, whole);
+        }
+        while self.take_symbol(Symbol::Comma)? {
+            keys.push(self.expression(Level::Conditional)?);
+        }
+        let key = match keys.pop() {
+            Some(key) if keys.is_empty() => key,
+            last => {
+                keys.extend(last);
+                self.node(ExprKind::Tuple(keys), start)?
+            }
+        };
+        self.expect_symbol(close, "`]`")?;
+        self.node(ExprKind::Item { object, key: Box::new(key) }, whole)
     }
-    no_names && !has_call
 }

@@ -1,215 +1,325 @@
-//! From tokens to the tree: the token stream and data.
+//! From tokens to the tree.
+//!
+//! A recursive-descent parser with one token of look-ahead, two in three places. This file has what all of it shares: the
+//! current token, the two limits, and the bodies between tags ("List of Control Structures" in Jinja's template
+//! designer documentation). Statements are in [`statement`], expressions in [`expression`] and [`applied`], what
+//! can be assigned to in [`target`]. Names go to the [`Ledger`] as they are met, in the order in which the template uses them: the
+//! value of `{% set %}` before its target.
 
+mod applied;
 mod expression;
 mod statement;
+mod target;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::ast::{Block, Span, Statement};
-use crate::error::{Error, ErrorKind};
-use crate::lexer::{Token, TokenKind, Whitespace, tokenize};
+use rustc_hash::FxHashSet;
 
-/// Which statements a dialect of the language has.
+use crate::ast::{Block, Body, Expr, ExprKind, Span, Statement};
+use crate::error::{Error, ErrorKind, unknown_name};
+use crate::lexer::{Bracket, Lexeme, Lexer, Symbol, Token, Whitespace, syntax};
+use crate::program::Program;
+use crate::scope::{FunctionId, Ledger, Special};
+
+use expression::Level;
+
+/// What a template may be written in.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Syntax {
     pub(crate) whitespace: Whitespace,
+    /// Whether there are `break` and `continue`.
     pub(crate) loop_controls: bool,
-    /// `{% generation %}` blocks, which mark what an assistant says.
+    /// Whether there are `generation` blocks.
     pub(crate) generation: bool,
 }
 
-/// The statements of a template and its blocks.
-#[derive(Debug)]
-pub(crate) struct Parsed {
-    pub(crate) body: Vec<Statement>,
-    pub(crate) blocks: Vec<Block>,
-}
+/// How deep statements and expressions may be nested, together; a statement counts as two.
+///
+/// Jinja2 compiles to Python, which ends at 100 levels of statements and 200 of brackets.
+const MAXIMUM_NESTING: u32 = 200;
 
-/// How deep expressions and statements may be nested, so that no input exhausts the stack.
-const MAXIMUM_DEPTH: usize = 60;
+/// What a statement counts.
+const STATEMENT: u32 = 2;
+
+/// The height of an expression's tree: what the interpreter can walk in the stack of a thread.
+const MAXIMUM_HEIGHT: u16 = 250;
+
+struct Parser<'s> {
+    lexer: Lexer<'s>,
+    current: Lexeme<'s>,
+    /// The token after the current one, where it has been looked at.
+    ahead: Option<Lexeme<'s>>,
+    /// The end of the last token taken.
+    end: Span,
+    syntax: Syntax,
+    chat: bool,
+    nesting: u32,
+    ledger: Ledger<'s>,
+    blocks: Vec<Block>,
+    block_names: FxHashSet<&'s str>,
+    /// Filters and tests that do not exist: an error, unless a condition around them turns up.
+    unknown: Vec<(ErrorKind, Arc<str>, Span)>,
+    /// Those that stand in a condition and so may never be reached.
+    unresolved: BTreeSet<String>,
+    /// How many `for` statements are open, across macros and blocks.
+    loops: u32,
+    /// Whether `break` and `continue` have a loop to act on.
+    in_loop: bool,
+}
 
 /// Parses a template whose line ends are normalised.
-pub(crate) fn parse(source: &str, syntax: Syntax) -> Result<Parsed, Error> {
-    let tokens = tokenize(source, syntax.whitespace)?;
-    let mut parser = Parser { tokens, position: 0, syntax, blocks: Vec::new(), depth: 0, loops: 0 };
-    let body = parser.subparse(&[])?;
-    let blocks = std::mem::take(&mut parser.blocks);
-    Ok(Parsed { body, blocks })
+pub(crate) fn parse(source: &Arc<str>, syntax: Syntax, chat: bool) -> Result<Program, Error> {
+    let mut lexer = Lexer::new(source, syntax.whitespace);
+    let current = lexer.next()?;
+    let parser = Parser {
+        lexer,
+        current,
+        ahead: None,
+        end: Span::default(),
+        syntax,
+        chat,
+        nesting: 0,
+        ledger: Ledger::new(),
+        blocks: Vec::new(),
+        block_names: FxHashSet::default(),
+        unknown: Vec::new(),
+        unresolved: BTreeSet::new(),
+        loops: 0,
+        in_loop: false,
+    };
+    parser.template(source)
 }
 
-struct Parser {
-    tokens: Vec<Token>,
-    position: usize,
-    syntax: Syntax,
-    blocks: Vec<Block>,
-    depth: usize,
-    /// Loops around the current statement, for `break` and `continue`.
-    loops: usize,
-}
-
-impl Parser {
-    fn current(&self) -> &Token {
-        &self.tokens[self.position]
-    }
-
-    fn look(&self) -> &Token {
-        &self.tokens[(self.position + 1).min(self.tokens.len() - 1)]
-    }
-
-    fn advance(&mut self) -> Token {
-        let token = self.tokens[self.position].clone();
-        if self.position + 1 < self.tokens.len() {
-            self.position += 1;
+impl<'s> Parser<'s> {
+    fn template(mut self, source: &Arc<str>) -> Result<Program, Error> {
+        let scope = self.ledger.current();
+        let function = FunctionId::TEMPLATE;
+        self.ledger.watch();
+        let statements = self.statements(None)?;
+        let watched = self.ledger.end_watch();
+        let self_variable = self.ledger.declare(watched, Special::Itself);
+        if let Some((kind, name, span)) = self.unknown.first() {
+            let error = unknown_name(*kind, name, self.chat);
+            return Err(error.or_at(span.start as usize, span.end as usize));
         }
-        token
+        let body = Body { scope, statements };
+        let main = Block { name: "".into(), required: false, body, function, self_variable, around: None };
+        Ok(Program {
+            source: source.clone(),
+            main,
+            blocks: self.blocks,
+            variables: self.ledger.settle(self.chat),
+            unresolved: self.unresolved,
+            changes_values: false,
+        })
     }
 
-    fn start(&self) -> usize {
-        self.current().start
+    // Tokens.
+
+    /// Takes the current token.
+    fn advance(&mut self) -> Result<Token<'s>, Error> {
+        let next = match self.ahead.take() {
+            Some(next) => next,
+            None => self.lexer.next()?,
+        };
+        let taken = std::mem::replace(&mut self.current, next);
+        self.end = taken.span;
+        Ok(taken.token)
     }
 
-    /// From `start` to the end of the last token taken.
-    fn span_from(&self, start: usize) -> Span {
-        let end = self.tokens[self.position.saturating_sub(1)].end.max(start);
-        Span { start: start as u32, end: end as u32 }
+    /// Looks at the token after the current one.
+    fn look_ahead(&mut self) -> Result<&Token<'s>, Error> {
+        if self.ahead.is_none() {
+            self.ahead = Some(self.lexer.next()?);
+        }
+        Ok(self.ahead.as_ref().map_or(&Token::End, |next| &next.token))
     }
 
-    fn is_operator(&self, operator: &str) -> bool {
-        matches!(&self.current().kind, TokenKind::Operator(current) if *current == operator)
+    fn at_word(&self, word: &str) -> bool {
+        matches!(self.current.token, Token::Word(current) if current == word)
     }
 
-    fn is_name(&self, name: &str) -> bool {
-        matches!(&self.current().kind, TokenKind::Name(current) if **current == *name)
+    fn at_symbol(&self, symbol: Symbol) -> bool {
+        self.current.token == Token::Symbol(symbol)
     }
 
-    fn skip_operator(&mut self, operator: &str) -> bool {
-        let found = self.is_operator(operator);
+    /// Takes the current token if it is this word.
+    fn take_word(&mut self, word: &str) -> Result<bool, Error> {
+        let found = self.at_word(word);
         if found {
-            self.advance();
+            self.advance()?;
         }
-        found
+        Ok(found)
     }
 
-    fn skip_name(&mut self, name: &str) -> bool {
-        let found = self.is_name(name);
+    fn take_symbol(&mut self, symbol: Symbol) -> Result<bool, Error> {
+        let found = self.at_symbol(symbol);
         if found {
-            self.advance();
+            self.advance()?;
         }
-        found
+        Ok(found)
     }
 
-    fn fail<T>(&self, message: impl Into<String>) -> Result<T, Error> {
-        let token = self.current();
-        Err(Error::new(ErrorKind::Syntax, message).or_at(token.start, token.end))
+    fn expect_symbol(&mut self, symbol: Symbol, what: &str) -> Result<(), Error> {
+        if self.take_symbol(symbol)? { Ok(()) } else { Err(self.expected(what)) }
     }
 
-    fn unexpected<T>(&self, expected: &str) -> Result<T, Error> {
-        if self.current().kind == TokenKind::End {
-            return self.fail(format!("Unexpected end of template, expected {expected}"));
-        }
-        self.fail(format!("Unexpected {}, expected {expected}", describe(&self.current().kind)))
+    fn expect_word(&mut self, word: &str) -> Result<(), Error> {
+        if self.take_word(word)? { Ok(()) } else { Err(self.expected(&format!("`{word}`"))) }
     }
 
-    fn expect_operator(&mut self, operator: &str) -> Result<(), Error> {
-        if self.skip_operator(operator) {
+    /// Takes a name of any kind.
+    fn word(&mut self) -> Result<&'s str, Error> {
+        let Token::Word(word) = self.current.token else {
+            return Err(self.expected("a name"));
+        };
+        self.advance()?;
+        Ok(word)
+    }
+
+    /// Takes the end of a tag.
+    fn close_tag(&mut self) -> Result<(), Error> {
+        if self.current.token == Token::CloseTag {
+            self.advance()?;
             return Ok(());
         }
-        self.unexpected(&format!("`{operator}`"))
+        Err(self.expected("`%}`"))
     }
 
-    fn expect_name(&mut self) -> Result<Arc<str>, Error> {
-        if let TokenKind::Name(name) = &self.current().kind {
-            let name = name.clone();
-            self.advance();
-            return Ok(name);
+    /// The error for a token that does not fit.
+    fn expected(&self, what: &str) -> Error {
+        let found = match &self.current.token {
+            Token::Text(_) => "text".to_owned(),
+            Token::OpenPrint => "`{{`".to_owned(),
+            Token::ClosePrint => "`}}`".to_owned(),
+            Token::OpenTag => "`{%`".to_owned(),
+            Token::CloseTag => "`%}`".to_owned(),
+            Token::Word(word) => format!("`{word}`"),
+            Token::Quoted(_) => "quoted text".to_owned(),
+            Token::Number(_) => "a number".to_owned(),
+            Token::Symbol(symbol) => format!("`{}`", symbol.spelling()),
+            Token::End => "the end of the template".to_owned(),
+        };
+        syntax(format!("Found {found} instead of {what}"), self.current.span)
+    }
+
+    // Limits.
+
+    /// Goes deeper by so many levels; whoever calls it comes back up by itself, unless it fails.
+    fn deeper(&mut self, by: u32) -> Result<(), Error> {
+        if self.nesting + by > MAXIMUM_NESTING {
+            return Err(Self::too_deep(self.current.span));
         }
-        self.unexpected("a name")
+        self.nesting += by;
+        Ok(())
     }
 
-    fn expect_keyword(&mut self, keyword: &str) -> Result<(), Error> {
-        if self.skip_name(keyword) {
-            return Ok(());
+    fn too_deep(span: Span) -> Error {
+        Error::limit("The template is nested too deeply here").or_at(span.start as usize, span.end as usize)
+    }
+
+    /// Makes an expression that starts with `start` and ends with the last token taken.
+    fn node(&self, kind: ExprKind, start: Span) -> Result<Expr, Error> {
+        let height = kind.height();
+        if height > MAXIMUM_HEIGHT {
+            return Err(Self::too_deep(start.to(self.end)));
         }
-        self.unexpected(&format!("`{keyword}`"))
+        Ok(Expr { kind, span: start.to(self.end), height })
     }
 
-    fn expect_block_end(&mut self) -> Result<(), Error> {
-        if self.current().kind == TokenKind::BlockEnd {
-            self.advance();
-            return Ok(());
-        }
-        self.unexpected("the end of the statement")
-    }
+    // Bodies.
 
-    /// Runs `parse` one level deeper.
-    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
-        if self.depth >= MAXIMUM_DEPTH {
-            let token = self.current();
-            return Err(Error::limit("The template is nested too deeply").or_at(token.start, token.end));
-        }
-        self.depth += 1;
-        let result = parse(self);
-        self.depth -= 1;
-        result
-    }
-
-    /// Data, outputs and statements up to one of the end tags, whose name is then the current token.
-    fn subparse(&mut self, end_tags: &[&str]) -> Result<Vec<Statement>, Error> {
-        let mut body = Vec::new();
+    /// The statements up to a tag with one of the words in `ends`, or up to the end of the template.
+    ///
+    /// The word itself is the current token afterwards.
+    fn statements(&mut self, ends: Option<(&[&str], Span)>) -> Result<Vec<Statement>, Error> {
+        let mut statements = Vec::new();
         loop {
-            match &self.current().kind {
-                TokenKind::End => return Ok(body),
-                TokenKind::Data(text) => {
-                    body.push(Statement::Data(text.as_str().into()));
-                    self.advance();
+            match self.current.token {
+                Token::Text(text) => {
+                    statements.push(Statement::Text(text.into()));
+                    self.advance()?;
                 }
-                TokenKind::VariableBegin => {
-                    self.advance();
-                    let expression = self.parse_tuple(true, false)?;
-                    body.push(Statement::Output(expression));
-                    if self.current().kind != TokenKind::VariableEnd {
-                        return self.unexpected("the end of the expression");
+                Token::OpenPrint => {
+                    self.advance()?;
+                    statements.push(Statement::Print(self.tuple(Level::Conditional, None)?));
+                    if self.current.token != Token::ClosePrint {
+                        return Err(self.expected("`}}`"));
                     }
-                    self.advance();
+                    self.advance()?;
                 }
-                TokenKind::BlockBegin => {
-                    self.advance();
-                    if end_tags.iter().any(|tag| self.is_name(tag)) {
-                        return Ok(body);
+                Token::OpenTag => {
+                    let open = self.current.span;
+                    self.advance()?;
+                    if let Some((ends, _)) = ends
+                        && let Token::Word(word) = self.current.token
+                        && ends.contains(&word)
+                    {
+                        return Ok(statements);
                     }
-                    self.nested(|parser| parser.parse_statement(&mut body))?;
-                    self.expect_block_end()?;
+                    self.deeper(STATEMENT)?;
+                    self.statement(open, &mut statements)?;
+                    self.nesting -= STATEMENT;
+                    self.close_tag()?;
                 }
-                _ => return self.unexpected("text"),
+                _ => {
+                    return match ends {
+                        None => Ok(statements),
+                        Some((ends, open)) => {
+                            let ends: Vec<String> = ends.iter().map(|end| format!("`{end}`")).collect();
+                            let message = format!("This tag is not closed: {} is missing", ends.join(" or "));
+                            Err(syntax(message, open))
+                        }
+                    };
+                }
             }
         }
     }
 
-    /// The body of a statement up to one of the end tags; fails where the template ends before.
-    fn parse_body(&mut self, end_tags: &[&str], opened: usize) -> Result<Vec<Statement>, Error> {
-        self.skip_operator(":");
-        self.expect_block_end()?;
-        let body = self.subparse(end_tags)?;
-        if self.current().kind == TokenKind::End {
-            let expected: Vec<String> = end_tags.iter().map(|tag| format!("`{tag}`")).collect();
-            let message = format!("Unexpected end of template, expected {}", expected.join(" or "));
-            return Err(Error::new(ErrorKind::Syntax, message).or_at(opened, opened));
-        }
-        Ok(body)
+    /// The body of a tag: its end, perhaps after a colon as in Python, and the statements up to one of `ends`.
+    fn body(&mut self, ends: &[&str], open: Span) -> Result<Vec<Statement>, Error> {
+        self.take_symbol(Symbol::Colon)?;
+        self.close_tag()?;
+        self.statements(Some((ends, open)))
+    }
+
+    /// A body that ends with a single tag, which is taken up to its word.
+    fn whole_body(&mut self, end: &str, open: Span) -> Result<Vec<Statement>, Error> {
+        let statements = self.body(&[end], open)?;
+        self.advance()?;
+        Ok(statements)
     }
 }
 
-fn describe(kind: &TokenKind) -> String {
-    match kind {
-        TokenKind::Data(_) => "text".into(),
-        TokenKind::VariableBegin => "`{{`".into(),
-        TokenKind::VariableEnd => "`}}`".into(),
-        TokenKind::BlockBegin => "`{%`".into(),
-        TokenKind::BlockEnd => "`%}`".into(),
-        TokenKind::Name(name) => format!("`{name}`"),
-        TokenKind::Text(_) => "string".into(),
-        TokenKind::Number(_) => "number".into(),
-        TokenKind::Operator(operator) => format!("`{operator}`"),
-        TokenKind::End => "end of template".into(),
+impl Symbol {
+    fn spelling(self) -> &'static str {
+        match self {
+            Self::Plus => "+",
+            Self::Minus => "-",
+            Self::Star => "*",
+            Self::StarStar => "**",
+            Self::Slash => "/",
+            Self::SlashSlash => "//",
+            Self::Percent => "%",
+            Self::Tilde => "~",
+            Self::EqualEqual => "==",
+            Self::BangEqual => "!=",
+            Self::Less => "<",
+            Self::LessEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterEqual => ">=",
+            Self::Equal => "=",
+            Self::Dot => ".",
+            Self::Colon => ":",
+            Self::Pipe => "|",
+            Self::Comma => ",",
+            Self::Open(Bracket::Round) => "(",
+            Self::Open(Bracket::Square) => "[",
+            Self::Open(Bracket::Curly) => "{",
+            Self::Close(Bracket::Round) => ")",
+            Self::Close(Bracket::Square) => "]",
+            Self::Close(Bracket::Curly) => "}",
+        }
     }
 }

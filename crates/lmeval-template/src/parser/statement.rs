@@ -1,410 +1,397 @@
-//! Statements.
+//! Statements: one function per tag.
+//!
+//! Implements "List of Control Structures" of Jinja's template designer documentation. Each function starts after the
+//! tag's word and ends before the `%}` of its last tag. What a statement means for names is in the order in which it
+//! opens scopes and binds targets; the rules are in [`crate::scope`].
 
 use std::sync::Arc;
 
-use super::Parser;
+use super::expression::Level;
+use super::target::{Binding, Pattern};
+use super::{Parser, syntax};
 use crate::ast::{
-    Autoescape, Block, CallBlock, Expr, ExprKind, FilterBlock, For, If, Macro, Parameter, SetBlock, Slot,
-    Statement, Target, With,
+    Applied, Block, Body, CallBlock, Capture, ExprKind, For, Macro, Parameter, Span, Statement, With,
 };
-use crate::error::{Error, ErrorKind, nearest};
-use crate::lexer::TokenKind;
+use crate::error::Error;
+use crate::filters::FilterFunction;
+use crate::lexer::{Bracket, Symbol, Token};
+use crate::scope::{FunctionId, ScopeId, Special};
 
-const TAGS: [&str; 14] = [
-    "autoescape",
-    "block",
-    "call",
-    "extends",
-    "filter",
-    "for",
-    "from",
-    "if",
-    "import",
-    "include",
-    "macro",
-    "print",
-    "set",
-    "with",
-];
-
-impl Parser {
-    /// Parses one statement after its `{%`, up to its last `%}`.
-    pub(super) fn parse_statement(&mut self, body: &mut Vec<Statement>) -> Result<(), Error> {
-        let start = self.start();
-        let TokenKind::Name(tag) = self.current().kind.clone() else {
-            return self.unexpected("the name of a statement");
+impl<'s> Parser<'s> {
+    /// The statement of a tag whose `{%` is at `open`.
+    pub(super) fn statement(&mut self, open: Span, out: &mut Vec<Statement>) -> Result<(), Error> {
+        let Token::Word(word) = self.current.token else {
+            return Err(self.expected("the name of a statement"));
         };
-        let token = self.advance();
-        let statement = match &*tag {
-            "for" => self.parse_for(start)?,
-            "if" => self.parse_if(start)?,
-            "set" => self.parse_set(start)?,
-            "macro" => self.parse_macro(start)?,
-            "call" => self.parse_call_block(start)?,
-            "filter" => self.parse_filter_block(start)?,
-            "with" => self.parse_with(start)?,
-            "block" => self.parse_block(start)?,
-            "autoescape" => self.parse_autoescape(start)?,
-            "print" => return self.parse_print(body),
+        let tag = open.to(self.current.span);
+        self.advance()?;
+        out.push(match word {
+            "for" => self.for_loop(tag)?,
+            "if" => self.condition(tag)?,
+            "set" => self.set(tag)?,
+            "macro" => self.macro_definition(tag)?,
+            "call" => self.call_block(tag)?,
+            "filter" => self.filter_block(tag)?,
+            "with" => self.with(tag)?,
+            "block" => self.block(tag)?,
+            "autoescape" => self.autoescape(tag)?,
+            "print" => return self.print(out),
+            "include" => self.include(tag)?,
+            "import" => self.import(tag)?,
+            "from" => self.from(tag)?,
             "extends" => {
-                self.parse_expression()?;
-                Statement::Unsupported("extends", self.span_from(start))
-            }
-            "include" => self.parse_include(start)?,
-            "import" => self.parse_import(start)?,
-            "from" => self.parse_from(start)?,
-            "break" | "continue" if self.syntax.loop_controls => {
-                if self.loops == 0 {
-                    return self.syntax_at(start, format!("`{tag}` stands outside of a loop"));
+                if !self.ledger.exports() {
+                    return Err(syntax("`extends` stands at the top level of a template only", tag));
                 }
-                if *tag == *"break" { Statement::Break } else { Statement::Continue }
+                self.expression(Level::Conditional)?;
+                Statement::Unsupported("extends", tag)
+            }
+            "break" | "continue" if self.syntax.loop_controls => {
+                if !self.in_loop {
+                    return Err(syntax(format!("`{word}` stands outside of a loop"), tag));
+                }
+                if word == "break" { Statement::Break } else { Statement::Continue }
             }
             "generation" if self.syntax.generation => {
-                let inner = self.parse_body(&["endgeneration"], start)?;
-                self.advance();
-                let caller = Arc::new(self.make_macro("caller", start, Vec::new(), inner));
+                let caller = self.function_body("caller".into(), "endgeneration", tag, false)?;
                 Statement::CallBlock(Box::new(CallBlock { call: None, caller }))
             }
-            _ => {
-                let mut error = Error::new(ErrorKind::Syntax, format!("Unknown tag `{tag}`"));
-                if let Some(hint) = nearest(&tag, TAGS) {
-                    error = error.with_hint(hint);
-                }
-                return Err(error.or_at(token.start, token.end));
-            }
-        };
-        body.push(statement);
+            _ => return Err(Self::no_such_tag(word, tag)),
+        });
         Ok(())
     }
 
-    fn parse_print(&mut self, body: &mut Vec<Statement>) -> Result<(), Error> {
-        let mut first = true;
-        while self.current().kind != TokenKind::BlockEnd {
-            if !first {
-                self.expect_operator(",")?;
-            }
-            first = false;
-            body.push(Statement::Output(self.parse_expression()?));
+    fn no_such_tag(word: &str, tag: Span) -> Error {
+        let error = syntax(format!("There is no statement `{word}` here"), tag);
+        match word {
+            "else" | "elif" => error.with_hint(format!("`{word}` belongs to an `if` or `for` that is open")),
+            _ if word.starts_with("end") => error.with_hint(format!("Nothing is open that `{word}` closes")),
+            _ => error,
         }
-        Ok(())
     }
 
-    fn parse_for(&mut self, start: usize) -> Result<Statement, Error> {
-        let target_start = self.position;
-        let target = self.parse_target(false)?;
-        let target_end = self.position;
-        self.expect_keyword("in")?;
-        let iterable = self.parse_tuple(false, false)?;
-        let test = if self.skip_name("if") { Some(self.parse_expression()?) } else { None };
-        let recursive = self.skip_name("recursive");
-        let span = self.span_from(start);
-        // The test is a scope of its own, so its target is a tree of its own.
-        let test_target = if test.is_some() {
-            let after = std::mem::replace(&mut self.position, target_start);
-            let copy = self.parse_target(false)?;
-            debug_assert_eq!(self.position, target_end, "parsing a target twice ends at the same place");
-            self.position = after;
-            Some(copy)
-        } else {
-            None
-        };
+    /// Parses with another value of `in_loop`.
+    fn looping<T>(
+        &mut self,
+        in_loop: bool,
+        parse: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let before = std::mem::replace(&mut self.in_loop, in_loop);
+        let result = parse(self);
+        self.in_loop = before;
+        result
+    }
+
+    fn for_loop(&mut self, tag: Span) -> Result<Statement, Error> {
         self.loops += 1;
-        let body = self.parse_body(&["endfor", "else"], start)?;
+        let pattern = self.pattern(false)?;
+        self.expect_word("in")?;
+        let iterable = self.tuple(Level::Or, Some("recursive"))?;
+        let mut test = None;
+        let mut test_scope = None;
+        if self.take_word("if")? {
+            test_scope = Some(self.ledger.open());
+            let target = self.bind(&pattern, Binding::Loop)?;
+            test = Some((target, self.expression(Level::Conditional)?));
+            self.ledger.close();
+        }
+        let recursive =
+            if self.take_word("recursive")? { Some(self.ledger.make_function(test_scope)) } else { None };
+        let in_loop_around = self.in_loop;
+        let scope = self.open_loop_scope(recursive);
+        let target = self.bind(&pattern, Binding::Loop)?;
+        self.ledger.watch();
+        let statements = self.looping(true, |parser| parser.body(&["endfor", "else"], tag))?;
+        let watched = self.ledger.end_watch();
+        let loop_variable = self.ledger.declare(watched, Special::Loop);
+        self.ledger.close();
+        let body = Body { scope, statements };
+        let otherwise = match self.advance()? {
+            Token::Word("else") => {
+                let scope = self.open_loop_scope(recursive);
+                // A recursive loop is a function, which a `break` in its `else` cannot leave.
+                let in_loop = in_loop_around && recursive.is_none();
+                let statements = self.looping(in_loop, |parser| parser.whole_body("endfor", tag))?;
+                self.ledger.close();
+                Some(Body { scope, statements })
+            }
+            _ => None,
+        };
         self.loops -= 1;
-        let otherwise =
-            if self.skip_name("else") { self.parse_body(&["endfor"], start)? } else { Vec::new() };
-        self.skip_name("endfor");
         Ok(Statement::For(Arc::new(For {
             target,
             iterable,
             test,
-            recursive,
             body,
             otherwise,
-            test_target,
-            test_loads: Vec::new(),
-            body_loads: Vec::new(),
-            otherwise_loads: Vec::new(),
-            loop_slot: None,
-            slots: 0,
-            span,
+            loop_variable,
+            recursive,
         })))
     }
 
-    fn parse_if(&mut self, start: usize) -> Result<Statement, Error> {
+    fn open_loop_scope(&mut self, recursive: Option<FunctionId>) -> ScopeId {
+        match recursive {
+            Some(function) => self.ledger.open_in(function),
+            None => self.ledger.open(),
+        }
+    }
+
+    fn condition(&mut self, tag: Span) -> Result<Statement, Error> {
+        self.ledger.condition(true);
         let mut branches = Vec::new();
+        let mut otherwise = Vec::new();
         loop {
-            let test = self.parse_tuple(false, false)?;
-            let body = self.parse_body(&["elif", "else", "endif"], start)?;
-            branches.push((test, body));
-            if !self.skip_name("elif") {
-                break;
+            let test = self.tuple(Level::Or, None)?;
+            branches.push((test, self.body(&["elif", "else", "endif"], tag)?));
+            match self.advance()? {
+                Token::Word("elif") => {}
+                Token::Word("else") => {
+                    otherwise = self.whole_body("endif", tag)?;
+                    break;
+                }
+                _ => break,
             }
         }
-        let otherwise = if self.skip_name("else") { self.parse_body(&["endif"], start)? } else { Vec::new() };
-        self.skip_name("endif");
-        Ok(Statement::If(Box::new(If { branches, otherwise })))
+        self.ledger.condition(false);
+        Ok(Statement::If(branches, otherwise))
     }
 
-    fn parse_set(&mut self, start: usize) -> Result<Statement, Error> {
-        let target = self.parse_target(true)?;
-        if self.skip_operator("=") {
-            let value = self.parse_tuple(true, false)?;
-            let span = self.span_from(start);
-            return Ok(Statement::Set { target, value, exported: false, span });
+    fn set(&mut self, tag: Span) -> Result<Statement, Error> {
+        let exported = self.ledger.exports();
+        let pattern = self.pattern(true)?;
+        if self.take_symbol(Symbol::Equal)? {
+            let value = self.tuple(Level::Conditional, None)?;
+            let target = self.bind(&pattern, Binding::Assignment)?;
+            return Ok(Statement::Set { target, value, exported, span: tag.to(self.end) });
         }
-        let filter = if self.skip_operator("|") { Some(self.parse_filter_chain()?) } else { None };
-        let span = self.span_from(start);
-        let body = self.parse_body(&["endset"], start)?;
-        self.advance();
-        let block = SetBlock { target, filter, body, loads: Vec::new(), exported: false, span };
-        Ok(Statement::SetBlock(Box::new(block)))
+        let scope = self.ledger.open();
+        let filters = self.filters()?;
+        let statements = self.whole_body("endset", tag)?;
+        self.ledger.close();
+        let target = Some(self.bind(&pattern, Binding::Assignment)?);
+        let body = Body { scope, statements };
+        Ok(Statement::Capture(Box::new(Capture { body, filters, target, exported, span: tag })))
     }
 
-    /// A name, an attribute of a namespace, or a tuple of them.
-    fn parse_target(&mut self, with_namespace: bool) -> Result<Target, Error> {
-        let start = self.start();
-        let mut items = Vec::new();
-        let mut is_tuple = false;
-        loop {
-            if !items.is_empty() {
-                self.expect_operator(",")?;
+    /// Filters that each follow a `|`.
+    fn filters(&mut self) -> Result<Vec<Applied<FilterFunction>>, Error> {
+        let mut filters = Vec::new();
+        while self.take_symbol(Symbol::Pipe)? {
+            filters.push(self.filter()?);
+        }
+        Ok(filters)
+    }
+
+    fn filter_block(&mut self, tag: Span) -> Result<Statement, Error> {
+        let scope = self.ledger.open();
+        // The arguments are evaluated in the block's scope, after its body, but count as read outside of it too.
+        self.ledger.set_echo(true);
+        let mut filters = vec![self.filter()?];
+        filters.extend(self.filters()?);
+        self.ledger.set_echo(false);
+        let span = tag.to(self.end);
+        let statements = self.whole_body("endfilter", tag)?;
+        self.ledger.close();
+        let body = Body { scope, statements };
+        Ok(Statement::Capture(Box::new(Capture { body, filters, target: None, exported: false, span })))
+    }
+
+    fn with(&mut self, tag: Span) -> Result<Statement, Error> {
+        let mut patterns: Vec<(Pattern<'s>, _)> = Vec::new();
+        while self.current.token != Token::CloseTag {
+            if !patterns.is_empty() {
+                self.expect_symbol(Symbol::Comma, "`,`")?;
             }
-            if self.is_tuple_end() {
-                break;
-            }
-            items.push(self.parse_simple_target(with_namespace)?);
-            if !self.is_operator(",") {
-                break;
-            }
-            is_tuple = true;
+            let pattern = self.pattern(false)?;
+            self.expect_symbol(Symbol::Equal, "`=`")?;
+            patterns.push((pattern, self.expression(Level::Conditional)?));
         }
-        if is_tuple {
-            return Ok(Target::Tuple(items));
+        let scope = self.ledger.open();
+        let mut bindings = Vec::with_capacity(patterns.len());
+        for (pattern, value) in patterns {
+            bindings.push((self.bind(&pattern, Binding::With)?, value));
         }
-        match items.pop() {
-            Some(only) => Ok(only),
-            None => self.syntax_at(start, "Expected a name to assign to"),
-        }
+        let statements = self.whole_body("endwith", tag)?;
+        self.ledger.close();
+        Ok(Statement::With(Box::new(With { bindings, body: Body { scope, statements } })))
     }
 
-    fn parse_simple_target(&mut self, with_namespace: bool) -> Result<Target, Error> {
-        let start = self.start();
-        if with_namespace
-            && let (TokenKind::Name(name), TokenKind::Operator(".")) =
-                (&self.current().kind, &self.look().kind)
-        {
-            let name = name.clone();
-            self.advance();
-            self.advance();
-            let attribute = self.expect_name()?;
-            let span = self.span_from(start);
-            return Ok(Target::Attribute { name, slot: Slot::default(), attribute, span });
-        }
-        let expression = self.parse_primary()?;
-        self.to_target(start, expression)
+    fn autoescape(&mut self, tag: Span) -> Result<Statement, Error> {
+        let scope = self.ledger.open();
+        let enabled = self.expression(Level::Conditional)?;
+        let statements = self.whole_body("endautoescape", tag)?;
+        self.ledger.close();
+        Ok(Statement::Autoescape { enabled, body: Body { scope, statements } })
     }
 
-    fn to_target(&self, start: usize, expression: Expr) -> Result<Target, Error> {
-        match expression.kind {
-            ExprKind::Name { name, .. } => Ok(Target::Name { name, slot: Slot::default() }),
-            ExprKind::Tuple(items) => {
-                let items: Result<Vec<Target>, Error> =
-                    items.into_iter().map(|item| self.to_target(start, item)).collect();
-                Ok(Target::Tuple(items?))
-            }
-            _ => self.syntax_at(start, "This cannot be assigned to"),
-        }
+    fn macro_definition(&mut self, tag: Span) -> Result<Statement, Error> {
+        let word = self.assignable()?;
+        let exported = self.ledger.exports();
+        let variable = self.ledger.assign(word);
+        let name = self.ledger.text(word);
+        let definition = self.function_body(name, "endmacro", tag, true)?;
+        Ok(Statement::Macro { definition, variable, exported })
     }
 
-    fn parse_signature(&mut self) -> Result<Vec<Parameter>, Error> {
-        self.expect_operator("(")?;
-        let mut parameters: Vec<Parameter> = Vec::new();
-        while !self.is_operator(")") {
-            if !parameters.is_empty() {
-                self.expect_operator(",")?;
-            }
-            let start = self.start();
-            let name = self.expect_name()?;
-            if is_constant(&name) {
-                return self.syntax_at(start, format!("`{name}` cannot be assigned to"));
-            }
-            if parameters.iter().any(|known| known.name == name) {
-                return self.syntax_at(start, format!("Parameter `{name}` is repeated"));
-            }
-            let default = if self.skip_operator("=") {
-                Some(self.parse_expression()?)
-            } else if parameters.iter().any(|known| known.default.is_some()) {
-                return self.syntax_at(start, "A parameter without default follows one with default");
-            } else {
-                None
-            };
-            parameters.push(Parameter { name, slot: Slot::default(), default });
-        }
-        self.expect_operator(")")?;
-        Ok(parameters)
-    }
-
-    fn make_macro(
-        &self,
-        name: &str,
-        start: usize,
-        parameters: Vec<Parameter>,
-        body: Vec<Statement>,
-    ) -> Macro {
-        Macro {
-            name: name.into(),
-            parameters,
-            body,
-            loads: Vec::new(),
-            caller: None,
-            keywords: None,
-            variadic: None,
-            slots: 0,
-            span: self.span_from(start),
-        }
-    }
-
-    fn parse_macro(&mut self, start: usize) -> Result<Statement, Error> {
-        let name = self.expect_name()?;
-        if is_constant(&name) {
-            return self.syntax_at(start, format!("`{name}` cannot be assigned to"));
-        }
-        let parameters = self.parse_signature()?;
-        let loops = std::mem::take(&mut self.loops);
-        let body = self.parse_body(&["endmacro"], start)?;
-        self.loops = loops;
-        self.advance();
-        let definition = Arc::new(self.make_macro(&name, start, parameters, body));
-        Ok(Statement::Macro { definition, slot: Slot::default(), exported: false })
-    }
-
-    fn parse_call_block(&mut self, start: usize) -> Result<Statement, Error> {
-        let parameters = if self.is_operator("(") { self.parse_signature()? } else { Vec::new() };
-        let call = self.parse_expression()?;
+    fn call_block(&mut self, tag: Span) -> Result<Statement, Error> {
+        // The parameters come before the call, and belong to a scope that is opened after it.
+        let (scope, function) = self.ledger.open_function();
+        let has_signature = self.at_symbol(Symbol::Open(Bracket::Round));
+        let parameters = if has_signature { self.signature()? } else { Vec::new() };
+        self.ledger.close();
+        let call = self.expression(Level::Conditional)?;
         if !matches!(call.kind, ExprKind::Call { .. }) {
-            return self.syntax_at(start, "Expected a call");
+            return Err(syntax("A call block needs a call, such as `{% call name() %}`", call.span));
         }
-        let loops = std::mem::take(&mut self.loops);
-        let body = self.parse_body(&["endcall"], start)?;
-        self.loops = loops;
-        self.advance();
-        let caller = Arc::new(self.make_macro("caller", start, parameters, body));
+        self.ledger.reopen(scope);
+        let caller = self.finish_function("caller".into(), scope, function, parameters, "endcall", tag)?;
         Ok(Statement::CallBlock(Box::new(CallBlock { call: Some(call), caller })))
     }
 
-    fn parse_filter_block(&mut self, start: usize) -> Result<Statement, Error> {
-        let filter = self.parse_filter_chain()?;
-        let body = self.parse_body(&["endfilter"], start)?;
-        self.advance();
-        Ok(Statement::FilterBlock(Box::new(FilterBlock { filter, body, loads: Vec::new() })))
+    /// A function from its parameters on, or from its body where it has none.
+    fn function_body(
+        &mut self,
+        name: Arc<str>,
+        end: &str,
+        tag: Span,
+        signed: bool,
+    ) -> Result<Arc<Macro>, Error> {
+        let (scope, function) = self.ledger.open_function();
+        let parameters = if signed { self.signature()? } else { Vec::new() };
+        self.finish_function(name, scope, function, parameters, end, tag)
     }
 
-    fn parse_with(&mut self, start: usize) -> Result<Statement, Error> {
-        let mut bindings = Vec::new();
-        while self.current().kind != TokenKind::BlockEnd {
-            if !bindings.is_empty() {
-                self.expect_operator(",")?;
+    /// The body of a function whose scope is open, and its end.
+    fn finish_function(
+        &mut self,
+        name: Arc<str>,
+        scope: ScopeId,
+        function: FunctionId,
+        parameters: Vec<Parameter>,
+        end: &str,
+        tag: Span,
+    ) -> Result<Arc<Macro>, Error> {
+        self.ledger.watch();
+        let statements = self.looping(false, |parser| parser.whole_body(end, tag))?;
+        let watched = self.ledger.end_watch();
+        let mut special = |special: Special| {
+            let parameter = parameters.iter().find(|parameter| *parameter.name == *special.name());
+            match parameter {
+                // Otherwise nobody could tell a caller from the argument.
+                Some(parameter)
+                    if special == Special::Caller && watched.saw(special) && parameter.default.is_none() =>
+                {
+                    Err(syntax("The parameter `caller` needs a default value", tag))
+                }
+                Some(_) => Ok(None),
+                None => Ok(self.ledger.declare(watched, special)),
             }
-            let target = self.parse_target(false)?;
-            self.expect_operator("=")?;
-            bindings.push((target, self.parse_expression()?));
-        }
-        let body = self.parse_body(&["endwith"], start)?;
-        self.advance();
-        Ok(Statement::With(Box::new(With { bindings, body, loads: Vec::new() })))
+        };
+        let caller = special(Special::Caller)?;
+        let keywords = special(Special::Keywords)?;
+        let variadic = special(Special::Variadic)?;
+        self.ledger.close();
+        let body = Body { scope, statements };
+        Ok(Arc::new(Macro { name, parameters, body, function, caller, keywords, variadic }))
     }
 
-    fn parse_autoescape(&mut self, start: usize) -> Result<Statement, Error> {
-        let enabled = self.parse_expression()?;
-        let body = self.parse_body(&["endautoescape"], start)?;
-        self.advance();
-        Ok(Statement::Autoescape(Box::new(Autoescape { enabled, body, loads: Vec::new() })))
-    }
-
-    fn parse_block(&mut self, start: usize) -> Result<Statement, Error> {
-        let name = self.expect_name()?;
-        let scoped = self.skip_name("scoped");
-        let required = self.skip_name("required");
-        if self.blocks.iter().any(|block| block.name == name) {
-            return self.syntax_at(start, format!("Block `{name}` is defined twice"));
+    fn block(&mut self, tag: Span) -> Result<Statement, Error> {
+        let word = self.word()?;
+        let name = self.ledger.text(word);
+        let scoped = self.take_word("scoped")?;
+        let required = self.take_word("required")?;
+        if !self.block_names.insert(word) {
+            return Err(syntax(format!("There are two blocks named `{name}`"), tag.to(self.end)));
         }
-        let span = self.span_from(start);
+        if scoped {
+            self.ledger.notice(Special::Loop);
+        }
+        let around = scoped.then(|| self.ledger.current());
+        // The place is taken before the blocks inside are read.
         let index = self.blocks.len();
-        self.blocks.push(Block {
-            name: name.clone(),
-            scoped,
-            required,
-            body: Vec::new(),
-            loads: Vec::new(),
-            self_slot: None,
-            slots: 0,
-            outer: Vec::new(),
-        });
-        let loops = std::mem::take(&mut self.loops);
-        let body = self.parse_body(&["endblock"], start)?;
-        self.loops = loops;
-        self.advance();
-        let is_blank = |statement: &Statement| matches!(statement, Statement::Data(text) if text.chars().all(lmeval_pycompat::strings::is_space));
-        if required && !body.iter().all(is_blank) {
-            return self.syntax_at(start, "Required blocks can only contain comments or whitespace");
+        let span = tag.to(self.end);
+        let (scope, function, suspended) = self.ledger.open_root();
+        let body = Body { scope, statements: Vec::new() };
+        self.blocks.push(Block { name, required, body, function, self_variable: None, around });
+        self.ledger.watch();
+        let statements = self.looping(false, |parser| parser.whole_body("endblock", tag))?;
+        let watched = self.ledger.end_watch();
+        let is_space =
+            |statement: &Statement| matches!(statement, Statement::Text(text) if text.trim().is_empty());
+        if required && !statements.iter().all(is_space) {
+            return Err(syntax("A required block is empty but for comments", span));
         }
-        self.skip_name(&name);
-        self.blocks[index].body = body;
+        self.take_word(word)?;
+        let self_variable = self.ledger.declare(watched, Special::Itself);
+        self.ledger.declare(watched, Special::Super);
+        self.ledger.close_root(suspended);
+        if let Some(block) = self.blocks.get_mut(index) {
+            block.body.statements = statements;
+            block.self_variable = self_variable;
+        }
         Ok(Statement::Block { index, span })
     }
 
-    fn parse_include(&mut self, start: usize) -> Result<Statement, Error> {
-        self.parse_expression()?;
-        if self.skip_name("ignore") {
-            self.expect_keyword("missing")?;
-        }
-        self.parse_context_words();
-        Ok(Statement::Unsupported("include", self.span_from(start)))
-    }
-
-    fn parse_context_words(&mut self) {
-        if (self.is_name("with") || self.is_name("without"))
-            && matches!(&self.look().kind, TokenKind::Name(next) if **next == *"context")
-        {
-            self.advance();
-            self.advance();
-        }
-    }
-
-    fn parse_import(&mut self, start: usize) -> Result<Statement, Error> {
-        self.parse_expression()?;
-        self.expect_keyword("as")?;
-        self.expect_name()?;
-        self.parse_context_words();
-        Ok(Statement::Unsupported("import", self.span_from(start)))
-    }
-
-    fn parse_from(&mut self, start: usize) -> Result<Statement, Error> {
-        self.parse_expression()?;
-        self.expect_keyword("import")?;
-        loop {
-            self.parse_context_words();
-            if self.current().kind == TokenKind::BlockEnd {
-                break;
+    fn print(&mut self, out: &mut Vec<Statement>) -> Result<(), Error> {
+        let mut is_first = true;
+        while self.current.token != Token::CloseTag {
+            if !std::mem::take(&mut is_first) {
+                self.expect_symbol(Symbol::Comma, "`,`")?;
             }
-            let name_start = self.start();
-            let name = self.expect_name()?;
+            out.push(Statement::Print(self.expression(Level::Conditional)?));
+        }
+        Ok(())
+    }
+
+    fn include(&mut self, tag: Span) -> Result<Statement, Error> {
+        self.expression(Level::Conditional)?;
+        if self.at_word("ignore") && *self.look_ahead()? == Token::Word("missing") {
+            self.advance()?;
+            self.advance()?;
+        }
+        self.context()?;
+        Ok(Statement::Unsupported("include", tag))
+    }
+
+    fn import(&mut self, tag: Span) -> Result<Statement, Error> {
+        self.expression(Level::Conditional)?;
+        self.expect_word("as")?;
+        let name = self.assignable()?;
+        self.ledger.assign(name);
+        self.context()?;
+        Ok(Statement::Unsupported("import", tag))
+    }
+
+    fn from(&mut self, tag: Span) -> Result<Statement, Error> {
+        self.expression(Level::Conditional)?;
+        self.expect_word("import")?;
+        let mut is_first = true;
+        while !self.context()? {
+            if !std::mem::take(&mut is_first) {
+                if self.current.token == Token::CloseTag {
+                    break;
+                }
+                self.expect_symbol(Symbol::Comma, "`,`")?;
+            }
+            let span = self.current.span;
+            let name = self.assignable()?;
             if name.starts_with('_') {
-                return self.syntax_at(name_start, "Names that start with `_` cannot be imported");
+                return Err(syntax("A name that starts with `_` cannot be imported", span));
             }
-            if self.skip_name("as") {
-                self.expect_name()?;
-            }
-            self.parse_context_words();
-            if !self.skip_operator(",") {
-                break;
-            }
+            let name = if self.take_word("as")? { self.assignable()? } else { name };
+            self.ledger.assign(name);
         }
-        Ok(Statement::Unsupported("from", self.span_from(start)))
+        Ok(Statement::Unsupported("from", tag))
     }
-}
 
-fn is_constant(name: &str) -> bool {
-    matches!(name, "true" | "false" | "none" | "True" | "False" | "None")
+    /// `with context` or `without context`, where it stands.
+    fn context(&mut self) -> Result<bool, Error> {
+        let found = (self.at_word("with") || self.at_word("without"))
+            && *self.look_ahead()? == Token::Word("context");
+        if found {
+            self.advance()?;
+            self.advance()?;
+        }
+        Ok(found)
+    }
 }

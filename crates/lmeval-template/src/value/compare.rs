@@ -162,6 +162,13 @@ pub(crate) fn contains(vm: &mut Vm<'_>, container: &Val, item: &Val) -> Result<b
                 other.type_name()
             ))),
         },
+        // Neither an undefined value nor an object of the template is a key.
+        Val::Dict(_) | Val::Set(_) if matches!(item, Val::Object(object) if !matches!(**object, Object::View(..))) => {
+            Ok(false)
+        }
+        Val::Dict(_) | Val::Set(_) if matches!(item, Val::Undefined(undefined) if !undefined.strict) => {
+            Ok(false)
+        }
         Val::Dict(dict) => Ok(dict.get(&item.to_key()?).is_some()),
         Val::Set(items) => {
             let key = item.to_key()?;

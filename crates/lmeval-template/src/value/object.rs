@@ -55,7 +55,6 @@ pub(crate) enum Object {
     /// `self`, and one of its blocks.
     Template,
     Block(usize),
-    Slice([Option<Val>; 3]),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +135,6 @@ impl Object {
             Self::Global(_) => "function",
             Self::Template => "TemplateReference",
             Self::Block(_) => "BlockReference",
-            Self::Slice(_) => "slice",
         }
     }
 

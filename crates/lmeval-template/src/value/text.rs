@@ -8,6 +8,7 @@ use num_bigint::BigInt;
 
 use super::{Items, MAXIMUM_DEPTH, Object, Val, ViewKind};
 use crate::error::Error;
+use crate::globals::Global;
 
 /// Python's `str`.
 pub(crate) fn str_of(value: &Val) -> Result<Arc<str>, Error> {
@@ -160,6 +161,8 @@ fn write_object(out: &mut String, object: &Object, depth: usize) -> Result<(), E
             out.push('>');
         }
         Object::Template => out.push_str("<TemplateReference None>"),
+        Object::Global(Global::Range) => out.push_str("<class 'range'>"),
+        Object::Global(Global::Dict) => out.push_str("<class 'dict'>"),
         // Python prints an address here, which is never the same twice.
         other => {
             let _ = write!(out, "<{} object>", other.type_name());

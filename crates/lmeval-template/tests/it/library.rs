@@ -75,7 +75,7 @@ fn jinja2(python: &Path, requests: String) -> Vec<Option<String>> {
 }
 
 /// Adds the templates of all task files below a folder.
-fn collect(folder: &Path, templates: &mut BTreeSet<String>) {
+pub(crate) fn collect(folder: &Path, templates: &mut BTreeSet<String>) {
     for entry in fs_err::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         if entry.file_type().unwrap().is_dir() {

@@ -1,7 +1,7 @@
 //! Templates that must end in an error rather than in a hang or a crash.
 
 use lmeval_pycompat::Dict;
-use lmeval_template::{Environment, ErrorKind};
+use lmeval_template::{Environment, Error, ErrorKind, Template};
 
 use crate::render;
 
@@ -86,4 +86,166 @@ fn any_text_is_parsed_without_a_crash() {
         }
         let _ = render(&text, &Dict::new());
     }
+}
+
+/// A text of about 10 MB.
+fn long(piece: &str) -> String {
+    piece.repeat(10_000_000 / piece.len())
+}
+
+/// Compiles in a thread with the stack that threads of a program have.
+fn compile(source: String) -> Result<Template, Error> {
+    let thread = std::thread::Builder::new().stack_size(2 << 20);
+    thread.spawn(move || Environment::new().compile(&source)).unwrap().join().expect("no panic")
+}
+
+#[test]
+fn long_nonsense_fails_at_once_and_with_a_place() {
+    let openings = [
+        "{{",
+        "{{ (",
+        "{{ [",
+        "{{ {",
+        "{{ -",
+        "{{ not ",
+        "{{ a",
+        "{% if x %}",
+        "{% for a in b %}",
+        "{#",
+        "{% raw %}",
+        "{{ '",
+        "{%",
+        "{% with %}",
+        "{% macro m() %}",
+        "{% set x %}",
+        "{% filter upper %}",
+        "{{ 1 if ",
+        "{{ f(",
+        "{{ x[",
+        "{% set (",
+        "{% call",
+    ];
+    let pieces = [
+        "{{",
+        "{%",
+        "(",
+        "[",
+        "{",
+        "not ",
+        "-",
+        "a.",
+        ".a",
+        "a|b",
+        "|b",
+        "+1",
+        "**2",
+        " if a else b",
+        "{% if x %}",
+        "{% for a in b %}",
+        "{#",
+        "{% raw %}",
+        "\\'",
+        "{% with %}",
+        "{% macro m() %}",
+        "{% set x %}",
+        "f(",
+        "x[",
+        "{'a': ",
+        " ",
+        "\n",
+        "1",
+        "é",
+        "~ a ",
+        "a, ",
+    ];
+    for opening in openings {
+        for piece in pieces {
+            // Every piece after an operand, and every opening before its own piece, keep the test short.
+            if opening != "{{ a" && opening.trim_start_matches("{{ ") != piece {
+                continue;
+            }
+            let error = compile(format!("{opening}{}", long(piece))).expect_err("it is not a template");
+            let range = error.range().expect("the place is known");
+            assert!(
+                error.line().is_some() && range.end <= 10_000_100,
+                "{opening}{piece}: {error} at {range:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn long_templates_take_linear_time() {
+    let count = 20_000;
+    let numbered = |make: fn(usize) -> String| (0..count).map(make).collect::<String>();
+    let templates = [
+        numbered(|number| format!("{{{{ a{number} }}}}")),
+        numbered(|number| format!("{{% set a{number} = {number} %}}")),
+        numbered(|number| format!("{{% block b{number} scoped %}}{{% endblock %}}")),
+        numbered(|number| format!("{{% macro m{number}(a) %}}{{{{ a{number} }}}}{{% endmacro %}}")),
+        numbered(|number| format!("{{# {number} #}} {{% raw %}}{{{{{{% endraw %}}")),
+        format!("{{{{ f({}) }}}}", numbered(|number| format!("a{number}=1,"))),
+        format!(
+            "{{% macro m({}) %}}{{% endmacro %}}",
+            numbered(|number| format!("a{number},")).trim_end_matches(',')
+        ),
+        format!("{{{{ [{}] }}}}", numbered(|number| format!("{number},"))),
+        format!("{{{{ {} }}}}", numbered(|number| format!("'{number}' "))),
+        format!("{{{{ 0{} }}}}", numbered(|number| format!(" ~ a{number}"))),
+        format!("{{{{ 0{} }}}}", numbered(|number| format!(" < {number}"))),
+        format!("{{% if x %}}{}{{% endif %}}", numbered(|number| format!("{{% elif a{number} %}}{number}"))),
+    ];
+    for template in templates {
+        compile(template).expect("it compiles");
+    }
+}
+
+/// Templates at the limits of nesting either fail or render, in the stack of a thread.
+#[test]
+fn nesting_up_to_the_limits_does_no_harm() {
+    let wrap = |open: &str, inner: &str, close: &str, depth: usize| {
+        format!("{}{inner}{}", open.repeat(depth), close.repeat(depth))
+    };
+    let expressions = [
+        ("(", ")"),
+        ("[", "]"),
+        ("{'a': ", "}"),
+        ("-", ""),
+        ("not ", ""),
+        ("x|default(", ")"),
+        ("range(", ")"),
+        ("1 + (", ")"),
+        ("1 if 0 else ", ""),
+    ];
+    let statements = [
+        ("{% if 1 %}", "{% endif %}"),
+        ("{% for i in [1] %}", "{% endfor %}"),
+        ("{% with a = 1 %}", "{% endwith %}"),
+        ("{% filter upper %}", "{% endfilter %}"),
+        ("{% set x %}", "{% endset %}"),
+        ("{% macro m() %}", "{% endmacro %}{{ m() }}"),
+        ("{% for i in [1] recursive %}", "{% endfor %}"),
+    ];
+    let mut rendered = 0;
+    for depth in [20, 60, 95, 150, 195, 240] {
+        let mut templates = Vec::new();
+        for (open, close) in expressions {
+            let expression = wrap(open, "1", close, depth);
+            templates.push(format!("{{{{ {expression} }}}}"));
+            templates.push(wrap("{% if 1 %}", &format!("{{{{ {expression} }}}}"), "{% endif %}", 60));
+        }
+        templates.extend(statements.map(|(open, close)| wrap(open, "a", close, depth)));
+        for (index, template) in templates.into_iter().enumerate() {
+            let thread = std::thread::Builder::new().stack_size(2 << 20);
+            let run = move || Environment::new().compile(&template)?.render(&Dict::new());
+            match thread.spawn(run).unwrap().join().expect("no panic") {
+                Ok(_) => rendered += 1,
+                Err(error) if depth < 60 => {
+                    assert_ne!(error.kind(), ErrorKind::Limit, "template {index}: {error}");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+    assert!(rendered > 60, "only {rendered} render");
 }

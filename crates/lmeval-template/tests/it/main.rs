@@ -4,6 +4,7 @@
 
 mod chat;
 mod errors;
+mod fuzz;
 mod library;
 mod limits;
 mod recordings;

@@ -5,14 +5,14 @@ use lmeval_template::chat::ChatTemplate;
 
 use crate::render;
 
-fn load(path: &str) -> Value {
+pub(crate) fn load(path: &str) -> Value {
     let path = format!("{}/../../tests/{path}", env!("CARGO_MANIFEST_DIR"));
     let file = std::fs::File::open(path).expect("the recording is there");
     let text = std::io::read_to_string(file).expect("the recording is text");
     json::loads(&text).expect("the recording is JSON")
 }
 
-fn field<'a>(value: &'a Value, key: &str) -> &'a Value {
+pub(crate) fn field<'a>(value: &'a Value, key: &str) -> &'a Value {
     value.as_dict().and_then(|dict| dict.get_str(key)).expect("the recording has the field")
 }
 

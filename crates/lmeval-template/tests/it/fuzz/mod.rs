@@ -1,0 +1,265 @@
+//! Random templates against Jinja2.
+//!
+//! Templates come from a generator that knows the grammar and from mutations of recorded and released templates. Jinja2
+//! renders them in one Python process, we render them here, and both must print the same text or fail in the same phase
+//! for the same kind of reason. A template on which they differ is shrunk before it is shown.
+//!
+//! `LM_EVAL_FUZZ_SEED` and `LM_EVAL_FUZZ_CASES` choose other templates and more of them.
+
+mod expression;
+mod generate;
+mod mutate;
+mod oracle;
+
+use std::collections::BTreeSet;
+
+use lmeval_pycompat::{Dict, Value};
+use lmeval_template::chat::ChatTemplate;
+use lmeval_template::{Environment, Error, ErrorKind};
+
+use self::oracle::{Case, Oracle};
+
+/// Templates in the standing test.
+const CASES: usize = 100_000;
+
+/// Templates that are sent to Jinja2 at once.
+const BATCH: usize = 1_000;
+
+/// Differences to shrink and show.
+const SHOWN: usize = 12;
+
+/// A small generator of random numbers (`SplitMix64`), so that a seed means the same templates everywhere.
+pub(super) struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`.
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % end.max(1) as u64).unwrap()
+    }
+
+    /// True in so many of 100 cases.
+    fn percent(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<'a>(&mut self, items: &[&'a str]) -> &'a str {
+        items[self.below(items.len())]
+    }
+}
+
+fn setting(name: &str, default: usize) -> usize {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// What rendering a template comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Text(String),
+    Failure { kind: String, message: String },
+}
+
+impl Outcome {
+    fn failure(kind: &str, message: impl Into<String>) -> Self {
+        Self::Failure { kind: kind.into(), message: message.into() }
+    }
+
+    /// Whether two outcomes are the same as far as a user can tell.
+    fn agrees(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Text(ours), Self::Text(theirs)) => ours == theirs,
+            // Which of several failures comes first while rendering depends on what is evaluated early or late.
+            (Self::Failure { kind: ours, .. }, Self::Failure { kind: theirs, .. }) => {
+                (ours == "syntax") == (theirs == "syntax")
+            }
+            _ => false,
+        }
+    }
+
+    /// What a shrunk template has to keep.
+    fn kind(&self) -> &str {
+        match self {
+            Self::Text(_) => "text",
+            Self::Failure { kind, .. } => kind,
+        }
+    }
+
+    /// Whether the outcome says nothing that could be compared.
+    fn is_incomparable(&self) -> bool {
+        match self {
+            // An object of Python that is not data, with its address or its class.
+            Self::Text(text) => text.contains(" at 0x") || text.contains("<bound method"),
+            // Steps, depth and size are limited here, time and memory there.
+            Self::Failure { kind, .. } => kind == "skipped",
+        }
+    }
+}
+
+fn ours(case: &Case, documents: &Documents) -> Outcome {
+    let document =
+        case.document.as_ref().unwrap_or(if case.chat { &documents.chat } else { &documents.prompt });
+    let rendered = if case.chat {
+        let compiled = ChatTemplate::compile(&case.template);
+        compiled.map(|template| template.with_clock(str::to_owned).render(document))
+    } else {
+        Environment::new()
+            .with_fuel(1_000_000)
+            .compile(&case.template)
+            .map(|template| template.render(document))
+    };
+    match rendered {
+        Ok(Ok(text)) => Outcome::Text(text),
+        Ok(Err(error)) => Outcome::failure(runtime_kind(&error), error.to_string()),
+        Err(error) if error.kind() == ErrorKind::Limit => Outcome::failure("skipped", error.to_string()),
+        Err(error) => Outcome::failure("syntax", error.to_string()),
+    }
+}
+
+fn runtime_kind(error: &Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::Undefined => "undefined",
+        ErrorKind::Limit => "skipped",
+        _ => "other",
+    }
+}
+
+/// The variables that templates are rendered with.
+pub(super) struct Documents {
+    prompt: Dict,
+    chat: Dict,
+}
+
+fn documents() -> Documents {
+    let recording = crate::recordings::load("vectors/jinja.json");
+    let of = |key: &str| crate::recordings::field(&recording, key).as_dict().unwrap().clone();
+    let mut prompt = of("doc");
+    for (name, value) in generate::variables() {
+        prompt.insert(name, value);
+    }
+    let mut chat = of("chat_doc");
+    for (name, value) in generate::variables() {
+        // The reference passes them as keywords, where this one has a meaning of its own.
+        if name != "self" {
+            chat.insert(name, value);
+        }
+    }
+    Documents { prompt, chat }
+}
+
+#[test]
+fn random_templates_render_as_in_jinja2() {
+    let Some(python) = lmeval_testkit::test_environment() else { return };
+    let seed = setting("LM_EVAL_FUZZ_SEED", 1);
+    let cases = setting("LM_EVAL_FUZZ_CASES", CASES);
+    let documents = documents();
+    let sources = mutate::Sources::load();
+    let mut oracle = Oracle::start(&python, &documents);
+    let mut dice = Dice(seed as u64);
+    let mut report = Report::default();
+    let mut left = cases;
+    while left > 0 && report.differences.len() < SHOWN {
+        let batch: Vec<Case> = (0..left.min(BATCH)).map(|_| case(&mut dice, &sources)).collect();
+        left -= batch.len();
+        let render = || batch.iter().map(|case| ours(case, &documents)).collect::<Vec<_>>();
+        let (theirs, ours) = oracle.render_while(&batch, render);
+        for ((case, ours), theirs) in batch.iter().zip(&ours).zip(&theirs) {
+            report.add(case, ours, theirs);
+        }
+    }
+    let shown: Vec<String> =
+        report.differences.iter().map(|case| shrink(case.clone(), &mut oracle, &documents)).collect();
+    assert!(shown.is_empty(), "seed {seed}, {cases} cases:\n{}", shown.join("\n"));
+    assert!(report.rendered * 3 > cases, "only {} of {cases} templates render at all", report.rendered);
+    assert!(report.failed * 10 > cases, "only {} of {cases} templates fail", report.failed);
+    assert!(report.skipped * 50 < cases, "{} of {cases} templates could not be compared", report.skipped);
+}
+
+/// What a run has come to.
+#[derive(Default)]
+struct Report {
+    rendered: usize,
+    failed: usize,
+    skipped: usize,
+    differences: Vec<Case>,
+    messages: BTreeSet<String>,
+}
+
+impl Report {
+    fn add(&mut self, case: &Case, ours: &Outcome, theirs: &Outcome) {
+        if ours.is_incomparable() || theirs.is_incomparable() {
+            self.skipped += 1;
+            return;
+        }
+        match theirs {
+            Outcome::Text(_) => self.rendered += 1,
+            Outcome::Failure { .. } => self.failed += 1,
+        }
+        if ours.agrees(theirs) {
+            return;
+        }
+        // One template for each pair of messages is enough to show.
+        let message = |outcome: &Outcome| match outcome {
+            Outcome::Text(_) => "text".to_owned(),
+            Outcome::Failure { kind, message } => format!("{kind} {message}"),
+        };
+        if self.messages.insert(format!("{} / {}", message(ours), message(theirs))) {
+            self.differences.push(case.clone());
+        }
+    }
+}
+
+fn case(dice: &mut Dice, sources: &mutate::Sources) -> Case {
+    match dice.below(100) {
+        0..55 => Case { template: generate::template(dice, false), chat: false, document: None },
+        55..70 => Case { template: generate::template(dice, true), chat: true, document: None },
+        _ => sources.mutated(dice),
+    }
+}
+
+/// The smallest template with a difference that can be found by leaving out tokens, with both outcomes.
+fn shrink(mut case: Case, oracle: &mut Oracle, documents: &Documents) -> String {
+    let mut outcomes = |case: &Case| (ours(case, documents), oracle.ask(case));
+    let (first_ours, first_theirs) = outcomes(&case);
+    let mut differs = |case: &Case| {
+        let (ours, theirs) = outcomes(case);
+        let same = ours.kind() == first_ours.kind() && theirs.kind() == first_theirs.kind();
+        let differs = same && !theirs.is_incomparable() && !ours.agrees(&theirs);
+        (differs, ours, theirs)
+    };
+    let mut size = mutate::tokens(&case.template).len();
+    let mut attempts = 2_000;
+    while size > 0 {
+        let mut start = 0;
+        let whole = case.template.clone();
+        let mut tokens = mutate::tokens(&whole);
+        while start < tokens.len() && attempts > 0 {
+            attempts -= 1;
+            let mut fewer = tokens.clone();
+            fewer.drain(start..(start + size).min(tokens.len()));
+            let smaller = Case { template: fewer.concat(), ..case.clone() };
+            if differs(&smaller).0 {
+                case = smaller;
+                tokens = fewer;
+            } else {
+                start += size;
+            }
+        }
+        size /= 2;
+    }
+    let (_, ours, theirs) = differs(&case);
+    let document =
+        case.document.as_ref().map(|document| format!(" with {:?}", Value::from(document.clone())));
+    let chat = if case.chat { "chat " } else { "" };
+    format!(
+        "{chat}{:?}{}\n    ours   {ours:?}\n    theirs {theirs:?}",
+        case.template,
+        document.unwrap_or_default()
+    )
+}

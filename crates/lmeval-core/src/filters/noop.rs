@@ -22,6 +22,10 @@ impl Filter for Noop {
     fn needs_documents(&self) -> bool {
         false
     }
+
+    fn works_apart(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

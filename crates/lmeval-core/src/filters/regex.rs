@@ -97,6 +97,10 @@ impl Filter for RegexFilter {
     fn needs_documents(&self) -> bool {
         false
     }
+
+    fn works_apart(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -1,23 +1,20 @@
-//! From answers to scored tasks.
+//! From answers to documents that can be scored.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use lmeval_core::results::TaskResult;
 use lmeval_core::scorers::{AnsweredDocument, AnsweredInstance, Needs};
-use lmeval_core::{Answer, Arguments, Context, HostError, ModelError, ModelRequest};
-use lmeval_pycompat::{Dict, Value};
-use lmeval_tasks::Task;
+use lmeval_core::{Answer, Arguments, Context, ModelError, ModelRequest};
 use lmeval_tasks::prompt::DocumentRequests;
-use lmeval_tasks::scoring::task_result;
 
-use crate::cancel::Cancel;
+use crate::backlog::Backlog;
 use crate::error::EngineError;
-use crate::event::{Event, Events};
 use crate::options::EvaluateOptions;
 use crate::plan::PlannedTask;
 use crate::produce::Slot;
+use crate::score::{Ending, Work};
 
 /// What the parts of a run tell the one that scores.
 #[derive(Debug)]
@@ -88,128 +85,122 @@ impl Pending {
     }
 }
 
-/// A document of a task. Most of a run is made of these, so each is kept as small as it can be.
+/// A document of a task. Most of what a run holds are these, so each is kept small.
 enum Document {
     Pending(Box<Pending>),
-    Answered(AnsweredDocument),
+    Answered(Box<AnsweredDocument>),
     Failed,
 }
 
-/// A task on its way to being scored.
+/// How many documents are scored at a time where they are not needed together.
+const BLOCK: usize = 1024;
+
+/// A task whose answers are being collected.
 struct Progress {
-    planned: Option<PlannedTask>,
-    task: Arc<Task>,
     /// What scoring it looks at.
     needs: Needs,
+    /// Whether documents are scored, and let go of, before all of them are answered.
+    scores_apart: bool,
+    runs_code: bool,
     original: usize,
-    documents: Vec<Document>,
-    /// Whether the values of a document have been seen to be such as can be aggregated.
+    /// Documents that were handed on already; the others follow.
+    handed_on: usize,
+    documents: VecDeque<Document>,
+    /// How many documents at the front wait for nothing.
+    ready: usize,
+    /// Whether the document that was answered first has been looked at.
     is_checked: bool,
     /// Documents that lack answers.
     open: usize,
     all_built: bool,
+    is_complete: bool,
 }
 
-/// What a run gave, task by task.
+impl Progress {
+    fn new(planned: &PlannedTask, options: &EvaluateOptions) -> Self {
+        Self {
+            needs: planned.scorer.needs(),
+            scores_apart: planned.scores_apart(options),
+            runs_code: planned.task.config.unsafe_code,
+            original: 0,
+            handed_on: 0,
+            documents: VecDeque::new(),
+            ready: 0,
+            is_checked: false,
+            open: 0,
+            all_built: false,
+            is_complete: false,
+        }
+    }
+
+    /// The documents at the front, without those that failed.
+    fn take_front(&mut self, count: usize) -> Vec<AnsweredDocument> {
+        self.handed_on += count;
+        self.ready = self.ready.saturating_sub(count);
+        let front = self.documents.drain(..count).filter_map(|document| match document {
+            Document::Answered(answered) => Some(*answered),
+            Document::Pending(_) | Document::Failed => None,
+        });
+        front.collect()
+    }
+}
+
+/// What came of the requests of a run.
 pub(crate) struct Collected {
-    pub(crate) results: Vec<TaskResult>,
     pub(crate) failures: Vec<Failure>,
     pub(crate) answered: usize,
-    pub(crate) code_limits: Dict,
 }
 
-/// Puts answers where they belong and scores tasks when they are complete.
+/// Puts answers where they belong and hands documents on when they can be scored.
 pub(crate) struct Collector<'a> {
     options: &'a EvaluateOptions,
-    events: &'a dyn Events,
-    stop: &'a Cancel,
+    ending: &'a Ending<'a>,
+    backlog: &'a Backlog,
+    work: mpsc::Sender<Work>,
     tasks: Vec<Progress>,
-    results: Vec<Option<TaskResult>>,
     failures: Vec<Failure>,
     answered: usize,
-    code_limits: Dict,
-    error: Option<EngineError>,
     /// What stands for prompts that were let go.
     nothing: Arc<str>,
 }
 
 impl<'a> Collector<'a> {
     pub(crate) fn new(
-        planned: Vec<PlannedTask>,
+        planned: &[PlannedTask],
         options: &'a EvaluateOptions,
-        events: &'a dyn Events,
-        stop: &'a Cancel,
+        ending: &'a Ending<'a>,
+        backlog: &'a Backlog,
+        work: mpsc::Sender<Work>,
     ) -> Self {
-        let results = planned.iter().map(|_| None).collect();
-        let tasks = planned.into_iter().map(|planned| Progress {
-            task: Arc::clone(&planned.task),
-            needs: planned.scorer.needs(),
-            planned: Some(planned),
-            original: 0,
-            documents: Vec::new(),
-            is_checked: false,
-            open: 0,
-            all_built: false,
-        });
-        let tasks = tasks.collect();
-        Self {
-            options,
-            events,
-            stop,
-            tasks,
-            results,
-            failures: Vec::new(),
-            answered: 0,
-            code_limits: Dict::new(),
-            error: None,
-            nothing: Arc::from(""),
-        }
+        let tasks = planned.iter().map(|planned| Progress::new(planned, options)).collect();
+        let nothing = Arc::from("");
+        Self { options, ending, backlog, work, tasks, failures: Vec::new(), answered: 0, nothing }
     }
 
     /// Takes messages until nobody sends any more.
-    pub(crate) fn run(mut self, messages: &mpsc::Receiver<Message>) -> Result<Collected, EngineError> {
+    pub(crate) fn run(mut self, messages: &mpsc::Receiver<Message>) -> Collected {
         while let Some(message) = next(messages) {
             self.take(message);
         }
-        match self.error {
-            Some(error) => Err(error),
-            None => Ok(Collected {
-                results: self.results.into_iter().flatten().collect(),
-                failures: self.failures,
-                answered: self.answered,
-                code_limits: self.code_limits,
-            }),
-        }
-    }
-
-    /// Keeps the first error and ends the run; what is under way is still waited for and kept.
-    ///
-    /// All tasks share the workers, so a function of one task that gives no answer can fail others first. Their errors
-    /// give way to its own.
-    fn fail(&mut self, error: EngineError) {
-        self.stop.cancel();
-        let is_abandoned = |error: &EngineError| error.host_error().is_some_and(HostError::is_abandoned);
-        let stays = self.error.as_ref().is_some_and(|known| !is_abandoned(known) || is_abandoned(&error));
-        if !stays {
-            self.error = Some(error);
-        }
+        Collected { failures: self.failures, answered: self.answered }
     }
 
     fn take(&mut self, message: Message) {
         match message {
             Message::Started { task, original } => self.tasks[task].original = original,
             Message::Document { task, mut requests } => {
+                self.backlog.leave(1);
                 let task = &mut self.tasks[task];
                 if !self.options.log_samples {
                     forget(&mut requests, task.needs, &self.nothing);
                 }
                 requests.instances.shrink_to_fit();
-                task.documents.push(Document::Pending(Box::new(Pending::new(*requests))));
+                task.documents.push_back(Document::Pending(Box::new(Pending::new(*requests))));
                 task.open += 1;
             }
             Message::Built { task } => {
                 self.tasks[task].all_built = true;
-                self.score_if_complete(task);
+                self.hand_on_rest(task);
             }
             Message::Answered { slot, answer } => {
                 self.answered += 1;
@@ -220,14 +211,14 @@ impl<'a> Collector<'a> {
                 self.settle(slot, None);
                 self.check_failures();
             }
-            Message::Stop(error) => self.fail(*error),
+            Message::Stop(error) => self.ending.fail(*error),
         }
     }
 
     /// One request less to wait for.
     fn settle(&mut self, slot: Slot, answer: Option<Answer>) {
         let task = &mut self.tasks[slot.task];
-        let place = &mut task.documents[slot.document];
+        let place = &mut task.documents[slot.document - task.handed_on];
         let Document::Pending(pending) = place else { return };
         match answer {
             Some(answer) => pending.set(slot, answer),
@@ -240,36 +231,34 @@ impl<'a> Collector<'a> {
         if let Document::Pending(pending) = std::mem::replace(place, Document::Failed)
             && let Some(answered) = pending.finish()
         {
-            *place = Document::Answered(answered);
+            *place = Document::Answered(Box::new(answered));
         }
         task.open -= 1;
         self.check_first(slot);
-        self.score_if_complete(slot.task);
+        self.hand_on_front(slot.task);
+        self.hand_on_rest(slot.task);
     }
 
-    /// Looks at the first document of a task that is answered, while others still wait for their answers.
+    /// Has the first document of a task that is answered looked at, while others still wait for their answers.
     fn check_first(&mut self, slot: Slot) {
         let task = &mut self.tasks[slot.task];
-        let (false, Some(planned), Document::Answered(first)) =
-            (task.is_checked, task.planned.as_mut(), &task.documents[slot.document])
-        else {
-            return;
-        };
-        task.is_checked = true;
-        if task.task.config.unsafe_code {
-            // The programs that scoring runs are counted, and a check would run some before the count begins.
+        // The programs that scoring runs are counted, and a check would run some before the count begins.
+        if task.is_checked || task.scores_apart || task.runs_code {
             return;
         }
-        if let Err(source) = planned.scorer.check_first(first) {
-            let task = planned.key.clone();
-            self.fail(EngineError::Score { task, source: Box::new(source) });
+        if let Document::Answered(first) = &task.documents[slot.document - task.handed_on] {
+            let document = first.clone();
+            task.is_checked = true;
+            self.send(Work::First { task: slot.task, document });
         }
     }
 
     fn check_failures(&mut self) {
-        if self.options.max_failures.is_some_and(|most| self.failures.len() > most) && self.error.is_none() {
+        if self.options.max_failures.is_some_and(|most| self.failures.len() > most)
+            && !self.ending.has_failed()
+        {
             let first = &self.failures[0];
-            self.fail(EngineError::TooManyFailures {
+            self.ending.fail(EngineError::TooManyFailures {
                 failures: self.failures.len(),
                 first: first.request.describe(),
                 source: first.error.clone(),
@@ -277,73 +266,41 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn score_if_complete(&mut self, place: usize) {
-        let progress = &mut self.tasks[place];
-        if progress.open > 0 || !progress.all_built || self.error.is_some() {
+    /// Hands documents on that can be scored without the others, in their order and many at a time.
+    fn hand_on_front(&mut self, place: usize) {
+        let task = &mut self.tasks[place];
+        if !task.scores_apart {
             return;
         }
-        let Some(planned) = progress.planned.take() else { return };
-        let documents = std::mem::take(&mut progress.documents);
-        let original = progress.original;
-        let task = Arc::clone(&progress.task);
-        let key = planned.key.clone();
-        let python = self.options.data.python.as_ref().filter(|_| task.config.unsafe_code);
-        // What ran before, for another task or for prompts, is not part of the score.
-        let _ = python.map(|python| python.take_code_limits());
-        match self.score(planned, documents, original) {
-            Ok(result) => self.results[place] = result,
-            Err(error) => self.fail(error),
+        let waits = |document: &Document| matches!(document, Document::Pending(_));
+        while task.documents.get(task.ready).is_some_and(|document| !waits(document)) {
+            task.ready += 1;
         }
-        if let Some(python) = python {
-            self.code_limits.insert(key, code_limits(python.take_code_limits()));
+        if task.ready >= BLOCK {
+            let documents = task.take_front(task.ready);
+            self.backlog.enter(documents.len());
+            self.send(Work::Next { task: place, documents });
         }
     }
 
-    /// The result of a task; none where no document has all its answers.
-    fn score(
-        &self,
-        mut planned: PlannedTask,
-        documents: Vec<Document>,
-        original: usize,
-    ) -> Result<Option<TaskResult>, EngineError> {
-        self.events.event(Event::Scoring { task: &planned.task });
-        let all = documents.len();
-        let answered = documents.into_iter().filter_map(|document| match document {
-            Document::Answered(answered) => Some(answered),
-            Document::Pending(_) | Document::Failed => None,
-        });
-        let documents: Vec<AnsweredDocument> = answered.collect();
-        if documents.is_empty() {
-            return Ok(None);
+    /// Hands all documents of a task on, or those that are left, when each has its answers.
+    fn hand_on_rest(&mut self, place: usize) {
+        let task = &mut self.tasks[place];
+        if task.open > 0 || !task.all_built || task.is_complete || self.ending.has_failed() {
+            return;
         }
-        let failed = |source| EngineError::Score { task: planned.key.clone(), source: Box::new(source) };
-        planned.scorer.score(&documents).map_err(failed)?;
-        let (draws, log) = (self.options.bootstrap_iters, self.options.log_samples);
-        let result =
-            task_result(&planned.key, &planned.task, &planned.scorer, &documents, original, draws, log);
-        let mut result = result.map_err(failed)?;
-        for (_, audit) in &mut result.audit {
-            audit.errored = all - documents.len();
-        }
-        let told = self.events.scored(&result);
-        told.map_err(|source| EngineError::Records { task: planned.key.clone(), source })?;
-        if !self.options.keep_samples {
-            result.samples = None;
-        }
-        Ok(Some(result))
+        task.is_complete = true;
+        let documents = task.take_front(task.documents.len());
+        let (built, original) = (task.handed_on, task.original);
+        self.send(Work::Last { task: place, documents, built, original });
     }
-}
 
-/// What the results say of the programs that were run for a task.
-fn code_limits((programs, limits): (usize, Dict)) -> Value {
-    let mut entry = Dict::new();
-    entry.insert("programs", programs as i64);
-    if programs == 0 {
-        entry.insert("note", "No program was run under limits; if the task runs code, its own functions do");
-    } else {
-        entry.insert("limits", limits);
+    fn send(&self, work: Work) {
+        if self.work.send(work).is_err() {
+            // The thread that scores panicked.
+            self.ending.cancel();
+        }
     }
-    Value::from(entry)
 }
 
 /// The next message; none when nobody sends any more.
@@ -376,46 +333,5 @@ fn forget(requests: &mut DocumentRequests, needs: Needs, nothing: &Arc<str>) {
     }
     if !needs.documents {
         requests.document = Arc::default();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::event::NoEvents;
-
-    fn failed(source: HostError) -> Message {
-        Message::Stop(Box::new(EngineError::Function { task: "t".to_owned(), source }))
-    }
-
-    fn outcome(errors: Vec<Message>) -> String {
-        let (sender, receiver) = mpsc::channel();
-        for error in errors {
-            sender.send(error).unwrap();
-        }
-        drop(sender);
-        let (options, stop) = (EvaluateOptions::default(), Cancel::new());
-        let Err(error) = Collector::new(Vec::new(), &options, &NoEvents, &stop).run(&receiver) else {
-            panic!("no error")
-        };
-        std::error::Error::source(&error).unwrap().to_string()
-    }
-
-    #[test]
-    fn the_function_that_gave_no_answer_is_reported() {
-        let abandoned = |function: &str| {
-            let (function, culprit) = (function.to_owned(), "utils.slow".to_owned());
-            failed(HostError::Abandoned { function, culprit, seconds: 1.0 })
-        };
-        let raised = |function: &str| {
-            let (function, message) = (function.to_owned(), "no".to_owned());
-            failed(HostError::Failed { function, message, traceback: None })
-        };
-        let first = outcome(vec![abandoned("a.f"), abandoned("b.f"), raised("utils.slow"), raised("c.f")]);
-        assert!(first.contains("`utils.slow` failed"), "{first}");
-        let first = outcome(vec![raised("utils.slow"), abandoned("a.f")]);
-        assert!(first.contains("`utils.slow` failed"), "{first}");
-        let only = outcome(vec![abandoned("a.f"), abandoned("b.f")]);
-        assert!(only.contains("`a.f`") && only.contains("`utils.slow`"), "{only}");
     }
 }

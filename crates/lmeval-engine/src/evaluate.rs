@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use lmeval_core::results::RunResults;
+use lmeval_core::results::{RunResults, TaskResult};
 use lmeval_core::{Model, ModelError, ModelErrorKind, ModelIdentity};
 use lmeval_host::PythonHost;
 use lmeval_journal::{Fingerprint, Journal};
@@ -15,6 +15,7 @@ use lmeval_tasks::{Task, TaskDict};
 use rustc_hash::FxHashMap;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::backlog::Backlog;
 use crate::cancel::Cancel;
 use crate::collect::{Collected, Collector, Failure};
 use crate::dispatch::Dispatcher;
@@ -24,6 +25,7 @@ use crate::key::Keys;
 use crate::options::{EvaluateOptions, JournalOptions};
 use crate::plan::{Plan, plan, settings};
 use crate::produce::{HANDED_OVER, TASKS_AHEAD, prepare, produce};
+use crate::score::{Ending, Grader};
 
 /// How often it is looked whether the caller has asked to end while the model is asked what it is.
 const LOOK: Duration = Duration::from_millis(50);
@@ -90,7 +92,7 @@ pub fn evaluate(
     let runtime = runtime()?;
     let collected = stream(model, planned, options, events, &runtime);
     runtime.shutdown_background();
-    let Collected { results, failures, answered, code_limits } = collected?;
+    let Streamed { results, collected: Collected { failures, answered }, code_limits } = collected?;
     if results.is_empty()
         && let Some(first) = failures.first()
     {
@@ -111,6 +113,13 @@ fn runtime() -> Result<Runtime, EngineError> {
     runtime.map_err(EngineError::Threads)
 }
 
+/// What the stream gave.
+struct Streamed {
+    results: Vec<TaskResult>,
+    collected: Collected,
+    code_limits: Dict,
+}
+
 /// The stream from documents to scored tasks.
 fn stream(
     model: &Arc<dyn Model>,
@@ -118,7 +127,7 @@ fn stream(
     options: &EvaluateOptions,
     events: &Arc<dyn Events>,
     runtime: &Runtime,
-) -> Result<Collected, EngineError> {
+) -> Result<Streamed, EngineError> {
     let wanted = options.journal.as_ref().filter(|_| model.is_worth_keeping());
     let (journal, fingerprint) = match wanted {
         Some(wanted) => {
@@ -149,24 +158,31 @@ fn stream(
     runtime.spawn(pass_on(options.cancel.clone(), stop.clone()));
     let sources: Vec<(Arc<Task>, RequestOptions)> =
         planned.iter().map(|planned| (Arc::clone(&planned.task), planned.options.clone())).collect();
-    let collector = Collector::new(planned, options, &**events, &stop);
-    let collected = thread::scope(|scope| {
+    let (ending, backlog) = (Ending::new(&stop), Backlog::default());
+    let (work, todo) = mpsc::channel();
+    let collector = Collector::new(&planned, options, &ending, &backlog, work);
+    let grader = Grader::new(planned, options, &**events, &ending, &backlog);
+    let (collected, scored) = thread::scope(|scope| {
         let (ready, prepared) = mpsc::sync_channel(TASKS_AHEAD);
         let of_preparer = messages.clone();
-        let (sources, stop) = (&sources, &stop);
+        let (sources, ahead) = (&sources, (&backlog, &stop));
         scope.spawn(move || prepare(sources, &options.data, &**events, &ready, &of_preparer));
-        scope.spawn(move || produce(sources, &prepared, &**events, &jobs, &messages, stop));
-        collector.run(&inbox)
+        scope.spawn(move || produce(sources, &prepared, &**events, &jobs, &messages, ahead));
+        let grading = scope.spawn(move || grader.run(&todo));
+        (collector.run(&inbox), grading.join())
     });
     if let Some(journal) = journal.and_then(Arc::into_inner) {
         journal.close()?;
     }
-    let collected = collected?;
-    if options.cancel.is_cancelled() && collected.results.len() < sources.len() {
+    if let Some(error) = ending.into_error() {
+        return Err(error);
+    }
+    let (results, code_limits) = scored.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    if options.cancel.is_cancelled() && results.len() < sources.len() {
         let journal = wanted.map(|journal| journal.path.clone());
         return Err(EngineError::Interrupted { answered: collected.answered, journal });
     }
-    Ok(collected)
+    Ok(Streamed { results, collected, code_limits })
 }
 
 /// Ends the run when the caller asks for it.

@@ -1,9 +1,10 @@
 //! The run: from tasks to results, answers kept as they come.
 //!
 //! One stream: documents are rendered while earlier ones are at the model; an answer goes to the journal before it
-//! counts; a task is scored as soon as its last answer is there. [`evaluate`] runs loaded tasks on a model; making
+//! counts; documents are scored as soon as that needs no other answers. [`evaluate`] runs loaded tasks on a model; making
 //! models and loading tasks by name is up to its caller. Nothing here prints: [`Events`] hears what happens.
 
+mod backlog;
 mod cancel;
 mod class_tasks;
 mod collect;
@@ -16,6 +17,7 @@ mod key;
 mod options;
 mod plan;
 mod produce;
+mod score;
 
 pub use cancel::Cancel;
 pub use class_tasks::{ClassSettings, load_class};

@@ -25,6 +25,13 @@ pub(crate) struct PlannedTask {
     pub(crate) options: RequestOptions,
 }
 
+impl PlannedTask {
+    /// Whether documents are scored, and let go of, before all of them are answered.
+    pub(crate) fn scores_apart(&self, options: &EvaluateOptions) -> bool {
+        !options.log_samples && !self.task.config.unsafe_code && !self.scorer.needs().together
+    }
+}
+
 /// A run that can start.
 #[derive(Debug)]
 pub(crate) struct Plan {

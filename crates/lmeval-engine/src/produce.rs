@@ -8,6 +8,7 @@ use lmeval_tasks::Task;
 use lmeval_tasks::prompt::{DocumentRequests, RequestBuilder, RequestOptions};
 use tokio::sync::mpsc::Sender;
 
+use crate::backlog::{Backlog, MOST_WAITING};
 use crate::cancel::Cancel;
 use crate::collect::Message;
 use crate::data::request_sources;
@@ -80,7 +81,7 @@ pub(crate) fn produce(
     events: &dyn Events,
     jobs: &Sender<Vec<Job>>,
     messages: &mpsc::Sender<Message>,
-    stop: &Cancel,
+    (backlog, stop): (&Backlog, &Cancel),
 ) {
     let mut done = 0;
     let mut ready = Ready { jobs, held: Vec::new(), most: 1 };
@@ -108,7 +109,7 @@ pub(crate) fn produce(
             if documents == 0 {
                 events.event(Event::FirstDocument { task, requests: &requests });
             }
-            if !hand_on(place, documents, requests, events, &mut ready, messages) {
+            if !hand_on(place, documents, requests, events, &mut ready, messages, (backlog, stop)) {
                 return;
             }
             documents += 1;
@@ -130,6 +131,7 @@ fn hand_on(
     events: &dyn Events,
     ready: &mut Ready<'_>,
     messages: &mpsc::Sender<Message>,
+    (backlog, stop): (&Backlog, &Cancel),
 ) -> bool {
     let mut made = Vec::new();
     for (instance, asked) in requests.instances.iter().enumerate() {
@@ -138,6 +140,9 @@ fn hand_on(
             let slot = Slot { task, document, instance, repeat };
             Job { slot, request: model_request(asked, repeat) }
         }));
+    }
+    if !backlog.enter_when_free(MOST_WAITING, stop) {
+        return false;
     }
     // The document must be known before its first answer comes.
     if messages.send(Message::Document { task, requests: Box::new(requests) }).is_err() {

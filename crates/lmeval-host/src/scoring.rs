@@ -174,7 +174,7 @@ impl HostReduction for Scoring {
 impl TaskCode for Scoring {
     fn needs(&self) -> Needs {
         // `process_results` gets the document and the filtered answers.
-        Needs { documents: true, prompts: false }
+        Needs { documents: true, prompts: false, together: true }
     }
 
     fn process_results(&self, document: &Arc<Dict>, results: &[Value]) -> Result<Option<Dict>, HostError> {

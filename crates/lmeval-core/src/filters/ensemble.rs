@@ -91,6 +91,11 @@ impl FilterEnsemble {
         self.steps.iter().any(|step| step.filter.needs_documents())
     }
 
+    /// Whether every step looks at the answers to one request at a time.
+    pub(crate) fn works_apart(&self) -> bool {
+        self.steps.iter().all(|step| step.filter.works_apart())
+    }
+
     /// Whether any step calls code of a task.
     pub(crate) fn calls_task_code(&self) -> bool {
         self.steps.iter().any(|step| step.filter.calls_task_code())

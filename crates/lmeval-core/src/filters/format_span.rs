@@ -129,6 +129,10 @@ impl Filter for FormatSpan {
     fn needs_documents(&self) -> bool {
         false
     }
+
+    fn works_apart(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -86,6 +86,10 @@ impl Filter for MajorityVote {
     fn needs_documents(&self) -> bool {
         false
     }
+
+    fn works_apart(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

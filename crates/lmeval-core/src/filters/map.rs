@@ -79,6 +79,10 @@ impl Filter for MapFilter {
     fn needs_documents(&self) -> bool {
         false
     }
+
+    fn works_apart(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -104,6 +104,12 @@ pub trait Filter: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Whether what becomes of the answers to a request depends on these answers alone; unless a filter says so, it may
+    /// depend on those to others.
+    fn works_apart(&self) -> bool {
+        false
+    }
+
     /// Whether the filter calls code of a task, which may keep state or cost something and so is called once per run.
     fn calls_task_code(&self) -> bool {
         false

@@ -44,6 +44,10 @@ impl Filter for RemoveWhitespace {
     fn needs_documents(&self) -> bool {
         false
     }
+
+    fn works_apart(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

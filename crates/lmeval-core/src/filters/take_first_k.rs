@@ -99,6 +99,11 @@ impl Filter for TakeFirstK {
     fn needs_documents(&self) -> bool {
         false
     }
+
+    // The number of answers to the first request is checked, which must be the first of all.
+    fn works_apart(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Counts of answers that a score alone would hide.
 
+use std::ops::Add;
+
 use lmeval_pycompat::Dict;
 use lmeval_pycompat::Value;
 use lmeval_pycompat::strings::is_space;
@@ -73,6 +75,23 @@ impl Audit {
         .into_iter()
         .map(|(name, count)| (Value::str(name), Value::Int(count as i64)))
         .collect()
+    }
+}
+
+impl Add for Audit {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            documents: self.documents + other.documents,
+            unresolved_targets: self.unresolved_targets + other.unresolved_targets,
+            answers: self.answers + other.answers,
+            empty: self.empty + other.empty,
+            whitespace_only: self.whitespace_only + other.whitespace_only,
+            truncated: self.truncated + other.truncated,
+            extraction_failed: self.extraction_failed + other.extraction_failed,
+            errored: self.errored + other.errored,
+        }
     }
 }
 

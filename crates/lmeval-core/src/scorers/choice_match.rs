@@ -1,5 +1,6 @@
 //! The scorer `choice_match`.
 
+use super::needs::Needs;
 use super::scorer::Scorer;
 use super::spec::MetricSpec;
 
@@ -16,6 +17,10 @@ impl Scorer for ChoiceMatchScorer {
 
     fn scores_by_metrics(&self) -> bool {
         true
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::NOTHING
     }
 
     fn default_metrics(&self) -> Option<Vec<MetricSpec>> {

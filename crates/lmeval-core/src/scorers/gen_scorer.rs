@@ -5,6 +5,7 @@ use lmeval_pycompat::Value;
 
 use super::error::ScoreError;
 use super::input::{ScoringInput, as_text};
+use super::needs::Needs;
 use super::scored::Scores;
 use super::scorer::Scorer;
 
@@ -19,6 +20,10 @@ impl Scorer for GenScorer {
 
     fn scores_by_metrics(&self) -> bool {
         true
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::NOTHING
     }
 
     fn score(&self, input: &ScoringInput<'_>) -> Result<Scores<Vec<Value>>, ScoreError> {

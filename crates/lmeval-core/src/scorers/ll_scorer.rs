@@ -6,6 +6,7 @@ use lmeval_pycompat::{Value, repr};
 use super::answered::AnsweredDocument;
 use super::error::ScoreError;
 use super::input::ScoringInput;
+use super::needs::Needs;
 use super::scored::Scores;
 use super::scorer::Scorer;
 use crate::OutputType;
@@ -26,6 +27,10 @@ impl Scorer for LLScorer {
 
     fn scores_by_metrics(&self) -> bool {
         true
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::NOTHING
     }
 
     fn score(&self, input: &ScoringInput<'_>) -> Result<Scores<Vec<Value>>, ScoreError> {

@@ -101,6 +101,12 @@ impl PipelineMetric {
         }
     }
 
+    /// Whether the values of documents come from functions of the task.
+    pub(super) fn calls_task_code(&self) -> bool {
+        matches!(self.function, MetricFunction::Host(_) | MetricFunction::Placeholder)
+            || matches!(self.reduction, MetricReduction::Host(_))
+    }
+
     /// Whether the aggregation is a function of the task.
     pub(super) fn is_aggregated_by_task(&self) -> bool {
         matches!(self.aggregation, MetricAggregation::Host(_))

@@ -10,7 +10,7 @@ use std::ops::BitOr;
 /// ```
 /// use lmeval_core::scorers::Needs;
 ///
-/// let filters = Needs { documents: true, ..Needs::NOTHING };
+/// let filters = Needs { documents: true, together: true, ..Needs::NOTHING };
 /// assert_eq!(filters | Needs::NOTHING, filters);
 /// assert_eq!(filters | Needs { prompts: true, ..Needs::NOTHING }, Needs::EVERYTHING);
 /// ```
@@ -20,19 +20,26 @@ pub struct Needs {
     pub documents: bool,
     /// The contexts of requests.
     pub prompts: bool,
+    /// All documents at the same time: the values of one may depend on others, or code of the task is called for many
+    /// at once. Without it a run scores documents while others still wait for their answers, and lets go of them.
+    pub together: bool,
 }
 
 impl Needs {
     /// All there is.
-    pub const EVERYTHING: Self = Self { documents: true, prompts: true };
+    pub const EVERYTHING: Self = Self { documents: true, prompts: true, together: true };
     /// Targets, options and answers alone.
-    pub const NOTHING: Self = Self { documents: false, prompts: false };
+    pub const NOTHING: Self = Self { documents: false, prompts: false, together: false };
 }
 
 impl BitOr for Needs {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
-        Self { documents: self.documents || other.documents, prompts: self.prompts || other.prompts }
+        Self {
+            documents: self.documents || other.documents,
+            prompts: self.prompts || other.prompts,
+            together: self.together || other.together,
+        }
     }
 }

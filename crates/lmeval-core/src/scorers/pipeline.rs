@@ -33,6 +33,11 @@ pub struct ScoringPipeline {
     pub(super) output_type: OutputType,
     pub(super) dialect: Dialect,
     filtered: Arc<Filtered>,
+    /// How many answers were replaced in documents of which nothing is kept.
+    earlier_fallbacks: usize,
+    /// Whether documents are scored in blocks; then `request_kwargs` are those of the first document of all.
+    in_blocks: bool,
+    request_kwargs: Option<Arc<Dict>>,
     raw_docs: Vec<ScoredDoc>,
     reduced_docs: Vec<ReducedDoc>,
     /// For each name that a function of the task gave to a value, the metric that it belongs to.
@@ -60,6 +65,9 @@ impl ScoringPipeline {
             output_type,
             dialect,
             filtered: Arc::default(),
+            earlier_fallbacks: 0,
+            in_blocks: false,
+            request_kwargs: None,
             raw_docs: Vec::new(),
             reduced_docs: Vec::new(),
             owners: Vec::new(),
@@ -92,7 +100,9 @@ impl ScoringPipeline {
     pub fn needs(&self) -> Needs {
         let documents = self.filters.needs_documents();
         let prompts = self.metrics.iter().any(|metric| metric.needs_prompts(self.output_type));
-        self.scorer.needs() | Needs { documents, prompts }
+        let together =
+            !self.filters.works_apart() || self.metrics.iter().any(PipelineMetric::calls_task_code);
+        self.scorer.needs() | Needs { documents, prompts, together }
     }
 
     /// Applies the filters, or what the scorer has in their place, to the answers of all documents.
@@ -144,6 +154,22 @@ impl ScoringPipeline {
         Ok(())
     }
 
+    /// Filters are applied: scores the next documents, after those that were scored before them.
+    ///
+    /// Of what filters made of the answers, and of values per repeat, nothing is kept.
+    pub(super) fn score_next(&mut self, documents: &[AnsweredDocument]) -> Result<(), ScoreError> {
+        if !std::mem::replace(&mut self.in_blocks, true) {
+            self.request_kwargs = kwargs_of_first(documents);
+        }
+        let scored = self.score_by_metrics(documents, false)?;
+        let metrics = &self.metrics;
+        let reduced: Result<Vec<ReducedDoc>, _> =
+            scored.into_par_iter().map(|scored| reduce(scored, metrics)).collect();
+        self.reduced_docs.extend(reduced?);
+        self.earlier_fallbacks += std::mem::take(&mut self.filtered).fallbacks();
+        Ok(())
+    }
+
     /// Scores one document and keeps what functions of the task gave for it.
     ///
     /// Only what these functions do is an error here. All else is left to the time when every document is scored.
@@ -177,10 +203,10 @@ impl ScoringPipeline {
         documents: &[AnsweredDocument],
         keep_known: bool,
     ) -> Result<Vec<ScoredDoc>, ScoreError> {
-        let first = documents.first().and_then(|document| document.answers.first());
-        let request_kwargs = first.and_then(|first| first.instance.metadata.metric_kwargs.as_ref());
+        let request_kwargs =
+            if self.in_blocks { self.request_kwargs.clone() } else { kwargs_of_first(documents) };
         let known = std::mem::take(&mut self.known);
-        let metrics = BoundMetrics::new(&self.metrics, &self.context, request_kwargs, known)?;
+        let metrics = BoundMetrics::new(&self.metrics, &self.context, request_kwargs.as_ref(), known)?;
         let inputs: Vec<ScoringInput<'_>> = documents
             .iter()
             .enumerate()
@@ -254,7 +280,7 @@ impl ScoringPipeline {
 
     /// How many answers filters replaced because nothing was found in them.
     pub fn extraction_failures(&self) -> usize {
-        self.filtered.fallbacks()
+        self.earlier_fallbacks + self.filtered.fallbacks()
     }
 
     /// For each metric whether higher is better: all configured ones, and composites of them that the first document
@@ -324,4 +350,10 @@ impl ScoringPipeline {
                 .collect()
         })
     }
+}
+
+/// The keyword arguments that the first request of the first document offers to metrics.
+fn kwargs_of_first(documents: &[AnsweredDocument]) -> Option<Arc<Dict>> {
+    let first = documents.first().and_then(|document| document.answers.first());
+    first.and_then(|first| first.instance.metadata.metric_kwargs.clone())
 }

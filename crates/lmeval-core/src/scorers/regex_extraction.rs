@@ -1,5 +1,6 @@
 //! The scorer `regex`.
 
+use super::needs::Needs;
 use super::scorer::Scorer;
 use super::spec::MetricSpec;
 use crate::filters::FilterSpec;
@@ -17,6 +18,10 @@ impl Scorer for RegexExtractionScorer {
 
     fn scores_by_metrics(&self) -> bool {
         true
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::NOTHING
     }
 
     fn default_filters(&self) -> Option<Vec<FilterSpec>> {

@@ -192,7 +192,7 @@ impl Scorer for RegisteredScorer {
 
     fn needs(&self) -> Needs {
         let by_metrics = self.tier == Tier::Config && !self.own.apply_filter;
-        if by_metrics { Needs::NOTHING } else { Needs::EVERYTHING }
+        if by_metrics { Needs { together: true, ..Needs::NOTHING } } else { Needs::EVERYTHING }
     }
 
     fn apply_filter(

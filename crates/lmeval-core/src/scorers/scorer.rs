@@ -120,9 +120,11 @@ pub trait Scorer: Debug + Send + Sync {
 
     /// What the scorer looks at beside targets and answers; unless it scores by metrics alone, that may be everything.
     ///
-    /// A scorer that says it needs less than it reads finds empty documents and prompts where samples are not logged.
+    /// A scorer that says it needs less than it reads finds empty documents and prompts where samples are not logged. One
+    /// that does not need documents together is called for some at a time, and its [`Scorer::reduce`] and
+    /// [`Scorer::higher_is_better`] are not called.
     fn needs(&self) -> Needs {
-        if self.scores_by_metrics() { Needs::NOTHING } else { Needs::EVERYTHING }
+        if self.scores_by_metrics() { Needs { together: true, ..Needs::NOTHING } } else { Needs::EVERYTHING }
     }
 
     /// What takes the place of the pipeline's filters: for each request of each document what becomes of its answers,

@@ -31,12 +31,14 @@ pub struct TaskScorer {
     code: Option<Arc<dyn TaskCode>>,
     output_type: OutputType,
     dialect: Dialect,
+    /// The counts of documents of which only values are kept.
+    earlier: Audit,
 }
 
 impl TaskScorer {
     /// The pipelines of a task.
     pub fn new(pipelines: Vec<ScoringPipeline>, output_type: OutputType, dialect: Dialect) -> Self {
-        Self { pipelines, code: None, output_type, dialect }
+        Self { pipelines, code: None, output_type, dialect, earlier: Audit::default() }
     }
 
     /// Sets the code of the task.
@@ -62,7 +64,8 @@ impl TaskScorer {
     ///
     /// A million documents that are kept for nothing can take a gigabyte.
     pub fn needs(&self) -> Needs {
-        let code = self.code.as_ref().map_or(Needs::NOTHING, |code| code.needs());
+        let by_code = Needs { together: true, ..Needs::NOTHING };
+        let code = self.code.as_ref().map_or(Needs::NOTHING, |code| code.needs() | by_code);
         self.pipelines.iter().map(ScoringPipeline::needs).fold(code, |all, needs| all | needs)
     }
 
@@ -103,6 +106,25 @@ impl TaskScorer {
     /// All filters run before any scoring. Of two pipelines with the same name, both score what the later one made of
     /// the answers.
     pub fn score(&mut self, documents: &[AnsweredDocument]) -> Result<(), ScoreError> {
+        self.filter(documents)?;
+        for pipeline in &mut self.pipelines {
+            pipeline.score(documents, self.code.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Scores the next documents of a task, after those that were scored before them, and keeps their values alone.
+    ///
+    /// For tasks whose scoring does not need documents together ([`Needs::together`]). What [`TaskScorer::audit`] counts
+    /// is counted here; there are no records of these documents.
+    pub fn score_next(&mut self, documents: &[AnsweredDocument]) -> Result<(), ScoreError> {
+        self.earlier = self.earlier + Audit::of_answers(documents, self.output_type);
+        self.filter(documents)?;
+        self.pipelines.iter_mut().try_for_each(|pipeline| pipeline.score_next(documents))
+    }
+
+    /// Gives each pipeline what it scores.
+    fn filter(&mut self, documents: &[AnsweredDocument]) -> Result<(), ScoreError> {
         let answered = AnsweredDocuments::new(documents);
         let filtered = self
             .pipelines
@@ -118,7 +140,6 @@ impl TaskScorer {
             .collect();
         for (pipeline, used) in self.pipelines.iter_mut().zip(used) {
             pipeline.set_filtered(Arc::clone(&filtered[used]));
-            pipeline.score(documents, self.code.as_ref())?;
         }
         Ok(())
     }
@@ -165,9 +186,9 @@ impl TaskScorer {
         directions
     }
 
-    /// Counts of odd answers, by pipeline.
+    /// Counts of odd answers, by pipeline: those of the documents, and of all that [`TaskScorer::score_next`] got.
     pub fn audit(&self, documents: &[AnsweredDocument]) -> Vec<(Arc<str>, Audit)> {
-        let of_answers = Audit::of_answers(documents, self.output_type);
+        let of_answers = self.earlier + Audit::of_answers(documents, self.output_type);
         let audits = self.pipelines.iter().map(|pipeline| {
             let extraction_failed = pipeline.extraction_failures();
             (Arc::clone(pipeline.name()), Audit { extraction_failed, ..of_answers })

@@ -82,7 +82,8 @@ fn only_what_nobody_sees_is_not_needed() {
     let mut sources = ScoringSources { host: Arc::new(Lists), ..sources() };
     sources.registry.register(MetricEntry::new(prompt_length())).unwrap();
     sources.registry.register(ScorerEntry::new("steps", |_| Ok(Arc::new(Steps)))).unwrap();
-    let documents = Needs { documents: true, ..Needs::NOTHING };
+    let together = Needs { together: true, ..Needs::NOTHING };
+    let documents = Needs { documents: true, ..together };
     let prompts = Needs { prompts: true, ..Needs::NOTHING };
     let (choice, text) = (OutputType::MultipleChoice, OutputType::GenerateUntil);
     for (output_type, filters, metrics, expected) in [
@@ -91,8 +92,10 @@ fn only_what_nobody_sees_is_not_needed() {
         (text, vec![FilterSpec::named("regex")], vec![MetricSpec::named("bleu")], Needs::NOTHING),
         (text, vec![FilterSpec::named("multi_choice_regex")], vec![], documents),
         // A function gets the prompt as a part of log-likelihoods alone.
-        (text, vec![], vec![host_metric()], Needs::NOTHING),
-        (choice, vec![], vec![MetricSpec::named("acc"), host_metric()], prompts),
+        (text, vec![], vec![host_metric()], together),
+        (choice, vec![], vec![MetricSpec::named("acc"), host_metric()], prompts | together),
+        // The filter looks at the first request of all.
+        (text, vec![FilterSpec::named("take_first_k").with("k", 1_i64)], vec![], together),
         // So does a metric of the program, which did not say that it does without.
         (choice, vec![], vec![MetricSpec::named("prompt_length")], prompts),
     ] {

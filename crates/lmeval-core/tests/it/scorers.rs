@@ -121,6 +121,43 @@ fn repeats_become_composites() {
     assert!(records[1].scores_per_repeat.is_none());
 }
 
+/// Whatever the blocks are, the scores, directions and counts are those of all documents at once.
+#[test]
+fn documents_scored_in_blocks_give_the_same() {
+    let number = FilterSpec::named("regex").with("regex_pattern", r"(\d)");
+    let exact = MetricSpec::named("exact_match");
+    let pipelines = [
+        pipeline("strict", std::slice::from_ref(&number), std::slice::from_ref(&exact)),
+        pipeline("vote", &[number, FilterSpec::named("majority_vote")], &[exact, MetricSpec::named("bleu")]),
+        pipeline("none", &[], &[]),
+    ];
+    let build = || {
+        let built = pipelines
+            .iter()
+            .map(|spec| build_scorer(Some(spec), facts(OutputType::GenerateUntil), &sources()).unwrap());
+        scorer_of(built.collect(), OutputType::GenerateUntil)
+    };
+    let documents: Vec<AnsweredDocument> = (0..23)
+        .map(|place| {
+            let answers = [["is 0", "is 1", "1"], ["", " \n", "0"], ["x", "2 1", "0"]][place % 3];
+            generated(place, ["0", "1"][place % 2], &answers)
+        })
+        .collect();
+    let mut whole = build();
+    whole.score(&documents).unwrap();
+    assert!(!whole.needs().together);
+    for size in [1, 2, 7, 22, 23] {
+        let mut blocks = build();
+        for block in documents.chunks(size) {
+            blocks.score_next(block).unwrap();
+        }
+        assert_eq!(scores(&blocks), scores(&whole), "blocks of {size}");
+        assert_eq!(blocks.audit(&[]), whole.audit(&documents), "blocks of {size}");
+        assert_eq!(blocks.higher_is_better(), whole.higher_is_better(), "blocks of {size}");
+        assert_eq!(blocks.aggregate(100).unwrap().metrics, whole.aggregate(100).unwrap().metrics);
+    }
+}
+
 #[test]
 fn values_are_gathered_from_processes() {
     let spec = pipeline("none", &[], &[MetricSpec::named("exact_match")]);

@@ -1,11 +1,12 @@
 //! The stream from documents to results.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lmeval_core::{
-    Answer, Arguments, Dispatch, InProcess, LocalModel, Model, ModelError, ModelFuture, ModelIdentity,
-    ModelRequest, Response,
+    Answer, Arguments, Dispatch, InProcess, LocalModel, Model, ModelError, ModelErrorKind, ModelFuture,
+    ModelIdentity, ModelRequest, Response,
 };
 use lmeval_engine::{
     Cancel, EngineError, EvaluateOptions, Evaluated, Event, Events, JournalOptions, NoEvents, evaluate,
@@ -198,4 +199,67 @@ fn a_local_model_gives_what_any_model_gives() {
     let (one, other) =
         (run(&own, &["demo"], &options()).unwrap(), run(&counting, &["demo"], &options()).unwrap());
     assert_eq!(shown(&one), shown(&other));
+}
+
+/// Answers out of order, and gives no answer to some requests.
+#[derive(Debug)]
+struct Unsteady;
+
+impl Model for Unsteady {
+    fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
+        Box::pin(async { Ok(ModelIdentity { backend: "unsteady".to_owned(), facts: Vec::new() }) })
+    }
+
+    fn dispatch(&self) -> Dispatch {
+        Dispatch { batch_size: 3, in_flight: 8 }
+    }
+
+    fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>> {
+        Box::pin(async move {
+            for _ in 0..requests[0].doc_id.0 % 7 {
+                tokio::task::yield_now().await;
+            }
+            let answers = requests.iter().map(|request| match request.doc_id.0 {
+                place if place % 101 == 5 => Err(ModelError::new(ModelErrorKind::Request, "No answer")),
+                place => Ok(Response::Text(format!("It is {}", place % 3).into()).into()),
+            });
+            answers.collect()
+        })
+    }
+}
+
+/// Without records documents are scored in blocks, with records all at once: the results are the same.
+#[test]
+fn results_do_not_depend_on_when_documents_are_scored() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data.jsonl");
+    let mut rows = std::fs::File::create(&data).unwrap();
+    for place in 0..5000 {
+        writeln!(rows, "{{\"q\": \"Number {place}?\", \"a\": \"{}\"}}", place % 2).unwrap();
+    }
+    let definition = format!(
+        "task: numbers\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: '{}'}}}}\ntest_split: test\n\
+         output_type: generate_until\ndoc_to_text: '{{{{q}}}}'\ndoc_to_target: '{{{{a}}}}'\n\
+         metric_list: [{{metric: exact_match}}]\n\
+         filter_list: [{{name: digit, filter: [{{function: regex, regex_pattern: '([01])'}}, {{function: take_first}}]}}]\n",
+        data.display()
+    );
+    let file = folder.path().join("numbers.yaml");
+    std::fs::File::create(&file).unwrap().write_all(definition.as_bytes()).unwrap();
+    let model: Arc<dyn Model> = Arc::new(Unsteady);
+    let events: Arc<dyn Events> = Arc::new(NoEvents);
+    let outcome = |log_samples| {
+        let manager = TaskManager::new(&[folder.path().to_owned()]);
+        let tasks = manager.load(&[Spec::from("numbers")], Overrides::default()).unwrap();
+        let options = EvaluateOptions { log_samples, bootstrap_iters: 200, ..options() };
+        let mut run = evaluate(&model, tasks, &options, &events).unwrap();
+        assert_eq!(run.failures.len(), 50);
+        run.results.samples.clear();
+        shown(&run)
+    };
+    let together = outcome(true);
+    assert!(together.contains("'errored': 50") && together.contains("'effective': 4950"), "{together}");
+    for _ in 0..3 {
+        assert_eq!(outcome(false), together);
+    }
 }

@@ -25,7 +25,7 @@ const DEVELOPMENT: &[&str] = &["lmeval-testkit", "lmeval-bench"];
 
 fn layer(name: &str) -> usize {
     LAYERS.iter().position(|layer| layer.contains(&name)).unwrap_or_else(|| {
-        panic!("`{name}` is in no layer; add it to the table in this test and in docs/style.md")
+        panic!("`{name}` is in no layer; add it to the table in this test and in docs/dev/style.md")
     })
 }
 

@@ -322,7 +322,7 @@ impl ModelStats {
 /// A language model.
 ///
 /// Requests come in batches, several at once, in no order that matters; the answers of a batch stand in the order of
-/// its requests. What computes in this process implements [`LocalModel`], which is simpler.
+/// its requests. What computes in this process implements [`LocalModel`](crate::LocalModel), which is simpler.
 pub trait Model: Debug + Send + Sync {
     /// What makes the model the one that it is. May ask a server.
     fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>>;

@@ -1,17 +1,17 @@
 //! Data sets from bytes.
 
-use lmeval_data::{Request, Settings, load};
+use lmeval_core::DatasetRequest;
+use lmeval_data::{Settings, load};
 use lmeval_pycompat::Value;
 
 /// Writes a file and reads all of its rows with a loader.
 pub fn read(loader: &str, bytes: &[u8]) {
     let folder = tempfile::tempdir().expect("there is room");
     std::fs::write(folder.path().join("x"), bytes).expect("there is room");
-    let mut settings =
-        Settings::isolated("http://127.0.0.1:9", &folder.path().join("cache"), folder.path());
-    settings.offline = true;
+    let mut settings = Settings::isolated("http://127.0.0.1:9", &folder.path().join("cache"), folder.path());
+    settings.hub.offline = true;
     let mut request =
-        Request { path: loader.into(), splits: vec!["train".into()], ..Request::default() };
+        DatasetRequest { path: loader.into(), splits: vec!["train".into()], ..DatasetRequest::default() };
     request.kwargs.insert("data_files", Value::str("x"));
     if let Ok(data) = load(&request, &settings) {
         let rows = data.get("train").expect("it was asked for");

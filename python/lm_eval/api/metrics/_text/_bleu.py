@@ -31,8 +31,12 @@ def tokenize_13a(text: str) -> list[str]:
         text = text.replace(entity, character)
     text = f" {text.translate(_PUNCTUATION)} "
     for pair, spaced in _PAIRS:
-        text = pair.sub(lambda found, spaced=spaced: spaced.format(*found[0]), text)
+        text = _space(text, pair, spaced)
     return text.split()
+
+
+def _space(text: str, pair: re.Pattern[str], spaced: str) -> str:
+    return pair.sub(lambda found: spaced.format(*found[0]), text)
 
 
 def _ngrams(tokens: Sequence[str]) -> Counter[tuple[str, ...]]:

@@ -10,6 +10,7 @@ mod expression;
 mod generate;
 mod mutate;
 mod oracle;
+mod scope;
 
 use std::collections::BTreeSet;
 
@@ -173,6 +174,10 @@ fn random_templates_render_as_in_jinja2() {
             report.add(case, ours, theirs);
         }
     }
+    println!(
+        "seed {seed}, {cases} templates: {} render, {} fail, {} cannot be compared",
+        report.rendered, report.failed, report.skipped
+    );
     let shown: Vec<String> =
         report.differences.iter().map(|case| shrink(case.clone(), &mut oracle, &documents)).collect();
     assert!(shown.is_empty(), "seed {seed}, {cases} cases:\n{}", shown.join("\n"));

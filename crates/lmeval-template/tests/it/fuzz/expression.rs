@@ -44,10 +44,11 @@ pub(super) fn expression(dice: &mut Dice, kind: Kind, depth: usize, scope: &Scop
         _ if scope.wild && dice.percent(5) => KINDS[dice.below(KINDS.len())],
         kind => kind,
     };
-    if depth == 0 && dice.percent(60) {
-        if let Some(name) = scope.name(dice, kind) {
-            return name.to_owned();
-        }
+    if depth == 0
+        && dice.percent(60)
+        && let Some(name) = scope.name(dice, kind)
+    {
+        return name.to_owned();
     }
     if depth > 0 && dice.percent(12) {
         return general(dice, kind, depth - 1, scope);

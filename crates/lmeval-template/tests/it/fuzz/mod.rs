@@ -183,7 +183,7 @@ fn random_templates_render_as_in_jinja2() {
     let shown: Vec<String> =
         report.differences.iter().map(|case| shrink(case.clone(), &mut oracle, &documents)).collect();
     assert!(shown.is_empty(), "seed {seed}, {cases} cases:\n{}", shown.join("\n"));
-    assert!(report.rendered * 3 > cases, "only {} of {cases} templates render at all", report.rendered);
+    assert!(report.rendered * 2 > cases, "only {} of {cases} templates render at all", report.rendered);
     assert!(report.failed * 10 > cases, "only {} of {cases} templates fail", report.failed);
     assert!(report.skipped * 50 < cases, "{} of {cases} templates could not be compared", report.skipped);
 }

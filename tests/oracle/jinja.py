@@ -51,13 +51,14 @@ def main():
     # Compiled templates are kept by source otherwise, and every source is met once.
     for environment in environments.values():
         environment.cache = None
-    shared = json.loads(sys.stdin.readline())
+    first = json.loads(sys.stdin.readline())
+    shared = {False: json.dumps(first["doc"]), True: json.dumps(first["chat"])}
     signal.signal(signal.SIGALRM, give_up)
     for line in sys.stdin:
         request = json.loads(line)
         chat = request["chat"]
         # A template can change its document.
-        document = request["doc"] if "doc" in request else json.loads(json.dumps(shared["chat" if chat else "doc"]))
+        document = request["doc"] if "doc" in request else json.loads(shared[chat])
         signal.setitimer(signal.ITIMER_REAL, 2)
         result = answer(environments[chat], request["template"], document, chat)
         signal.setitimer(signal.ITIMER_REAL, 0)

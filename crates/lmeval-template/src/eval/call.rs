@@ -144,6 +144,8 @@ impl Vm<'_> {
     }
 
     fn macro_text(&mut self, definition: &crate::ast::Macro, text: &mut String) -> Result<(), Error> {
+        // Before the defaults: they read the variables around even where the body assigns the same names.
+        self.enter(&definition.body);
         for parameter in &definition.parameters {
             if self.frame.get(self.program.variables.get(parameter.variable).place.index).is_some() {
                 continue;
@@ -154,7 +156,7 @@ impl Vm<'_> {
             };
             self.write(parameter.variable, value);
         }
-        self.body(&definition.body, text).map(|_| ())
+        self.statements(&definition.body.statements, text).map(|_| ())
     }
 }
 

@@ -158,13 +158,18 @@ impl<'a> Vm<'a> {
 
     /// Runs the statements of a scope.
     fn body(&mut self, body: &Body, out: &mut String) -> Result<Flow, Error> {
+        self.enter(body);
+        self.statements(&body.statements, out)
+    }
+
+    /// Gives the variables of a scope the values they start with.
+    fn enter(&mut self, body: &Body) {
         let program = self.program;
         for start in &program.variables.scope(body.scope).starts {
             let variable = program.variables.get(start.variable);
             let value = start.from.and_then(|place| self.read(place, &variable.name));
             self.frame.set(variable.place.index, value);
         }
-        self.statements(&body.statements, out)
     }
 
     /// The value of a variable; an empty slot is filled from the document where that is its rule.

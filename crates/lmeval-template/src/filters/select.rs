@@ -179,6 +179,7 @@ struct Unique {
     sensitive: bool,
     path: Path,
     seen: Dict,
+    seen_undefined: bool,
 }
 
 impl ValueIterator for Unique {
@@ -189,6 +190,13 @@ impl ValueIterator for Unique {
         while let Some(item) = self.source.as_mut().map_or(Ok(None), |source| source.next(vm))? {
             let key = self.path.get(vm, &item)?;
             let key = if self.sensitive { key } else { ignore_case(key) };
+            // Undefined values of chat templates are equal to each other and to nothing else.
+            if matches!(&key, Val::Undefined(undefined) if !undefined.strict) {
+                if std::mem::replace(&mut self.seen_undefined, true) {
+                    continue;
+                }
+                return Ok(Some(item));
+            }
             let key = key.to_key()?;
             if self.seen.get(&key).is_none() {
                 self.seen.insert(key, true);
@@ -205,7 +213,14 @@ pub(super) fn unique(_: &mut Vm<'_>, value: &Val, args: Args) -> Result<Val, Err
     let sensitive = sensitive.map_or(Ok(false), |sensitive| sensitive.truth())?;
     let path = Path::new(attribute.as_ref(), None);
     Ok(Object::generator(
-        Unique { value: value.clone(), source: None, sensitive, path, seen: Dict::new() },
+        Unique {
+            value: value.clone(),
+            source: None,
+            sensitive,
+            path,
+            seen: Dict::new(),
+            seen_undefined: false,
+        },
         "generator",
     ))
 }

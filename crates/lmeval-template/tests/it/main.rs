@@ -8,6 +8,7 @@ mod fuzz;
 mod library;
 mod limits;
 mod recordings;
+mod scopes;
 
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_template::{Environment, Error};

@@ -1,27 +1,11 @@
 //! Random expressions.
 //!
-//! An expression is made for a kind of value, so that most of them can be evaluated; now and then the kind is ignored, to see
-//! how operations fail. All operators, slices, literals, tests, most filters and many methods occur.
+//! An expression is made for a kind of value from parts of the kinds it needs, so that it can be evaluated. All operators, slices,
+//! literals, tests, most filters and many methods occur. In a wild scope the kind is ignored now and then, and operations
+//! occur that fail on most values.
 
 use super::Dice;
-
-/// What an expression is meant to be.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Text,
-    Number,
-    Truth,
-    List,
-    Dict,
-    Any,
-}
-
-/// Where an expression stands.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Around {
-    pub(super) in_loop: bool,
-    pub(super) in_macro: bool,
-}
+use super::scope::{Kind, NAMES, Scope};
 
 const TEXTS: [&str; 12] = [
     "'a'",
@@ -37,91 +21,189 @@ const TEXTS: [&str; 12] = [
     "'\\x41\\u00e9'",
     "'{{'",
 ];
-const NUMBERS: [&str; 11] = ["0", "1", "2", "3", "10", "1_0", "0x1F", "2.5", "1e2", "7", "0b11"];
+const INTEGERS: [&str; 8] = ["0", "1", "2", "3", "1_0", "0x1F", "7", "0b11"];
+const KINDS: [Kind; 9] = [
+    Kind::Text,
+    Kind::Text,
+    Kind::Integer,
+    Kind::Number,
+    Kind::Truth,
+    Kind::Texts,
+    Kind::Numbers,
+    Kind::Records,
+    Kind::Dict,
+];
 
 /// An expression of a kind; `depth` limits how large it becomes.
-pub(super) fn expression(dice: &mut Dice, kind: Kind, depth: usize, around: Around) -> String {
+pub(super) fn expression(dice: &mut Dice, kind: Kind, depth: usize, scope: &Scope) -> String {
+    if scope.wild && dice.percent(6) {
+        return failing(dice, depth.saturating_sub(1), scope);
+    }
     let kind = match kind {
-        Kind::Any => [Kind::Text, Kind::Number, Kind::Truth, Kind::List, Kind::Dict][dice.below(5)],
-        _ if dice.percent(4) => return expression(dice, Kind::Any, depth, around),
+        Kind::Any => KINDS[dice.below(KINDS.len())],
+        _ if scope.wild && dice.percent(5) => KINDS[dice.below(KINDS.len())],
         kind => kind,
     };
-    if depth > 0 && dice.percent(8) {
-        return general(dice, kind, depth - 1, around);
+    if depth == 0
+        && dice.percent(60)
+        && let Some(name) = scope.name(dice, kind)
+    {
+        return name.to_owned();
     }
+    if depth > 0 && dice.percent(12) {
+        return general(dice, kind, depth - 1, scope);
+    }
+    let mut maker = Maker { dice, depth, scope };
     match kind {
-        Kind::Text => text(dice, depth, around),
-        Kind::Number => number(dice, depth, around),
-        Kind::Truth => truth(dice, depth, around),
-        Kind::List => list(dice, depth, around),
-        Kind::Dict | Kind::Any => dictionary(dice, depth, around),
+        Kind::Text => maker.text(),
+        Kind::Integer => maker.integer(),
+        Kind::Number => maker.number(),
+        Kind::Truth => maker.truth(),
+        Kind::Texts => maker.texts(),
+        Kind::Numbers => maker.numbers(),
+        Kind::Records => maker.records(),
+        Kind::List => maker.list(),
+        Kind::Dict | Kind::Any => maker.dictionary(),
     }
 }
 
 /// Forms that have the kind of their parts.
-fn general(dice: &mut Dice, kind: Kind, depth: usize, around: Around) -> String {
-    let mut make = |kind| expression(dice, kind, depth, around);
+fn general(dice: &mut Dice, kind: Kind, depth: usize, scope: &Scope) -> String {
+    let mut make = |kind| expression(dice, kind, depth, scope);
     let (first, second) = (make(kind), make(kind));
     let test = make(Kind::Truth);
     match dice.below(9) {
         0 => format!("({first})"),
         1 => format!("({first} if {test} else {second})"),
-        2 => format!("({first} if {test})"),
+        2 => format!("({first} if b or {test} else {second} if b else 1)"),
         3 => format!("({first} or {second})"),
         4 => format!("({first} and {second})"),
-        5 => format!("[{first}, {second}][{}]", dice.pick(&["0", "1", "-1", "2", "n - 2"])),
+        5 => format!("[{first}, {second}][{}]", dice.pick(&["0", "1", "-1", "3 - 2"])),
         6 => format!("({first}, {second}).{}", dice.pick(&["0", "1"])),
         7 => format!("{{'k': {first}}}.k"),
-        _ => format!("{}|default({first})", dice.pick(&["x", "y", "z", "d.nope", "k"])),
+        _ => format!("{}|default({first})", dice.pick(&["u", "v", "d0", "none.q", "w"])),
     }
 }
 
-fn text(dice: &mut Dice, depth: usize, around: Around) -> String {
-    if depth == 0 {
-        return match dice.below(3) {
-            0 => dice.pick(&TEXTS).to_owned(),
-            1 => dice.pick(&["s", "t", "e", "k", "x", "l[0]", "d.a", "d['b']", "s.v"]).to_owned(),
-            _ => dice.pick(&["s", "t", "e"]).to_owned(),
-        };
-    }
-    let depth = depth - 1;
-    let one = expression(dice, Kind::Text, depth, around);
-    match dice.below(22) {
-        0 => format!("{one} ~ {}", expression(dice, Kind::Any, depth, around)),
-        1 => format!("{one} + {}", expression(dice, Kind::Text, depth, around)),
-        2 => format!("({one}) * {}", dice.pick(&["0", "2", "-1", "n"])),
-        3 => format!("(s ~ {one})[{}]", slice(dice)),
-        4 => format!("({one})[{}]", dice.pick(&["0", "-1", "1", "9"])),
-        5..9 => format!(
+/// Operations that fail, or fail for most values.
+fn failing(dice: &mut Dice, depth: usize, scope: &Scope) -> String {
+    let one = expression(dice, Kind::Any, depth, scope);
+    match dice.below(9) {
+        0 => dice.pick(&NAMES).to_owned(),
+        // A constant is never sliced: Jinja2 evaluates it early, and takes one that cannot be sliced for undefined.
+        8 => format!("{}[{}]", dice.pick(&NAMES), dice.pick(&["::0", "1:", "n:", "s:"])),
+        1 => dice
+            .pick(&["d.nope", "s.v", "loop.index", "caller()", "varargs", "l[9]", "q.r", "n / 0"])
+            .to_owned(),
+        2 => format!("{one} {} {}", dice.pick(&["+", "*", "//", "%", "<"]), dice.pick(&NAMES)),
+        3 => format!("({one})[{}]", dice.pick(&["0", "-1", "1", "9", "'a'"])),
+        4 => format!("-{one}"),
+        5 => format!(
             "{one}|{}",
             dice.pick(&[
-                "upper",
-                "lower",
-                "capitalize",
-                "title",
-                "trim",
-                "trim('a')",
-                "replace('a', 'b')",
-                "replace('a', 'b', 1)",
-                "default('q')",
-                "string",
-                "indent",
-                "indent(2, true)",
-                "center(9)",
-                "truncate(5)",
-                "truncate(4, true, '')",
-                "reverse",
-                "list|join('-')",
-                "format('v', 2)",
-                "first",
-                "last",
-                "urlencode",
-                "d('w', true)",
+                "first", "last", "min", "sum", "sort", "int", "round", "join(n)", "list", "tojson", "abs"
             ])
         ),
-        9..13 => format!(
-            "({one}).{}",
+        6 => format!(
+            "{one}|{}",
             dice.pick(&[
+                "map('upper')|list",
+                "map(attribute='k')|list",
+                "groupby('k')|list",
+                "sort(attribute='k')",
+                "format('v', 2)",
+                "selectattr('k')|list",
+                "items|list",
+                "dictsort",
+            ])
+        ),
+        _ => format!(
+            "({one}).{}",
+            dice.pick(&["index('q')", "upper()", "format(1)", "items()", "nope()", "split('')"])
+        ),
+    }
+}
+
+/// An expression as an operand of a filter, a test or an attribute: they bind more tightly than operators.
+fn operand(expression: String) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || character == '_' || character == '.';
+    if expression.chars().all(is_plain) && !expression.starts_with(|first: char| first.is_ascii_digit()) {
+        expression
+    } else {
+        format!("({expression})")
+    }
+}
+
+/// The bounds of a slice.
+fn slice(dice: &mut Dice) -> String {
+    let mut bound = || dice.pick(&["", "", "0", "1", "-1", "3", "2"]);
+    let (start, stop) = (bound(), bound());
+    match dice.below(3) {
+        0 => format!("{start}:{stop}:{}", dice.pick(&["", "1", "2", "-1"])),
+        _ => format!("{start}:{stop}"),
+    }
+}
+
+struct Maker<'a> {
+    dice: &'a mut Dice,
+    depth: usize,
+    scope: &'a Scope,
+}
+
+impl Maker<'_> {
+    /// A smaller expression.
+    fn make(&mut self, kind: Kind) -> String {
+        expression(self.dice, kind, self.depth.saturating_sub(1), self.scope)
+    }
+
+    fn operand(&mut self, kind: Kind) -> String {
+        operand(self.make(kind))
+    }
+
+    /// An operand with a filter after it.
+    fn filtered(&mut self, kind: Kind, filters: &[&str]) -> String {
+        format!("{}|{}", self.operand(kind), self.dice.pick(filters))
+    }
+
+    fn method(&mut self, methods: &[&str]) -> String {
+        format!("{}.{}", self.operand(Kind::Text), self.dice.pick(methods))
+    }
+
+    fn text(&mut self) -> String {
+        if self.depth == 0 {
+            return self.dice.pick(&TEXTS).to_owned();
+        }
+        match self.dice.below(20) {
+            0 => format!("{} ~ {}", self.make(Kind::Text), self.operand(Kind::Any)),
+            1 => format!("{} + {}", self.make(Kind::Text), self.make(Kind::Text)),
+            2 => format!("{} * {}", self.operand(Kind::Text), self.dice.pick(&["0", "2", "-1", "3"])),
+            3 => format!("(t ~ {})[{}]", self.operand(Kind::Any), slice(self.dice)),
+            4 => format!("('ab' ~ {})[{}]", self.operand(Kind::Text), self.dice.pick(&["0", "-1", "1"])),
+            5..8 => self.filtered(
+                Kind::Text,
+                &[
+                    "upper",
+                    "lower",
+                    "capitalize",
+                    "title",
+                    "trim",
+                    "trim('a')",
+                    "replace('a', 'b')",
+                    "replace('a', 'b', 1)",
+                    "default('q')",
+                    "string",
+                    "indent",
+                    "indent(2, true)",
+                    "center(9)",
+                    "truncate(5)",
+                    "truncate(4, true, '')",
+                    "reverse",
+                    "list|join('-')",
+                    "urlencode",
+                    "d('w', true)",
+                ],
+            ),
+            8..11 => self.method(&[
                 "upper()",
                 "lower()",
                 "strip()",
@@ -135,297 +217,345 @@ fn text(dice: &mut Dice, depth: usize, around: Around) -> String {
                 "rstrip()",
                 "center(7, '*')",
                 "partition(' ')[2]",
-                "join(l)",
-                "format(1, b=2)",
                 "removeprefix('a')",
                 "ljust(4)",
                 "splitlines()|join",
                 "encode().decode()",
-            ])
-        ),
-        13 => format!(
-            "{}|join({})",
-            expression(dice, Kind::List, depth, around),
-            dice.pick(&["", "','", "s", "n"])
-        ),
-        14 => format!("'%s-%s' % ({one}, {})", expression(dice, Kind::Any, depth, around)),
-        15 => format!("{}|string", expression(dice, Kind::Any, depth, around)),
-        16 => format!(
-            "{}|{}",
-            expression(dice, Kind::List, depth, around),
-            dice.pick(&["first", "last", "min", "max"])
-        ),
-        17 => format!("{}|tojson", expression(dice, Kind::Any, depth, around)),
-        18 if around.in_macro => {
-            dice.pick(&["caller()", "varargs|join", "kwargs|string", "a", "a ~ b"]).to_owned()
-        }
-        19 if around.in_loop => format!("loop.cycle({one}, 'odd')"),
-        _ => one,
-    }
-}
-
-fn number(dice: &mut Dice, depth: usize, around: Around) -> String {
-    if depth == 0 {
-        return match dice.below(4) {
-            0 if around.in_loop => format!(
-                "loop.{}",
-                dice.pick(&["index", "index0", "length", "revindex", "revindex0", "depth", "depth0"])
+            ]),
+            11 => format!("{}.join({})", self.operand(Kind::Text), self.make(Kind::Texts)),
+            12 => self.filtered(Kind::List, &["join", "join(',')", "join(t)"]),
+            13 => format!("'%s-%s' % ({}, {})", self.make(Kind::Text), self.make(Kind::Any)),
+            14 => self.filtered(Kind::Any, &["string", "tojson", "string|upper", "default('q')|string"]),
+            15 => format!(
+                "(['c'] + {})|{}",
+                self.operand(Kind::Texts),
+                self.dice.pick(&["first", "last", "min", "max"])
             ),
-            1 => dice.pick(&["n", "f", "m[0]", "d.n", "j", "y"]).to_owned(),
-            _ => dice.pick(&NUMBERS).to_owned(),
-        };
-    }
-    let depth = depth - 1;
-    let one = expression(dice, Kind::Number, depth, around);
-    match dice.below(14) {
-        0..5 => {
-            let operator = dice.pick(&["+", "-", "*", "/", "//", "%", "+", "-", "*"]);
-            format!("{one} {operator} {}", expression(dice, Kind::Number, depth, around))
-        }
-        // Exponents stay small: Python computes any power.
-        5 => format!(
-            "{}{} ** {}",
-            dice.pick(&["", "-", "+", "2 ** "]),
-            dice.pick(&["2", "n", "(1 - 3)", "m[0]"]),
-            dice.pick(&["2", "n", "-1", "0", "d.n"])
-        ),
-        6 => format!("-{one}"),
-        7 => format!("(-{one})|abs"),
-        8 => format!(
-            "{}|{}",
-            expression(dice, Kind::Any, depth, around),
-            dice.pick(&["length", "count", "int", "float", "int(5)", "wordcount"])
-        ),
-        9 => format!(
-            "{}|{}",
-            expression(dice, Kind::List, depth, around),
-            dice.pick(&["length", "sum", "first", "last", "max", "min"])
-        ),
-        10 => format!(
-            "({one})|{}",
-            dice.pick(&["round", "round(1)", "abs", "int", "float", "round(0, 'floor')"])
-        ),
-        11 => format!("+{one}"),
-        12 => format!(
-            "({}).{}",
-            expression(dice, Kind::Text, depth, around),
-            dice.pick(&["count('a')", "find('b')", "index('a')"])
-        ),
-        _ => format!("({one})"),
-    }
-}
-
-fn truth(dice: &mut Dice, depth: usize, around: Around) -> String {
-    if depth == 0 {
-        return match dice.below(5) {
-            0 if around.in_loop => format!("loop.{}", dice.pick(&["first", "last", "changed(n)"])),
-            1 => format!(
-                "{} is {}defined",
-                dice.pick(&["x", "s", "i", "k", "d.a", "d.q", "caller", "loop", "ns"]),
-                dice.pick(&["", "not "])
-            ),
-            _ => dice.pick(&["true", "false", "b", "True", "none", "n", "e", "l"]).to_owned(),
-        };
-    }
-    let depth = depth - 1;
-    match dice.below(12) {
-        0..3 => {
-            let kind = [Kind::Number, Kind::Text, Kind::Number][dice.below(3)];
-            let mut chain = expression(dice, kind, depth, around);
-            for _ in 0..=usize::from(dice.percent(20)) {
-                let operator = dice.pick(&["==", "!=", "<", ">", "<=", ">="]);
-                chain = format!("{chain} {operator} {}", expression(dice, kind, depth, around));
+            16 => format!("'{{}}<{{b}}'.format({}, b={})", self.make(Kind::Text), self.make(Kind::Integer)),
+            17 => format!("'%s;%5.1f'|format({}, {})", self.make(Kind::Any), self.make(Kind::Number)),
+            18 if self.scope.in_loop => format!("loop.cycle({}, 'odd')", self.make(Kind::Text)),
+            18 if self.scope.in_macro => {
+                self.dice.pick(&["varargs|join", "kwargs|string", "varargs|length ~ 'v'"]).to_owned()
             }
-            chain
+            _ => self.call(),
         }
-        3 => {
-            let (item, operator) =
-                (expression(dice, Kind::Text, depth, around), dice.pick(&["in", "not in"]));
-            let kind = [Kind::List, Kind::Dict, Kind::Text][dice.below(3)];
-            format!("{item} {operator} {}", expression(dice, kind, depth, around))
-        }
-        4 => format!("not {}", expression(dice, Kind::Truth, depth, around)),
-        5 => {
-            let operator = dice.pick(&["and", "or"]);
-            format!(
-                "{} {operator} {}",
-                expression(dice, Kind::Truth, depth, around),
-                expression(dice, Kind::Truth, depth, around)
-            )
-        }
-        6..9 => {
-            let test = dice.pick(&[
-                "none",
-                "string",
-                "number",
-                "mapping",
-                "sequence",
-                "iterable",
-                "defined",
-                "undefined",
-                "boolean",
-                "integer",
-                "float",
-                "true",
-                "false",
-                "lower",
-                "upper",
-                "callable",
-                "eq 3",
-                "eq(n)",
-                "in l",
-                "in [1, s]",
-                "sameas none",
-                "ne 'a'",
-                "gt(2)",
-                "lessthan 5",
-                "equalto s",
-                "filter",
-                "test",
-            ]);
-            format!(
-                "{} is {}{test}",
-                expression(dice, Kind::Any, depth, around),
-                dice.pick(&["", "", "not "])
-            )
-        }
-        9 => format!(
-            "{} is {}",
-            expression(dice, Kind::Number, depth, around),
-            dice.pick(&["odd", "even", "divisibleby 2", "divisibleby(n)", "divisibleby n.real"])
-        ),
-        10 => format!(
-            "({}).{}",
-            expression(dice, Kind::Text, depth, around),
-            dice.pick(&["startswith('a')", "endswith(s)", "isdigit()", "isupper()", "isalpha()"])
-        ),
-        _ => format!("({})", expression(dice, Kind::Truth, depth, around)),
     }
-}
 
-/// The bounds of a slice.
-///
-/// What is sliced is never a constant: Jinja2 evaluates those early, and then takes a value that cannot be sliced for an
-/// undefined one.
-fn slice(dice: &mut Dice) -> String {
-    let mut bound = || dice.pick(&["", "", "0", "1", "-1", "n", "2"]);
-    let (start, stop) = (bound(), bound());
-    match dice.below(3) {
-        0 => format!("{start}:{stop}:{}", dice.pick(&["", "1", "2", "-1", "0"])),
-        _ => format!("{start}:{stop}"),
+    /// A call of `caller`, where there is one.
+    fn call(&mut self) -> String {
+        let Some(kinds) = self.scope.caller.clone() else { return self.make(Kind::Text) };
+        let arguments: Vec<String> = kinds.into_iter().map(|kind| self.make(kind)).collect();
+        format!("caller({})", arguments.join(", "))
     }
-}
 
-fn list(dice: &mut Dice, depth: usize, around: Around) -> String {
-    if depth == 0 {
-        return dice
-            .pick(&[
-                "l",
-                "m",
-                "ll",
-                "[]",
-                "['a', 'B', 'a']",
-                "[3, 1, 2]",
-                "(1, 'a')",
-                "()",
-                "range(3)",
-                "d.l",
-                "[1,]",
-                "(n,)",
-                "range(1, 9, 3)",
-            ])
-            .to_owned();
-    }
-    let depth = depth - 1;
-    let one = expression(dice, Kind::List, depth, around);
-    match dice.below(14) {
-        0 => {
-            let count = dice.below(4);
-            let items: Vec<String> = (0..count).map(|_| expression(dice, Kind::Any, depth, around)).collect();
-            format!("[{}{}]", items.join(", "), if count > 0 && dice.percent(20) { "," } else { "" })
+    fn integer(&mut self) -> String {
+        if self.depth == 0 {
+            if self.scope.in_loop && self.dice.percent(40) {
+                let field = self.dice.pick(&[
+                    "index",
+                    "index0",
+                    "length",
+                    "revindex",
+                    "revindex0",
+                    "depth",
+                    "depth0",
+                ]);
+                return format!("loop.{field}");
+            }
+            return self.dice.pick(&INTEGERS).to_owned();
         }
-        1 => format!("(l + {one})[{}]", slice(dice)),
-        2 => format!("{one} + {}", expression(dice, Kind::List, depth, around)),
-        3..9 => format!(
-            "{one}|{}",
-            dice.pick(&[
-                "list",
-                "sort",
-                "sort(reverse=true)",
-                "reverse|list",
-                "unique|list",
-                "map('upper')|list",
-                "map('string')|list",
-                "map('length')|list",
-                "select|list",
-                "select('string')|list",
-                "reject('none')|list",
-                "reject('odd')|list",
-                "batch(2)|list",
-                "batch(2, 'z')|list",
-                "slice(2)|list",
-                "map(attribute='k')|list",
-                "selectattr('k')|list",
-                "map(attribute='k', default='?')|list",
-                "selectattr('k', 'eq', 'v')|list",
-                "rejectattr('k', 'defined')|list",
-                "groupby('k')|list",
-                "sort(attribute='k')",
-                "select('gt', 1)|list",
-                "map('default', 'q')|list",
-                "default([])",
-                "map('nope')|list",
-                "sum(start=[])",
-                "list|tojson",
-            ])
-        ),
-        9 => format!(
-            "({}).{}",
-            expression(dice, Kind::Text, depth, around),
-            dice.pick(&["split()", "split('a')", "split(' ', 1)", "partition('a')", "splitlines()"])
-        ),
-        10 => format!(
-            "{}|{}",
-            expression(dice, Kind::Dict, depth, around),
-            dice.pick(&["items|list", "dictsort", "list", "dictsort(true)", "dictsort(false, 'value')"])
-        ),
-        11 => format!("range({})|list", dice.pick(&["n", "2", "1, 4", "5, 0, -2", "-1", "e"])),
-        12 => format!("({})|list", expression(dice, Kind::Text, depth, around)),
-        _ => format!("({one})"),
+        match self.dice.below(10) {
+            0..3 => format!(
+                "{} {} {}",
+                self.make(Kind::Integer),
+                self.dice.pick(&["+", "-", "*"]),
+                self.make(Kind::Integer)
+            ),
+            3 => format!(
+                "{} {} {}",
+                self.make(Kind::Integer),
+                self.dice.pick(&["//", "%"]),
+                self.dice.pick(&["2", "3", "-2", "7"])
+            ),
+            4 => format!("{}{}", self.dice.pick(&["-", "+", "- -"]), self.operand(Kind::Integer)),
+            5 => self.filtered(Kind::List, &["length", "count"]),
+            6 => self.filtered(Kind::Text, &["length", "int", "int(5)", "wordcount", "count"]),
+            7 => self.filtered(Kind::Number, &["int", "abs|int", "round|int"]),
+            8 => self.method(&["count('a')", "find('b')"]),
+            // Exponents stay small: Python computes any power.
+            _ => format!(
+                "{}{} ** {}",
+                self.dice.pick(&["", "-", "+", "2 ** "]),
+                self.dice.pick(&["2", "3", "(1 - 3)"]),
+                self.dice.pick(&["2", "3", "0"])
+            ),
+        }
     }
-}
 
-fn dictionary(dice: &mut Dice, depth: usize, around: Around) -> String {
-    if depth == 0 {
-        return dice
-            .pick(&[
-                "d",
-                "{}",
-                "{'a': 1}",
-                "{'a': 1, 'b': [2], 3: none}",
-                "ll[0]",
-                "dict(a=1)",
-                "dict(d, z=2)",
-            ])
-            .to_owned();
-    }
-    let depth = depth - 1;
-    match dice.below(5) {
-        0 => {
-            let keys = ["'a'", "'b'", "1", "s", "(1, 2)", "none", "2.5"];
-            let count = dice.below(4);
-            let items: Vec<String> = (0..count)
-                .map(|_| format!("{}: {}", dice.pick(&keys), expression(dice, Kind::Any, depth, around)))
-                .collect();
-            format!("{{{}}}", items.join(", "))
+    fn number(&mut self) -> String {
+        if self.depth == 0 {
+            return self.dice.pick(&["2.5", "1e2", "0.1", "7", "1_0.5", "3e-2"]).to_owned();
         }
-        1 => format!(
-            "dict({}={}, **{})",
-            dice.pick(&["a", "q"]),
-            expression(dice, Kind::Any, depth, around),
-            dice.pick(&["{}", "{'w': 1}", "d"])
-        ),
-        2 => format!("({})", expression(dice, Kind::Dict, depth, around)),
-        _ => expression(dice, Kind::Dict, 0, around),
+        match self.dice.below(8) {
+            0..2 => format!(
+                "{} {} {}",
+                self.make(Kind::Number),
+                self.dice.pick(&["+", "-", "*"]),
+                self.make(Kind::Number)
+            ),
+            2 => format!(
+                "{} {} {}",
+                self.make(Kind::Number),
+                self.dice.pick(&["/", "//", "%"]),
+                self.dice.pick(&["2", "0.5", "-3", "7"])
+            ),
+            3 => self.filtered(
+                Kind::Number,
+                &["round", "round(1)", "abs", "int", "float", "round(0, 'floor')", "round(2, 'ceil')"],
+            ),
+            4 => self.filtered(Kind::Text, &["float", "float(0.5)", "int"]),
+            5 => format!(
+                "([1] + {})|{}",
+                self.operand(Kind::Numbers),
+                self.dice.pick(&["sum", "max", "min", "first", "last"])
+            ),
+            6 => format!("-{}", self.operand(Kind::Number)),
+            _ => self.make(Kind::Integer),
+        }
+    }
+
+    fn truth(&mut self) -> String {
+        if self.depth == 0 {
+            return match self.dice.below(5) {
+                0 if self.scope.in_loop => {
+                    format!(
+                        "loop.{}",
+                        self.dice.pick(&[
+                            "first",
+                            "last",
+                            "changed(t)",
+                            "previtem is defined",
+                            "nextitem is defined"
+                        ])
+                    )
+                }
+                1 | 2 => format!("{} is {}defined", self.dice.pick(&NAMES), self.dice.pick(&["", "not "])),
+                3 => format!("{} is defined", self.dice.pick(&["d.a", "d.q", "caller", "loop", "ns", "m0"])),
+                _ => self.dice.pick(&["true", "false", "b", "True", "none", "e"]).to_owned(),
+            };
+        }
+        match self.dice.below(11) {
+            0..2 => {
+                let kind = [Kind::Number, Kind::Text, Kind::Integer][self.dice.below(3)];
+                let mut chain = self.make(kind);
+                for _ in 0..=usize::from(self.dice.percent(20)) {
+                    let operator = self.dice.pick(&["==", "!=", "<", ">", "<=", ">="]);
+                    chain = format!("{chain} {operator} {}", self.make(kind));
+                }
+                chain
+            }
+            2 => {
+                let kind = [Kind::List, Kind::Dict, Kind::Text][self.dice.below(3)];
+                format!("{} {} {}", self.make(Kind::Text), self.dice.pick(&["in", "not in"]), self.make(kind))
+            }
+            3 => format!("not {}", self.make(Kind::Truth)),
+            4..6 => format!(
+                "{} {} {}",
+                self.make(Kind::Truth),
+                self.dice.pick(&["and", "or"]),
+                self.make(Kind::Truth)
+            ),
+            6..8 => {
+                let test = self.dice.pick(&[
+                    "none",
+                    "string",
+                    "number",
+                    "mapping",
+                    "sequence",
+                    "iterable",
+                    "defined",
+                    "undefined",
+                    "boolean",
+                    "integer",
+                    "float",
+                    "true",
+                    "false",
+                    "callable",
+                    "eq 3",
+                    "eq(t)",
+                    "in [1, t]",
+                    "sameas none",
+                    "ne 'a'",
+                    "equalto t",
+                ]);
+                format!("{} is {}{test}", self.operand(Kind::Any), self.dice.pick(&["", "", "not "]))
+            }
+            8 => format!(
+                "{} is {}",
+                self.operand(Kind::Integer),
+                self.dice.pick(&[
+                    "odd",
+                    "even",
+                    "divisibleby 2",
+                    "divisibleby(3)",
+                    "gt(2)",
+                    "lessthan 5",
+                    "not odd"
+                ])
+            ),
+            9 => format!(
+                "{} is {}",
+                self.operand(Kind::Text),
+                self.dice.pick(&["lower", "upper", "filter", "test"])
+            ),
+            _ => self.method(&["startswith('a')", "endswith(t)", "isdigit()", "isupper()", "isalpha()"]),
+        }
+    }
+
+    fn items(&mut self, kind: Kind) -> String {
+        let count = self.dice.below(4);
+        let items: Vec<String> = (0..count).map(|_| self.make(kind)).collect();
+        format!("[{}{}]", items.join(", "), if count > 0 && self.dice.percent(20) { "," } else { "" })
+    }
+
+    /// What every list of a kind can become without changing its kind.
+    fn same_list(&mut self, kind: Kind) -> String {
+        match self.dice.below(4) {
+            0 => format!("{} + {}", self.operand(kind), self.operand(kind)),
+            1 => format!("({} + [])[{}]", self.operand(kind), slice(self.dice)),
+            2 => self.items(kind),
+            _ => self.filtered(
+                kind,
+                &[
+                    "list",
+                    "reverse|list",
+                    "select|list",
+                    "reject('none')|list",
+                    "default([])",
+                    "select('defined')|list",
+                ],
+            ),
+        }
+    }
+
+    fn texts(&mut self) -> String {
+        if self.depth == 0 {
+            return self.dice.pick(&["[]", "['a', 'B', 'a']", "['b']", "['',]"]).to_owned();
+        }
+        match self.dice.below(6) {
+            0 => self.same_list(Kind::Texts),
+            1 => self.filtered(
+                Kind::Texts,
+                &[
+                    "sort",
+                    "sort(reverse=true)",
+                    "unique|list",
+                    "map('upper')|list",
+                    "sort(true, true)",
+                    "map('replace', 'a', 'b')|list",
+                ],
+            ),
+            2 => self.filtered(Kind::List, &["map('string')|list", "map('string')|map('trim')|list"]),
+            3 => self.method(&["split()", "split('a')", "split(' ', 1)", "splitlines()"]),
+            4 => self
+                .filtered(Kind::Dict, &["list", "items|map('first')|list", "dictsort|map(attribute=0)|list"]),
+            _ => self.filtered(Kind::Text, &["list"]),
+        }
+    }
+
+    fn numbers(&mut self) -> String {
+        if self.depth == 0 {
+            return self.dice.pick(&["[]", "[3, 1, 2]", "[0.5,]", "range(3)|list"]).to_owned();
+        }
+        match self.dice.below(5) {
+            0 => self.same_list(Kind::Numbers),
+            1 => self.filtered(
+                Kind::Numbers,
+                &[
+                    "sort",
+                    "sort(reverse=true)",
+                    "unique|list",
+                    "select('gt', 1)|list",
+                    "map('abs')|list",
+                    "map('int')|reject('odd')|list",
+                ],
+            ),
+            2 => self.filtered(Kind::Texts, &["map('length')|list", "map('int')|list"]),
+            3 => self.filtered(Kind::Records, &["map(attribute='n')|list"]),
+            _ => format!("range({})|list", self.dice.pick(&["3", "2", "1, 4", "5, 0, -2", "-1", "0"])),
+        }
+    }
+
+    fn records(&mut self) -> String {
+        if self.depth == 0 {
+            return self.dice.pick(&["ll", "[{'n': 1, 'k': 'w'}]", "[dict(n=2)]"]).to_owned();
+        }
+        match self.dice.below(3) {
+            0 => self.same_list(Kind::Records),
+            1 => format!("[{{'n': {}, 'k': {}}}]", self.make(Kind::Integer), self.make(Kind::Text)),
+            _ => self.filtered(
+                Kind::Records,
+                &[
+                    "selectattr('k', 'defined')|list",
+                    "rejectattr('k', 'defined')|list",
+                    "sort(attribute='n')",
+                    "selectattr('n')|list",
+                    "selectattr('n', 'eq', 2)|list",
+                    "unique(attribute='n')|list",
+                ],
+            ),
+        }
+    }
+
+    fn list(&mut self) -> String {
+        match self.dice.below(7) {
+            0 | 1 => self.texts(),
+            2 => self.numbers(),
+            3 => self.records(),
+            4 => self.items(Kind::Any),
+            5 => self.filtered(
+                Kind::List,
+                &["batch(2)|list", "batch(2, 'z')|list", "slice(2)|map('list')|list", "list"],
+            ),
+            _ => self.filtered(
+                Kind::Records,
+                &[
+                    "groupby('n')|map(attribute='list')|list",
+                    "map(attribute='k', default='?')|list",
+                    "groupby('n')|list",
+                ],
+            ),
+        }
+    }
+
+    fn dictionary(&mut self) -> String {
+        if self.depth == 0 {
+            return self
+                .dice
+                .pick(&["{}", "{'a': 1}", "{'a': 1, 'b': [2],}", "dict(a=1)", "dict({'q': 3}, z=2)"])
+                .to_owned();
+        }
+        match self.dice.below(4) {
+            0..2 => {
+                let count = self.dice.below(4);
+                let items: Vec<String> = (0..count)
+                    .map(|_| {
+                        format!(
+                            "{}: {}",
+                            self.dice.pick(&["'a'", "'b'", "'n'", "t", "'é'"]),
+                            self.make(Kind::Any)
+                        )
+                    })
+                    .collect();
+                format!("{{{}}}", items.join(", "))
+            }
+            2 => format!(
+                "dict({}={}, **{})",
+                self.dice.pick(&["a", "q"]),
+                self.make(Kind::Any),
+                self.dice.pick(&["{}", "{'w': 1}", "{'v': s}"])
+            ),
+            _ => self.filtered(Kind::Dict, &["default({})", "d({'x': 2}, true)"]),
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Random templates, from the grammar of statements.
 //!
-//! A few short names are read and assigned everywhere, so that scopes shadow each other. Delimiters get random signs.
-//! Left out, with the reason:
+//! A few short names are assigned and read everywhere, so that scopes shadow each other, and any of them may be printed with a
+//! default, which shows what a scope sees without failing. Most templates respect what [`Scope`] knows and render; the wild
+//! ones do not. Delimiters get random signs. Left out, with the reason:
 //!
 //! - assignments to `caller`, `varargs`, `kwargs` and `self`: what they hide depends on the order in which Jinja2 happens to visit
 //!   its own tree, and no template does it;
@@ -17,7 +18,8 @@ use std::fmt::Write;
 use lmeval_pycompat::Value;
 
 use super::Dice;
-use super::expression::{Around, Kind, expression};
+use super::expression::expression;
+use super::scope::{Kind, NAMES, Scope};
 
 /// The variables that templates read.
 pub(super) fn variables() -> Vec<(&'static str, Value)> {
@@ -46,28 +48,47 @@ pub(super) fn variables() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Names that templates assign; some are variables too.
-const NAMES: [&str; 10] = ["s", "n", "l", "d", "x", "y", "i", "j", "k", "m"];
-
 const BLOCKS: [&str; 4] = ["b1", "b2", "b3", "b4"];
+
+const MACROS: [&str; 3] = ["m0", "m1", "m2"];
+
+/// Kinds that a variable is given.
+const ASSIGNED: [Kind; 7] =
+    [Kind::Text, Kind::Text, Kind::Integer, Kind::Number, Kind::Texts, Kind::Numbers, Kind::Dict];
+
+/// A macro that can be called.
+#[derive(Clone)]
+struct Macro {
+    name: &'static str,
+    parameters: Vec<Parameter>,
+    takes_more: bool,
+    caller: Option<Vec<Kind>>,
+}
+
+#[derive(Clone)]
+struct Parameter {
+    name: &'static str,
+    kind: Kind,
+    default: Option<String>,
+}
 
 struct Generator<'d> {
     dice: &'d mut Dice,
     out: String,
     chat: bool,
-    around: Around,
+    scope: Scope,
     blocks: usize,
-    macros: Vec<String>,
+    macros: Vec<Macro>,
     /// Statements that may still be made.
     budget: usize,
 }
 
 /// A random template.
 pub(super) fn template(dice: &mut Dice, chat: bool) -> String {
-    let budget = 1 + dice.below(7);
-    let around = Around::default();
+    let budget = 1 + dice.below(6);
+    let scope = Scope::of_document(dice.percent(20));
     let mut generator =
-        Generator { dice, out: String::new(), chat, around, blocks: 0, macros: Vec::new(), budget };
+        Generator { dice, out: String::new(), chat, scope, blocks: 0, macros: Vec::new(), budget };
     while generator.budget > 0 {
         generator.statement(3);
     }
@@ -79,9 +100,13 @@ impl Generator<'_> {
         self.dice.pick(&NAMES)
     }
 
+    fn kind(&mut self) -> Kind {
+        ASSIGNED[self.dice.below(ASSIGNED.len())]
+    }
+
     fn expression(&mut self, kind: Kind) -> String {
-        let depth = self.dice.below(4);
-        expression(self.dice, kind, depth, self.around)
+        let depth = [0, 1, 1, 2, 2, 3][self.dice.below(6)];
+        expression(self.dice, kind, depth, &self.scope)
     }
 
     fn tag(&mut self, content: &str) {
@@ -106,66 +131,54 @@ impl Generator<'_> {
 
     fn body(&mut self, depth: usize) {
         for _ in 0..=self.dice.below(3) {
-            self.statement(depth);
+            if self.budget > 0 || self.dice.percent(50) {
+                self.statement(depth);
+            }
         }
     }
 
-    /// A body in which `loop`, `caller` and the like have this meaning.
-    fn body_in(&mut self, around: Around, depth: usize) {
-        let before = std::mem::replace(&mut self.around, around);
+    /// A body in a scope of its own; returns the scope that it ends with.
+    fn body_in(&mut self, scope: Scope, depth: usize) -> Scope {
+        let before = std::mem::replace(&mut self.scope, scope);
         let macros = self.macros.len();
         self.body(depth);
         self.macros.truncate(macros);
-        self.around = before;
+        std::mem::replace(&mut self.scope, before)
     }
 
     fn statement(&mut self, depth: usize) {
         self.budget = self.budget.saturating_sub(1);
         let choice = if depth == 0 { self.dice.below(40) } else { self.dice.below(100) };
         match choice {
-            0..9 => self.text(),
-            9..27 => {
+            0..7 => self.text(),
+            7..19 => {
                 let kind = [Kind::Text, Kind::Number, Kind::Truth, Kind::List, Kind::Any][self.dice.below(5)];
                 let content = self.expression(kind);
                 self.print(&content);
             }
-            27..31 => {
-                let name = self.name();
-                self.print(name);
-            }
-            31..37 => self.set(),
-            37 => self.out.push_str(["{# c #}", "{#- {{ x -#}", "{# \n#}\n"][self.dice.below(3)]),
-            38 => self.rare(),
+            19..30 => self.look(),
+            30..38 => self.set(),
+            38 => match self.dice.below(3) {
+                0 if self.scope.wild || self.dice.percent(15) => self.rare(),
+                _ => self.out.push_str(["{# c #}", "{#- {{ x -#}", "{# \n#}\n"][self.dice.below(3)]),
+            },
             39 => self.raw(),
             40..54 => self.for_loop(depth - 1),
             54..66 => self.condition(depth - 1),
             66..75 => self.macro_and_call(depth - 1),
-            75..80 => self.call_block(depth - 1),
-            80..84 => {
-                let name = self.name();
-                let filter = self.dice.pick(&[
-                    "",
-                    "",
-                    " | upper",
-                    " | trim | length",
-                    " | replace('a', 'b')",
-                    " | nope",
-                ]);
-                self.tag(&format!("set {name}{filter}"));
-                self.body_in(self.around, depth - 1);
-                self.tag("endset");
-            }
+            75..79 => self.call_block(depth - 1),
+            79..84 => self.set_block(depth - 1),
             84..88 => {
                 let filter = self.dice.pick(&[
                     "upper",
                     "trim",
-                    "replace('a', s)",
-                    "replace(x, 'q')",
+                    "replace('a', t)",
+                    "replace('x', 'q')",
                     "indent(2) | title",
-                    "nope",
                 ]);
+                let filter = if self.scope.wild && self.dice.percent(15) { "nope" } else { filter };
                 self.tag(&format!("filter {filter}"));
-                self.body_in(self.around, depth - 1);
+                self.body_in(self.scope.inner(), depth - 1);
                 self.tag("endfilter");
             }
             88..93 => self.with(depth - 1),
@@ -173,26 +186,76 @@ impl Generator<'_> {
             96..98 => self.namespace(depth - 1),
             _ if self.chat => {
                 self.tag("generation");
-                self.body_in(self.around, depth - 1);
+                self.body_in(self.scope.inner(), depth - 1);
                 self.tag("endgeneration");
             }
             _ => self.condition(depth - 1),
         }
     }
 
+    /// Prints what a name is here, defined or not.
+    fn look(&mut self) {
+        let name = self.name();
+        let content = match self.dice.below(4) {
+            0 => format!("{name} is defined"),
+            1 => format!("{name}|default"),
+            2 => format!("[{name}|default('-'), {}]|string", self.expression(Kind::Any)),
+            _ if self.scope.wild => name.to_owned(),
+            _ => format!("{name}|default('-')"),
+        };
+        self.print(&content);
+    }
+
     fn set(&mut self) {
         let (name, other) = (self.name(), self.name());
-        let content = match self.dice.below(6) {
-            0 => format!(
-                "set {name}, {other} = {}, {}",
-                self.expression(Kind::Any),
-                self.expression(Kind::Any)
-            ),
-            1 => format!("set ({name}, {other}) = {}", self.expression(Kind::List)),
-            2 => format!("set {name} = {name} ~ {}", self.expression(Kind::Text)),
-            _ => format!("set {name} = {}", self.expression(Kind::Any)),
-        };
-        self.tag(&content);
+        let (kind, second) = (self.kind(), self.kind());
+        match self.dice.below(6) {
+            0 => {
+                let values = format!("{}, {}", self.expression(kind), self.expression(second));
+                self.tag(&format!("set {name}, {other} = {values}"));
+                self.scope.assign(name, kind);
+                self.scope.assign(other, second);
+            }
+            1 if self.scope.wild => {
+                let value = self.expression(Kind::List);
+                self.tag(&format!("set ({name}, {other}) = {value}"));
+                self.scope.forget(name);
+                self.scope.forget(other);
+            }
+            1 => {
+                let values = format!("[{}, {}]", self.expression(kind), self.expression(kind));
+                self.tag(&format!("set ({name}, {other}) = {values}"));
+                self.scope.assign(name, kind);
+                self.scope.assign(other, kind);
+            }
+            2 => {
+                let value = self.expression(Kind::Text);
+                self.tag(&format!("set {name} = {name}|default('0') ~ {value}"));
+                self.scope.assign(name, Kind::Text);
+            }
+            _ => {
+                let value = self.expression(kind);
+                self.tag(&format!("set {name} = {value}"));
+                self.scope.assign(name, kind);
+            }
+        }
+    }
+
+    fn set_block(&mut self, depth: usize) {
+        let name = self.name();
+        let (filter, kind) = [
+            ("", Kind::Text),
+            ("", Kind::Text),
+            (" | upper", Kind::Text),
+            (" | trim | length", Kind::Integer),
+            (" | replace('a', 'b')", Kind::Text),
+            (" | list", Kind::Texts),
+        ][self.dice.below(6)];
+        let filter = if self.scope.wild && self.dice.percent(15) { " | nope" } else { filter };
+        self.tag(&format!("set {name}{filter}"));
+        self.body_in(self.scope.inner(), depth);
+        self.tag("endset");
+        self.scope.assign(name, kind);
     }
 
     fn raw(&mut self) {
@@ -239,37 +302,73 @@ impl Generator<'_> {
 
     fn for_loop(&mut self, depth: usize) {
         let (name, other) = (self.name(), self.name());
-        let header = match self.dice.below(5) {
-            0 => format!(
-                "{name}, {other} in {}",
-                self.dice.pick(&["d.items()", "d|items", "d|dictsort", "[[1, 2], 'ab']", "[(1, 2), [3]]"])
-            ),
-            1 => format!("{name} in {}", self.expression(Kind::Dict)),
-            2 => format!("{name} in {}, {}", self.expression(Kind::Number), self.expression(Kind::Any)),
-            _ => format!("{name} in {}", self.expression(Kind::List)),
-        };
-        let test = if self.dice.percent(15) {
-            format!(" if {}", self.expression(Kind::Truth))
-        } else {
-            String::new()
-        };
+        let mut inner = self.scope.inner();
         let recursive = self.dice.percent(12);
+        let header = match self.dice.below(7) {
+            _ if recursive => {
+                inner.assign(name, Kind::Text);
+                format!("{name} in {}", self.expression(Kind::Texts))
+            }
+            0 | 1 => {
+                let (pairs, first, second) = [
+                    ("d0.items()", Kind::Text, Kind::Integer),
+                    ("d0|items", Kind::Text, Kind::Integer),
+                    ("d0|dictsort", Kind::Text, Kind::Integer),
+                    ("[[1, 2], (3, 4)]", Kind::Integer, Kind::Integer),
+                    ("['ab', ('c', 'd')]", Kind::Text, Kind::Text),
+                ][self.dice.below(5)];
+                inner.assign(name, first);
+                inner.assign(other, second);
+                format!("{name}, {other} in {}", pairs.replace("d0", "{'a': 1, 'b': 3}"))
+            }
+            2 => {
+                inner.assign(name, Kind::Text);
+                format!("{name} in {}", self.expression(Kind::Dict))
+            }
+            3 => {
+                inner.assign(name, Kind::Number);
+                format!("{name} in {}, {}", self.expression(Kind::Number), self.expression(Kind::Integer))
+            }
+            4 if self.scope.wild => {
+                inner.forget(name);
+                inner.forget(other);
+                format!("{name}, {other} in {}", self.expression(Kind::Any))
+            }
+            4 => {
+                inner.assign(name, Kind::Integer);
+                format!("{name} in range({})", self.dice.pick(&["2", "0", "1, 4", "6, 0, -3"]))
+            }
+            _ => {
+                let (kind, item) =
+                    [(Kind::Texts, Kind::Text), (Kind::Numbers, Kind::Number), (Kind::List, Kind::Any)]
+                        [self.dice.below(3)];
+                inner.assign(name, item);
+                format!("{name} in {}", self.expression(kind))
+            }
+        };
+        let mut test = String::new();
+        if self.dice.percent(15) {
+            let outer = std::mem::replace(&mut self.scope, inner.clone());
+            self.scope.in_loop = false;
+            test = format!(" if {}", self.expression(Kind::Truth));
+            self.scope = outer;
+        }
         self.tag(&format!("for {header}{test}{}", if recursive { " recursive" } else { "" }));
-        let around = Around { in_loop: true, ..self.around };
-        self.body_in(around, depth);
+        inner.in_loop = true;
+        self.body_in(inner.clone(), depth);
         if recursive && self.dice.percent(70) {
-            let argument = self.dice.pick(&["[1, 2]", "[]", "'ab'", "l"]);
+            let argument = self.dice.pick(&["['p', 'q']", "[]", "'ab'", "('',)"]);
             self.print(&format!("loop({argument}) if loop.depth < 3"));
         }
         if self.chat && self.dice.percent(20) {
             let test = self.expression(Kind::Truth);
             let leave = self.dice.pick(&["break", "continue"]);
             write!(self.out, "{{% if {test} %}}{{% {leave} %}}{{% endif %}}").unwrap();
-            self.body_in(around, 0);
+            self.body_in(inner, 0);
         }
         if self.dice.percent(20) {
             self.tag("else");
-            self.body_in(self.around, depth);
+            self.body_in(self.scope.inner(), depth);
         }
         self.tag("endfor");
     }
@@ -277,84 +376,181 @@ impl Generator<'_> {
     fn condition(&mut self, depth: usize) {
         let test = self.expression(Kind::Truth);
         self.tag(&format!("if {test}"));
-        self.body(depth);
+        let mut branches = vec![self.body_in(self.scope.inner(), depth)];
         while self.dice.percent(20) {
             let test = self.expression(Kind::Truth);
             self.tag(&format!("elif {test}"));
-            self.body(depth);
+            branches.push(self.body_in(self.scope.inner(), depth));
         }
         if self.dice.percent(40) {
             self.tag("else");
-            self.body(depth);
+            branches.push(self.body_in(self.scope.inner(), depth));
+        } else {
+            branches.push(self.scope.inner());
         }
         self.tag("endif");
+        self.scope.join(&branches);
+    }
+
+    fn parameters(&mut self, names: &[&'static str]) -> Vec<Parameter> {
+        let mut parameters: Vec<Parameter> = Vec::new();
+        for name in names {
+            if self.dice.percent(45) {
+                let kind = self.kind();
+                // Parameters with a default come last.
+                let must = parameters.last().is_some_and(|last| last.default.is_some());
+                let default = (must || self.dice.percent(40)).then(|| self.expression(kind));
+                parameters.push(Parameter { name, kind, default });
+            }
+        }
+        parameters
+    }
+
+    /// Parameters as they are written, assigned in the scope of the body.
+    fn signature(&mut self, parameters: &[Parameter], inner: &mut Scope) -> String {
+        let mut written = Vec::new();
+        for Parameter { name, kind, default } in parameters {
+            inner.assign(name, *kind);
+            written.push(match default {
+                Some(default) => format!("{name}={default}"),
+                None => (*name).to_owned(),
+            });
+        }
+        if self.scope.wild && self.dice.percent(20) {
+            return self.dice.pick(&["a, b=a", "a=b, b=2", "s, n=n", "a, a", "a=1, b"]).to_owned();
+        }
+        written.join(", ")
     }
 
     fn macro_and_call(&mut self, depth: usize) {
-        let name = format!("m{}", self.macros.len());
-        let parameters =
-            self.dice.pick(&["", "a", "a, b", "a, b=1", "a=s, b=a", "a=x", "s, n=n", "a=b, b=2", "a, a"]);
-        self.tag(&format!("macro {name}({parameters})"));
-        let around = Around { in_macro: true, ..Around::default() };
-        self.body_in(around, depth);
+        let name = MACROS[self.macros.len() % MACROS.len()];
+        let parameters = self.parameters(&["p", "s", "n", "q"]);
+        let mut inner = self.scope.inner();
+        inner.in_loop = false;
+        inner.in_macro = true;
+        inner.caller = self.dice.percent(30).then(|| (0..self.dice.below(3)).map(|_| Kind::Text).collect());
+        let signature = self.signature(&parameters, &mut inner);
+        self.tag(&format!("macro {name}({signature})"));
+        let takes_more = self.dice.percent(25);
+        if takes_more {
+            let more = self.dice.pick(&["varargs|join('+')", "varargs|length"]).to_owned();
+            self.print(&more);
+            self.print("kwargs|string");
+        }
+        let caller = inner.caller.clone();
+        if let Some(kinds) = &caller {
+            let arguments: Vec<String> =
+                kinds.iter().map(|kind| expression(self.dice, *kind, 1, &inner)).collect();
+            self.print(&format!("caller({})", arguments.join(", ")));
+        }
+        self.body_in(inner, depth);
         self.tag("endmacro");
-        self.macros.push(name);
-        for _ in 0..self.dice.below(3) {
+        self.macros.retain(|known| known.name != name);
+        self.macros.push(Macro { name, parameters, takes_more, caller });
+        for _ in 0..=self.dice.below(2) {
             if self.dice.percent(30) {
                 self.statement(0);
             }
-            let call = self.macro_call();
-            self.print(&call);
+            match self.macro_call(false) {
+                Some((call, _)) => self.print(&call),
+                None => self.call_block(0),
+            }
         }
     }
 
-    fn macro_call(&mut self) -> String {
-        let name = match self.macros.len() {
-            0 => "m0".to_owned(),
-            count => self.macros[self.dice.below(count)].clone(),
-        };
-        let arguments = match self.dice.below(8) {
-            0 | 1 => String::new(),
-            2 | 3 => self.expression(Kind::Any),
-            4 => format!("{}, {}", self.expression(Kind::Any), self.expression(Kind::Text)),
-            5 => format!("b={}", self.expression(Kind::Any)),
-            6 => format!("*{}", self.expression(Kind::List)),
-            _ => format!("1, **{}", self.dice.pick(&["{}", "{'b': 2}", "d", "{'q': 1}"])),
-        };
-        format!("{name}({arguments})")
+    /// A call of a macro with the arguments it takes, and the kinds that it gives to `caller`.
+    fn macro_call(&mut self, with_caller: bool) -> Option<(String, Vec<Kind>)> {
+        let known: Vec<Macro> =
+            self.macros.iter().filter(|known| known.caller.is_some() == with_caller).cloned().collect();
+        if known.is_empty() {
+            return None;
+        }
+        let Macro { name, parameters, takes_more, caller } = known[self.dice.below(known.len())].clone();
+        let mut arguments: Vec<String> = Vec::new();
+        let mut by_name = false;
+        for Parameter { name, kind, default } in parameters {
+            if default.is_some() && self.dice.percent(40) {
+                by_name = true;
+                continue;
+            }
+            by_name |= self.dice.percent(25);
+            let value = self.expression(kind);
+            arguments.push(if by_name { format!("{name}={value}") } else { value });
+        }
+        if takes_more && self.dice.percent(50) {
+            let more = if by_name { "g=1, **{'h': 2}" } else { "*['v', n], **{'h': 2}" };
+            arguments.push(more.to_owned());
+        }
+        if self.scope.wild && self.dice.percent(30) {
+            arguments = vec![self.dice.pick(&["", "1, 2, 3, 4, 5", "b=1", "*l", "1, **d", "*n"]).to_owned()];
+        }
+        Some((format!("{name}({})", arguments.join(", ")), caller.unwrap_or_default()))
     }
 
     fn call_block(&mut self, depth: usize) {
-        let signature = self.dice.pick(&["", "", "(i)", "(i, j=2)", "(s)"]);
-        let call = match self.dice.below(10) {
-            0 => "s.upper()".to_owned(),
-            _ => self.macro_call(),
+        let Some((call, kinds)) = self.macro_call(true) else {
+            if self.scope.wild {
+                self.tag("call s.upper()");
+                self.body_in(self.scope.inner(), depth);
+                self.tag("endcall");
+            }
+            return;
         };
+        let mut inner = self.scope.inner();
+        inner.in_macro = true;
+        inner.caller = None;
+        let names = [self.name(), "p"];
+        let mut parameters: Vec<Parameter> = kinds
+            .iter()
+            .zip(names)
+            .map(|(kind, name)| Parameter { name, kind: *kind, default: None })
+            .collect();
+        if self.dice.percent(20) {
+            let default = Some(self.expression(Kind::Text));
+            parameters.push(Parameter { name: "q", kind: Kind::Text, default });
+        }
+        let signature = self.signature(&parameters, &mut inner);
+        let signature = if signature.is_empty() { signature } else { format!("({signature})") };
         self.tag(&format!("call{signature} {call}"));
-        self.body_in(Around { in_macro: true, ..self.around }, depth);
+        self.body_in(inner, depth);
         self.tag("endcall");
     }
 
     fn with(&mut self, depth: usize) {
-        let (name, other) = (self.name(), self.name());
+        let (name, other, kind) = (self.name(), self.name(), self.kind());
+        let mut inner = self.scope.inner();
         let bindings = match self.dice.below(4) {
             0 => String::new(),
-            1 => format!(" {name} = {}, {other} = {name}", self.expression(Kind::Any)),
-            2 => format!(" ({name}, {other}) = {}", self.expression(Kind::List)),
-            _ => format!(" {name} = {}", self.expression(Kind::Any)),
+            1 => {
+                inner.assign(name, kind);
+                inner.forget(other);
+                format!(" {name} = {}, {other} = {name}|default(1)", self.expression(kind))
+            }
+            2 => {
+                inner.assign(name, kind);
+                inner.assign(other, kind);
+                format!(" ({name}, {other}) = [{}, {}]", self.expression(kind), self.expression(kind))
+            }
+            _ => {
+                inner.assign(name, kind);
+                format!(" {name} = {}", self.expression(kind))
+            }
         };
         self.tag(&format!("with{bindings}"));
-        self.body_in(self.around, depth);
+        self.body_in(inner, depth);
         self.tag("endwith");
     }
 
     fn block(&mut self, depth: usize) {
         let name = BLOCKS[self.blocks % BLOCKS.len()];
         self.blocks += 1;
-        let scoped = self.dice.pick(&["", "", " scoped", " required"]);
+        let scoped = self.dice.pick(&["", "", "", " scoped", " scoped"]);
+        let scoped = if self.scope.wild && self.dice.percent(20) { " required" } else { scoped };
         self.tag(&format!("block {name}{scoped}"));
-        self.body_in(Around::default(), depth);
-        let end = self.dice.pick(&["endblock".to_owned().as_str(), &format!("endblock {name}")]).to_owned();
+        let macros = std::mem::take(&mut self.macros);
+        self.body_in(self.scope.of_block(), depth);
+        self.macros = macros;
+        let end = if self.dice.percent(50) { "endblock".to_owned() } else { format!("endblock {name}") };
         self.tag(&end);
         if self.dice.percent(15) {
             self.print(&format!("self.{name}()"));
@@ -364,11 +560,23 @@ impl Generator<'_> {
     fn namespace(&mut self, depth: usize) {
         let value = self.expression(Kind::Any);
         self.tag(&format!("set ns = namespace(a={value})"));
-        self.tag("for i in l");
-        let value = self.expression(Kind::Any);
-        let target = self.dice.pick(&["ns.a", "ns.b", "x, ns.a", "ns.a, ns.b", "n.a"]);
-        self.tag(&format!("set {target} = {value}"));
-        self.body_in(Around { in_loop: true, ..self.around }, depth);
+        self.tag("for i in ['u', 'v']");
+        let mut inner = self.scope.inner();
+        inner.in_loop = true;
+        inner.assign("i", Kind::Text);
+        let target = if self.scope.wild { self.dice.pick(&["x, ns.a", "n.a", "ns.b"]) } else { "ns.a" };
+        let value = match self.dice.below(3) {
+            0 => "ns.a|string ~ i".to_owned(),
+            _ => expression(self.dice, Kind::Any, 1, &inner),
+        };
+        if self.dice.percent(25) {
+            let name = self.name();
+            self.tag(&format!("set {name}, ns.b = i, {value}"));
+            inner.assign(name, Kind::Text);
+        } else {
+            self.tag(&format!("set {target} = {value}"));
+        }
+        self.body_in(inner, depth);
         self.tag("endfor");
         self.print("ns.a");
     }

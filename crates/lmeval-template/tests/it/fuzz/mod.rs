@@ -10,6 +10,7 @@ mod expression;
 mod generate;
 mod mutate;
 mod oracle;
+mod scope;
 
 use std::collections::BTreeSet;
 
@@ -95,7 +96,9 @@ impl Outcome {
     fn is_incomparable(&self) -> bool {
         match self {
             // An object of Python that is not data, with its address or its class.
-            Self::Text(text) => text.contains(" at 0x") || text.contains("<bound method"),
+            Self::Text(text) => {
+                [" at 0x", "<bound method", "<class 'jinja2."].iter().any(|object| text.contains(object))
+            }
             // Steps, depth and size are limited here, time and memory there.
             Self::Failure { kind, .. } => kind == "skipped",
         }
@@ -173,10 +176,14 @@ fn random_templates_render_as_in_jinja2() {
             report.add(case, ours, theirs);
         }
     }
+    println!(
+        "seed {seed}, {cases} templates: {} render, {} fail, {} cannot be compared",
+        report.rendered, report.failed, report.skipped
+    );
     let shown: Vec<String> =
         report.differences.iter().map(|case| shrink(case.clone(), &mut oracle, &documents)).collect();
     assert!(shown.is_empty(), "seed {seed}, {cases} cases:\n{}", shown.join("\n"));
-    assert!(report.rendered * 3 > cases, "only {} of {cases} templates render at all", report.rendered);
+    assert!(report.rendered * 2 > cases, "only {} of {cases} templates render at all", report.rendered);
     assert!(report.failed * 10 > cases, "only {} of {cases} templates fail", report.failed);
     assert!(report.skipped * 50 < cases, "{} of {cases} templates could not be compared", report.skipped);
 }

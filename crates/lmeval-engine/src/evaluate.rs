@@ -168,7 +168,11 @@ fn stream(
         let (sources, ahead) = (&sources, (&backlog, &stop));
         scope.spawn(move || prepare(sources, &options.data, &**events, &ready, &of_preparer));
         scope.spawn(move || produce(sources, &prepared, &**events, &jobs, &messages, ahead));
-        let grading = scope.spawn(move || grader.run(&todo));
+        let (of_grader, _of_collector) = (StopOnPanic(&stop), StopOnPanic(&stop));
+        let grading = scope.spawn(move || {
+            let _stop = of_grader;
+            grader.run(&todo)
+        });
         (collector.run(&inbox), grading.join())
     });
     if let Some(journal) = journal.and_then(Arc::into_inner) {
@@ -183,6 +187,18 @@ fn stream(
         return Err(EngineError::Interrupted { answered: collected.answered, journal });
     }
     Ok(Streamed { results, collected, code_limits })
+}
+
+/// Ends the run when the thread that has it panics: the threads ahead of it would wait for it, or keep asking the model
+/// for answers that nobody scores.
+struct StopOnPanic<'a>(&'a Cancel);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.cancel();
+        }
+    }
 }
 
 /// Ends the run when the caller asks for it.

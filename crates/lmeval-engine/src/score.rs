@@ -53,11 +53,6 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Ends the run without saying why.
-    pub(crate) fn cancel(&self) {
-        self.stop.cancel();
-    }
-
     pub(crate) fn has_failed(&self) -> bool {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }

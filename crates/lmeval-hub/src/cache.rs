@@ -166,10 +166,15 @@ pub(crate) fn lock(path: &Path, waits: impl FnOnce()) -> Result<File, Error> {
     let lock = || -> io::Result<File> {
         fs_err::create_dir_all(path.parent().unwrap_or(path))?;
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            waits();
+        // Locking a file twice can block forever on some systems.
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                waits();
+                file.lock()?;
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
         }
-        file.lock()?;
         Ok(file)
     };
     lock().map_err(|error| Error::io(path, error))

@@ -173,7 +173,7 @@ impl Client {
             let answer = self.send(&Method::GET, url, &HeaderMap::new(), true)?;
             let next = answer.headers().get(LINK).and_then(|link| next_page(link.to_str().ok()?, url));
             match self.wait(async move { answer.bytes().await }) {
-                Some(Ok(body)) => return Ok((parse(&public(url), &body)?, next)),
+                Some(Ok(body)) => return Ok((parse(url, &body)?, next)),
                 Some(Err(error)) if attempt < self.settings.attempts => {
                     self.pause(attempt, None, &public(url), &error.without_url().to_string());
                     attempt += 1;

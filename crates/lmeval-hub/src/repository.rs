@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lmeval_pycompat::{Value, json};
 
 use crate::cache::{RepositoryCache, is_commit, is_safe};
-use crate::client::{Client, encode, encode_path};
+use crate::client::{Client, encode, encode_path, public};
 use crate::download;
 use crate::error::Error;
 use crate::settings::Settings;
@@ -128,7 +128,7 @@ fn offline(client: &Client, what: String) -> Error {
 
 fn unreadable(url: &str, message: &str) -> Error {
     let message = format!("the answer cannot be used: {message}");
-    Error::Status { url: url.into(), status: 200, message }
+    Error::Status { url: public(url), status: 200, message }
 }
 
 fn commit_of(client: &Client, url: &str) -> Result<String, Error> {

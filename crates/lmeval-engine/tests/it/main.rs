@@ -4,4 +4,5 @@
 mod early_answers;
 mod failures;
 mod old_caches;
+mod panics;
 mod stream;

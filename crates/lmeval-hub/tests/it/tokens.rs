@@ -36,13 +36,20 @@ fn a_next_page_elsewhere_does_not_get_the_token() {
     let (hub, elsewhere, cache) = (StandInHub::new(), StandInHub::new(), tempfile::tempdir().unwrap());
     let commit = hub.add_model(ID, "main", &[("a", b"1")]);
     elsewhere.add_model(ID, "main", &[("b", b"2")]);
-    let next = format!("<{}/api/models/org/name/revision/main>; rel=\"next\"", elsewhere.endpoint());
+    let host = elsewhere.endpoint().replace("http://", "http://user:password@");
+    let next = format!("<{host}/api/models/org/name/revision/main?signature=hidden>; rel=\"next\"");
     let next: &'static str = next.leak();
     hub.fail(&format!("tree/{commit}"), &[HubFault::Headers(vec![("Link", next)])]);
     let mut settings = settings(&hub, cache.path());
     settings.token = Some("hf_secret".to_owned().into());
     // What comes from there is not a list of files.
-    assert!(open(&settings, Kind::Model).is_err());
+    let error = open(&settings, Kind::Model).unwrap_err();
+    let shown = format!("{error} {error:?}");
+    assert!(shown.contains("expected a list of files"), "{shown}");
+    assert!(!shown.contains("password") && !shown.contains("hidden"), "{shown}");
     let asked = elsewhere.requests("");
-    assert!(!asked.is_empty() && asked.iter().all(|seen| seen.token.is_none()), "{asked:?}");
+    assert!(
+        !asked.is_empty() && asked.iter().all(|seen| seen.token.as_deref() != Some("Bearer hf_secret")),
+        "{asked:?}"
+    );
 }

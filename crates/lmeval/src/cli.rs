@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use lmeval::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 
 use crate::printer::Color;
-use crate::settings::{Compat, LibraryArgs, Options, PythonArgs, truth};
 
 /// Evaluate language models on tasks written in YAML.
 #[derive(Debug, Parser)]

@@ -29,7 +29,7 @@ const LMEVAL_HASHMM: &str = "LMEVAL_HASHMM";
 const LMEVAL_LOG_LEVEL: &str = "LMEVAL_LOG_LEVEL";
 
 /// The line of the reference whose rules are followed, where neither `--compat` nor a file of settings says one.
-pub(crate) const LM_EVAL_COMPAT: &str = "LM_EVAL_COMPAT";
+pub const LM_EVAL_COMPAT: &str = "LM_EVAL_COMPAT";
 
 /// The time zone of the time stamps of files, as everywhere.
 const TZ: &str = "TZ";
@@ -44,25 +44,25 @@ const RANK: &str = "RANK";
 const WORLD_SIZE: &str = "WORLD_SIZE";
 
 /// The number of this process and of all of them, where a launcher has started it after the first one.
-pub(crate) fn later_process() -> Option<(u64, u64)> {
+pub fn later_process() -> Option<(u64, u64)> {
     let number = |variable: &str| std::env::var(variable).ok()?.parse::<u64>().ok();
     let (rank, size) = (number(RANK)?, number(WORLD_SIZE)?);
     (size > 1 && rank > 0).then_some((rank, size))
 }
 
 /// The value of `LMEVAL_LIMIT`, where it is a number.
-pub(crate) fn limit_rows() -> Option<u64> {
+pub fn limit_rows() -> Option<u64> {
     let value = std::env::var(LMEVAL_LIMIT).ok()?;
     value.bytes().all(|byte| byte.is_ascii_digit()).then(|| value.parse().ok())?
 }
 
 /// The value of `LM_EVAL_DATASET_DIR`.
-pub(crate) fn dataset_dir() -> Option<PathBuf> {
+pub fn dataset_dir() -> Option<PathBuf> {
     std::env::var_os(LM_EVAL_DATASET_DIR).map(PathBuf::from)
 }
 
 /// Sets the limits of processes that run functions of tasks.
-pub(crate) fn limit_python(options: &mut PythonOptions) -> Result<()> {
+pub fn limit_python(options: &mut PythonOptions) -> Result<()> {
     if let Some(workers) = number(LM_EVAL_PYTHON_WORKERS)? {
         options.workers = usize::try_from(workers)?;
     }
@@ -85,7 +85,7 @@ fn number(variable: &str) -> Result<Option<u64>> {
 }
 
 /// The value of `LMEVAL_HASHMM`; off where it is not set.
-pub(crate) fn hash_media() -> Result<bool> {
+pub fn hash_media() -> Result<bool> {
     let Ok(value) = std::env::var(LMEVAL_HASHMM) else { return Ok(false) };
     match lmeval_report::parse_hash_media(Some(&value)) {
         Some(flag) => Ok(flag),
@@ -94,17 +94,17 @@ pub(crate) fn hash_media() -> Result<bool> {
 }
 
 /// Whether `LMEVAL_LOG_LEVEL` asks for warnings and errors alone.
-pub(crate) fn only_warnings() -> bool {
+pub fn only_warnings() -> bool {
     let level = std::env::var(LMEVAL_LOG_LEVEL).unwrap_or_default().to_uppercase();
     matches!(level.as_str(), "WARNING" | "WARN" | "ERROR" | "CRITICAL" | "FATAL")
 }
 
 /// The zone of time stamps, as `TZ` names it.
-pub(crate) fn time_zone() -> TimeZone {
+pub fn time_zone() -> TimeZone {
     TimeZone::local(std::env::var(TZ).ok().as_deref())
 }
 
 /// Whether the terminal can move back in a line.
-pub(crate) fn terminal_moves() -> bool {
+pub fn terminal_moves() -> bool {
     std::env::var_os(TERM).is_some_and(|term| term != "dumb")
 }

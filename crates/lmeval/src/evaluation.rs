@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use lmeval_core::registry::Registry;
 use lmeval_core::{Diagnostic, InProcess, LocalModel, Model, ModelSettings};
-use lmeval_engine::{
-    ChatTemplateChoice, EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, NoEvents, evaluate,
-};
+use lmeval_engine::{EngineError, EvaluateOptions, Evaluated, Events, JournalOptions, NoEvents, evaluate};
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Dict, Value, yaml};
-use lmeval_tasks::{BUILTIN_LIBRARY, Finding, Overrides, Spec, TaskDict, TaskManager};
+use lmeval_tasks::{Finding, Overrides, Spec, TaskDict, TaskManager};
 
-use crate::library::Home;
+use crate::settings::{Count, Number, Options, RunSettings, python_options};
 
 /// Everything that is built in, models included.
 pub fn registry() -> Registry {
@@ -63,7 +61,12 @@ impl<M: LocalModel> From<InProcess<M>> for ModelChoice {
     }
 }
 
+/// A change to settings that takes place when all of them are known.
+type Change<T> = Box<dyn FnOnce(&mut T) + Send>;
+
 /// A run: a model, tasks, and how it goes.
+///
+/// What is not set has the default of `lm-eval run`, and the environment variables that it reads apply here, too.
 ///
 /// ```
 /// use lmeval::Evaluation;
@@ -75,13 +78,13 @@ impl<M: LocalModel> From<InProcess<M>> for ModelChoice {
 #[must_use]
 pub struct Evaluation {
     model: ModelChoice,
-    settings: ModelSettings,
     tasks: Vec<Spec>,
     overrides: Overrides,
-    folders: Vec<PathBuf>,
-    installed_library: bool,
     registry: Registry,
-    options: EvaluateOptions,
+    given: Options,
+    journal: Option<JournalOptions>,
+    change_model: Vec<Change<ModelSettings>>,
+    change_options: Vec<Change<EvaluateOptions>>,
     events: Arc<dyn Events>,
 }
 
@@ -90,13 +93,14 @@ impl Evaluation {
     pub fn new(model: impl Into<ModelChoice>) -> Self {
         Self {
             model: model.into(),
-            settings: ModelSettings::default(),
             tasks: Vec::new(),
             overrides: Overrides::default(),
-            folders: Vec::new(),
-            installed_library: true,
             registry: Registry::default(),
-            options: EvaluateOptions::default(),
+            // Records are part of what a run returns.
+            given: Options { log_samples: Some(true), ..Options::default() },
+            journal: None,
+            change_model: Vec::new(),
+            change_options: Vec::new(),
             events: Arc::new(NoEvents),
         }
     }
@@ -106,13 +110,15 @@ impl Evaluation {
         mut self,
         args: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
-        self.settings.args = args.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let args = args.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        self.given.dicts.set("model_args", args);
         self
     }
 
-    /// Changes how a model is made by name: batch size, device, seed.
-    pub fn model_settings(mut self, change: impl FnOnce(&mut ModelSettings)) -> Self {
-        change(&mut self.settings);
+    /// Changes how a model is made by name: batch size, device, seed. It has the last word, in whatever order methods are
+    /// called.
+    pub fn model_settings(mut self, change: impl FnOnce(&mut ModelSettings) + Send + 'static) -> Self {
+        self.change_model.push(Box::new(change));
         self
     }
 
@@ -136,13 +142,13 @@ impl Evaluation {
 
     /// Looks for tasks in a folder, too; its names win over those of earlier folders.
     pub fn include_path(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.folders.push(folder.into());
+        self.given.library.include_path.get_or_insert_default().push(folder.into());
         self
     }
 
     /// Whether tasks are looked for in the library that `lm-eval tasks pull` installed; they are, unless said otherwise.
     pub fn installed_library(mut self, used: bool) -> Self {
-        self.installed_library = used;
+        self.given.library.library = (!used).then(|| "builtin".to_owned());
         self
     }
 
@@ -154,31 +160,31 @@ impl Evaluation {
 
     /// Evaluates this many documents of each task, or, below 1, this share of them.
     pub fn limit(mut self, limit: impl Into<f64>) -> Self {
-        self.options.limit = Some(limit.into());
+        self.given.limit = Some(Number(Value::Float(limit.into())));
         self
     }
 
     /// Sets the number of few-shot examples, over what tasks say.
     pub fn num_fewshot(mut self, count: i64) -> Self {
-        self.options.num_fewshot = Some(count);
+        self.given.num_fewshot = Some(Count(count));
         self
     }
 
-    /// Makes prompts conversations, with the chat template of the model.
+    /// Makes prompts conversations, with the chat template of the model; each few-shot example is a turn.
     pub fn apply_chat_template(mut self) -> Self {
-        self.options.apply_chat_template = ChatTemplateChoice::Default;
+        self.given.apply_chat_template = Some(None);
         self
     }
 
     /// Keeps answers in a file as they come; a later run with the same file asks only what is not in it.
     pub fn journal(mut self, path: impl Into<PathBuf>) -> Self {
-        self.options.journal = Some(JournalOptions { path: path.into(), ..JournalOptions::default() });
+        self.journal = Some(JournalOptions { path: path.into(), ..JournalOptions::default() });
         self
     }
 
-    /// Changes everything else about the run.
-    pub fn options(mut self, change: impl FnOnce(&mut EvaluateOptions)) -> Self {
-        change(&mut self.options);
+    /// Changes everything else about the run. It has the last word, in whatever order methods are called.
+    pub fn options(mut self, change: impl FnOnce(&mut EvaluateOptions) + Send + 'static) -> Self {
+        self.change_options.push(Box::new(change));
         self
     }
 
@@ -205,39 +211,45 @@ impl Evaluation {
     }
 
     /// Runs the evaluation; blocks until the last task is scored. In asynchronous code, call it from `spawn_blocking`.
-    pub fn run(self) -> Result<Evaluated, EngineError> {
-        let manager = self.manager()?;
+    pub fn run(mut self) -> Result<Evaluated, EngineError> {
+        let settings = self.settings()?;
+        let mut of_model = settings.model_settings();
+        for change in self.change_model.drain(..) {
+            change(&mut of_model);
+        }
+        let roots = settings.library.roots().map_err(refused)?;
+        let manager = self.manager_of(&roots, of_model.args.clone());
         let tasks = self.load_with(&manager)?;
         let model = match &self.model {
-            ModelChoice::Named(name) => manager.registry().model(name, &self.settings)?,
+            ModelChoice::Named(name) => manager.registry().model(name, &of_model)?,
             ModelChoice::Ready(model) => Arc::clone(model),
         };
-        let mut options = self.options;
-        options.data.python.get_or_insert_with(|| {
-            PythonHost::new(PythonOptions {
-                task_roots: self.folders,
+        let mut options = settings.evaluate_options();
+        options.journal = self.journal;
+        for change in self.change_options {
+            change(&mut options);
+        }
+        if options.data.python.is_none() {
+            let python = python_options(settings.python.as_deref(), &settings.plugins, &roots);
+            options.data.python = Some(PythonHost::new(PythonOptions {
                 run_unsafe_code: options.confirm_run_unsafe_code,
-                ..PythonOptions::from_environment()
-            })
-        });
+                ..python.map_err(refused)?
+            }));
+        }
         evaluate(&model, tasks, &options, &self.events)
     }
 
+    fn settings(&self) -> Result<RunSettings, EngineError> {
+        RunSettings::of_program(&self.given).map_err(refused)
+    }
+
     fn manager(&self) -> Result<TaskManager, EngineError> {
-        let mut installed = None;
-        if self.installed_library {
-            let found = Home::from_environment().and_then(|home| home.default_root());
-            installed = found.map_err(|error| {
-                Diagnostic::new(format!("The installed task library cannot be found: {error:#}"))
-                    .hint("`lm-eval tasks list` says what is installed")
-            })?;
-        }
-        let built_in = PathBuf::from(BUILTIN_LIBRARY);
-        let roots: Vec<PathBuf> =
-            std::iter::once(built_in).chain(installed).chain(self.folders.iter().cloned()).collect();
-        Ok(TaskManager::new(&roots)
-            .with_metadata(self.settings.args.clone())
-            .with_registry(with_models(self.registry.clone())))
+        let settings = self.settings()?;
+        Ok(self.manager_of(&settings.library.roots().map_err(refused)?, settings.metadata))
+    }
+
+    fn manager_of(&self, roots: &[PathBuf], metadata: Dict) -> TaskManager {
+        TaskManager::new(roots).with_metadata(metadata).with_registry(with_models(self.registry.clone()))
     }
 
     fn load_with(&self, manager: &TaskManager) -> Result<TaskDict, EngineError> {
@@ -250,6 +262,14 @@ pub fn definitions(loaded: &TaskDict) -> String {
     let groups = loaded.groups.values().map(|group| group.config.to_definition());
     let tasks = loaded.tasks.values().map(|task| task.config.to_definition());
     groups.chain(tasks).map(|document| yaml::emit(&document)).collect::<Vec<_>>().join("---\n")
+}
+
+/// What is wrong with the settings, as an error of the run.
+fn refused(error: anyhow::Error) -> EngineError {
+    match error.downcast::<Diagnostic>() {
+        Ok(told) => told.into(),
+        Err(error) => Diagnostic::new(format!("{error:#}")).into(),
+    }
 }
 
 fn mapping(text: &str) -> Result<Dict, EngineError> {

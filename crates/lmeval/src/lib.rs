@@ -32,9 +32,13 @@
 //!
 //! The folder `examples/` of this crate has a program for a metric, a filter, a scorer, a model, and a back end over HTTP.
 
+#[doc(hidden)]
+pub mod environment;
 mod evaluation;
 #[doc(hidden)]
 pub mod library;
+#[doc(hidden)]
+pub mod settings;
 
 pub use evaluation::{Evaluation, ModelChoice, definitions, registry};
 pub use lmeval_core::registry::{

@@ -3,7 +3,6 @@
 mod cli;
 mod commands;
 mod crash;
-mod environment;
 mod fold;
 mod json_line;
 mod legacy;
@@ -13,7 +12,6 @@ mod python;
 mod report;
 mod roots;
 mod run;
-mod settings;
 mod table;
 mod words;
 

@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
+use lmeval::environment;
+use lmeval::settings::{dialect, parse_samples, resolve_samples};
 use lmeval_core::{Arguments, ChatTemplate, Context, Dialect, Instance, RemoteTemplate};
 use lmeval_data::Settings;
 use lmeval_engine::{ClassSettings, DataOptions, load_class, request_sources};
@@ -16,8 +18,7 @@ use crate::cli::PreviewArgs;
 use crate::commands::Status;
 use crate::printer::Printer;
 use crate::progress::Downloads;
-use crate::settings::{dialect, parse_samples, resolve_samples};
-use crate::{environment, json_line, python, report, roots};
+use crate::{json_line, python, report, roots};
 
 /// Prints the requests of the tasks that were named.
 pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Status> {

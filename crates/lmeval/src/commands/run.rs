@@ -5,9 +5,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use lmeval::environment;
+use lmeval::settings::{Options, ProgressMode, RunSettings, record_line};
 use lmeval_core::{Diagnostic, Model, ModelStats};
 use lmeval_data::Settings;
-use lmeval_engine::{Cancel, DataOptions, EvaluateOptions, Evaluated, Events, JournalOptions, evaluate};
+use lmeval_engine::{Cancel, EvaluateOptions, Evaluated, Events, JournalOptions, evaluate};
 use lmeval_host::{Caller, PythonHost, PythonOptions};
 use lmeval_pycompat::{Value, repr};
 use lmeval_report::{Layout, ModelName, Moment, SampleOptions, sanitize_model_name};
@@ -19,9 +21,8 @@ use crate::progress::{Board, Downloads, Show, Ticker, Waiting};
 use crate::run::events::{Records, RunEvents};
 use crate::run::output::{self, Start};
 use crate::run::{interrupt, model};
-use crate::settings::{Options, ProgressMode, RunSettings, record_line};
 use crate::words::{counted, for_count};
-use crate::{environment, python, report, roots};
+use crate::{python, report, roots};
 
 /// The Python program whose command line this is: models and functions that it has registered run in its process.
 pub(super) struct Program<'a> {
@@ -228,35 +229,15 @@ pub(super) fn evaluate_tasks(
     interrupt::listen(cancel.clone(), notes.clone(), journal.is_some());
     let mut data = Settings::from_environment();
     data.hub.progress = Arc::new(Downloads::new(notes.clone()));
-    let mut options = EvaluateOptions {
-        dialect: settings.dialect,
-        limit: settings.limit.to_f64(),
-        samples: settings.samples.clone(),
-        num_fewshot: settings.num_fewshot,
-        repeats: settings.repeats,
-        gen_kwargs: Some(settings.gen_kwargs.clone()).filter(|kwargs| !kwargs.is_empty()),
-        fewshot_seed: settings.seeds[3],
-        system_instruction: settings.system_instruction.clone(),
-        apply_chat_template: settings.apply_chat_template.clone(),
-        fewshot_as_multiturn: settings.fewshot_as_multiturn == Some(true),
-        bootstrap_iters: settings.bootstrap_iters,
-        log_samples: settings.log_samples,
-        keep_samples: false,
-        predict_only: settings.predict_only,
-        confirm_run_unsafe_code: settings.confirm_run_unsafe_code,
-        max_failures: settings.max_failures,
-        journal: journal.cloned(),
-        data: DataOptions {
-            settings: Some(data),
-            dataset_dir: environment::dataset_dir(),
-            limit_rows: environment::limit_rows(),
-            python: Some(PythonHost::new(PythonOptions {
-                run_unsafe_code: settings.confirm_run_unsafe_code,
-                ..python::options(settings.python.as_deref(), &settings.plugins, roots, &notes)?
-            })),
-        },
-        cancel,
-    };
+    let mut options = settings.evaluate_options();
+    options.keep_samples = false;
+    options.journal = journal.cloned();
+    options.cancel = cancel;
+    options.data.settings = Some(data);
+    options.data.python = Some(PythonHost::new(PythonOptions {
+        run_unsafe_code: settings.confirm_run_unsafe_code,
+        ..python::options(settings.python.as_deref(), &settings.plugins, roots, &notes)?
+    }));
     adjust(&mut options);
     if let Some(stats) = model.stats() {
         let notes = notes.clone();

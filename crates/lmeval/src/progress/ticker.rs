@@ -7,15 +7,15 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use lmeval::environment;
+use lmeval::settings::ProgressMode;
 use lmeval_core::{Model, ModelStats};
 use lmeval_pycompat::{Dict, Value};
 
-use crate::environment;
 use crate::printer::Notes;
 use crate::progress::board::{Board, Snapshot};
 use crate::progress::line::line;
 use crate::progress::rate::{Rate, time_left};
-use crate::settings::ProgressMode;
 
 /// Rates are those of this stretch of time.
 const WINDOW: Duration = Duration::from_secs(10);

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use lmeval::environment;
+use lmeval::settings::RunSettings;
 use lmeval_core::registry::{Kind, ModelKind, Registered};
 use lmeval_core::{Diagnostic, Model, ModelSettings};
 use lmeval_host::{PythonModel, PythonModelSettings, PythonOptions, RegisteredModels};
 use lmeval_pycompat::{Dict, Function, Value};
 
-use crate::environment;
 use crate::printer::Notes;
 use crate::progress::Downloads;
-use crate::settings::RunSettings;
 
 /// The start of names of models of the original package.
 const ORIGINAL: &str = "lm_eval:";
@@ -95,20 +95,7 @@ fn of_python(settings: &RunSettings) -> PythonModelSettings {
 }
 
 fn of_back_end(settings: &RunSettings, notes: &Notes) -> ModelSettings {
-    let mut args = settings.model_args.clone();
-    if settings.trust_remote_code {
-        // Nothing here runs code of a model, so no back end has to know.
-        args.remove_str("trust_remote_code");
-    }
-    ModelSettings {
-        args,
-        batch_size: Some(settings.batch_size.clone()),
-        max_batch_size: settings.max_batch_size,
-        device: settings.device.clone(),
-        random_seed: settings.seeds[0],
-        dialect: settings.dialect,
-        downloads: Some(Arc::new(Downloads::new(notes.clone()))),
-    }
+    ModelSettings { downloads: Some(Arc::new(Downloads::new(notes.clone()))), ..settings.model_settings() }
 }
 
 /// Says which flags the model takes no argument for; defaults that it does not want are nobody's concern.

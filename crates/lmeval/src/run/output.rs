@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
+use lmeval::settings::{Format, RunSettings};
 use lmeval_core::Model;
 use lmeval_engine::{Evaluated, Failure};
 use lmeval_pycompat::{Dict, Value};
@@ -15,7 +16,6 @@ use lmeval_report::{
 
 use crate::printer::Printer;
 use crate::report::hint_lines;
-use crate::settings::{Format, RunSettings};
 
 /// How many failures are listed.
 const SHOWN_FAILURES: usize = 20;

@@ -16,7 +16,7 @@ use super::resolve::DATA_SETTINGS;
 
 /// What a file of settings says, and where it says it.
 #[derive(Debug)]
-pub(crate) struct ConfigFile {
+pub struct ConfigFile {
     /// The settings.
     pub dict: Dict,
     file: Arc<SourceFile>,
@@ -39,7 +39,7 @@ fn learn(settings: &Value) {
 
 impl ConfigFile {
     /// Reads a file. Its names are checked; its values are where they are used.
-    pub(crate) fn read(path: &Path) -> Result<Self> {
+    pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs_err::read(path)
             .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).telling(error))?;
         // Excerpts in messages must not show keys, whether or not the file can be read.

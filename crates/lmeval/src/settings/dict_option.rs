@@ -6,7 +6,7 @@ use lmeval_pycompat::{Dict, Value, float, json, literal, repr, strings};
 
 /// A dictionary that was typed, and what is doubtful about it.
 #[derive(Debug, Default)]
-pub(crate) struct Typed {
+pub(super) struct Typed {
     /// The dictionary.
     pub dict: Dict,
     /// Warnings.
@@ -14,7 +14,7 @@ pub(crate) struct Typed {
 }
 
 /// Reads the words of an option, occurrence by occurrence.
-pub(crate) fn parse(option: &str, occurrences: &[Vec<String>]) -> Result<Typed> {
+pub(super) fn parse(option: &str, occurrences: &[Vec<String>]) -> Result<Typed> {
     let mut typed = Typed::default();
     for words in occurrences {
         if let Some((first, rest)) = words.split_first()
@@ -86,7 +86,7 @@ fn pieces(word: &str) -> Vec<&str> {
 }
 
 /// What a value on the command line is; `None` where it looks like a number and is none.
-pub(crate) fn coerce(text: &str) -> Option<Value> {
+pub(super) fn coerce(text: &str) -> Option<Value> {
     if let Some(value) = boolean(text) {
         return Some(value);
     }
@@ -102,7 +102,7 @@ pub(crate) fn coerce(text: &str) -> Option<Value> {
 /// Reads text that stands for a dictionary in a settings file or in a call from Python.
 ///
 /// Reference: simpler than what is typed. A piece without `=` has an empty value, and there are no literals.
-pub(crate) fn from_text(text: &str) -> Dict {
+pub(super) fn from_text(text: &str) -> Dict {
     let pieces = strings::strip(text).split(',').filter(|piece| !piece.is_empty());
     let pairs = pieces.map(|piece| piece.split_once('=').unwrap_or((piece, "")));
     pairs.map(|(key, value)| (Value::str(key), plain(strings::strip(value)))).collect()
@@ -144,7 +144,7 @@ fn is_numeric(text: &str) -> bool {
 }
 
 /// The nearest thing to `key=value,…` that a dictionary can be shown as.
-pub(crate) fn shown(dict: &Dict) -> String {
+pub(super) fn shown(dict: &Dict) -> String {
     repr::repr(&lmeval_core::secrets::mask_secrets(&Value::from(dict.clone())))
 }
 

@@ -51,7 +51,7 @@ impl Setting for bool {
 }
 
 /// Reference: on the command line, everything but these three words is false.
-pub(crate) fn truth() -> impl TypedValueParser<Value = bool> {
+pub fn truth() -> impl TypedValueParser<Value = bool> {
     StringValueParser::new().map(|word| matches!(word.to_lowercase().as_str(), "true" | "1" | "yes"))
 }
 
@@ -87,7 +87,7 @@ impl Setting for Value {
 
 /// Text that everything can be written as.
 #[derive(Clone, Debug)]
-pub(crate) struct Shown(pub String);
+pub struct Shown(pub String);
 
 impl From<String> for Shown {
     fn from(text: String) -> Self {
@@ -107,7 +107,7 @@ impl Setting for Shown {
 
 /// What counts as true in Python.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Truthy(pub bool);
+pub struct Truthy(pub bool);
 
 impl Setting for Truthy {
     fn read(value: &Value) -> Result<Option<Self>, Wrong> {
@@ -121,7 +121,7 @@ impl Setting for Truthy {
 
 /// A whole number that must not be negative.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Count(i64);
+pub struct Count(pub i64);
 
 impl Count {
     /// Reads one of the command line; a negative one is refused later.
@@ -154,7 +154,7 @@ impl Setting for Count {
 
 /// A number of draws. Reference: null draws none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Draws(pub i64);
+pub struct Draws(pub i64);
 
 impl Draws {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
@@ -174,7 +174,7 @@ impl Setting for Draws {
 
 /// A number, whole or not as it was given.
 #[derive(Clone, Debug)]
-pub(crate) struct Number(pub Value);
+pub struct Number(pub Value);
 
 impl Number {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
@@ -205,7 +205,7 @@ impl Setting for Number {
 
 /// A number, or text such as `auto`.
 #[derive(Clone, Debug)]
-pub(crate) struct BatchSize(pub Value);
+pub struct BatchSize(pub Value);
 
 impl From<String> for BatchSize {
     fn from(text: String) -> Self {
@@ -229,11 +229,11 @@ impl Setting for BatchSize {
 
 /// The name of a line of the reference.
 #[derive(Clone, Debug)]
-pub(crate) struct Compat(String);
+pub struct Compat(String);
 
 impl Compat {
     /// The rules of the line.
-    pub(crate) fn dialect(&self) -> Result<Dialect, Wrong> {
+    pub fn dialect(&self) -> Result<Dialect, Wrong> {
         self.0.parse().map_err(|error| Wrong::Message(format!("{error}")))
     }
 }
@@ -276,7 +276,7 @@ impl Setting for Option<String> {
 }
 
 /// Something of which a setting takes several.
-pub(crate) trait Item: From<String> {
+pub(super) trait Item: From<String> {
     /// What a list of them is called.
     const LIST: &'static str;
 
@@ -325,7 +325,7 @@ impl Item for String {
 
 /// Names of tasks between commas.
 #[derive(Clone, Debug)]
-pub(crate) struct TaskNames(String);
+pub struct TaskNames(String);
 
 impl TaskNames {
     pub(super) fn split(&self) -> impl Iterator<Item = String> {
@@ -361,7 +361,7 @@ impl Setting for seed::Given {
 
 /// A dictionary as it was given.
 #[derive(Clone, Debug)]
-pub(crate) enum Pairs {
+pub enum Pairs {
     /// Words of the command line, occurrence by occurrence.
     Words(Vec<Vec<String>>),
     /// A mapping, or text that stands for one.

@@ -4,7 +4,7 @@ use lmeval_pycompat::{Dict, Value};
 
 /// Why a value cannot be a setting.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub enum Wrong {
     /// It is not this, but of another type.
     Expected(String),
     /// It is not this, but that.
@@ -14,12 +14,12 @@ pub(crate) enum Wrong {
 }
 
 impl Wrong {
-    pub(crate) fn expected<T>(what: impl Into<String>) -> Result<T, Self> {
+    pub fn expected<T>(what: impl Into<String>) -> Result<T, Self> {
         Err(Self::Expected(what.into()))
     }
 
     /// The message about a setting. The value is not shown: it may be a secret.
-    pub(crate) fn message(&self, name: &str, value: &Value) -> String {
+    pub fn message(&self, name: &str, value: &Value) -> String {
         match self {
             Self::Expected(what) => format!("`{name}` must be {what}, not {}", value.type_name()),
             Self::Found(what, found) => format!("`{name}` must be {what}, not {found}"),
@@ -29,7 +29,7 @@ impl Wrong {
 }
 
 /// The value of one setting.
-pub(crate) trait Setting: Sized {
+pub(super) trait Setting: Sized {
     /// Reads a value of a settings file or of a Python program; `None` where it amounts to not giving the setting.
     fn read(value: &Value) -> Result<Option<Self>, Wrong>;
 
@@ -38,10 +38,10 @@ pub(crate) trait Setting: Sized {
 }
 
 /// The name of a setting, and what is wrong with its value.
-pub(crate) type Refused = (&'static str, Wrong);
+pub(super) type Refused = (&'static str, Wrong);
 
 /// A setting that may be left out, or several of them.
-pub(crate) trait Layer: Sized {
+pub(super) trait Layer: Sized {
     /// The names of the settings; `own` is the name of the field.
     fn names(own: &'static str) -> Vec<&'static str>;
 
@@ -106,4 +106,4 @@ macro_rules! layer {
         }
     };
 }
-pub(crate) use layer;
+pub(super) use layer;

@@ -1,10 +1,12 @@
-//! What a run is asked to do: partial settings from flags, a file, the environment and a Python program, combined once.
+//! What a run is asked to do: partial settings from flags, a file, the environment, a Python program or
+//! [`Evaluation`](crate::Evaluation), combined once.
 //!
 //! [`Options`] is the one list of settings: a field there is a flag, a key of settings files and an argument of the
 //! Python package. [`RunSettings`] is what all layers come to.
 
 mod config_file;
 mod dict_option;
+mod engine;
 mod kinds;
 mod layer;
 mod no_effect;
@@ -13,12 +15,14 @@ mod options;
 mod precedence;
 mod record;
 mod resolve;
+mod roots;
 mod samples;
 mod seed;
 
-pub(crate) use config_file::ConfigFile;
-pub(crate) use kinds::{Compat, truth};
-pub(crate) use options::{Format, LibraryArgs, Options, ProgressMode, PythonArgs};
-pub(crate) use record::record_line;
-pub(crate) use resolve::{RunSettings, dialect};
-pub(crate) use samples::{parse as parse_samples, resolve as resolve_samples};
+pub use config_file::ConfigFile;
+pub use engine::python_options;
+pub use kinds::{Compat, Count, Number, truth};
+pub use options::{Format, LibraryArgs, Options, ProgressMode, PythonArgs};
+pub use record::record_line;
+pub use resolve::{RunSettings, dialect};
+pub use samples::{parse as parse_samples, resolve as resolve_samples};

@@ -67,7 +67,7 @@ const CACHE_WORDS: [&str; 3] = ["true", "refresh", "delete"];
 
 /// What `--cache_requests` says.
 #[derive(Clone, Debug)]
-pub(crate) struct CacheRequests(Value);
+pub struct CacheRequests(Value);
 
 impl CacheRequests {
     /// Reads the words of the command line.

@@ -29,7 +29,7 @@ layer! {
         args_override_self = true,
         after_help = "Exit status: 0 if every request was answered, 1 if something failed, 2 for a wrong call, 130 if the run was interrupted.\n\nA run that was interrupted goes on when the same command is run again, if it has an --output_path or --use_cache.\n\nExamples:\n  lm-eval run                                                    a small model on the built-in tasks: no network, no GPU\n  lm-eval run --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions --tasks arc_easy --output_path results\n  lm-eval run --config run.yaml --limit 10\n  lm-eval run --tasks my_task.yaml --model uniform --log_samples --output_path results"
     )]
-    pub(crate) struct Options {
+    pub struct Options {
         /// A YAML file of settings; flags win over it.
         #[arg(short = 'C', long, value_name = "FILE")]
         pub config: Option<String>,
@@ -198,7 +198,7 @@ layer! {
     /// Where task definitions are looked for.
     #[derive(Args, Clone, Debug, Default)]
     #[command(next_help_heading = "Task libraries")]
-    pub(crate) struct LibraryArgs {
+    pub struct LibraryArgs {
         /// A folder of further task definitions; may be given several times, later ones win.
         #[arg(long = "include_path", alias = "include-path", value_name = "DIR")]
         pub include_path: Option<Vec<PathBuf>>,
@@ -215,7 +215,7 @@ layer! {
     /// What runs the Python functions of tasks.
     #[derive(Args, Clone, Debug, Default)]
     #[command(next_help_heading = "Python")]
-    pub(crate) struct PythonArgs {
+    pub struct PythonArgs {
         /// The Python that runs functions of tasks; else that of the active virtual environment, else `python3`.
         #[arg(long, value_name = "PATH")]
         pub python: Option<PathBuf>,
@@ -238,7 +238,7 @@ impl LibraryArgs {
 
 /// What is printed on standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub enum Format {
     /// Tables in Markdown.
     #[default]
     Markdown,
@@ -250,7 +250,7 @@ pub(crate) enum Format {
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProgressMode {
+pub enum ProgressMode {
     /// A line that changes on a terminal, otherwise a line now and then.
     #[default]
     Auto,
@@ -284,7 +284,7 @@ impl Setting for ProgressMode {
 
 /// An option that takes a dictionary.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DictOption {
+pub(super) struct DictOption {
     /// Its name.
     pub name: &'static str,
     dashed: &'static str,
@@ -300,7 +300,7 @@ impl DictOption {
 }
 
 /// The options that take a dictionary.
-pub(crate) const DICT_OPTIONS: [DictOption; 6] = [
+pub(super) const DICT_OPTIONS: [DictOption; 6] = [
     DictOption {
         name: "model_args",
         dashed: "model-args",
@@ -335,12 +335,18 @@ pub(crate) const DICT_OPTIONS: [DictOption; 6] = [
 
 /// The options that take a dictionary, as far as they are given.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DictArgs(Vec<(&'static str, Pairs)>);
+pub struct DictArgs(Vec<(&'static str, Pairs)>);
 
 impl DictArgs {
     /// The value of an option.
     pub(super) fn get(&self, name: &str) -> Option<&Pairs> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, pairs)| pairs)
+    }
+
+    /// Sets the value of an option.
+    pub fn set(&mut self, name: &'static str, dict: Dict) {
+        self.0.retain(|(known, _)| *known != name);
+        self.0.push((name, Pairs::Value(dict.into())));
     }
 
     fn made(make: impl Fn(&'static str) -> Result<Option<Pairs>, Refused>) -> Result<Self, Refused> {

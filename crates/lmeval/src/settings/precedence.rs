@@ -9,7 +9,13 @@ use super::layer::Layer;
 use super::options::{Options, VARIABLES};
 use super::record::RECORDED;
 use super::resolve::{RunSettings, over_environment};
-use crate::cli::{Cli, Command};
+
+/// The flags of `run`, as its command has them.
+#[derive(Debug, Parser)]
+struct Flags {
+    #[command(flatten)]
+    options: Options,
+}
 
 /// One setting: what a file says, what a flag says, and what both need beside them.
 #[derive(Clone, Copy)]
@@ -86,11 +92,7 @@ const ROWS: [Row; 43] = [
 ];
 
 fn flags(words: &[&[&str]]) -> Options {
-    let words = ["lm-eval", "run"].into_iter().chain(words.concat());
-    match Cli::try_parse_from(words).unwrap().command {
-        Command::Run(options) => *options,
-        other => panic!("{other:?}"),
-    }
+    Flags::try_parse_from(["run"].into_iter().chain(words.concat())).unwrap().options
 }
 
 /// What a run is told; records and notes speak of layers.

@@ -41,7 +41,7 @@ pub(super) const RECORDED: [&str; 33] = [
 ];
 
 /// The line that shows what a file of settings and the flags came to, without secrets.
-pub(crate) fn record_line(record: &Dict) -> String {
+pub fn record_line(record: &Dict) -> String {
     let fields: Vec<String> = RECORDED
         .iter()
         .map(|name| {

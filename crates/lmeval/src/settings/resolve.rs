@@ -16,7 +16,7 @@ use super::{dict_option, samples, seed};
 use crate::environment;
 
 /// Reference: results of 0.4 say so wherever a model runs.
-pub(crate) const DEFAULT_DEVICE: &str = "cuda:0";
+pub(super) const DEFAULT_DEVICE: &str = "cuda:0";
 
 /// The tasks of a run that names none.
 const DEMONSTRATION: &str = "demo_all";
@@ -26,7 +26,7 @@ const SMALL_MODEL: &str = "ngram";
 
 /// Everything that a run needs to know.
 #[derive(Debug)]
-pub(crate) struct RunSettings {
+pub struct RunSettings {
     /// All settings by name, as the record of the run shows them.
     pub record: Dict,
     /// Whether they come from a file.
@@ -74,12 +74,12 @@ pub(crate) struct RunSettings {
 
 impl RunSettings {
     /// The device, named or not.
-    pub(crate) fn device(&self) -> Option<&str> {
+    pub fn device(&self) -> Option<&str> {
         self.device.as_deref().or(self.default_device)
     }
 
     /// The settings of a command: flags over a file over the environment over defaults.
-    pub(crate) fn of_command(flags: &Options) -> Result<Self> {
+    pub fn of_command(flags: &Options) -> Result<Self> {
         let mut given = Dict::new();
         flags.put("", &mut given);
         let file = flags.config.as_ref().map(|path| ConfigFile::read(Path::new(path))).transpose()?;
@@ -101,13 +101,20 @@ impl RunSettings {
 
     /// The settings of a Python program, which has filled in the defaults of its functions and tells its user itself
     /// what is doubtful.
-    pub(crate) fn of_caller(given: &Dict) -> Result<Self> {
+    pub fn of_caller(given: &Dict) -> Result<Self> {
         let refused = |(name, wrong): Refused| {
             anyhow!(wrong.message(name, given.get_str(name).unwrap_or(&Value::None)))
         };
         let options = over_environment(Options::read("", given).map_err(refused)?, variable)?;
         let settled = Settling { options, asker: Asker::Caller, notes: Vec::new() }.settle(Dict::new())?;
         Ok(Self { notes: Vec::new(), record: Dict::new(), ..settled })
+    }
+
+    /// The settings of a program in Rust: what it gives over the environment over the defaults of the command. It holds
+    /// the tasks itself, and returns records instead of writing them.
+    pub fn of_program(given: &Options) -> Result<Self> {
+        let options = over_environment(given.clone(), variable)?;
+        Settling { options, asker: Asker::Program, notes: Vec::new() }.settle(Dict::new())
     }
 }
 
@@ -136,7 +143,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// The rules that a flag names, or else the environment.
-pub(crate) fn dialect(given: Option<&Compat>) -> Result<Dialect> {
+pub fn dialect(given: Option<&Compat>) -> Result<Dialect> {
     let flags = Options { compat: given.cloned(), ..Options::default() };
     dialect_of(&over_environment(flags, variable)?)
 }
@@ -158,8 +165,10 @@ fn note_overrides(given: &Dict, notes: &mut Vec<String>) {
 enum Asker {
     /// A person at a terminal, who may leave anything out.
     Command,
-    /// A program in Python.
+    /// A program in Python, which gives every setting.
     Caller,
+    /// A program in Rust, which may leave anything out.
+    Program,
 }
 
 /// Combined layers on the way to settings.
@@ -217,8 +226,8 @@ impl Settling {
         let num_fewshot = count("num_fewshot", self.options.num_fewshot)?;
         let repeats = count("repeats", self.options.repeats)?;
         let max_failures = count("max_failures", self.options.max_failures)?;
-        let bootstrap_iters =
-            self.options.bootstrap_iters.map_or(if is_command { 100_000 } else { 0 }, |draws| draws.0);
+        let draws = if self.asker == Asker::Caller { 0 } else { 100_000 };
+        let bootstrap_iters = self.options.bootstrap_iters.map_or(draws, |draws| draws.0);
         let Options { library, python, include_defaults, .. } = self.options.clone();
         let options = self.options;
         let mut settings = RunSettings {
@@ -292,7 +301,7 @@ impl Settling {
         let model = self.options.model.clone();
         let tasks =
             self.options.tasks.as_ref().map(|words| words.iter().flat_map(TaskNames::split).collect());
-        if self.asker == Asker::Caller {
+        if self.asker != Asker::Command {
             return Ok((model.unwrap_or_default(), tasks.unwrap_or_default()));
         }
         let model = match model {
@@ -367,7 +376,7 @@ impl Settling {
         options.batch_size.put("batch_size", &mut given);
         options.max_batch_size.put("max_batch_size", &mut given);
         options.device.put("device", &mut given);
-        if self.asker == Asker::Command {
+        if self.asker != Asker::Caller {
             for name in ["batch_size", "max_batch_size", "device"] {
                 match model_args.remove_str(name) {
                     Some(_) if given.contains_str(name) => {
@@ -389,7 +398,7 @@ impl Settling {
 
     fn seeds(&mut self) -> seed::Seeds {
         let Some(given) = self.options.seed else {
-            return if self.asker == Asker::Command { seed::DEFAULT } else { [None; 4] };
+            return if self.asker == Asker::Caller { [None; 4] } else { seed::DEFAULT };
         };
         if given.filled {
             self.notes

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use lmeval_pycompat::{Dict, Value, json};
 
 /// Reads the word of the command line: JSON, else the name of a file that is read later.
-pub(crate) fn parse(text: &str) -> Result<Value, String> {
+pub fn parse(text: &str) -> Result<Value, String> {
     match json::loads(text) {
         Ok(value) => Ok(value),
         Err(error) if text.contains('{') => Err(format!("not JSON: {error}")),
@@ -15,7 +15,7 @@ pub(crate) fn parse(text: &str) -> Result<Value, String> {
 }
 
 /// The documents of each task; `None` where all are meant.
-pub(crate) fn resolve(value: &Value) -> Result<Option<Dict>> {
+pub fn resolve(value: &Value) -> Result<Option<Dict>> {
     if !value.is_truthy() {
         return Ok(None);
     }

@@ -3,14 +3,14 @@
 use lmeval_pycompat::{Value, float, repr};
 
 /// The seeds of Python, numpy, torch and the few-shot examples; `None` for one that is not set.
-pub(crate) type Seeds = [Option<i64>; 4];
+pub(super) type Seeds = [Option<i64>; 4];
 
 /// The seeds of a run that says nothing about them.
-pub(crate) const DEFAULT: Seeds = [Some(0), Some(1234), Some(1234), Some(1234)];
+pub(super) const DEFAULT: Seeds = [Some(0), Some(1234), Some(1234), Some(1234)];
 
 /// Seeds as they were given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Given {
+pub struct Given {
     /// The seeds.
     pub seeds: Seeds,
     /// Whether the last one was not given and is the default one.
@@ -18,13 +18,13 @@ pub(crate) struct Given {
 }
 
 /// Reads `42`, `1,2,3`, `1,None,3,4`.
-pub(crate) fn parse(text: &str) -> Result<Given, String> {
+pub(super) fn parse(text: &str) -> Result<Given, String> {
     let items: Result<Vec<Option<i64>>, String> = text.split(',').map(item).collect();
     spread(&items?)
 }
 
 /// Reads what a file of settings says: a number, text, or a list of 1, 3 or 4.
-pub(crate) fn from_value(value: &Value) -> Result<Given, String> {
+pub(super) fn from_value(value: &Value) -> Result<Given, String> {
     match value {
         Value::Str(text) => parse(text),
         Value::List(items) | Value::Tuple(items) => {
@@ -36,7 +36,7 @@ pub(crate) fn from_value(value: &Value) -> Result<Given, String> {
 }
 
 /// The seeds as the list that results and records show.
-pub(crate) fn to_value(seeds: &Seeds) -> Value {
+pub(super) fn to_value(seeds: &Seeds) -> Value {
     Value::list(seeds.iter().map(|seed| seed.map_or(Value::None, Value::Int)))
 }
 

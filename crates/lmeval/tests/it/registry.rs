@@ -1,6 +1,6 @@
 //! What a Rust program registers is known to validation and `show`, and used by a run, from task files.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use lmeval::filters::{Filter, FilterDocs, FilterError, Filtered, Responses};
 use lmeval::formats::Format;
@@ -10,9 +10,9 @@ use lmeval::metrics::{MetricError, Resample};
 use lmeval::sampler::{Draw, Sampler, SamplerError};
 use lmeval::scorers::{ScoreError, Scorer, Scores, ScoringInput};
 use lmeval::{
-    AggregationEntry, Arguments, Evaluation, FilterEntry, FormatEntry, InProcess, LocalModel, Metric,
-    MetricEntry, ModelEntry, ModelError, ModelIdentity, ModelRequest, Number, OutputType, ReductionEntry,
-    Registry, Response, SamplerEntry, ScorerEntry, Value,
+    AggregationEntry, Arguments, EvaluateOptions, Evaluation, FilterEntry, FormatEntry, InProcess,
+    LocalModel, Metric, MetricEntry, ModelEntry, ModelError, ModelIdentity, ModelRequest, ModelSettings,
+    Number, OutputType, ReductionEntry, Registry, Response, SamplerEntry, ScorerEntry, Value,
 };
 
 /// Answers with the first word of the prompt and the number of the repeat.
@@ -208,4 +208,72 @@ fn a_model_in_this_process_has_a_journal() {
     assert!(size > 0);
     assert_eq!(run().score("parts", "is_target"), first.score("parts", "is_target"));
     assert_eq!(fs_err::metadata(&journal).unwrap().len(), size, "nothing was asked again");
+}
+
+#[test]
+fn an_evaluation_has_the_defaults_of_the_command() {
+    let folder = folder();
+    let seen = Arc::new(Mutex::new(None));
+    let resolved = |evaluation: Evaluation| {
+        let (into, of_model) = (Arc::clone(&seen), Arc::new(Mutex::new(None)));
+        let model = Arc::clone(&of_model);
+        let run = evaluation
+            .options(move |options| *into.lock().unwrap() = Some(options.clone()))
+            .model_settings(move |settings| *model.lock().unwrap() = Some(settings.clone()))
+            .run();
+        run.unwrap();
+        let made: ModelSettings = of_model.lock().unwrap().take().unwrap();
+        let options: EvaluateOptions = seen.lock().unwrap().take().unwrap();
+        (options, made)
+    };
+    let (options, made) = resolved(evaluation(&folder, registry(), &["parts"]));
+    assert_eq!((options.fewshot_seed, options.bootstrap_iters), (Some(1234), 100_000));
+    assert!(options.log_samples && options.keep_samples && !options.fewshot_as_multiturn);
+    assert_eq!((made.random_seed, made.batch_size), (Some(0), Some(Value::Int(1))));
+
+    let args = [("batch_size", Value::Int(4)), ("pretrained", Value::str("a"))];
+    let given = evaluation(&folder, registry(), &["parts"]).model_args(args).limit(1).num_fewshot(0);
+    let (options, made) = resolved(given);
+    assert_eq!((options.limit, options.num_fewshot), (Some(1.0), Some(0)));
+    assert_eq!(made.batch_size, Some(Value::Int(4)));
+    assert_eq!(made.args.keys().filter_map(Value::as_str).collect::<Vec<_>>(), ["pretrained"]);
+}
+
+#[test]
+fn a_chat_template_makes_examples_turns_as_in_the_command() {
+    let seen = Arc::new(Mutex::new(None));
+    let into = Arc::clone(&seen);
+    let folder = folder();
+    let run = evaluation(&folder, registry(), &["parts"])
+        .apply_chat_template()
+        .options(move |options| *into.lock().unwrap() = Some(options.clone()))
+        .run();
+    // The model has no chat template; the settings were resolved before.
+    assert!(run.is_err());
+    assert!(seen.lock().unwrap().take().unwrap().fewshot_as_multiturn);
+}
+
+#[test]
+fn changes_to_options_have_the_last_word() {
+    let folder = folder();
+    let limit = Arc::new(Mutex::new(None));
+    let into = Arc::clone(&limit);
+    let run = evaluation(&folder, registry(), &["parts"])
+        .options(|options| options.limit = Some(2.0))
+        .options(move |options| *into.lock().unwrap() = options.limit)
+        .limit(1)
+        .run();
+    run.unwrap();
+    assert_eq!(*limit.lock().unwrap(), Some(2.0), "`limit` came later and does not win");
+}
+
+#[test]
+fn wrong_settings_are_errors_of_every_step() {
+    let folder = folder();
+    let wrong = || evaluation(&folder, registry(), &["parts"]).limit(-1);
+    let expected = "`limit` leaves no documents";
+    assert_eq!(wrong().run().unwrap_err().to_string(), expected);
+    assert_eq!(wrong().show().unwrap_err().to_string(), expected);
+    let negative = evaluation(&folder, registry(), &["parts"]).num_fewshot(-1).run().unwrap_err();
+    assert!(negative.to_string().contains("`num_fewshot`"), "{negative}");
 }

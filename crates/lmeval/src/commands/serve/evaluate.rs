@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use lmeval::environment;
+use lmeval::settings::RunSettings;
 use lmeval_core::{Diagnostic, Model, secrets};
 use lmeval_engine::{EvaluateOptions, Evaluated};
 use lmeval_host::{PythonHost, PythonModel, PythonModelSettings, PythonOptions};
@@ -14,10 +16,9 @@ use lmeval_report::{ModelName, Moment, RunFacts, result_object};
 use super::{Request, tasks};
 use crate::commands::run as command;
 use crate::printer::Printer;
+use crate::python;
 use crate::run::model;
 use crate::run::output::{self, Start};
-use crate::settings::RunSettings;
-use crate::{environment, python};
 
 /// Evaluates, and gives the result object together with what files say beside it.
 pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {

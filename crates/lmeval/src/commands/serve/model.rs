@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use lmeval::settings::RunSettings;
 use lmeval_core::{
     Answer, Arguments, ChatMessage, Context, DocId, Model, ModelError, ModelErrorKind, ModelRequest,
 };
@@ -16,7 +17,6 @@ use tokio::task::JoinSet;
 use super::{Request, failure};
 use crate::printer::Printer;
 use crate::run::model;
-use crate::settings::RunSettings;
 
 /// Serves the model of the settings until the caller wants nothing more.
 pub(super) fn serve(request: &Request, printer: &Printer) -> Result<Value> {

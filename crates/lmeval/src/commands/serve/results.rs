@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use lmeval::settings::ConfigFile;
 use lmeval_pycompat::Value;
 use lmeval_report::{Column, make_latex_table, make_table};
 use lmeval_tasks::source::Loader;
 
 use super::Request;
-use crate::settings::ConfigFile;
 
 /// Results as a table, in Markdown or in LaTeX.
 pub(super) fn table(request: &Request) -> Result<Value> {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
+use lmeval::environment;
+use lmeval::settings::RunSettings;
 use lmeval_core::filters::FilterHost;
 use lmeval_core::scorers::{
     AnsweredDocument, AnsweredInstance, ReducedDoc, Restored, ScoreError, Scores, ScoringHost,
@@ -21,8 +23,7 @@ use lmeval_tasks::scoring::prepare_scoring;
 
 use super::{Request, evaluate, tasks};
 use crate::printer::Printer;
-use crate::settings::RunSettings;
-use crate::{environment, report};
+use crate::report;
 
 /// What stands for a target that is none of the options.
 const UNRESOLVED: i64 = -100;

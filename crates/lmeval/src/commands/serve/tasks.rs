@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
+use lmeval::environment;
+use lmeval::settings::LibraryArgs;
 use lmeval_data::Settings;
 use lmeval_engine::{DataOptions, load_splits};
 use lmeval_host::PythonHost;
@@ -17,8 +19,7 @@ use lmeval_template::Environment;
 
 use super::Request;
 use crate::printer::Printer;
-use crate::settings::LibraryArgs;
-use crate::{environment, python, report, roots};
+use crate::{python, report, roots};
 
 /// The names that a manager knows.
 pub(super) fn names(request: &Request, printer: &mut Printer) -> Result<Value> {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
+use lmeval::{environment, settings};
 use lmeval_data::Settings;
 use lmeval_engine::{ClassSettings, DataOptions, load_class, load_splits, request_sources};
 use lmeval_pycompat::Value;
@@ -15,7 +16,7 @@ use crate::commands::preview;
 use crate::printer::Printer;
 use crate::progress::Downloads;
 use crate::words::counted;
-use crate::{environment, json_line, python, report, settings};
+use crate::{json_line, python, report};
 
 /// What the data of a task has.
 struct Opened {

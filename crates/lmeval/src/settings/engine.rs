@@ -1,0 +1,73 @@
+//! What settings mean to the engine, to back ends and to the host of Python functions.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use lmeval_core::ModelSettings;
+use lmeval_engine::{Cancel, DataOptions, EvaluateOptions};
+use lmeval_host::PythonOptions;
+
+use super::resolve::RunSettings;
+use crate::environment;
+
+impl RunSettings {
+    /// How the engine evaluates. Samples are kept; the journal and the host of Python functions are the caller's to add.
+    pub fn evaluate_options(&self) -> EvaluateOptions {
+        EvaluateOptions {
+            dialect: self.dialect,
+            limit: self.limit.to_f64(),
+            samples: self.samples.clone(),
+            num_fewshot: self.num_fewshot,
+            repeats: self.repeats,
+            gen_kwargs: Some(self.gen_kwargs.clone()).filter(|kwargs| !kwargs.is_empty()),
+            fewshot_seed: self.seeds[3],
+            system_instruction: self.system_instruction.clone(),
+            apply_chat_template: self.apply_chat_template.clone(),
+            fewshot_as_multiturn: self.fewshot_as_multiturn == Some(true),
+            bootstrap_iters: self.bootstrap_iters,
+            log_samples: self.log_samples,
+            keep_samples: true,
+            predict_only: self.predict_only,
+            confirm_run_unsafe_code: self.confirm_run_unsafe_code,
+            max_failures: self.max_failures,
+            journal: None,
+            data: DataOptions {
+                dataset_dir: environment::dataset_dir(),
+                limit_rows: environment::limit_rows(),
+                ..DataOptions::default()
+            },
+            cancel: Cancel::new(),
+        }
+    }
+
+    /// How a back end of this program is made.
+    pub fn model_settings(&self) -> ModelSettings {
+        let mut args = self.model_args.clone();
+        if self.trust_remote_code {
+            // Nothing here runs code of a model, so no back end has to know.
+            args.remove_str("trust_remote_code");
+        }
+        ModelSettings {
+            args,
+            batch_size: Some(self.batch_size.clone()),
+            max_batch_size: self.max_batch_size,
+            device: self.device.clone(),
+            random_seed: self.seeds[0],
+            dialect: self.dialect,
+            downloads: None,
+        }
+    }
+}
+
+/// How the functions of tasks below these roots are run.
+pub fn python_options(python: Option<&Path>, plugins: &[String], roots: &[PathBuf]) -> Result<PythonOptions> {
+    let mut options = PythonOptions {
+        python: python.map(Path::to_owned),
+        plugins: plugins.to_vec(),
+        // Installed libraries are folders; the built-in one has no modules.
+        task_roots: roots.iter().filter(|root| root.is_dir()).cloned().collect(),
+        ..PythonOptions::from_environment()
+    };
+    environment::limit_python(&mut options)?;
+    Ok(options)
+}

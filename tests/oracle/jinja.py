@@ -48,6 +48,8 @@ def failure(kind, error):
 
 def main():
     environments = {False: prompt_environment(), True: chat_environment()}
+    # The clock of the test: both sides print the format.
+    environments[True].globals["strftime_now"] = lambda form: form
     # Compiled templates are kept by source otherwise, and every source is met once.
     for environment in environments.values():
         environment.cache = None

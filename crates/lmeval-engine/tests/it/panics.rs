@@ -64,8 +64,8 @@ impl Filter for Panicking {
 fn a_panic_while_scoring_ends_the_run_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data.jsonl");
-    let rows: String = (0..2 * BLOCK).map(|row| format!("{{\"q\": \"Number {row}?\"}}\n")).collect();
-    fs_err::write(&data, rows).unwrap();
+    let rows: Vec<String> = (0..2 * BLOCK).map(|row| format!("{{\"q\": \"Number {row}?\"}}")).collect();
+    fs_err::write(&data, rows.join("\n")).unwrap();
     let definition = format!(
         "task: numbers\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: '{}'}}}}\ntest_split: test\n\
          output_type: generate_until\ndoc_to_text: '{{{{q}}}}'\ndoc_to_target: 'x'\n\

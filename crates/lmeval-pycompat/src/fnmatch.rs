@@ -43,18 +43,23 @@ impl Pattern {
         let characters: Vec<char> = pattern.chars().collect();
         let mut parts = Vec::with_capacity(characters.len());
         let mut position = 0;
+        // After a bracket that nothing closes, nothing closes a later one either.
+        let mut may_close = true;
         while let Some(&character) = characters.get(position) {
             position += 1;
             match character {
                 '*' if matches!(parts.last(), Some(Part::Star)) => {}
                 '*' => parts.push(Part::Star),
                 '?' => parts.push(Part::Any),
-                '[' => match set_end(&characters, position) {
+                '[' if may_close => match set_end(&characters, position) {
                     Some(end) => {
                         parts.push(parse_set(&characters[position..end]));
                         position = end + 1;
                     }
-                    None => parts.push(Part::Literal('[')),
+                    None => {
+                        may_close = false;
+                        parts.push(Part::Literal('['));
+                    }
                 },
                 other => parts.push(Part::Literal(other)),
             }
@@ -156,12 +161,20 @@ mod tests {
             ("[", "[", true),
             ("[abc", "[abc", true),
             ("[!]", "[!]", true),
+            ("[][", "[][", true),
+            ("[![]", "a", true),
             ("A", "a", false),
             ("**a", "bba", true),
             ("*ab", "aab", true),
         ] {
             assert_eq!(Pattern::new(pattern).matches(name), expected, "{pattern:?} on {name:?}");
         }
+    }
+
+    #[test]
+    fn brackets_that_nothing_closes_stay_fast() {
+        let brackets = "[".repeat(1_000_000);
+        assert!(Pattern::new(&brackets).matches(&brackets));
     }
 
     #[test]

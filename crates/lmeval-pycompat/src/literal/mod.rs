@@ -54,6 +54,11 @@ pub fn literal_eval(text: &str) -> Result<Value, LiteralError> {
     })
 }
 
+/// The start of a text, for a message that a long one would bury.
+fn start(text: &str) -> &str {
+    text.char_indices().nth(60).map_or(text, |(end, _)| &text[..end])
+}
+
 /// A message and the byte at which it applies.
 struct Failure {
     message: String,

@@ -29,12 +29,13 @@ pub(super) fn read(source: &str, start: usize) -> Result<(Value, usize), Failure
         end += 1;
     }
     let text = &source[start..end];
-    let invalid = || Failure::new(format!("Invalid number: `{text}`"), start);
+    let shown = super::start(text);
+    let invalid = || Failure::new(format!("Invalid number: `{shown}`"), start);
     if !text.is_ascii() {
         return Err(invalid());
     }
     if radix.is_none() && text.ends_with(['j', 'J']) {
-        return Err(Failure::new(format!("Complex numbers are not supported: `{text}`"), start));
+        return Err(Failure::new(format!("Complex numbers are not supported: `{shown}`"), start));
     }
     let value = match radix {
         Some(radix) => {
@@ -45,7 +46,7 @@ pub(super) fn read(source: &str, start: usize) -> Result<(Value, usize), Failure
         None => {
             let value = parse_digits(text, 10).ok_or_else(invalid)?;
             if text.starts_with('0') && value.is_truthy() {
-                let message = format!("An integer does not start with a zero: `{text}`");
+                let message = format!("An integer does not start with a zero: `{shown}`");
                 return Err(Failure::new(message, start));
             }
             value

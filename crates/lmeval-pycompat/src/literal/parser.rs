@@ -317,7 +317,7 @@ impl Parser<'_> {
             "True" => Term::Other(Value::Bool(true)),
             "False" => Term::Other(Value::Bool(false)),
             "set" => Term::SetName(start),
-            _ => return Err(Failure::new(format!("Not a literal: `{name}`"), start)),
+            _ => return Err(Failure::new(format!("Not a literal: `{}`", super::start(name)), start)),
         };
         self.at += length;
         self.blanks()?;

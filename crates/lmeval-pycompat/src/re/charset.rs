@@ -73,8 +73,18 @@ impl Matcher {
             return Self::single(*code, set.negated, flags);
         }
         let mut class = CharacterClass::new(set.negated, flags);
+        // Ranges are folded after they are merged: folding a wide one is expensive, and a set may repeat it.
+        let (mut near, mut far) = (Vec::new(), Vec::new());
         for member in &set.members {
-            class.add(member);
+            match *member {
+                Member::Range(first, last) if last < BEYOND_BMP => near.push((first, last)),
+                Member::Range(first, last) => far.push((first, last)),
+                Member::Character(code) => class.add_character(code),
+                Member::Category { category, negated } => class.add_category((category, negated)),
+            }
+        }
+        for (first, last) in merge(near).into_iter().chain(merge(far)) {
+            class.add_range(first, last);
         }
         Self::Class(Box::new(class.finish()))
     }
@@ -168,23 +178,32 @@ impl CharacterClass {
         }
     }
 
-    fn add(&mut self, member: &Member) {
-        match *member {
-            Member::Category { category, negated } => self.categories.push((category, negated)),
-            Member::Character(code) if self.fold == Fold::None => self.ranges.push((code, code)),
-            Member::Range(first, last) if self.fold == Fold::None => self.ranges.push((first, last)),
-            // Reference: a set keeps characters beyond the BMP as written although the text is folded, so that
-            // an upper-case one of them never matches.
-            Member::Character(code) if self.fold.apply(code) >= BEYOND_BMP => self.ranges.push((code, code)),
-            Member::Character(code) => self.add_folded(code),
-            Member::Range(first, last) => {
-                if first < BEYOND_BMP {
-                    self.add_folded_range(first, last.min(BEYOND_BMP - 1));
-                }
-                if last >= BEYOND_BMP {
-                    self.folded_ranges.push((first, last));
-                }
-            }
+    fn add_category(&mut self, category: (Category, bool)) {
+        if !self.categories.contains(&category) {
+            self.categories.push(category);
+        }
+    }
+
+    fn add_character(&mut self, code: u32) {
+        // Reference: a set keeps characters beyond the BMP as written although the text is folded, so that an
+        // upper-case one of them never matches.
+        if self.fold == Fold::None || self.fold.apply(code) >= BEYOND_BMP {
+            self.ranges.push((code, code));
+        } else {
+            self.add_folded(code);
+        }
+    }
+
+    fn add_range(&mut self, first: u32, last: u32) {
+        if self.fold == Fold::None {
+            self.ranges.push((first, last));
+            return;
+        }
+        if first < BEYOND_BMP {
+            self.add_folded_range(first, last.min(BEYOND_BMP - 1));
+        }
+        if last >= BEYOND_BMP {
+            self.folded_ranges.push((first, last));
         }
     }
 

@@ -82,6 +82,10 @@ impl Writer {
     }
 
     fn node(&mut self, node: &Node, flags: Flags) -> Option<()> {
+        // A `\w` is two bytes in the pattern and thousands here.
+        if self.out.len() > SIZE_LIMIT {
+            return None;
+        }
         if let Some(matcher) = Matcher::from_node(node, flags) {
             return self.matcher(&matcher);
         }
@@ -187,4 +191,18 @@ fn ascii_ranges(bits: u128) -> Vec<(u32, u32)> {
         }
     }
     ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::re::grammar::parse;
+
+    #[test]
+    fn forms_that_grow_too_large_are_given_up() {
+        let parsed = parse(&r"\w".repeat(5000), Flags::NONE).expect("pattern");
+        let mut writer = Writer::new(false);
+        assert!(writer.sequence(&parsed.body, parsed.flags).is_none());
+        assert!(writer.out.len() < 2 * SIZE_LIMIT);
+    }
 }

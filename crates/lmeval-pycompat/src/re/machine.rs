@@ -17,6 +17,9 @@ pub(super) const UNSET: usize = usize::MAX;
 /// More entries than this on the stack count as too many steps; they take about 200 MB.
 const MOST_ENTRIES: usize = 6_000_000;
 
+/// How many bytes are compared in one step.
+const CHUNK: usize = 64;
+
 /// The budget of steps was spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exhausted;
@@ -87,7 +90,7 @@ impl<'a> Machine<'a> {
         let mut start = from;
         loop {
             if !demand.anchored {
-                match self.next_start(start) {
+                match self.next_start(start)? {
                     Some(candidate) => start = candidate,
                     None => return Ok(None),
                 }
@@ -112,19 +115,37 @@ impl<'a> Machine<'a> {
     }
 
     /// The next place at or after `from` where a match can start.
-    fn next_start(&mut self, from: usize) -> Option<usize> {
+    fn next_start(&mut self, from: usize) -> Result<Option<usize>, Exhausted> {
+        let rest = self.text.as_bytes().get(from..).unwrap_or_default();
         if let Some(Instruction::Text(prefix)) = self.program.instructions.first() {
-            let rest = self.text.as_bytes().get(from..)?;
-            return memmem::find(rest, prefix.as_bytes()).map(|offset| from + offset);
+            // A search prepares itself by reading the prefix.
+            self.spend(prefix.len() / 8)?;
+            return Ok(memmem::find(rest, prefix.as_bytes()).map(|offset| from + offset));
         }
         let Some(set) = self.program.start else {
-            return Some(from);
+            return Ok(Some(from));
         };
-        let rest = self.text.as_bytes().get(from..)?;
         let offset = rest.iter().position(|&byte| {
             if byte < 128 { set.ascii >> byte & 1 == 1 } else { set.beyond_ascii && byte >= 0xc0 }
-        })?;
-        Some(from + offset)
+        });
+        Ok(offset.map(|offset| from + offset))
+    }
+
+    /// Whether a text stands at a position. Long comparisons take steps, so that they cannot outlast the budget.
+    fn stands_at(&mut self, wanted: &[u8], position: usize) -> Result<bool, Exhausted> {
+        let rest = self.text.as_bytes().get(position..).unwrap_or_default();
+        if rest.len() < wanted.len() {
+            return Ok(false);
+        }
+        for (index, part) in wanted.chunks(CHUNK).enumerate() {
+            if index > 0 {
+                self.spend(CHUNK / 8)?;
+            }
+            if !rest.get(index * CHUNK..).is_some_and(|rest| rest.starts_with(part)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Takes steps from the budget.
@@ -248,11 +269,9 @@ impl<'a> Machine<'a> {
         let text = self.text;
         let next = current + 1;
         Ok(match *instruction {
-            Instruction::Text(ref wanted) => text
-                .as_bytes()
-                .get(position..)
-                .is_some_and(|rest| rest.starts_with(wanted.as_bytes()))
-                .then(|| (next, position + wanted.len())),
+            Instruction::Text(ref wanted) => {
+                self.stands_at(wanted.as_bytes(), position)?.then(|| (next, position + wanted.len()))
+            }
             Instruction::One(ref matcher) => character_at(text, position)
                 .filter(|&(code, _)| matcher.matches(code))
                 .map(|(_, after)| (next, after)),
@@ -289,7 +308,7 @@ impl<'a> Machine<'a> {
                 Some((head, position))
             }
             Instruction::Reference { group, fold } => {
-                self.reference(group, fold, position).map(|end| (next, end))
+                self.reference(group, fold, position)?.map(|end| (next, end))
             }
             Instruction::Conditional { group, otherwise } => {
                 Some((if self.group(group).is_some() { next } else { otherwise }, position))
@@ -303,7 +322,10 @@ impl<'a> Machine<'a> {
                 Some((next, position))
             }
             Instruction::Behind { text: ref wanted, negated } => {
-                let found = text.get(..position).is_some_and(|before| before.ends_with(&**wanted));
+                let found = match position.checked_sub(wanted.len()) {
+                    Some(start) => self.stands_at(wanted.as_bytes(), start)?,
+                    None => false,
+                };
                 (found != negated).then_some((next, position))
             }
             Instruction::LookStart { register, back } => {
@@ -386,16 +408,26 @@ impl<'a> Machine<'a> {
         (body, position)
     }
 
-    fn reference(&self, group: usize, fold: Fold, position: usize) -> Option<usize> {
-        let (start, end) = self.group(group)?;
-        let taken = self.text.get(start..end)?;
+    /// The place after what a group took, if that stands here.
+    fn reference(&mut self, group: usize, fold: Fold, position: usize) -> Result<Option<usize>, Exhausted> {
+        let text = self.text;
+        let Some(taken) = self.group(group).and_then(|(start, end)| text.get(start..end)) else {
+            return Ok(None);
+        };
         if fold == Fold::None {
-            let rest = self.text.as_bytes().get(position..)?;
-            return rest.starts_with(taken.as_bytes()).then(|| position + taken.len());
+            return Ok(self.stands_at(taken.as_bytes(), position)?.then(|| position + taken.len()));
         }
-        taken.chars().try_fold(position, |position, character| {
-            let (code, after) = character_at(self.text, position)?;
-            (fold.apply(code) == fold.apply(character.into())).then_some(after)
-        })
+        let mut end = position;
+        for character in taken.chars() {
+            match character_at(text, end) {
+                Some((code, after)) if fold.apply(code) == fold.apply(character.into()) => end = after,
+                _ => {
+                    self.spend(end - position)?;
+                    return Ok(None);
+                }
+            }
+        }
+        self.spend(end - position)?;
+        Ok(Some(end))
     }
 }

@@ -76,19 +76,33 @@ impl Machine<'_> {
     }
 
     /// Takes a run of characters: the end of the fewest allowed and of the whole run.
-    fn run_ends(&self, matcher: &Matcher, min: u32, max: u32, position: usize) -> Option<(usize, usize)> {
+    fn run_ends(
+        &mut self,
+        matcher: &Matcher,
+        min: u32,
+        max: u32,
+        position: usize,
+    ) -> Result<Option<(usize, usize)>, Exhausted> {
         let text = self.text;
         let (mut end, mut count) = (position, 0);
+        if text.len() - position < min as usize {
+            return Ok(None);
+        }
         while count < min {
-            let (_, after) = character_at(text, end).filter(|&(code, _)| matcher.matches(code))?;
-            end = after;
+            match character_at(text, end) {
+                Some((code, after)) if matcher.matches(code) => end = after,
+                _ => {
+                    self.spend((end - position) / 8)?;
+                    return Ok(None);
+                }
+            }
             count += 1;
         }
         let least = end;
         match matcher {
             Matcher::Anything if max == UNBOUNDED => end = text.len(),
             Matcher::NotLineFeed if max == UNBOUNDED => {
-                let rest = text.as_bytes().get(end..)?;
+                let rest = text.as_bytes().get(end..).unwrap_or_default();
                 end = memchr(b'\n', rest).map_or(text.len(), |offset| end + offset);
             }
             _ => {
@@ -104,7 +118,8 @@ impl Machine<'_> {
                 }
             }
         }
-        Some((least, end))
+        self.spend((end - position) / 8)?;
+        Ok(Some((least, end)))
     }
 
     /// Starts a run: the end of what it takes first.
@@ -115,17 +130,15 @@ impl Machine<'_> {
             return Ok(None);
         };
         if *greed == Greed::Lazy {
-            let Some((end, _)) = self.run_ends(matcher, *min, *min, position) else {
+            let Some((end, _)) = self.run_ends(matcher, *min, *min, position)? else {
                 return Ok(None);
             };
-            self.spend((end - position) / 8)?;
             self.stack.push(Entry::LazyRun { instruction, position: end, count: *min });
             return Ok(Some(end));
         }
-        let Some((least, end)) = self.run_ends(matcher, *min, *max, position) else {
+        let Some((least, end)) = self.run_ends(matcher, *min, *max, position)? else {
             return Ok(None);
         };
-        self.spend((end - position) / 8)?;
         if *greed == Greed::Greedy && end > least {
             self.stack.push(Entry::GreedyRun { instruction, least, position: end });
         }

@@ -70,7 +70,7 @@ pub(super) enum TagProperty {
     Named(Tag),
 }
 
-/// The properties of a node (section 8.1), and where they are.
+/// The properties of a node (sections 8.1 and 8.2), and where they are.
 #[derive(Debug, Default)]
 pub(super) struct Properties<'a> {
     pub(super) anchor: Option<&'a str>,

@@ -82,3 +82,16 @@ proptest! {
         let _ = literal_eval(&text);
     }
 }
+
+#[test]
+fn messages_stay_short() {
+    for text in [
+        "a".repeat(100_000),
+        "1".repeat(100_000),
+        "1".repeat(100_000) + "j",
+        "0".repeat(9) + &"1".repeat(4000),
+    ] {
+        let error = literal_eval(&text).unwrap_err();
+        assert!(error.message.len() < 200, "{} bytes", error.message.len());
+    }
+}

@@ -106,6 +106,40 @@ fn cases() -> Vec<Case> {
             |size| numbered(size, |index, out| writeln!(out, "%TAG !e{index}! tag").unwrap()),
             Some(Parser),
         ),
+        ("a large integer as a key", |size| format!("? 0x{}\n: a", repeated("f", size)), None),
+        (
+            "merges of merges",
+            |size| {
+                let first = "- &a0 {k: v}\n".to_owned();
+                first
+                    + &numbered(size, |index, out| {
+                        writeln!(out, "- &a{} {{<<: [*a{index}, *a{index}]}}", index + 1).unwrap();
+                    })
+            },
+            Some(Limit),
+        ),
+        ("entries that merge", |size| format!("{{{}}}", repeated("<<: {a: b, c: d}, ", size)), None),
+        ("tabs", |size| format!("a:{}b", repeated("\t", size)), None),
+        ("CRLF", |size| format!("a{}: b", repeated("\r\n", size)), Some(Scanner)),
+        ("comments in brackets", |size| format!("[{}]", repeated("a, # b\n", size)), None),
+        ("an indentation of a block scalar", |size| format!("a: |\n{}b", repeated(" ", size)), None),
+        ("short lines below an indicator", |size| format!("a: |9+\n{}", repeated("    \n", size)), None),
+        ("a long directive", |size| format!("%YAML {}", repeated("1", size)), Some(Scanner)),
+        ("escapes of a tag", |size| format!("!<{}> a", repeated("%41", size)), Some(Constructor)),
+        (
+            "a long prefix of many tags",
+            |size| {
+                let prefix = repeated("a", size / 2);
+                format!("%TAG !e! {prefix}\n---\n{}", repeated("- !e!a b\n", size / 2))
+            },
+            Some(Constructor),
+        ),
+        (
+            "brackets in a block",
+            |size| repeated("- [aaaaaaaa, {bbbbbbbb: [cccccccc, dddddddd]}]\n", size),
+            None,
+        ),
+        ("fractions of a second", |size| format!("2001-01-01 00:00:00.{}", repeated("1", size)), None),
         ("letters of several bytes", |size| repeated("é: é ", size), Some(Scanner)),
         ("breaks of several bytes", |size| repeated("â\u{2028}Â\u{85}", size), None),
         ("byte order marks", |size| repeated("\u{feff}\n", size), None),

@@ -108,3 +108,40 @@ fn bounds_and_widths_beyond_all_numbers_are_errors() {
     assert_eq!(compiled(format!("(?<={wide})")), Err((ErrorKind::Pattern, None)));
     compiled(wide).expect("it is never run");
 }
+
+#[test]
+fn long_comparisons_take_steps() {
+    let (text, long) = ("a".repeat(8000), "a".repeat(4000));
+    for (pattern, text) in [
+        ("a{8001}".to_owned(), format!("{text}{}", "b".repeat(8000))),
+        ("(?:a{8001}?|z)b(?=b)".to_owned(), format!("{text}{}", "b".repeat(8000))),
+        (r"^(a*)c(?:\1b|.)*$".to_owned(), format!("{long}c{text}")),
+        (r"(?i)^(a*)c(?:\1b|.)*$".to_owned(), format!("{long}c{text}")),
+        (format!("^c(?:(?!{long}b).)*(?=$)"), format!("c{text}")),
+        (format!("^c(?:(?<={long})b|.)*$"), format!("c{text}")),
+        (format!("{long}(?=b)"), text.clone()),
+    ] {
+        let regex = Regex::new(&pattern, Flags::NONE).expect("pattern").with_step_limit(1000);
+        let found = regex.search(&text).map_err(|error| error.kind());
+        assert!(matches!(found, Err(ErrorKind::Limit)), "{}: {found:?}", &pattern[..8]);
+    }
+}
+
+#[test]
+fn a_run_longer_than_the_text_is_not_tried() {
+    let regex = Regex::new("(?:a{1000000}){1000000}", Flags::NONE).expect("pattern").with_step_limit(1000);
+    assert!(regex.search(&"a".repeat(999_999)).expect("few steps").is_none());
+}
+
+#[test]
+fn sets_of_many_members_stay_small() {
+    for (set, other, member) in [
+        ("\\d\\s".repeat(100_000), "\u{e9}", "1"),
+        ("\\0-\\uffff".repeat(20_000), "\u{10400}", "\u{e9}"),
+        ("\\U00010400-\\U00010427".repeat(20_000), "\u{e9}", "\u{10400}"),
+    ] {
+        let regex = Regex::new(&format!("(?i)[{set}]b"), Flags::NONE).expect("pattern");
+        assert!(regex.search(&other.repeat(20_000)).expect("few steps").is_none());
+        assert!(regex.search(&format!("{member}b")).expect("few steps").is_some());
+    }
+}

@@ -1,4 +1,4 @@
-//! Block nodes, sequences and mappings, whose structure is indentation (YAML 1.1, sections 8.4.2, 10.1.2, 10.2.2).
+//! Block nodes, sequences and mappings, whose structure is indentation (YAML 1.1, sections 8.5.2, 10.1.2, 10.2.2).
 //!
 //! A block collection is the column of its entries: an entry begins on a fresh line in that column, and a line that
 //! begins further left ends the collection. Each function gets the column of the collection around it as `parent`,

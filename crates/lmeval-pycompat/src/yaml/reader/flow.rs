@@ -1,4 +1,4 @@
-//! Flow nodes, sequences and mappings, whose structure is brackets (YAML 1.1, sections 8.4.1, 10.1.1, 10.2.1).
+//! Flow nodes, sequences and mappings, whose structure is brackets (YAML 1.1, sections 8.5.1, 10.1.1, 10.2.1).
 //!
 //! Inside brackets, lines and indentation do not matter, with one exception: a key without `?` must end on the line
 //! where it begins. An entry is read as a node; a `:` after it makes it a key. In a sequence, such an entry is a

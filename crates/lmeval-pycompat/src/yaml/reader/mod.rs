@@ -5,7 +5,7 @@
 //!
 //! The only state besides the cursor is two facts about its position. `flow` counts the open brackets: inside them
 //! indentation does not matter and indicators need no whitespace around them. `fresh` says that the line has only
-//! indentation and block indicators before the cursor; a block collection can begin nowhere else (section 8.4.2).
+//! indentation and block indicators before the cursor; a block collection can begin nowhere else (section 8.5.2).
 //!
 //! The one construct that cannot be told by its first character is a mapping without `?`: its first key looks like
 //! any other node. So the node is read first, and a `:` after it on the same line makes it a key
@@ -16,9 +16,9 @@
 //! |---|---|
 //! | `cursor` | 5 Characters |
 //! | `stream` | 7 YAML character stream |
-//! | `properties` | 7.1 Directives (tags), 8.1 Node properties |
-//! | `block` | 8.4.2, 10.1.2, 10.2.2 Block nodes, sequences and mappings |
-//! | `flow` | 8.4.1, 10.1.1, 10.2.1 Flow nodes, sequences and mappings |
+//! | `properties` | 7.1.2 Tag prefixes and handles, 8.1 Node anchors, 8.2 Node tags |
+//! | `block` | 8.5.2, 10.1.2, 10.2.2 Block nodes, sequences and mappings |
+//! | `flow` | 8.5.1, 10.1.1, 10.2.1 Flow nodes, sequences and mappings |
 //! | `scalar` | 6.5 Line folding, 9.1 Flow scalar styles |
 //! | `block_scalar` | 9.2, 9.3 Block scalars |
 
@@ -125,7 +125,7 @@ impl<'a, 'o> Reader<'a, 'o> {
         Ok(self.graph.close(id, properties, true, end))
     }
 
-    /// Reads an alias (section 8.3).
+    /// Reads an alias (section 8.4).
     fn alias(&mut self) -> Result<Child, Error> {
         let start = self.at.position();
         let name = self.name("an alias")?;

@@ -1,4 +1,4 @@
-//! Anchors and tags (YAML 1.1, sections 8.1.1 and 8.1.2).
+//! Anchors and tags (YAML 1.1, sections 8.1 and 8.2).
 //!
 //! A tag is verbatim (`!<tag:yaml.org,2002:int>`); or a handle and a suffix (`!!int`, `!e!name`, `!function`), where
 //! the handle is short for a prefix; or a lone `!`, which has any scalar typed as if it were plain.

@@ -9,6 +9,10 @@ use crate::yaml::number::shortened;
 use crate::yaml::resolve::CORE_PREFIX;
 use crate::yaml::{Error, ErrorKind};
 
+/// How many bytes of a prefix matter. No tag with a meaning is as long, and every tag repeats its prefix: a short text
+/// could otherwise stand for terabytes.
+const LONGEST_PREFIX: usize = 256;
+
 impl<'a> Reader<'a, '_> {
     /// The only document of the text; `None` where there is none.
     pub(in crate::yaml) fn read(mut self) -> Result<Option<Graph<'a>>, Error> {
@@ -124,7 +128,8 @@ impl<'a> Reader<'a, '_> {
         }
         self.at.skip(length);
         self.at.skip_white();
-        let prefix = self.uri(true)?;
+        let mut prefix = self.uri(true)?;
+        prefix.truncate(prefix.floor_char_boundary(LONGEST_PREFIX));
         if !self.at.is_whitespace_at(self.at.offset) {
             return error("expected whitespace after the prefix of a `%TAG` directive");
         }

@@ -56,7 +56,7 @@ impl<K: Kind> Table<K> {
         Arc::make_mut(&mut self.entries).push(Entry::with_code(name.to_owned(), Code::Python(registered)));
     }
 
-    /// The entry that counts for a name: what Python code registered comes before what the program registered, and that
+    /// The entry in effect for a name: what Python code registered comes before what the program registered, and that
     /// before what is built in.
     pub fn get(&self, name: &str) -> Option<&Entry<K>> {
         self.best(name, |_| true)

@@ -31,7 +31,7 @@ enum Opening {
 enum Opened {
     /// Contents, and a closing parenthesis after them.
     Contents(Opening),
-    /// Nothing more: it was a reference, or flags for the whole pattern, which are no item.
+    /// Nothing more: it was a reference, or flags for the whole pattern, which add nothing to the sequence.
     Complete(Option<Node>),
 }
 

@@ -9,17 +9,21 @@
 //! ```
 
 mod context;
+mod dice;
 #[cfg(feature = "hub")]
 mod hub;
 mod mutate;
+mod oracle;
 mod reference;
 #[cfg(feature = "server")]
 mod server;
 
 pub use context::{Output, TestCommand, TestContext};
+pub use dice::{Dice, fuzz_cases, fuzz_seed};
 #[cfg(feature = "hub")]
 pub use hub::{HubFault, HubRequest, StandInHub};
-pub use mutate::{Dice, mutate};
+pub use mutate::mutate;
+pub use oracle::Oracle;
 pub use reference::{is_ci, python, reference_library, skip, test_environment};
 #[cfg(feature = "server")]
 pub use server::{Counts, Fault, Faults, ServerOptions, StandInServer};

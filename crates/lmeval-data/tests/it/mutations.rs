@@ -1,7 +1,7 @@
 //! Damaged files of every kind: an error or rows, and never a panic.
 
 use lmeval_pycompat::Value;
-use lmeval_testkit::{Dice, mutate};
+use lmeval_testkit::{Dice, fuzz_seed, mutate};
 
 use crate::saved::stream;
 use crate::support::{load_in, printed, request, write};
@@ -24,7 +24,7 @@ fn damaged_files_do_not_panic() {
         ("csv", b"\x1f\x8b\x08"),
         ("arrow", &arrow),
     ];
-    let mut dice = Dice::new(11);
+    let mut dice = Dice::new(fuzz_seed(11));
     for (loader, sample) in samples {
         mutate(&[sample], 150, |content| {
             write(folder.path(), "x", content);

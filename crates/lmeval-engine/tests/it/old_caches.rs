@@ -8,7 +8,7 @@ use lmeval_engine::EngineError;
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_journal::{Fingerprint, Imported, Journal, Key, export, list, old_caches, request_hash};
 use lmeval_pycompat::{Dict, Value};
-use lmeval_testkit::Dice;
+use lmeval_testkit::{Dice, fuzz_seed};
 
 fn identity(name: &str) -> ModelIdentity {
     ModelIdentity { backend: "test".into(), facts: vec![("model", name.into())] }
@@ -240,7 +240,7 @@ fn damaged_databases_are_errors_not_crashes() {
     let path = folder.path().join("damaged.db");
     let whole = fs_err::read(&path).unwrap();
     let (journal, _) = Journal::open(&folder.path().join("a.journal")).unwrap();
-    let mut dice = Dice::new(3);
+    let mut dice = Dice::new(fuzz_seed(3));
     let (mut refused, mut read) = (0, 0);
     for round in 0..60_u32 {
         let mut damaged = whole.clone();

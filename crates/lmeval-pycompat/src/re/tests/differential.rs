@@ -1,27 +1,28 @@
-//! Compares random patterns with the `re` of a running Python.
+//! Compares random patterns with Python's `re`.
 //!
-//! One Python process answers for all patterns, each with several texts. `LM_EVAL_FUZZ_SEED` and `LM_EVAL_FUZZ_CASES`
-//! choose other cases and how many pairs of pattern and text there are. What differs is made smaller before it is shown.
+//! One Python process answers for all patterns, each with several strings. `LM_EVAL_FUZZ_SEED` and `LM_EVAL_FUZZ_CASES`
+//! set the seed and the number of pattern-string pairs. A differing case is shrunk before it is shown.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use lmeval_testkit::{Dice, Oracle, fuzz_cases, fuzz_seed};
 use serde_json::{Value as Json, json};
 
-use super::generator::{Dice, grammatical, loose, mutated, template, text};
+use super::generator::{grammatical, loose, mutated, template, text};
 use super::vectors::{as_json, flags_from_bits, fs_read, optional_spans, spans};
 use super::wording::{Said, Wordings};
 use crate::re::pattern::Engine;
 use crate::re::{Error, ErrorKind, Regex};
 
-/// Texts for each pattern.
-const TEXTS: usize = 10;
+/// Strings searched with each pattern.
+const STRINGS: usize = 10;
+/// Patterns sent to Python at once.
+const BATCH: usize = 1_000;
 const STEPS: u64 = 100_000;
-/// The version of Python whose answers count.
-const ORACLE: &str = "3.11";
+/// The version of Python that we match; others differ in syntax and Unicode tables.
+const PYTHON: &str = "3.11";
 
-/// A pattern and what is done with it.
+/// A pattern, and the strings and template that it is applied to.
 #[derive(Clone, Debug)]
 struct Case {
     pattern: String,
@@ -33,11 +34,11 @@ struct Case {
 
 impl Case {
     fn random(dice: &mut Dice, seeds: &[String]) -> Self {
-        let pattern = match dice.below(20) {
+        let pattern = match dice.roll(20) {
             0..=13 => grammatical(dice),
             14..=17 => {
-                let seed = dice.pick(seeds).clone();
-                mutated(dice, &seed)
+                let seed = &seeds[dice.roll(seeds.len())];
+                mutated(dice, seed)
             }
             18 => {
                 let seed = grammatical(dice);
@@ -46,8 +47,8 @@ impl Case {
             _ => loose(dice),
         };
         let flags = (0..5).filter(|_| dice.percent(6)).fold(0, |flags, bit| flags | 1 << bit);
-        let texts = (0..TEXTS).map(|_| text(dice, &pattern)).collect();
-        Self { pattern, flags, texts, template: template(dice), count: dice.below(5) / 2 }
+        let texts = (0..STRINGS).map(|_| text(dice, &pattern)).collect();
+        Self { pattern, flags, texts, template: template(dice), count: dice.roll(5) / 2 }
     }
 
     fn question(&self) -> String {
@@ -55,7 +56,7 @@ impl Case {
         json!([pattern, flags, texts, template, count]).to_string()
     }
 
-    /// What we answer, in the form of the script.
+    /// Our answer, in the oracle's format.
     fn answer(&self, engine: Engine) -> Result<Json, Error> {
         let regex = Regex::new(&self.pattern, flags_from_bits(self.flags))?;
         let regex = regex.with_engine(engine).with_step_limit(STEPS);
@@ -82,13 +83,13 @@ impl Case {
         ]))
     }
 
-    /// The error about the template.
+    /// Our error for an invalid template.
     fn template_error(&self) -> Option<Error> {
         let regex = Regex::new(&self.pattern, flags_from_bits(self.flags)).ok()?;
         regex.sub(&self.template, "", 0).err()
     }
 
-    /// Cases that are a little smaller.
+    /// Slightly smaller cases, candidates for shrinking.
     fn smaller(&self) -> Vec<Self> {
         let mut cases = Vec::new();
         for index in 0..self.texts.len() {
@@ -112,7 +113,7 @@ impl Case {
     }
 }
 
-/// A text without some of its characters.
+/// The string with a substring removed, longest removals first.
 fn shorter(text: &str) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     let mut texts = Vec::new();
@@ -127,50 +128,16 @@ fn shorter(text: &str) -> Vec<String> {
     texts
 }
 
-/// What came of a comparison.
+/// The result of a comparison.
 enum Outcome {
     Same,
-    /// Not compared, as one of both cannot answer.
+    /// Python or we hit a time or step limit, or do not support the pattern.
     Skipped,
     Different(String),
 }
 
-struct Oracle {
-    process: Child,
-    questions: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Oracle {
-    fn start(python: &Path) -> Self {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/oracle/regex.py");
-        let mut process = Command::new(python)
-            .args(["-W", "ignore", script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("Python runs");
-        let questions = process.stdin.take();
-        let answers = BufReader::new(process.stdout.take().expect("piped"));
-        Self { process, questions, answers }
-    }
-
-    fn answer(&mut self) -> Json {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("an answer");
-        serde_json::from_str(&line).expect("an answer in JSON")
-    }
-
-    fn ask(&mut self, case: &Case) -> Json {
-        let questions = self.questions.as_mut().expect("open");
-        writeln!(questions, "{}", case.question()).expect("question");
-        questions.flush().expect("question");
-        self.answer()
-    }
-}
-
-/// Compares our answer with Python's: null where it took too long, `{"error": …}` for a pattern that is not valid.
-fn compare(case: &Case, wanted: &Json, engine: Engine, wordings: &mut Wordings) -> Outcome {
+/// Compares our answer with Python's: null if it took too long, `{"error": …}` for an invalid pattern.
+fn compare(case: &Case, ours: Result<Json, Error>, wanted: &Json, wordings: &mut Wordings) -> Outcome {
     if wanted.is_null() {
         return Outcome::Skipped;
     }
@@ -182,7 +149,7 @@ fn compare(case: &Case, wanted: &Json, engine: Engine, wordings: &mut Wordings) 
             wordings.agree(error, &Said { class: Some(&class), message: &message, position })
         })
     };
-    match case.answer(engine) {
+    match ours {
         Err(error) if matches!(error.kind(), ErrorKind::Limit | ErrorKind::NotSupported) => Outcome::Skipped,
         Err(error) if same(&error, &wanted["error"]) => Outcome::Same,
         Err(error) => Outcome::Different(format!("{error}\nis not\n{wanted}")),
@@ -195,7 +162,7 @@ fn compare(case: &Case, wanted: &Json, engine: Engine, wordings: &mut Wordings) 
     }
 }
 
-/// The smallest case that still differs, and how.
+/// Finds a smaller case that still differs, and formats it.
 fn shrink(
     oracle: &mut Oracle,
     mut case: Case,
@@ -207,8 +174,9 @@ fn shrink(
     'smaller: while questions < 2_000 {
         for candidate in case.smaller() {
             questions += 1;
-            let wanted = oracle.ask(&candidate);
-            if let Outcome::Different(difference) = compare(&candidate, &wanted, engine, wordings) {
+            let wanted = parsed(&oracle.ask(&candidate.question()));
+            let ours = candidate.answer(engine);
+            if let Outcome::Different(difference) = compare(&candidate, ours, &wanted, wordings) {
                 (case, how) = (candidate, difference);
                 continue 'smaller;
             }
@@ -218,11 +186,11 @@ fn shrink(
     format!("{case:?} {engine:?}\n{how}")
 }
 
-fn from_environment(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
+fn parsed(answer: &str) -> Json {
+    serde_json::from_str(answer).expect("the oracle answers in JSON")
 }
 
-/// Patterns to change: those of the recording, and those in the files of the public library.
+/// Patterns to mutate: the recorded ones and those of the public task library.
 fn seeds() -> Vec<String> {
     let recorded = fs_read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/re.json"));
     let cases: Vec<Json> = serde_json::from_str(&recorded).expect("recorded JSON");
@@ -233,13 +201,13 @@ fn seeds() -> Vec<String> {
         collect_patterns(&library, &mut lines);
         lines.sort_unstable();
         lines.dedup();
-        // As many of them as of the others, so that both kinds are drawn.
+        // Repeated, so that both kinds are about equally likely.
         seeds.extend(lines.iter().cycle().take(lines.len().max(1000.min(lines.len() * 20))).cloned());
     }
     seeds
 }
 
-/// The lines of task files that give a pattern; that YAML may quote it does no harm to a seed.
+/// Collects the patterns of task files; leftover YAML quoting does not matter in a seed.
 fn collect_patterns(folder: &Path, lines: &mut Vec<String>) {
     for entry in fs_err::read_dir(folder).expect("library").map(|entry| entry.expect("library")) {
         let path = entry.path();
@@ -255,41 +223,40 @@ fn collect_patterns(folder: &Path, lines: &mut Vec<String>) {
 }
 
 #[test]
-fn random_patterns_do_what_python_does() {
+fn random_patterns_match_as_in_python() {
     let Some(python) = lmeval_testkit::test_environment() else { return };
-    let seed = from_environment("LM_EVAL_FUZZ_SEED", 15);
-    let cases = from_environment("LM_EVAL_FUZZ_CASES", 320_000) as usize / TEXTS;
-    let mut oracle = Oracle::start(&python);
-    let version = oracle.answer();
-    if version != json!(ORACLE) {
-        println!("Python {version} is not {ORACLE}, whose answers count");
-        return;
+    let seed = fuzz_seed(15);
+    let cases = fuzz_cases(320_000) / STRINGS;
+    let mut oracle = Oracle::start(&python, "regex.py");
+    let version = parsed(&oracle.receive());
+    if version != json!(PYTHON) {
+        return lmeval_testkit::skip(&format!("the test environment has Python {version}, not {PYTHON}"));
     }
     let seeds = seeds();
-    let mut writer = oracle.questions.take().expect("piped");
-    let every_seed = seeds.clone();
-    let asking = std::thread::spawn(move || {
-        let mut dice = Dice::new(seed);
-        for _ in 0..cases {
-            writeln!(writer, "{}", Case::random(&mut dice, &every_seed).question()).expect("question");
-        }
-        writer
-    });
     let mut dice = Dice::new(seed);
     let mut wordings = Wordings::default();
-    let (mut skipped, mut invalid, mut different) = (0, 0, Vec::new());
-    for index in 0..cases {
-        let case = Case::random(&mut dice, &seeds);
-        let wanted = oracle.answer();
-        let engine = if index % 16 == 0 { Engine::Fast } else { Engine::Machine };
-        invalid += usize::from(wanted.get("error").is_some());
-        match compare(&case, &wanted, engine, &mut wordings) {
-            Outcome::Same => {}
-            Outcome::Skipped => skipped += 1,
-            Outcome::Different(how) => different.push((case, how, engine)),
+    let (mut done, mut skipped, mut invalid, mut different) = (0, 0, 0, Vec::new());
+    while done < cases {
+        let batch: Vec<(Case, Engine)> = (done..cases.min(done + BATCH))
+            .map(|index| {
+                let engine = if index.is_multiple_of(16) { Engine::Fast } else { Engine::Machine };
+                (Case::random(&mut dice, &seeds), engine)
+            })
+            .collect();
+        done += batch.len();
+        let questions: Vec<String> = batch.iter().map(|(case, _)| case.question()).collect();
+        let answer = || batch.iter().map(|(case, engine)| case.answer(*engine)).collect::<Vec<_>>();
+        let (theirs, ours) = oracle.ask_all(&questions, answer);
+        for (((case, engine), ours), theirs) in batch.into_iter().zip(ours).zip(theirs) {
+            let wanted = parsed(&theirs);
+            invalid += usize::from(wanted.get("error").is_some());
+            match compare(&case, ours, &wanted, &mut wordings) {
+                Outcome::Same => {}
+                Outcome::Skipped => skipped += 1,
+                Outcome::Different(how) => different.push((case, how, engine)),
+            }
         }
     }
-    oracle.questions = Some(asking.join().expect("all asked"));
     println!("{cases} patterns, {invalid} not valid, {skipped} not compared, {} different", different.len());
     let count = different.len();
     let shown: Vec<String> = different
@@ -297,8 +264,6 @@ fn random_patterns_do_what_python_does() {
         .take(6)
         .map(|(case, how, engine)| shrink(&mut oracle, case, how, engine, &mut wordings))
         .collect();
-    drop(oracle.questions.take());
-    oracle.process.wait().expect("Python ends");
     assert!(count == 0, "seed {seed}: {count} differ\n{}", shown.join("\n\n"));
     assert!(skipped * 20 < cases, "{skipped} of {cases} were not compared");
     assert!(invalid * 2 < cases, "{invalid} of {cases} are not valid");

@@ -1,38 +1,9 @@
-//! Random patterns, texts and templates, written from the grammar of the `re` documentation.
+//! Random patterns, strings and templates, generated from the grammar in the `re` documentation.
 //!
-//! Most patterns are valid or nearly so: groups are counted while they are written, so that references mostly find
-//! one. Others are recorded and library patterns with a few characters changed, or loose pieces of syntax.
+//! Most patterns are valid or nearly so: the generator counts groups, so that most references name an existing one.
+//! Others are recorded and library patterns with a few characters changed, or random pieces of syntax.
 
-/// A small generator of random numbers (SplitMix64), the same on every machine.
-pub(super) struct Dice(u64);
-
-impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below a limit.
-    pub(super) fn below(&mut self, limit: usize) -> usize {
-        (self.roll() % limit.max(1) as u64) as usize
-    }
-
-    /// Whether something happens that does so in some percent of all cases.
-    pub(super) fn percent(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    /// One of several.
-    pub(super) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
-    }
-}
+use lmeval_testkit::Dice;
 
 #[rustfmt::skip]
 const CHARACTERS: &[&str] = &[
@@ -100,24 +71,30 @@ const TEXT_PIECES: &[&str] = &[
     "\\", "😀", "$", "^", "*", "/", "'", "\"", "abab", "The answer is 42.", "(A)", "\r\n", "\u{2028}", "\0", "\u{7}",
 ];
 
-/// Writes patterns for one test.
+/// Builds one pattern.
 pub(super) struct Writer<'a> {
     dice: &'a mut Dice,
     out: String,
     groups: usize,
     closed: Vec<usize>,
     named: Vec<usize>,
-    behind: bool,
+    in_lookbehind: bool,
 }
 
-/// A pattern made of the grammar.
+/// A pattern that follows the grammar.
 pub(super) fn grammatical(dice: &mut Dice) -> String {
-    let depth = 1 + dice.below(3);
-    let mut writer =
-        Writer { dice, out: String::new(), groups: 0, closed: Vec::new(), named: Vec::new(), behind: false };
+    let depth = 1 + dice.roll(3);
+    let mut writer = Writer {
+        dice,
+        out: String::new(),
+        groups: 0,
+        closed: Vec::new(),
+        named: Vec::new(),
+        in_lookbehind: false,
+    };
     if writer.dice.percent(20) {
         let flags = if writer.dice.percent(85) { FLAGS } else { ODD_FLAGS };
-        let flags = *writer.dice.pick(flags);
+        let flags = writer.dice.pick(flags);
         writer.put(&["(?"]);
         writer.put(&[flags]);
         writer.put(&[")"]);
@@ -128,7 +105,7 @@ pub(super) fn grammatical(dice: &mut Dice) -> String {
 
 impl Writer<'_> {
     fn put(&mut self, from: &[&str]) {
-        let piece = *self.dice.pick(from);
+        let piece = self.dice.pick(from);
         self.out.push_str(piece);
     }
 
@@ -141,13 +118,13 @@ impl Writer<'_> {
     }
 
     fn sequence(&mut self, depth: usize) {
-        for _ in 0..self.dice.below(4) {
+        for _ in 0..self.dice.roll(4) {
             self.item(depth);
         }
     }
 
     fn item(&mut self, depth: usize) {
-        match self.dice.below(100) {
+        match self.dice.roll(100) {
             0..=29 if depth > 0 => self.group(depth - 1),
             0..=39 => self.out_character(),
             40..=54 => self.set(),
@@ -173,7 +150,7 @@ impl Writer<'_> {
         if self.dice.percent(3) {
             return self.put(ODD_QUANTIFIERS);
         }
-        if self.behind {
+        if self.in_lookbehind {
             return self.put(&["{2}", "{1}", "{0}", "{2}", "{1,2}"]);
         }
         self.put(QUANTIFIERS);
@@ -190,8 +167,8 @@ impl Writer<'_> {
         if self.dice.percent(6) {
             self.put(&["]", "-", "^", "[", "]-a"]);
         }
-        for _ in 0..=self.dice.below(4) {
-            match self.dice.below(20) {
+        for _ in 0..=self.dice.roll(4) {
+            match self.dice.roll(20) {
                 0..=8 => self.out_character(),
                 9..=12 => self.put(ESCAPES),
                 13..=16 => self.put(&[
@@ -232,13 +209,13 @@ impl Writer<'_> {
 
     fn reference(&mut self) {
         let group = if self.dice.percent(95) {
-            *self.dice.pick(&self.closed)
+            self.dice.pick(&self.closed)
         } else {
-            1 + self.dice.below(self.groups + 1)
+            1 + self.dice.roll(self.groups + 1)
         };
         let named = self.named.contains(&group);
         let id = if named && self.dice.percent(50) { format!("n{group}") } else { group.to_string() };
-        let piece = match self.dice.below(6) {
+        let piece = match self.dice.roll(6) {
             0 | 1 => format!("\\{group}"),
             2 if named => format!("(?P=n{group})"),
             2 => format!("\\{group}"),
@@ -258,7 +235,7 @@ impl Writer<'_> {
     }
 
     fn group(&mut self, depth: usize) {
-        match self.dice.below(20) {
+        match self.dice.roll(20) {
             0..=5 => {
                 self.groups += 1;
                 self.capture(depth, "(");
@@ -272,23 +249,23 @@ impl Writer<'_> {
             12 => self.plain(depth, "(?="),
             13 => self.plain(depth, "(?!"),
             14 | 15 => {
-                let sign = *self.dice.pick(&["(?<=", "(?<!"]);
-                let outer = std::mem::replace(&mut self.behind, true);
+                let sign = self.dice.pick(&["(?<=", "(?<!"]);
+                let outer = std::mem::replace(&mut self.in_lookbehind, true);
                 self.plain(depth.min(1), sign);
-                self.behind = outer;
+                self.in_lookbehind = outer;
             }
             16 => self.plain(depth, "(?>"),
             17 | 18 => {
-                let on = *self.dice.pick(FLAGS);
-                let off = *self.dice.pick(&["", "", "-i", "-s", "-x", "-m", "-im"]);
+                let on = self.dice.pick(FLAGS);
+                let off = self.dice.pick(&["", "", "-i", "-s", "-x", "-m", "-im"]);
                 self.plain(depth, &format!("(?{on}{off}:"));
             }
             _ if self.dice.percent(60) => {
-                let off = *self.dice.pick(&["-i", "-s", "-x", "-m", "-ix"]);
+                let off = self.dice.pick(&["-i", "-s", "-x", "-m", "-ix"]);
                 self.plain(depth, &format!("(?{off}:"));
             }
             _ if self.dice.percent(30) => {
-                let flags = *self.dice.pick(ODD_FLAGS);
+                let flags = self.dice.pick(ODD_FLAGS);
                 self.plain(depth, &format!("(?{flags}:"));
             }
             _ => self.plain(depth, "(?:"),
@@ -317,42 +294,37 @@ impl Writer<'_> {
 /// A pattern with some characters removed, doubled or replaced by pieces of syntax.
 pub(super) fn mutated(dice: &mut Dice, pattern: &str) -> String {
     let mut characters: Vec<String> = pattern.chars().map(String::from).collect();
-    for _ in 0..=dice.below(3) {
-        let at = dice.below(characters.len() + 1);
-        match dice.below(10) {
+    for _ in 0..=dice.roll(3) {
+        let at = dice.roll(characters.len() + 1);
+        match dice.roll(10) {
             0..=3 if at < characters.len() => {
                 characters.remove(at);
             }
             4 if at < characters.len() => characters.insert(at, characters[at].clone()),
             5 => characters.truncate(at.max(1)),
-            6 => characters.insert(at, (*dice.pick(QUANTIFIERS)).to_owned()),
-            7 => characters.insert(at, (*dice.pick(ESCAPES)).to_owned()),
-            _ => characters.insert(at, (*dice.pick(PIECES)).to_owned()),
+            6 => characters.insert(at, dice.pick(QUANTIFIERS).to_owned()),
+            7 => characters.insert(at, dice.pick(ESCAPES).to_owned()),
+            _ => characters.insert(at, dice.pick(PIECES).to_owned()),
         }
     }
     characters.concat()
 }
 
-/// Pieces of syntax in no order.
+/// Pieces of syntax in random order.
 pub(super) fn loose(dice: &mut Dice) -> String {
-    (0..=dice.below(7)).map(|_| *dice.pick(PIECES)).collect()
+    (0..=dice.roll(7)).map(|_| dice.pick(PIECES)).collect()
 }
 
-/// One of several pieces.
-fn pick<'a>(dice: &mut Dice, from: &[&'a str]) -> &'a str {
-    from[dice.below(from.len())]
-}
-
-/// A short text; some take their characters from the pattern.
+/// A short string to search; some share characters with the pattern.
 pub(super) fn text(dice: &mut Dice, pattern: &str) -> String {
     let own: Vec<char> = pattern.chars().filter(|character| !"()[]{}?*+|\\".contains(*character)).collect();
     let from_pattern = !own.is_empty() && dice.percent(40);
     let mut text = String::new();
-    for _ in 0..dice.below(9) {
+    for _ in 0..dice.roll(9) {
         match from_pattern && dice.percent(60) {
-            true => text.push(*dice.pick(&own)),
-            false if dice.percent(60) => text.push_str(pick(dice, &TEXT_PIECES[..18])),
-            false => text.push_str(pick(dice, TEXT_PIECES)),
+            true => text.push(dice.pick(&own)),
+            false if dice.percent(60) => text.push_str(dice.pick(&TEXT_PIECES[..18])),
+            false => text.push_str(dice.pick(TEXT_PIECES)),
         }
     }
     text
@@ -361,9 +333,9 @@ pub(super) fn text(dice: &mut Dice, pattern: &str) -> String {
 /// A replacement template.
 pub(super) fn template(dice: &mut Dice) -> String {
     let mut template = String::new();
-    for _ in 0..=dice.below(3) {
+    for _ in 0..=dice.roll(3) {
         let from = if dice.percent(90) { TEMPLATES } else { ODD_TEMPLATES };
-        template.push_str(pick(dice, from));
+        template.push_str(dice.pick(from));
     }
     template
 }

@@ -1,9 +1,9 @@
-//! Documents made from the grammar of YAML 1.1, with slips, and documents that are noise.
+//! Documents generated from the YAML 1.1 grammar, with occasional syntax errors, and random noise.
 //!
-//! Each function writes one construct of the specification. A slip (one in [`SLIP`]) writes something that the
-//! construct must not have at that place: a tab, a wrong column, a missing space.
+//! Each function writes one construct of the specification. With a probability of one in [`SLIP`] it writes something
+//! invalid in that position: a tab, a wrong column, a missing space.
 
-use super::random::Random;
+use lmeval_testkit::Dice;
 
 const SLIP: usize = 150;
 
@@ -16,7 +16,7 @@ const WORDS: &[&str] = &[
     "\u{feff}a", "a\u{a0}b", "0o7", "08", "+1", "1__0", "_1", "0.", "00:00", "1:60",
 ];
 
-/// Plain text that is an error in many places.
+/// Plain scalars that are invalid in many contexts.
 const ODD_WORDS: &[&str] =
     &["=", "<<", "2020-02-30", "{{x}}", "[a", "%a", "@a", "`a", "!a", "x{y}", "a, b", "a]", ":a", "?a"];
 
@@ -40,19 +40,19 @@ const SCALAR_PARTS: &[&str] = &[
 ];
 
 #[rustfmt::skip]
-const SCALAR_PLACES: &[&str] = &[
+const SCALAR_CONTEXTS: &[&str] = &[
     "", "a: ", "- ", "[", "{a: ", "! |\n ", "!!int ", "!!float ", "!!timestamp ", "!!binary ", "!!bool ",
     "!!str ", "! \"", "'", "\"",
 ];
 
-/// Directives, some of them wrong.
+/// Directives, some of them invalid.
 #[rustfmt::skip]
 const DIRECTIVES: &[&str] = &[
     "%YAML 1.1\n", "%YAML 1.2\n", "%YAML 1.3\n", "%YAML 01.1 # c\n", "%TAG !e! tag:yaml.org,2002:\n",
     "%TAG ! tag:yaml.org,2002:\n", "%TAG !! tag:x,2002:\n", "%TAG !e! !\n", "%TAG !e x\n", "%OTHER x\n",
 ];
 
-/// Tags, most of which the loader knows.
+/// Tags, most of them known to the loader.
 #[rustfmt::skip]
 const TAGS: &[&str] = &[
     "!!str", "!!str", "!", "!", "!!int", "!!map", "!!seq", "!!set", "!!omap", "!!pairs", "!!null", "!!null",
@@ -60,7 +60,7 @@ const TAGS: &[&str] = &[
     "!!%73tr", "!!value", "!!merge",
 ];
 
-/// Escapes in double quotes, some of them wrong.
+/// Escapes for double-quoted scalars, some of them invalid.
 #[rustfmt::skip]
 const ESCAPES: &[&str] = &[
     "\\n", "\\t", "\\\"", "\\\\", "\\/", "\\x41", "\\u00e9", "\\U0001F600", "\\0", "\\e", "\\_", "\\L", "\\ ",
@@ -68,41 +68,41 @@ const ESCAPES: &[&str] = &[
 ];
 
 pub(super) struct Generator<'r> {
-    random: &'r mut Random,
+    dice: &'r mut Dice,
     out: String,
-    /// How many anchors have been written: `a0`, `a1` and so on.
+    /// The number of anchors written so far: `a0`, `a1` and so on.
     anchors: usize,
 }
 
 impl<'r> Generator<'r> {
-    pub(super) fn new(random: &'r mut Random) -> Self {
-        Self { random, out: String::new(), anchors: 0 }
+    pub(super) fn new(dice: &'r mut Dice) -> Self {
+        Self { dice, out: String::new(), anchors: 0 }
     }
 
-    /// Pieces that the rules are about, in any order.
+    /// Syntax fragments in random order.
     pub(super) fn noise(self) -> String {
-        let count = self.random.between(1, 14);
-        (0..count).map(|_| self.random.pick(NOISE)).collect()
+        let count = self.dice.between(1, 14);
+        (0..count).map(|_| self.dice.pick(NOISE)).collect()
     }
 
-    /// A scalar that almost has a type.
+    /// A scalar that is, or nearly is, a number, a date or another typed value.
     pub(super) fn scalar_document(self) -> String {
-        let place = self.random.pick(SCALAR_PLACES);
-        let count = self.random.between(1, 5);
-        place.chars().chain((0..count).flat_map(|_| self.random.pick(SCALAR_PARTS).chars())).collect()
+        let context = self.dice.pick(SCALAR_CONTEXTS);
+        let count = self.dice.between(1, 5);
+        context.chars().chain((0..count).flat_map(|_| self.dice.pick(SCALAR_PARTS).chars())).collect()
     }
 
     pub(super) fn document(mut self) -> String {
-        if self.random.one_in(25) {
+        if self.dice.one_in(25) {
             self.directives();
-        } else if self.random.one_in(12) {
+        } else if self.dice.one_in(12) {
             self.put("---");
-            let gap = self.random.pick(&["\n", "\n", " ", " # c\n", "\t"]);
+            let gap = self.dice.pick(&["\n", "\n", " ", " # c\n", "\t"]);
             self.put(gap);
         }
         self.block_node(0, 0, true);
-        if self.random.one_in(15) {
-            let end = self.random.pick(&["...\n", "...", "... # c\n", "...\n...\n", "---\n", "...\nb\n"]);
+        if self.dice.one_in(15) {
+            let end = self.dice.pick(&["...\n", "...", "... # c\n", "...\n...\n", "---\n", "...\nb\n"]);
             self.put(end);
         }
         self.out
@@ -117,26 +117,26 @@ impl<'r> Generator<'r> {
     }
 
     fn word(&mut self) -> &'static str {
-        if self.random.one_in(25) { self.random.pick(ODD_WORDS) } else { self.random.pick(WORDS) }
+        if self.dice.one_in(25) { self.dice.pick(ODD_WORDS) } else { self.dice.pick(WORDS) }
     }
 
     fn slip(&mut self) -> bool {
-        self.random.one_in(SLIP)
+        self.dice.one_in(SLIP)
     }
 
     fn directives(&mut self) {
-        for _ in 0..self.random.between(1, 2) {
-            let directive = self.random.pick(DIRECTIVES);
+        for _ in 0..self.dice.between(1, 2) {
+            let directive = self.dice.pick(DIRECTIVES);
             self.put(directive);
         }
-        let marker = self.random.pick(&["---\n", "--- ", ""]);
+        let marker = self.dice.pick(&["---\n", "--- ", ""]);
         self.put(marker);
     }
 
-    /// The indentation of a line, at times a wrong one.
+    /// The indentation of a line, occasionally a wrong one.
     fn indent(&mut self, indent: usize) {
         if self.slip() {
-            let wrong = self.random.between(0, 5);
+            let wrong = self.dice.between(0, 5);
             self.spaces(wrong);
         } else {
             self.spaces(indent);
@@ -147,47 +147,47 @@ impl<'r> Generator<'r> {
     }
 
     fn line_end(&mut self) {
-        let end = match self.random.below(30) {
+        let end = match self.dice.roll(30) {
             0 => " # comment\n",
             1 => "\n\n",
             2 => "\n# comment\n",
             3 => "\r\n",
             4 => " \n",
-            5 => self.random.pick(&["\r", "\u{85}", "\u{2028}", "\n\t\n", "#c\n", "\n    # c\n", ""]),
+            5 => self.dice.pick(&["\r", "\u{85}", "\u{2028}", "\n\t\n", "#c\n", "\n    # c\n", ""]),
             _ => "\n",
         };
         self.put(end);
     }
 
-    /// A tag and an anchor, each seldom; the tag may suit the node or not.
+    /// Occasionally a tag and an anchor; the tag need not suit the node.
     fn properties(&mut self) {
-        if self.random.one_in(20) {
-            let tag = self.random.pick(TAGS);
+        if self.dice.one_in(20) {
+            let tag = self.dice.pick(TAGS);
             self.put(tag);
-            let gap = if self.slip() { self.random.pick(&["", "\t", "\n"]) } else { " " };
+            let gap = if self.slip() { self.dice.pick(&["", "\t", "\n"]) } else { " " };
             self.put(gap);
         }
-        if self.random.one_in(8) {
+        if self.dice.one_in(8) {
             let name = format!("&a{} ", if self.slip() { 0 } else { self.anchors });
             self.anchors += 1;
             self.put(&name);
         }
     }
 
-    /// An alias, most often to an anchor that has been written.
+    /// An alias, usually of an anchor already written.
     fn alias(&mut self) {
         let bound = if self.slip() { self.anchors + 1 } else { self.anchors };
         if bound == 0 {
             return self.put("a");
         }
-        let name = format!("*a{}", self.random.below(bound));
+        let name = format!("*a{}", self.dice.roll(bound));
         self.put(&name);
     }
 
-    /// A node whose lines are indented by `indent`; the cursor stands behind an indicator, or at a line's beginning.
+    /// A node indented by `indent`; the output ends with an indicator or a line break.
     fn block_node(&mut self, indent: usize, depth: usize, is_fresh: bool) {
         self.properties();
-        match self.random.below(if depth > 3 { 5 } else { 12 }) {
+        match self.dice.roll(if depth > 3 { 5 } else { 12 }) {
             0 | 1 => {
                 self.line_scalar(indent);
                 self.line_end();
@@ -197,13 +197,13 @@ impl<'r> Generator<'r> {
                 self.flow_node(depth, indent);
                 self.line_end();
             }
-            4 if self.random.one_in(2) => {
+            4 if self.dice.one_in(2) => {
                 self.alias();
                 self.line_end();
             }
             4 => self.line_end(),
             kind => {
-                // A compact collection begins on the line of its indicator.
+                // A compact collection starts on the line of its indicator.
                 let is_compact = is_fresh && !self.out.ends_with('\n') && !self.slip();
                 let at_line = self.out.is_empty() || self.out.ends_with('\n');
                 if !at_line && !is_compact {
@@ -218,26 +218,26 @@ impl<'r> Generator<'r> {
     }
 
     fn block_sequence(&mut self, indent: usize, depth: usize) {
-        for index in 0..self.random.between(1, 3) {
+        for index in 0..self.dice.between(1, 3) {
             if index > 0 {
                 self.indent(indent);
             }
             self.put("-");
-            let gap = if self.slip() { self.random.pick(&["", "\t"]) } else { " " };
+            let gap = if self.slip() { self.dice.pick(&["", "\t"]) } else { " " };
             self.put(gap);
             self.block_node(indent + 2, depth + 1, true);
         }
     }
 
     fn block_mapping(&mut self, indent: usize, depth: usize) {
-        for index in 0..self.random.between(1, 4) {
+        for index in 0..self.dice.between(1, 4) {
             if index > 0 {
                 self.indent(indent);
             }
-            if self.random.one_in(12) {
+            if self.dice.one_in(12) {
                 self.put("? ");
                 self.block_node(indent + 2, depth + 2, true);
-                if !self.random.one_in(4) {
+                if !self.dice.one_in(4) {
                     self.indent(indent);
                     self.put(": ");
                     self.block_node(indent + 2, depth + 1, true);
@@ -246,9 +246,9 @@ impl<'r> Generator<'r> {
             }
             self.properties();
             self.key(indent);
-            let colon = if self.slip() { self.random.pick(&[":", " : ", "", ":\t", "\n: "]) } else { ": " };
+            let colon = if self.slip() { self.dice.pick(&[":", " : ", "", ":\t", "\n: "]) } else { ": " };
             self.put(colon);
-            let inner = match self.random.below(4) {
+            let inner = match self.dice.roll(4) {
                 0 => indent,
                 1 => indent + 1,
                 _ => indent + 2,
@@ -258,7 +258,7 @@ impl<'r> Generator<'r> {
     }
 
     fn key(&mut self, indent: usize) {
-        match self.random.below(40) {
+        match self.dice.roll(40) {
             0..3 if self.anchors > 0 => {
                 self.put("<<: ");
                 self.alias();
@@ -272,9 +272,9 @@ impl<'r> Generator<'r> {
                 self.put(" ");
             }
             8 => self.flow_node(3, indent),
-            // Around the length that a key may have.
-            9 if self.random.one_in(20) => {
-                let length = self.random.between(1020, 1027);
+            // Around the maximum length of a simple key.
+            9 if self.dice.one_in(20) => {
+                let length = self.dice.between(1020, 1027);
                 self.out.extend(std::iter::repeat_n('k', length));
             }
             10 => self.put("<<"),
@@ -284,22 +284,22 @@ impl<'r> Generator<'r> {
             }
             _ => {
                 let word =
-                    self.random.pick(&["a", "b", "c", "1", "yes", "1.0", "=", "true", "null", "key word"]);
+                    self.dice.pick(&["a", "b", "c", "1", "yes", "1.0", "=", "true", "null", "key word"]);
                 self.put(word);
             }
         }
     }
 
-    /// A scalar in a flow style, at times of several lines.
+    /// A scalar in a flow style, occasionally over several lines.
     fn line_scalar(&mut self, indent: usize) {
-        if self.random.one_in(3) {
-            let is_long = self.random.one_in(3);
+        if self.dice.one_in(3) {
+            let is_long = self.dice.one_in(3);
             return self.quoted(indent, is_long);
         }
         let word = self.word();
         self.put(word);
-        if self.random.one_in(5) {
-            for _ in 0..self.random.between(1, 2) {
+        if self.dice.one_in(5) {
+            for _ in 0..self.dice.between(1, 2) {
                 self.fold(indent);
                 let word = self.word();
                 self.put(word);
@@ -308,7 +308,7 @@ impl<'r> Generator<'r> {
     }
 
     fn fold(&mut self, indent: usize) {
-        let line_break = self.random.pick(&[
+        let line_break = self.dice.pick(&[
             "\n",
             "\n",
             "\n\n",
@@ -324,17 +324,17 @@ impl<'r> Generator<'r> {
     }
 
     fn quoted(&mut self, indent: usize, is_long: bool) {
-        let quote = self.random.pick(&["'", "\""]);
+        let quote = self.dice.pick(&["'", "\""]);
         self.put(quote);
-        for index in 0..self.random.between(0, 3) {
+        for index in 0..self.dice.between(0, 3) {
             if index > 0 && is_long {
                 self.fold(indent);
             }
-            let part = match (quote, self.random.below(4)) {
+            let part = match (quote, self.dice.roll(4)) {
                 ("'", 0) => "''",
                 ("'", 1) => "\\",
-                ("\"", 0) => self.random.pick(ESCAPES),
-                _ => self.random.pick(&["a", " ", "  b", "# c", ": ", "é", "---", "\n--- ", "{", "- ", "\t"]),
+                ("\"", 0) => self.dice.pick(ESCAPES),
+                _ => self.dice.pick(&["a", " ", "  b", "# c", ": ", "é", "---", "\n--- ", "{", "- ", "\t"]),
             };
             self.put(part);
         }
@@ -344,25 +344,25 @@ impl<'r> Generator<'r> {
     }
 
     fn block_scalar(&mut self, indent: usize) {
-        let style = self.random.pick(&["|", ">"]);
+        let style = self.dice.pick(&["|", ">"]);
         self.put(style);
         let header = if self.slip() {
-            self.random.pick(&["0", "-+", "x", "11"])
+            self.dice.pick(&["0", "-+", "x", "11"])
         } else {
-            self.random.pick(&["", "", "", "", "-", "+", "1", "1-", "+1", "2+", " # c"])
+            self.dice.pick(&["", "", "", "", "-", "+", "1", "1-", "+1", "2+", " # c"])
         };
         self.put(header);
         self.put("\n");
-        for _ in 0..self.random.between(0, 4) {
-            let more = self.random.pick(&["", "", "", " ", "  ", "\t"]);
-            let line = self.random.pick(&["text", "- x", "a: b", "# no", "", "", "---", "'q", "é", "t "]);
-            if !(line.is_empty() && self.random.one_in(2)) {
+        for _ in 0..self.dice.between(0, 4) {
+            let more = self.dice.pick(&["", "", "", " ", "  ", "\t"]);
+            let line = self.dice.pick(&["text", "- x", "a: b", "# no", "", "", "---", "'q", "é", "t "]);
+            if !(line.is_empty() && self.dice.one_in(2)) {
                 self.indent(indent.max(1));
             }
             self.put(more);
             self.put(line);
-            let line_break = if self.random.one_in(12) {
-                self.random.pick(&["\r\n", "\u{85}", "\u{2028}", "", "\r"])
+            let line_break = if self.dice.one_in(12) {
+                self.dice.pick(&["\r\n", "\u{85}", "\u{2028}", "", "\r"])
             } else {
                 "\n"
             };
@@ -371,7 +371,7 @@ impl<'r> Generator<'r> {
     }
 
     fn flow_gap(&mut self, indent: usize) {
-        match self.random.below(12) {
+        match self.dice.roll(12) {
             0 => {
                 self.put("\n");
                 self.indent(indent);
@@ -384,11 +384,11 @@ impl<'r> Generator<'r> {
 
     fn flow_node(&mut self, depth: usize, indent: usize) {
         self.properties();
-        match self.random.below(if depth > 3 { 4 } else { 8 }) {
+        match self.dice.roll(if depth > 3 { 4 } else { 8 }) {
             0 | 1 => self.line_scalar(indent),
             2 => self.alias(),
             3 => {
-                let word = self.random.pick(&["a", "b", "1", "-", "a b", "x:y", "yes", "2", "c", "a?"]);
+                let word = self.dice.pick(&["a", "b", "1", "-", "a b", "x:y", "yes", "2", "c", "a?"]);
                 self.put(word);
             }
             4 | 5 => {
@@ -405,16 +405,16 @@ impl<'r> Generator<'r> {
     }
 
     fn close(&mut self, bracket: &str) {
-        let bracket = if self.slip() { self.random.pick(&["", "]", "}", ",", "]]"]) } else { bracket };
+        let bracket = if self.slip() { self.dice.pick(&["", "]", "}", ",", "]]"]) } else { bracket };
         self.put(bracket);
     }
 
     fn flow_entries(&mut self, depth: usize, indent: usize, is_mapping: bool) {
-        let count = self.random.between(0, 3);
+        let count = self.dice.between(0, 3);
         for index in 0..count {
             self.entry(depth, indent, is_mapping);
-            if index + 1 < count || self.random.one_in(6) {
-                let comma = if self.slip() { self.random.pick(&["", ",,", ";"]) } else { "," };
+            if index + 1 < count || self.dice.one_in(6) {
+                let comma = if self.slip() { self.dice.pick(&["", ",,", ";"]) } else { "," };
                 self.put(comma);
                 self.flow_gap(indent);
             }
@@ -422,8 +422,8 @@ impl<'r> Generator<'r> {
     }
 
     fn entry(&mut self, depth: usize, indent: usize, is_mapping: bool) {
-        let is_pair = if is_mapping { !self.random.one_in(6) } else { self.random.one_in(6) };
-        if self.random.one_in(12) {
+        let is_pair = if is_mapping { !self.dice.one_in(6) } else { self.dice.one_in(6) };
+        if self.dice.one_in(12) {
             self.put("?");
             self.flow_gap(indent);
         }
@@ -431,17 +431,17 @@ impl<'r> Generator<'r> {
             return self.flow_node(depth + 1, indent);
         }
         if !self.slip() {
-            let deep = if self.random.one_in(8) { depth + 1 } else { 4 };
+            let deep = if self.dice.one_in(8) { depth + 1 } else { 4 };
             self.flow_node(deep, indent);
         }
-        let colon = match self.random.below(10) {
+        let colon = match self.dice.roll(10) {
             0 => ":",
             1 => " :",
             2 => "\n:",
             _ => ": ",
         };
         self.put(colon);
-        if !self.random.one_in(10) {
+        if !self.dice.one_in(10) {
             self.flow_node(depth + 1, indent);
         }
     }

@@ -1,18 +1,18 @@
-//! Documents of others with something changed: lines of the task library, and the recorded vectors.
+//! Mutations of real documents: files of the task library and the recorded vectors.
 
 use std::path::{Path, PathBuf};
 
-use super::random::Random;
+use lmeval_testkit::Dice;
 
 const VECTORS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/yaml.json"));
 
-/// How many characters of a file a snippet has.
+/// The maximum length of a snippet, in characters.
 const SNIPPET: usize = 240;
 
-/// Every so many files of the library are used.
+/// One in this many library files is used.
 const STRIDE: usize = 40;
 
-/// What an edit puts in.
+/// Strings that an edit inserts.
 #[rustfmt::skip]
 const INSERTS: &[&str] = &[
     " ", "  ", "\n", "\n  ", "\t", ":", ": ", "- ", "? ", ",", "[", "]", "{", "}", "\"", "'", "\\", "|", ">",
@@ -42,55 +42,55 @@ impl Mutator {
         Self { sources }
     }
 
-    /// Some lines of a source, changed in a few places.
-    pub(super) fn snippet(&self, random: &mut Random) -> String {
-        let source = &self.sources[random.below(self.sources.len())];
+    /// A few lines of a source, mutated.
+    pub(super) fn snippet(&self, dice: &mut Dice) -> String {
+        let source = &self.sources[dice.roll(self.sources.len())];
         let lines: Vec<usize> = std::iter::once(0)
             .chain((0..source.len()).filter(|index| source[*index] == '\n').map(|index| index + 1))
             .collect();
-        let start = if random.one_in(2) { 0 } else { lines[random.below(lines.len())] };
-        let end = (start + random.between(10, SNIPPET)).min(source.len());
-        self.mutate(&source[start..end].iter().collect::<String>(), random)
+        let start = if dice.one_in(2) { 0 } else { lines[dice.roll(lines.len())] };
+        let end = (start + dice.between(10, SNIPPET)).min(source.len());
+        self.mutate(&source[start..end].iter().collect::<String>(), dice)
     }
 
-    pub(super) fn mutate(&self, text: &str, random: &mut Random) -> String {
+    pub(super) fn mutate(&self, text: &str, dice: &mut Dice) -> String {
         let mut text: Vec<char> = text.chars().collect();
-        for _ in 0..random.between(1, 3) {
-            self.edit(&mut text, random);
+        for _ in 0..dice.between(1, 3) {
+            self.edit(&mut text, dice);
         }
         text.into_iter().collect()
     }
 
-    fn edit(&self, text: &mut Vec<char>, random: &mut Random) {
-        let place = random.below(text.len() + 1);
-        let end = (place + random.between(1, 6)).min(text.len());
-        match random.below(7) {
-            0 => drop(text.drain(place..end)),
-            1 => drop(text.splice(place..place, random.pick(INSERTS).chars())),
-            2 => drop(text.splice(place..end, random.pick(INSERTS).chars())),
+    fn edit(&self, text: &mut Vec<char>, dice: &mut Dice) {
+        let position = dice.roll(text.len() + 1);
+        let end = (position + dice.between(1, 6)).min(text.len());
+        match dice.roll(7) {
+            0 => drop(text.drain(position..end)),
+            1 => drop(text.splice(position..position, dice.pick(INSERTS).chars())),
+            2 => drop(text.splice(position..end, dice.pick(INSERTS).chars())),
             3 => {
-                let again = text[place..end].to_vec();
+                let again = text[position..end].to_vec();
                 text.splice(end..end, again);
             }
-            // A line with another indentation.
+            // Change the indentation of a line.
             4 => {
                 let start =
-                    text[..place].iter().rposition(|character| *character == '\n').map_or(0, |at| at + 1);
+                    text[..position].iter().rposition(|character| *character == '\n').map_or(0, |at| at + 1);
                 let spaces = text[start..].iter().take_while(|character| **character == ' ').count();
-                let indent = random.below(7);
+                let indent = dice.roll(7);
                 text.splice(start..start + spaces, std::iter::repeat_n(' ', indent));
             }
-            // Two characters change places.
+            // Swap two characters.
             5 if text.len() > 1 => {
-                let first = random.below(text.len() - 1);
+                let first = dice.roll(text.len() - 1);
                 text.swap(first, first + 1);
             }
-            // A piece of another source.
+            // Insert a piece of another source.
             _ => {
-                let other = &self.sources[random.below(self.sources.len())];
-                let from = random.below(other.len() + 1);
-                let to = (from + random.between(1, 30)).min(other.len());
-                text.splice(place..place, other[from..to].iter().copied());
+                let other = &self.sources[dice.roll(self.sources.len())];
+                let from = dice.roll(other.len() + 1);
+                let to = (from + dice.between(1, 30)).min(other.len());
+                text.splice(position..position, other[from..to].iter().copied());
             }
         }
     }

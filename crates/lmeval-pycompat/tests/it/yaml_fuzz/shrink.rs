@@ -1,21 +1,21 @@
-//! A smaller document on which the two loaders still differ.
+//! Reduces a document to a smaller one on which the two loaders still differ.
 
-use super::oracle::Oracle;
-use super::ours;
+use lmeval_testkit::Oracle;
 
-/// Shrinks a document and describes it.
+use super::{ours, question, theirs};
+
+/// Shrinks a document and formats both results for it.
 pub(super) fn shrink(text: &str, oracle: &mut Oracle) -> String {
     let mut text: Vec<char> = text.chars().collect();
     while let Some(smaller) = first_failing(&candidates(&text), oracle) {
         text = smaller;
     }
     let text: String = text.into_iter().collect();
-    oracle.ask(std::slice::from_ref(&text));
-    let theirs = oracle.answer().remove(0);
+    let theirs = theirs(&oracle.ask(&question(std::slice::from_ref(&text)))).remove(0);
     format!("{text:?}\n    PyYAML: {theirs:?}\n    ours:   {:?}", ours(&text))
 }
 
-/// The document without a stretch, longest stretches first, and with plainer characters.
+/// The document without one substring, longest first, or with one character replaced by a plainer one.
 fn candidates(text: &[char]) -> Vec<Vec<char>> {
     let mut candidates = Vec::new();
     let mut length = text.len();
@@ -43,8 +43,7 @@ fn candidates(text: &[char]) -> Vec<Vec<char>> {
 fn first_failing(candidates: &[Vec<char>], oracle: &mut Oracle) -> Option<Vec<char>> {
     for group in candidates.chunks(50) {
         let texts: Vec<String> = group.iter().map(|text| text.iter().collect()).collect();
-        oracle.ask(&texts);
-        let answers = oracle.answer();
+        let answers = theirs(&oracle.ask(&question(&texts)));
         let differs = texts.iter().zip(answers).position(|(text, theirs)| ours(text) != theirs);
         if let Some(index) = differs {
             return Some(group[index].clone());

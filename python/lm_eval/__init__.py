@@ -1,8 +1,7 @@
-"""The Python side of lm-eval: what task files and plug-ins import.
+"""The Python API of lm-eval, imported by scripts, task files and plug-ins.
 
-Importing this package needs the standard library alone. The engine is the `lm-eval` program; it starts worker
-processes that import this package, and with it the functions, filters, metrics, scorers and models that users
-write.
+Importing this package needs only the standard library. The engine is the `lm-eval` binary; it starts worker processes
+that import this package and, through it, the functions, filters, metrics, scorers and models that users write.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _SUBMODULES = (
     "tasks",
     "utils",
 )
-"""What `lm_eval.NAME` imports when it is first asked for."""
+"""Where each lazily imported `lm_eval.NAME` is defined."""
 
 if TYPE_CHECKING:
     from lm_eval.evaluator import evaluate, simple_evaluate
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Load the public names on first use, so that importing the package costs nothing."""
+    """Load public names on first use, so that importing the package costs nothing."""
     if name == "TaskManager":
         from lm_eval.tasks.manager import TaskManager
 

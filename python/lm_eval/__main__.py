@@ -1,4 +1,4 @@
-"""`python -m lm_eval`: the program `lm-eval`, and the command line for scripts that register things of their own."""
+"""`python -m lm_eval`: runs the `lm-eval` binary, or the command line of a script that registers its own classes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["cli_evaluate", "main", "parse_eval_args", "setup_parser"]
 
 
 def main() -> NoReturn:
-    """Become the program, with the arguments of this process."""
+    """Replace this process with the `lm-eval` binary, passing its arguments on."""
     from lm_eval._engine import find_program
 
     program = find_program()
@@ -19,10 +19,10 @@ def main() -> NoReturn:
 
 
 def cli_evaluate(args: argparse.Namespace | None = None) -> None:
-    """Run the command line of this process, with the models, metrics, filters and scorers that it registered.
+    """Run the command line of this process, with the models, metrics, filters and scorers it registered.
 
-    `args` is what a parser of `setup_parser` has read, or a namespace with the same names; without it, the words
-    after the script count. A run that fails ends the process with its exit status.
+    `args` is a namespace as returned by a parser of `setup_parser`; by default the arguments of the script are used.
+    A failed run exits the process with its exit status.
     """
     from lm_eval import _command
 
@@ -32,14 +32,14 @@ def cli_evaluate(args: argparse.Namespace | None = None) -> None:
 
 
 def setup_parser() -> argparse.ArgumentParser:
-    """Return a parser with the options of a run, to which a script can add its own."""
+    """Return a parser with the options of `lm-eval run`, to which a script can add its own."""
     from lm_eval import _command
 
     return _command.parser()
 
 
 def parse_eval_args(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Read the command line of this process; without words, show help and end."""
+    """Parse the command line of this process; without arguments, print help and exit."""
     if len(sys.argv) == 1:
         parser.print_help()
         sys.exit(1)

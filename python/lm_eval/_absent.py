@@ -1,4 +1,4 @@
-"""Names that other versions have and that mean nothing here: to import them is an error that says what to use."""
+"""Names of other versions that do not exist here: importing one raises an error that names the replacement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 
 def absent(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a module's `__getattr__` for names that are not there, with what to use in place of each."""
+    """Return a module's `__getattr__` for removed names, each with its replacement."""
 
     def find(name: str) -> NoReturn:
         if name in names:

@@ -1,4 +1,4 @@
-"""The operations of a worker that call functions of tasks."""
+"""Worker operations that call task functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def _load(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[Any]:
     if not callable(function):
         kind = type(function).__name__
-        raise TypeError(f"`{message['function'][1]}` is no function but a value of type `{kind}`")
+        raise TypeError(f"`{message['function'][1]}` is not a function but a value of type `{kind}`")
     yield {"name": getattr(function, "__name__", None), "class": isinstance(function, type)}
 
 
@@ -32,9 +32,9 @@ def _call(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[An
 
 
 def _snapshot(document: Any) -> bytes | str:
-    """What shows whether a document has changed."""
+    """Return a serialisation that shows whether a document has changed."""
     try:
-        # Later versions write equal values differently when other names refer to them.
+        # From version 3 on, `marshal` writes equal values differently when other names refer to them.
         return marshal.dumps(document, 2)
     except ValueError:
         return repr(document)
@@ -83,13 +83,13 @@ def _filter_class(worker: Worker, made: Any, message: dict[str, Any]) -> Iterato
 
 
 def _answers(message: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-    """The answers to all requests and the document of each."""
+    """Yield the answers to all requests, with the document of each."""
     documents = message["documents"]
     return message["responses"], [documents[place] for place in message["places"]]
 
 
 def _metric_of(function: Any) -> Any:
-    """The function as a metric, which knows how it is called."""
+    """Return the function as a metric that knows its own calling convention."""
     known = _metrics.get(id(function))
     if known is None:
         from lm_eval.api.metrics.metric import Metric, RegisteredMetric
@@ -101,11 +101,11 @@ def _metric_of(function: Any) -> Any:
 
 
 _metrics: dict[int, Any] = {}
-"""Metrics by the identity of their functions, which the loader keeps."""
+"""Metrics by the id of their function, which the loader keeps alive."""
 
 
 def _predictions(value: Any) -> Any:
-    """What a metric gets to see: generated answers as they are, log-likelihoods as one object."""
+    """Return the arguments of a metric: generated answers as they are, log-likelihoods as one object."""
     if not isinstance(value, dict):
         return value
     from lm_eval.api.metrics.results import LLResults, array
@@ -116,12 +116,12 @@ def _predictions(value: Any) -> Any:
 
 
 def _seed(arguments: Any) -> None:
-    """Makes what a function draws depend on its arguments alone, whichever worker it runs in."""
+    """Seed the generators by a function's arguments alone, so that the worker it runs in makes no difference."""
     seed(arguments)
 
 
 def _seed_all() -> None:
-    """Seeds what is drawn for a whole split with the default seeds of a run."""
+    """Seed the generators for a whole split with the default seeds of a run."""
     if "random" in sys.modules:
         sys.modules["random"].seed(0)
     if "numpy.random" in sys.modules:

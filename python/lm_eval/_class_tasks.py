@@ -1,8 +1,8 @@
-"""Tasks that are classes, samplers that are classes, and what code of tasks asks the engine.
+"""Worker operations for tasks and samplers that are classes, and their requests to the engine.
 
-A reference `class:NUMBER:MODULE.CLASS` means the object of a task, `class:NUMBER:MODULE.CLASS/PATH` something of it: a
-method, an aggregation, or a function in its configuration. The engine knows by the number which class it is and what
-it is made of; each worker makes an object of its own when it first needs one.
+The reference `class:NUMBER:MODULE.CLASS` names a task object, `class:NUMBER:MODULE.CLASS/PATH` a part of it: a
+method, an aggregation, or a function in its configuration. The engine assigns the number, which identifies the class
+and its constructor arguments; each worker makes its own object when it first needs one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SCHEME = "class"
-"""The scheme of references to objects of tasks."""
+"""The scheme of references to task objects."""
 
 WRAPPED = "__doc__"
-"""The one column of a document that is not a dictionary."""
+"""The only column of a document that is not a dictionary."""
 
 _DOCUMENT_HOOKS = (
     "dataset",
@@ -55,15 +55,15 @@ _FIELD_HOOKS = {
     "doc_to_audio": "doc_to_audio",
     "doc_to_prefix": "gen_prefix",
 }
-"""The methods that stand for fields of the configuration."""
+"""The methods that replace fields of the configuration."""
 
 
 _STEPS = ("aggregate", "apply_filters", "build_all_requests", "process_instances", "scorers")
-"""Methods for programs that take the steps of an evaluation themselves."""
+"""Methods for scripts that run the steps of an evaluation themselves."""
 
 
 class Objects:
-    """The objects of tasks that this worker has made."""
+    """The task objects that this worker has made."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -75,9 +75,9 @@ class Objects:
         _host.set_template_renderer(self._render)
 
     def ask(self, kind: str, **question: Any) -> Any:
-        """Ask the engine something, while it waits for the answer to a message."""
+        """Send a query to the engine while it waits for the answer to a message."""
         if os.getpid() != self._worker._process:
-            raise _host.EngineError("a process that was forked cannot ask the engine")
+            raise _host.EngineError("a forked process cannot call the engine")
         with self._lock:
             self._worker.channel.write({"ask": to_wire({"kind": kind, **question})})
             reply = self._worker.channel.read()
@@ -88,14 +88,14 @@ class Objects:
         return reply["ok"]
 
     def find(self, directory: str, rest: str) -> Any:
-        """Return the object that a reference means."""
+        """Return the object of a reference."""
         number, _, path = rest.partition(":")
         _, *steps = path.split("/")
         task = self._task(directory, number)
         return task if not steps else _part(task, [unquote(step) for step in steps])
 
     def config(self, number: str) -> dict[str, Any]:
-        """Return the configuration of a task as its class gives it, before the caller of the run changes it."""
+        """Return a task's configuration as its class defines it, before the caller of the run changes it."""
         return self._configs[number]
 
     def _task(self, directory: str, number: str) -> Task:
@@ -129,14 +129,14 @@ class Objects:
 
 
 def objects(worker: Worker) -> Objects:
-    """Return the objects of a worker."""
+    """Return the task objects of a worker."""
     held = getattr(worker, "objects", None)
     if held is None:
         held = worker.objects = Objects(worker)  # type: ignore[attr-defined]
     return held
 
 
-# Objects of tasks
+# Task objects
 
 
 def _construct(made: Any, config: dict[str, Any]) -> Task:
@@ -144,7 +144,7 @@ def _construct(made: Any, config: dict[str, Any]) -> Task:
 
     if not isinstance(made, type) or not issubclass(made, Task):
         name = getattr(made, "__name__", repr(made))
-        raise TypeError(f"`{name}` is no subclass of `lm_eval.api.task.Task`, which the class of a task must be")
+        raise TypeError(f"`{name}` is not a subclass of `lm_eval.api.task.Task`; a task class must be one")
     takes_config = "config" in inspect.signature(made).parameters
     task: Task = made(config=config) if takes_config else made()
     if not hasattr(task, "_config"):
@@ -155,7 +155,7 @@ def _construct(made: Any, config: dict[str, Any]) -> Task:
 
 
 def _configure(task: Task, settings: dict[str, Any]) -> None:
-    """Let the task have what the caller of the run says."""
+    """Apply the run's settings to the task."""
     task._is_compat_04 = settings.get("compat") == "0.4"
     count = settings.get("num_fewshot")
     if count is not None and task.get_config("num_fewshot") != 0:
@@ -169,7 +169,7 @@ def _configure(task: Task, settings: dict[str, Any]) -> None:
 
 
 def _config(task: Task) -> dict[str, Any]:
-    """Return the fields of the configuration that the class sets: as it gave them, or as it changed them."""
+    """Return the configuration fields that the class sets, including those it changes later."""
     now = task._config.to_dict(keep_callable=True)
     given, normal = task._given, task._normal
     changed = {name: value for name, value in now.items() if normal.get(name) != value}
@@ -178,7 +178,7 @@ def _config(task: Task) -> dict[str, Any]:
 
 
 def _part(task: Task, steps: list[str]) -> Any:
-    """Return what a path leads to."""
+    """Return the object at a path."""
     kind, *rest = steps
     if kind == "aggregation":
         return task.aggregation()[rest[0]]
@@ -202,14 +202,14 @@ def _walk(value: Any, steps: list[str]) -> Any:
 
 
 def _wrapped(split: Any) -> Any:
-    """Documents, each of which is a dictionary."""
+    """Return the documents, each as a dictionary."""
     if split is None or hasattr(split, "column_names") or isinstance(split, (str, Mapping)):
         return split
     return [doc if isinstance(doc, Mapping) else {WRAPPED: doc} for doc in split]
 
 
 def unwrapped(doc: Any) -> Any:
-    """Return a document as the class knows it."""
+    """Return a document in the form the class uses."""
     return doc[WRAPPED] if isinstance(doc, Mapping) and len(doc) == 1 and WRAPPED in doc else doc
 
 
@@ -256,13 +256,13 @@ def _describe(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[An
 
 
 def _excludes(task: Any) -> bool:
-    """Return whether a document must not be among its own examples."""
-    # Reference: classes of the older kind look whether there are training documents.
+    """Return whether a document must be excluded from its own examples."""
+    # Reference: older classes decide by whether there are training documents.
     return task._excludes_evaluated() if task._is_configurable else not task.has_training_docs()
 
 
 def _aggregations(task: Any, part: Callable[..., Reference]) -> dict[str, Any]:
-    """Return for each metric the name of its aggregation, where it is built in, or the function."""
+    """Return the aggregation of each metric: its name if built in, otherwise a reference to the function."""
     from lm_eval.api import registry
 
     known = registry.aggregation_registry
@@ -274,7 +274,7 @@ def _aggregations(task: Any, part: Callable[..., Reference]) -> dict[str, Any]:
 
 
 def _referenced(worker: Worker, value: Any, steps: list[str], part: Callable[..., Reference]) -> Any:
-    """Return a configuration in which functions are references."""
+    """Return the configuration with functions replaced by references."""
     if isinstance(value, Mapping):
         return {key: _referenced(worker, item, [*steps, str(key)], part) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -318,7 +318,7 @@ def _requests(worker: Worker, task: Any, message: dict[str, Any]) -> Iterator[An
 
 @contextlib.contextmanager
 def _seeded(task: Any, doc: Any) -> Iterator[None]:
-    """Let what the class draws itself depend on the seed of the run and the document, not on the worker it runs in."""
+    """Seed the class's own draws by the seed of the run and the document, so that the worker makes no difference."""
     seed, generator = task._fewshot_seed, task.fewshot_rnd
     task.set_fewshot_seed(zlib.crc32(repr((seed, doc)).encode("utf-8", "surrogatepass")))
     try:
@@ -344,13 +344,13 @@ def _apply_template(
     question = {"messages": messages, "add_generation_prompt": bool(add_generation_prompt)}
     model = getattr(worker, "model", None)
     if model is not None:
-        # The engine would have to ask this process, which is at work.
+        # The engine would have to call this process, which is busy.
         return next(_models._prompt(worker, None, {"handle": model, **question}))
     return objects(worker).ask("chat_template", **question)
 
 
 def _call_fitting(function: Callable[..., Any], arguments: tuple[Any, ...], **named: Any) -> Any:
-    """Call a method with those of the named arguments that it has parameters for."""
+    """Call a method with those named arguments that it accepts."""
     parameters = inspect.signature(function).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         named = {name: value for name, value in named.items() if name in parameters}
@@ -362,7 +362,7 @@ def _sample(worker: Worker, made: Any, message: dict[str, Any]) -> Iterator[Any]
     known = held.get(message["sampler"])
     if known is None:
         pool = objects(worker).ask("pool")["documents"]
-        # One task after the other draws its examples.
+        # Tasks draw their examples one after the other.
         held.clear()
         known = held[message["sampler"]] = (_make_sampler(made, pool, message["seed"]), pool)
     sampler, pool = known
@@ -376,7 +376,7 @@ def _sample(worker: Worker, made: Any, message: dict[str, Any]) -> Iterator[Any]
         drawn = sampler.sample(n=message["count"], eval_doc=doc)
         draws.append([_position(example, pool, places) for example in drawn])
         if len(draws[-1]) != message["count"]:
-            raise ValueError(f"{message['count']} examples are wanted, and the sampler gave {len(draws[-1])}")
+            raise ValueError(f"{message['count']} examples were requested, but the sampler returned {len(draws[-1])}")
     generator = getattr(sampler, "rnd", None)
     yield {"draws": draws, "state": generator.getstate() if isinstance(generator, random.Random) else None}
 
@@ -391,12 +391,12 @@ def _make_sampler(made: Any, pool: list[Any], seed: int | None) -> Any:
 
 
 def _position(example: Any, pool: list[Any], places: dict[int, int]) -> int:
-    """Return where in the pool an example is."""
+    """Return the index of an example in the pool."""
     place = places.get(id(example))
     if place is None:
         place = next((number for number, doc in enumerate(pool) if doc == example), None)
     if place is None:
-        raise ValueError("the sampler gave a document that is not among those it was made with")
+        raise ValueError("the sampler returned a document that is not in its pool")
     return place
 
 

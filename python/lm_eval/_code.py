@@ -1,6 +1,6 @@
-"""Runs programs that a model wrote, each in a process of its own under limits of the kernel.
+"""Runs generated code, each program in its own process under kernel limits.
 
-The process is started by the `lm-eval` program, which knows how to limit it and says which limits were in force.
+The `lm-eval` binary starts the process: it sets the limits and reports which of them were in effect.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from lm_eval._worker import Worker
 
 _MEMORY = "LM_EVAL_CODE_MEMORY"
-"""The environment variable for the address space of a program, in mebibytes."""
+"""The environment variable for the address space limit of a program, in mebibytes."""
 
 _ALLOW = "HF_ALLOW_CODE_EVAL"
-"""The environment variable by which programs may run without the flag of the command line."""
+"""The environment variable that allows running generated code without the command line flag."""
 
 
 class Runner:
-    """What starts programs, and what it has seen of their limits."""
+    """Starts programs and records the limits they ran under."""
 
     def __init__(self) -> None:
         self.program: str | None = None
         self.is_allowed = True
         self.programs = 0
-        """How many programs ran since it was last asked."""
+        """How many programs ran since the last report."""
         self.limits: dict[str, Any] = {}
-        """The limits that they ran under; for each the worst."""
+        """The weakest form of each limit that a program ran under."""
         self._is_counting = True
         self._path = list(sys.path)
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Counts no programs meanwhile: what modules run while they are imported is the score of no document."""
+        """Do not count programs meanwhile: those that modules run during import do not score any document."""
         outer, self._is_counting = self._is_counting, False
         try:
             yield
@@ -47,12 +47,12 @@ class Runner:
             self._is_counting = outer
 
     def configure(self, program: str | None, is_allowed: bool) -> None:
-        """Sets the `lm-eval` program, and whether anything may be run."""
+        """Set the path of the `lm-eval` binary, and whether running code is allowed."""
         self.program, self.is_allowed = program, is_allowed
         self._path = list(sys.path)
 
     def run(self, program: str, timeout: float) -> str:
-        """Runs a program: `passed`, `timed out`, or `failed: ` with what it raised."""
+        """Run a program; return `passed`, `timed out`, or `failed: ` and the exception."""
         outcome = self._start(program, timeout)
         if self._is_counting:
             self.programs += 1
@@ -62,13 +62,13 @@ class Runner:
     def _start(self, program: str, timeout: float) -> dict[str, Any]:
         if not self.is_allowed and os.environ.get(_ALLOW) != "1":
             raise PermissionError(
-                "Programs that a model wrote may not be run; `--confirm_run_unsafe_code` allows it"
+                "Running code that a model generated is not allowed; pass `--confirm_run_unsafe_code` to allow it"
             )
         import subprocess
 
         starter = self.program or shutil.which("lm-eval")
         if starter is None:
-            raise FileNotFoundError("The program `lm-eval` is needed to run code under limits, and was not found")
+            raise FileNotFoundError("Running code under limits needs the `lm-eval` binary, which was not found")
         command = [starter, "sandbox", "-", "--json", "--time", repr(float(timeout))]
         if os.environ.get(_MEMORY):
             command += ["--memory", os.environ[_MEMORY]]
@@ -79,11 +79,11 @@ class Runner:
             outcome = json.loads(done.stdout)
         except ValueError:
             reason = done.stderr.decode("utf-8", "replace").strip() or f"status {done.returncode}"
-            raise RuntimeError(f"A program could not be run: {reason}") from None
+            raise RuntimeError(f"Cannot run a program: {reason}") from None
         return dict(outcome)
 
     def _interpreter(self) -> str:
-        """Where this Python has its files; folders of tasks and of the user's own modules are not among them."""
+        """Return the folders of this Python's files, without task folders and the user's own modules."""
         prefixes = sorted({sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix})
         inside = tuple(os.path.join(prefix, "") for prefix in prefixes)
         packages = ("site-packages", "dist-packages")
@@ -99,14 +99,14 @@ RUNNER = Runner()
 
 
 def _weaker(seen: dict[str, Any], found: dict[str, Any]) -> None:
-    """Keeps, of two reports, for each limit the one that says less."""
+    """Merge two reports, keeping the weaker statement for each limit."""
     for name, state in found.items():
         if name not in seen or not state["in_force"]:
             seen[name] = state
 
 
 class CodeEval:
-    """The metric `code_eval`: which share of the programs for each problem pass its tests."""
+    """The metric `code_eval`: the share of a problem's programs that pass its tests."""
 
     name = "code_eval"
 
@@ -119,7 +119,7 @@ class CodeEval:
         num_workers: int = 4,
         timeout: float = 3.0,
     ) -> tuple[dict[str, float], dict[int, list[tuple[int, dict[str, Any]]]]]:
-        """Runs each program followed by the tests of its problem: `pass@k` for each k, and what became of each."""
+        """Run each program with its problem's tests; return `pass@k` for each k, and every outcome."""
         from concurrent.futures import ThreadPoolExecutor
 
         predictions, references = _problems(predictions, references)
@@ -128,7 +128,7 @@ class CodeEval:
             for problem, (candidates, tests) in enumerate(zip(predictions, references))
             for place, candidate in enumerate(candidates)
         ]
-        # More at once than there are processors would let programs run out of time that could pass.
+        # Running more at once than there are CPUs could time out programs that would otherwise pass.
         at_once = max(1, min(num_workers, os.cpu_count() or 1, len(programs)))
         with ThreadPoolExecutor(max_workers=at_once) as executor:
             outcomes = list(executor.map(lambda one: RUNNER.run(one[2], timeout), programs))
@@ -147,7 +147,7 @@ class CodeEval:
 
 
 def _problems(predictions: Any, references: Any) -> tuple[list[list[str]], list[str]]:
-    """Programs by problem, and the tests of each; the programs of a single problem need no list around them."""
+    """Return the programs and tests of each problem; those of a single problem need not be nested."""
     tests = [references] if isinstance(references, str) else list(references)
     if isinstance(predictions, str):
         predictions = [predictions]
@@ -161,7 +161,7 @@ def _problems(predictions: Any, references: Any) -> tuple[list[list[str]], list[
 
 
 def _pass_at(total: int, correct: int, size: int) -> float:
-    """How likely one of `size` programs, drawn from all without putting any back, passes."""
+    """Return the probability that at least one of `size` programs, drawn without replacement, passes."""
     if total - correct < size:
         return 1.0
     product = 1.0

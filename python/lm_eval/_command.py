@@ -1,4 +1,4 @@
-"""The command line of a script that has registered models, metrics, filters or scorers of its own."""
+"""The command line of a script that registers its own models, metrics, filters or scorers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SINGLE = {
     "progress": "",
     "color": "",
 }
-"""The options with one value, and their short forms."""
+"""Options that take one value, with their short forms."""
 
 _SEVERAL = {
     "tasks": "-t",
@@ -45,10 +45,10 @@ _SEVERAL = {
     "trackio_args": "",
     "hf_hub_log_args": "",
 }
-"""The options with one value or more."""
+"""Options that take one or more values."""
 
 _OPTIONAL = ("apply_chat_template", "fewshot_as_multiturn", "cache_requests")
-"""The options whose value may be left out."""
+"""Options whose value is optional."""
 
 _FLAGS = {
     "log_samples": "-s",
@@ -61,11 +61,11 @@ _FLAGS = {
     "quiet": "-q",
     "fresh": "",
 }
-"""The options without a value."""
+"""Options without a value."""
 
 
 def run(words: list[str]) -> int:
-    """Run a command line in which names may be those that this process has registered; return its exit status."""
+    """Run a command line that may use names registered in this process; return its exit status."""
     from lm_eval import _distributed, _engine
     from lm_eval.api import registry
 
@@ -77,11 +77,11 @@ def run(words: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return a parser of the options of a run. It checks nothing: the engine does."""
+    """Return a parser for the options of `lm-eval run`. It validates nothing: the engine does."""
     made = argparse.ArgumentParser(
         prog="lm-eval",
         description="Evaluate a model.",
-        epilog="`lm-eval run --help` says what each option means.",
+        epilog="`lm-eval run --help` explains each option.",
     )
     for name, short in _SINGLE.items():
         made.add_argument(*_forms(name, short), default=None, metavar="VALUE")
@@ -100,7 +100,7 @@ def _forms(name: str, short: str) -> list[str]:
 
 
 def words_of(args: argparse.Namespace) -> list[str]:
-    """Return the words of a command line that mean the same as a namespace; names of other options are left out."""
+    """Return the command line equivalent to a namespace; names that are not options are ignored."""
     return ["run", *_words(vars(args))]
 
 
@@ -114,7 +114,7 @@ def _words(given: Mapping[str, Any]) -> Iterator[str]:
         elif isinstance(value, Mapping):
             yield f"--{name}={json.dumps(value)}"
         elif isinstance(value, (list, tuple)):
-            # One word for all of seeds, tasks and folders, several of pairs.
+            # Seeds, tasks and folders are joined into one argument; pairs are separate arguments.
             if name in ("tasks", "seed", "include_path", "plugins"):
                 yield f"--{name}={','.join(map(str, value))}"
             elif value:

@@ -1,7 +1,7 @@
-"""Splits as the functions of tasks get them.
+"""Data set splits as task functions receive them.
 
-Where the library `datasets` is installed they are its `Dataset`; elsewhere a class of ours has the methods that tasks
-use, and stands in for the library when a task imports it.
+Where the library `datasets` is installed they are its `Dataset`; otherwise a class of ours has the methods that tasks
+use, and replaces the library when a task imports it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ Row = dict[str, Any]
 
 
 def make(rows: list[Row], columns: list[str], features: Mapping[str, Any] | None = None) -> Any:
-    """A split of these documents, whose columns have these types as far as they are known."""
+    """Return a split of these documents; column types are given as far as they are known."""
     library = _library()
     if library is not None:
         try:
             split = library.Dataset.from_list(rows) if rows else library.Dataset.from_dict({name: [] for name in columns})
         except Exception:  # noqa: BLE001
-            # Values that Arrow has no type for.
+            # Arrow has no type for these values.
             return Dataset(rows, columns, _labels(features))
         return _with_labels(split, _labels(features), library)
     return Dataset(rows, columns, _labels(features))
 
 
 def _labels(features: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The columns whose numbers have names; all other types can be told from the values."""
+    """Return the label columns; all other types can be inferred from the values."""
     return {
         name: label for name, feature in (features or {}).items() if (label := _label(feature)) is not None
     }
@@ -50,7 +50,7 @@ def _label(feature: Any) -> Any:
 
 
 def _with_labels(split: Any, labels: dict[str, Any], library: Any) -> Any:
-    """A split of the library whose columns have the names of their numbers."""
+    """Return a split of the library with its label columns typed as labels."""
     if not labels:
         return split
 
@@ -68,12 +68,12 @@ def _with_labels(split: Any, labels: dict[str, Any], library: Any) -> Any:
 
 
 def splits(names: list[str], load: Callable[[str], dict[str, Any]]) -> Any:
-    """The splits of a data set, each loaded when it is first asked for."""
+    """The splits of a data set, each loaded on first access."""
     library = _library()
     base = DatasetDict if library is None else library.DatasetDict
 
     class Splits(base):  # type: ignore[misc, valid-type]
-        """Splits by name."""
+        """A mapping of split names to splits."""
 
         def __getitem__(self, name: Any) -> Any:
             if name in self and dict.__getitem__(self, name) is None:
@@ -99,7 +99,7 @@ def splits(names: list[str], load: Callable[[str], dict[str, Any]]) -> Any:
 
 
 def documents(split: Any) -> dict[str, Any]:
-    """The documents of whatever a function gave for a split, and the names of their columns."""
+    """Return the documents of the split that a function returned, and their column names."""
     if split is None or isinstance(split, (str, bytes, Mapping)) or not isinstance(split, Iterable):
         raise TypeError(f"expected documents, found a value of type `{type(split).__name__}`")
     rows = _plain_rows(split)
@@ -113,7 +113,7 @@ def documents(split: Any) -> dict[str, Any]:
 
 
 def _plain_rows(split: Any) -> list[Any]:
-    """All rows, in one go where nothing has to be decoded."""
+    """Return all rows, in one call where nothing has to be decoded."""
     features = getattr(split, "features", None)
     if type(split).__module__.startswith("datasets.") and features is not None and hasattr(split, "to_list"):
         decoded = any(name in str(features) for name in ("Image(", "Audio(", "Video(", "Pdf("))
@@ -123,7 +123,7 @@ def _plain_rows(split: Any) -> list[Any]:
 
 
 def _library() -> Any:
-    """The library `datasets`, unless it is not installed."""
+    """Return the library `datasets`, or `None` where it is not installed."""
     try:
         import datasets
     except ImportError:
@@ -148,7 +148,7 @@ class Value:
 
 
 class ClassLabel:
-    """The type of a column of numbers that have names."""
+    """The type of a column of class labels."""
 
     dtype = "int64"
 
@@ -161,7 +161,7 @@ class ClassLabel:
         self.num_classes = len(self.names)
 
     def int2str(self, values: Any) -> Any:
-        """The name of a number, or the names of several."""
+        """Return the name of a label id, or the names of several."""
         if isinstance(values, Iterable):
             return [self.int2str(value) for value in values]
         if not 0 <= values < self.num_classes:
@@ -169,7 +169,7 @@ class ClassLabel:
         return self.names[values]
 
     def str2int(self, values: Any) -> Any:
-        """The number of a name, or the numbers of several."""
+        """Return the id of a label name, or the ids of several."""
         if not isinstance(values, str) and isinstance(values, Iterable):
             return [self.str2int(value) for value in values]
         text = str(values).strip()
@@ -212,7 +212,7 @@ def _feature(value: Any) -> Any:
 
 
 def _stored(value: Any) -> Any:
-    """A value as it comes back from a data set: tuples are lists."""
+    """Return a value as a data set stores it: tuples become lists."""
     if isinstance(value, (list, tuple)):
         return [_stored(item) for item in value]
     if isinstance(value, Mapping):
@@ -227,7 +227,7 @@ def _listed(names: str | Iterable[str] | None) -> list[str]:
 
 
 class Dataset:
-    """Rows with named columns; every method gives a new data set."""
+    """Rows with named columns. Methods return a new data set."""
 
     def __init__(
         self,
@@ -243,27 +243,27 @@ class Dataset:
 
     @classmethod
     def from_list(cls, mapping: list[Row], **_: Any) -> Dataset:
-        """A data set of rows."""
+        """Make a data set from rows."""
         return cls._of([_stored(row) for row in mapping])
 
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Iterable[Any]], **_: Any) -> Dataset:
-        """A data set of columns."""
+        """Make a data set from columns."""
         names = list(mapping)
         columns = [list(mapping[name]) for name in names]
         if len({len(column) for column in columns}) > 1:
-            raise ValueError("the columns differ in length")
+            raise ValueError("the columns have different lengths")
         rows = [dict(zip(names, map(_stored, values))) for values in zip(*columns)]
         return cls(rows, names)
 
     @classmethod
     def from_generator(cls, generator: Callable[..., Iterable[Row]], gen_kwargs: Any = None, **_: Any) -> Dataset:
-        """A data set of the rows that a generator gives."""
+        """Make a data set from the rows of a generator."""
         return cls.from_list(list(generator(**(gen_kwargs or {}))))
 
     @classmethod
     def _of(cls, rows: list[Row], known: Iterable[str] = (), labels: Mapping[str, Any] | None = None) -> Dataset:
-        """Rows of which each has all columns."""
+        """Return the rows, each with all columns."""
         columns = list(dict.fromkeys(name for row in rows for name in row)) if rows else list(known)
         if any(len(row) != len(columns) for row in rows):
             rows = [{name: row.get(name) for name in columns} for row in rows]
@@ -271,17 +271,17 @@ class Dataset:
 
     @property
     def column_names(self) -> list[str]:
-        """The names of the columns."""
+        """The column names."""
         return list(self._columns)
 
     @property
     def features(self) -> dict[str, Any]:
-        """The types of the columns, by the first value of each that is not None."""
+        """The column types, inferred from the first value of each that is not None."""
 
         def kind(name: str) -> Any:
             first = next((row[name] for row in self._rows if row.get(name) is not None), None)
             label = self._labels.get(name)
-            # A function may have put other values in the place of the numbers.
+            # A function may have replaced the label ids by other values.
             fits = isinstance(first, list if isinstance(label, Sequence) else int)
             return label if label is not None and (first is None or fits) else _feature(first)
 
@@ -299,7 +299,7 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The numbers of rows and columns."""
+        """The number of rows and of columns."""
         return len(self._rows), len(self._columns)
 
     def __len__(self) -> int:
@@ -311,7 +311,7 @@ class Dataset:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             if key not in self._columns:
-                raise KeyError(f"column {key!r} is not there; there are {self._columns}")
+                raise KeyError(f"column {key!r} does not exist; the columns are {self._columns}")
             return [row.get(key) for row in self._rows]
         if isinstance(key, slice):
             return Dataset(self._rows[key], self._columns).to_dict()
@@ -335,9 +335,9 @@ class Dataset:
         fn_kwargs: dict[str, Any] | None = None,
         **_: Any,
     ) -> Dataset:
-        """The data set with what the function gives for each row, or each batch of rows."""
+        """Apply a function to each row, or to each batch of rows, and add the columns it returns."""
         if with_rank or drop_last_batch:
-            raise TypeError("`with_rank` and `drop_last_batch` need the library `datasets`")
+            raise TypeError("`with_rank` and `drop_last_batch` need the package `datasets`")
         dropped = set(_listed(remove_columns))
         call = self._caller(function, with_indices, input_columns, fn_kwargs)
         if not batched:
@@ -369,7 +369,7 @@ class Dataset:
         fn_kwargs: dict[str, Any] | None = None,
         **_: Any,
     ) -> Dataset:
-        """The rows for which the function gives something true."""
+        """Return the rows for which the function returns a true value."""
         call = self._caller(function, with_indices, input_columns, fn_kwargs)
         if batched:
             kept = list(call(self.to_dict(), list(range(len(self._rows)))))
@@ -393,40 +393,40 @@ class Dataset:
         return call
 
     def select(self, indices: Iterable[int], **_: Any) -> Dataset:
-        """The rows at these positions."""
+        """Return the rows at these indices."""
         return Dataset([self._rows[index] for index in indices], self._columns, self._labels)
 
     def shuffle(self, seed: int | None = None, **_: Any) -> Dataset:
-        """The rows in the order that the library `datasets` gives them for the seed."""
+        """Return the rows in the order in which the library `datasets` shuffles them for the seed."""
         if seed is None:
-            raise ValueError("shuffling without a seed needs the library `datasets`: give a seed")
+            raise ValueError("shuffling without a seed needs the package `datasets`; pass a seed")
         return self.select(permutation(seed, len(self._rows)))
 
     def sort(self, column_names: str | list[str], reverse: bool = False, **_: Any) -> Dataset:
-        """The rows, sorted by columns."""
+        """Return the rows sorted by columns."""
         names = _listed(column_names)
         rows = sorted(self._rows, key=lambda row: [row[n] for n in names], reverse=reverse)
         return Dataset(rows, self._columns, self._labels)
 
     def take(self, n: int) -> Dataset:
-        """The first rows."""
+        """Return the first rows."""
         return Dataset(self._rows[:n], self._columns, self._labels)
 
     def skip(self, n: int) -> Dataset:
-        """All but the first rows."""
+        """Return all but the first rows."""
         return Dataset(self._rows[n:], self._columns, self._labels)
 
     def _check(self, names: Iterable[str]) -> None:
         absent = [name for name in names if name not in self._columns]
         if absent:
-            raise ValueError(f"columns {absent} are not there; there are {self._columns}")
+            raise ValueError(f"columns {absent} do not exist; the columns are {self._columns}")
 
     def rename_column(self, original_column_name: str, new_column_name: str, **_: Any) -> Dataset:
-        """The data set with another name for a column."""
+        """Rename a column."""
         return self.rename_columns({original_column_name: new_column_name})
 
     def rename_columns(self, column_mapping: Mapping[str, str], **_: Any) -> Dataset:
-        """The data set with other names for columns."""
+        """Rename several columns."""
         self._check(column_mapping)
         columns = [column_mapping.get(name, name) for name in self._columns]
         if len(set(columns)) < len(columns):
@@ -436,33 +436,33 @@ class Dataset:
         return Dataset(rows, columns, labels)
 
     def remove_columns(self, column_names: str | list[str], **_: Any) -> Dataset:
-        """The data set without columns."""
+        """Remove columns."""
         dropped = _listed(column_names)
         self._check(dropped)
         return self.select_columns([name for name in self._columns if name not in dropped])
 
     def select_columns(self, column_names: str | list[str], **_: Any) -> Dataset:
-        """The data set with these columns alone."""
+        """Keep only these columns."""
         names = _listed(column_names)
         self._check(names)
         return Dataset([{name: row.get(name) for name in names} for row in self._rows], names, self._labels)
 
     def add_column(self, name: str, column: Iterable[Any], *_: Any, **__: Any) -> Dataset:
-        """The data set with one more column."""
+        """Add a column."""
         values = list(column)
         if name in self._columns:
-            raise ValueError(f"there is a column {name!r} already")
+            raise ValueError(f"there already is a column {name!r} already")
         if len(values) != len(self._rows):
             raise ValueError(f"the column has {len(values)} values, and there are {len(self._rows)} rows")
         rows = [{**row, name: _stored(value)} for row, value in zip(self._rows, values)]
         return Dataset(rows, [*self._columns, name], self._labels)
 
     def add_item(self, item: Row, **_: Any) -> Dataset:
-        """The data set with one more row."""
+        """Add a row."""
         return Dataset._of([*self._rows, _stored(item)], self._columns, self._labels)
 
     def cast_column(self, column: str, feature: Any, **_: Any) -> Dataset:
-        """The data set with another type for a column; names become numbers where the type is that of labels."""
+        """Change the type of a column; label names become ids where the type is `ClassLabel`."""
         self._check([column])
         labels = {name: label for name, label in self._labels.items() if name != column}
         if not isinstance(feature, ClassLabel):
@@ -475,52 +475,52 @@ class Dataset:
         return Dataset(rows, self._columns, {**labels, column: feature})
 
     def unique(self, column: str) -> list[Any]:
-        """The different values of a column."""
+        """Return the distinct values of a column."""
         return list(dict.fromkeys(self[column]))
 
     def flatten_indices(self, **_: Any) -> Dataset:
-        """The data set itself."""
+        """Return the data set itself."""
         return self
 
     def to_list(self) -> list[Row]:
-        """The rows."""
+        """Return the rows as a list."""
         return list(self)
 
     def to_dict(self, **_: Any) -> dict[str, list[Any]]:
-        """The columns."""
+        """Return the columns as a dictionary."""
         return {name: self[name] for name in self._columns}
 
     def to_pandas(self, **_: Any) -> Any:
-        """The rows as a data frame."""
+        """Return the rows as a pandas data frame."""
         from pandas import DataFrame
 
         return DataFrame(self.to_dict(), columns=self._columns)
 
     @classmethod
     def from_pandas(cls, df: Any, **_: Any) -> Dataset:
-        """A data set of the rows of a data frame."""
+        """Make a data set from the rows of a pandas data frame."""
         return cls.from_list(df.to_dict("records"))
 
 
 class DatasetDict(dict):
-    """Splits by name."""
+    """A mapping of split names to splits."""
 
     def map(self, function: Callable[..., Any], **options: Any) -> DatasetDict:
-        """Every split with what the function gives."""
+        """Apply a function to every split."""
         return DatasetDict({name: split.map(function, **options) for name, split in self.items()})
 
     def filter(self, function: Callable[..., Any], **options: Any) -> DatasetDict:
-        """Every split with the rows for which the function gives something true."""
+        """Filter every split."""
         return DatasetDict({name: split.filter(function, **options) for name, split in self.items()})
 
 
 def concatenate_datasets(dsets: Iterable[Dataset], **_: Any) -> Dataset:
-    """One data set after the other."""
+    """Concatenate data sets."""
     return Dataset._of([row for split in dsets for row in split])
 
 
 def _load_dataset(path: str, name: str | None = None, *, split: str | None = None, **options: Any) -> Any:
-    """The splits of a data set, or one of them; the engine loads them."""
+    """Return the splits of a data set, or one of them; the engine loads them."""
     from lm_eval import _host
 
     return _host.load_dataset(path, name, **(options if split is None else {**options, "split": split}))
@@ -534,7 +534,7 @@ def _needs_library(name: str) -> Callable[..., Any]:
 
 
 class _StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `datasets` where nothing else does."""
+    """Finds our `datasets` where no other finder has it."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         return importlib.util.spec_from_loader(name, self) if name == "datasets" else None
@@ -556,5 +556,5 @@ class _StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def stand_in() -> None:
-    """Lets tasks import `datasets` where it is not installed."""
+    """Make `import datasets` work in tasks where the library is not installed."""
     sys.meta_path.append(_StandIn())

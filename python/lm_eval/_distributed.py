@@ -1,7 +1,7 @@
-"""Models that are spread over several processes, as launchers such as `accelerate launch` start them.
+"""Models distributed over several processes, as launchers such as `accelerate launch` start them.
 
-The first process evaluates. It shares the requests of each call out among all processes, which answer their part, and
-collects the answers; the other processes do nothing else.
+The first process runs the evaluation. It splits the requests of each call among all processes and gathers their
+answers; the other processes only answer their share.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ __all__ = ["Finished", "Group", "size_of"]
 
 
 class Finished(BaseException):
-    """Ends what a process does that has answered its part of the requests."""
+    """Tells a process that it has answered its share of the requests."""
 
 
 def size_of(lm: Any) -> int:
-    """Return how many processes share the requests of a model."""
+    """Return the number of processes that share a model's requests."""
     return int(getattr(lm, "world_size", 1) or 1)
 
 
@@ -31,8 +31,8 @@ class Group:
         self._gather = _gathering(lm)
 
     def ask(self, method: str, call: Callable[[list[Any]], Any], requests: list[Any]) -> list[Any]:
-        """Return the answers of all processes to requests; in the first process."""
-        # Every process makes as many calls as the others, since models may wait for each other in them.
+        """Return all processes' answers to the requests. Called in the first process."""
+        # Every process makes the same number of calls, since models may synchronise in them.
         longest = -(-len(requests) // self.size)
         shares = [requests[rank :: self.size] for rank in range(self.size)]
         padded = [share + [requests[-1]] * (longest - len(share)) for share in shares]
@@ -48,7 +48,7 @@ class Group:
         return answers
 
     def follow(self) -> None:
-        """Answer parts of requests until the first process is done; in the others."""
+        """Answer shares of requests until the first process is done. Called in the other processes."""
         while True:
             told = self._broadcast(None)
             if told is None:
@@ -57,11 +57,11 @@ class Group:
             self._gather(_attempt(getattr(self._lm, method), shares[self.rank]), 0)
 
     def dismiss(self) -> None:
-        """Let the other processes go; in the first one."""
+        """Release the other processes. Called in the first one."""
         self._broadcast(None)
 
     def _broadcast(self, value: Any) -> Any:
-        """Return the value of the first process."""
+        """Broadcast a value from the first process."""
         mine = value
         for rank in range(1, self.size):
             values = self._gather(value if self.rank == 0 else None, rank)
@@ -71,7 +71,7 @@ class Group:
 
 
 def _attempt(call: Callable[[list[Any]], Any], requests: list[Any]) -> tuple[list[Any], Exception | None]:
-    """Return answers, or what was raised instead: the processes must not wait for each other in vain."""
+    """Return the answers, or the exception instead, so that no process waits for one that failed."""
     try:
         return list(call(requests)), None
     except Exception as error:  # noqa: BLE001
@@ -79,7 +79,7 @@ def _attempt(call: Callable[[list[Any]], Any], requests: list[Any]) -> tuple[lis
 
 
 def _gathering(lm: Any) -> Callable[[Any, int], Any]:
-    """Return what collects one object of each process in one of them."""
+    """Return a function that gathers one object of each process in one of them."""
     from lm_eval.api.model import LM
 
     if getattr(type(lm), "gather_object", LM.gather_object) is not LM.gather_object:
@@ -90,8 +90,8 @@ def _gathering(lm: Any) -> Callable[[Any, int], Any]:
         distributed = None
     if distributed is None or not (distributed.is_available() and distributed.is_initialized()):
         raise NotImplementedError(
-            f"`{type(lm).__name__}` says that {size_of(lm)} processes share its requests, but gives no way to collect "
-            "their answers; define `gather_object(obj, dst)`, or initialise `torch.distributed`"
+            f"`{type(lm).__name__}` reports {size_of(lm)} processes but has no way to gather their answers; "
+            "define `gather_object(obj, dst)`, or initialise `torch.distributed`"
         )
 
     def gather(value: Any, rank: int) -> Any:

@@ -1,4 +1,4 @@
-"""The engine: finds the program, starts it, and answers its calls until it has a result."""
+"""The engine client: finds the `lm-eval` binary, starts it, and answers its calls until it returns a result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["EngineError", "Session", "UnknownNameError", "ask", "find_program"]
 
 PROGRAM_VARIABLE = "LM_EVAL_BINARY"
-"""The environment variable with the path of the program."""
+"""The environment variable with the path of the `lm-eval` binary."""
 
 _logger = logging.getLogger("lm_eval")
 
@@ -37,11 +37,11 @@ _END_LIMIT = 15.0
 
 
 class EngineError(RuntimeError):
-    """What went wrong in the engine."""
+    """An error reported by the engine."""
 
 
 class UnknownNameError(KeyError):
-    """A name that the engine does not know; the message says which ones are near."""
+    """A name that the engine does not know; the message suggests similar ones."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
@@ -57,10 +57,10 @@ _KINDS: dict[str, Callable[[str], Exception]] = {
 
 
 def find_program() -> str:
-    """Return the path of the engine.
+    """Return the path of the `lm-eval` binary.
 
-    In this order: what the variable `LM_EVAL_BINARY` says, beside this package as it was installed, on the
-    search path, and in the folder that the package is developed in.
+    Searched in this order: `LM_EVAL_BINARY`, the scripts installed with this package, `PATH`, and the build folder of
+    a source checkout.
     """
     given = os.environ.get(PROGRAM_VARIABLE)
     if given:
@@ -69,7 +69,7 @@ def find_program() -> str:
         if candidate.is_file() and os.access(candidate, os.X_OK) and not _is_script(candidate):
             return str(candidate)
     raise FileNotFoundError(
-        f"The program `{_NAME}` is not there; install the package again, or name it in `{PROGRAM_VARIABLE}`"
+        f"The `{_NAME}` binary was not found; reinstall the package, or set `{PROGRAM_VARIABLE}` to its path"
     )
 
 
@@ -79,7 +79,7 @@ def _candidates() -> Iterator[Path]:
             scripts = sysconfig.get_path("scripts", scheme) if scheme else sysconfig.get_path("scripts")
             yield Path(scripts, _NAME)
     package = Path(__file__).resolve().parent
-    # `pip install --target FOLDER` puts programs into `FOLDER/bin`.
+    # `pip install --target FOLDER` installs binaries in `FOLDER/bin`.
     yield package.parent / "bin" / _NAME
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         found = shutil.which(_NAME, path=folder) if folder else None
@@ -95,7 +95,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _is_script(path: Path) -> bool:
-    """Whether a program is a script, as the one of another package with the same name is."""
+    """Whether a file is a script, such as the launcher of another package with the same name."""
     with open(path, "rb") as file:
         return file.read(2) == b"#!"
 
@@ -103,7 +103,7 @@ def _is_script(path: Path) -> bool:
 def ask(operation: str, live: Live | None = None, **parts: Any) -> Any:
     """Start the engine with one request, answer its calls, and return the result."""
     live = live or Live()
-    # Where nobody has set up `logging`, the engine writes to standard error itself.
+    # Without a `logging` set-up, the engine writes to standard error itself.
     request = live.sendable(
         {"protocol": VERSION, "op": operation, "log": _logger.hasHandlers(), **parts}
     )
@@ -112,7 +112,7 @@ def ask(operation: str, live: Live | None = None, **parts: Any) -> Any:
 
 
 class Session:
-    """An engine that stays: it tells what came of the last turn and waits for the next."""
+    """A persistent engine that handles one request at a time."""
 
     def __init__(self, operation: str, **parts: Any) -> None:
         self.is_closed = False
@@ -120,11 +120,11 @@ class Session:
         self._exchange(to_wire({"protocol": VERSION, "op": operation, **parts}))
 
     def turn(self, wanted: Any) -> Any:
-        """Ask for something, and return what came of it."""
+        """Send a request and return its result."""
         return self._exchange({"ok": to_wire(wanted)})
 
     def close(self) -> None:
-        """End the engine."""
+        """Stop the engine."""
         if not self.is_closed:
             self.is_closed = True
             self._conversation.__exit__()
@@ -145,7 +145,7 @@ class Session:
 
 
 def command(arguments: list[str], registered: list[str]) -> int:
-    """Run a command line, with what this process has registered (`kind/name`), and return its exit status."""
+    """Run a command line with the objects that this process registered (`kind/name`); return its exit status."""
     parts = {"arguments": arguments, "registered": registered, "python": sys.executable}
     with _Conversation(Live(), as_text=True, is_command=True) as conversation:
         status: int = conversation.run({"protocol": VERSION, "op": "command", **parts})
@@ -153,7 +153,7 @@ def command(arguments: list[str], registered: list[str]) -> int:
 
 
 class _Channel(Channel):
-    """This end of the socket; functions in results are not those that calls are about."""
+    """This end of the socket. Functions in results are decoded differently from those in calls."""
 
     def __init__(
         self, descriptor: int, resolve: Callable[[str, str], Any], of_results: Callable[[str, str], Any]
@@ -165,7 +165,7 @@ class _Channel(Channel):
         self.is_writing = False
 
     def read(self) -> Any:
-        """Return the next message; what is for a person goes to `logging` meanwhile."""
+        """Return the next message, forwarding log messages to `logging` meanwhile."""
         while True:
             message = super().read()
             if message is None or "log" not in message:
@@ -177,17 +177,17 @@ class _Channel(Channel):
         return self._decode_result(text) if text.startswith('{"result":') else self._decode_call(text)
 
     def write(self, message: Any) -> None:
-        """Send a message; nothing may cut it off."""
+        """Send a message without interruption."""
         with self._uncut():
             super().write(message)
 
     def hold(self, message: Any) -> None:
-        """Send a message soon; nothing may cut it off."""
+        """Queue a message, without interruption."""
         with self._uncut():
             super().hold(message)
 
     def flush(self) -> None:
-        """Send what is held back; nothing may cut it off."""
+        """Send queued messages without interruption."""
         with self._uncut():
             super().flush()
 
@@ -201,7 +201,7 @@ class _Channel(Channel):
 
 
 class _Conversation:
-    """A running engine with which this thread talks."""
+    """A running engine that this thread communicates with."""
 
     def __init__(self, live: Live, as_text: bool, is_command: bool = False) -> None:
         self._live = live
@@ -212,12 +212,12 @@ class _Conversation:
         mine, theirs = socket.socketpair()
         self._socket = mine
         stream, errors = _stream(sys.stderr, sys.__stderr__)
-        # A command writes results to standard output; there are none of another request.
+        # A command prints results to standard output; other requests print none.
         output_stream, output = _stream(sys.stdout, sys.__stdout__) if self._is_command else (stream, errors)
         if errors == subprocess.PIPE and not self._is_command:
             errors = subprocess.STDOUT
         try:
-            # A session of its own: Ctrl-C at the terminal is for this process, which passes it on.
+            # Start a new session: this process receives Ctrl-C from the terminal and passes it on.
             self._process = subprocess.Popen(
                 [find_program(), "serve-python"],
                 stdin=theirs.fileno(),
@@ -246,7 +246,7 @@ class _Conversation:
 
     def __exit__(self, *_: object) -> None:
         self._server.release()
-        # The engine ends when its caller is gone.
+        # The engine exits when its caller is gone.
         self._socket.close()
         try:
             self._process.wait(_END_LIMIT)
@@ -263,31 +263,31 @@ class _Conversation:
                 pipe.close()
 
     def run(self, request: Any) -> Any:
-        """Send the request and answer calls until there is a result."""
+        """Send the request and answer calls until the result arrives."""
         with self._interruptible():
             message = self._talk(request)
         if self._interrupts:
             told = (message or {}).get("failure") or {}
-            # What the call raised may reach the engine before the signal does; it is the same interruption.
+            # The exception of the call may reach the engine before the signal; both are the same interruption.
             is_told = told.get("kind") == "KeyboardInterrupt"
             raise KeyboardInterrupt(told["message"] if is_told else "The run was interrupted")
         return self.outcome(message)
 
     def send(self, message: Any) -> Any:
-        """Send a message and answer calls until there is a result, or it is the caller's turn."""
+        """Send a message and answer calls until a result arrives or it is the caller's turn."""
         try:
             return self._talk(message)
         except BaseException:
-            # Half an exchange leaves nothing to go on from.
+            # An interrupted exchange cannot be continued.
             self._process.kill()
             raise
 
     def outcome(self, message: Any) -> Any:
-        """Return the result in the last message, or raise what went wrong."""
+        """Return the result in the last message, or raise the error it reports."""
         if message is None:
             status = self._process.wait()
-            how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-            raise EngineError(f"The engine {how} before there was a result")
+            how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+            raise EngineError(f"The engine {how} before it returned a result")
         if "failure" in message:
             self._fail(message["failure"])
         return message["result"]
@@ -305,7 +305,7 @@ class _Conversation:
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Let Ctrl-C end the engine in order: what has been answered is kept."""
+        """Let Ctrl-C stop the engine gracefully, so that the answers received so far are saved."""
         previous = signal.getsignal(signal.SIGINT)
         if threading.current_thread() is not threading.main_thread() or not callable(previous):
             yield
@@ -320,7 +320,7 @@ class _Conversation:
             if previous is not signal.default_int_handler:
                 previous(number, frame)
             elif self._server.is_calling and not self._channel.is_writing:
-                # Only what is called can be left in the middle; a message cannot.
+                # Calls may be interrupted, messages may not.
                 raise KeyboardInterrupt
 
         signal.signal(signal.SIGINT, interrupt)
@@ -330,7 +330,7 @@ class _Conversation:
             signal.signal(signal.SIGINT, previous)
 
     def _fail(self, told: dict[str, Any]) -> NoReturn:
-        """Raise what the engine tells of; an exception of this process as the object that it was."""
+        """Raise the error that the engine reports; an exception of this process is raised as the original object."""
         message, traceback = told["message"], told["traceback"]
         if told["kind"] == "KeyboardInterrupt":
             raise KeyboardInterrupt(message)
@@ -345,7 +345,7 @@ class _Conversation:
 
 
 def _stream(stream: Any, original: Any) -> tuple[Any, int]:
-    """Return where the engine writes: to a stream of this process, or through it to what stands for the stream."""
+    """Return the engine's output file: a stream of this process, or a pipe to the object that replaces it."""
     if stream is None:
         return None, subprocess.DEVNULL
     if stream is original and isinstance(stream, io.TextIOBase):
@@ -356,9 +356,9 @@ def _stream(stream: Any, original: Any) -> tuple[Any, int]:
 
 
 def _pump(pipe: Any, stream: Any) -> None:
-    """Write what the engine says to a stream that is no file, such as that of a notebook."""
+    """Copy the engine's output to a stream that has no file descriptor, such as that of a notebook."""
     for line in pipe:
-        # Somebody may have closed it, which is no reason to stop the engine.
+        # The stream may have been closed; the engine must not stop because of that.
         with contextlib.suppress(Exception):
             stream.write(line.decode("utf-8", "replace"))
             stream.flush()

@@ -1,7 +1,7 @@
-"""What `import evaluate` finds in a worker.
+"""The module that `import evaluate` finds in a worker.
 
-Metrics that run code of models, and those that need no package, are ours; for everything else the installed package
-`evaluate` is imported when it is first asked for.
+Metrics that run generated code, and those that need no package, are ours; for all others the installed package
+`evaluate` is imported on first use.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ NAME = "evaluate"
 
 
 class ExactMatch:
-    """The metric `exact_match`: which share of the predictions equal their references."""
+    """The metric `exact_match`: the share of predictions that equal their references."""
 
     name = "exact_match"
 
     def compute(self, *, predictions: Any, references: Any, **options: Any) -> dict[str, float]:
-        """The share, after what the options say is taken away from both."""
+        """Return the share, after removing from both sides what the options say to ignore."""
         from lm_eval.api.metrics import exact_match_fn
         from lm_eval.api.metrics._numeric import pairwise_sum
 
@@ -38,12 +38,12 @@ _OWN: dict[str, type] = {"code_eval": CodeEval, "exact_match": ExactMatch}
 
 
 class _Module(types.ModuleType):
-    """Stands for the package until more than our metrics is asked of it."""
+    """Replaces the package until something other than our metrics is used."""
 
     __lm_eval__ = True
 
     def __getattr__(self, name: str) -> Any:
-        # A submodule is looked for in `__path__`; so does the import system before there is a `load`.
+        # The import system looks for submodules in `__path__`, even before `load` exists.
         if name.startswith("__") and (name != "__path__" or "load" not in self.__dict__):
             raise AttributeError(name)
         package = _package()
@@ -53,7 +53,7 @@ class _Module(types.ModuleType):
 
 
 def load(path: str, *arguments: Any, **options: Any) -> Any:
-    """The metric of a name."""
+    """Return the metric of a name."""
     if path in _OWN:
         return _OWN[path]()
     package = _package()
@@ -63,9 +63,9 @@ def load(path: str, *arguments: Any, **options: Any) -> Any:
 
 
 def find(name: str) -> Any:
-    """The metric of a name as the installed package computes it; `None` where package or files are not there.
+    """Return a metric as the installed package computes it; `None` without the package or the metric's files.
 
-    Nothing is downloaded: the metric is a local script, or one that an earlier program left in the cache.
+    Nothing is downloaded: the metric must be a local script, or in the cache.
     """
     package = None if name in _OWN else _package()
     if package is None:
@@ -80,13 +80,13 @@ def find(name: str) -> Any:
     label = name.rstrip("/").rpartition("/")[2].removesuffix(".py")
 
     def compute(references: Any, predictions: Any, **options: Any) -> Any:
-        """The score of one document."""
+        """Return the score of one document."""
         wanted, answers = _listed(references), _listed(predictions)
         if len(wanted) != len(answers):
             if len(answers) != 1 or not _takes_several(module):
                 raise ValueError(
-                    f"The metric `{name}` of the package `{NAME}` takes one reference for each answer, and there are "
-                    f"{len(wanted)} for {len(answers)}; a function of the task can choose one: "
+                    f"The metric `{name}` of the package `{NAME}` takes one reference per answer but got "
+                    f"{len(wanted)} for {len(answers)}; choose one in a task function: "
                     "`metric: !function module.name`"
                 )
             wanted = [wanted]
@@ -98,8 +98,8 @@ def find(name: str) -> Any:
         if len(computed) == 1:
             return next(iter(computed.values()))
         raise ValueError(
-            f"The metric `{name}` of the package `{NAME}` gives {', '.join(map(repr, computed))}, none of which has "
-            "its name; a function of the task can pick one: `metric: !function module.name`"
+            f"The metric `{name}` of the package `{NAME}` returns {', '.join(map(repr, computed))}, none of which "
+            "is named like the metric; pick one in a task function: `metric: !function module.name`"
         )
 
     return RegisteredMetric(
@@ -121,7 +121,7 @@ def _takes_several(module: Any) -> bool:
 
 @contextlib.contextmanager
 def _offline(package: Any) -> Iterator[None]:
-    """Keep the package, and the client of the hub below it, from asking the network meanwhile."""
+    """Keep the package, and the hub client it uses, off the network meanwhile."""
     settings = [(package.config, "HF_EVALUATE_OFFLINE")]
     if "huggingface_hub.constants" in sys.modules:
         settings.append((sys.modules["huggingface_hub.constants"], "HF_HUB_OFFLINE"))
@@ -140,7 +140,7 @@ def _listed(values: Any) -> list[Any]:
 
 
 def _package() -> Any:
-    """The installed package, with `load` in place of its own; `None` if there is none."""
+    """Return the installed package with `load` replaced by ours; `None` if it is not installed."""
     present = sys.modules.get(NAME)
     if present is not None and not isinstance(present, _Module):
         if not hasattr(present, "__lm_eval_load__"):
@@ -180,6 +180,6 @@ _FINDER = _Finder()
 
 
 def stand_in() -> None:
-    """Lets code that is imported from now on find our metrics."""
+    """Make code that is imported from now on use our metrics."""
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)

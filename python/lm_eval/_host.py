@@ -1,7 +1,6 @@
-"""What the process around this package can do for it: load data sets and render templates.
+"""Services of the surrounding process: loading data sets and rendering templates.
 
-A worker sets both to functions that ask the engine. Without them, the third-party libraries are used where
-they are installed.
+A worker sets both to functions that call the engine. Otherwise the third-party packages are used, if installed.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ DatasetLoader = Callable[..., Any]
 """A function `(path, name, **options)` that returns the splits of a data set by name."""
 
 TemplateRenderer = Callable[[str, dict[str, Any]], str]
-"""A function `(template, document)` that returns text."""
+"""A function `(template, document)` that returns the rendered string."""
 
 
 class EngineError(RuntimeError):
-    """The engine could not do what it was asked for."""
+    """The engine could not do what was requested."""
 
 
 _dataset_loader: DatasetLoader | None = None
@@ -38,7 +37,7 @@ def set_template_renderer(renderer: TemplateRenderer | None) -> None:
 
 
 def is_served() -> bool:
-    """Whether an engine waits for this process, so that it cannot start another one."""
+    """Whether an engine is waiting for this process, which therefore cannot start another one."""
     return _template_renderer is not None and not getattr(_template_renderer, "starts_engines", False)
 
 
@@ -51,7 +50,7 @@ def load_dataset(path: str | None, name: str | None = None, **options: Any) -> A
             library = _library()
             if library is None:
                 raise
-            # Loaders that the engine does not have.
+            # The engine does not have these loaders.
             return library.load_dataset(path=path, name=name, **options)
     try:
         import datasets
@@ -61,7 +60,7 @@ def load_dataset(path: str | None, name: str | None = None, **options: Any) -> A
 
 
 def _library() -> Any:
-    """Return the library `datasets`, unless it is not installed."""
+    """Return the library `datasets`, or `None` where it is not installed."""
     try:
         import datasets
     except ImportError:
@@ -70,7 +69,7 @@ def _library() -> Any:
 
 
 def render_template(template: str, doc: dict[str, Any]) -> str:
-    """Return a template filled with the fields of a document."""
+    """Render a template with the fields of a document."""
     if _template_renderer is not None:
         return _template_renderer(template, doc)
     return str(template_environment().from_string(template).render(**doc))
@@ -78,7 +77,7 @@ def render_template(template: str, doc: dict[str, Any]) -> str:
 
 @functools.cache
 def template_environment() -> Any:
-    """Return the environment of the package `jinja2` that renders as the engine does."""
+    """Return a `jinja2` environment that renders as the engine does."""
     try:
         import jinja2
     except ImportError as error:

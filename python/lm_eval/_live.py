@@ -1,4 +1,4 @@
-"""Objects of this process that the engine knows by reference: functions, classes, tasks and models."""
+"""Objects of this process that the engine refers to: functions, classes, tasks and models."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class TaskFunction:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """The parameters of the function, which decide how metrics call it."""
+        """The parameters of the function, which determine how metrics call it."""
         try:
             return inspect.signature(self.resolve())
         except Exception as error:
             raise AttributeError(f"`{self.reference}` has no signature that can be read") from error
 
     def resolve(self) -> Any:
-        """Return the object that the reference means."""
+        """Return the object of the reference."""
         try:
             return _functions.resolve(self.directory, self.reference)
         finally:
@@ -71,11 +71,11 @@ _functions = Loader([])
 
 
 class Live:
-    """The objects of one conversation with the engine."""
+    """The objects of one session with the engine."""
 
     def __init__(self) -> None:
         self.needs_identity = True
-        """Whether answers are kept, and nothing but the model itself tells it from others."""
+        """Whether answers are cached for a model that only its own content identifies."""
         self._objects: list[Any] = []
         self._known: dict[int, Reference] = {}
 
@@ -87,13 +87,13 @@ class Live:
         if known is None:
             name = getattr(target, "__name__", None) or type(target).__name__
             known = Reference("", f"{SCHEME}:{len(self._objects)}.{name}")
-            # The list keeps the object, so that no other gets its number.
+            # The list keeps the object alive, so that its id is not reused.
             self._objects.append(target)
             self._known[id(target)] = known
         return known
 
     def find(self, directory: str, rest: str) -> Any:
-        """Return the object of a reference, given what follows the scheme."""
+        """Return the object of a reference, given the part after the scheme."""
         return self._objects[int(rest.partition(".")[0])]
 
     def function(self, directory: str, reference: str) -> Any:
@@ -102,14 +102,14 @@ class Live:
         return self.find(directory, rest) if scheme == SCHEME else TaskFunction(directory, reference)
 
     def text(self, directory: str, reference: str) -> str:
-        """Return how results show a function: the source of one of this process, else its reference."""
+        """Return a function as results show it: the source of an object of this process, otherwise its reference."""
         from lm_eval.config._callables import serialize_function
 
         scheme, _, rest = reference.partition(":")
         return serialize_function(self.find(directory, rest)) if scheme == SCHEME else reference
 
     def shown(self, value: Any) -> Any:
-        """Return a configuration in which the source stands for references to objects of this process."""
+        """Return a configuration with references to objects of this process replaced by their source."""
         if isinstance(value, dict):
             return {key: self.shown(item) for key, item in value.items()}
         if isinstance(value, list):
@@ -123,7 +123,7 @@ class Live:
         return {known.reference for known in self._known.values()}
 
     def sendable(self, value: Any) -> Any:
-        """Return a value in which functions, classes and other callable things are references."""
+        """Return a value with functions, classes and other callables replaced by references."""
         if type(value) in _PLAIN or isinstance(value, Reference):
             return value
         if isinstance(value, Mapping):
@@ -136,20 +136,20 @@ class Live:
 
 
 _serving = threading.local()
-"""What the thread that answers a call can ask the engine through."""
+"""The channel to the engine of the thread that is answering a call."""
 
 
 def _load_dataset(path: str | None, name: str | None = None, **options: Any) -> Any:
-    """Return the splits of a data set, from the engine that waits for this thread."""
+    """Return the splits of a data set from the engine that waits for this thread."""
     objects = getattr(_serving, "objects", None)
     if objects is None:
-        # This leads to the library, where it is installed.
+        # The caller then uses the library, if installed.
         raise _host.EngineError(f"Loading the data set `{path}` in Python needs the package `datasets`")
     return objects._load_dataset(path, name, **options)
 
 
 def _render(template: str, document: dict[str, Any]) -> str:
-    """Return a filled template, from the engine that waits for this thread, else from another one."""
+    """Render a template with the engine that waits for this thread, or else with another one."""
     from lm_eval import _engine
 
     objects = getattr(_serving, "objects", None)
@@ -162,7 +162,7 @@ _render.starts_engines = True  # type: ignore[attr-defined]
 
 
 class Server(_worker.Worker):
-    """Answers calls of the engine in the process that called it, and keeps what was raised meanwhile."""
+    """Answers engine calls in the calling process, and keeps the exceptions they raise."""
 
     def __init__(self, channel: Channel, loader: Loader, needs_identity: bool = True) -> None:
         super().__init__(loader, channel)
@@ -177,8 +177,8 @@ class Server(_worker.Worker):
 
     def serve(self, message: dict[str, Any]) -> None:
         """Answer a message."""
-        # Functions are called with seeded generators, which must not show in the rest of the program. What a
-        # model draws is its own affair.
+        # Functions are called with seeded generators; the state is restored afterwards. A model's own draws are its
+        # own business.
         is_of_model = message["op"].startswith("model")
         if message["op"] == "model_open":
             self._models.append(len(_models._served))
@@ -194,11 +194,11 @@ class Server(_worker.Worker):
 
     @property
     def model(self) -> int | None:
-        """The handle of the model of this conversation, where that is in this process."""
+        """The handle of this session's model, if it is in this process."""
         return self._models[-1] if self._models else None
 
     def opened(self, served: _models.Served) -> None:
-        """Let a model that is spread over several processes be evaluated by the first of them."""
+        """Evaluate a model that is distributed over several processes from the first of them."""
         if _distributed.size_of(served.lm) == 1:
             return
         group = _distributed.Group(served.lm)
@@ -209,15 +209,15 @@ class Server(_worker.Worker):
         self._groups.append(group)
 
     def release(self) -> None:
-        """Let go of the models of this conversation."""
+        """Release the models of this session."""
         while self._groups:
             self._groups.pop().dismiss()
         for handle in self._models:
-            # Handles are counted, so the place stays.
+            # Handles are indices, so the slot stays.
             _models._served[handle] = None  # type: ignore[assignment]
 
     def fail(self, error: BaseException) -> None:
-        """Keep what was raised and send it."""
+        """Store an exception and send it."""
         if isinstance(error, _distributed.Finished):
             raise error
         self.raised.append((_worker._traceback(error), error))
@@ -231,7 +231,7 @@ def _nothing() -> Iterator[None]:
 
 @contextmanager
 def _kept_generators() -> Iterator[None]:
-    """Leave the global generators of random numbers as they were."""
+    """Restore the state of the global random number generators afterwards."""
     restore: list[Callable[[], None]] = []
     if "random" in sys.modules:
         random = sys.modules["random"]

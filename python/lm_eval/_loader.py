@@ -1,4 +1,4 @@
-"""Finds the functions that task files name."""
+"""Resolves the functions that task files name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOLDER = "_lm_eval_folder_"
 
 
 def plain(text: str) -> str:
-    """The text with modules named as their folder names them, without the package that keeps folders apart."""
+    """Return the string with module names as the folder knows them, without the internal package prefix."""
     if _FOLDER not in text:
         return text
     import re
@@ -29,10 +29,10 @@ def plain(text: str) -> str:
 
 
 class Loader:
-    """Imports modules of task folders so that equal names in different folders do not meet.
+    """Imports modules of task folders so that equal names in different folders do not clash.
 
-    While code of a folder runs, the folder is the first that imports look into, and its modules are those that
-    imports find; both change with the folder.
+    While code of a folder runs, the folder comes first on the import path and its modules are the ones that imports
+    find; both change with the folder.
     """
 
     def __init__(self, task_roots: list[str]) -> None:
@@ -41,10 +41,10 @@ class Loader:
         self._folder = ""
         self._own_modules: dict[str, dict[str, types.ModuleType]] = {}
         self.schemes: dict[str, Callable[[str, str], Any]] = {}
-        """What finds the object of a reference `SCHEME:REST`, given the folder and the rest."""
+        """Resolvers of references `SCHEME:REST`, called with the folder and the rest."""
 
     def resolve(self, directory: str, reference: str) -> Any:
-        """The object that `!function reference` in a file of the folder means."""
+        """Return the object of `!function reference` in a file of the folder."""
         known = self._known.get((directory, reference))
         if known is None:
             with RUNNER.uncounted():
@@ -59,7 +59,7 @@ class Loader:
             return self.schemes[scheme](directory, rest)
         name, dot, attribute = reference.rpartition(".")
         if not dot or not name:
-            raise ValueError(f"`{reference}` names no module: write `module.name`")
+            raise ValueError(f"`{reference}` does not name a module: write `module.name`")
         path = os.path.join(directory, *name.split(".")) + ".py" if directory else ""
         self.enter(directory)
         if path and os.path.isfile(path):
@@ -69,7 +69,7 @@ class Loader:
         return getattr(module, attribute)
 
     def enter(self, directory: str) -> None:
-        """Makes the folder the one whose modules imports find."""
+        """Make imports find the modules of the folder."""
         if directory == self._folder:
             return
         left = self._folder
@@ -91,7 +91,7 @@ class Loader:
             sys.modules.update(self._own_modules.get(directory, {}))
 
     def _add_root(self, directory: str) -> None:
-        """Lets `lm_eval.tasks` have the library that the folder is part of."""
+        """Make `lm_eval.tasks` import from the library that contains the folder."""
         path = os.path.abspath(directory)
         end = (path + os.sep).rfind(_LIBRARY + os.sep)
         root = path[: end + len(_LIBRARY)]

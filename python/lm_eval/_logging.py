@@ -1,4 +1,4 @@
-"""Set-up of Python's `logging` for this package. Messages of the engine go to the logger `lm_eval`."""
+"""Set-up of Python's `logging` for this package. Engine messages go to the logger `lm_eval`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LEVEL_VARIABLE = "LMEVAL_LOG_LEVEL"
 
 
 class _Formatter(logging.Formatter):
-    """Names a logger without the name of the package."""
+    """Adds the logger name without the package prefix."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line of a record."""
+        """Return the formatted line of a record."""
         record.short = record.name.removeprefix("lm_eval.")
         return super().format(record)
 
@@ -24,7 +24,7 @@ class _Formatter(logging.Formatter):
 def setup_logging(verbosity: str | int | None = logging.INFO) -> None:
     """Write messages of this package and of the engine to standard error, from a level on.
 
-    The environment variable `LMEVAL_LOG_LEVEL` wins over `verbosity`.
+    The environment variable `LMEVAL_LOG_LEVEL` overrides `verbosity`.
     """
     given = os.environ.get(_LEVEL_VARIABLE) or verbosity or logging.INFO
     level = logging.getLevelName(given.upper()) if isinstance(given, str) else given
@@ -39,7 +39,7 @@ def setup_logging(verbosity: str | int | None = logging.INFO) -> None:
         _Formatter("%(asctime)s %(levelname)-8s [%(short)s:%(lineno)d] %(message)s", "%Y-%m-%d:%H:%M:%S")
     )
     logger.addHandler(handler)
-    # The handlers of the program would write the same lines again.
+    # The application's handlers would write the same lines again.
     logger.propagate = False
 
 
@@ -56,6 +56,6 @@ def info_once(logger: logging.Logger, msg: str, *args: Any) -> None:
 
 
 def maybe_warn(msg: str, verbose: bool = True) -> None:
-    """Log a warning if `verbose` says so."""
+    """Log a warning if `verbose` is set."""
     if verbose:
         logging.getLogger("lm_eval").warning(msg)

@@ -1,7 +1,7 @@
-"""The operations of a worker that has a model: it is made and asked, and tells each answer when it is there.
+"""Worker operations for models: makes a model, calls it, and sends each answer as soon as it is available.
 
-The worker may be one with this package or one with the original package, so this module imports the standard
-library alone and takes `lm_eval` as it finds it.
+The worker may have this package or the original one installed, so this module imports only the standard library and
+whichever `lm_eval` it finds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROLLING = "loglikelihood_rolling"
 _GENERATE = "generate_until"
 
 _served: dict[int, Served] = {}
-"""The models of this process by their handles."""
+"""The models of this process by handle."""
 
 
 class BadAnswer(TypeError):
@@ -29,22 +29,22 @@ class BadAnswer(TypeError):
 
 
 class DifferingAnswers(ValueError):
-    """Answers that a method returned are not those that it had handed over before."""
+    """A method returned answers that differ from those it had handed over before."""
 
 
 class Served:
-    """A model and what the engine needs to know about it."""
+    """A model, with what the engine needs to know about it."""
 
     def __init__(self, lm: Any, ignored: list[str], is_object: bool = False) -> None:
         self.lm = lm
         self.ignored = ignored
         self.inner = _unwrapped(lm)
         self.is_object = is_object
-        """Whether somebody else made the model, so that no arguments say which one it is."""
+        """Whether the caller made the model, so that no constructor arguments identify it."""
         self.prompt_type: Callable[[str], Any] = _json_prompt
         self.share: Callable[..., Any] | None = None
-        """What shares requests out among the processes of the model, where there are several."""
-        # A `CachingLM` gets answers through the hook that is about to be replaced.
+        """Distributes requests among the processes of the model, if there are several."""
+        # A `CachingLM` receives answers through the hook that is about to be replaced.
         self.hook = Hook(None if self.inner is lm else getattr(self.inner, "cache_hook", None))
         if hasattr(lm, "set_cache_hook"):
             lm.set_cache_hook(self.hook)
@@ -53,12 +53,12 @@ class Served:
 
     @property
     def name(self) -> str:
-        """The name of the class."""
+        """The name of the model's class."""
         return type(self.inner).__qualname__
 
 
 def _unwrapped(lm: Any) -> Any:
-    """The model inside a `CachingLM`, else the model itself."""
+    """The model inside a `CachingLM`, or the model itself."""
     caching = getattr(sys.modules.get("lm_eval.api.model"), "CachingLM", None)
     while caching is not None and isinstance(lm, caching):
         lm = lm.lm
@@ -66,7 +66,7 @@ def _unwrapped(lm: Any) -> Any:
 
 
 class Hook:
-    """Stands in for the cache of a model: an answer that it is given goes to the engine at once."""
+    """Replaces the cache hook of a model: sends each answer to the engine at once."""
 
     dbdict = None
 
@@ -75,11 +75,11 @@ class Hook:
         self._next = next_hook
 
     def follow(self, call: _Call | None) -> None:
-        """Passes answers to a call from now on."""
+        """Pass answers to a call from now on."""
         self._call = call
 
     def add_partial(self, attr: str, req: Any, res: Any) -> None:
-        """Takes the answer to one request of the method `attr`."""
+        """Take the answer to one request of the method `attr`."""
         if self._call is not None:
             self._call.take_early(attr, req, res)
             if self._next is not None:
@@ -87,7 +87,7 @@ class Hook:
 
 
 class _Call:
-    """One call of a method of the model, and which of its requests were answered."""
+    """One call of a model method, with the requests answered so far."""
 
     def __init__(self, method: str, arguments: list[tuple[Any, ...]], send: Callable[[Any], None]) -> None:
         self.method = method
@@ -100,7 +100,7 @@ class _Call:
         self._exact: list[bytes] = []
 
     def take_early(self, method: str, arguments: Any, result: Any) -> None:
-        """Takes an answer before the call is over; one that belongs to no request of it is let go."""
+        """Take an answer before the call returns; an answer that matches none of its requests is ignored."""
         if method != self.method or not isinstance(arguments, Iterable):
             return
         with self._lock:
@@ -110,13 +110,13 @@ class _Call:
             try:
                 answer = _checked(method, result)
             except BadAnswer:
-                # The same answer will be returned, and is an error then.
+                # The method will return the same answer, which is an error then.
                 return
             self.answers[place] = answer
             self._send([place, *answer])
 
     def take(self, place: int, result: Any) -> None:
-        """Takes an answer that the method has returned."""
+        """Take an answer that the method has returned."""
         with self._lock:
             try:
                 answer = _checked(self.method, result)
@@ -133,14 +133,14 @@ class _Call:
                 self._differing[place] = answer
 
     def check(self, called: str) -> None:
-        """Fails if answers that were handed over, and count, are not those that were returned."""
+        """Raise if answers that were handed over and used differ from those that were returned."""
         early: dict[bytes, list[tuple[str, int]]] = {}
         late: dict[bytes, list[tuple[str, int]]] = {}
         for place, answer in self._differing.items():
             early.setdefault(self._exact[place], []).append((repr(self.answers[place]), place))
             late.setdefault(self._exact[place], []).append((repr(answer), place))
         for key, answers in early.items():
-            # Equal requests may have been answered in another order than they stand in.
+            # Equal requests may have been answered out of order.
             for (given, _), (returned, place) in zip(sorted(answers), sorted(late[key]), strict=True):
                 if given != returned:
                     raise DifferingAnswers(
@@ -149,7 +149,7 @@ class _Call:
                     )
 
     def _find(self, arguments: Any) -> int | None:
-        """The first request with these arguments that has no answer yet."""
+        """Return the index of the first unanswered request with these arguments."""
         if self._places is None:
             self._places = {}
             for place, own in enumerate(self.arguments):
@@ -161,7 +161,7 @@ class _Call:
         exact, loose = _keys(self.method, arguments)
         found = self._open(exact)
         if found is None and len(self._places.get(loose, ())) == 1:
-            # Models change generation settings on their way; a context that stands once is enough.
+            # Models change generation settings on the way; a unique context identifies the request.
             found = self._open(loose)
         return found
 
@@ -171,9 +171,9 @@ class _Call:
 
 
 def _keys(method: str, arguments: tuple[Any, ...]) -> tuple[bytes, bytes]:
-    """What requests are told apart by: all arguments, and for generated text the context alone."""
+    """Return the keys of a request: one of all arguments, and for generation one of the context alone."""
     if method == _ROLLING:
-        # The text stands alone or behind an empty context.
+        # The string is the only argument, or follows an empty context.
         arguments = arguments[-1:]
     exact = _digest(arguments)
     return exact, b"loose" + _digest(arguments[:1]) if method == _GENERATE else exact
@@ -185,10 +185,10 @@ def _digest(value: Any) -> bytes:
 
 
 def _checked(method: str, result: Any) -> tuple[Any, ...]:
-    """An answer in terms of JSON."""
+    """Return an answer as a JSON value."""
     if method == _GENERATE:
         if not isinstance(result, str):
-            raise BadAnswer(f"expected text, found a value of type `{type(result).__name__}`")
+            raise BadAnswer(f"expected a string, found a value of type `{type(result).__name__}`")
         return (_valid(result),)
     if method == _ROLLING:
         if isinstance(result, (tuple, list)) and result:
@@ -217,7 +217,7 @@ def _shortened(text: str) -> str:
 
 
 def _valid(text: str) -> str:
-    """The text, with what UTF-8 cannot hold replaced."""
+    """Return the string with everything that UTF-8 cannot encode replaced."""
     text = str.__str__(text)
     try:
         text.encode("utf-8")
@@ -228,7 +228,7 @@ def _valid(text: str) -> str:
 
 def _names(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
     registry = importlib.import_module("lm_eval.api.registry")
-    # This package's own classes stand for models that the engine has itself; the original package has no such list.
+    # This package's classes for the engine's own models are not listed; the original package lacks `_dump`.
     yield sorted(registry._dump()["model"] if hasattr(registry, "_dump") else registry.model_registry)
 
 
@@ -239,12 +239,12 @@ def _open(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any]:
 
 
 def find(name: str) -> Any:
-    """The class that is registered under a name."""
+    """Return the class that is registered under a name."""
     return importlib.import_module("lm_eval.api.registry").get_model(name)
 
 
 def serve(target: Any, message: dict[str, Any]) -> int:
-    """Makes a model of a class, or takes one that is there, and returns its handle."""
+    """Make a model from a class, or take an existing object; return its handle."""
     _seed(message.get("seeds") or [])
     ignored: list[str] = []
     lm = target
@@ -268,12 +268,12 @@ def _create(cls: Any, arguments: dict[str, Any], additional: dict[str, Any]) -> 
 
 
 def _is_base(cls: type) -> bool:
-    """Whether a class is one of those that models are derived from."""
+    """Whether a class is a base class of models."""
     return cls is object or cls.__module__ in ("abc", "typing", "lm_eval.api.model")
 
 
 def _unknown(cls: Any, additional: dict[str, Any]) -> list[str]:
-    """What the constructor of a class takes no argument for."""
+    """Return the arguments that the constructor of a class does not accept."""
     try:
         parameters = inspect.signature(cls).parameters.values()
     except (TypeError, ValueError):
@@ -285,7 +285,7 @@ def _unknown(cls: Any, additional: dict[str, Any]) -> list[str]:
 
 
 def _seed(seeds: list[int | None]) -> None:
-    """Seeds the generators of the standard library, numpy and torch, as far as they are in use."""
+    """Seed the generators of the standard library, numpy and torch, if they are imported."""
     random, numpy, torch = [*seeds, None, None, None][:3]
     if random is not None:
         importlib.import_module("random").seed(random)
@@ -296,7 +296,7 @@ def _seed(seeds: list[int | None]) -> None:
 
 
 def describe(handle: int, needs_identity: bool = True) -> dict[str, Any]:
-    """What makes a model the one that it is; its state costs time, and matters only where answers are kept."""
+    """Return the identity of a model; its state is expensive and included only where answers are cached."""
     served = _served[handle]
     cls = type(served.inner)
     code = [_code(base) for base in cls.__mro__ if not _is_base(base)]
@@ -321,13 +321,13 @@ def _is_installed(file: str) -> bool:
 
 
 def _module(cls: type) -> str:
-    """The module of a class; of one that is not installed, its file's name, since its own is up to chance."""
+    """Return the module of a class, or the file name if it is not installed: its module name is arbitrary then."""
     file = _file(cls)
     return cls.__module__ if file is None or _is_installed(file) else os.path.basename(file)
 
 
 def _code(cls: type) -> str:
-    """The version of the package that a class is part of; without one, what is in its file."""
+    """Return the version of the package that a class belongs to, or else the hash of its file."""
     package = cls.__module__.partition(".")[0]
     file = _file(cls)
     if file is None or _is_installed(file):
@@ -370,7 +370,7 @@ def _answer(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any
     except ValueError as error:
         if method == _ROLLING and len(arguments[0]) == 2 and "to unpack (expected 1" in str(error):
             raise ValueError(
-                f"`{served.name}.{method}` takes requests with the text alone ({error}), but they are "
+                f"`{served.name}.{method}` expects requests `(text,)` ({error}), but they are "
                 '`("", text)`; read `request.args[-1]`, or evaluate with `compat="0.4"` (`--compat 0.4`)'
             ) from error
         raise
@@ -381,9 +381,9 @@ def _answer(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any
 
 
 def _changes_answers(lm: Any, method: str) -> bool:
-    """Whether a user's method may return something else than the method that it overrides hands over.
+    """Whether a user's method may return answers that differ from those the overridden method hands over.
 
-    That is one that calls the overridden method, or that hands over nothing itself.
+    That is the case if it calls the overridden method, or hands over nothing itself.
     """
     for name in (method, "_loglikelihood_tokens") if method != _GENERATE else (method,):
         found = [vars(lm)[name]] if name in getattr(lm, "__dict__", {}) else []
@@ -394,7 +394,7 @@ def _changes_answers(lm: Any, method: str) -> bool:
                 break
             found.append(vars(cls)[name])
         else:
-            # The last one overrides nothing that could hand answers over.
+            # The last one overrides nothing that could hand over answers.
             found = found[:-1]
         for function in found:
             used = _used_names(function)
@@ -404,7 +404,7 @@ def _changes_answers(lm: Any, method: str) -> bool:
 
 
 def _used_names(function: Any) -> set[str]:
-    """The names that the code of a function uses, with that of the functions inside it."""
+    """Return the names used in the code of a function and of the functions inside it."""
     codes = [getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)]
     names: set[str] = set()
     while codes:
@@ -416,7 +416,7 @@ def _used_names(function: Any) -> set[str]:
 
 
 def _method(lm: Any, name: str) -> Callable[[list[Any]], Any]:
-    """A method of the model; without a bar, since the engine shows how far it is."""
+    """Return a method of the model, without its progress bar, since the engine shows progress."""
     method = getattr(lm, name)
     try:
         has_bar = "disable_tqdm" in inspect.signature(method).parameters
@@ -426,7 +426,7 @@ def _method(lm: Any, name: str) -> Callable[[list[Any]], Any]:
 
 
 def _run(served: Served, call: _Call, results: Any) -> None:
-    """Takes what a method returned; of a generator, each answer when it is made."""
+    """Take the answers of a method as they arrive; those of a generator one by one."""
     called, expected = f"`{served.name}.{call.method}`", len(call.arguments)
     if isinstance(results, (str, bytes, dict)) or not isinstance(results, Iterable):
         kind = type(results).__name__
@@ -438,7 +438,7 @@ def _run(served: Served, call: _Call, results: Any) -> None:
     count = 0
     for place, result in enumerate(results):
         if place == expected:
-            raise ValueError(f"{called} returned more than {expected} answers to as many requests")
+            raise ValueError(f"{called} returned more than {expected} answers to {expected} requests")
         call.take(place, result)
         count += 1
     if count != expected:
@@ -459,7 +459,7 @@ def _arguments(served: Served, method: str, arguments: list[Any]) -> tuple[Any, 
 
 
 def _medium(item: Any) -> Any:
-    """An image as models expect it, where the library for it is installed."""
+    """Return an image in the form models expect, if the library for it is installed."""
     data = item.get("bytes") if isinstance(item, dict) else item
     if not isinstance(data, (bytes, bytearray)):
         return item
@@ -476,7 +476,7 @@ def _medium(item: Any) -> Any:
 
 
 def _json_prompt(text: str) -> Any:
-    """A conversation as the text that a server gets."""
+    """Return a conversation as the string that is sent to a server."""
     module = sys.modules.get("lm_eval.models.api_models")
     return (text,) if module is None else module.JsonChatStr(text)
 
@@ -517,7 +517,7 @@ def _prompt(worker: Any, function: Any, message: dict[str, Any]) -> Iterator[Any
     if not isinstance(prompt, (list, tuple)):
         kind = type(prompt).__name__
         raise TypeError(
-            f"`{served.name}.apply_chat_template` returned a value of type `{kind}`, not text or messages"
+            f"`{served.name}.apply_chat_template` returned a value of type `{kind}`, not a string or messages"
         )
     yield list(prompt)
 
@@ -550,7 +550,7 @@ def _config(lm: Any) -> dict[str, Any]:
 
 def _tokenizer(lm: Any) -> dict[str, Any]:
     if isinstance(inspect.getattr_static(lm, "tokenizer", None), functools.cached_property):
-        # One that nobody has needed so far is not loaded for its name.
+        # A tokenizer that has not been used yet is not loaded just for its name.
         return {}
     try:
         tokenizer = getattr(lm, "tokenizer", None)
@@ -571,7 +571,7 @@ def _tokenizer(lm: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON has, else its text."""
+    """Return a value that JSON can represent, or else its string form."""
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 

@@ -9,15 +9,15 @@ import sys
 from typing import Any
 
 GROUP = "lm_eval.plugins"
-"""The group of entry points under which installed packages name their plug-ins."""
+"""The entry point group under which installed packages name their plug-ins."""
 
 
 class PluginError(ImportError):
-    """A plug-in that cannot be imported."""
+    """A plug-in cannot be imported."""
 
 
 def load(plugins: list[str]) -> list[str]:
-    """Imports the given plug-ins, then the installed ones, and returns their names."""
+    """Import the given plug-ins, then the installed ones, and return their names."""
     loaded = []
     for plugin in plugins:
         try:
@@ -39,7 +39,7 @@ def _failed(what: str, error: BaseException) -> PluginError:
 
 
 def _import(plugin: str) -> None:
-    """Imports a file, or a module of the search path or of the current folder."""
+    """Import a file, or a module of the import path or of the current folder."""
     if plugin.endswith(".py") or os.sep in plugin:
         _import_file(os.path.abspath(plugin))
         return
@@ -49,7 +49,7 @@ def _import(plugin: str) -> None:
         here = os.getcwd()
         if error.name != plugin.partition(".")[0] or here in sys.path:
             raise
-        # As for `python -m`, though after everything that is installed.
+        # As for `python -m`, but after all installed packages.
         sys.path.append(here)
         importlib.invalidate_caches()
         importlib.import_module(plugin)
@@ -59,7 +59,7 @@ def _import_file(path: str) -> None:
     if os.path.isdir(path):
         path = os.path.join(path, "__init__.py")
     if not os.path.isfile(path):
-        raise FileNotFoundError(f"there is no file `{path}`")
+        raise FileNotFoundError(f"no such file: `{path}`")
     folder, file = os.path.split(path)
     name = os.path.basename(folder) if file == "__init__.py" else file.removesuffix(".py")
     if name in sys.modules:
@@ -70,7 +70,7 @@ def _import_file(path: str) -> None:
     if spec is None or spec.loader is None:
         raise ImportError(f"cannot import `{path}`")
     if folder not in sys.path:
-        # Modules beside the file; after everything that is installed.
+        # Modules next to the file are importable, after all installed packages.
         sys.path.append(os.path.dirname(folder) if file == "__init__.py" else folder)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -82,8 +82,8 @@ def _import_file(path: str) -> None:
 
 
 def _entry_points() -> list[Any]:
-    """The entry points of the group, by name."""
-    # Reading the few files that are there takes a millisecond; importing `importlib.metadata` takes many.
+    """Return the entry points of the group, by name."""
+    # Reading the few `entry_points.txt` files takes a millisecond; importing `importlib.metadata` takes many.
     if not any(_has_entry_points(folder) for folder in sys.path):
         return []
     from importlib import metadata
@@ -92,7 +92,7 @@ def _entry_points() -> list[Any]:
 
 
 def _has_entry_points(folder: str) -> bool:
-    """Whether a package that is installed in the folder has a plug-in."""
+    """Whether a package installed in the folder has a plug-in."""
     try:
         entries = os.listdir(folder)
     except OSError:

@@ -1,7 +1,7 @@
-"""What goes over the pipe between the engine and a worker: frames that hold values as JSON.
+"""The wire format between the engine and a worker: values encoded as JSON, in frames.
 
-A frame is its length in eight bytes, the highest first, and that many bytes of JSON in UTF-8. What JSON does not know
-is an object whose first key is `$`:
+A frame is its length in eight bytes, big-endian, followed by that many bytes of UTF-8 JSON. A value that JSON cannot
+represent is an object whose first key is `$`:
 
 | value | `$` | `v` |
 |---|---|---|
@@ -10,7 +10,7 @@ is an object whose first key is `$`:
 | bytes | `b` | hexadecimal digits |
 | date | `D` | year, month, day |
 | datetime | `T` | the seven fields, and seconds east of UTC or null |
-| dictionary with other keys than text, or with the key `$` | `d` | pairs of key and value |
+| dictionary with keys other than strings, or with the key `$` | `d` | pairs of key and value |
 | function | `f` | folder and reference |
 """
 
@@ -27,13 +27,13 @@ from typing import Any, BinaryIO, NamedTuple
 VERSION = 1
 
 _LONGEST_HOLD = 0.05
-"""How many seconds an answer is held back, beyond what the next call takes."""
+"""How many seconds an answer may be queued, in addition to the duration of the next call."""
 
 _PLAIN = (str, int, float, bool, type(None))
 
 
 def _encoder() -> Callable[[Any], str]:
-    """What writes JSON: the library's encoder, made once instead of for each message where that is possible."""
+    """Return a JSON encoder, made once instead of once per message where possible."""
     plain = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
     try:
         from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
@@ -50,18 +50,18 @@ _dumps = _encoder()
 
 
 class Unsendable(TypeError):
-    """A value that the engine has no form for."""
+    """A value that cannot be sent to the engine."""
 
 
 class Reference(NamedTuple):
-    """An object that the engine gets to know by the reference under which a worker finds it."""
+    """An object, named by the reference under which a worker finds it."""
 
     directory: str
     reference: str
 
 
 def to_wire(value: Any) -> Any:
-    """The value in terms of JSON."""
+    """Return the value in terms of JSON."""
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -84,7 +84,7 @@ def _pairs(value: Mapping[Any, Any]) -> Any:
 
 
 _BARE: dict[type, Any] = {str: str.__str__, int: int.__int__, float: float.__float__}
-"""How a value of a subclass becomes one of the class itself, whatever the subclass overrides."""
+"""Convert a value of a subclass to the class itself, whatever the subclass overrides."""
 
 
 def _rarer(value: Any) -> Any:
@@ -115,7 +115,7 @@ def _rarer(value: Any) -> Any:
         return str(value)
     if isinstance(value, (Sequence, Iterator, KeysView, ValuesView)):
         return [to_wire(item) for item in value]
-    # Numbers and arrays of numpy, torch and pandas, without importing them.
+    # Numbers and arrays of numpy, torch and pandas, recognised without importing them.
     shape = getattr(value, "shape", None)
     if shape == () and hasattr(value, "item"):
         item = value.item()
@@ -123,7 +123,7 @@ def _rarer(value: Any) -> Any:
             return to_wire(item)
     if hasattr(value, "tolist"):
         return to_wire(value.tolist())
-    raise Unsendable(f"a value of type `{type(value).__name__}` cannot be handed to the engine")
+    raise Unsendable(f"a value of type `{type(value).__name__}` cannot be sent to the engine")
 
 
 def _from_wire(resolve: Callable[[str, str], Any]) -> Callable[[dict[str, Any]], Any]:
@@ -153,7 +153,7 @@ def _from_wire(resolve: Callable[[str, str], Any]) -> Callable[[dict[str, Any]],
 
 
 def _key(value: Any) -> Any:
-    """A value where Python wants one that it can hash."""
+    """Return a value in hashable form."""
     return frozenset(value) if isinstance(value, set) else value
 
 
@@ -168,7 +168,7 @@ class Channel:
         self._decode = json.JSONDecoder(object_hook=_from_wire(resolve)).decode
 
     def read(self) -> Any:
-        """The next message, or `None` when the engine has closed its end."""
+        """Return the next message, or `None` when the engine has closed its end."""
         head = self._reader.read(8)
         if len(head) < 8:
             return None
@@ -179,19 +179,19 @@ class Channel:
         return self._decode(body.decode("utf-8"))
 
     def write(self, message: Any) -> None:
-        """Sends a message that is in terms of JSON, after those that are held back."""
+        """Send a JSON message, after those that are queued."""
         self.hold(message)
         self.flush()
 
     def hold(self, message: Any) -> None:
-        """Sends a message soon: to send several at once costs little more than one of them."""
+        """Queue a message: sending several at once costs little more than sending one."""
         body = _dumps(message).encode("utf-8")
         self._held += len(body).to_bytes(8, "big") + body
         if len(self._held) > 1 << 16 or time.monotonic() > self._flushed + _LONGEST_HOLD:
             self.flush()
 
     def flush(self) -> None:
-        """Sends what is held back."""
+        """Send the queued messages."""
         frames, self._held = memoryview(self._held), bytearray()
         while frames:
             frames = frames[os.write(self.descriptor, frames) :]

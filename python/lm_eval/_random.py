@@ -1,7 +1,7 @@
-"""Random numbers that functions of tasks draw: they depend on what a function is called with, and on nothing else.
+"""Reproducible random numbers in task functions: they depend only on the arguments of a call.
 
-Seeding before each call costs about as much as all else that a call costs. So it is left out for functions that cannot
-draw: neither they nor any module in their folder speak of `random`, and all that those import is known not to draw.
+Seeding costs about as much as the rest of a call. It is skipped for functions that cannot draw random numbers: no
+module in their folder mentions `random`, and everything those modules import is known not to draw.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ import zlib
 from typing import Any
 
 _WITHOUT_DRAWS = (sys.stdlib_module_names - {"importlib", "runpy", "statistics"}) | {"datasets", "numpy"}
-"""What draws nothing unless the word `random` stands where it is used."""
+"""Modules that draw no random numbers unless the word `random` appears where they are used."""
 
 _IMPORT = re.compile(rb"(?:^|[;:])[ \t]*(?:from[ \t]+([\w.]+)[ \t]*import\b|import[ \t]+([^#\n;]+))", re.MULTILINE)
 
 _UNCLEAR = (b"random", b"shuffle", b"__import__", b"exec(", b"\\\n")
-"""What may draw, or may import without a line that says so."""
+"""Words in the source that may mean a draw, or an import that the pattern above does not find."""
 
 
 class Draws:
-    """Calls functions so that their random numbers do not depend on the calls before."""
+    """Calls functions so that their random numbers do not depend on earlier calls."""
 
     def __init__(self) -> None:
         self._draws: dict[int, bool] = {}
 
     def run(self, function: Any, arguments: list[Any]) -> Any:
-        """What the function gives for the arguments; it is called once, since it may change them."""
+        """Call the function, exactly once since it may change its arguments, and return its value."""
         draws = self._draws.get(id(function))
         if draws is None:
             draws = self._draws[id(function)] = _may_draw(function)
             if draws and "numpy" in sys.modules:
-                # It loads this part when it is first used, which is too late for the seed.
+                # numpy imports this module on first use, which would be too late for the seed.
                 importlib.import_module("numpy.random")
         if draws:
             seed(arguments)
@@ -42,7 +42,7 @@ class Draws:
 
 
 def _may_draw(function: Any) -> bool:
-    """Whether a module in the folder of the function may draw; if nobody knows, it might."""
+    """Whether any module in the function's folder may draw random numbers; true if that cannot be determined."""
     while hasattr(function, "func"):
         function = function.func
     module = sys.modules.get(getattr(function, "__module__", None) or "")
@@ -59,7 +59,7 @@ def _may_draw(function: Any) -> bool:
 
 
 def _source_may_draw(path: str, inside: dict[str, str]) -> bool:
-    """Whether a module speaks of `random`, or imports one that may draw."""
+    """Whether a module mentions `random`, or imports a module that may draw."""
     try:
         with open(path, "rb") as file:
             source = file.read()
@@ -76,7 +76,7 @@ def _source_may_draw(path: str, inside: dict[str, str]) -> bool:
 
 
 def _is_harmless(name: str, inside: dict[str, str]) -> bool:
-    """Whether a module draws nothing, or is itself looked at."""
+    """Whether a module is known not to draw, or is itself checked."""
     if name.startswith("."):
         return any(known.endswith(name) for known in inside)
     first = name.partition(".")[0]
@@ -86,7 +86,7 @@ def _is_harmless(name: str, inside: dict[str, str]) -> bool:
 
 
 def seed(arguments: Any) -> None:
-    """Makes what is drawn from now on depend on the arguments alone."""
+    """Seed the global generators from the arguments."""
     random = sys.modules.get("random")
     numpy = sys.modules.get("numpy.random")
     if random is None and numpy is None:
@@ -99,4 +99,4 @@ def seed(arguments: Any) -> None:
 
 
 DRAWS = Draws()
-"""The draws of this process."""
+"""The state of this process: which functions may draw."""

@@ -1,8 +1,8 @@
-"""The operations of a worker that find and use what Python code has registered.
+"""Worker operations that find and use the classes and functions registered by Python code.
 
-A reference `registry:KIND/NAME` means an entry of a registry, `registry:KIND@PATH/NAME` what its attributes, items and
-keys lead to, such as `registry:metric@aggregation/my_metric`. The folder of a reference is that of the task whose code
-registers the name; without one, the name is that of a plug-in.
+The reference `registry:KIND/NAME` names a registry entry, `registry:KIND@PATH/NAME` an attribute, item or key below
+it, such as `registry:metric@aggregation/my_metric`. The folder of a reference is that of the task whose code
+registers the name; an empty folder means a plug-in.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SCHEME = "registry"
-"""The scheme of references to registered things."""
+"""The scheme of references to registry entries."""
 
 _EVALUATE = "evaluate"
-"""The kind of metrics that the package `evaluate` has."""
+"""The kind of metrics from the package `evaluate`."""
 
 
 def finder(loader: Loader) -> Any:
-    """Return what finds the object of a reference, given a folder and what follows the scheme."""
+    """Return a resolver of references, called with a folder and the part after the scheme."""
 
     def find(directory: str, rest: str) -> Any:
         place, _, name = rest.partition("/")
@@ -64,10 +64,10 @@ def _registry(kind: str) -> Registry[Any]:
 def _look_up(
     loader: Loader, kind: str, name: str, folders: list[str], whole: bool
 ) -> tuple[str, Any] | None:
-    """Return the folder and the entry of a name: of plug-ins, else of the first folder that registers it.
+    """Return the folder and the entry of a name: from plug-ins, or else from the first folder that registers it.
 
-    Of a folder, the modules that mention the name are imported and, where none does and `whole` asks for it,
-    `utils.py`. Without `whole` the name has a meaning already, and a module must mention it as a word of its own.
+    In a folder, the modules that mention the name are imported; if none does and `whole` is set, `utils.py` is.
+    Without `whole` the name already has a meaning, and a module must mention it as a separate word.
     """
     if kind == _EVALUATE:
         made = _evaluate.find(name)
@@ -87,7 +87,7 @@ def _look_up(
 
 
 def _own(table: Registry[Any], name: str) -> Any:
-    """Return the entry of a name unless it is built in."""
+    """Return the entry of a name, unless it is built in."""
     from lm_eval.api.registry import _is_builtin
 
     found = table.get(name, None)
@@ -110,7 +110,7 @@ def _modules(folder: str, name: str, whole: bool) -> list[str]:
 
 
 def _helpers(folder: str) -> list[str]:
-    """Return the modules in folders of the folder that hold no tasks of their own."""
+    """Return the modules in subfolders that contain no task files."""
     found = []
     for inside in sorted(os.listdir(folder)):
         path = os.path.join(folder, inside)
@@ -132,7 +132,7 @@ def _mentions(path: str, name: str, as_word: bool) -> bool:
 
 
 def _find(worker: Worker, _: Any, message: dict[str, Any]) -> Iterator[Any]:
-    """Answers what a name stands for, or which names are known instead."""
+    """Yield the entry of a name, or else the names that are known."""
     kind, name, folders = message["kind"], message["name"], message["folders"]
     found = _look_up(worker.loader, kind, name, folders, message["whole"])
     if found is None:
@@ -145,9 +145,9 @@ def _find(worker: Worker, _: Any, message: dict[str, Any]) -> Iterator[Any]:
 
 
 def _say_replaced(worker: Worker, kind: str, name: str, folder: str) -> None:
-    """Say once that the tasks of a folder use an entry of their own in place of a built-in one.
+    """Warn once that a folder's entry replaces a built-in one for the tasks of that folder.
 
-    Importing a module is not enough to say so: only a name that a task uses and that was found is replaced.
+    Importing a module is not enough: only a name that a task uses is replaced.
     """
     from lm_eval.api.registry import _is_builtin
 
@@ -159,11 +159,11 @@ def _say_replaced(worker: Worker, kind: str, name: str, folder: str) -> None:
         return
     if isinstance(built_in, str) or _is_builtin(built_in):
         worker.replaced.add(said)
-        logger.warning("The %s `%s` of `%s` replaces the built-in one for the tasks of that folder", kind, name, folder)
+        logger.warning("The %s `%s` of `%s` replaces the built-in one for tasks in that folder", kind, name, folder)
 
 
 def _known(loader: Loader, kind: str, folders: list[str]) -> list[str]:
-    """Return the names that plug-ins and the modules of folders have registered so far."""
+    """Return the names that plug-ins and folder modules have registered so far."""
     table = _registry(kind)
     names: dict[str, None] = {}
     for folder in ["", *folders]:
@@ -192,7 +192,7 @@ def _parts(entry: Any, folder: str, template: str) -> dict[str, Any]:
 
 
 def _named(kind: str, function: Any) -> str | None:
-    """Return the name of a function that is built in, which the engine has, too."""
+    """Return the name of a built-in function, which the engine has too."""
     from lm_eval.api.metrics.corpus import CorpusMetric
     from lm_eval.api.registry import _is_builtin
 
@@ -211,7 +211,7 @@ def _scorer_facts(entry: Any, folder: str, name: str) -> dict[str, Any]:
 
 
 def _is_own(scorer: type[Any], *names: str) -> bool:
-    """Whether a scorer class, or a base class outside of this package, defines any of these attributes."""
+    """Whether a scorer class, or a base class outside this package, defines any of these attributes."""
 
     def is_ours(module: str | None) -> bool:
         return (module or "").startswith("lm_eval.scorers.")
@@ -228,7 +228,7 @@ def _is_own(scorer: type[Any], *names: str) -> bool:
 
 
 def _tier(scorer: type[Any]) -> str:
-    """Return what a scorer has code for: nothing, single documents, or all documents at once."""
+    """Return what a scorer's own code scores: nothing, single documents, or all documents at once."""
     if _is_own(scorer, "score_instances"):
         return "batch"
     own = _is_own(scorer, "score", "score_doc", "_extract_inputs", "_dispatch_metrics")
@@ -241,16 +241,16 @@ _STEPS = {
     "aggregate": ("aggregate", "_aggregation"),
     "higher_is_better": ("higher_is_better",),
 }
-"""The steps of the pipeline beside scoring, with the methods that can change them."""
+"""Pipeline steps other than scoring, with the methods that can change them."""
 
 
 def _own_steps(scorer: type[Any]) -> list[str]:
-    """Return the steps that a scorer has code of its own for."""
+    """Return the steps for which a scorer has its own code."""
     return [step for step, methods in _STEPS.items() if _is_own(scorer, *methods)]
 
 
 def _filter_entries(entries: Any, folder: str, name: str) -> list[dict[str, Any]] | None:
-    """Return the filters of a scorer as task files write them."""
+    """Return the filters of a scorer in task file form."""
     if entries is None:
         return None
     from lm_eval.config.task import normalize_step
@@ -271,7 +271,7 @@ _ENTRY_KEYS = ("metric", "aggregation", "reduction", "higher_is_better", "kwargs
 
 
 def _metric_entries(entries: Any, folder: str, name: str) -> list[dict[str, Any]] | None:
-    """Return the metrics of a scorer as task files write them; of records, with what the engine must know."""
+    """Return the metrics of a scorer in task file form; `Metric` objects with the facts that the engine needs."""
     if entries is None:
         return None
     from lm_eval.api.metrics.metric import Metric
@@ -306,7 +306,7 @@ def _metric_entries(entries: Any, folder: str, name: str) -> list[dict[str, Any]
 def _referred(
     entry: Mapping[str, Any], folder: str, name: str, keys: tuple[str, ...], template: str
 ) -> dict[str, Any]:
-    """Return those of the keys whose values are functions or classes, with references in their place."""
+    """Return the keys whose values are functions or classes, with those values replaced by references."""
     return {
         key: Reference(folder, f"{SCHEME}:{template.format(key)}/{name}")
         for key in keys
@@ -318,7 +318,7 @@ _FACTS = {"metric": _metric_facts, _EVALUATE: _metric_facts, "scorer": _scorer_f
 
 
 def _resample(worker: Worker, function: Any, message: dict[str, Any]) -> Iterator[Any]:
-    """Yields, for each seed, what the function gives for resamples of the values.
+    """Yield, for each seed, the function's values for resamples of the data.
 
     The draws are those of `random.Random(seed).choices`.
     """
@@ -333,9 +333,9 @@ def _resample(worker: Worker, function: Any, message: dict[str, Any]) -> Iterato
 
 
 def _scorer(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any]:
-    """Makes the scorer of a pipeline, so that wrong arguments show before anything is sent to a model.
+    """Make the scorer of a pipeline, so that invalid arguments fail before any request is sent.
 
-    The answer has the steps that are the scorer's own, so that the engine leaves them to it.
+    The answer lists the steps that the scorer implements itself, which the engine leaves to it.
     """
     made = _scorer_of(worker, scorer, message)
     steps = _own_steps(scorer)
@@ -346,16 +346,16 @@ def _scorer(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[An
 
 
 def _makes_itself(scorer: type[Any]) -> bool:
-    """Whether a scorer has code that can give it other filters and metrics than its configuration names."""
+    """Whether a scorer has code that can choose other filters and metrics than its configuration names."""
     if _is_own(scorer, "from_dict", "__post_init__", "_build_metrics"):
         return True
-    # The constructors that `@dataclass` writes come from no file.
+    # Constructors generated by `@dataclass` have no source file.
     code = getattr(scorer.__init__, "__code__", None)
     return _is_own(scorer, "__init__") and getattr(code, "co_filename", "") != "<string>"
 
 
 def _changed(made: Any, config: dict[str, Any], output_type: str) -> list[str]:
-    """Return the steps for which a scorer that makes itself has chosen something else than its configuration."""
+    """Return the steps for which a self-configuring scorer has chosen something other than its configuration."""
     from lm_eval.scorers._base import Scorer
 
     unbound: Any = Scorer.from_dict
@@ -383,7 +383,7 @@ def _changed(made: Any, config: dict[str, Any], output_type: str) -> list[str]:
 
 
 def _definition(function: Any) -> Any:
-    """Return what tells a function from others: where it is defined, or itself where that says nothing."""
+    """Return a key for a function: where it is defined, or the function itself where that is not enough."""
     place = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     return function if None in place else place
 
@@ -393,10 +393,10 @@ def _defaults(made: Any) -> dict[str, Any]:
 
 
 def _config(scorer: type[Any], pipeline: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a pipeline as `from_dict` takes it.
+    """Return the configuration of a pipeline in the form `from_dict` takes.
 
-    Code that only scores gets to know how values are computed; the rest, which can name what exists in the engine
-    alone, is for code that can use it.
+    Code that only scores is given how values are computed; the rest, which may name things that exist only in the
+    engine, is for code that can use it.
     """
     steps = _own_steps(scorer)
     metrics = pipeline["metric_list"]
@@ -433,7 +433,7 @@ def _scorer_of(worker: Worker, scorer: Any, message: dict[str, Any]) -> Any:
 
 
 def _apply_filter(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any]:
-    """Yields for each document what the scorer's own `apply_filter` made of its answers, one entry per request."""
+    """Yield, for each document, the answers as filtered by the scorer's own `apply_filter`, one entry per request."""
     made = _scorer_of(worker, scorer, message)
     documents = [
         [_instance(request, document, made.name) for request in document["requests"]]
@@ -454,7 +454,7 @@ def _apply_filter(worker: Worker, scorer: Any, message: dict[str, Any]) -> Itera
 
 
 def _reduce(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any]:
-    """Yields the values of each document after reduction; the scorer keeps them, as those before it."""
+    """Yield each document's values after reduction; the scorer stores them, as well as those before it."""
     from lm_eval.scorers import ScoredDoc
 
     made = _scorer_of(worker, scorer, message)
@@ -466,7 +466,7 @@ def _reduce(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[An
 
 
 def _aggregate(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any]:
-    """Yields the scores of all documents with the number of those."""
+    """Yield the scores over all documents, with the number of documents."""
     from lm_eval.scorers._base import _takes
 
     made = _reduced(worker, scorer, message)
@@ -479,12 +479,12 @@ def _aggregate(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator
 
 
 def _directions(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any]:
-    """Yields which metrics are better when they are higher."""
+    """Yield whether higher is better, by metric."""
     yield dict(_reduced(worker, scorer, message).higher_is_better)
 
 
 def _reduced(worker: Worker, scorer: Any, message: dict[str, Any]) -> Any:
-    """Return the scorer, which knows the values that the message is about."""
+    """Return the scorer, loaded with the values in the message."""
     made = _scorer_of(worker, scorer, message)
     reduced = dict(message["reduced"])
     if made.reduced_docs.keys() != reduced.keys():
@@ -493,7 +493,7 @@ def _reduced(worker: Worker, scorer: Any, message: dict[str, Any]) -> Any:
 
 
 def _score(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any]:
-    """Yields the scores of each document, in their order."""
+    """Yield the scores of each document, in order."""
     made = _scorer_of(worker, scorer, message)
     made.context = message["context"]
     instances = {
@@ -504,7 +504,7 @@ def _score(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any
         scored = made.score_instances(instances)
         strange = [doc_id for doc_id in scored if doc_id not in instances]
         if strange:
-            raise KeyError(f"`score_instances` gave scores for unknown documents: {strange[:5]}")
+            raise KeyError(f"`score_instances` returned scores for unknown documents: {strange[:5]}")
         for doc_id in instances:
             yield _scores(scored[doc_id]) if doc_id in scored else None
         return
@@ -522,7 +522,7 @@ def _instance(request: dict[str, Any], document: dict[str, Any], pipeline: str) 
 
 
 def _scores(scored: Any) -> dict[str, Any]:
-    """Return what the engine needs of a `ScoredDoc`; what is no list is the one value of its document."""
+    """Return the parts of a `ScoredDoc` that the engine needs; a bare value is its document's only one."""
     scores = scored.scores
     if not isinstance(scores, Mapping):
         raise TypeError(f"scores must be a dictionary of metrics, not a value of type `{type(scores).__name__}`")

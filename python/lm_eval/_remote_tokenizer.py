@@ -1,4 +1,4 @@
-"""A tokenizer that runs in a server, as vLLM offers it."""
+"""A tokenizer that runs in a server such as vLLM."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ENDINGS = ("/v1/completions", "/v1/chat/completions", "/completions", "/chat/co
 
 
 class RemoteTokenizer:
-    """Asks a server for tokens: `/tokenizer_info`, `/tokenize` and `/detokenize`.
+    """Tokenizes on a server, through `/tokenizer_info`, `/tokenize` and `/detokenize`.
 
-    `base_url` may be the address of the completions, too. A server without these calls is a `RuntimeError`.
+    `base_url` may also be the URL of the completions. A server without these endpoints raises a `RuntimeError`.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class RemoteTokenizer:
             _ = self.tokenizer_info
         except RuntimeError as error:
             raise RuntimeError(
-                f"The server at `{self.base_url}` gives no information about its tokenizer; name a tokenizer instead"
+                f"The server at `{self.base_url}` does not describe its tokenizer; set `tokenizer` to a name instead"
             ) from error
 
     def _ask(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return what the server answers, after a few attempts."""
+        """Return the server's answer, retrying a few times."""
         data = None if body is None else json.dumps(body).encode("utf-8")
         request = urllib.request.Request(self.base_url + path, data=data, headers=self.headers)
         for attempt in range(1, self.max_retries + 1):
@@ -61,77 +61,77 @@ class RemoteTokenizer:
                 with urllib.request.urlopen(request, timeout=self.timeout, context=context) as answer:
                     told = json.load(answer)
                 if not isinstance(told, dict):
-                    raise ValueError("the answer is not an object of JSON")
+                    raise ValueError("the answer is not a JSON object")
                 return told
             except urllib.error.HTTPError as error:
                 if error.code < 500 or attempt == self.max_retries:
                     raise RuntimeError(
-                        f"`{path}` of the server answers {error.code} {error.reason}"
+                        f"The server answered `{path}` with {error.code} {error.reason}"
                     ) from error
             except (OSError, ValueError) as error:
                 if attempt == self.max_retries:
-                    raise RuntimeError(f"`{path}` of the server cannot be used: {error}") from error
+                    raise RuntimeError(f"The request to `{path}` failed: {error}") from error
             time.sleep(min(0.1 * 2**attempt, 2.0))
-        raise RuntimeError(f"`{path}` was not asked: `max_retries` is {self.max_retries}")
+        raise RuntimeError(f"`{path}` was not requested: `max_retries` is {self.max_retries}")
 
     @functools.cached_property
     def tokenizer_info(self) -> dict[str, Any]:
-        """What the server says of its tokenizer."""
+        """The server's description of its tokenizer."""
         return self._ask("/tokenizer_info")
 
     @property
     def eos_token(self) -> str | None:
-        """The text of the token that ends a text."""
+        """The end-of-sequence token, as a string."""
         return self.tokenizer_info.get("eos_token")
 
     @property
     def bos_token(self) -> str | None:
-        """The text of the token that begins a text."""
+        """The beginning-of-sequence token, as a string."""
         return self.tokenizer_info.get("bos_token")
 
     @property
     def pad_token(self) -> str | None:
-        """The text of the token that fills up batches."""
+        """The padding token, as a string."""
         return self.tokenizer_info.get("pad_token")
 
     @functools.cached_property
     def eos_token_id(self) -> int | None:
-        """The token that ends a text."""
+        """The id of the end-of-sequence token."""
         return self._special("eos")
 
     @functools.cached_property
     def bos_token_id(self) -> int | None:
-        """The token that begins a text."""
+        """The id of the beginning-of-sequence token."""
         return self._special("bos")
 
     @property
     def eot_token(self) -> int | None:
-        """The token that ends a text."""
+        """The id of the end-of-sequence token."""
         return self.eos_token_id
 
     def _special(self, kind: str) -> int | None:
         number, text = (self.tokenizer_info.get(f"{kind}_token{end}") for end in ("_id", ""))
         if number is not None or text is None:
             return number
-        # Servers may know the text of a token and not its number.
+        # Servers may report the string of a token but not its id.
         return self.encode(text)[0]
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text, without special ones around it."""
+        """Return the token ids of a string, without special tokens around it."""
         return list(self._ask("/tokenize", {"prompt": text, "add_special_tokens": False})["tokens"])
 
     def decode(self, tokens: list[int]) -> str:
-        """Return the text of tokens."""
+        """Decode token ids."""
         return str(self._ask("/detokenize", {"tokens": tokens})["prompt"])
 
     def batch_decode(self, tokens_list: list[list[int]]) -> list[str]:
-        """Return the text of each list of tokens."""
+        """Decode each list of token ids."""
         return [self.decode(tokens) for tokens in tokens_list]
 
     def __call__(
         self, text: str | list[str], add_special_tokens: bool = False, **kwargs: Any
     ) -> dict[str, Any]:
-        """Return the tokens of a text, or of each text, as `input_ids`."""
+        """Return the token ids of a string, or of each string, as `input_ids`."""
         if isinstance(text, str):
             return {"input_ids": self.encode(text)}
         return {"input_ids": [self.encode(one) for one in text]}
@@ -139,7 +139,7 @@ class RemoteTokenizer:
     def apply_chat_template(
         self, chat_history: list[dict[str, Any]], add_generation_prompt: bool = True, **kwargs: Any
     ) -> str:
-        """Return a conversation as text, by the server's template; needs the package `jinja2`."""
+        """Render a conversation with the server's chat template; needs the package `jinja2`."""
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
         template = self.tokenizer_info.get("chat_template")
@@ -163,7 +163,7 @@ def check_remote_tokenizer_support(
     auth_token: str | None = None,
     max_retries: int = 3,
 ) -> bool:
-    """Return whether a server tokenizes."""
+    """Return whether a server supports tokenization."""
     try:
         tokenizer = RemoteTokenizer(
             base_url, timeout, verify_certificate, ca_cert_path, auth_token, max_retries

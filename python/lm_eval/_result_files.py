@@ -1,4 +1,4 @@
-"""The names of files that evaluations write: `results_DATE.json` and `samples_TASK_DATE.jsonl`."""
+"""The names of result files: `results_DATE.json` and `samples_TASK_DATE.jsonl`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = [
 
 
 def get_file_task_name(filename: str) -> str:
-    """Return the task of a file of samples: what is between the first and the last underscore."""
+    """Return the task of a samples file: the part between the first and the last underscore."""
     return filename[filename.find("_") + 1 : filename.rfind("_")]
 
 
 def get_file_datetime(filename: str) -> str:
-    """Return the date of a file: what follows the last underscore, without `.jsonl`."""
+    """Return the date of a file: the part after the last underscore, without `.jsonl`."""
     return filename[filename.rfind("_") + 1 :].replace(".jsonl", "")
 
 
@@ -30,15 +30,15 @@ def get_latest_filename(filenames: list[str]) -> str:
 
 
 def _moment(filename: str) -> tuple[str, ...]:
-    # Dates as they are written sort as text, once every run of digits is a part of its own.
+    # Dates sort as strings once every run of digits is a separate part.
     return tuple(re.split(r"\D+", get_file_datetime(os.path.basename(filename))))
 
 
 def get_results_filenames(filenames: list[str]) -> list[str]:
-    """Return the paths of files with results."""
+    """Return the paths of results files."""
     return [name for name in filenames if "/results_" in name and name.endswith(".json")]
 
 
 def get_sample_results_filenames(filenames: list[str]) -> list[str]:
-    """Return the paths of files with samples."""
+    """Return the paths of samples files."""
     return [name for name in filenames if "/samples_" in name and name.endswith(".jsonl")]

@@ -1,4 +1,4 @@
-"""Whose code runs: what a task folder registers is known to the tasks of that folder alone."""
+"""Name scopes: names that a task folder registers are visible only to tasks of that folder."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 folder: str = ""
-"""The task folder whose code runs now; empty for plug-ins and for programs that import this package."""
+"""The task folder whose code is running; empty for plug-ins and for scripts that import this package."""
 
 
 @contextmanager
 def within(other: str) -> Iterator[None]:
-    """Let names mean for a while what they mean in another folder."""
+    """Resolve names as in another folder for a while."""
     global folder
     left, folder = folder, other
     try:

@@ -1,6 +1,6 @@
 """The order in which the library `datasets` shuffles rows: numpy's `default_rng(seed).permutation(length)`.
 
-Everything is in whole numbers of a fixed width, so that the result is the same with and without numpy.
+All arithmetic is on integers of fixed width, so the result is the same with and without numpy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LOW128 = (1 << 128) - 1
 
 
 def permutation(seed: int, length: int) -> list[int]:
-    """The numbers below `length` in the order that belongs to a seed."""
+    """Return the permutation of the integers below `length` for a seed."""
     words = _words(_seeded(seed))
     order = list(range(length))
     for last in range(length - 1, 0, -1):
@@ -23,13 +23,13 @@ def permutation(seed: int, length: int) -> list[int]:
 
 
 def _up_to(words: Iterator[int], most: int) -> int:
-    """A number that is at most `most`, which is less than 2**32: the first that its bits give."""
+    """Draw an integer of at most `most`, which is below 2**32."""
     mask = (1 << most.bit_length()) - 1
     return next(number for number in (word & mask for word in words) if number <= most)
 
 
 def _words(state: list[int]) -> Iterator[int]:
-    """The numbers of PCG64, each as its lower and then its higher half."""
+    """Yield the output of PCG64, each number as its lower and then its upper half."""
     multiplier = 0x2360ED051FC65DA44385DF649FCCF645
     start, sequence = state[0] << 64 | state[1], state[2] << 64 | state[3]
     increment = (sequence << 1 | 1) & _LOW128
@@ -44,7 +44,7 @@ def _words(state: list[int]) -> Iterator[int]:
 
 
 def _seeded(seed: int) -> list[int]:
-    """Four 64-bit words that `SeedSequence(seed)` gives."""
+    """Return the four 64-bit words of `SeedSequence(seed)`."""
     if seed < 0:
         raise ValueError("a seed must not be negative")
     entropy = [seed & _LOW32]

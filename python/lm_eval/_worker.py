@@ -1,4 +1,4 @@
-"""The program of a worker process: it waits for calls of the engine and answers each with a frame of its own."""
+"""The main loop of a worker process: waits for engine calls and answers each with one frame."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lm_eval._loader import Loader
 from lm_eval._protocol import VERSION, Channel, to_wire
 
 Operation = Callable[["Worker", Any, dict[str, Any]], Iterator[Any]]
-"""What a message asks for: it yields one value for each call."""
+"""The handler of one kind of message: yields one value per call."""
 
 _OPERATIONS: dict[str, Operation] = {
     **_calls.OPERATIONS,
@@ -31,11 +31,11 @@ _OPERATIONS: dict[str, Operation] = {
 _OWN_FILES = ("<lm-eval>/lm_eval/_", "<frozen importlib")
 
 _PLAINLY_NAMED = ("builtins", "lm_eval._models", "lm_eval._plugins", "lm_eval._protocol")
-"""The modules of exceptions whose names say enough."""
+"""Modules whose exceptions are named without the module."""
 
 
 def main(descriptor: int, settings: dict[str, Any]) -> None:
-    """Serves the engine until it closes the pipe."""
+    """Serve the engine until it closes the pipe."""
     if settings["protocol"] != VERSION:
         raise RuntimeError(f"the engine speaks protocol {settings['protocol']}, the worker {VERSION}")
     faulthandler.enable()
@@ -73,7 +73,7 @@ def _limit_memory(limit: int | None) -> None:
 
 
 def _end_with_engine(descriptor: int) -> None:
-    """Ends the process and what it has started soon after the engine, whatever the main thread is busy with."""
+    """Exit, with all child processes, soon after the engine does, whatever the main thread is doing."""
     import select
     import signal
 
@@ -87,7 +87,7 @@ def _end_with_engine(descriptor: int) -> None:
 
 
 class Worker:
-    """Calls functions and sends what they give."""
+    """Calls functions and sends their values."""
 
     def __init__(self, loader: Loader, channel: Channel) -> None:
         self.loader = loader
@@ -100,13 +100,13 @@ class Worker:
         loader.schemes[_registered.SCHEME] = _registered.finder(loader)
 
     def report_progress(self, path: str | None) -> None:
-        """Notes in a file, from now on, how many calls are done."""
+        """Write the number of finished calls to a file from now on."""
         if path is not None:
             with open(path, "r+b") as file:
                 self._progress = mmap.mmap(file.fileno(), 8)
 
     def start(self, plugins: list[str]) -> None:
-        """Imports the plug-ins, which may register things; the first answer says how that went."""
+        """Import the plug-ins, which may register things; the first answer reports errors."""
         try:
             with _code.RUNNER.uncounted():
                 loaded = _plugins.load(plugins)
@@ -115,14 +115,14 @@ class Worker:
             self.fail(error)
 
     def serve(self, message: dict[str, Any]) -> None:
-        """Answers a message: one frame for each call, up to the first that fails."""
+        """Answer a message: one frame per call, up to the first that fails."""
         done = 0
         self._note(done)
         try:
             function = self.loader.resolve(*message["function"]) if "function" in message else None
             for value in _OPERATIONS[message["op"]](self, function, message):
                 if os.getpid() != self._process:
-                    # A function has forked and its child came back here: the answer is the parent's to give.
+                    # A function forked and its child returned here: only the parent answers.
                     os._exit(0)
                 self.channel.hold({"ok": to_wire(value)})
                 done += 1
@@ -134,15 +134,15 @@ class Worker:
             self.fail(error)
 
     def opened(self, served: _models.Served) -> None:
-        """Is told of a model that was made."""
+        """Called when a model was made."""
 
     def _note(self, done: int) -> None:
-        """Lets the engine know how many calls are done, whatever becomes of this process."""
+        """Record how many calls are done, so that the engine knows even if this process dies."""
         if self._progress is not None:
             self._progress[:8] = done.to_bytes(8, "little")
 
     def fail(self, error: BaseException) -> None:
-        """Sends what went wrong."""
+        """Send an error."""
         name = type(error).__name__
         module = type(error).__module__
         missing = _missing(error)
@@ -159,7 +159,7 @@ class Worker:
 
 
 def _missing(error: BaseException | None) -> str | None:
-    """The package whose absence is behind an error of an import; not one that merely lacks a module."""
+    """Return the package whose absence causes an import error; `None` if only a module of it is missing."""
     while isinstance(error, ImportError):
         if isinstance(error, ModuleNotFoundError) and error.name:
             package = error.name.partition(".")[0]
@@ -173,7 +173,7 @@ def _is_there(package: str) -> bool:
         found = sys.modules.get(package) or importlib.util.find_spec(package)
     except (ImportError, ValueError):
         return False
-    # What stands in for `datasets` is no reason not to install it.
+    # Our replacement of `datasets` does not count as installed.
     return found is not None and not getattr(found, "__lm_eval__", False)
 
 
@@ -185,7 +185,7 @@ def _text(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """The traceback from the task's own code on."""
+    """Return the traceback, starting at the task's own code."""
     trace = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = trace
     while part is not None:

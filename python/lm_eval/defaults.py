@@ -6,10 +6,10 @@ import os
 from typing import Any
 
 DEFAULT_MAX_LENGTH = 2048
-"""The longest prompt of a model that does not say, in tokens."""
+"""The maximum prompt length, in tokens, of a model that does not state one."""
 
 DEFAULT_MAX_GEN_TOKS = 256
-"""The longest generated text, in tokens."""
+"""The maximum generation length, in tokens."""
 
 DEFAULT_RANDOM_SEED = 0
 """The seed of Python's own generator."""
@@ -18,18 +18,18 @@ DEFAULT_OTHER_SEED = 1234
 """The seed of all other generators."""
 
 LOGGING_LEVEL = os.environ.get("LMEVAL_LOG_LEVEL", "INFO").upper()
-"""The level from which on messages are logged, where a program asks for that."""
+"""The default level of `setup_logging`."""
 
 LMEVAL_HASHMM = os.environ.get("LMEVAL_HASHMM", "false").lower() in ("1", "true", "yes", "on")
-"""Whether hashes stand for images in records."""
+"""Whether images are recorded as hashes."""
 
 DISABLE_MULTIPROC = os.environ.get("LMEVAL_DISABLE_MULTIPROC", "").lower() in ("1", "true", "yes", "on")
-"""Whether the environment asks for a single process; `LM_EVAL_PYTHON_WORKERS=1` is what the engine listens to."""
+"""Whether the environment requests a single process; the engine reads `LM_EVAL_PYTHON_WORKERS=1` instead."""
 
 
 def default_gen_kwargs(
     until: str | list[str] | None, max_gen_toks: int = DEFAULT_MAX_GEN_TOKS
 ) -> dict[str, Any]:
-    """Return the generation settings of a task that gives none."""
+    """Return the default generation settings of a task."""
     stops = [] if until is None else [until] if isinstance(until, str) else until
     return {"temperature": 0.0, "do_sample": False, "max_gen_toks": max_gen_toks, "until": stops}

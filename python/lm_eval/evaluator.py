@@ -1,4 +1,4 @@
-"""Evaluation of a model on tasks, by the engine."""
+"""Evaluates a model on tasks, with the engine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _OF_EVALUATION = (
     "compat",
     "failed_requests",
 )
-"""The parts of the result object that are about scores rather than about the run."""
+"""The keys of the results that are about scores rather than about the run."""
 
 _QUIET = ("WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
 
@@ -84,33 +84,33 @@ def simple_evaluate(
     compat: str | None = None,
     max_failures: int | None = 0,
 ) -> dict[str, Any]:
-    """Evaluate a model on tasks and return the result object.
+    """Evaluate a model on tasks and return the results.
 
-    `model` is the name of a back end, of a model that this process has registered, or an object. `tasks` are
-    names, inline definitions, whose fields may be functions, and task objects. `compat="0.4"` follows the
-    rules of the 0.4 line. More than `max_failures` requests without an answer end the evaluation; `None`
-    allows any number, whose documents are left out of the scores. The requests cache has no effect: prompts
-    are built faster than they could be read. Where several processes share the model, the first one evaluates and
-    the others get `None`.
+    `model` is an object, the name of a back end, or the name of a model that this process registered. `tasks` are
+    names, inline definitions (whose fields may be functions) and task objects. `compat="0.4"` follows the rules of
+    the 0.4 line. If more than `max_failures` requests fail, the evaluation fails; `None` allows any number of
+    failures, and the affected documents are excluded from the scores. The requests cache has no effect: building
+    prompts is faster than reading them. If several processes share the model, the first one evaluates and the others
+    return `None`.
     """
     if limit is not None and samples is not None:
-        raise ValueError("`limit` and `samples` exclude each other")
+        raise ValueError("`limit` and `samples` are mutually exclusive")
     specs = [tasks] if isinstance(tasks, (str, Mapping, Task)) else tasks
     if not specs:
-        raise ValueError("There are no tasks to evaluate; name some in `tasks`")
+        raise ValueError("No tasks to evaluate; set `tasks`")
     if not isinstance(specs, list):
-        raise TypeError(f"`tasks` is a list, not a value of type `{type(specs).__name__}`")
+        raise TypeError(f"`tasks` must be a list, not a value of type `{type(specs).__name__}`")
     if not isinstance(model, (str, LM, CachingLM)):
-        raise TypeError(f"`model` is a name or an `LM` object, not a value of type `{type(model).__name__}`")
+        raise TypeError(f"`model` must be a name or an `LM` object, not a value of type `{type(model).__name__}`")
     _seed(random_seed, numpy_random_seed, torch_random_seed)
     arguments = _parsed(model_args)
     if not apply_chat_template and _looks_like_chat(arguments):
         logger.warning(
-            "The arguments of the model look like those of a chat model, and `apply_chat_template` is off: "
-            "prompts are plain text"
+            "The model arguments look like those of a chat model, but `apply_chat_template` is off: "
+            "prompts are plain strings"
         )
     if gen_kwargs:
-        logger.warning("`gen_kwargs` replaces settings of tasks: %s", _parsed(gen_kwargs))
+        logger.warning("`gen_kwargs` overrides task settings: %s", _parsed(gen_kwargs))
     settings = {
         "model": model if isinstance(model, str) else _class_name(model),
         "model_args": _told(arguments) if isinstance(model, str) else {},
@@ -137,7 +137,7 @@ def simple_evaluate(
         "max_failures": max_failures,
         "quiet": _is_quiet(verbosity),
     }
-    # Reference: arguments that are not given are no text for a name, and nothing for an object.
+    # Reference: missing arguments are an empty string for a name, and nothing for an object.
     given = "" if model_args is None and isinstance(model, str) else model_args
     shown = {
         "model": _name(model),
@@ -152,11 +152,11 @@ def simple_evaluate(
         model, arguments, {"batch_size": batch_size, "max_batch_size": max_batch_size, "device": device}
     )
     if lm is None and evaluation_tracker is not None:
-        # Answers of an object are kept only where somebody says so: no one else can tell it from another one.
+        # Answers of an object are cached only on request: only the caller can tell it from another one.
         settings["output_path"] = getattr(evaluation_tracker, "output_path", None)
     manager = task_manager or TaskManager(metadata={**_told(arguments), **(metadata or {})})
     live = Live()
-    # Where plain arguments say which model it is, it stays the same one whatever its attributes are.
+    # Plain arguments identify the model, whatever its attributes become.
     live.needs_identity = use_cache is not None and not (isinstance(model, str) and is_plain(arguments))
     message = _loaded.Message(live)
     for spec in specs:
@@ -201,18 +201,18 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluate a model object on loaded tasks and return the scores.
 
-    `task_dict` is what `TaskManager.load` returns, or nested dictionaries with groups as keys.
+    `task_dict` is the return value of `TaskManager.load`, or nested dictionaries with groups as keys.
     """
     if limit is not None and samples is not None:
-        raise ValueError("`limit` and `samples` exclude each other")
+        raise ValueError("`limit` and `samples` are mutually exclusive")
     if not isinstance(lm, (LM, CachingLM)):
-        raise TypeError(f"`lm` is an `LM` object, not a value of type `{type(lm).__name__}`")
+        raise TypeError(f"`lm` must be an `LM` object, not a value of type `{type(lm).__name__}`")
     live = Live()
     live.needs_identity = False
     message = _loaded.Message(live)
     tasks, short = _flattened(task_dict, message)
     if not tasks:
-        raise ValueError("There are no tasks to evaluate")
+        raise ValueError("No tasks to evaluate")
     settings = {
         "model": _class_name(lm),
         "limit": limit,
@@ -243,14 +243,14 @@ def evaluate(
 
 
 def _fewshot_seed(tasks: list[Task]) -> int | None:
-    """Return the seed that the tasks with examples have in common, or with contexts of their own."""
+    """Return the seed shared by all tasks that have examples or their own `fewshot_context`."""
     own = {"fewshot_context", "fewshot_examples", "build_qa_turn"}
     drawing = [task for task in tasks if task.get_config("num_fewshot") or own & {*task._hooks()}] or tasks
     first = drawing[0]
     for task in drawing:
         if task._fewshot_seed != first._fewshot_seed:
             raise ValueError(
-                f"The seeds of the few-shot examples differ: `{first.task_name}` has {first._fewshot_seed} and "
+                f"The few-shot seeds differ: `{first.task_name}` has {first._fewshot_seed} and "
                 f"`{task.task_name}` has {task._fewshot_seed}; give all tasks the same with `set_fewshot_seed`, or "
                 "evaluate them one by one"
             )
@@ -265,11 +265,11 @@ def _run(
     manager: TaskManager,
     message: _loaded.Message,
 ) -> Any:
-    """Let the engine evaluate."""
+    """Run the evaluation in the engine."""
     from lm_eval.api import registry
 
     if lm is not None and _distributed.size_of(lm) > 1:
-        # Processes that cannot share requests must say so before there is any work.
+        # Processes that cannot share requests must fail before any work is done.
         _distributed.Group(lm)
 
     registered = [f"{kind}/{name}" for kind, names in registry._dump().items() for name in names]
@@ -296,7 +296,7 @@ def _run(
 
 
 def _flattened(task_dict: Mapping[Any, Any], message: _loaded.Message) -> tuple[list[Task], dict[str, str]]:
-    """Tell the engine of loaded tasks and groups; return the tasks, and the short names that some go by."""
+    """Register loaded tasks and groups with the engine; return the tasks, and the short names of some."""
     short: dict[str, str] = {}
     found: list[Task] = []
     message.groups = []
@@ -314,7 +314,7 @@ def _flattened(task_dict: Mapping[Any, Any], message: _loaded.Message) -> tuple[
         for key, value in nested.items():
             if isinstance(value, Mapping):
                 if not isinstance(key, Group):
-                    raise TypeError(f"The key of a dictionary of tasks is a group, not {key!r}")
+                    raise TypeError(f"The keys of a task dictionary must be groups, not {key!r}")
                 place = len(message.groups or [])
                 children = walk(value)
                 message.add_group(key, children, place)
@@ -323,15 +323,15 @@ def _flattened(task_dict: Mapping[Any, Any], message: _loaded.Message) -> tuple[
                 message.add(value)
                 found.append(value)
                 names.append(_loaded.qualified_name(value))
-                # Reference: members of nested dictionaries keep the names that they have there.
+                # Reference: members of nested dictionaries keep the names they have there.
                 if isinstance(key, str) and key != names[-1] and key not in short.values():
                     short[names[-1]] = key
             elif isinstance(value, tuple) and len(value) == 2:
-                # Older dictionaries give the group beside each of its tasks.
+                # Older dictionaries list the group next to each of its tasks.
                 names += walk({key: value[1]})
             else:
                 raise TypeError(
-                    f"A task of the dictionary is a `Task`, not a value of type `{type(value).__name__}`"
+                    f"A task dictionary must contain `Task` objects, not a value of type `{type(value).__name__}`"
                 )
         return names
 
@@ -340,13 +340,13 @@ def _flattened(task_dict: Mapping[Any, Any], message: _loaded.Message) -> tuple[
 
 
 def _all_names(short: dict[str, str], samples: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the engine's name of each task that documents were chosen of, with the caller's."""
+    """Map the engine's names of tasks with selected documents to the caller's."""
     long = {name: qualified for qualified, name in short.items()}
     return [(long.get(name, name), name) for name in samples]
 
 
 def _renamed(results: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """Return results with other names of tasks."""
+    """Return the results with tasks renamed."""
 
     def rename(value: Any) -> Any:
         return names.get(value, value) if isinstance(value, str) else value
@@ -367,7 +367,7 @@ def _renamed(results: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 
 
 def _model(model: str | LM | CachingLM, arguments: dict[str, Any], additional: dict[str, Any]) -> LM | CachingLM | None:
-    """Return the model where it is in this process: an object, or one of a class that was registered here."""
+    """Return the model if it is in this process: an object, or an instance of a class registered here."""
     if not isinstance(model, str):
         return model
     from lm_eval.api import registry
@@ -377,13 +377,13 @@ def _model(model: str | LM | CachingLM, arguments: dict[str, Any], additional: d
     given = {name: value for name, value in additional.items() if value is not None}
     twice = sorted(given.keys() & arguments.keys())
     if twice:
-        raise TypeError(f"`{twice[0]}` is given twice: as an argument and in `model_args`")
+        raise TypeError(f"`{twice[0]}` is given both as an argument and in `model_args`")
     made: LM = registry.get_model(model).create_from_arg_obj(arguments, given)
     return made
 
 
 def _name(model: str | LM | CachingLM) -> str:
-    """Return the name of the model in results."""
+    """Return the name of the model shown in results."""
     if isinstance(model, str):
         return model
     name = getattr(getattr(model, "config", None), "_name_or_path", None)
@@ -391,7 +391,7 @@ def _name(model: str | LM | CachingLM) -> str:
 
 
 def _class_name(lm: LM | CachingLM) -> str:
-    """Return the name of the class of a model, without the cache around it."""
+    """Return the class name of a model, ignoring a cache around it."""
     while isinstance(lm, CachingLM):
         lm = lm.lm
     return type(lm).__name__
@@ -404,7 +404,7 @@ def _looks_like_chat(arguments: Mapping[str, Any]) -> bool:
 
 
 def _told(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments of a model as the engine can take them: of other objects their textual form."""
+    """Return model arguments as the engine takes them; other objects as strings."""
     told = {}
     for name, value in arguments.items():
         try:
@@ -421,7 +421,7 @@ def _parsed(given: str | Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _seed(python: int | None, numpy: int | None, torch: int | None) -> None:
-    """Seed the generators of this process, as far as they are in use."""
+    """Seed the generators of this process that are in use."""
     if python is not None:
         random.seed(python)
     if numpy is not None and "numpy" in sys.modules:

@@ -17,7 +17,7 @@ eval_logger = logging.getLogger(__name__)
 
 @dataclass
 class TaskOutput:
-    """A task of a dictionary of tasks, and the group that it is in."""
+    """A task of a task dictionary, and its group."""
 
     task: Any = None
     task_name: str | None = None
@@ -25,7 +25,7 @@ class TaskOutput:
 
 
 def get_task_list(task_dict: Mapping[Any, Any]) -> list[TaskOutput]:
-    """Return the tasks of what `get_task_dict` or `TaskManager.load` returns."""
+    """Return the tasks in the return value of `get_task_dict` or `TaskManager.load`."""
     if isinstance(task_dict.get("tasks"), Mapping):
         return list(_tasks(task_dict["tasks"], None))
     return list(_tasks(task_dict, None))
@@ -40,7 +40,7 @@ def _tasks(nested: Mapping[Any, Any], group: str | None) -> Iterator[TaskOutput]
 
 
 def get_sample_size(task: Any, limit: float | None) -> int | None:
-    """Return how many documents of a task a limit means: below 1, a share of them, rounded up."""
+    """Return the number of documents that a limit selects: below 1, a share of them, rounded up."""
     if limit is None:
         return None
     return math.ceil(len(task.eval_docs) * limit) if limit < 1.0 else int(limit)
@@ -59,7 +59,7 @@ def print_writeout(task: Any) -> None:
 
 
 _ENGINE = "the engine does this; `simple_evaluate` and `evaluate` return the finished results"
-_TESTS = "there are no tests of tasks; `lm-eval validate --tasks NAME` checks a definition"
+_TESTS = "`lm-eval validate --tasks NAME` checks a task definition instead"
 
 __getattr__ = absent(
     __name__,

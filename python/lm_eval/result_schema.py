@@ -1,4 +1,4 @@
-"""The types of what an evaluation returns."""
+"""Types of the results of an evaluation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["EvalResults", "SampleResult"]
 
 
 class SampleResult(TypedDict, total=False):
-    """The record of one document; the values of its metrics are further keys."""
+    """The sample of one document; its metric values are additional keys."""
 
     doc_id: int
     doc: dict[str, Any]
@@ -63,4 +63,4 @@ EvalResults = TypedDict(
     },
     total=False,
 )
-"""What `simple_evaluate` returns and files of results contain."""
+"""The return value of `simple_evaluate`, and the content of results files."""

@@ -89,7 +89,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load what needs more than the standard library, or much of it, on first use."""
+    """Load names that need more than the standard library, or large parts of it, on first use."""
     if name in ("RemoteTokenizer", "check_remote_tokenizer_support"):
         from lm_eval import _remote_tokenizer
 
@@ -132,14 +132,14 @@ def weighted_f1_score(items: Sequence[tuple[Any, Any]]) -> float:
 
 
 def softmax(x: Sequence[float]) -> Any:
-    """Return the probabilities that scores stand for."""
+    """Return the softmax of scores."""
     from lm_eval.api.metrics import _numeric
 
     return _numeric.array(_numeric.softmax(_numeric.floats(x)))
 
 
 def handle_arg_string(arg: str) -> Any:
-    """Return the truth value, number, text or `None` that an argument's text stands for."""
+    """Parse an argument as a bool, number, string or `None`."""
     arg = arg.strip()
     if len(arg) > 1 and arg[0] == arg[-1] and arg[0] in "'\"":
         return arg[1:-1]
@@ -155,14 +155,14 @@ def handle_arg_string(arg: str) -> Any:
 
 
 def simple_parse_args_string(args_string: str | None) -> dict[str, Any]:
-    """Return the arguments in text such as `key=value,other=1`."""
+    """Parse arguments written as `key=value,other=1`."""
     pieces = [piece for piece in (args_string or "").strip().split(",") if piece]
     split = [piece.partition("=") for piece in pieces]
     return {key: handle_arg_string(value) for key, _, value in split}
 
 
 def handle_non_serializable(o: Any) -> Any:
-    """Return a form of an object that JSON has."""
+    """Return a form of an object that JSON can represent."""
     kind = type(o)
     if kind.__module__ == "numpy" and kind.__name__ in ("int32", "int64"):
         return int(o)
@@ -170,32 +170,32 @@ def handle_non_serializable(o: Any) -> Any:
 
 
 class EnhancedJSONEncoder(json.JSONEncoder):
-    """Writes objects of data classes as dictionaries."""
+    """Encodes dataclass objects as dictionaries."""
 
     def default(self, o: Any) -> Any:
-        """Return a form of an object that JSON has."""
+        """Return a form of an object that JSON can represent."""
         if dataclasses.is_dataclass(o) and not isinstance(o, type):
             return dataclasses.asdict(o)
         return super().default(o)
 
 
 def escaped_split(text: str, sep_char: str, maxsplit: int = -1) -> list[str] | str:
-    """Return the parts of a text between separators that no backslash is in front of; all of it for `maxsplit=0`."""
+    """Split a string at separators that are not escaped by a backslash; `maxsplit=0` returns it whole."""
     if len(sep_char) != 1:
-        raise AssertionError(f"`sep_char` is one character, not {sep_char!r}")
+        raise AssertionError(f"`sep_char` must be one character, not {sep_char!r}")
     if maxsplit == 0:
         return text
     return re.split(r"(?<!\\)" + re.escape(sep_char), text, maxsplit=max(0, maxsplit))
 
 
 def wrap_text(string: str, width: int = 140, **kwargs: Any) -> str:
-    """Return a text in lines of a width, all but the first indented."""
+    """Wrap a string to a width, with all lines but the first indented."""
     text = inspect.cleandoc(string)
     return textwrap.fill(text, width=width, subsequent_indent=" " * 8, break_long_words=False, **kwargs)
 
 
 def positional_deprecated(fn: Callable[..., T]) -> Callable[..., T]:
-    """Decorate a function whose arguments are to be given by name; others are a `DeprecationWarning`."""
+    """Warn with a `DeprecationWarning` when a function is called with positional arguments."""
 
     own = 1 if next(iter(inspect.signature(fn).parameters), None) in ("self", "cls") else 0
 
@@ -203,7 +203,7 @@ def positional_deprecated(fn: Callable[..., T]) -> Callable[..., T]:
     def called(*args: Any, **kwargs: Any) -> T:
         if len(args) > own:
             warnings.warn(
-                f"`{fn.__name__}` is to be called with arguments by name", DeprecationWarning, stacklevel=2
+                f"`{fn.__name__}` should be called with keyword arguments", DeprecationWarning, stacklevel=2
             )
         return fn(*args, **kwargs)
 
@@ -211,11 +211,11 @@ def positional_deprecated(fn: Callable[..., T]) -> Callable[..., T]:
 
 
 def ignore_constructor(loader: Any, node: Any) -> None:
-    """Stand for a YAML node that is of no interest; for PyYAML."""
+    """Return nothing for a YAML node; for PyYAML."""
 
 
 def import_function(loader: Any, node: Any, yaml_path: str | os.PathLike[str]) -> Any:
-    """Return the function that `!function module.name` means in a YAML file; for PyYAML."""
+    """Return the function of `!function module.name` in a YAML file; for PyYAML."""
     from lm_eval._live import TaskFunction
 
     reference = loader.construct_scalar(node)
@@ -246,19 +246,19 @@ def random_name_id() -> str:
 
 
 def convert_bytes_to_hash(value: bytes) -> str:
-    """Return the hash that stands for bytes in records."""
+    """Return the hash that replaces bytes in samples."""
     return hash_string(str(value))
 
 
 def convert_pil_to_hash(value: Any) -> str:
-    """Return the hash that stands for an image in records."""
+    """Return the hash that replaces an image in samples."""
     buffer = io.BytesIO()
     value.save(buffer, format="PNG")
     return convert_bytes_to_hash(buffer.getvalue())
 
 
 def hash_dict_images(data_dict: Any) -> Any:
-    """Return nested values with hashes in place of images."""
+    """Return nested values with images replaced by hashes."""
     if isinstance(data_dict, dict):
         return {key: hash_dict_images(value) for key, value in data_dict.items()}
     if isinstance(data_dict, (list, tuple)):
@@ -271,7 +271,7 @@ def hash_dict_images(data_dict: Any) -> Any:
 def make_table(
     result_dict: dict[str, Any], column: str = "results", sort_results: bool = False, latex: bool = False
 ) -> str:
-    """Return a table of results in Markdown, or in LaTeX; `column` is `results` or `groups`."""
+    """Return a table of results in Markdown or LaTeX; `column` is `results` or `groups`."""
     from lm_eval import _engine
 
     needed = (column, "versions", "n-shot", "higher_is_better", "group_subtasks")
@@ -281,14 +281,14 @@ def make_table(
 
 
 def sanitize_list(sub: Any) -> Any:
-    """Return nested lists with every element as text."""
+    """Return nested lists with every element as a string."""
     if isinstance(sub, (list, tuple)):
         return type(sub)(sanitize_list(item) for item in sub)
     return str(sub)
 
 
 _NOT_IN_FILE_NAMES = '"*/:<>?[\\]|'
-"""Brackets, and characters that file names do not have on every system."""
+"""Brackets, and characters that are not allowed in file names on every system."""
 
 
 def sanitize_model_name(model_name: str) -> str:
@@ -302,7 +302,7 @@ def sanitize_task_name(task_name: str) -> str:
 
 
 def hash_string(string: str) -> str:
-    """Return the SHA-256 of a text, as hexadecimal digits."""
+    """Return the SHA-256 of a string, as hexadecimal digits."""
     return hashlib.sha256(string.encode("utf-8")).hexdigest()
 
 
@@ -321,19 +321,19 @@ def group(arr: Iterable[T], fn: Callable[[T], Any]) -> list[list[T]]:
 
 
 def pattern_match(patterns: str | Iterable[str], source_list: Iterable[str]) -> list[str]:
-    """Return the names that fit one of the patterns, sorted."""
+    """Return the names that match one of the patterns, sorted."""
     names = list(source_list)
     wanted = [patterns] if isinstance(patterns, str) else patterns
     return sorted({name for pattern in wanted for name in fnmatch.filter(names, pattern)})
 
 
 def regex_replace(string: str, pattern: str, repl: str, count: int = 0) -> str:
-    """Return the text with a pattern replaced."""
+    """Replace a pattern in a string."""
     return re.sub(pattern, repl, string, count=count)
 
 
 def apply_template(template: str, doc: dict[str, Any]) -> str:
-    """Return a template filled with the fields of a document."""
+    """Render a template with the fields of a document."""
     from lm_eval._host import render_template
 
     return render_template(template, doc)
@@ -355,7 +355,7 @@ def get_rolling_token_windows(
     """
     if not 1 <= context_len <= max_seq_len:
         raise AssertionError(f"`context_len` must be between 1 and {max_seq_len}")
-    # The first window predicts as much as it can hold, later ones only what is new; all are filled from the left.
+    # The first window predicts as much as it can hold, later ones only new tokens; all are filled from the left.
     before = [prefix_token, *token_list]
     starts = range(max_seq_len, len(token_list), max_seq_len - context_len + 1)
     edges = [0, *starts, len(token_list)] if token_list else []
@@ -364,13 +364,13 @@ def get_rolling_token_windows(
 
 
 def make_disjoint_window(pair: tuple[list[int], list[int]]) -> tuple[list[int], list[int]]:
-    """Return a rolling window with the predicted tokens removed from its input."""
+    """Remove the predicted tokens from the input of a rolling window."""
     context, continuation = pair
     return context[: len(context) - (len(continuation) - 1)], continuation
 
 
 class Reorderer:
-    """Sorts elements by a key and puts results back into the order they came in."""
+    """Sorts elements by a key, and restores the original order of results."""
 
     def __init__(self, arr: Sequence[Any], fn: Callable[[Any], Any]) -> None:
         self.size = len(arr)

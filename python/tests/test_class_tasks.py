@@ -214,7 +214,7 @@ class Objects(WorkerTestCase):
 
     def test_what_is_no_task(self) -> None:
         """It is refused by name."""
-        with self.assertRaisesRegex(TypeError, "`Worker` is no subclass"):
+        with self.assertRaisesRegex(TypeError, "`Worker` is not a subclass"):
             Worker(Worker).ask("describe_class")
 
     def test_the_engine_says_no(self) -> None:

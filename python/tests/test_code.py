@@ -108,7 +108,7 @@ class Limits(unittest.TestCase):
     def test_a_program_that_cannot_start_is_an_error(self) -> None:
         runner = _code.Runner()
         runner.configure("/bin/false", True)
-        with self.assertRaisesRegex(RuntimeError, "could not be run"):
+        with self.assertRaisesRegex(RuntimeError, "Cannot run a program"):
             runner.run("pass", 3.0)
 
 

@@ -447,7 +447,7 @@ class Plan(HFLMTestCase):
             self.assertLogs("lm_eval", "WARNING") as logs,
         ):
             found = ask(lm.loglikelihood, *SHARED)
-        self.assertIn("contexts are not shared", "".join(logs.output))
+        self.assertIn("Contexts are not shared", "".join(logs.output))
         self.assert_scores(found, expected, 1e-5)
 
     def test_automatic_batch_sizes(self) -> None:
@@ -479,7 +479,7 @@ class Plan(HFLMTestCase):
     def test_continuations_that_cannot_be_scored(self) -> None:
         """Errors name what is wrong."""
         lm = load(max_length=8)
-        with self.assertRaisesRegex(ValueError, "12 tokens, and the model takes 8"):
+        with self.assertRaisesRegex(ValueError, "12 tokens, but the model's maximum length is 8"):
             ask(lm.loglikelihood, ("a", "b" * 12))
         with self.assertRaisesRegex(ValueError, "no room for a prompt"):
             ask(lm.generate_until, ("a", {"until": [], "max_gen_toks": 8}))
@@ -769,9 +769,9 @@ class Loading(HFLMTestCase):
     def test_refusals(self) -> None:
         """Errors say what to do instead."""
         for arguments, kind, text in (
-            ({"autogptq": True}, NotImplementedError, "leave the argument out"),
-            ({"gptqmodel": True}, NotImplementedError, "leave the argument out"),
-            ({"peft": "x", "delta": "y"}, ValueError, "exclude each other"),
+            ({"autogptq": True}, NotImplementedError, "omit the argument"),
+            ({"gptqmodel": True}, NotImplementedError, "omit the argument"),
+            ({"peft": "x", "delta": "y"}, ValueError, "mutually exclusive"),
             ({"backend": "other"}, ValueError, "causal, seq2seq or native"),
             ({"dtype": "float17"}, AttributeError, "float17"),
             ({"device": "cuda:9"}, ValueError, "cuda:9"),

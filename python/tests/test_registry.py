@@ -36,7 +36,7 @@ class Registries(RegistryTestCase):
 
         registry.register_aggregation("number")(one)
         registry.register_aggregation("number")(one)
-        with self.assertRaisesRegex(ValueError, "`number` is registered already"):
+        with self.assertRaisesRegex(ValueError, "`number` is already registered"):
             registry.register_aggregation("number")(two)
 
     def test_a_module_imported_twice(self) -> None:
@@ -128,7 +128,7 @@ class Folders(RegistryTestCase):
                 self.assertEqual(own([]), expected)
                 self.assertIn("own", registry.aggregation_registry)
         self.assertNotIn("own", registry.aggregation_registry)
-        with _scope.within("/one"), self.assertRaisesRegex(ValueError, "`own` is registered already"):
+        with _scope.within("/one"), self.assertRaisesRegex(ValueError, "`own` is already registered"):
             registry.register_aggregation("own")(max)
 
     def test_plug_ins_come_first(self) -> None:
@@ -138,7 +138,7 @@ class Folders(RegistryTestCase):
             found = registry.get_aggregation("taken")
             assert found is not None
             self.assertEqual(found([]), "plug-in")
-            with self.assertRaisesRegex(ValueError, "`taken` is registered already"):
+            with self.assertRaisesRegex(ValueError, "`taken` is already registered"):
                 registry.register_aggregation("taken")(max)
 
 

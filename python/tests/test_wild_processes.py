@@ -256,7 +256,7 @@ class Halves(evaluate.Metric):
         """
         printed = self.run_script(program).splitlines()
         self.assertEqual(printed[0], "1.0")
-        self.assertIn("one reference for each answer", printed[1])
+        self.assertIn("one reference per answer", printed[1])
 
     def test_by_name_in_python(self) -> None:
         """`get_metric` looks there, too."""

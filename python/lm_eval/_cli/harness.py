@@ -9,14 +9,14 @@ __all__ = ["HarnessCLI"]
 
 
 class HarnessCLI:
-    """Reads the command line of this process and runs it, with what the process has registered."""
+    """Parses and runs the command line of this process, with the classes it registered."""
 
     def parse_args(self) -> argparse.Namespace:
-        """Return the words of the command line; the engine reads them."""
+        """Return the arguments of the command line; the engine parses them."""
         return argparse.Namespace(words=sys.argv[1:])
 
     def execute(self, args: argparse.Namespace) -> None:
-        """Run a command line; a failure ends the process with its exit status."""
+        """Run a command line; a failure exits the process with its status."""
         from lm_eval import _command
 
         given = getattr(args, "words", None)

@@ -1,4 +1,4 @@
-"""From a document and its examples to a prompt, for tasks whose class is written in Python."""
+"""Builds a prompt from a document and its examples, for tasks whose class is written in Python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def turn(
     target_delimiter: str,
     fewshot_delimiter: str,
 ) -> list[Message]:
-    """Return the messages of one question, with its answer where there is one."""
+    """Return the messages of one question, including its answer if given."""
     has_answer = answer is not None and answer != ""
     delimited = requires_delimiter(question, prefix) if prefix else has_answer
     messages = [Message("user", question, target_delimiter if delimited else "")]
@@ -39,20 +39,20 @@ def turn(
 
 
 def answer_text(answer: Any, choices: Sequence[str] | None) -> str:
-    """Return the text of an answer: itself, the option that it numbers, or the first of several."""
+    """Return the answer as a string: itself, the option at its index, or the first of several."""
     if isinstance(answer, (list, tuple)) and answer:
         answer = answer[0]
     if isinstance(answer, str):
         return answer
     if isinstance(answer, int):
         return choices[answer] if choices else str(answer)
-    raise ValueError(f"An answer is text or the number of an option, not {answer!r}")
+    raise ValueError(f"An answer must be a string or the index of an option, not {answer!r}")
 
 
 def messages_before(
     task: Task, doc: dict[str, Any], examples: Sequence[dict[str, Any]], system: str
 ) -> list[Message]:
-    """Return the messages before the question: system text and examples."""
+    """Return the messages before the question: system prompt and examples."""
     messages = [Message("system", system)] if system else []
     fewshot = task.config.fewshot_config
     has_choices = fewshot.doc_to_choice is not None or "doc_to_choice" in task._hooks()
@@ -76,7 +76,7 @@ def messages_before(
 def render(
     messages: Sequence[Message], chat_template: Callable[..., Any] | None, multiturn: bool, prefix: str | None
 ) -> Any:
-    """Return the prompt: plain text, or what the chat template makes of the messages."""
+    """Return the prompt: a plain string, or the messages rendered by the chat template."""
     if chat_template is None:
         return messages_to_text(messages)
     conversation = (

@@ -1,4 +1,4 @@
-"""Names for the types that cross the public interface."""
+"""Type aliases of the public interface."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import datasets
 
 OutputType = Literal["loglikelihood", "loglikelihood_rolling", "generate_until", "multiple_choice"]
-"""What a task asks of a model."""
+"""The kind of request that a task makes."""
 
 Doc = dict[str, Any]
 """One document of a data set."""
@@ -21,16 +21,16 @@ Dataset = Union[Mapping[str, DataSplit], "datasets.DatasetDict"]
 """All splits of a data set by name."""
 
 Context = str | list[dict[str, str]]
-"""A prompt: text, or the messages of a conversation."""
+"""A prompt: a string, or the messages of a conversation."""
 
 GenKwargs = dict[str, Any]
-"""Settings of a generation, such as `until` and `max_gen_toks`."""
+"""Generation settings, such as `until` and `max_gen_toks`."""
 
 LLArgs = tuple[str, str]
 """Arguments of a log-likelihood request: context and continuation."""
 
 LLOutput = tuple[float, bool]
-"""Answer to a log-likelihood request: log-likelihood, and whether greedy decoding gives the continuation."""
+"""Answer to a log-likelihood request: the log-likelihood, and whether greedy decoding yields the continuation."""
 
 GenArgs = tuple[Context, GenKwargs]
 """Arguments of a generation request."""

@@ -1,4 +1,4 @@
-"""Filters: what happens to a model's answers before they are scored."""
+"""Filters: transformations of a model's answers before they are scored."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Filter", "FilterEnsemble"]
 
 
 class Filter(ABC):
-    """One step over the answers of all requests of a task.
+    """One step over the answers to all requests of a task.
 
-    A filter is made from the keyword arguments of its step and keeps no state between calls. Whatever has a method
-    `apply` is one; it need not derive from this class.
+    A filter is constructed with the keyword arguments of its step and keeps no state between calls. Any object with
+    an `apply` method is a filter; it need not derive from this class.
     """
 
     @classmethod
@@ -31,10 +31,10 @@ class Filter(ABC):
 
     @abstractmethod
     def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> Iterable[Any]:
-        """Return the new answers: as many entries as `resps`, in the same order.
+        """Return the new answers: the same number of entries as `resps`, in the same order.
 
-        Each entry holds the answers of one request, one per repeat; `docs` holds the request's document at
-        the same position.
+        Each entry holds the answers to one request, one per repeat; `docs` holds the request's document at the same
+        index.
         """
         return resps
 
@@ -47,9 +47,9 @@ class FilterEnsemble:
     filters: list[Callable[[], Filter]]
 
     def apply(self, instances: Sequence[Instance[Any, Any]]) -> None:
-        """Run the chain and keep its result in `filtered_resps[name]` of each instance."""
+        """Run the chain and store its result in `filtered_resps[name]` of each instance."""
         if not instances:
-            raise ValueError(f"The filter chain `{self.name}` got no instances")
+            raise ValueError(f"The filter chain `{self.name}` was given no instances")
         resps: Any = tuple(instance.resps for instance in instances)
         docs = tuple(instance.doc for instance in instances)
         for make in self.filters:

@@ -68,23 +68,23 @@ class Group:
 
     @property
     def version(self) -> str:
-        """The version in the metadata, as text."""
+        """The version in the metadata, as a string."""
         return str((self.metadata or {}).get("version", "N/A"))
 
     @property
     def has_aggregation(self) -> bool:
-        """Whether the group has a score of its own."""
+        """Whether the group has its own score."""
         return bool(self.aggregate_metric_list)
 
     @property
     def _qualified_name(self) -> str:
-        """The name that results have."""
+        """The name shown in results."""
         return self.name
 
     def aggregate(self, task_metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the entry of the group in results, from the entries of its tasks.
+        """Return the results entry of the group, from the entries of its tasks.
 
-        Tasks are found by the names that they have in the group, or by their own.
+        Tasks are found by their names within the group, or by their own.
         """
         entry: dict[str, Any] = {"alias": self.alias or self.name, "name": self.name}
         if not self.aggregate_metric_list:
@@ -127,7 +127,7 @@ class Group:
         return task_metrics.get(name, task_metrics.get(task.task_name))
 
     def get_all_tasks(self, recursive: bool = True) -> list[Any]:
-        """Return the tasks, with `recursive` those of inner groups too."""
+        """Return the tasks; with `recursive`, those of inner groups too."""
         tasks: list[Any] = []
         for child in self:
             if not isinstance(child, Group):
@@ -137,7 +137,7 @@ class Group:
         return tasks
 
     def get_all_groups(self, recursive: bool = True) -> list[Group]:
-        """Return the inner groups, with `recursive` those within them too."""
+        """Return the inner groups; with `recursive`, those within them too."""
         groups: list[Group] = []
         for child in self:
             if isinstance(child, Group):
@@ -168,7 +168,7 @@ def _pipelines(metric: str, members: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 class ConfigurableGroup(Group):
-    """The older name of `Group`, which can be the key of a dictionary."""
+    """The older name of `Group`; usable as a dictionary key."""
 
     def __init__(self, config: dict[str, Any] | GroupConfig | None = None) -> None:
         warnings.warn("`ConfigurableGroup` is deprecated; use `Group`", DeprecationWarning, stacklevel=2)
@@ -177,7 +177,7 @@ class ConfigurableGroup(Group):
 
     @classmethod
     def from_group(cls, group: Group) -> ConfigurableGroup:
-        """Return a group as one that can be the key of a dictionary."""
+        """Convert a group to one that can be a dictionary key."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             made = cls(config=group._config or {"group": group.name})
@@ -186,17 +186,17 @@ class ConfigurableGroup(Group):
 
     @property
     def group(self) -> str:
-        """The name."""
+        """The name of the group."""
         return self.name
 
     @property
     def group_name(self) -> str:
-        """The name."""
+        """The name of the group."""
         return self.name
 
     @property
     def group_alias(self) -> str | None:
-        """The name to show."""
+        """The display name: the alias, or else the name."""
         return self.alias
 
     @property

@@ -1,4 +1,4 @@
-"""One request to a model, with the answers it got."""
+"""One request to a model, with its answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AdditionalArgs", "GenInstance", "Instance", "LLInstance", "OutputTyp
 
 
 class AdditionalArgs(TypedDict, total=False):
-    """Images and sounds of a request."""
+    """Images and audio of a request."""
 
     visual: Any
     audio: Any
@@ -22,7 +22,7 @@ class AdditionalArgs(TypedDict, total=False):
 
 @dataclass
 class Instance(Generic[InputT, OutputT]):
-    """One request that a document leads to.
+    """One request made for a document.
 
     `metadata` may be the tuple `(task_name, doc_id, repeats)` of older code; it is unpacked into the fields.
     """
@@ -58,4 +58,4 @@ LLInstance = Instance[LLArgs, LLOutput]
 """A request for log-likelihoods."""
 
 GenInstance = Instance[GenArgs, Completion]
-"""A request for generated text."""
+"""A generation request."""

@@ -1,4 +1,4 @@
-"""Base classes of models that are written in Python."""
+"""Base classes of models written in Python."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = ["LM", "CacheHook", "CachingLM", "TemplateLM", "hash_args"]
 
 
 class CacheHook:
-    """Takes answers as soon as a model has them, and puts them into a cache where there is one.
+    """Receives answers as soon as a model has them, and stores them in a cache if there is one.
 
-    The engine sets a hook of its own, which sends answers to its journal.
+    The engine replaces it with a hook that sends answers to its journal.
     """
 
     def __init__(self, cachinglm: CachingLM | None = None) -> None:
@@ -42,9 +42,9 @@ class CacheHook:
 
 
 class LM(abc.ABC):
-    """A language model: text goes in, text and log-likelihoods come out.
+    """A language model: scores and generates strings.
 
-    Each method gets all requests at once and returns one answer per request, in the same order.
+    Each method receives all requests at once and returns one answer per request, in the same order.
     """
 
     def __init__(self) -> None:
@@ -59,54 +59,54 @@ class LM(abc.ABC):
 
     @abc.abstractmethod
     def loglikelihood_rolling(self, requests: list[Instance[Any, Any]]) -> list[Any]:
-        """Return the log-likelihood of each whole text, as `(log-likelihood, False)` or a bare number."""
+        """Return the log-likelihood of each entire string, as `(log-likelihood, False)` or a bare number."""
 
     @abc.abstractmethod
     def generate_until(self, requests: list[Instance[Any, Any]]) -> list[str]:
-        """Return the text that the model writes after each `(context, settings)`."""
+        """Return the generation for each `(context, settings)`."""
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> Any:
-        """Return a conversation as a prompt."""
+        """Render a conversation as a prompt."""
         raise NotImplementedError(f"`{type(self).__name__}` has no `apply_chat_template`")
 
     @classmethod
     def create_from_arg_string(
         cls: type[LMType], arg_string: str, additional_config: dict[str, Any] | None = None
     ) -> LMType:
-        """Make a model from text such as `key=value,other=1`."""
+        """Make a model from a string such as `key=value,other=1`."""
         return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
 
     @classmethod
     def create_from_arg_obj(
         cls: type[LMType], arg_dict: dict[str, Any], additional_config: dict[str, Any] | None = None
     ) -> LMType:
-        """Make a model from keyword arguments; `None` in the additional ones stands for nothing."""
+        """Make a model from keyword arguments; additional ones that are `None` are ignored."""
         additional = {key: value for key, value in (additional_config or {}).items() if value is not None}
         return cls(**arg_dict, **additional)
 
     @property
     def device(self) -> Any:
-        """The device the model runs on."""
+        """The device that the model runs on."""
         return self._device
 
     @property
     def rank(self) -> int:
-        """The number of this process among all that share the requests."""
+        """The rank of this process among those that share the requests."""
         return self._rank
 
     @property
     def world_size(self) -> int:
-        """How many processes share the requests."""
+        """The number of processes that share the requests."""
         return self._world_size
 
     def all_gather(self, tensor: Any) -> Any:
-        """Return the tensors of all processes."""
+        """Gather the tensors of all processes."""
         return tensor
 
     def gather_object(self, obj: Any, dst: int = 0) -> list[Any] | None:
-        """Return the objects of all processes, in the process `dst`."""
+        """Gather the objects of all processes at rank `dst`."""
         return [obj]
 
     def barrier(self) -> None:
@@ -118,7 +118,7 @@ class LM(abc.ABC):
         raise NotImplementedError(f"`{type(self).__name__}` has no `tokenizer_name`")
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """Return the text of the chat template; there is none by default."""
+        """Return the source of the chat template; empty by default."""
         return ""
 
     def set_cache_hook(self, cache_hook: CacheHook) -> None:
@@ -126,9 +126,10 @@ class LM(abc.ABC):
         self.cache_hook = cache_hook
 
     def _identity(self) -> dict[str, Any]:
-        """Return what tells this object from others of its class: its plain attributes.
+        """Return the attributes that identify this object among others of its class.
 
-        Answers are kept for the next object with the same ones. Keys, devices and batch sizes make no other model.
+        Cached answers are reused for an object with equal ones. Keys, devices and batch sizes do not make a different
+        model.
         """
         served = {name: value._identity() for name, value in vars(self).items() if hasattr(value, "_identity")}
         return {**plain_attributes(vars(self)), **served}
@@ -138,11 +139,11 @@ _IS_NO_IDENTITY = re.compile(
     r"batch|device|header|password|secret|key$|^(\w*auth\w*|hf|access|api)?_?token$"
     r"|^_?(rank|world_size|concurrent|num_concurrent|max_retries|timeout|shares_contexts)$"
 )
-"""The names of attributes that change from run to run, or that are nobody else's business."""
+"""Attributes that vary from run to run, or that must not be recorded."""
 
 
 def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that make a model the one that it is, as far as they are text, numbers and the like."""
+    """Return the attributes that identify a model, as far as they are plain values."""
     return {
         name: value
         for name, value in attributes.items()
@@ -151,7 +152,7 @@ def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is text, a number or the like, or consists of such values."""
+    """Whether a value is a string, a number or another plain value, or consists of such values."""
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
     if isinstance(value, (list, tuple)):
@@ -160,19 +161,19 @@ def is_plain(value: Any) -> bool:
 
 
 def _digest(value: Any) -> Any:
-    """What stands for a value that JSON does not have: the hash of its content."""
+    """Return a replacement for a value that JSON cannot represent: the hash of its content."""
     if isinstance(value, (bytes, bytearray)):
         return {"__bytes_sha256__": hashlib.sha256(bytes(value)).hexdigest()}
     raise TypeError(f"A value of type `{type(value).__name__}` cannot be part of a cached request")
 
 
 def hash_args(attr: str, args: Iterable[Any]) -> str:
-    """Return the key of a request to the method `attr` in a cache."""
+    """Return the cache key of a request to the method `attr`."""
     return hashlib.sha256(json.dumps([attr, *args], default=_digest).encode("utf-8")).hexdigest()
 
 
 class _Table:
-    """Answers in a SQLite file, by their keys; each is in the file as soon as it is stored."""
+    """Answers in a SQLite file, by key; each is written as soon as it is stored."""
 
     def __init__(self, path: str) -> None:
         import sqlite3
@@ -183,7 +184,7 @@ class _Table:
         self._connection.execute('CREATE TABLE IF NOT EXISTS "unnamed" (key TEXT PRIMARY KEY, value BLOB)')
 
     def get(self, key: str) -> Any:
-        """Return the answer of a key, or `None`."""
+        """Return the answer for a key, or `None`."""
         with self._lock:
             row = self._connection.execute('SELECT value FROM "unnamed" WHERE key = ?', (key,)).fetchone()
         return None if row is None else pickle.loads(row[0])
@@ -207,17 +208,17 @@ class _Table:
             return int(self._connection.execute('SELECT COUNT(*) FROM "unnamed"').fetchone()[0])
 
     def commit(self) -> None:
-        """Do nothing: every answer is committed by itself."""
+        """Do nothing: every answer is committed separately."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
 
 class CachingLM:
-    """A model whose answers are kept in a SQLite file and asked for only once.
+    """A model that caches its answers in a SQLite file.
 
-    Runs of the engine keep answers in a journal instead; this class is for code that calls models itself.
+    The engine caches answers in its journal instead; this class is for code that calls models itself.
     """
 
     def __init__(self, lm: LM, cache_db: str) -> None:
@@ -230,15 +231,15 @@ class CachingLM:
         return getattr(self.lm, attr)
 
     def loglikelihood(self, requests: list[Instance[Any, Any]]) -> list[Any]:
-        """Return the log-likelihoods, from the file as far as they are there."""
+        """Return the log-likelihoods, from the file where cached."""
         return self._answer("loglikelihood", requests)
 
     def loglikelihood_rolling(self, requests: list[Instance[Any, Any]]) -> list[Any]:
-        """Return the log-likelihoods of whole texts, from the file as far as they are there."""
+        """Return the log-likelihoods of entire strings, from the file where cached."""
         return self._answer("loglikelihood_rolling", requests)
 
     def generate_until(self, requests: list[Instance[Any, Any]]) -> list[Any]:
-        """Return the texts, from the file as far as they are there and not drawn at random."""
+        """Return the generations, from the file where cached and not sampled."""
         return self._answer("generate_until", requests)
 
     def _answer(self, attr: str, requests: list[Instance[Any, Any]]) -> list[Any]:
@@ -247,7 +248,7 @@ class CachingLM:
             attr == "generate_until" and bool(request.args[1].get("do_sample", False)) for request in requests
         ]
         if any(sampled):
-            logger.warning("Answers that are drawn at random are not taken from the cache")
+            logger.warning("Sampled answers are not read from the cache")
         answers = [None if drawn else self.dbdict.get(key) for key, drawn in zip(keys, sampled, strict=True)]
         missing = [place for place, answer in enumerate(answers) if answer is None]
         if missing:
@@ -258,12 +259,12 @@ class CachingLM:
         return answers
 
     def get_cache_hook(self) -> CacheHook:
-        """Return a hook that puts answers into the file."""
+        """Return a hook that writes answers to the file."""
         return CacheHook(self)
 
 
 class TemplateLM(LM):
-    """A model with a tokenizer of its own: a subclass scores tokens, this class makes them."""
+    """A model with a tokenizer: a subclass scores tokens, this class tokenizes."""
 
     tokenizer: Any = None
     backend = "causal"
@@ -271,25 +272,25 @@ class TemplateLM(LM):
     @property
     @abc.abstractmethod
     def eot_token_id(self) -> int:
-        """The token that ends a text."""
+        """The end-of-text token."""
 
     @property
     def prefix_token_id(self) -> int:
-        """The token that stands for an empty context."""
+        """The token used as an empty context."""
         return self.eot_token_id
 
     @abc.abstractmethod
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
-        """Return the tokens of a text."""
+        """Tokenize a string."""
 
     @abc.abstractmethod
     def _loglikelihood_tokens(
         self, requests: list[tuple[tuple[str, str], list[int], list[int]]], **kwargs: Any
     ) -> list[tuple[float, bool]]:
-        """Return `(log-likelihood, is greedy)` of each `(texts, context tokens, continuation tokens)`."""
+        """Return `(log-likelihood, is greedy)` of each `(strings, context tokens, continuation tokens)`."""
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
-        """Return the tokens of a context and of its continuation; blanks at the seam belong to the latter."""
+        """Tokenize a context and its continuation; trailing spaces of the context move to the continuation."""
         if not context:
             raise AssertionError("The context is empty")
         stripped = context.rstrip()
@@ -310,7 +311,7 @@ class TemplateLM(LM):
         return self._loglikelihood_tokens(encoded, disable_tqdm=disable_tqdm)
 
     def _encode_alone(self, continuation: str) -> tuple[list[int], list[int]]:
-        """Return the tokens of a continuation that follows nothing but the prefix token, which it may begin with."""
+        """Tokenize a continuation that follows only the prefix token, which it may already begin with."""
         tokens = self.tok_encode(continuation, add_special_tokens=False)
         begun = int(tokens[0] == self.prefix_token_id)
         return [self.prefix_token_id], tokens[begun:]
@@ -319,18 +320,18 @@ class TemplateLM(LM):
     def loglikelihood_rolling(
         self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False
     ) -> list[Any]:
-        """Return the log-likelihood of each whole text."""
+        """Return the log-likelihood of each entire string."""
 
     @abc.abstractmethod
     def generate_until(self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False) -> list[str]:
-        """Return the text that the model writes after each `(context, settings)`."""
+        """Return the generation for each `(context, settings)`."""
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """Return the text of the tokenizer's template: the named one of several, else the default one."""
+        """Return the source of the tokenizer's template: the named one of several, otherwise the default."""
         if self.tokenizer is None:
             return ""
         if chat_template is False or chat_template is None:
-            logger.warning("A chat template was asked for with templating switched off")
+            logger.warning("A chat template was requested with templating switched off")
             return None
         templates = getattr(self.tokenizer, "chat_template", None) or getattr(
             self.tokenizer, "default_chat_template", None
@@ -343,5 +344,5 @@ class TemplateLM(LM):
             return templates
         name = chat_template if isinstance(chat_template, str) else "default"
         if name not in templates:
-            raise ValueError(f"There is no chat template `{name}`; there are {', '.join(sorted(templates))}")
+            raise ValueError(f"There is no chat template `{name}`; the tokenizer has {', '.join(sorted(templates))}")
         return templates[name]

@@ -1,10 +1,9 @@
-"""Registries: names under which code from Python is found from task files.
+"""Registries: make Python code available to task files by name.
 
-Each kind (model, filter, metric, aggregation, reduction, scorer, sampler) has one registry and one
-decorator::
+Each kind (model, filter, metric, aggregation, reduction, scorer, sampler) has one registry and one decorator::
 
-    @register_metric(metric="my_metric", higher_is_better=True, output_type="generate_until",
-    aggregation="mean") def my_metric(references, predictions, **kwargs):
+    @register_metric(metric="my_metric", higher_is_better=True, output_type="generate_until", aggregation="mean")
+    def my_metric(references, predictions, **kwargs):
         return 1.0 if predictions == references else 0.0
 """
 
@@ -47,7 +46,7 @@ def _definition(target: Any) -> tuple[str | None, str | None]:
 
 
 def _is_builtin(target: Any) -> bool:
-    """Whether an object, or a reference to one, is part of this package."""
+    """Whether an object, or a reference to one, belongs to this package."""
     module = target.partition(":")[0] if isinstance(target, str) else _definition(target)[0]
     if module is None:
         module = type(target).__module__
@@ -64,8 +63,8 @@ def _home(target: Any) -> str | None:
 class Registry(Generic[T]):
     """A table of named objects of one kind.
 
-    An entry may be the text `module:attribute`; it is imported when it is first asked for. What the code of a task
-    folder registers is known while code of that folder runs, and hides nothing from others.
+    An entry may be the string `module:attribute`, imported on first use. Names registered by the code of a task
+    folder are visible only while code of that folder runs, and hide nothing from others.
     """
 
     def __init__(self, kind: str, *, builtins: tuple[str, ...] = ()) -> None:
@@ -77,7 +76,7 @@ class Registry(Generic[T]):
         self._loaded = not builtins
 
     def register(self, *names: str, target: T | str | None = None) -> Callable[[Decorated], Decorated]:
-        """Return a decorator that registers an object, or register `target` at once under a single name."""
+        """Return a decorator that registers an object, or register `target` directly under a single name."""
         if target is not None:
             if len(names) != 1:
                 raise ValueError(f"Registering a {self.kind} without decorating it takes exactly one name")
@@ -92,58 +91,58 @@ class Registry(Generic[T]):
         return decorate
 
     def _store(self, name: str, target: Any) -> None:
-        """Keep an object under a name; a name never silently changes its meaning."""
+        """Store an object under a name; a name never silently changes its meaning."""
         with self._lock:
             if isinstance(self._entries, MappingProxyType):
                 raise TypeError(f"The {self.kind} registry is frozen")
             builtin = _is_builtin(target)
             if not builtin:
-                # A user's name must not depend on whether the built-in ones have been looked at yet.
+                # A user's registration must not depend on whether the built-in entries are loaded yet.
                 self._load()
-            # Code of a task folder may be the first to import this package; what is built in is everybody's.
+            # A task folder may be the first to import this package; built-in entries are visible to everyone.
             known = (self._entries if builtin else self._table(name)).get(name)
             if known is not None and known is not target and known != target:
                 self._check_replacement(name, known, target)
             if builtin or not _scope.folder:
                 self._entries[name] = target
                 return
-            # Of code that another folder shares, the folder it lies in knows the name, too.
+            # The folder that contains shared code knows the name, too.
             for folder in {_scope.folder, _home(target) or _scope.folder}:
                 self._of_folders.setdefault(folder, {})[name] = target
 
     def add_builtins(self, references: dict[str, str]) -> None:
-        """Add references to this package's own entries; a name that a user has taken stays the user's."""
+        """Add references to this package's own entries; names that a user has taken stay the user's."""
         with self._lock:
             for name, reference in references.items():
                 self._entries.setdefault(name, reference)
 
     def _table(self, name: str) -> Any:
-        """Return the table that a name is looked up in: that of the folder whose code runs, if it has the name."""
+        """Return the table to look a name up in: that of the running code's folder, if it has the name."""
         own = self._of_folders.get(_scope.folder, {})
         return own if name in own else self._entries
 
     def _names(self) -> list[str]:
-        """Return all names that are known to the code that runs."""
+        """Return all names visible to the running code."""
         return list(dict.fromkeys([*self._entries, *self._of_folders.get(_scope.folder, ())]))
 
     def _check_replacement(self, name: str, known: Any, target: Any) -> None:
-        """Raise unless `target` may take the place of `known`."""
+        """Raise unless `target` may replace `known`."""
         module, qualified_name = _definition(target)
         if isinstance(known, str) and known == f"{module}:{qualified_name}":
             return
         if _is_builtin(known) and not _is_builtin(target):
             if _scope.folder:
-                # Whether a task of the folder uses the name is not known here; whoever looks it up says so.
+                # It is not known here whether a task of the folder uses the name; the lookup warns.
                 return
             logger.warning("The %s `%s` from `%s` replaces the built-in one", self.kind, name, module)
             return
-        # The same file imported under two module names, or reloaded, defines the same thing again; so does a
-        # helper that task folders keep as identical copies.
+        # The same file imported under two module names, or reloaded, defines the same thing again; so do identical
+        # copies of a helper in several task folders.
         if qualified_name is not None and _definition(known)[1] == qualified_name:
             logger.info("The %s `%s` is registered again from `%s`", self.kind, name, module)
             return
         raise ValueError(
-            f"The {self.kind} `{name}` is registered already ({known!r}) and differs from {target!r}"
+            f"The {self.kind} `{name}` is already registered ({known!r}) and differs from {target!r}"
         )
 
     def _load(self) -> None:
@@ -154,7 +153,7 @@ class Registry(Generic[T]):
                 importlib.import_module(module)
 
     def get(self, name: str, default: Any = _MISSING) -> Any:
-        """Return the object of a name, or `default` where one is given and the name is unknown."""
+        """Return the object of a name, or `default`, if given, for an unknown name."""
         with self._lock:
             self._load()
             table = self._table(name)
@@ -170,7 +169,7 @@ class Registry(Generic[T]):
             return found
 
     def _unknown(self, name: str) -> str:
-        """Return the message for a name that is not registered."""
+        """Return the error message for an unknown name."""
         known = sorted(self._names())
         query = str(name).lower()
         near = [other for other in known if query in other.lower() or query[:3] == other.lower()[:3]][:3]
@@ -218,7 +217,7 @@ class Registry(Generic[T]):
         return f"{module}:{qualified_name}"
 
     def freeze(self) -> None:
-        """Refuse registrations from now on."""
+        """Refuse further registrations."""
         self._load()
         self._entries = MappingProxyType(dict(self._entries))
 
@@ -250,7 +249,7 @@ AGGREGATION_REGISTRY = aggregation_registry
 
 
 class _OfMetrics(Mapping[str, Any]):
-    """One fact of each registered metric, by the metric's name."""
+    """One attribute of each registered metric, by metric name."""
 
     def __init__(self, fact: Callable[[str], Any]) -> None:
         self._fact = fact
@@ -289,7 +288,7 @@ DEFAULT_METRIC_REGISTRY: dict[str, list[str]] = {
     "multiple_choice": ["acc", "acc_norm"],
     "generate_until": ["exact_match"],
 }
-"""The metrics of a task that names none, by output type."""
+"""Default metrics by output type, for tasks that name none."""
 
 
 def freeze_all() -> None:
@@ -305,7 +304,7 @@ def register_model(*names: str) -> Callable[[Decorated], Decorated]:
         from lm_eval.api.model import LM
 
         if not (isinstance(decorated, type) and issubclass(decorated, LM)):
-            raise TypeError(f"The model {decorated!r} must be a class that extends `LM`")
+            raise TypeError(f"The model {decorated!r} must be a subclass of `LM`")
         return model_registry.register(*names)(decorated)
 
     return decorate
@@ -325,7 +324,7 @@ def register_filter(name: str) -> Callable[[Decorated], Decorated]:
 
 
 def get_filter(filter_name: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return the filter class of a name; a callable stands for itself."""
+    """Return the filter class of a name; a callable is returned unchanged."""
     return filter_name if callable(filter_name) else filter_registry.get(filter_name)
 
 
@@ -345,12 +344,12 @@ def register_sampler(*names: str) -> Callable[[Decorated], Decorated]:
 
 
 def register_aggregation(name: str) -> Callable[[Decorated], Decorated]:
-    """Register a function from the values of all documents to one number."""
+    """Register an aggregation: a function that combines the values of all documents into one number."""
     return aggregation_registry.register(name)
 
 
 def get_aggregation(name: str) -> Callable[..., float] | None:
-    """Return the aggregation of a name; an unknown name gives a warning and `None`."""
+    """Return the aggregation of a name; an unknown name logs a warning and gives `None`."""
     found = aggregation_registry.get(name, None)
     if found is None:
         logger.warning("`%s` is not a known aggregation", name)
@@ -358,12 +357,12 @@ def get_aggregation(name: str) -> Callable[..., float] | None:
 
 
 def register_reduction(name: str) -> Callable[[Decorated], Decorated]:
-    """Register a function `(reference, values)` from the values of all repeats to one value per document."""
+    """Register a reduction: a function `(reference, values)` that combines the values of all repeats into one."""
     return reduction_registry.register(name)
 
 
 def get_reduction(name: str) -> Callable[..., Any] | None:
-    """Return the reduction of a name; an unknown name gives a warning and `None`."""
+    """Return the reduction of a name; an unknown name logs a warning and gives `None`."""
     found = reduction_registry.get(name, None)
     if found is None:
         logger.warning("`%s` is not a known reduction", name)
@@ -381,8 +380,8 @@ def register_metric(
 ) -> Callable[[Decorated], Decorated]:
     """Register a metric: a function, or a class with the methods `aggregation` and `reduce`.
 
-    The name may be given as `metric`. Aggregation and reduction are registered names or functions; the names
-    are looked up when the metric is first used.
+    The name may be given as `metric`. Aggregation and reduction are functions or registered names, which are looked
+    up on first use.
     """
 
     def decorate(decorated: Any) -> Any:
@@ -406,9 +405,9 @@ def register_metric(
 
 
 def get_metric(name: str, hf_evaluate_metric: bool = False) -> Metric[Any, Any] | None:
-    """Return the metric of a name, which can be called like its function; an unknown name gives a warning.
+    """Return the metric of a name, callable like its function; an unknown name logs a warning.
 
-    A name that is not registered, and any with `hf_evaluate_metric`, is looked for in the package `evaluate`.
+    A name that is not registered, and any name with `hf_evaluate_metric`, is looked up in the package `evaluate`.
     """
     # `exact_match` is that of the package.
     is_own = not hf_evaluate_metric or name == "exact_match"
@@ -422,7 +421,7 @@ def get_metric(name: str, hf_evaluate_metric: bool = False) -> Metric[Any, Any] 
 
 
 def _of_evaluate(name: str) -> RegisteredMetric | None:
-    """Return a metric of the package `evaluate`, where that is installed and has the metric's files."""
+    """Return a metric of the package `evaluate`, if it is installed and has the metric's files."""
     try:
         importlib.import_module("evaluate")
     except ImportError:
@@ -450,7 +449,7 @@ def is_higher_better(metric_name: str) -> bool | None:
 
 
 def _facts(kind: str, name: str) -> dict[str, Any]:
-    """Return what is known about one entry, in types that JSON has."""
+    """Return the facts about one entry, as JSON values."""
     registry = _REGISTRIES[kind]
     entry = registry._table(name)[name]
     if isinstance(entry, str):

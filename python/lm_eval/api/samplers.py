@@ -1,4 +1,4 @@
-"""Samplers: how few-shot examples are drawn."""
+"""Samplers: choose few-shot examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SAMPLER_REGISTRY", "ContextSampler", "FirstNSampler", "get_sampler"]
 
 @register_sampler("default")
 class ContextSampler:
-    """Draws examples at random; the generator runs on from document to document."""
+    """Draws examples at random; the generator state carries over from document to document."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ContextSampler:
         df: Sequence[dict[str, Any]] | None = None,
         **kwargs: Any,
     ) -> Sequence[dict[str, Any]]:
-        """Return n examples; where the evaluated document is given, it is not among them."""
+        """Return n examples, excluding the evaluated document if given."""
         if n < 0:
             raise AssertionError(f"Cannot draw {n} examples")
         if n == 0:
@@ -47,7 +47,7 @@ class ContextSampler:
             raise AssertionError("There are no examples to draw from")
         if not eval_doc:
             return self.rnd.sample(pool, n)
-        # Reference: one more is drawn, in case the evaluated document is among them.
+        # Reference: one extra example is drawn in case the evaluated document is among them.
         drawn = self.rm_eval_doc(eval_doc, self.rnd.sample(pool, n + 1), n)
         if len(drawn) < n:
             drawn = self.rnd.sample(self.rm_eval_doc(eval_doc, pool), n)
@@ -59,7 +59,7 @@ class ContextSampler:
         return self
 
     def replace_df(self, df: Sequence[dict[str, Any]]) -> ContextSampler:
-        """Draw from other documents from now on."""
+        """Replace the documents to draw from."""
         self.df = df
         self._chosen = False
         return self
@@ -102,7 +102,7 @@ class FirstNSampler(ContextSampler):
 
 
 class DrawnSampler(ContextSampler):
-    """Gives the examples that were drawn for a document already."""
+    """Returns the examples that were already drawn for a document."""
 
     def sample(
         self,
@@ -113,7 +113,7 @@ class DrawnSampler(ContextSampler):
     ) -> Sequence[dict[str, Any]]:
         """Return the first n examples."""
         if n > len(self.df):
-            raise ValueError(f"{n} examples are wanted, and {len(self.df)} were drawn: set `num_fewshot`")
+            raise ValueError(f"{n} examples were requested, but {len(self.df)} were drawn: set `num_fewshot`")
         return list(self.df[:n])
 
 

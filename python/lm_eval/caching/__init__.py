@@ -1,1 +1,1 @@
-"""Files in which programs keep objects between runs."""
+"""A file cache for objects that scripts keep between runs."""

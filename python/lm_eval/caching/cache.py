@@ -1,6 +1,6 @@
 """Objects by name in files of a folder.
 
-The engine keeps nothing there: it builds requests faster than it could read them.
+The engine does not use it: building requests is faster than reading them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["PATH", "delete_cache", "load_from_cache", "save_to_cache"]
 eval_logger = logging.getLogger(__name__)
 
 OVERRIDE_PATH = os.environ.get("LM_HARNESS_CACHE_PATH")
-"""The folder that the environment names."""
+"""The folder named by the environment."""
 
 PATH = OVERRIDE_PATH or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lm-eval", "objects"
@@ -25,7 +25,7 @@ PATH = OVERRIDE_PATH or os.path.join(
 """The folder of the files."""
 
 FILE_SUFFIX = ".lm-eval.pickle"
-"""How the names of files end."""
+"""The suffix of file names."""
 
 _LONGEST = 200
 
@@ -37,7 +37,7 @@ def _file(name: str) -> Path:
 
 
 def load_from_cache(file_name: str, cache: bool = False) -> Any:
-    """Return the object of a name; `None` unless `cache` is on and there is one."""
+    """Return a cached object; `None` unless `cache` is set and the object exists."""
     if not cache:
         return None
     try:
@@ -48,7 +48,7 @@ def load_from_cache(file_name: str, cache: bool = False) -> Any:
 
 
 def save_to_cache(file_name: str, obj: Any) -> None:
-    """Keep an object under a name."""
+    """Store an object under a name."""
     path = _file(file_name)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}.part")
@@ -58,7 +58,7 @@ def save_to_cache(file_name: str, obj: Any) -> None:
 
 
 def delete_cache(key: str = "") -> None:
-    """Remove the objects whose names start with `key`."""
+    """Delete the objects whose names start with `key`."""
     start = _file(key).name.removesuffix(FILE_SUFFIX).rpartition("-")[0]
     for path in Path(PATH).glob(f"*{FILE_SUFFIX}"):
         if path.name.startswith(start):

@@ -1,4 +1,4 @@
-"""Functions as they appear in a written configuration."""
+"""Functions in a serialised configuration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def serialize_function(value: Any, keep_callable: bool = False) -> Any:
-    """Return the source text of a function, or its textual form where there is none."""
+    """Return the source of a function, or its `repr` where there is none."""
     if keep_callable:
         return value
     try:

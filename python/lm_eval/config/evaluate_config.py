@@ -25,7 +25,7 @@ _DICTS = ("model_args", "gen_kwargs", "metadata", "wandb_args", "wandb_config_ar
 
 @dataclass
 class EvaluatorConfig:
-    """The settings of `lm-eval run`, under the names of its long options."""
+    """The settings of `lm-eval run`, named like its long options."""
 
     config: str | None = None
     model: str = "hf"
@@ -60,7 +60,7 @@ class EvaluatorConfig:
     trust_remote_code: bool = False
     confirm_run_unsafe_code: bool = False
     metadata: Any = None
-    # What other harnesses do not have; the record does not show it.
+    # Fields that other harnesses do not have; they are not recorded.
     trackio_args: Any = field(default=None, repr=False)
     compat: str | None = field(default=None, repr=False)
     bootstrap_iters: int | None = field(default=100_000, repr=False)
@@ -75,12 +75,12 @@ class EvaluatorConfig:
 
     @classmethod
     def from_config(cls, config_path: str | os.PathLike[str]) -> EvaluatorConfig:
-        """Return the settings of a YAML file, over the defaults and checked."""
+        """Return the settings of a YAML file, merged over the defaults and validated."""
         return cls(**{**cls.load_yaml_config(config_path), "config": os.fspath(config_path)})._checked()
 
     @classmethod
     def from_cli(cls, namespace: Namespace) -> EvaluatorConfig:
-        """Return the settings of parsed flags, over those of the file that they name, checked."""
+        """Return the settings of parsed flags, merged over those of the file they name, validated."""
         known = {item.name for item in fields(cls)}
         given = {
             name: value for name, value in vars(namespace).items() if value is not None and name in known
@@ -90,17 +90,17 @@ class EvaluatorConfig:
 
     @staticmethod
     def load_yaml_config(config_path: str | os.PathLike[str]) -> dict[str, Any]:
-        """Return what a YAML file of settings says."""
+        """Return the contents of a YAML settings file."""
         from lm_eval import _engine
 
         path = Path(config_path)
         if not path.is_file():
-            raise FileNotFoundError(f"There is no file `{path}`")
+            raise FileNotFoundError(f"No such file: `{path}`")
         read: dict[str, Any] = _engine.ask("read_config", path=str(path))
         return read
 
     def _checked(self) -> EvaluatorConfig:
-        """Check the settings and bring them into their final form."""
+        """Validate the settings and normalise them."""
         from lm_eval.utils import simple_parse_args_string
 
         for name in _DICTS:
@@ -108,10 +108,10 @@ class EvaluatorConfig:
             if value is None or isinstance(value, str):
                 setattr(self, name, simple_parse_args_string(value))
         if self.tasks is None:
-            raise ValueError("There are no tasks to evaluate; name some in `tasks`")
+            raise ValueError("No tasks to evaluate; set `tasks`")
         if self.limit:
             logger.warning(
-                "`limit` is for trying things out: scores of a part of the documents are no results"
+                "`limit` is for testing: scores on a subset are not comparable with full runs"
             )
         self.log_samples = self.log_samples or self.predict_only
         if self.log_samples and not self.output_path:
@@ -121,7 +121,7 @@ class EvaluatorConfig:
         if self.fewshot_as_multiturn and not self.apply_chat_template:
             raise ValueError("`fewshot_as_multiturn` needs `apply_chat_template`")
         if self.samples and self.limit is not None:
-            raise ValueError("`samples` and `limit` exclude each other")
+            raise ValueError("`samples` and `limit` are mutually exclusive")
         self.samples = _samples(self.samples)
         self.metadata = {**self.model_args, **self.metadata}
         if self.trust_remote_code:
@@ -131,7 +131,7 @@ class EvaluatorConfig:
         return self
 
     def process_tasks(self, metadata: dict[str, Any] | None = None) -> TaskManager:
-        """Replace `tasks` by names that are known and paths of files; return the manager that knows them."""
+        """Replace `tasks` by known names and file paths; return the manager that knows them."""
         from lm_eval.tasks import TaskManager
 
         manager = TaskManager(
@@ -154,7 +154,7 @@ class EvaluatorConfig:
                 missing.append(word)
         if missing:
             raise ValueError(
-                f"These tasks were not found: {', '.join(missing)}; `lm-eval ls tasks` shows what there is"
+                f"Tasks not found: {', '.join(missing)}; `lm-eval ls tasks` lists all tasks"
             )
         self.tasks = found
         return manager
@@ -187,12 +187,12 @@ def _seeds(given: Any) -> list[int | None]:
     if len(numbers) == 3:
         return [*numbers, _SEEDS[3]]
     if len(numbers) != 4:
-        raise ValueError(f"{len(numbers)} seeds were given, but there must be 1, 3 or 4")
+        raise ValueError(f"{len(numbers)} seeds given; pass 1, 3 or 4")
     return numbers
 
 
 def _cache_requests(given: Any) -> dict[str, bool]:
-    """Return what is to be done with cached requests, in the form of the reference."""
+    """Return the request caching settings, in the form of the reference."""
     if isinstance(given, dict) and given:
         return given
     word = "true" if given is True else given or ""

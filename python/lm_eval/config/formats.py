@@ -1,7 +1,7 @@
-"""Prompt formats: one question, several ways to ask it.
+"""Prompt formats: several ways to ask the same question.
 
-The engine has the texts of the built-in formats and makes templates of them; a format of one's own is a subclass with
-other texts::
+The engine has the strings of the built-in formats and makes templates from them; a custom format is a subclass with
+other strings::
 
     class Terse(MCQAFormat):
         format_name = "terse"
@@ -19,7 +19,7 @@ __all__ = ["COTGenFormat", "ClozeFormat", "FormatConfig", "GenerateFormat", "MCQ
 
 class _Unset:
     def __repr__(self) -> str:
-        return "<as the format has it>"
+        return "<inherited>"
 
 
 _UNSET: Any = _Unset()
@@ -27,7 +27,7 @@ _UNSET: Any = _Unset()
 
 @dataclass(kw_only=True)
 class FormatConfig:
-    """The pieces of a prompt. What is not given is that of the built-in format that the class derives from."""
+    """The parts of a prompt. Unset parts are those of the built-in format that the class derives from."""
 
     format_name: ClassVar[str | None] = None
     _registry: ClassVar[dict[str, type[FormatConfig]]] = {}
@@ -55,7 +55,7 @@ class FormatConfig:
     def __post_init__(self) -> None:
         for name, value in self._pieces().items():
             if value is _UNSET:
-                # A subclass need not be a dataclass to have texts of its own.
+                # A subclass need not be a dataclass to set its own strings.
                 setattr(self, name, getattr(type(self), name))
         unset = [name for name, value in self._pieces().items() if value is _UNSET]
         if unset:
@@ -68,12 +68,12 @@ class FormatConfig:
 
     @property
     def answer_format(self) -> str:
-        """How the target of a generation is written: as `letters`, as `numbers`, or in `full_text`."""
+        """How the target of a generation is written: `letters`, `numbers` or `full_text`."""
         return self.choice_labels if self.choice_labels in ("letters", "numbers") else "full_text"
 
     @classmethod
     def get(cls, spec: Any, *, selection: str | None = None) -> FormatConfig | None:
-        """Return the format that `formats` of a task stands for, with the one that the caller selects.
+        """Return the format of a task's `formats`, with the one that the caller selects.
 
         `spec` is a name, a mapping with `type`, a table of formats by name, or a format.
         """
@@ -102,21 +102,21 @@ class FormatConfig:
     def to_task_config(
         self, doc_to_text: Any = "question", doc_to_choice: Any = "choices", doc_to_target: Any = "answer"
     ) -> dict[str, Any]:
-        """Return what the format sets in a task with these fields."""
+        """Return the fields that the format sets in a task with these fields."""
         given = {"doc_to_text": doc_to_text, "doc_to_choice": doc_to_choice, "doc_to_target": doc_to_target}
         return _set_by(self, None, given)
 
 
 @dataclass(kw_only=True)
 class MCQAFormat(FormatConfig):
-    """The choices are shown with labels, and the labels are compared."""
+    """Shows the choices with labels and compares the labels."""
 
     format_name: ClassVar[str | None] = "mcqa"
 
 
 @dataclass(kw_only=True)
 class ClozeFormat(MCQAFormat):
-    """The texts of the choices are compared."""
+    """Compares the choices themselves."""
 
     format_name: ClassVar[str | None] = "cloze"
     _built_in: ClassVar[str] = "cloze"
@@ -124,7 +124,7 @@ class ClozeFormat(MCQAFormat):
 
 @dataclass(kw_only=True)
 class GenerateFormat(FormatConfig):
-    """The choices are shown with labels, and the model writes one."""
+    """Shows the choices with labels; the model writes one."""
 
     format_name: ClassVar[str | None] = "generate"
     _built_in: ClassVar[str] = "generate"
@@ -132,7 +132,7 @@ class GenerateFormat(FormatConfig):
 
 @dataclass(kw_only=True)
 class COTGenFormat(GenerateFormat):
-    """The model reasons, and writes the answer in its own words."""
+    """The model reasons, then answers in its own words."""
 
     format_name: ClassVar[str | None] = "cot"
     _built_in: ClassVar[str] = "cot"
@@ -142,7 +142,7 @@ _BUILT_IN = ("cloze", "cot", "generate", "mcqa")
 
 
 def _kind_name(spec: Any, name: str) -> str:
-    """Return the registered name of a format that goes by the name of its entry."""
+    """Return the registered name of a format that is known by the name of its entry."""
     entry = spec.get(name) if _is_table(spec) else None
     if isinstance(entry, Mapping):
         entry = entry.get("type")
@@ -150,7 +150,7 @@ def _kind_name(spec: Any, name: str) -> str:
 
 
 def _set_by(formats: Any, selection: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a task that its format sets."""
+    """Return the task fields that the format sets."""
     told = _engine_format(formats, selection, {"task": "task", **given})
     made: dict[str, Any] = told["task"]
     return made
@@ -176,14 +176,14 @@ def _is_own(name: Any) -> bool:
 
 
 def _is_foreign(formats: Any, selection: str | None, task: str | None) -> bool:
-    """Whether a format is not one that the engine knows by itself."""
+    """Whether a format is unknown to the engine."""
     entries = list(formats.items()) if _is_table(formats) else [(None, formats)]
     names = [selection, (task or "").partition("@")[2]]
     return any(_entry(name, entry) is not entry for name, entry in entries) or any(map(_is_own, names))
 
 
 def _known(formats: Any, selection: str | None) -> Any:
-    """Return what the engine understands: for a format that only this process knows, its pieces."""
+    """Return the format as the engine takes it: its parts, if only this process knows it."""
     if _is_table(formats):
         return {name: _entry(name, entry) for name, entry in formats.items()}
     if _is_own(selection):

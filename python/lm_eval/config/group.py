@@ -12,7 +12,7 @@ __all__ = ["AggMetricConfig", "GroupConfig"]
 
 
 def _listed(value: Any, *kinds: type) -> Any:
-    """Return a single element as a list of one; everything else as it is."""
+    """Wrap a single element in a list; return everything else unchanged."""
     return [value] if isinstance(value, kinds) else value
 
 
@@ -20,8 +20,8 @@ def _listed(value: Any, *kinds: type) -> Any:
 class AggMetricConfig:
     """One metric that a group aggregates over its members.
 
-    Without `filter_list`, all pipelines that report the metric are used; with `weight_by_size`, members count
-    by the number of their documents.
+    Without `filter_list`, all pipelines that report the metric are used; with `weight_by_size`, members are weighted
+    by document count.
     """
 
     metric: str
@@ -31,13 +31,13 @@ class AggMetricConfig:
 
     def __post_init__(self) -> None:
         if self.aggregation != "mean" and not callable(self.aggregation):
-            raise ValueError(f"A group aggregates by `mean`, not by `{self.aggregation}`")
+            raise ValueError(f"A group aggregates with `mean`, not `{self.aggregation}`")
         self.filter_list = _listed(self.filter_list, str)
 
 
 @dataclass
 class GroupConfig:
-    """A group as its file describes it."""
+    """A group as defined in its file."""
 
     group: str
     group_alias: str | None = None
@@ -54,7 +54,7 @@ class GroupConfig:
         self.aggregate_metric_list = entries
 
     def serialize_function(self, value: Any, keep_callable: bool = False) -> Any:
-        """Return the source text of a function, or its textual form where there is none."""
+        """Return the source of a function, or its `repr` where there is none."""
         return serialize_function(value, keep_callable)
 
     def to_dict(self, keep_callable: bool = False) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class _ScorerConfigRequired(TypedDict):
 
 
 class ScorerConfig(_ScorerConfigRequired, total=False):
-    """The scorer of a task, with arguments of its class."""
+    """The scorer of a task, with the arguments of its class."""
 
     kwargs: dict[str, Any]
 
@@ -56,7 +56,7 @@ class _FilterPipelineRequired(TypedDict):
 
 
 class FilterPipeline(_FilterPipelineRequired, total=False):
-    """An entry of `filter_list`: a named chain of filters, with metrics of its own where it has some."""
+    """An entry of `filter_list`: a named chain of filters, with optional metrics of its own."""
 
     metric_list: list[MetricConfig]
 
@@ -69,7 +69,7 @@ def normalize_metric(entry: Mapping[str, Any]) -> dict[str, Any]:
     if "metric" not in entry:
         raise ValueError(f"An entry of `metric_list` needs the key `metric`: {dict(entry)!r}")
     if not (isinstance(entry["metric"], str) or callable(entry["metric"])):
-        raise TypeError(f"A metric is a name or a function, not {entry['metric']!r}")
+        raise TypeError(f"A metric must be a name or a function, not {entry['metric']!r}")
     known = {key: entry[key] for key in _METRIC_KEYS if key in entry}
     return {**known, "kwargs": _overlaid(entry, _METRIC_KEYS)}
 
@@ -80,7 +80,7 @@ def normalize_step(step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def normalize_pipeline(pipeline: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a filter pipeline with normal steps and metrics."""
+    """Return a filter pipeline with normalised steps and metrics."""
     normal: dict[str, Any] = {
         "name": pipeline["name"],
         "filter": [normalize_step(step) for step in pipeline["filter"]],
@@ -91,14 +91,14 @@ def normalize_pipeline(pipeline: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _overlaid(entry: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
-    """Return the options of an entry; those under `kwargs` win over those beside it."""
+    """Return the options of an entry; those under `kwargs` override those next to it."""
     flat = {key: value for key, value in entry.items() if key not in (*known, "kwargs")}
     return {**flat, **entry.get("kwargs", {})}
 
 
 @dataclass
 class FewshotConfig:
-    """Where few-shot examples come from and how they look, where that differs from the task."""
+    """The source and form of few-shot examples, where they differ from the task."""
 
     sampler: Any = "default"
     split: str | None = None
@@ -114,7 +114,7 @@ class FewshotConfig:
 
     def __post_init__(self) -> None:
         if self.split is not None and self.samples is not None:
-            logger.warning("`fewshot_config` has a split and samples; the split is used")
+            logger.warning("`fewshot_config` has both a split and samples; using the split")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a dictionary."""
@@ -134,7 +134,7 @@ _INHERITED = (
 
 @dataclass
 class TaskConfig:
-    """A task as its file describes it; fields can also be read and set like those of a dictionary."""
+    """A task as defined in its file; fields can also be read and set as dictionary items."""
 
     task: str | None = None
     task_alias: str | None = None
@@ -187,12 +187,12 @@ class TaskConfig:
         self._normalize_scoring_config(_is_formatted)
 
     def _resolve_formats(self) -> None:
-        """Let the prompt format that `formats` or `task@format` names set its fields."""
+        """Apply the prompt format that `formats` or `task@format` names."""
         selection = self._formats_selection
         if selection is None and isinstance(self.task, str) and "@" in self.task:
             selection = self.task.rpartition("@")[2]
         formats = selection if self.formats is None else self.formats
-        # The engine applies the format of a class that it has made in a worker.
+        # The engine applies the format of a class that it made in a worker.
         if formats is None or _host.is_served():
             return
         from lm_eval.config.formats import _set_by
@@ -209,7 +209,7 @@ class TaskConfig:
     def _definition(self) -> dict[str, Any]:
         """Return the fields that are set, as they were before a prompt format was applied.
 
-        Where a field that the format had set was changed later, the format is left out instead.
+        If a field set by the format was changed later, the format is omitted instead.
         """
         written = {**self.to_dict(keep_callable=True), "filter_list": self._pipelines()}
         if not self._unformatted:
@@ -217,7 +217,7 @@ class TaskConfig:
         now = {name: getattr(self, name) for name in self._unformatted}
         if all(now[name] == after or name == "scorer" for name, (_, after) in self._unformatted.items()):
             own = {name: before for name, (before, _) in self._unformatted.items()}
-            # A format that only this process knows has no name for the engine, which takes its pieces.
+            # A format known only to this process has no name in the engine, which takes its parts.
             from lm_eval.config.formats import _is_foreign
 
             if not _is_foreign(self.formats, self._formats_selection, self.task):
@@ -233,7 +233,7 @@ class TaskConfig:
             self.generation_kwargs = default_gen_kwargs(self.fewshot_delimiter) if generates else {}
             return
         if not isinstance(settings, dict):
-            raise TypeError(f"`generation_kwargs` is a mapping, not {settings!r}")
+            raise TypeError(f"`generation_kwargs` must be a mapping, not {settings!r}")
         if "temperature" in settings:
             settings["temperature"] = float(settings["temperature"])
         settings.setdefault("until", [self.fewshot_delimiter])
@@ -245,10 +245,10 @@ class TaskConfig:
             self.fewshot_config = FewshotConfig(**{**inherited, "split": self.fewshot_split, **(given or {})})
 
     def _normalize_scoring_config(self, is_loaded: bool = False) -> None:
-        """Write the short forms of `scorer`, `metric_list` and `filter_list` in full.
+        """Expand the short forms of `scorer`, `metric_list` and `filter_list`.
 
-        A pipeline without metrics of its own takes those of the task. The engine has already written those out in
-        a configuration that it loaded, so there equal lists are taken for the task's.
+        A pipeline without its own metrics takes those of the task. The engine has already expanded them in a
+        configuration that it loaded, so equal lists are taken for the task's.
         """
         self.scorer = {"type": self.scorer} if isinstance(self.scorer, str) else self.scorer
         shared = self.metric_list = [normalize_metric(entry) for entry in self.metric_list or ()]
@@ -261,11 +261,11 @@ class TaskConfig:
         ]
         for pipeline in unset:
             pipeline["metric_list"] = list(shared)
-        # `_pipelines` tells by identity which lists follow when the metrics of the task are changed.
+        # `_pipelines` checks by identity which lists follow when the metrics of the task are changed.
         self._inherited: list[Any] = [pipeline["metric_list"] for pipeline in unset]
 
     def _pipelines(self) -> list[dict[str, Any]]:
-        """Return the pipelines with the metrics that they have now, their own or those of the task."""
+        """Return the pipelines with their current metrics, their own or those of the task."""
         inherited = [normalize_metric(entry) for entry in self.metric_list or ()]
         return [
             {**pipeline, "metric_list": inherited}
@@ -284,21 +284,21 @@ class TaskConfig:
         return isinstance(name, str) and hasattr(self, name)
 
     def serialize_function(self, value: Any, keep_callable: bool = False) -> Any:
-        """Return the source text of a function, or its textual form where there is none."""
+        """Return the source of a function, or its `repr` where there is none."""
         return serialize_function(value, keep_callable)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a field, or `default` where there is none of that name."""
+        """Return a field, or `default` if there is none of that name."""
         return getattr(self, name, default)
 
     def to_dict(self, keep_callable: bool = False) -> dict[str, Any]:
-        """Return all fields that are set, with functions as their source text."""
+        """Return all fields that are set, with functions as their source."""
         named = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: _written(value, keep_callable) for name, value in named.items() if value is not None}
 
 
 def _written(value: Any, keep_callable: bool) -> Any:
-    """Return a value with all functions in it written out."""
+    """Return a value with all functions in it replaced by their source."""
     if isinstance(value, FewshotConfig):
         value = value.to_dict()
     if isinstance(value, dict):

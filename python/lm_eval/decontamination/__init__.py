@@ -1,1 +1,1 @@
-"""Removal of text that a model may have been trained on."""
+"""Removal of strings that a model may have been trained on."""

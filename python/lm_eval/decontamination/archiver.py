@@ -5,7 +5,7 @@ from __future__ import annotations
 from lm_eval._absent import absent
 
 _instead = (
-    "read archives with the packages `zstandard` and `jsonlines`, and give their texts to `janitor.Janitor`"
+    "read archives with the packages `zstandard` and `jsonlines`, and pass their documents to `janitor.Janitor`"
 )
 
 __getattr__ = absent(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lm_eval._absent import absent
 
-_instead = "`lm_eval.decontamination.janitor.Janitor` finds and cuts n-grams that texts have in common"
+_instead = "`lm_eval.decontamination.janitor.Janitor` finds and removes n-grams that documents share"
 
 __getattr__ = absent(
     __name__, dict.fromkeys(("get_train_overlap", "get_train_overlap_stub", "process_task_window"), _instead)

@@ -1,4 +1,4 @@
-"""Cuts passages out of texts that also occur in a set of contaminating texts."""
+"""Removes passages that also occur in a set of contaminating documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["JANITOR_CPP", "Janitor", "form_ngrams", "split_indices", "word_ngram
 T = TypeVar("T")
 
 JANITOR_CPP = False
-"""Whether there is an implementation in C++; there is none here."""
+"""Whether there is a C++ implementation; always false here."""
 
 
 def form_ngrams(sequence: Iterable[T], n: int) -> Iterator[tuple[T, ...]]:
@@ -33,25 +33,25 @@ def word_ngrams(s: str, n: int) -> Iterator[str]:
 
 
 def split_indices(s: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield each word with the positions of its first and its last character."""
+    """Yield each word with the indices of its first and last character."""
     for word in re.finditer(r"\S+", s):
         start, end = word.span()
         yield word[0], (start, end - 1)
 
 
 def word_ngrams_indices(s: str, n: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield every run of `n` words with the positions of its first and its last character."""
+    """Yield every run of `n` words with the indices of its first and last character."""
     for run in form_ngrams(split_indices(s), n):
         yield " ".join(word for word, _ in run), (run[0][1][0], run[-1][1][1])
 
 
 @dataclass(eq=False)
 class Janitor:
-    """Knows the word n-grams of contaminating texts, and cleans other texts of them.
+    """Removes the word n-grams of contaminating documents from other documents.
 
-    Around each n-gram that a text has in common with them, `window_to_remove` characters go as well. Pieces that are
-    shorter than `minimum_slice_length` are dropped; a text with more than `too_dirty_cutoff` such n-grams is
-    dropped whole.
+    Around each shared n-gram, `window_to_remove` characters are removed as well. Pieces shorter than
+    `minimum_slice_length` are dropped; a document with more than `too_dirty_cutoff` shared n-grams is dropped
+    entirely.
     """
 
     ngram_n: int = 13
@@ -71,22 +71,22 @@ class Janitor:
             pickle.dump(self.dirt_ngrams, file)
 
     def load_contamination_ngrams(self, filename: str) -> None:
-        """Read the known n-grams from a file that this class has written."""
+        """Read the known n-grams from a file written by this class."""
         with open(filename, "rb") as file:
             self.dirt_ngrams = pickle.load(file)
 
     def normalize_string(self, s: str) -> str:
-        """Return a text in lower case and without the deleted characters."""
+        """Return a string in lower case and without the deleted characters."""
         return s.translate(self.translation_table)
 
     def register_contaminant(self, dirt_string: str) -> None:
-        """Learn the n-grams of a contaminating text."""
+        """Add the n-grams of a contaminating document."""
         self.dirt_ngrams.update(word_ngrams(self.normalize_string(dirt_string), self.ngram_n))
 
     register_contaminant_python = register_contaminant
 
     def clean(self, dirty_string: str) -> list[str]:
-        """Return the pieces of a text that are left."""
+        """Return the clean pieces of a document."""
         found = (
             place
             for words, place in word_ngrams_indices(dirty_string, self.ngram_n)
@@ -100,7 +100,7 @@ class Janitor:
             cuts += 1
             if start - rest > self.minimum_slice_length:
                 pieces.append(dirty_string[rest:start])
-            # Reference: a piece between two cuts begins with the last character of the first one.
+            # Reference: a piece between two cuts begins with the last character of the first cut.
             rest = last
         if cuts > self.too_dirty_cutoff:
             return []

@@ -1,4 +1,4 @@
-"""The filter that calls a function of the user."""
+"""The filter that calls a user's function."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["CustomFilter"]
 
 @register_filter("custom")
 class CustomFilter(Filter):
-    """Give all answers and documents to the function `filter_fn` and keep what it returns."""
+    """Pass all answers and documents to the function `filter_fn` and use its result."""
 
     def __init__(self, **kwargs: Any) -> None:
         self.filter_fn = kwargs.pop("filter_fn")
         super().__init__(**kwargs)
 
     def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> Any:
-        """Return what the function makes of the answers."""
+        """Return the answers as the function returns them."""
         return self.filter_fn(resps, docs)

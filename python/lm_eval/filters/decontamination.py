@@ -11,7 +11,7 @@ __all__ = ["DecontaminationFilter"]
 
 
 class DecontaminationFilter(Filter):
-    """Comparison with training data, which no release has."""
+    """Comparison with training data, which is not implemented in any release."""
 
     name = "track_decontamination"
 

@@ -1,4 +1,4 @@
-"""Filters that find the answer within what a model wrote."""
+"""Filters that extract the answer from a generation."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ __all__ = ["Filter", "MultiChoiceRegexFilter", "POSFilter", "RegexFilter", "Whit
 class RegexFilter(Filter):
     """Find a pattern in each answer.
 
-    `group_select` is the position of the wanted match among all matches; `fallback` stands where nothing
-    matches.
+    `group_select` is the index of the match to use; `fallback` is the result where nothing matches.
     """
 
     def __init__(
@@ -34,7 +33,7 @@ class RegexFilter(Filter):
         self.fallback = fallback
 
     def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> list[list[Any]]:
-        """Return what the pattern finds in each answer."""
+        """Return the matches of the pattern in each answer."""
         return [[self._extract(answer) for answer in answers] for answers in resps]
 
     def _extract(self, answer: Any) -> Any:
@@ -54,7 +53,7 @@ class POSFilter(_ElementFilter):
     def __init__(
         self, regex_pattern: str = r"\['(.*?)'\]", group_select: int = 0, fallback: Any = None
     ) -> None:
-        # Reference: the pattern has to be valid but is never used.
+        # Reference: the pattern must be valid but is never used.
         self.regex_pattern = regex_pattern
         self.regex = re.compile(regex_pattern)
         self.group_select = group_select
@@ -67,7 +66,7 @@ class POSFilter(_ElementFilter):
 
 @register_filter("remove_whitespace")
 class WhitespaceFilter(_ElementFilter):
-    """Remove white space at both ends of each answer."""
+    """Strip whitespace from both ends of each answer."""
 
     def _answer(self, answer: str) -> str:
         return answer.strip()
@@ -75,10 +74,10 @@ class WhitespaceFilter(_ElementFilter):
 
 @register_filter("multi_choice_regex")
 class MultiChoiceRegexFilter(RegexFilter):
-    """Find the letter of an option: by the pattern, by the option's text, or after a colon.
+    """Find the letter of an option: by the pattern, by the option itself, or after a colon.
 
-    The documents must have their options under `choices`. The remaining arguments say what does not count
-    when the text of an option is looked for.
+    The documents must have their options under `choices`. The remaining arguments say what is ignored when searching
+    for an option.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class MultiChoiceRegexFilter(RegexFilter):
         self.regexes_to_ignore = regexes_to_ignore
 
     def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> list[list[Any]]:
-        """Return the letter in parentheses, or what the pattern found, for each answer."""
+        """Return the letter in parentheses, or the match of the pattern, for each answer."""
         filtered = []
         for answers, doc in zip(resps, docs, strict=True):
             find = self._finder(doc["choices"])
@@ -104,7 +103,7 @@ class MultiChoiceRegexFilter(RegexFilter):
         return filtered
 
     def _finder(self, choices: Sequence[str]) -> Callable[[Any], Any]:
-        """Return the function that looks for an option of one document."""
+        """Return the function that finds an option of one document."""
         letters = [chr(ord("A") + number) for number in range(len(choices))]
         texts = [self._normalise(choice.strip()) for choice in choices]
         by_text = {text: f"({letter})" for text, letter in zip(texts, letters)}

@@ -14,10 +14,10 @@ __all__ = ["MajorityVoteFilter", "NoopFilter", "TakeFirstFilter", "TakeKFilter"]
 
 @register_filter("noop")
 class NoopFilter(Filter):
-    """Keep all answers as they are."""
+    """Keep all answers unchanged."""
 
     def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> Iterable[Any]:
-        """Return the answers themselves."""
+        """Return the answers unchanged."""
         return resps
 
 
@@ -43,7 +43,7 @@ class TakeKFilter(Filter):
         all_answers = list(resps)
         if len(all_answers[0]) < self.k:
             raise AssertionError(
-                f"`take_first_k` needs {self.k} responses per document but found {len(all_answers[0])}; "
+                f"`take_first_k` needs {self.k} answers per document but found {len(all_answers[0])}; "
                 "raise `repeats` of the task"
             )
         return [answers[: self.k] for answers in all_answers]
@@ -51,7 +51,7 @@ class TakeKFilter(Filter):
 
 @register_filter("majority_vote")
 class MajorityVoteFilter(Filter):
-    """Keep the most frequent answer of each request; of equally frequent ones the first."""
+    """Keep the most frequent answer of each request; on a tie, the first."""
 
     def apply(self, resps: Iterable[Any], docs: Sequence[dict[str, Any]]) -> list[list[Any]]:
         """Return one answer per request."""

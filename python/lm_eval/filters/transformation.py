@@ -14,7 +14,7 @@ __all__ = ["LowercaseFilter", "MapFilter", "SPANFilter", "UppercaseFilter"]
 
 
 class _ElementFilter(Filter):
-    """Base of the filters that look at one answer at a time."""
+    """Base class of filters that handle one answer at a time."""
 
     @abstractmethod
     def _answer(self, answer: Any) -> Any:
@@ -43,7 +43,7 @@ class UppercaseFilter(_ElementFilter):
 
 @register_filter("map")
 class MapFilter(_ElementFilter):
-    """Replace each answer by its value in `mapping_dict`, or else by `default_value`."""
+    """Replace each answer by its value in `mapping_dict`, or by `default_value` if it has none."""
 
     def __init__(
         self, mapping_dict: Mapping[Any, Any] | None = None, default_value: Any = None, **kwargs: Any
@@ -60,7 +60,7 @@ class MapFilter(_ElementFilter):
 
 @register_filter("format_span")
 class SPANFilter(_ElementFilter):
-    """Bring named entities into the form `label: entity $ label: entity`."""
+    """Normalise named entities to `label: entity $ label: entity`."""
 
     LABELS = (
         ("person", "PER"),
@@ -82,7 +82,7 @@ class SPANFilter(_ElementFilter):
 
     def _answer(self, answer: str) -> str:
         text = answer.lower()
-        # Reference: labels are replaced one after the other and anywhere, within entities too.
+        # Reference: labels are replaced one after the other and anywhere, even within entities.
         for word, label in self.LABELS:
             text = text.replace(word, label)
         text = text.replace("$$", "$").removesuffix("$$")

@@ -1,4 +1,4 @@
-"""What keeps a record of evaluations."""
+"""Recording of evaluations: files, Weights & Biases, Trackio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes results and records of documents to files, as the command line does."""
+"""Writes results and samples to files, as the command line does."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["EvaluationTracker", "GeneralConfigTracker"]
 logger = logging.getLogger(__name__)
 
 _NAMING = ("peft", "delta", "pretrained", "model", "path", "engine")
-"""The arguments that may name a model; the first one that is there wins."""
+"""The arguments that may name a model, in order of precedence."""
 
 _OWN = ("audit", "compat", "failed_requests")
-"""The parts of results that other harnesses do not have; in files they come last."""
+"""The keys of results that other harnesses do not have; in files they come last."""
 
 
 class GeneralConfigTracker:
-    """What is known of an evaluation beside its scores."""
+    """The facts about an evaluation other than its scores."""
 
     def __init__(self) -> None:
         self.model_source: str | None = None
@@ -52,27 +52,27 @@ class GeneralConfigTracker:
         chat_template: str | None,
         fewshot_as_multiturn: bool,
     ) -> None:
-        """Take note of what an evaluation was asked for."""
+        """Record the arguments of an evaluation."""
         name = _model_name(model_args)
         noted: dict[str, Any] = {"model_source": model_source, "fewshot_as_multiturn": fewshot_as_multiturn}
         noted.update(model_name=name, model_name_sanitized=sanitize_model_name(name))
-        # A text is noted with its hash; an empty one has none.
+        # Strings are recorded with their hash; an empty one has none.
         for field, text in (("system_instruction", system_instruction), ("chat_template", chat_template)):
             noted.update({field: text, f"{field}_sha": hash_string(text) if text else None})
         vars(self).update(noted)
 
     def log_end_time(self) -> None:
-        """Take note of the end of an evaluation."""
+        """Record the end of an evaluation."""
         self.end_time = time.perf_counter()
         self.total_evaluation_time_seconds = str(self.end_time - (self.start_time or self.end_time))
 
     def _noted(self) -> dict[str, Any]:
-        """Return what files say, in their order."""
+        """Return the record in the order of the files."""
         return {name: value for name, value in vars(self).items() if name not in ("start_time", "end_time")}
 
 
 def _model_name(model_args: str | Mapping[str, Any] | None) -> str:
-    """Return the name that the arguments of a model give, else one of eight random characters."""
+    """Return the name in a model's arguments, or eight random characters."""
     if isinstance(model_args, Mapping):
         given = next((str(model_args[key]) for key in _NAMING if key in model_args), "")
     else:
@@ -82,9 +82,9 @@ def _model_name(model_args: str | Mapping[str, Any] | None) -> str:
 
 
 class EvaluationTracker:
-    """Keeps a record of an evaluation and writes it below `output_path`.
+    """Records an evaluation and writes it below `output_path`.
 
-    Pushing to the hub is not part of this version; the arguments for it are accepted.
+    Pushing to the hub is not supported by this version; its arguments are accepted.
     """
 
     def __init__(
@@ -103,13 +103,13 @@ class EvaluationTracker:
         gated: bool = False,
     ) -> None:
         if push_results_to_hub or push_samples_to_hub:
-            warnings.warn("Pushing results to the hub is not in this version yet", stacklevel=2)
+            warnings.warn("Pushing results to the hub is not supported yet", stacklevel=2)
         self.general_config_tracker = GeneralConfigTracker()
         self.output_path = None if output_path is None else os.fspath(output_path)
         self.date_id: str | None = None
 
     def save_results_aggregated(self, results: dict[str, Any], samples: dict[str, Any] | None = None) -> None:
-        """Write the scores; `samples` are the records by task, whose hashes become part of them."""
+        """Write the scores; `samples` are the samples by task, whose hashes are included."""
         self.general_config_tracker.log_end_time()
         if not self.output_path:
             return
@@ -124,10 +124,10 @@ class EvaluationTracker:
             folder.mkdir(parents=True, exist_ok=True)
             _write(folder / f"{stem}_{self.date_id}.json", text)
         except Exception as error:  # noqa: BLE001
-            logger.warning("The results cannot be written: %r", error)
+            logger.warning("Cannot write the results: %r", error)
 
     def save_results_samples(self, task_name: str, samples: list[dict[str, Any]]) -> None:
-        """Write the records of a task's documents, one a line."""
+        """Write the samples of a task, one per line."""
         if not self.output_path:
             return
         try:
@@ -143,14 +143,14 @@ class EvaluationTracker:
             with open(folder / f"samples_{name}_{self.date_id}.jsonl", "a", encoding="utf-8") as file:
                 file.writelines(lines)
         except Exception as error:  # noqa: BLE001
-            logger.warning("The records of `%s` cannot be written: %r", task_name, error)
+            logger.warning("Cannot write the samples of `%s`: %r", task_name, error)
 
     def recreate_metadata_card(self) -> None:
-        """Raise: nothing was pushed to the hub that a card could be about."""
-        raise NotImplementedError("Pushing to the hub is not part of this version, so there is no card to write")
+        """Raise: nothing was pushed to the hub, so there is no card to update."""
+        raise NotImplementedError("Pushing to the hub is not supported, so there is no card to update")
 
     def _place(self) -> tuple[Path, str]:
-        """Return the folder of the files, and the start of the name of the results."""
+        """Return the output folder, and the stem of the results file."""
         path = Path(self.output_path or "")
         if path.suffix == ".json":
             return path.parent, path.stem
@@ -166,7 +166,7 @@ def _stamp() -> str:
 
 
 def _make_writable(record: dict[str, Any]) -> None:
-    """Name the arguments of a record, and make its answers and its target text."""
+    """Name the arguments of a sample, and convert its answers and its target to strings."""
     if not isinstance(record["arguments"], dict):
         record["arguments"] = {
             f"gen_args_{request}": {f"arg_{place}": argument for place, argument in enumerate(arguments)}
@@ -178,7 +178,7 @@ def _make_writable(record: dict[str, Any]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
+    """Write a file atomically."""
     part = path.with_name(f".{path.name}.part")
     try:
         with open(part, "w", encoding="utf-8") as file:

@@ -12,7 +12,7 @@ __all__ = ["TrackioLogger"]
 
 
 class TrackioLogger:
-    """A run of `trackio` that takes results and samples; `init_args` go to `trackio.init`."""
+    """A `trackio` run that logs results and samples; `init_args` go to `trackio.init`."""
 
     def __init__(self, init_args: Mapping[str, Any] | None = None) -> None:
         try:
@@ -27,7 +27,7 @@ class TrackioLogger:
         self.run: Any = trackio.init(**self.trackio_args)
 
     def post_init(self, results: Mapping[str, Any]) -> None:
-        """Take the results that are to be logged."""
+        """Set the results to log."""
         self.results = copy.deepcopy({name: part for name, part in results.items() if name != "samples"})
         self.task_names = list(results.get("results", {}))
         self.group_names = list(results.get("groups", {}))
@@ -38,7 +38,7 @@ class TrackioLogger:
         self._trackio.log(_flat(self.results)[1], step=self.step)
 
     def log_eval_samples(self, samples: Mapping[str, list[dict[str, Any]]]) -> None:
-        """Log a table of the documents of each task, where this version of the package has tables."""
+        """Log a table of each task's samples, if this version of the package has tables."""
         table = getattr(self._trackio, "Table", None)
         if table is None:
             return
@@ -50,5 +50,5 @@ class TrackioLogger:
             self._trackio.log({f"{task}_eval_samples": table(dataframe=frame)}, step=self.step)
 
     def finish(self) -> None:
-        """End the run."""
+        """Finish the run."""
         self._trackio.finish()

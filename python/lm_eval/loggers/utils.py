@@ -1,4 +1,4 @@
-"""What loggers have in common: names of scores, and facts about the machine and the model."""
+"""Helpers shared by loggers: names of scores, and facts about the machine and the model."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _SHOWN = ("name", "alias")
 
 
 def remove_none_pattern(input_string: str) -> tuple[str, bool]:
-    """Return the name of a score without the filter `none`, and whether it had that."""
+    """Return the name of a score without the filter `none`, and whether it had that filter."""
     name = input_string.removesuffix(",none")
     return name, name != input_string
 
 
 def get_git_commit_hash() -> str | None:
-    """Return the commit of the current folder, where that is a checkout."""
+    """Return the commit of the current folder, if it is a Git checkout."""
     return _git(".", "describe", "--always")
 
 
 def get_commit_from_path(repo_path: Path | str) -> str | None:
-    """Return the full commit of a checkout."""
+    """Return the full commit hash of a checkout."""
     return _git(repo_path, "rev-parse", "HEAD")
 
 
@@ -49,7 +49,7 @@ def _git(folder: Path | str, *words: str) -> str | None:
 
 
 def add_env_info(storage: dict[str, Any]) -> None:
-    """Put facts about this machine and its packages into results."""
+    """Add facts about this machine and its packages to results."""
     from importlib import metadata
 
     facts = [f"Python {platform.python_version()}", platform.platform()]
@@ -70,7 +70,7 @@ def add_env_info(storage: dict[str, Any]) -> None:
 
 
 def add_tokenizer_info(storage: dict[str, Any], lm: Any) -> None:
-    """Put the special tokens of a model into results; nothing for a model without a tokenizer."""
+    """Add the special tokens of a model to results; no effect for a model without a tokenizer."""
     tokenizer = getattr(lm, "tokenizer", None)
     if tokenizer is None:
         return
@@ -82,7 +82,7 @@ def add_tokenizer_info(storage: dict[str, Any], lm: Any) -> None:
 
 
 def _flat(results: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return what is text and what is a number of the scores, as `task/metric`."""
+    """Return the string and the numeric scores, as `task/metric`."""
     texts: dict[str, str] = {}
     numbers: dict[str, Any] = {}
     for task, scores in results["results"].items():
@@ -96,7 +96,7 @@ def _flat(results: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def _rows(results: Mapping[str, Any], part: str) -> list[tuple[Any, ...]]:
-    """Return a table of the scores of tasks (`results`) or groups: one row for each metric and filter."""
+    """Return a table of the scores of tasks (`results`) or groups: one row per metric and filter."""
     rows: list[tuple[Any, ...]] = []
     for task, scores in results.get(part, {}).items():
         about = (task, results["versions"].get(task, "N/A")), results["n-shot"].get(task, "N/A")
@@ -110,11 +110,11 @@ def _rows(results: Mapping[str, Any], part: str) -> list[tuple[Any, ...]]:
 
 
 COLUMNS = ("Tasks", "Version", "Filter", "num_fewshot", "Metric", "Value", "Stderr")
-"""The columns of tables of scores."""
+"""The columns of score tables."""
 
 
 def _sample_table(records: list[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
-    """Return the columns and rows of a table of the documents of a task."""
+    """Return the columns and rows of a table of a task's samples."""
     metrics = list(records[0].get("metrics", ())) if records else []
     columns = ["id", "data", "filter", "labels", "raw_predictions", "filtered_predictions", *metrics]
     rows = []

@@ -15,10 +15,10 @@ __all__ = ["WandbLogger"]
 
 
 class WandbLogger:
-    """A run of `wandb` that takes results and samples.
+    """A `wandb` run that logs results and samples.
 
-    `init_args` go to `wandb.init`, where `step` counts for what is logged; `config_args` go into the run's
-    configuration. Without `init_args`, the run that is active is taken.
+    `init_args` go to `wandb.init`, except `step`, which applies to logging; `config_args` go into the run's
+    configuration. Without `init_args`, the active run is used.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class WandbLogger:
             self.run.config.update(self.wandb_config_args)
 
     def post_init(self, results: Mapping[str, Any]) -> None:
-        """Take the results that are to be logged."""
+        """Set the results to log."""
         self.results = copy.deepcopy({name: part for name, part in results.items() if name != "samples"})
         self.task_names = list(results.get("results", {}))
         self.group_names = list(results.get("groups", {}))
         self.task_configs = self.results.get("configs", {})
 
     def log_eval_result(self) -> None:
-        """Log configuration, scores, tables of the scores, and the results as a file."""
+        """Log configuration, scores, score tables, and the results as a file."""
         settings = {"task_configs": self.task_configs, "cli_configs": self.results.get("config", {})}
         self.run.config.update(settings)
         texts, self.wandb_results = _flat(self.results)
@@ -61,17 +61,17 @@ class WandbLogger:
         self._log_file("results", "eval_results", "results.json", self.results)
 
     def log_eval_samples(self, samples: Mapping[str, list[dict[str, Any]]]) -> None:
-        """Log a table of the documents of each task, and their records as a file."""
+        """Log a table of each task's samples, and the samples as a file."""
         for task, records in samples.items():
             columns, rows = _sample_table(records)
             table = self._wandb.Table(columns=columns, data=rows)
             self.run.log({f"{task}_eval_results": table}, step=self.step)
-            # Artifacts take no other characters, and the name of a member of a group is `group::task`.
+            # Artifact names allow no other characters, and a group member is named `group::task`.
             name = re.sub(r"[^\w.-]", "_", task, flags=re.ASCII)
             self._log_file(name, "samples_by_task", f"{name}_eval_samples.json", records)
 
     def finish(self) -> None:
-        """End the run."""
+        """Finish the run."""
         self.run.finish()
 
     def _log_file(self, name: str, kind: str, file_name: str, content: Any) -> None:

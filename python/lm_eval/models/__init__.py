@@ -1,6 +1,6 @@
-"""Models by name, imported when they are asked for.
+"""Model classes by name, imported on first use.
 
-Names of the engine's own models give classes whose objects the engine serves. `hf` runs on torch in this process.
+The classes of the engine's own models are served by the engine. `hf` runs on torch in this process.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _CLASSES = {
 }
 
 MODEL_MAPPING = {name: f"lm_eval.models.{target}" for target, names in _CLASSES.items() for name in names}
-"""Where the class of each name is."""
+"""The module and class of each name."""
 
 model_registry.add_builtins(MODEL_MAPPING)
 

@@ -1,4 +1,4 @@
-"""Models that another program has to serve: their classes can be imported and subclassed, not made."""
+"""Models that need a server: their classes can be imported and subclassed, but not instantiated."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from lm_eval.api.model import LM
 
 _COMPLETIONS = (
-    "start a server with OpenAI's interface for the model, and use `local-completions` or "
-    "`local-chat-completions` with its address"
+    "start an OpenAI-compatible server for the model, and use `local-completions` or "
+    "`local-chat-completions` with its URL"
 )
 _INSTEAD = {
     "vllm": "start `vllm serve <model>`, and use `local-completions` with "
@@ -17,8 +17,8 @@ _INSTEAD = {
     "`model=<model>,base_url=http://localhost:8000/v1/chat/completions`",
     "sglang": "start `python -m sglang.launch_server --model-path <model>`, and use `sglang-generate` with "
     "`model=<model>,base_url=http://localhost:30000/generate`",
-    "litellm": "start LiteLLM's proxy, and use `local-chat-completions` with its address",
-    "mamba_ssm": "`HFLM` runs checkpoints of Mamba that `transformers` reads, such as those with names in `-hf`, and "
+    "litellm": "start LiteLLM's proxy, and use `local-chat-completions` with its URL",
+    "mamba_ssm": "`HFLM` runs Mamba checkpoints that `transformers` can load, such as those named `*-hf`, and "
     "model objects; subclass it for others",
     "steered": "register forward hooks on a model of `transformers`, and pass it to `HFLM` as `pretrained`",
     "hf-mistral3": "load the model with `transformers`, and pass it to `HFLM` as `pretrained`",
@@ -40,13 +40,13 @@ class Elsewhere(LM):
         )
 
     def loglikelihood(self, requests: Any) -> Any:
-        """Never called: there are no objects of this class."""
+        """Unreachable: the class cannot be instantiated."""
         raise NotImplementedError
 
     def loglikelihood_rolling(self, requests: Any) -> Any:
-        """Never called: there are no objects of this class."""
+        """Unreachable: the class cannot be instantiated."""
         raise NotImplementedError
 
     def generate_until(self, requests: Any) -> Any:
-        """Never called: there are no objects of this class."""
+        """Unreachable: the class cannot be instantiated."""
         raise NotImplementedError

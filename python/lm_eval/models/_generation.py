@@ -1,4 +1,4 @@
-"""Texts of an `HFLM`: requests with the same settings in batches, the longest prompts first."""
+"""Generation of an `HFLM`: batches of requests with the same settings, longest prompts first."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def generate(lm: HFLM, requests: list[Instance[Any, Any]], is_quiet: bool) -> list[str]:
-    """Return the text that follows each `(context, settings)`."""
+    """Return the generation for each `(context, settings)`."""
     groups: dict[Any, list[int]] = {}
     for number, request in enumerate(requests):
         if not isinstance(request.args[1], dict):
             kind = type(request.args[1]).__name__
-            raise TypeError(f"Generation settings are a dictionary, not a value of type `{kind}`")
+            raise TypeError(f"Generation settings must be a dictionary, not a value of type `{kind}`")
         groups.setdefault(_settings_key(request.args[1]), []).append(number)
     lengths = [len(lm.tok_encode(request.args[0])) for request in requests]
     answers: list[Any] = [None] * len(requests)
@@ -45,7 +45,7 @@ def generate(lm: HFLM, requests: list[Instance[Any, Any]], is_quiet: bool) -> li
 
 
 def _continue(lm: HFLM, contexts: list[str], given: dict[str, Any]) -> list[str]:
-    """Return what the model writes after contexts."""
+    """Generate after the contexts."""
     settings: dict[str, Any] = dict(normalize_gen_kwargs(given, lm.max_gen_toks))
     limit = settings.pop("max_gen_toks")
     eos = lm.tok_decode(lm.eot_token_id, skip_special_tokens=False) if lm.eot_token_id is not None else None
@@ -53,12 +53,12 @@ def _continue(lm: HFLM, contexts: list[str], given: dict[str, Any]) -> list[str]
     room = lm.max_length - limit if lm.backend == "causal" else lm.max_length
     if room <= 0:
         raise ValueError(
-            f"{limit} new tokens leave no room for a prompt: the model takes {lm.max_length}; lower `max_gen_toks`"
+            f"{limit} new tokens leave no room for a prompt: the model's maximum length is {lm.max_length}; lower `max_gen_toks`"
         )
     tokens, mask = lm.tok_batch_encode(contexts, left_truncate_len=room, truncation=bool(lm.truncation))
     if tokens.shape[1] == 0:
         raise ValueError(
-            "A prompt without tokens cannot be continued: the tokenizer puts no token before an empty text"
+            "A prompt without tokens cannot be continued: the tokenizer adds no token to an empty string"
         )
     start = tokens.shape[1] if lm.backend == "causal" else 1
     if "max_length" in settings:
@@ -73,7 +73,7 @@ def _continue(lm: HFLM, contexts: list[str], given: dict[str, Any]) -> list[str]
 
 
 def _text(lm: HFLM, row: list[int], start: int, until: list[str]) -> str:
-    """Return the answer in a sequence: without the context, the reasoning, and what follows a stop sequence."""
+    """Return the answer in a sequence: without context, reasoning, and everything from a stop sequence on."""
     written = row[start:] if lm.backend == "causal" else row
     marker = lm.think_end_token
     if isinstance(marker, int):

@@ -1,4 +1,4 @@
-"""Packages that are imported when they are needed, with an error that says what needs them."""
+"""Packages that are imported on demand, with an error that names the feature that needs them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def need(package: str, what: str, install: str | None = None) -> Any:
-    """Import a package, or say what it is missing for."""
+    """Import a package, or raise an error that says what needs it."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:

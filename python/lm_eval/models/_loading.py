@@ -1,4 +1,4 @@
-"""How an `HFLM` gets its configuration, tokenizer and model from `transformers`."""
+"""Loads the configuration, tokenizer and model of an `HFLM` with `transformers`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from lm_eval.models.utils_hf import get_dtype
 logger = logging.getLogger(__name__)
 
 _QUANTISED = (
-    "`{}` is not supported: `transformers` reads GPTQ checkpoints by itself where `gptqmodel` is installed, so "
-    "leave the argument out, or load the model yourself and pass it as `pretrained`"
+    "`{}` is not supported: `transformers` loads GPTQ checkpoints itself if `gptqmodel` is installed, so "
+    "omit the argument, or load the model yourself and pass it as `pretrained`"
 )
 
-_WHOLE_WEIGHTS = (
+_REPLACED_WEIGHTS = (
     "weight",
     "modules_to_save.weight",
     "original_module.weight",
     "base_layer.weight",
     "token_adapter.base_layer.weight",
 )
-"""What the weights of a layer are called that an adapter brings as a whole, not as a change."""
+"""Endings of the names of weights that an adapter replaces entirely."""
 
 
 class Loading:
@@ -55,7 +55,7 @@ class Loading:
     def _get_backend(
         self, config: Any, backend: str = "default", trust_remote_code: bool | None = False
     ) -> None:
-        """Set whether the model continues texts or answers them, and the class that loads it."""
+        """Set whether the model is causal or sequence-to-sequence, and the class that loads it."""
         transformers = need("transformers", "`HFLM`")
         classes = {
             "causal": transformers.AutoModelForCausalLM,
@@ -67,7 +67,7 @@ class Loading:
             is_seq2seq = getattr(config, "model_type", None) in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
             backend = "seq2seq" if is_seq2seq else "causal"
         if backend not in classes:
-            raise ValueError(f"`backend` is default, causal, seq2seq or native, not {backend!r}")
+            raise ValueError(f"`backend` must be default, causal, seq2seq or native, not {backend!r}")
         self.backend = backend
         if self.AUTO_MODEL_CLASS is None:
             self.AUTO_MODEL_CLASS = classes[backend]
@@ -83,7 +83,7 @@ class Loading:
         add_bos_token: bool | None = None,
         subfolder: str | None = "",
     ) -> None:
-        """Set the tokenizer: the one given, the one of a name, else that of the model."""
+        """Set the tokenizer: the given object or name, otherwise that of the model."""
         if tokenizer is not None and not isinstance(tokenizer, str):
             self.tokenizer = tokenizer
             return
@@ -96,7 +96,7 @@ class Loading:
             name = pretrained if isinstance(pretrained, str) else getattr(pretrained, "name_or_path", None)
             options |= _source(revision, gguf_file, subfolder or "")
         if not name:
-            raise ValueError("The model object does not say where it comes from: give its `tokenizer`")
+            raise ValueError("The model object does not record its origin: pass `tokenizer`")
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
 
     def _get_accelerate_args(
@@ -108,7 +108,7 @@ class Loading:
         offload_folder: str | None = "./offload",
         gpus: int | None = None,
     ) -> dict[str, Any]:
-        """Return the arguments that spread a model over the devices of this machine."""
+        """Return the arguments that distribute a model over the devices of this machine."""
         if not parallelize:
             return {}
         need("accelerate", "`parallelize`")
@@ -149,7 +149,7 @@ class Loading:
             if value:
                 raise NotImplementedError(_QUANTISED.format(name))
         if peft and delta:
-            raise ValueError("`peft` and `delta` exclude each other")
+            raise ValueError("`peft` and `delta` are mutually exclusive")
         options = {
             **_source(revision, gguf_file, subfolder),
             "trust_remote_code": trust_remote_code,
@@ -178,12 +178,12 @@ class Loading:
             self._add_delta(delta, {**options, "revision": "main"})
 
     def _add_adapter(self, name: str) -> None:
-        """Put an adapter on the model; the model gets as many embeddings as the adapter brings, if any."""
+        """Apply an adapter to the model, resizing the embeddings to those of the adapter if it has any."""
         peft = need("peft", "`peft`")
         rows = self._model.get_input_embeddings().weight.shape[0]
         wanted = _embedding_rows(self._model, peft.load_peft_weights(name, device="cpu"))
         if wanted not in (None, rows):
-            logger.info("The embeddings are resized from %d to %d rows for the adapter", rows, wanted)
+            logger.info("Resizing the embeddings from %d to %d rows for the adapter", rows, wanted)
             self._model.resize_token_embeddings(wanted)
         self._model = peft.PeftModel.from_pretrained(self._model, name)
 
@@ -200,16 +200,16 @@ class Loading:
 
 
 def _embedding_rows(model: Any, weights: dict[str, Any]) -> int | None:
-    """Return how many rows the embeddings among the weights of an adapter have, or nothing if there are none."""
+    """Return the number of embedding rows among an adapter's weights, or `None` if it has no embeddings."""
     layers = (model.get_input_embeddings(), model.get_output_embeddings())
     names = [name for name, module in model.named_modules() if any(module is layer for layer in layers)]
-    # How layers are nested depends on the kind of adapter and on the version of `transformers`: the last name counts.
-    ends = tuple(f".{name.rpartition('.')[2]}.{part}" for name in names for part in _WHOLE_WEIGHTS)
+    # Nesting depends on the kind of adapter and the version of `transformers`; only the last name is reliable.
+    ends = tuple(f".{name.rpartition('.')[2]}.{part}" for name in names for part in _REPLACED_WEIGHTS)
     return next((int(found.shape[0]) for key, found in weights.items() if key.endswith(ends)), None)
 
 
 def choose_device(wanted: Any) -> Any:
-    """Return the device to run on: the wanted one, or the CPU where there is no GPU."""
+    """Return the device to run on: the requested one, or the CPU without a GPU."""
     torch = need("torch", "`HFLM`")
     if isinstance(wanted, torch.device):
         return wanted
@@ -218,29 +218,29 @@ def choose_device(wanted: Any) -> Any:
         return torch.device("cuda" if has_gpu else "cpu")
     if str(wanted).partition(":")[0] == "cuda" and not has_gpu:
         if str(wanted) != "cuda":
-            raise ValueError(f"There is no device `{wanted}`: torch finds no CUDA GPU")
-        logger.warning("torch finds no CUDA GPU: the model runs on the CPU")
+            raise ValueError(f"Device `{wanted}` is not available: torch finds no CUDA GPU")
+        logger.warning("torch finds no CUDA GPU: running the model on the CPU")
         return torch.device("cpu")
     return torch.device(wanted)
 
 
 def pad_token(tokenizer: Any, config: Any) -> Any:
-    """Return a tokenizer that can pad; one that is no tokenizer of `transformers` stays as it is."""
+    """Return a tokenizer that can pad; one that is not from `transformers` is returned unchanged."""
     return configure_pad_token(tokenizer, config) if hasattr(tokenizer, "add_special_tokens") else tokenizer
 
 
 def refuse_launcher() -> None:
-    """Raise where a launcher has started several processes, each of which would answer everything."""
+    """Raise if a launcher has started several processes, each of which would answer everything."""
     count = os.environ.get("WORLD_SIZE", "1")
     if count.isdigit() and int(count) > 1:
         raise NotImplementedError(
-            f"`HFLM` runs in one process, and a launcher has started {count}: start the script without it, and "
-            'spread the model over GPUs with `parallelize=True` or `device_map="auto"`'
+            f"`HFLM` runs in one process, but a launcher has started {count}: start the script without it, and "
+            'distribute the model over GPUs with `parallelize=True` or `device_map="auto"`'
         )
 
 
 def _source(revision: str | None, gguf_file: str | None, subfolder: str) -> dict[str, Any]:
-    """Return where files lie in a repository, as far as something is said about it."""
+    """Return the arguments that locate files in a repository."""
     source: dict[str, Any] = {"revision": revision or "main"}
     if gguf_file:
         source["gguf_file"] = gguf_file
@@ -250,6 +250,6 @@ def _source(revision: str | None, gguf_file: str | None, subfolder: str) -> dict
 
 
 def _dtype_argument() -> str:
-    """Return the name of the argument for the data type, which `transformers` has changed."""
+    """Return the name of the data type argument, which `transformers` has renamed."""
     version = need("transformers", "`HFLM`").__version__.split(".")
     return "dtype" if (int(version[0]), int(version[1])) >= (4, 56) else "torch_dtype"

@@ -1,8 +1,8 @@
-"""Which sequences a causal model has to see so that all requests can be scored.
+"""Plans the sequences that a causal model must process to score all requests.
 
 A request is scored from the logits at the positions just before the tokens of its continuation. So requests with the
-same input share a row, as the one-letter options of a question do, and rows with the same context form a family whose
-context need be computed only once.
+same input share a row, like the one-letter options of a question, and rows with the same context form a family whose
+context is computed only once.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 
 class Target(NamedTuple):
-    """A continuation that a row scores: the number of its request, and its tokens."""
+    """A continuation that a row scores: the index of its request, and its tokens."""
 
     request: int
     tokens: tuple[int, ...]
 
 
 class Row:
-    """An input of the model, and the continuations that end with it."""
+    """An input of the model, and the continuations that it scores."""
 
     def __init__(self, tokens: tuple[int, ...]) -> None:
         self.tokens = tokens
@@ -27,7 +27,7 @@ class Row:
 
     @property
     def scored(self) -> int:
-        """How many positions at the end are needed."""
+        """The number of positions at the end whose logits are needed."""
         return max(len(target.tokens) for target in self.targets)
 
 
@@ -39,20 +39,20 @@ class Family:
         self.rows: list[Row] = []
 
     def tail(self, row: Row) -> tuple[int, ...]:
-        """What a row has after the context."""
+        """Return the tokens of a row after the context."""
         return row.tokens[len(self.context) :]
 
     @property
     def saved(self) -> int:
-        """How many tokens need not be computed when the context is computed once."""
+        """The number of tokens saved by computing the context once."""
         return len(self.context) * (len(self.rows) - 1)
 
 
 def families(pairs: list[tuple[list[int], list[int]]], max_length: int, share: bool = True) -> list[Family]:
-    """Return what to compute for `(context, continuation)` pairs, the longest rows first.
+    """Return the rows to compute for `(context, continuation)` pairs, longest first.
 
-    An input that is longer than the model loses tokens at its beginning. Without `share`, each request has a row and
-    a family of its own.
+    An input that is longer than the model allows is truncated on the left. Without `share`, each request has its own
+    row and family.
     """
     rows: dict[Any, Row] = {}
     for number, (context, continuation) in enumerate(pairs):
@@ -61,8 +61,8 @@ def families(pairs: list[tuple[list[int], list[int]]], max_length: int, share: b
         row.targets.append(Target(number, tuple(continuation)))
     found: dict[Any, Family] = {}
     for key, row in rows.items():
-        # The longest continuation decides: one text may be cut at several places, and the rows of a family have
-        # logits from the last token of its context on.
+        # The longest continuation decides: one sequence may be split at several positions, and the rows of a family
+        # have logits from the last token of its context on.
         head = row.tokens[: len(row.tokens) - row.scored + 1]
         found.setdefault(head if share else key, Family(head)).rows.append(row)
     return sorted(
@@ -71,7 +71,7 @@ def families(pairs: list[tuple[list[int], list[int]]], max_length: int, share: b
 
 
 def batches(items: list, size: Callable[[int], int]) -> Iterator[list]:
-    """Yield consecutive items, as many at a time as `size` says for the position of the first."""
+    """Yield consecutive items in batches of `size(index of the first)`."""
     start = 0
     while start < len(items):
         end = start + max(1, size(start))

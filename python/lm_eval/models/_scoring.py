@@ -1,4 +1,4 @@
-"""Log-likelihoods of an `HFLM`: one plan of what to compute, and one routine that reads answers from logits."""
+"""Log-likelihoods of an `HFLM`: plans what to compute, and reads the answers from logits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SHARED_FROM = 64
-"""How many tokens must be saved for a context to be computed by itself: two passes cost more than one."""
+"""The minimum number of tokens saved to compute a context separately: two passes cost more than one."""
 
 _TEXTS_AT_ONCE = 256
 _LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope", "su")
 
 
 def out_of_memory(torch: Any) -> type[Exception]:
-    """Return the error of a device without memory, which versions of torch before 2.5 have elsewhere."""
+    """Return the out-of-memory error, which torch before 2.5 defines elsewhere."""
     found: type[Exception] = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
     return found
 
@@ -36,7 +36,7 @@ def bar(total: int, name: str, is_off: bool) -> Any:
 
 
 def score(lm: HFLM, requests: list[Any], is_quiet: bool, override: int | None) -> list[tuple[float, bool]]:
-    """Return `(log-likelihood, is greedy)` of each `(texts, context tokens, continuation tokens)`."""
+    """Return `(log-likelihood, is greedy)` of each `(strings, context tokens, continuation tokens)`."""
     scorer = Scorer(lm, requests, override)
     with bar(len(requests), "Running loglikelihood requests", is_quiet) as progress:
         for done in scorer.run():
@@ -45,7 +45,7 @@ def score(lm: HFLM, requests: list[Any], is_quiet: bool, override: int | None) -
 
 
 def score_texts(lm: HFLM, requests: list[Instance[Any, Any]], is_quiet: bool) -> list[Any]:
-    """Return the log-likelihoods of whole texts, some at a time so that answers are handed over early."""
+    """Return the log-likelihoods of entire strings, in parts so that answers are handed over early."""
     answers: list[Any] = []
     with bar(len(requests), "Running loglikelihood_rolling requests", is_quiet) as progress:
         for some in batches(requests, lambda _: _TEXTS_AT_ONCE):
@@ -83,26 +83,27 @@ class Scorer:
         self.out_of_memory = out_of_memory(self.torch)
         self._rows_from: Any = None
 
-    def _checked(self, texts: Any, context: Any, continuation: Any) -> tuple[list[int], list[int]]:
+    def _checked(self, strings: Any, context: Any, continuation: Any) -> tuple[list[int], list[int]]:
         context, continuation = list(context), list(continuation)
         if not continuation:
-            raise ValueError(f"A continuation has no tokens: {texts!r}")
+            raise ValueError(f"A continuation has no tokens: {strings!r}")
         if len(continuation) > self.lm.max_length:
             raise ValueError(
-                f"A continuation has {len(continuation)} tokens, and the model takes {self.lm.max_length}: {texts!r}"
+                f"A continuation has {len(continuation)} tokens, but the model's maximum length is "
+                f"{self.lm.max_length}: {strings!r}"
             )
-        # Whitespace alone belongs to the continuation, so that nothing may be left of a context.
+        # Whitespace alone moves to the continuation, so a context may become empty.
         return context or [self.lm.prefix_token_id], continuation
 
     def run(self) -> Any:
-        """Answer all requests; yields how many were answered, batch by batch."""
+        """Answer all requests; yields the number of answers, batch by batch."""
         if self.lm.backend != "causal":
             yield from self._decoders()
             return
         longest = max((len(context) + len(rest) for context, rest in self.pairs), default=0)
         if longest > self.lm.max_length + 1:
             logger.warning(
-                "Texts of up to %d tokens lose tokens at their beginning: the model takes %d",
+                "Sequences of up to %d tokens are truncated on the left: the model's maximum length is %d",
                 longest,
                 self.lm.max_length,
             )
@@ -119,7 +120,7 @@ class Scorer:
         yield from self._plain(rows)
 
     def _size(self, order: list[int]) -> Any:
-        """Return what says how many rows a batch has that begins at a position of these requests, the longest first."""
+        """Return the function that gives the batch size at an index of these requests, longest first."""
         if self.override is not None:
             return lambda _: self.override
         if self.lm.batch_size == "auto":
@@ -132,7 +133,7 @@ class Scorer:
             yield from self._rows(batch)
 
     def _rows(self, rows: list[Row]) -> Any:
-        """Score rows, half of them at a time where memory is short."""
+        """Score rows, in halves when out of memory."""
         try:
             logits = self._logits(rows)
         except self.out_of_memory:
@@ -147,7 +148,7 @@ class Scorer:
             return
         width = max(len(row.tokens) for row in rows)
         for row, of_row in zip(rows, logits, strict=True):
-            # Virtual tokens that a model puts before its input move the rest.
+            # Virtual tokens that a model prepends shift the positions.
             end = len(row.tokens) + of_row.shape[0] - width
             selected = self.lm._select_cont_toks(of_row, contlen=row.scored, inplen=end)
             yield self._read(row.targets, selected)
@@ -198,7 +199,7 @@ class Scorer:
                 yield self._read([Target(number, tuple(continuation))], selected)
 
     def _can_share(self) -> bool:
-        """Whether the model can go on from a context it has computed, and nobody computes logits differently."""
+        """Whether the model can continue from a cached context, and no subclass computes logits differently."""
         from lm_eval.models.huggingface import HFLM
 
         lm = self.lm
@@ -210,11 +211,11 @@ class Scorer:
         if not getattr(lm.model, "_supports_cache_class", True) or not hasattr(lm.config, "to_dict"):
             return False
         rope = str([value for key, value in lm.config.to_dict().items() if "rope" in key])
-        # There, what a token is depends on how long the whole text is.
+        # There, a token's position depends on the length of the entire sequence.
         return not any(f"'{kind}'" in rope for kind in _LENGTH_DEPENDENT_ROPE)
 
     def _shared(self, group: list[Family]) -> Any:
-        """Score families with contexts of the same length: contexts first, then all that follows them."""
+        """Score families with contexts of the same length: first the contexts, then the rest of their rows."""
 
         def size(position: int) -> int:
             rows = group[position].rows
@@ -231,7 +232,7 @@ class Scorer:
                 yield self._read(row.targets, selected)
 
     def _tails(self, batch: list[Family]) -> list[tuple[Row, Any]] | None:
-        """Return the logits of each row of families, or nothing where memory is short."""
+        """Return the logits of each row of families, or `None` when out of memory."""
         torch, lm = self.torch, self.lm
         try:
             with lm._computing():
@@ -268,12 +269,12 @@ class Scorer:
         return None
 
     def _agrees(self, family: Family) -> bool:
-        """Whether going on from a context gives what the whole text gives: asked once, of the longest context."""
+        """Whether logits are the same with a cached context as without; tested once, on the longest context."""
         torch = self.torch
         try:
             shared = self._tails([family])
         except Exception as error:  # noqa: BLE001
-            logger.info("Contexts are computed with each continuation: %s", error)
+            logger.info("Contexts are not shared: %s", error)
             return False
         if shared is None:
             return False
@@ -283,7 +284,7 @@ class Scorer:
         agrees = bool(torch.allclose(whole.float(), selected.float(), rtol=close, atol=close))
         if not agrees:
             logger.warning(
-                "The model goes on differently from a context it has computed: contexts are not shared"
+                "Contexts are not shared: the model gives different logits when continuing from a cached context"
             )
         return agrees
 

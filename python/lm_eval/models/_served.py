@@ -1,4 +1,4 @@
-"""Models that the engine serves: the program `lm-eval` makes one of its own models and answers for it."""
+"""Models that the engine serves: the `lm-eval` binary runs one of its own models and answers requests."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class JsonChatStr(NamedTuple):
-    """A conversation as the JSON text that a chat server gets."""
+    """A conversation, as the JSON string that is sent to a chat server."""
 
     prompt: str
 
     def encode(self, encoding: str) -> bytes:
-        """Return the text as bytes."""
+        """Return the string as bytes."""
         return self.prompt.encode(encoding)
 
 
 class Served:
-    """A model in an engine of its own, which ends with this object."""
+    """A model in its own engine, which stops with this object."""
 
     def __init__(
         self,
@@ -53,15 +53,15 @@ class Served:
     def _turn(self, **wanted: Any) -> Any:
         with self._lock:
             if self._session is None or self._session.is_closed:
-                raise RuntimeError(f"The engine that serves the model `{self.name}` has ended")
+                raise RuntimeError(f"The engine that serves the model `{self.name}` has exited")
             return self._session.turn(wanted)
 
     def _identity(self) -> dict[str, Any]:
-        """Return what tells this model from others."""
+        """Return the arguments that identify this model."""
         return {"name": self.name, **plain_attributes(self._arguments)}
 
     def close(self) -> None:
-        """End the engine."""
+        """Stop the engine."""
         self._finalizer()
 
     def _answers(self, kind: str, requests: list[Instance[Any, Any]]) -> list[Any]:
@@ -69,7 +69,7 @@ class Served:
         for request in requests:
             if len(request.args) > 2:
                 raise NotImplementedError(
-                    "Images and sounds do not reach a model that the engine serves for Python; use `lm-eval run`"
+                    "A model served by the engine does not take images or audio from Python; use `lm-eval run`"
                 )
             sent.append(
                 [kind, list(request.args), request.task_name or "", request.doc_id or 0, request.idx or 0]
@@ -82,7 +82,7 @@ class Served:
         return self._answers("loglikelihood", requests)
 
     def loglikelihood_rolling(self, requests: list[Instance[Any, Any]]) -> list[Any]:
-        """Return `(log-likelihood, False)` of each `("", text)`, and the bare number of each `(text,)`."""
+        """Return `(log-likelihood, False)` of each `("", text)`, and a bare number for each `(text,)`."""
         answers = self._answers("loglikelihood_rolling", requests)
         return [
             answer[0] if len(request.args) == 1 else answer
@@ -90,29 +90,29 @@ class Served:
         ]
 
     def generate_until(self, requests: list[Instance[Any, Any]]) -> list[str]:
-        """Return the text that the model writes after each `(context, settings)`."""
+        """Return the generation for each `(context, settings)`."""
         return self._answers("generate_until", requests)
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> Any:
-        """Return a conversation as a prompt: text, or what a chat server gets."""
+        """Render a conversation as a prompt: a string, or the messages for a chat server."""
         made = self._turn(want="prompt", messages=chat_history, add_generation_prompt=add_generation_prompt)
         return JsonChatStr(*made) if isinstance(made, tuple) else made
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """Return the text of the chat template: the named one, else the default one."""
+        """Return the source of the chat template: the named one, otherwise the default."""
         name = chat_template if isinstance(chat_template, str) else None
         source: str | None = self._turn(want="template", name=name)
         return source
 
     def facts(self) -> dict[str, dict[str, Any]]:
-        """Return what the engine knows of the model and its tokenizer."""
+        """Return the engine's facts about the model and its tokenizer."""
         facts: dict[str, dict[str, Any]] = self._turn(want="facts")
         return facts
 
     def get_model_info(self) -> dict[str, Any]:
-        """Return what results say of the model."""
+        """Return the model's entry in results."""
         return self.facts()["config"]
 
 
@@ -140,11 +140,11 @@ class ServedLM(LM):
     def loglikelihood_rolling(
         self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False
     ) -> list[Any]:
-        """Return the log-likelihood of each whole text."""
+        """Return the log-likelihood of each entire string."""
         return self._handed("loglikelihood_rolling", requests, self._served.loglikelihood_rolling(requests))
 
     def generate_until(self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False) -> list[str]:
-        """Return the text that the model writes after each `(context, settings)`."""
+        """Return the generation for each `(context, settings)`."""
         return self._handed("generate_until", requests, self._served.generate_until(requests))
 
     def _handed(self, kind: str, requests: list[Instance[Any, Any]], answers: list[Any]) -> list[Any]:
@@ -155,11 +155,11 @@ class ServedLM(LM):
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> Any:
-        """Return a conversation as a prompt."""
+        """Render a conversation as a prompt."""
         return self._served.apply_chat_template(chat_history, add_generation_prompt)
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """Return the text of the chat template."""
+        """Return the source of the chat template."""
         return self._served.chat_template(chat_template)
 
     @property
@@ -168,5 +168,5 @@ class ServedLM(LM):
         return ""
 
     def get_model_info(self) -> dict[str, Any]:
-        """Return what results say of the model."""
+        """Return the model's entry in results."""
         return self._served.get_model_info()

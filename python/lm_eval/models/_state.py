@@ -1,4 +1,4 @@
-"""What is in a model and its tokenizer, as digests: two models that differ in a single weight are two models."""
+"""Digests of a model and its tokenizer: models that differ in a single weight have different digests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 _CHUNK = 1 << 26
-"""How many elements are brought to the CPU at once."""
+"""How many elements are copied to the CPU at once."""
 
 
 def state_of(model: Any, tokenizer: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def _hash(text: str) -> str:
 
 
 def _settings(config: Any) -> str:
-    """Return a configuration as text; where it was loaded from makes no difference."""
+    """Return a configuration as a string, without the path it was loaded from."""
     try:
         values = config.to_dict() if hasattr(config, "to_dict") else {}
     except (TypeError, ValueError, AttributeError):
@@ -43,7 +43,7 @@ def _settings(config: Any) -> str:
 
 
 def _adapters(model: Any) -> list[Any]:
-    """Return which adapters are in use: switching one off changes no weight."""
+    """Return the active adapters: disabling one changes no weight."""
     found = []
     for name, module in model.named_modules() if hasattr(model, "named_modules") else ():
         if hasattr(module, "active_adapters") and hasattr(module, "scaling"):
@@ -53,7 +53,7 @@ def _adapters(model: Any) -> list[Any]:
 
 
 def _weights(model: Any) -> str | None:
-    """Return a digest of all parameters and saved buffers, whichever device they are on."""
+    """Return a digest of all parameters and persistent buffers, on whichever device."""
     if not hasattr(model, "state_dict"):
         return None
     digest = hashlib.sha256()
@@ -64,8 +64,8 @@ def _weights(model: Any) -> str | None:
             for part in _bytes(local):
                 digest.update(part)
         except (RuntimeError, TypeError, NotImplementedError) as error:
-            # Asking again is better than answers of another model.
-            logger.warning("The weights `%s` cannot be read (%s): answers are not used again", name, error)
+            # Recomputing is better than reusing answers of a different model.
+            logger.warning("Cannot read the weights `%s` (%s): cached answers are not reused", name, error)
             return uuid.uuid4().hex
     return digest.hexdigest()
 
@@ -77,7 +77,7 @@ def _bytes(tensor: Any) -> Iterator[Any]:
         yield repr(tensor).encode()
         return
     if tensor.is_meta:
-        # These weights lie on a disk and are loaded for each call; name and shape have to do.
+        # These weights are on disk and loaded for each call; their names and shapes must do.
         return
     flat = tensor.detach().reshape(-1)
     for start in range(0, flat.numel(), _CHUNK):
@@ -86,13 +86,13 @@ def _bytes(tensor: Any) -> Iterator[Any]:
 
 
 def _tokenizer(tokenizer: Any) -> str | None:
-    """Return a digest of what turns text into tokens."""
+    """Return a digest of the tokenizer."""
     if tokenizer is None:
         return None
     parts = [type(tokenizer).__qualname__]
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if hasattr(backend, "to_str"):
-        # Calls leave their padding and truncation in here.
+        # Calls leave their padding and truncation settings in here.
         parts.append(json.dumps({**json.loads(backend.to_str()), "padding": None, "truncation": None}))
     elif hasattr(tokenizer, "get_vocab"):
         parts.append(json.dumps(sorted(tokenizer.get_vocab().items(), key=str), default=str))

@@ -8,7 +8,7 @@ __all__ = ["AnthropicChat", "AnthropicLM"]
 
 
 class AnthropicLM(ServedLM):
-    """Anthropic's older models for plain text."""
+    """Anthropic's older completion models."""
 
     NAME = "anthropic-completions"
 

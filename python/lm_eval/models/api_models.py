@@ -1,7 +1,7 @@
-"""`TemplateAPI`: models behind an HTTP interface, for subclasses that say what is sent and how replies are read.
+"""`TemplateAPI`: base class of HTTP models; subclasses build request bodies and parse answers.
 
-The models of `openai_completions` are served by the engine as long as nothing of theirs is overridden. A subclass with
-payloads or parsers of its own is served here, by threads that send requests with the standard library.
+The engine serves the models of `openai_completions` as long as none of their methods are overridden. A subclass with
+its own payloads or parsers runs here, in threads that send requests with the standard library.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 eval_logger = logging.getLogger(__name__)
 
 LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER = os.getenv("LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER", "")
-"""What stands for an answer without text."""
+"""The result for an answer without content."""
 
 __all__ = [
     "JsonChatStr",
@@ -50,11 +50,11 @@ _OWN_MODULES = (
     "lm_eval.models.api_models",
     "lm_eval.models.openai_completions",
 )
-"""Where the models that the engine serves are defined; a file put into `lm_eval/models` is somebody else's."""
+"""The modules of models that the engine serves; any other file in `lm_eval/models` is a user's."""
 
 
 LogLikelihoodInputs = tuple[tuple[str, str], list[int], list[int]]
-"""A request of log-likelihoods: its texts, the tokens of its context, and those of its continuation."""
+"""A log-likelihood request: its strings, the tokens of its context, and those of its continuation."""
 
 
 def create_image_prompt(imgs: list[Any], chat: dict[str, Any], fmt: str = "PNG") -> dict[str, Any]:
@@ -74,7 +74,7 @@ def create_image_prompt(imgs: list[Any], chat: dict[str, Any], fmt: str = "PNG")
 
 
 class TemplateAPI(TemplateLM):
-    """A model behind an HTTP interface: a subclass has `_create_payload`, `parse_logprobs` and `parse_generations`."""
+    """An HTTP model; a subclass defines `_create_payload`, `parse_logprobs` and `parse_generations`."""
 
     MULTIMODAL = False
     ENGINE_NAME: ClassVar[str | None] = None
@@ -119,7 +119,7 @@ class TemplateAPI(TemplateLM):
         self._max_gen_toks = int(max_gen_toks)
         self._batch_size = 1 if str(batch_size).startswith("auto") else int(batch_size)
         self._seed = int(seed)
-        # One token is always generated, also where only scores are wanted.
+        # One token is always generated, even when only scores are needed.
         self.max_length = int(max_length or 2048) - 1
         self.add_bos_token = add_bos_token
         self.custom_prefix_token_id = custom_prefix_token_id
@@ -139,7 +139,7 @@ class TemplateAPI(TemplateLM):
         }
 
     def _serve(self, given: dict[str, Any]) -> None:
-        """Have the engine answer, unless a subclass does something differently."""
+        """Let the engine answer, unless a subclass overrides something."""
         self._engine = None
         if self.ENGINE_NAME is not None and not self._overridden():
             options = {name: given.pop(name, None) for name in ("batch_size", "max_batch_size", "device")}
@@ -150,7 +150,7 @@ class TemplateAPI(TemplateLM):
 
     @classmethod
     def _overridden(cls) -> list[str]:
-        """Return what a class that is not one of these models does differently from them."""
+        """Return the methods that a user's class overrides."""
         others = [base for base in cls.__mro__ if base.__module__ not in _OWN_MODULES]
         names = {name for base in others for name in vars(base) if not name.startswith("__")}
         return sorted(name for name in names if hasattr(TemplateAPI, name) and name != "_abc_impl")
@@ -165,24 +165,24 @@ class TemplateAPI(TemplateLM):
         eos: str | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return the body of a request for text, or for log-likelihoods."""
+        """Return the body of a generation or log-likelihood request."""
         raise NotImplementedError(f"`{type(self).__name__}` has no `_create_payload`")
 
     @staticmethod
     def parse_logprobs(
         outputs: Any, tokens: list[list[int]] | None = None, ctxlens: list[int] | None = None, **kwargs: Any
     ) -> list[tuple[float, bool]]:
-        """Return `(log-likelihood, is greedy)` of each request of a reply."""
+        """Return `(log-likelihood, is greedy)` of each request from a server's answer."""
         raise NotImplementedError("This model has no `parse_logprobs`")
 
     @staticmethod
     def parse_generations(outputs: Any, **kwargs: Any) -> list[str]:
-        """Return the texts of a reply."""
+        """Return the generations from a server's answer."""
         raise NotImplementedError("This model has no `parse_generations`")
 
     @functools.cached_property
     def api_key(self) -> str:
-        """The key of the service."""
+        """The API key of the service."""
         return ""
 
     @functools.cached_property
@@ -192,17 +192,17 @@ class TemplateAPI(TemplateLM):
 
     @property
     def batch_size(self) -> int:
-        """How many requests are sent at once."""
+        """The maximum number of concurrent requests."""
         return self._batch_size
 
     @property
     def tokenizer_name(self) -> str:
-        """The name of the tokenizer, which results of servers do not show."""
+        """The name of the tokenizer, which is not recorded for servers."""
         return ""
 
     @functools.cached_property
     def tokenizer(self) -> Any:
-        """The tokenizer, loaded when it is first used."""
+        """The tokenizer, loaded on first use."""
         backend = self.tokenizer_backend
         name = self._tokenizer_name or self.model
         if backend is None:
@@ -211,7 +211,7 @@ class TemplateAPI(TemplateLM):
             return need("tiktoken", "`tokenizer_backend=tiktoken`").encoding_for_model(name)
         if backend == "remote":
             raise NotImplementedError(
-                "A subclass with payloads of its own has no remote tokenizer: name a `tokenizer` of the hub"
+                "A subclass with its own payloads cannot use a remote tokenizer: set `tokenizer` to a name on the hub"
             )
         transformers = need("transformers", "`tokenizer_backend=huggingface`")
         loaded = transformers.AutoTokenizer.from_pretrained(name, **self._tokenizer_options)
@@ -223,14 +223,14 @@ class TemplateAPI(TemplateLM):
 
     @functools.cached_property
     def eot_token_id(self) -> int | None:  # type: ignore[override]
-        """The token that ends a text."""
+        """The end-of-text token."""
         if self.tokenizer is None:
             return None
         return self.tokenizer.eot_token if self._is_tiktoken else self.tokenizer.eos_token_id
 
     @functools.cached_property
     def eos_string(self) -> str | None:
-        """The text at which generation ends anyway."""
+        """The string at which generation always stops."""
         if self._eos_string or self.tokenizer is None:
             return self._eos_string
         return (
@@ -241,7 +241,7 @@ class TemplateAPI(TemplateLM):
 
     @functools.cached_property
     def prefix_token_id(self) -> int | None:  # type: ignore[override]
-        """The token that stands for an empty context."""
+        """The token used as an empty context."""
         if self.custom_prefix_token_id is not None:
             return self.custom_prefix_token_id
         bos = None if self._is_tiktoken else getattr(self.tokenizer, "bos_token_id", None)
@@ -255,7 +255,7 @@ class TemplateAPI(TemplateLM):
         truncation: bool = False,
         **kwargs: Any,
     ) -> Any:
-        """Return the tokens of a text, or of each of several; without a tokenizer, the text itself."""
+        """Tokenize a string, or each of several; without a tokenizer, return the string itself."""
         if self.tokenizer is None:
             return [string]
         if not isinstance(string, str):
@@ -268,13 +268,13 @@ class TemplateAPI(TemplateLM):
         return tokens[-left_truncate_len:] if left_truncate_len else tokens
 
     def decode_batch(self, tokens: list[list[int]]) -> list[str]:
-        """Return the texts of rows of tokens."""
+        """Decode rows of tokens."""
         return [self.tokenizer.decode(row) for row in tokens]
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> Any:
-        """Return a conversation as text where the tokenizer has a template, else as the JSON that is sent."""
+        """Render a conversation with the tokenizer's template, or as the JSON that is sent."""
         if self._engine is not None:
             return self._engine.apply_chat_template(chat_history, add_generation_prompt)
         if self.tokenized_requests and hasattr(self.tokenizer, "apply_chat_template"):
@@ -288,17 +288,17 @@ class TemplateAPI(TemplateLM):
         return JsonChatStr(json.dumps(messages, ensure_ascii=False))
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """Return the text of the chat template."""
+        """Return the source of the chat template."""
         if self._engine is not None:
             return self._engine.chat_template(chat_template)
         return super().chat_template(chat_template) if hasattr(self.tokenizer, "chat_template") else ""
 
     def create_message(self, messages: Any, generate: bool = False) -> Any:
-        """Return prompts as they are sent: conversations, tokens, or texts."""
+        """Return prompts as they are sent: conversations, tokens, or strings."""
         first = messages[0]
         if isinstance(first, JsonChatStr):
             if len(messages) > 1:
-                raise ValueError("A server takes one conversation at a time: set `batch_size=1`")
+                raise ValueError("A server accepts one conversation at a time: set `batch_size=1`")
             return json.loads(first.prompt)
         if isinstance(first, str):
             return first if self._batch_size <= 1 else list(messages)
@@ -310,7 +310,7 @@ class TemplateAPI(TemplateLM):
     def model_call(
         self, messages: Any, *, generate: bool = True, gen_kwargs: dict[str, Any] | None = None, **kwargs: Any
     ) -> Any:
-        """Send one request and return what the server says, as JSON."""
+        """Send one request and return the server's JSON answer."""
         payload = self._create_payload(
             self.create_message(messages, generate=generate),
             generate=generate,
@@ -322,13 +322,13 @@ class TemplateAPI(TemplateLM):
         return self._post(payload)
 
     async def amodel_call(self, *args: Any, **kwargs: Any) -> Any:
-        """Not used: requests are sent by threads."""
-        raise NotImplementedError("Requests are sent by threads, through `model_call`")
+        """Not used: threads send requests."""
+        raise NotImplementedError("Threads send the requests, through `model_call`")
 
     def _post(self, payload: dict[str, Any]) -> Any:
-        """Send a body; what may pass is tried again after a pause."""
+        """Send a body, retrying transient errors after a pause."""
         if not self.base_url or not self.base_url.startswith(("http://", "https://")):
-            raise ValueError(f"`base_url` is the address of the server, not {self.base_url!r}")
+            raise ValueError(f"`base_url` must be the URL of the server, not {self.base_url!r}")
         request = urllib.request.Request(
             self.base_url,
             data=json.dumps(payload).encode("utf-8"),
@@ -340,7 +340,7 @@ class TemplateAPI(TemplateLM):
                     return json.load(reply)
             except urllib.error.HTTPError as error:
                 said = error.read(_SHOWN).decode("utf-8", "replace")
-                failure = RuntimeError(f"The server answers with status {error.code}: {said}")
+                failure = RuntimeError(f"The server answered with status {error.code}: {said}")
                 if error.code not in _RETRIED:
                     raise failure from None
             except (OSError, ValueError) as error:
@@ -363,7 +363,7 @@ class TemplateAPI(TemplateLM):
     def batch_loglikelihood_requests(
         self, chunks: Iterable[list[Any]]
     ) -> tuple[list[list[int]], list[int], list[tuple[str, str]]]:
-        """Return tokens that fit into the model, how many of each are context, and the texts."""
+        """Return truncated token rows, the context length of each, and the strings."""
         inputs, ctxlens, keys = [], [], []
         for chunk in chunks:
             for key, context, continuation in chunk:
@@ -379,7 +379,7 @@ class TemplateAPI(TemplateLM):
         return inputs, ctxlens, keys
 
     def _each(self, ask: Callable[[Any], list[Any]], batches: Iterable[Any]) -> Iterator[list[Any]]:
-        """Yield the answers of batches in order, some of them in flight at once."""
+        """Yield the answers of batches in order, with several in flight at once."""
         if self._concurrent <= 1:
             yield from map(ask, batches)
             return
@@ -393,9 +393,9 @@ class TemplateAPI(TemplateLM):
                     future.cancel()
 
     def _loglikelihood_tokens(self, requests: list[Any], **kwargs: Any) -> list[tuple[float, bool]]:
-        """Return `(log-likelihood, is greedy)` of each `(texts, context tokens, continuation tokens)`."""
+        """Return `(log-likelihood, is greedy)` of each `(strings, context tokens, continuation tokens)`."""
         if self.tokenizer is None:
-            raise ValueError("Log-likelihoods need a tokenizer: name one in `tokenizer`")
+            raise ValueError("Log-likelihoods need a tokenizer: set `tokenizer`")
         ordered = Collator(requests, sort_fn=lambda r: (-len(r[1] + r[2]), tuple(r[1] + r[2])))
 
         def ask(batch: list[Any]) -> list[tuple[float, bool]]:
@@ -422,14 +422,14 @@ class TemplateAPI(TemplateLM):
     def loglikelihood_rolling(
         self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False
     ) -> list[Any]:
-        """Return the log-likelihood of each whole text."""
+        """Return the log-likelihood of each entire string."""
         if self._engine is not None:
             return self._engine.loglikelihood_rolling(requests)
         if self.prefix_token_id is None:
-            raise ValueError("The tokenizer has no token to begin a text with: give `custom_prefix_token_id`")
+            raise ValueError("The tokenizer has no beginning-of-sequence token: set `custom_prefix_token_id`")
         answers: list[Any] = []
         for request in requests:
-            # The server generates one token beside the window.
+            # The server generates one token in addition to the window.
             windows = get_rolling_token_windows(
                 self.tok_encode(request.args[-1]), self.prefix_token_id, self.max_length - 1, context_len=1
             )
@@ -441,7 +441,7 @@ class TemplateAPI(TemplateLM):
         return answers
 
     def generate_until(self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False) -> list[str]:
-        """Return the text that the model writes after each `(context, settings)`."""
+        """Return the generation for each `(context, settings)`."""
         if self._engine is not None:
             return self._engine.generate_until(requests)
         arguments = [request.args for request in requests]
@@ -494,7 +494,7 @@ class TemplateAPI(TemplateLM):
         return list(self._each(ask, chunks(entries, self._batch_size)))
 
     def _prompt(self, context: Any, settings: dict[str, Any]) -> Any:
-        """Return a context as it is sent: tokens that leave room for the answer, or what it is."""
+        """Return a context as it is sent: tokens truncated to leave room for the answer, or unchanged."""
         if not self.tokenized_requests or isinstance(context, JsonChatStr):
             return context
         limit = int(settings.get("max_gen_toks", self._max_gen_toks))
@@ -505,4 +505,4 @@ class TemplateAPI(TemplateLM):
 
 def _check_count(answers: list[Any], batch: list[Any]) -> None:
     if len(answers) != len(batch):
-        raise ValueError(f"A reply holds {len(answers)} answers to {len(batch)} requests")
+        raise ValueError(f"The server returned {len(answers)} answers to {len(batch)} requests")

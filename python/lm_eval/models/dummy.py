@@ -8,6 +8,6 @@ __all__ = ["DummyLM"]
 
 
 class DummyLM(ServedLM):
-    """Answers without a thought, to try out a run."""
+    """Returns constant answers, to test a run without a model."""
 
     NAME = "dummy"

@@ -1,4 +1,4 @@
-"""The server of llama-cpp-python, served by the engine."""
+"""Models on a llama-cpp-python server, served by the engine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["GGUFLM"]
 
 
 class GGUFLM(ServedLM):
-    """A llama.cpp model behind the server of llama-cpp-python."""
+    """A llama.cpp model on a llama-cpp-python server."""
 
     NAME = "gguf"

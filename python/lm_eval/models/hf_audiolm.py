@@ -1,4 +1,4 @@
-"""Models of `transformers` that hear sounds: not part of this package."""
+"""Audio models of `transformers`: not part of this package."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["HFAUDIOLMQWEN"]
 
 
 class HFAUDIOLMQWEN(Elsewhere):
-    """Models of `transformers` that hear sounds."""
+    """Audio models of `transformers`."""
 
     NAME = "hf-audiolm-qwen"

@@ -1,4 +1,4 @@
-"""Models whose activations are changed: not part of this package."""
+"""Models with steered activations: not part of this package."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["SteeredModel"]
 
 
 class SteeredModel(Elsewhere):
-    """Models whose activations are changed."""
+    """Models with steered activations."""
 
     NAME = "steered"

@@ -1,4 +1,4 @@
-"""Models of `transformers` that see images: not part of this package."""
+"""Vision models of `transformers`: not part of this package."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["HFMultimodalLM"]
 
 
 class HFMultimodalLM(Elsewhere):
-    """Models of `transformers` that see images."""
+    """Vision models of `transformers`."""
 
     NAME = "hf-multimodal"

@@ -1,6 +1,6 @@
-"""`HFLM`: a model of `transformers` that runs in this process, on the torch that is installed.
+"""`HFLM`: a model of `transformers` that runs in this process, on the installed torch.
 
-torch and transformers are imported when a model is made. A model object that already exists is evaluated as it is.
+torch and transformers are imported when a model is made. An existing model object is evaluated as it is.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 eval_logger = logging.getLogger(__name__)
 
 _AUTO_TOKENS = 16384
-"""How many tokens a batch of automatic size has on a CPU, which cannot be asked how much fits."""
+"""Tokens per batch of automatic size on a CPU, where trying sizes until memory runs out is not possible."""
 
 
 class HFLM(Loading, TemplateLM):
     """A causal or sequence-to-sequence model of `transformers`.
 
-    Subclasses override what they do differently: `_create_model` and `_create_tokenizer` to load something else,
-    `tok_encode` and `tok_decode` for other tokens, `_model_call` for logits and `_model_generate` for text. A subclass
-    need not call this constructor if it sets `_model`, `tokenizer` and `_device`.
+    Subclasses override `_create_model` and `_create_tokenizer` to load something else, `tok_encode` and `tok_decode`
+    to tokenize differently, `_model_call` to compute logits and `_model_generate` to generate. A subclass need not
+    call this constructor if it sets `_model`, `tokenizer` and `_device`.
     """
 
     _DEFAULT_MAX_LENGTH = 2048
 
-    # What the constructor sets, for subclasses that have one of their own.
+    # Attributes that the constructor sets, for subclasses with their own.
     tokenizer: Any = None
     truncation: bool | None = False
     logits_cache = True
@@ -113,7 +113,7 @@ class HFLM(Loading, TemplateLM):
         self.enable_thinking = enable_thinking
         if enable_thinking and think_end_token in (None, ""):
             raise ValueError(
-                "`enable_thinking=True` needs `think_end_token`, the text or token that ends the reasoning: "
+                "`enable_thinking=True` needs `think_end_token`, the string or token that ends the reasoning: "
                 "without it, the reasoning is scored as part of the answer"
             )
         self.chat_template_args = dict(chat_template_args or {})
@@ -208,7 +208,7 @@ class HFLM(Loading, TemplateLM):
         self.vocab_size = getattr(self.tokenizer, "vocab_size", None)
 
     def _set_batch_size(self, batch_size: int | str | None, max_batch_size: int | None) -> None:
-        """Read `8`, `auto`, or `auto:4`, which looks for the size four times on the way to short texts."""
+        """Parse `8`, `auto`, or `auto:4`, which determines the size four times as sequences get shorter."""
         text = "1" if batch_size is None else str(batch_size)
         word, _, count = text.partition(":")
         if word == "auto":
@@ -217,12 +217,12 @@ class HFLM(Loading, TemplateLM):
         elif text.isdigit() and int(text) > 0:
             self.batch_size_per_gpu = int(text)
         else:
-            raise ValueError(f"`batch_size` is a number, `auto` or `auto:N`, not {batch_size!r}")
+            raise ValueError(f"`batch_size` must be an integer, `auto` or `auto:N`, not {batch_size!r}")
         self.max_batch_size = max_batch_size or 64
         self.batch_sizes: dict[int, int] = {}
 
     def _refuse_for_object(self, **given: Any) -> None:
-        """Raise for what says how a model is loaded: this one is there already."""
+        """Raise for arguments about loading the model: this one is already loaded."""
         for name, value in given.items():
             if value:
                 raise ValueError(
@@ -232,7 +232,7 @@ class HFLM(Loading, TemplateLM):
     def _hand_over(self, arguments: dict[str, Any], **options: Any) -> None:
         """Let the engine answer instead of torch."""
         if not isinstance(arguments["pretrained"], (str, os.PathLike)):
-            raise ValueError('`backend="native"` takes the name or the folder of a model, not an object')
+            raise ValueError('`backend="native"` takes a model name or folder, not an object')
         own = sorted(
             name
             for name in (
@@ -249,18 +249,18 @@ class HFLM(Loading, TemplateLM):
                 f'`backend="native"` never calls `{own[0]}`, which `{type(self).__name__}` overrides'
             )
         if arguments["tokenizer"] is not None and not isinstance(arguments["tokenizer"], str):
-            raise ValueError('`backend="native"` takes the name or the folder of a tokenizer, not an object')
+            raise ValueError('`backend="native"` takes a tokenizer name or folder, not an object')
         arguments["pretrained"] = os.fspath(arguments["pretrained"])
         given = {name: value for name, value in arguments.items() if value is not None}
         self._engine = Served("hf", given, **options)
         self._max_length = self._max_length or self._engine.facts()["tokenizer"].get("max_length")
 
     def _place(self, is_name: bool) -> None:
-        """Put a model that was just loaded on its device, and let inputs follow the model."""
+        """Move a model that was just loaded to its device, and set the device of inputs to the model's."""
         model = self._model
         if is_name and hasattr(model, "to") and self._is_movable(model):
             with contextlib.suppress(NotImplementedError):
-                # A model without weights in memory yet stays where its loader wants it.
+                # A model whose weights are not in memory yet stays where its loader puts it.
                 model.to(self._device)
         own = getattr(model, "device", None)
         if own is not None and str(own) != "meta":
@@ -272,7 +272,7 @@ class HFLM(Loading, TemplateLM):
 
     @staticmethod
     def _is_movable(model: Any) -> bool:
-        """Whether one device holds the model, and its weights may be moved."""
+        """Whether the model is on one device, and its weights may be moved."""
         if getattr(model, "hf_device_map", None):
             return False
         return not any(
@@ -280,7 +280,7 @@ class HFLM(Loading, TemplateLM):
         )
 
     def _identity(self) -> dict[str, Any]:
-        """Return what tells this model from others: its settings, and the content of its weights and tokenizer."""
+        """Return what identifies this model: its settings, and digests of its weights and tokenizer."""
         dtypes = {name: str(getattr(self, name)) for name in ("softmax_dtype", "mixed_precision_dtype")}
         state = {} if self._engine is not None else state_of(self._model, self.tokenizer)
         return {**super()._identity(), **dtypes, **state}
@@ -297,12 +297,12 @@ class HFLM(Loading, TemplateLM):
 
     @property
     def eot_token_id(self) -> int:
-        """The token that ends a text."""
+        """The end-of-text token."""
         return self.tokenizer.eos_token_id
 
     @property
     def prefix_token_id(self) -> int:
-        """The token that stands for an empty context."""
+        """The token used as an empty context."""
         if self.custom_prefix_token_id is not None:
             return self.custom_prefix_token_id
         bos = getattr(self.tokenizer, "bos_token_id", None)
@@ -310,19 +310,19 @@ class HFLM(Loading, TemplateLM):
 
     @property
     def max_length(self) -> int:
-        """How many tokens the model takes."""
+        """The maximum sequence length of the model, in tokens."""
         if self._max_length:
             return self._max_length
         return resolve_max_length(self.config, self.tokenizer, default=self._DEFAULT_MAX_LENGTH)
 
     @property
     def max_gen_toks(self) -> int:
-        """How many tokens an answer has at most, where a request does not say so."""
+        """The maximum number of tokens of an answer, for requests that set none."""
         return 256
 
     @property
     def batch_size(self) -> int | str:
-        """How many sequences go through the model at once, or `auto`."""
+        """The number of sequences per batch, or `auto`."""
         return self.batch_size_per_gpu
 
     @property
@@ -337,9 +337,9 @@ class HFLM(Loading, TemplateLM):
         left_truncate_len: int | None = None,
         **kwargs: Any,
     ) -> list[int]:
-        """Return the tokens of a text; one that already begins with the prefix token gets no second one."""
+        """Tokenize a string; a prefix token that it already begins with is not added again."""
         if self._engine is not None:
-            raise NotImplementedError('With `backend="native"` the engine has the tokenizer')
+            raise NotImplementedError('With `backend="native"` only the engine has the tokenizer')
         special = _add_special_kwargs(add_special_tokens, self.add_bos_token)
         if add_special_tokens is None and self._begins_with_prefix(string):
             special = {"add_special_tokens": False}
@@ -358,7 +358,7 @@ class HFLM(Loading, TemplateLM):
         left_truncate_len: int | None = None,
         truncation: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the tokens of texts as one padded tensor, and a mask with ones where tokens are."""
+        """Tokenize strings into one padded tensor and its attention mask."""
         torch = need("torch", "`HFLM`")
         options = {"truncation": True} if truncation else {}
         rows = [self.tok_encode(string, **options) for string in strings]
@@ -379,7 +379,7 @@ class HFLM(Loading, TemplateLM):
         return tokens, mask
 
     def tok_decode(self, tokens: Any, skip_special_tokens: bool = True) -> str:
-        """Return the text of tokens."""
+        """Decode tokens."""
         text: str = self.tokenizer.decode(tokens, skip_special_tokens=skip_special_tokens)
         return text
 
@@ -397,7 +397,7 @@ class HFLM(Loading, TemplateLM):
     def _model_call(
         self, inps: torch.Tensor, attn_mask: torch.Tensor | None = None, labels: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Return the logits of a batch of tokens; `labels` are what a decoder is to say."""
+        """Return the logits of a batch of tokens; `labels` are the targets of a decoder."""
         given = {} if attn_mask is None else {"attention_mask": attn_mask}
         if labels is not None:
             given["labels"] = labels
@@ -408,9 +408,9 @@ class HFLM(Loading, TemplateLM):
     def _model_generate(
         self, context: torch.Tensor, max_length: int, stop: list[str], **generation_kwargs: Any
     ) -> torch.Tensor:
-        """Return contexts and what the model writes after them; `max_length` counts both.
+        """Return contexts followed by the generated tokens; `max_length` includes both.
 
-        A `max_new_tokens` in the model's own generation settings wins over it: that is how `transformers` reads them.
+        A `max_new_tokens` in the model's own generation settings overrides it: that is how `transformers` reads them.
         """
         start = context.shape[1] if self.backend == "causal" else 1
         settings = dict(generation_kwargs)
@@ -435,10 +435,10 @@ class HFLM(Loading, TemplateLM):
         """Return the logits at the positions that predict the continuation."""
         if self.backend == "causal":
             if not contlen or not inplen:
-                raise ValueError("The lengths of the input and of the continuation are needed")
+                raise ValueError("The lengths of the input and of the continuation are required")
             return logits[inplen - contlen : inplen]
         if not contlen or inplen:
-            raise ValueError("A decoder's logits are selected by the length of the continuation alone")
+            raise ValueError("A decoder's logits are selected only by the length of the continuation")
         return logits[:contlen]
 
     def loglikelihood(
@@ -447,8 +447,8 @@ class HFLM(Loading, TemplateLM):
         """Return `(log-likelihood, is greedy)` of each `(context, continuation)`."""
         if self.enable_thinking and requests:
             raise ValueError(
-                "`enable_thinking=True` does not work with log-likelihoods, which score an answer without reasoning "
-                f"before it: use tasks that generate, or leave the argument out{_named(requests[0])}"
+                "`enable_thinking=True` does not work with log-likelihoods, which score an answer without "
+                f"preceding reasoning: use tasks that generate, or omit the argument{_named(requests[0])}"
             )
         if self._engine is not None:
             return self._engine.loglikelihood(requests)
@@ -460,13 +460,13 @@ class HFLM(Loading, TemplateLM):
         disable_tqdm: bool = False,
         override_bs: int | None = None,
     ) -> list[tuple[float, bool]]:
-        """Return `(log-likelihood, is greedy)` of each `(texts, context tokens, continuation tokens)`."""
+        """Return `(log-likelihood, is greedy)` of each `(strings, context tokens, continuation tokens)`."""
         return _scoring.score(self, requests, disable_tqdm, override_bs)
 
     def loglikelihood_rolling(
         self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False
     ) -> list[Any]:
-        """Return the log-likelihood of each whole text, in windows where it is longer than the model.
+        """Return the log-likelihood of each entire string, in windows where it is longer than the model allows.
 
         A request `("", text)` is answered with `(log-likelihood, False)`, and `(text,)` with the bare number.
         """
@@ -475,26 +475,26 @@ class HFLM(Loading, TemplateLM):
         return _scoring.score_texts(self, requests, disable_tqdm)
 
     def generate_until(self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False) -> list[str]:
-        """Return the text that the model writes after each `(context, settings)`."""
+        """Return the generation for each `(context, settings)`."""
         if self._engine is not None:
             return self._engine.generate_until(requests)
         return _generation.generate(self, requests, disable_tqdm)
 
     def _batch_scheduler(self, pos: Any, n_reordered_requests: list[Any]) -> int:
-        """Return how many of the ordered rows from `pos` on make a batch."""
+        """Return the size of the batch that starts at `pos` of the ordered rows."""
         if self.batch_size != "auto":
             return int(self.batch_size)
         slots = min(int(self.batch_schedule), len(n_reordered_requests))
         slot = int(pos) * slots // max(1, len(n_reordered_requests))
         if slot not in self.batch_sizes:
             self.batch_sizes[slot] = self._detect_batch_size(n_reordered_requests, int(pos))
-            eval_logger.info("Batches of %d", self.batch_sizes[slot])
+            eval_logger.info("Batch size: %d", self.batch_sizes[slot])
         return self.batch_sizes[slot]
 
     def _detect_batch_size(self, requests: list[Any] | None = None, pos: int = 0) -> int:
-        """Return how many rows fit: as long as the request at `pos`, else as the model takes.
+        """Return how many rows fit in memory: as long as the request at `pos`, or as long as the model allows.
 
-        Requests are `(texts, context tokens, continuation tokens)`.
+        Requests are `(strings, context tokens, continuation tokens)`.
         """
         length = self.max_length
         if requests:
@@ -505,7 +505,7 @@ class HFLM(Loading, TemplateLM):
                 needed = len(context) + len(continuation) - 1
             length = min(needed, length)
         if self.device is None or self.device.type == "cpu":
-            # Running out of memory ends the process there, so nothing can be tried.
+            # On a CPU, running out of memory kills the process, so sizes cannot be tried.
             return max(1, min(self.max_batch_size, _AUTO_TOKENS // max(1, length)))
         torch = need("torch", "`HFLM`")
         out_of_memory = _scoring.out_of_memory(torch)
@@ -528,7 +528,7 @@ class HFLM(Loading, TemplateLM):
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> str:
-        """Return a conversation as a prompt; a template that has no place for system messages gets none."""
+        """Render a conversation as a prompt; system messages are omitted if the template does not support them."""
         if self._engine is not None:
             return self._engine.apply_chat_template(chat_history, add_generation_prompt)
         jinja2 = need("jinja2", "A chat template", "Jinja2")
@@ -544,17 +544,17 @@ class HFLM(Loading, TemplateLM):
             rest = [message for message in chat_history if message["role"] != "system"]
             if len(rest) == len(chat_history):
                 raise
-            eval_logger.warning("The chat template refuses the conversation: system messages are left out")
+            eval_logger.warning("The chat template rejected the conversation: omitting system messages")
             return str(self.tokenizer.apply_chat_template(rest, **options))
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """Return the text of the tokenizer's template: the named one of several, else the default one."""
+        """Return the source of the tokenizer's template: the named one of several, otherwise the default."""
         if self._engine is not None:
             return self._engine.chat_template(chat_template)
         return super().chat_template(chat_template)
 
     def get_model_info(self) -> dict[str, Any]:
-        """Return what results say of the model."""
+        """Return the model's entry in results."""
         if self._engine is not None:
             return self._engine.get_model_info()
         model = self.model

@@ -8,6 +8,6 @@ __all__ = ["NgramLM"]
 
 
 class NgramLM(ServedLM):
-    """A byte-level n-gram model, counted from any text."""
+    """A byte-level n-gram model, counted from any text file."""
 
     NAME = "ngram"

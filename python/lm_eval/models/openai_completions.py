@@ -1,6 +1,6 @@
-"""Servers with OpenAI's interface.
+"""OpenAI-compatible servers.
 
-The engine serves these models. A subclass that overrides payloads, parsers or headers is served in Python.
+The engine serves these models. A subclass that overrides payloads, parsers or headers runs in Python.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STOPS_OF_CHATS = 4
 
 
 class LocalCompletionsAPI(TemplateAPI):
-    """Completions of a server with OpenAI's interface, such as vLLM."""
+    """The completions endpoint of an OpenAI-compatible server, such as vLLM."""
 
     ENGINE_NAME = "local-completions"
 
@@ -48,7 +48,7 @@ class LocalCompletionsAPI(TemplateAPI):
             **kwargs,
         }
         if tokenizer_backend != type(self)._own_backend:
-            # What is `None` does not reach the engine, which would then take its default.
+            # `None` is not passed to the engine, which then uses its default.
             given["tokenizer_backend"] = "none" if tokenizer_backend is None else tokenizer_backend
         super().__init__(
             base_url=base_url,
@@ -64,7 +64,7 @@ class LocalCompletionsAPI(TemplateAPI):
 
     @property
     def api_key(self) -> str:
-        """The key in the environment, if there is one."""
+        """The API key in the environment, if set."""
         return os.environ.get("OPENAI_API_KEY", "")
 
     def _create_payload(
@@ -76,7 +76,7 @@ class LocalCompletionsAPI(TemplateAPI):
         eos: str | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return the body of a completion, which for log-likelihoods echoes the prompt."""
+        """Return the body of a completion request, which for log-likelihoods echoes the prompt."""
         if not generate:
             return {
                 "model": self.model,
@@ -90,7 +90,7 @@ class LocalCompletionsAPI(TemplateAPI):
         return {"prompt": messages, "model": self.model, **self._settings(gen_kwargs, seed, eos)}
 
     def _settings(self, gen_kwargs: dict[str, Any] | None, seed: int, eos: str | None) -> dict[str, Any]:
-        """Return generation settings under the names of the interface."""
+        """Return generation settings under OpenAI's names."""
         rest = dict(gen_kwargs or {})
         rest.pop("do_sample", None)
         limit = (
@@ -108,7 +108,7 @@ class LocalCompletionsAPI(TemplateAPI):
     def parse_logprobs(
         outputs: Any, tokens: list[list[int]] | None = None, ctxlens: list[int] | None = None, **kwargs: Any
     ) -> list[tuple[float, bool]]:
-        """Return the sums over the continuations; the last token of a choice is the one that was generated."""
+        """Return the sums over the continuations, ignoring the generated token at the end of each choice."""
         choices = [
             choice
             for output in _listed(outputs)
@@ -124,14 +124,14 @@ class LocalCompletionsAPI(TemplateAPI):
 
     @staticmethod
     def parse_generations(outputs: Any, **kwargs: Any) -> list[str]:
-        """Return the texts in the order of the prompts."""
+        """Return the generations in the order of the prompts."""
         return [
             text for output in _listed(outputs) for text in _placed(output, lambda choice: choice["text"])
         ]
 
 
 class LocalChatCompletion(LocalCompletionsAPI):
-    """Chat completions of a server with OpenAI's interface."""
+    """The chat completions endpoint of an OpenAI-compatible server."""
 
     ENGINE_NAME = "local-chat-completions"
     _own_backend = None
@@ -149,7 +149,7 @@ class LocalChatCompletion(LocalCompletionsAPI):
     ) -> None:
         self.think_end_token = think_end_token
         if str(kwargs.get("batch_size", 1)) != "1":
-            eval_logger.warning("A chat server takes one conversation at a time: `batch_size` has no effect")
+            eval_logger.warning("A chat server accepts one conversation at a time: `batch_size` has no effect")
             kwargs["batch_size"] = 1
         super().__init__(
             base_url=base_url,
@@ -171,15 +171,15 @@ class LocalChatCompletion(LocalCompletionsAPI):
         eos: str | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return the body of a chat completion."""
+        """Return the body of a chat completion request."""
         if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-            raise ValueError("A chat server takes conversations: evaluate with `apply_chat_template=True`")
+            raise ValueError("A chat server needs conversations: evaluate with `apply_chat_template=True`")
         settings = self._settings(gen_kwargs, seed, eos)
         settings["stop"] = settings["stop"][:_STOPS_OF_CHATS]
         return {"messages": messages, "model": self.model, **settings}
 
     def parse_generations(self, outputs: Any, **kwargs: Any) -> list[str]:  # type: ignore[override]
-        """Return the texts of the messages."""
+        """Return the contents of the messages."""
         texts = [
             text
             for output in _listed(outputs)
@@ -198,14 +198,14 @@ class LocalChatCompletion(LocalCompletionsAPI):
         return string
 
     def loglikelihood(self, requests: Any, disable_tqdm: bool = False, **kwargs: Any) -> Any:
-        """Raise: chat servers score nothing."""
+        """Raise: chat servers do not score."""
         raise NotImplementedError(
-            "Chat completions have no log-likelihoods: use `local-completions` for tasks that need them"
+            "Chat completions do not return log-likelihoods: use `local-completions` for tasks that need them"
         )
 
 
 class OpenAICompletionsAPI(LocalCompletionsAPI):
-    """OpenAI's models for plain text."""
+    """OpenAI's completion models."""
 
     ENGINE_NAME = "openai-completions"
     _own_backend = "tiktoken"
@@ -220,11 +220,11 @@ class OpenAICompletionsAPI(LocalCompletionsAPI):
 
     @functools.cached_property
     def api_key(self) -> str:
-        """The key in the environment."""
+        """The API key in the environment."""
         return _key("OPENAI_API_KEY")
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """Return nothing: the models take plain text."""
+        """Return an empty template: the models take plain strings."""
         return ""
 
 
@@ -244,7 +244,7 @@ class OpenAIChatCompletion(LocalChatCompletion):
 
     @functools.cached_property
     def api_key(self) -> str:
-        """The key in the environment."""
+        """The API key in the environment."""
         return _key("OPENAI_API_KEY")
 
     def _create_payload(
@@ -256,7 +256,7 @@ class OpenAIChatCompletion(LocalChatCompletion):
         eos: str | None = "<|endoftext|>",
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return the body; models that reason choose their own temperature and take no stops."""
+        """Return the body; reasoning models choose their own temperature and take no stop sequences."""
         given = {"until": ["<|endoftext|>"], **(gen_kwargs or {})}
         body = super()._create_payload(messages, generate, given, seed, eos, **kwargs)
         body["max_completion_tokens"] = body.pop("max_tokens")
@@ -267,14 +267,14 @@ class OpenAIChatCompletion(LocalChatCompletion):
 
 
 class AzureOpenaiChatCompletionsLM(OpenAIChatCompletion):
-    """OpenAI's chat models on Azure, which the engine serves."""
+    """OpenAI's chat models on Azure, served by the engine."""
 
     ENGINE_NAME = "azure-openai-chat-completions"
 
     def __init__(self, model: str | None = None, base_url: str | None = None, **kwargs: Any) -> None:
         if self._overridden():
             raise NotImplementedError(
-                "Subclass `OpenAIChatCompletion` instead, with Azure's address and headers"
+                "Subclass `OpenAIChatCompletion` instead, with Azure's URL and headers"
             )
         super().__init__(base_url=base_url, model=model, **kwargs)  # type: ignore[arg-type]
 
@@ -291,5 +291,5 @@ def _placed(output: dict[str, Any], text: Any) -> list[Any]:
 def _key(variable: str) -> str:
     key = os.environ.get(variable)
     if not key:
-        raise ValueError(f"The model needs a key: set the environment variable `{variable}`")
+        raise ValueError(f"The model needs an API key: set the environment variable `{variable}`")
     return key

@@ -8,6 +8,6 @@ __all__ = ["SGLANGGENERATEAPI"]
 
 
 class SGLANGGENERATEAPI(ServedLM):
-    """The native interface of an SGLang server."""
+    """The native API of an SGLang server."""
 
     NAME = "sglang-generate"

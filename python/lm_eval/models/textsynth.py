@@ -8,6 +8,6 @@ __all__ = ["TextSynthLM"]
 
 
 class TextSynthLM(ServedLM):
-    """The service TextSynth."""
+    """The TextSynth service."""
 
     NAME = "textsynth"

@@ -8,6 +8,6 @@ __all__ = ["UniformLM"]
 
 
 class UniformLM(ServedLM):
-    """Chance level."""
+    """Scores all continuations alike: the chance level of a task."""
 
     NAME = "uniform"

@@ -1,4 +1,4 @@
-"""Helpers for classes that serve models: order and batches, generation settings, lengths, stop sequences."""
+"""Helpers for model classes: ordering and batching, generation settings, lengths, stop sequences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ eval_logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TOKENIZER_INFINITY = 1000000000000000019884624838656
-"""What tokenizers of `transformers` have as their maximum length when they have none."""
+"""The maximum length that tokenizers of `transformers` report when they have none."""
 
 DEFAULT_MAX_LENGTH = 2048
 
@@ -70,12 +70,12 @@ __all__ = [
 
 @functools.lru_cache(maxsize=256)
 def warn_once(message: str) -> None:
-    """Warn of what may happen with every request, once."""
+    """Warn once about something that may happen with every request."""
     eval_logger.warning(message)
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs torch when it is first used."""
+    """Import names that need torch on first use."""
     if name in _NEED_TORCH:
         from lm_eval.models import utils_hf
 
@@ -95,7 +95,7 @@ class GenKwargs(TypedDict, total=False):
 def chunks(
     _iter: Iterable[T], n: int = 0, fn: Callable[[int, Iterable[T]], int] | None = None
 ) -> Iterator[list[T]]:
-    """Yield lists of `n` elements, or of as many as `fn(position, elements)` says; 0 means all at once."""
+    """Yield lists of `n` elements, or of `fn(index, elements)` elements; 0 means all at once."""
     batch: list[T] = []
     for position, element in enumerate(_iter):
         batch.append(element)
@@ -107,7 +107,7 @@ def chunks(
 
 
 class MultiChoice:
-    """The values that a command line's argument may have; patterns and comma-separated lists are checked one by one."""
+    """The allowed values of an option; patterns and comma-separated lists are checked element by element."""
 
     def __init__(self, choices: Iterable[str]) -> None:
         self.choices = list(choices)
@@ -115,7 +115,7 @@ class MultiChoice:
     def __contains__(self, values: str) -> bool:
         for value in values.split(","):
             if not fnmatch.filter(self.choices, value):
-                raise ValueError(f"`{value}` is none of {', '.join(self.choices)}")
+                raise ValueError(f"`{value}` is not one of {', '.join(self.choices)}")
         return True
 
     def __iter__(self) -> Iterator[str]:
@@ -123,7 +123,7 @@ class MultiChoice:
 
 
 class Grouper:
-    """Groups elements by a key, and puts results of the groups back into the original order."""
+    """Groups elements by key, and restores the original order of the groups' results."""
 
     def __init__(self, arr: Sequence[Any], fn: Callable[[Any], Any]) -> None:
         self.size = len(arr)
@@ -146,7 +146,7 @@ class Grouper:
 
 
 def undistribute(iterable: Iterable[Iterable[T]]) -> list[T]:
-    """Return the elements that were dealt out in turn to several lists."""
+    """Return the elements of several lists, taken in turn."""
     missing = object()
     turns = itertools.zip_longest(*iterable, fillvalue=missing)
     return [element for turn in turns for element in turn if element is not missing]  # type: ignore[misc]
@@ -159,7 +159,7 @@ def retry_on_specific_exceptions(
     backoff_multiplier: float = 1.5,
     on_exception_callback: Callable[[Exception, float], Any] | None = None,
 ) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Return a decorator that calls a function again after these exceptions; the last one is raised."""
+    """Return a decorator that retries a function after these exceptions; the last one is raised."""
 
     def decorate(function: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(function)
@@ -183,10 +183,10 @@ def retry_on_specific_exceptions(
 
 
 class Collator:
-    """Orders requests, makes batches of them, and puts answers back into the original order.
+    """Sorts and batches requests, and restores the original order of the answers.
 
     `group_by="gen_kwargs"` keeps requests with different generation settings apart. `group_by="contexts"` keeps one
-    of the requests whose key is the same; `get_cache` gives its answer to the others.
+    of the requests with the same key; `get_cache` applies its answer to the others.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class Collator:
         fn: Callable[[Any], Any],
         group_by: Literal["gen_kwargs", "contexts"] = "gen_kwargs",
     ) -> dict[Any, list[Any]]:
-        """Return the elements by their keys."""
+        """Return the elements by key."""
         groups: dict[Any, list[Any]] = {}
         for element in arr:
             key = fn(element)
@@ -232,7 +232,7 @@ class Collator:
     def get_batched(
         self, n: int = 1, batch_fn: Callable[[int, Iterable[Any]], int] | None = None
     ) -> Iterator[list[Any]]:
-        """Yield the requests in batches; none has requests of two groups of generation settings."""
+        """Yield the requests in batches; no batch mixes groups of generation settings."""
         if self._group_by == "contexts":
             # The longest continuation of a group; the others read their part of its answer.
             firsts = [max(members, key=lambda pair: len(pair[1][-1])) for members in self._groups.values()]
@@ -248,7 +248,7 @@ class Collator:
     def get_cache(
         self, req_str: tuple[str, str], cxt_toks: list[int], cont_toks: list[int], logits: Any
     ) -> Iterator[tuple[tuple[str, str], list[int], Any]]:
-        """Yield `(texts, continuation tokens, logits)` for each request that the logits of this one answer."""
+        """Yield `(strings, continuation tokens, logits)` for each request that these logits answer."""
         if self._group_by != "contexts":
             yield req_str, cont_toks, logits
             return
@@ -259,7 +259,7 @@ class Collator:
             yield texts, continuation, logits[:, -len(continuation) :] if is_shorter else logits
 
     def get_original(self, newarr: Sequence[T]) -> list[T]:
-        """Return answers, which are in the order of the batches, in the order of the requests."""
+        """Return answers, given in batch order, in the order of the requests."""
         original: list[Any] = [None] * self._size
         for position, answer in zip(self._order, newarr, strict=True):
             original[position] = answer
@@ -272,7 +272,7 @@ class Collator:
 
 
 def _settings_key(settings: Any) -> Any:
-    """Return what tells generation settings apart, in a form that can be hashed."""
+    """Return generation settings as a hashable key."""
     if isinstance(settings, dict):
         return tuple(sorted((str(key), _settings_key(value)) for key, value in settings.items()))
     if isinstance(settings, (list, tuple, set)):
@@ -281,7 +281,7 @@ def _settings_key(settings: Any) -> Any:
 
 
 def configure_pad_token(tokenizer: Any, model_config: Any = None) -> Any:
-    """Give a tokenizer without a padding token one: its unknown token, else its end of text, else a new one."""
+    """Set the padding token of a tokenizer without one: its unknown token, its end-of-text token, or a new one."""
     if getattr(tokenizer, "pad_token", None):
         return tokenizer
     substitute = next((name for name in ("unk_token", "eos_token") if getattr(tokenizer, name, None)), None)
@@ -298,7 +298,7 @@ def configure_pad_token(tokenizer: Any, model_config: Any = None) -> Any:
 
 
 def resolve_max_length(config: Any, tokenizer: Any = None, *, default: int = DEFAULT_MAX_LENGTH) -> int:
-    """Return how many tokens a model takes: as its text model says, else its tokenizer, else the default."""
+    """Return a model's maximum length: from its text model, its tokenizer, or the default."""
     for source in (getattr(config, "text_config", None), config):
         for name in _LENGTHS:
             length = getattr(source, name, None)
@@ -309,7 +309,7 @@ def resolve_max_length(config: Any, tokenizer: Any = None, *, default: int = DEF
 
 
 def replace_placeholders(string: str, default_placeholder: str, image_token: str, max_images: int) -> str:
-    """Return a prompt in which the model's token stands for the first `max_images` images."""
+    """Return a prompt with the first `max_images` images replaced by the model's image token."""
     return string.replace(default_placeholder, image_token, max(max_images, 0))
 
 
@@ -319,28 +319,28 @@ def flatten_image_list(images: list[list[T]]) -> list[T]:
 
 
 def handle_stop_sequences(until: str | list[str] | None, eos: str | None) -> list[str]:
-    """Return the texts at which generation ends, among them the end-of-text token."""
+    """Return the stop sequences, including the end-of-text token."""
     texts = [until] if isinstance(until, str) else [] if until is None else until
     if not isinstance(texts, list):
-        raise ValueError(f"`until` is a text or a list of texts, not {until!r}")
+        raise ValueError(f"`until` must be a string or a list of strings, not {until!r}")
     return texts if eos is None or eos in texts else [*texts, eos]
 
 
 def normalize_gen_kwargs(gen_kwargs: dict[str, Any], default_max_gen_toks: int = 256) -> GenKwargs:
-    """Return generation settings with `do_sample`, `until` as a list and one limit, `max_gen_toks`."""
+    """Normalise generation settings: `do_sample`, `until` as a list, and `max_gen_toks` as the only limit."""
     settings = copy.deepcopy(dict(gen_kwargs))
     until = settings.get("until", [])
     settings["until"] = until if isinstance(until, list) else [until]
     limits = {name: settings.pop(name) for name in _LIMITS if name in settings}
     if len(limits) > 1:
-        warn_once(f"Of several token limits, `{next(iter(limits))}` is used: {limits}")
+        warn_once(f"Several token limits given, using `{next(iter(limits))}`: {limits}")
     settings["max_gen_toks"] = int(next(iter(limits.values()), default_max_gen_toks))
     temperature = float(settings.get("temperature", 0.0))
     if "do_sample" not in settings:
         settings["do_sample"] = temperature > 0
     if not settings["do_sample"] and "temperature" in settings:
         if temperature:
-            warn_once(f"`do_sample` is off: the temperature {temperature} has no effect")
+            warn_once(f"`do_sample` is off: temperature {temperature} has no effect")
         settings["temperature"] = 0.0
     return settings  # type: ignore[return-value]
 
@@ -355,9 +355,9 @@ def resize_image(
     min_width: int = 1,
     min_height: int = 1,
 ) -> Any:
-    """Return an image of PIL at another size: of a width and a height, or no larger than `max_dimension`."""
+    """Resize a PIL image: to a width and a height, or to at most `max_dimension`."""
     if max_dimension is not None and (width is not None or height is not None):
-        raise ValueError("`max_dimension` excludes `width` and `height`")
+        raise ValueError("`max_dimension` cannot be combined with `width` and `height`")
     old_width, old_height = image.size
     if max_dimension is not None:
         scale = min(1.0, max_dimension / max(image.size))
@@ -380,10 +380,10 @@ def resize_image(
 def truncate_tokens(
     tokens: list[int], max_length: int, side: Literal["left", "middle", "right"] = "left"
 ) -> list[int]:
-    """Return at most `max_length` tokens; `side` is where tokens are dropped."""
+    """Truncate to at most `max_length` tokens; `side` is where tokens are dropped."""
     surplus = len(tokens) - max_length
     if side not in ("left", "middle", "right"):
-        raise ValueError(f"`side` is left, middle or right, not {side!r}")
+        raise ValueError(f"`side` must be left, middle or right, not {side!r}")
     if surplus <= 0:
         return tokens
     if side == "left":
@@ -403,7 +403,7 @@ def maybe_truncate(
     shrink_gen_toks: bool = False,
     verbose: bool = True,
 ) -> tuple[list[int], int]:
-    """Return a prompt and a limit of new tokens that fit into a model together.
+    """Return a prompt and a generation limit that fit into a model together.
 
     The prompt is truncated; with `shrink_gen_toks` the limit is lowered first, down to `min_gen_toks`.
     """
@@ -424,7 +424,7 @@ def maybe_truncate(
 def postprocess_generated_text(
     generation: str, stop: list[str] | str | None, think_end_token: str | None
 ) -> str:
-    """Return an answer without its reasoning, and cut at the first of the stop sequences."""
+    """Remove the reasoning from an answer, and cut it at the first stop sequence."""
     if think_end_token:
         generation = generation.rpartition(think_end_token)[2].lstrip()
     for text in [stop] if isinstance(stop, str) else stop or []:
@@ -434,7 +434,7 @@ def postprocess_generated_text(
 
 
 def has_bos_prefix(sequence: str, bos_str: str | Iterable[str | None] | None = None) -> bool:
-    """Whether a text begins with one of the tokens that begin texts."""
+    """Whether a string begins with one of the beginning-of-sequence tokens."""
     if bos_str is None:
         return False
     prefixes = (bos_str,) if isinstance(bos_str, str) else tuple(text for text in bos_str if text is not None)
@@ -442,6 +442,6 @@ def has_bos_prefix(sequence: str, bos_str: str | Iterable[str | None] | None = N
 
 
 def _add_special_kwargs(add_special_tokens: bool | None, add_bos: bool | None = None) -> dict[str, bool]:
-    """Return the argument of a tokenizer's call: what is asked for, else the model's setting, else nothing."""
+    """Return a tokenizer argument: the given value, otherwise the model's setting, otherwise nothing."""
     wanted = add_bos if add_special_tokens is None else add_special_tokens
     return {} if wanted is None else {"add_special_tokens": wanted}

@@ -1,4 +1,4 @@
-"""Helpers for models that run on torch and transformers, which are imported when a helper is called."""
+"""Helpers for models on torch and transformers, which are imported when a helper is called."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pad_and_concat(
     """Return rows of tokens as one tensor, padded with zeros to `max_length`."""
     torch = need("torch", "`pad_and_concat`")
     if padding_side not in ("left", "right"):
-        raise AssertionError(f"`padding_side` is left or right, not {padding_side!r}")
+        raise AssertionError(f"`padding_side` must be left or right, not {padding_side!r}")
     rows = [row.squeeze(0) if row.dim() == 2 else row for row in tensors]
     padded = torch.zeros(len(rows), max_length, dtype=rows[0].dtype, device=rows[0].device)
     for place, row in zip(padded, rows, strict=True):
@@ -35,7 +35,7 @@ def pad_and_concat(
 
 
 def clear_torch_cache() -> None:
-    """Give memory that torch no longer uses back to the device."""
+    """Return torch's unused memory to the device."""
     torch = need("torch", "`clear_torch_cache`")
     gc.collect()
     if torch.cuda.is_available():
@@ -43,7 +43,7 @@ def clear_torch_cache() -> None:
 
 
 def get_dtype(dtype: str | torch.dtype | None) -> Any:
-    """Return the type of a name such as `bfloat16`; `auto` and types stand for themselves."""
+    """Return the type of a name such as `bfloat16`; `auto` and types are returned unchanged."""
     if not isinstance(dtype, str) or dtype == "auto":
         return dtype
     torch = need("torch", "A data type")
@@ -54,9 +54,9 @@ def get_dtype(dtype: str | torch.dtype | None) -> Any:
 
 
 class MultiTokenEOSCriteria:
-    """Says which sequences of a batch contain a text, whatever tokens it is made of.
+    """Reports which sequences of a batch contain a string, however it is tokenized.
 
-    Only the last tokens are decoded: those that the text has, and two more for what its edges merge with.
+    Only the last tokens are decoded: as many as the string has, and two more that may merge with its edges.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class MultiTokenEOSCriteria:
 def stop_sequences_criteria(
     tokenizer: Any, stop_sequences: list[str], initial_decoder_input_length: int, batch_size: int
 ) -> Any:
-    """Return criteria that end each sequence of a batch at the first of the texts."""
+    """Return criteria that stop each sequence of a batch at the first of the strings."""
     criteria = need("transformers", "Generation").StoppingCriteriaList()
     for sequence in stop_sequences:
         if sequence:

@@ -1,4 +1,4 @@
-"""Prompts by name, for `use_prompt` of older task files."""
+"""Named prompts, for `use_prompt` of older task files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PROMPT_REGISTRY: dict[str, dict[str, str]] = {
 
 
 def get_prompt(prompt_id: str, dataset_name: str | None = None, subset_name: str | None = None) -> Any:
-    """Return the template of `category:name`; of the category `promptsource`, the object of that package."""
+    """Return the template of `category:name`; for the category `promptsource`, the object of that package."""
     category, colon, name = prompt_id.partition(":")
     if not colon:
-        raise ValueError(f"A prompt is named `category:name`, not `{prompt_id}`")
+        raise ValueError(f"A prompt name must be `category:name`, not `{prompt_id}`")
     if category == "promptsource":
         try:
             from promptsource.templates import DatasetTemplates
@@ -36,7 +36,7 @@ def get_prompt(prompt_id: str, dataset_name: str | None = None, subset_name: str
     known = PROMPT_REGISTRY.get(category, {})
     if name not in known:
         names = (f"{category}:{name}" for category, named in PROMPT_REGISTRY.items() for name in named)
-        raise ValueError(f"`{prompt_id}` is not a known prompt; there are {', '.join(names)}")
+        raise ValueError(f"`{prompt_id}` is not a known prompt; the prompts are {', '.join(names)}")
     return known[name]
 
 

@@ -1,4 +1,4 @@
-"""Scorers: from filtered answers to results."""
+"""Scorers: turn filtered answers into results."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class _ScorerCfgRequired(TypedDict):
 
 
 class _ScorerCfg(_ScorerCfgRequired, total=False):
-    """The configuration of a pipeline, as `Scorer.from_dict` takes it."""
+    """The configuration of a pipeline, as passed to `Scorer.from_dict`."""
 
     filter: list[Any]
     metric_list: list[Any]
@@ -47,8 +47,8 @@ class _ScorerCfg(_ScorerCfgRequired, total=False):
 class Scorer:
     """Base class: a named filter chain with metrics.
 
-    A subclass may set `default_filter_cfg` and `default_metric_cfg`, which count where a task names no
-    filters or metrics, and must define `score_doc` or `score_instances`.
+    A subclass may set `default_filter_cfg` and `default_metric_cfg`, used when a task names no filters or metrics,
+    and must define `score_doc` or `score_instances`.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Scorer:
 
     @property
     def raw_docs(self) -> Mapping[int, ScoredDoc]:
-        """The scores of each document before its repeats are joined."""
+        """The scores of each document before reduction."""
         return self._raw_docs
 
     @property
@@ -108,7 +108,7 @@ class Scorer:
 
     @property
     def higher_is_better(self) -> dict[str, bool]:
-        """Whether higher is better, for each metric and for what its reduction makes of it."""
+        """Whether higher is better, for each metric and for the values its reduction returns."""
         directions = {metric.name: metric.higher_is_better for metric in self.metrics or ()}
         for name in next(iter(self._reduced_docs.values()), {}):
             parent = MetricKey(name, self.name).parent_metric
@@ -133,7 +133,7 @@ class Scorer:
     def _dispatch_metrics(
         self, references: Any, predictions: Any, metric_kwargs: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return the values of all metrics; a metric that returns a mapping gives several."""
+        """Return the values of all metrics; a metric that returns a mapping yields several."""
         options = {**self.context, **(metric_kwargs or {})}
         scores: dict[str, Any] = {}
         for metric in self.metrics or ():
@@ -142,7 +142,7 @@ class Scorer:
         return scores
 
     def reduce(self, scored_docs: Mapping[int, ScoredDoc]) -> dict[int, ReducedDoc]:
-        """Join the repeats of each document."""
+        """Reduce the repeats of each document."""
         return {doc_id: self._reduce_doc(scored) for doc_id, scored in scored_docs.items()}
 
     def _reduce_doc(self, scored: ScoredDoc) -> ReducedDoc:
@@ -188,7 +188,7 @@ class Scorer:
             return metric.aggregation
         if name in overrides:
             return overrides[name]
-        logger.error("`%s` has no aggregation; the mean is used", name)
+        logger.error("`%s` has no aggregation; using the mean", name)
         return mean
 
     def _find_metric(self, name: str | None) -> Metric[Any, Any] | None:
@@ -206,23 +206,23 @@ class Scorer:
     def set_results(
         self, scored_docs: Mapping[int, ScoredDoc], reduced_docs: Mapping[int, ReducedDoc] | None = None
     ) -> None:
-        """Keep the scores of all documents with their reduction, which is made here unless it is given."""
+        """Store the scores of all documents and their reduction, which is computed unless given."""
         self._raw_docs = dict(scored_docs)
         self._reduced_docs = self.reduce(self._raw_docs) if reduced_docs is None else dict(reduced_docs)
 
 
 def _filter_factory(step: Any) -> Callable[[], Filter]:
-    """Return what makes the filter of a step: a name, a class or a mapping."""
+    """Return the class or factory of a filter step: a name, a class or a mapping."""
     if isinstance(step, str) or callable(step):
         return get_filter(step)
     if not isinstance(step, Mapping):
-        raise TypeError(f"A filter is a name, a class or a mapping, not {step!r}")
+        raise TypeError(f"A filter must be a name, a class or a mapping, not {step!r}")
     normal = normalize_step(step)
     return partial(get_filter(normal["function"]), **normal["kwargs"])
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:
-    """Whether a function can be given an argument by this name."""
+    """Whether a function accepts an argument of this name."""
     parameters = inspect.signature(function).parameters
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return True
@@ -233,23 +233,22 @@ def _takes(function: Callable[..., Any], name: str) -> bool:
 def _from_dict(
     scorer: type[ScorerType], cfg: Mapping[str, Any], output_type: str | None, kwargs: Mapping[str, Any]
 ) -> ScorerType:
-    """Call `from_dict` of a class that may have one of its own, with another signature."""
+    """Call `from_dict` of a class that may define its own, with another signature."""
     known = {"output_type": output_type} if _takes(scorer.from_dict, "output_type") else {}
     return scorer.from_dict(cfg, **known, **kwargs)
 
 
 @dataclass(kw_only=True)
 class GenScorer(Scorer):
-    """Scorer of generated text.
+    """Scorer of generations.
 
-    From least to most work: set the default filters and metrics; override `score`; override
-    `score_instances`.
+    From least to most work: set the default filters and metrics; override `score`; override `score_instances`.
     """
 
     def score_doc(self, doc_id: int, doc_instances: list[Instance[Any, Any]]) -> ScoredDoc:
         """Score one document with `score`."""
         reference, predictions, metric_kwargs = self._extract_inputs(doc_instances)
-        # Own versions of `score` may do without the options.
+        # A user's `score` may not accept options.
         options = {"metric_kwargs": metric_kwargs} if _takes(self.score, "metric_kwargs") else {}
         scores = self.score(reference, predictions, **options)
         return ScoredDoc(doc_id=doc_id, reference=reference, scores=scores)
@@ -259,7 +258,7 @@ class GenScorer(Scorer):
     ) -> dict[str, list[Any]]:
         """Return for each metric a list with one value per prediction."""
         scores = self._dispatch_metrics([reference], predictions, metric_kwargs)
-        # Anything but a list with a value per prediction, or with one for all, is the one value of the document.
+        # Anything but a list with one value per prediction, or with a single value, is the document's only value.
         counts = (1, len(predictions))
         return {
             name: value if isinstance(value, list) and len(value) in counts else [value]
@@ -305,8 +304,8 @@ def build_scorer(
 ) -> Scorer:
     """Make the scorer of a pipeline.
 
-    `scorer_type` is the name of a scorer, or a mapping with its name under `type` and arguments of its class
-    beside it or under `kwargs`, which wins; without it the output type decides.
+    `scorer_type` is the name of a scorer, or a mapping with its name under `type` and the arguments of its class next
+    to it or under `kwargs`, which takes precedence; by default the output type decides.
     """
     arguments: dict[str, Any] = {}
     name = "none"

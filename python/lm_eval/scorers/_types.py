@@ -1,4 +1,4 @@
-"""What scorers pass on."""
+"""Values that scorers pass on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["MetricKey", "ReducedDoc", "ScoredDoc"]
 
 ReducedDoc = dict[str, Any]
-"""The values of one document after its repeats are joined, by metric."""
+"""The values of one document after reduction, by metric."""
 
 _STDERR = "_stderr"
 
@@ -42,7 +42,7 @@ class MetricKey:
 
     @classmethod
     def parse(cls, key: str) -> MetricKey | None:
-        """Return the key that a text stands for; `None` where it is none."""
+        """Parse a result key; return `None` for any other string."""
         metric, comma, scorer = key.partition(",")
         if not comma:
             return None

@@ -21,7 +21,7 @@ _EXACT_MATCH: dict[str, Any] = {
 @register_scorer("choice_match")
 @dataclass(kw_only=True)
 class ChoiceMatchScorer(GenScorer):
-    """Exact match, where neither case nor punctuation counts."""
+    """Exact match, ignoring case and punctuation."""
 
     default_metric_cfg: ClassVar[Any] = [_EXACT_MATCH]
 
@@ -29,7 +29,7 @@ class ChoiceMatchScorer(GenScorer):
 @register_scorer("first_token")
 @dataclass(kw_only=True)
 class FirstTokenScorer(GenScorer):
-    """Exact match of the answer without white space around it."""
+    """Exact match of the answer, stripped of surrounding whitespace."""
 
     default_filter_cfg: ClassVar[Any] = [{"function": "remove_whitespace"}]
     default_metric_cfg: ClassVar[Any] = [_EXACT_MATCH]
@@ -38,7 +38,7 @@ class FirstTokenScorer(GenScorer):
 @register_scorer("regex")
 @dataclass(kw_only=True)
 class RegexExtractionScorer(GenScorer):
-    """Exact match of what a pattern finds."""
+    """Exact match of the part that a pattern matches."""
 
     default_filter_cfg: ClassVar[Any] = [{"function": "regex"}]
     default_metric_cfg: ClassVar[Any] = [_EXACT_MATCH]

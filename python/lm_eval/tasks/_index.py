@@ -1,4 +1,4 @@
-"""What the names of task files stand for. The engine reads the files."""
+"""The names that task files define. The engine reads the files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Entry", "Kind", "TaskIndex"]
 
 
 class Kind(enum.Enum):
-    """What a name is."""
+    """The kind of a name."""
 
     TASK = enum.auto()
     PY_TASK = enum.auto()
@@ -27,7 +27,7 @@ _KINDS = {"task": Kind.TASK, "python task": Kind.PY_TASK, "group": Kind.GROUP, "
 
 @dataclass
 class Entry:
-    """A name, what it is, and the file that defines it."""
+    """A name, its kind, and the file that defines it."""
 
     name: str
     kind: Kind
@@ -37,7 +37,7 @@ class Entry:
 
 
 class TaskIndex:
-    """Makes a table of the names that folders of task files define."""
+    """Indexes the names defined in folders of task files."""
 
     def __init__(self, *, meta: Mapping[str, Any] | None = None) -> None:
         self._meta = dict(meta or {})
@@ -45,7 +45,7 @@ class TaskIndex:
     def build(
         self, paths: Iterable[str | os.PathLike[str]], *, resolve_includes: bool = True
     ) -> dict[str, Entry]:
-        """Return what each name in the folders stands for; later folders win."""
+        """Return the entries of the folders by name; later folders take precedence."""
         from lm_eval.tasks.manager import TaskManager
 
         manager = TaskManager(include_path=list(paths), include_defaults=False, metadata=self._meta)

@@ -1,4 +1,4 @@
-"""Objects of tasks and groups that the engine has loaded, and what the engine is told of objects."""
+"""Task and group objects that the engine has loaded, and objects as they are sent to the engine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FORMATTED = (
 
 @dataclass
 class Origin:
-    """What a loaded object was made from."""
+    """The origin of a loaded object."""
 
     load: dict[str, Any]
     key: str
@@ -38,7 +38,7 @@ class Origin:
 
 
 def make_task(load: dict[str, Any], key: str, told: Mapping[str, Any]) -> Task:
-    """Make the object of a task."""
+    """Make a task object."""
     fields = dict(told["config"])
     if told["class"] is not None:
         task = _of_class(told["class"], fields)
@@ -56,11 +56,11 @@ def _of_class(reference: TaskFunction, fields: dict[str, Any]) -> Task:
     import inspect
 
     kind = reference.resolve()
-    # The engine has applied the prompt format, which a configuration would apply again.
+    # The engine has applied the prompt format; a configuration would apply it again.
     formats = {name: fields.pop(name) for name in ("formats", "_formats_selection") if name in fields}
     named = {**fields, "task": fields["task"].partition("@")[0]}
     takes_config = "config" in inspect.signature(kind.__init__).parameters
-    # Reference: the definition names the class, and constructors take it out.
+    # Reference: the definition names the class, and constructors remove it.
     task: Task = kind(config={**named, "class": kind}) if takes_config else kind()
     task.config.task = fields["task"]
     for name, value in formats.items():
@@ -79,7 +79,7 @@ def _download(task: Task) -> None:
 
 
 def make_groups(load: dict[str, Any], told: Mapping[str, Any], tasks: Mapping[str, Task]) -> dict[str, Group]:
-    """Make the objects of groups, with their members."""
+    """Make group objects, with their members."""
     groups: dict[str, Group] = {}
     for name, definition in told["groups"].items():
         group = Group.from_config({**definition, "group": name})
@@ -92,7 +92,7 @@ def make_groups(load: dict[str, Any], told: Mapping[str, Any], tasks: Mapping[st
 
 
 def fields_of(task: Task) -> dict[str, Any]:
-    """Return the configuration of a task, with functions as they are."""
+    """Return the configuration of a task, with functions unchanged."""
     return task.config.to_dict(keep_callable=True)
 
 
@@ -116,7 +116,7 @@ def qualified_name(task: Task) -> str:
 
 
 class Message:
-    """What the engine is told of the tasks of a run."""
+    """The tasks of a run, as they are sent to the engine."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
@@ -129,7 +129,7 @@ class Message:
         if isinstance(spec, Task):
             if scores and spec._scorers is not None and spec._has_own_scorers:
                 raise NotImplementedError(
-                    f"The scorers of `{spec.task_name}` were changed, and a run makes its own: score with "
+                    f"The scorers of `{spec.task_name}` were changed, but a run makes its own: score with "
                     "`process_instances` and `aggregate` of the task, or register a scorer and name it in the task"
                 )
             self.tasks.append(self._of_object(spec))
@@ -138,11 +138,11 @@ class Message:
         else:
             kind = type(spec).__name__
             raise TypeError(
-                f"A task is given by its name, a dictionary or a `Task`, not by a value of type `{kind}`"
+                f"A task must be a name, a dictionary or a `Task`, not a value of type `{kind}`"
             )
 
     def add_group(self, group: Group, members: Iterable[str], place: int | None = None) -> None:
-        """Add a group whose members are among the tasks and groups, at the end or at a place before it."""
+        """Add a group whose members are among the tasks and groups, at the end or at an index."""
         origin: Origin | None = getattr(group, _ATTRIBUTE, None)
         load = None if origin is None else self._place(origin.load)
         name = group.name if origin is None else origin.key
@@ -160,7 +160,7 @@ class Message:
         definition = task.config._definition()
         fewshot = fields.get("fewshot_config")
         if isinstance(fewshot, dict):
-            # What examples have from the task anyway; a prompt format may still change it there.
+            # Examples inherit these from the task anyway; a prompt format may still change them there.
             inherited = {**fields, "split": fields.get("fewshot_split"), "sampler": "default"}
             definition["fewshot_config"] = {
                 name: value for name, value in fewshot.items() if value != inherited.get(name)
@@ -183,6 +183,6 @@ class Message:
 
 
 def _class_of(task: Task) -> type[Task]:
-    """Return a class of which the task is the one object."""
+    """Return a class whose only object is the task."""
     kind = type(task)
     return type(kind.__name__, (kind,), {"__new__": lambda *_, **__: task, "__module__": kind.__module__})

@@ -13,10 +13,10 @@ __all__ = ["load_yaml", "load_yaml_config"]
 def load_yaml(
     path: str | os.PathLike[str], *, resolve_func: bool = True, recursive: bool = True
 ) -> dict[str, Any]:
-    """Return what a YAML file says, with the files that it includes.
+    """Return the contents of a YAML file, merged with the files that it includes.
 
-    Of `!function module.name` there is the function, or with `resolve_func=False` the text. `recursive=False` leaves
-    `include` as it is.
+    `!function module.name` becomes the function, or with `resolve_func=False` a string. `recursive=False` leaves
+    `include` unchanged.
     """
     from lm_eval import _engine
 
@@ -31,9 +31,9 @@ def load_yaml_config(
     yaml_dir: str | None = None,
     mode: str = "full",
 ) -> dict[str, Any]:
-    """Return what a YAML file says; with `mode="simple"`, without importing its functions."""
+    """Return the contents of a YAML file; with `mode="simple"`, without importing its functions."""
     if yaml_config is not None or yaml_path is None:
-        raise TypeError("`load_yaml_config` reads a file: give its `yaml_path`")
+        raise TypeError("`load_yaml_config` reads a file: pass its `yaml_path`")
     return load_yaml(yaml_path, resolve_func=mode != "simple")
 
 

@@ -23,7 +23,7 @@ TaskSpec = Any
 
 
 class TaskDict(TypedDict):
-    """What `TaskManager.load` returns."""
+    """The return value of `TaskManager.load`."""
 
     tasks: dict[str, Task]
     groups: dict[str, Group]
@@ -41,10 +41,10 @@ class Entry:
 
 
 class TaskManager:
-    """Finds and loads tasks, groups and tags by name. The engine does the work.
+    """Finds and loads tasks, groups and tags by name, using the engine.
 
-    `include_path` adds folders of definitions, whose names win over those of the libraries; `metadata` goes
-    into every task.
+    `include_path` adds folders of definitions, whose names take precedence over those of the libraries; `metadata` is
+    added to every task.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TaskManager:
         self.metadata = dict(metadata or {})
 
     def _settings(self) -> dict[str, Any]:
-        """Return what the engine is told of this manager."""
+        """Return the settings of this manager as they are sent to the engine."""
         return {
             "include_path": self.include_path,
             "include_defaults": self.include_defaults,
@@ -98,12 +98,12 @@ class TaskManager:
 
     @property
     def task_index(self) -> dict[str, Entry]:
-        """What each name stands for, and the file that says so."""
+        """The entry of each name, with the file that defines it."""
         entries = self._names["entries"].items()
         return {name: Entry(name, kind, path, tuple(tags)) for name, (kind, path, tags) in entries}
 
     def match_tasks(self, task_list: Iterable[str]) -> list[str]:
-        """Return the names that fit patterns such as `arc_*`, sorted; a pattern that fits none is kept."""
+        """Return the names that match patterns such as `arc_*`, sorted; a pattern that matches none is kept."""
         import fnmatch
 
         found: set[str] = set()
@@ -116,7 +116,7 @@ class TaskManager:
     def list_all_tasks(
         self, list_groups: bool = True, list_tags: bool = True, list_subtasks: bool = True
     ) -> str:
-        """Return tables in Markdown of what there is."""
+        """Return Markdown tables of all names."""
         index = self.task_index
         parts = []
         for wanted, title, names in (
@@ -134,9 +134,9 @@ class TaskManager:
     ) -> TaskDict:
         """Load tasks and groups.
 
-        A specification is a name (also `task@format` and `group::task`), the path of a YAML file, a
-        dictionary that is the definition, a task object or a group object. `overrides` gives names fields that
-        replace those of their definitions.
+        A specification is a name (also `task@format` and `group::task`), the path of a YAML file, an inline
+        definition as a dictionary, a task object or a group object. `overrides` maps names to fields that replace
+        those of their definitions.
         """
         from lm_eval.api.group import Group
         from lm_eval.api.task import Task
@@ -146,8 +146,8 @@ class TaskManager:
         for spec in specs:
             if not isinstance(spec, (str, Mapping, Task, Group)):
                 raise TypeError(
-                    "A task is given by its name, a dictionary, a `Task` or a `Group`, not by "
-                    f"{type(spec).__name__}"
+                    "A task must be a name, a dictionary, a `Task` or a `Group`, not a value of type "
+                    f"`{type(spec).__name__}`"
                 )
         result: TaskDict = {"tasks": {}, "groups": {}, "group_map": {}}
         if not any(isinstance(spec, (Task, Group)) for spec in specs):
@@ -177,12 +177,12 @@ class TaskManager:
         result["group_map"].update(told["group_map"])
 
     def load_task_or_group(self, task_list: TaskSpec | list[TaskSpec]) -> dict[Any, Any]:
-        """Load tasks and groups into nested dictionaries; `load` has taken its place."""
+        """Load tasks and groups into nested dictionaries; superseded by `load`."""
         warnings.warn("`load_task_or_group` is deprecated; use `load`", DeprecationWarning, stacklevel=2)
         return self._nested(task_list)
 
     def _nested(self, task_list: TaskSpec | list[TaskSpec]) -> dict[Any, Any]:
-        """Return groups as keys of dictionaries of their members, whose names are the short ones."""
+        """Return nested dictionaries with groups as keys and members under their short names."""
         from lm_eval.api.group import ConfigurableGroup, Group
 
         loaded = self.load(list(task_list) if isinstance(task_list, tuple) else task_list)
@@ -211,7 +211,7 @@ class TaskManager:
 
 
 def _add_group(result: TaskDict, group: Group) -> None:
-    """Add a group object with all that is in it."""
+    """Add a group object with all its members."""
     from lm_eval.api.group import Group
 
     result["groups"][group.name] = group

@@ -103,7 +103,7 @@ fn scoring_functions() {
     let reduction = host.reduction(&folder.function("utils.best")).unwrap();
     let reduced = reduction.reduce(&Value::str("gold"), &[Value::Int(1), Value::Int(3)]).unwrap();
     assert_eq!(repr(&reduced), "{'best': 3, 'reference': 'gold'}");
-    assert!(told(host.metric(&folder.function("utils.value")).unwrap_err()).0.contains("no function"));
+    assert!(told(host.metric(&folder.function("utils.value")).unwrap_err()).0.contains("not a function"));
 }
 
 #[test]

@@ -264,7 +264,7 @@ fn classes_of_the_older_kind() {
 fn failures_name_the_class() {
     let folder = folder();
     let (message, _) = told(describe(&folder, "utils.Plain", &[]).unwrap_err());
-    assert!(message.contains("`Plain` is no subclass of `lm_eval.api.task.Task`"), "{message}");
+    assert!(message.contains("`Plain` is not a subclass of `lm_eval.api.task.Task`"), "{message}");
     let error = describe(&folder, "utils.Broken", &[]).unwrap_err();
     assert!(error.to_string().starts_with("The function `utils.Broken` failed: KeyError"), "{error}");
     let described = describe(&folder, "utils.Pages", &[("extra", Value::str(""))]).unwrap();

@@ -90,7 +90,7 @@ fn exceptions_leave_the_worker_alone() {
     );
     assert!(!traceback.contains("_worker.py"), "{traceback}");
     assert_eq!(fault(&folder, "utils.leaves").0, "SystemExit: 3 (document {'q': 'why'})");
-    assert!(fault(&folder, "utils.wrong").0.contains("a value of type `object` cannot be handed"));
+    assert!(fault(&folder, "utils.wrong").0.contains("a value of type `object` cannot be sent"));
     assert!(fault(&folder, "utils.surrogate").0.starts_with("UnicodeEncodeError"));
     let prints = folder.host.call(&folder.function("utils.prints"), &asked()).unwrap();
     assert_eq!(prints, Value::Int(1));

@@ -23,7 +23,7 @@ const FOREIGN: [&str; 7] = [
     // A program that is not installed.
     "SWI-Prolog (swipl) is not installed",
     // Modules that run a program when they are imported, which needs a permission.
-    "Programs that a model wrote may not be run",
+    "Running code that a model generated is not allowed",
 ];
 
 /// The functions that the files below a folder name, with the folder of each.

@@ -328,7 +328,7 @@ fn wrong_answers_are_named() {
     for place in [1, 3] {
         let error = answers[place].1.as_ref().unwrap_err();
         assert_eq!((error.kind(), answers[place].0), (ModelErrorKind::Answer, place));
-        assert!(error.to_string().contains("expected text, found a value of type"), "{error}");
+        assert!(error.to_string().contains("expected a string, found a value of type"), "{error}");
     }
 }
 

@@ -97,8 +97,8 @@ fn wrong_samplers() {
     let folder = Folder::new(UTILS);
     let pool = pool();
     for (name, expected) in [
-        ("utils.Short", "2 examples are wanted, and the sampler gave 1"),
-        ("utils.Foreign", "a document that is not among those"),
+        ("utils.Short", "2 examples were requested, but the sampler returned 1"),
+        ("utils.Foreign", "a document that is not in its pool"),
         ("utils.no_class", "a sampler is a class"),
     ] {
         let mut sampler = folder.host.sampler(&folder.function(name), Some(1)).unwrap();

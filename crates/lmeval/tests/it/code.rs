@@ -89,7 +89,7 @@ fn nothing_runs_without_permission() {
     context.write("tasks/programs.yaml", TASK.replace("unsafe_code: true\n", ""));
     let output = run(&context, "programs", &[]);
     assert_eq!(output.status, 1, "{output:?}");
-    assert!(output.stderr.contains("Programs that a model wrote may not be run"), "{output:?}");
+    assert!(output.stderr.contains("Running code that a model generated is not allowed"), "{output:?}");
 }
 
 #[test]

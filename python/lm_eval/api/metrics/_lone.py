@@ -1,4 +1,4 @@
-"""Lists of one text that can be used like the text."""
+"""Single-element lists that behave like their string."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import Any
 
 
 class LoneText(list[str]):
-    """A list that holds one text.
+    """A list with a single string.
 
-    Metrics get references and predictions as lists, one prediction per repeat. Documented metrics also treat
-    them as the text itself (`predictions.strip()`, `float(references)`); with a single element both readings
-    work.
+    Metrics receive references and predictions as lists, one prediction per repeat. Documented metrics also treat them
+    as the string itself (`predictions.strip()`, `float(references)`); with a single element both work.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -29,7 +28,7 @@ class LoneText(list[str]):
 
 
 def lone_text(values: Any) -> Any:
-    """Return a list of one text as a `LoneText`; anything else as it is."""
+    """Return a list with a single string as a `LoneText`; anything else unchanged."""
     if type(values) is list and len(values) == 1 and isinstance(values[0], str):
         return LoneText(values)
     return values

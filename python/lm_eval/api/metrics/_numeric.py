@@ -11,9 +11,9 @@ from typing import Any
 
 
 class Vector(list[float]):
-    """A list of numbers that can be computed with as with a one-dimensional numpy array.
+    """A list of numbers with the arithmetic of a one-dimensional numpy array.
 
-    It stands in for an array where numpy is not installed.
+    It replaces an array where numpy is not installed.
     """
 
     def _combined(self, other: Any, operation: Callable[[float, float], float]) -> Vector:
@@ -52,23 +52,23 @@ class Vector(list[float]):
 
     @property
     def shape(self) -> tuple[int]:
-        """The number of elements, as a shape."""
+        """The number of elements, as a tuple."""
         return (len(self),)
 
     def argmax(self) -> int:
-        """Return the position of the first maximum, or of the first NaN."""
+        """Return the index of the first maximum, or of the first NaN."""
         return argmax(self)
 
     def max(self) -> float:
-        """Return the maximum; NaN where there is one."""
+        """Return the maximum, or NaN if any element is NaN."""
         return self[argmax(self)]
 
     def sum(self) -> float:
-        """Return the sum, added up in numpy's order."""
+        """Return the sum, in numpy's summation order."""
         return pairwise_sum(self)
 
     def mean(self) -> float:
-        """Return the mean, added up in numpy's order."""
+        """Return the mean, in numpy's summation order."""
         return divide(pairwise_sum(self), len(self))
 
     def tolist(self) -> list[float]:
@@ -94,20 +94,20 @@ def array(values: Iterable[float]) -> Any:
 
 
 def floats(values: Iterable[Any]) -> list[float]:
-    """Return plain floats, whatever kind of sequence they come in."""
+    """Return plain floats, whatever the type of the sequence."""
     return [float(value) for value in values]
 
 
 def plain_sum(values: Iterable[Any]) -> Any:
     """Return the sum, added from left to right."""
-    # From 3.12 on the built-in compensates rounding errors, which changes digits.
+    # Since 3.12 the built-in `sum` compensates rounding errors, which changes digits.
     if sys.version_info < (3, 12):
         return sum(values)
     return reduce(operator.add, values, 0)
 
 
 def pairwise_sum(values: Sequence[float]) -> float:
-    """Return the sum, added up in the order of numpy's pairwise summation."""
+    """Return the sum in the order of numpy's pairwise summation."""
     count = len(values)
     if count < 8:
         return reduce(operator.add, values, 0.0) if count else 0.0
@@ -127,7 +127,7 @@ def pairwise_sum(values: Sequence[float]) -> float:
 
 
 def divide(left: float, right: float) -> float:
-    """Divide as IEEE 754 says: by zero gives an infinity or NaN."""
+    """Divide by the rules of IEEE 754: division by zero gives infinity or NaN."""
     if right != 0:
         return left / right
     if left == 0 or math.isnan(left) or math.isnan(right):
@@ -136,7 +136,7 @@ def divide(left: float, right: float) -> float:
 
 
 def exp(value: float) -> float:
-    """Return e to the power; an overflow gives infinity."""
+    """Return e to the power of the value; an overflow gives infinity."""
     try:
         return math.exp(value)
     except OverflowError:
@@ -144,9 +144,9 @@ def exp(value: float) -> float:
 
 
 def argmax(values: Sequence[float]) -> int:
-    """Return the position of the first maximum, or of the first NaN."""
+    """Return the index of the first maximum, or of the first NaN."""
     if not len(values):
-        raise ValueError("There is no maximum of nothing")
+        raise ValueError("The maximum of an empty sequence is undefined")
     best = 0
     for position, value in enumerate(values):
         if math.isnan(value):
@@ -173,7 +173,7 @@ def _log_add_exp_pair(left: float, right: float) -> float:
 
 
 def softmax(values: Sequence[float]) -> list[float]:
-    """Return the probabilities that log-likelihoods stand for."""
+    """Return the softmax of log-likelihoods."""
     highest = values[argmax(values)]
     powers = [exp(value - highest) for value in values]
     total = pairwise_sum(powers)

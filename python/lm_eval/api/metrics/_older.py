@@ -1,6 +1,6 @@
 """Names of the 0.4 line that scripts and tasks import.
 
-There, the function of a corpus metric hands its pair on, and the aggregation computes.
+In that line the function of a corpus metric returns its arguments, and the aggregation does the computing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 
 
 def _handed_on(items: Any) -> Any:
-    """Return what it is given: the aggregation computes."""
+    """Return the argument unchanged: the aggregation does the computing."""
     return items
 
 
@@ -95,18 +95,18 @@ def exact_match_hf_evaluate(
 
 
 def acc_all(items: Iterable[tuple[Any, Mapping[str, Any]]]) -> float:
-    """Return the share of questions all of whose answers were judged rightly, as MultiRC counts."""
+    """Return the share of questions whose answers were all judged correctly, as MultiRC defines it."""
     judged = _judged(items, ("paragraph", "question"))
     return pairwise_sum([float(all(answers)) for answers in judged]) / len(judged)
 
 
 def acc_all_stderr(items: Iterable[tuple[Any, Mapping[str, Any]]]) -> float:
-    """Return the standard error of `acc_all`; questions of one number count as one, in whichever paragraph."""
+    """Return the standard error of `acc_all`; questions with the same id are merged, even across paragraphs."""
     return mean_stderr([float(all(answers)) for answers in _judged(items, ("question",))])
 
 
 def _judged(items: Iterable[tuple[Any, Mapping[str, Any]]], keys: tuple[str, ...]) -> list[list[bool]]:
-    """Return whether each judgement was right, by question."""
+    """Return the correctness of each judgement, by question."""
     judged: dict[tuple[Any, ...], list[bool]] = defaultdict(list)
     for prediction, doc in items:
         judged[tuple(doc["idx"][key] for key in keys)].append((doc["label"] == 1) == prediction)
@@ -114,30 +114,30 @@ def _judged(items: Iterable[tuple[Any, Mapping[str, Any]]], keys: tuple[str, ...
 
 
 def pop_stddev(arr: Sequence[float]) -> float:
-    """Return the standard deviation of all values there are."""
+    """Return the population standard deviation."""
     mean = pairwise_sum(list(arr)) / len(arr)
     return (pairwise_sum([(value - mean) ** 2 for value in arr]) / len(arr)) ** 0.5
 
 
 def is_non_str_iterable(obj: Any) -> bool:
-    """Return whether something can be iterated over and is not text."""
+    """Return whether a value is iterable and not a string."""
     return isinstance(obj, Iterable) and not isinstance(obj, str)
 
 
 def unweighted_mean_stderr(stderrs: Sequence[float]) -> float:
-    """Return the standard error of the plain mean of scores with these standard errors."""
+    """Return the standard error of the unweighted mean of scores with these standard errors."""
     return sum(error**2 for error in stderrs) ** 0.5 / len(stderrs)
 
 
 def combined_sample_stderr(
     stderrs: Sequence[float], sizes: Sequence[int], metrics: Sequence[float] | None = None
 ) -> float:
-    """Return the standard error of the mean over all samples of several sets of samples with these means."""
+    """Return the standard error of the mean over the union of several sample sets with these means."""
     if metrics is None:
-        raise AssertionError("`metrics`, the means of the sets, is needed")
+        raise AssertionError("`metrics`, the means of the sets, is required")
     if not len(stderrs) == len(sizes) == len(metrics):
-        raise AssertionError("`stderrs`, `sizes` and `metrics` are of one length")
-    # Reference: the size stays that of the first set, and distances are those to the mean with the next set in it.
+        raise AssertionError("`stderrs`, `sizes` and `metrics` must have the same length")
+    # Reference: the size stays that of the first set, and distances are to the mean that includes the next set.
     total, variance, mean = sizes[0], stderrs[0] ** 2, metrics[0]
     for error, size, other in zip(stderrs[1:], sizes[1:], metrics[1:], strict=True):
         both = total + size

@@ -1,4 +1,4 @@
-"""The types of the functions that make up a metric."""
+"""Types of the functions of a metric."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class MetricFn(Protocol[_T_co]):
 
 
 class AggregationFn(Protocol[_K_contra]):
-    """A function that makes one number of the values of all documents."""
+    """A function that aggregates the values of all documents into one score."""
 
     def __call__(self, items: Sequence[_K_contra], /) -> float:
-        """Return the score of all documents."""
+        """Return the score over all documents."""
         ...
 
 
 class ReductionFn(Protocol[_T_contra, _K_co]):
-    """A function that makes one value of the values of all repeats of a document."""
+    """A function that reduces the values of all repeats of a document to one."""
 
     def __call__(self, references: Any, predictions: Sequence[_T_contra], /) -> _K_co:
-        """Return the one value, or a mapping of named values."""
+        """Return one value, or a mapping of named values."""
         ...

@@ -1,4 +1,4 @@
-"""Aggregations: from the values of all documents to one number."""
+"""Aggregations: combine the values of all documents into one score."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def mean(arr: Sequence[Any]) -> float:
 
 @register_aggregation("median")
 def median(arr: Sequence[Any]) -> Any:
-    """Return the median; of an even number of values, the upper middle one."""
+    """Return the median; for an even number of values, the upper middle one."""
     return sorted(arr)[len(arr) // 2]
 
 
 @register_aggregation("nanmean")
 def nanmean(arr: Sequence[float]) -> float:
-    """Return the mean of the values that are numbers; NaN where there are none."""
+    """Return the mean of the values that are not NaN; NaN if there are none."""
     numbers = [float(value) for value in arr]
     known = [not math.isnan(value) for value in numbers]
     if not any(known):
@@ -46,7 +46,7 @@ def nanmean(arr: Sequence[float]) -> float:
 
 @register_aggregation("weighted_mean")
 def weighted_mean(items: Sequence[tuple[float, float]]) -> float:
-    """Return the sum of the first members over the sum of the second ones."""
+    """Return the sum of the first members divided by the sum of the second ones."""
     totals, weights = zip(*items)
     return plain_sum(totals) / plain_sum(weights)
 
@@ -71,7 +71,7 @@ def bits_per_byte(items: Sequence[tuple[float, float]]) -> float:
 
 @register_aggregation("bypass")
 def bypass_agg(arr: Sequence[Any]) -> int:
-    """Return 999, the score of a run that only predicts."""
+    """Return 999, the score of a predict-only run."""
     return 999
 
 

@@ -1,4 +1,4 @@
-"""Corpus metrics: per-document values that only their own aggregation understands."""
+"""Corpus metrics: their per-document values are only meaningful to their own aggregation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 class CorpusMetric(ABC, Generic[_R, _T]):
     """Base class of metrics that are computed over all documents at once.
 
-    A call gives the value of one document; `aggregation` gives the score of all of them.
+    Calling it returns the value of one document; `aggregation` returns the score over all of them.
     """
 
     @abstractmethod
@@ -50,12 +50,12 @@ class CorpusMetric(ABC, Generic[_R, _T]):
 
     @abstractmethod
     def aggregation(self, items: Sequence[_T]) -> float:
-        """Return the score of all documents."""
+        """Return the score over all documents."""
 
     def reduce(self, references: Any, predictions: Sequence[_T]) -> _T:
         """Return the value of the first repeat."""
         if len(predictions) > 1:
-            logger.warning("`%s` scores the first of %d repeats", type(self).__name__, len(predictions))
+            logger.warning("`%s` scores only the first of %d repeats", type(self).__name__, len(predictions))
         return predictions[0]
 
 
@@ -67,7 +67,7 @@ def _one_index(references: Any) -> int:
 
 @register_metric(metric="perplexity", higher_is_better=False, output_type="loglikelihood")
 class Perplexity(CorpusMetric[LLResults, float]):
-    """Perplexity of the right continuations."""
+    """Perplexity of the correct continuations."""
 
     def __call__(self, references: Any, predictions: LLResults, **kwargs: Any) -> float:
         """Return the log-likelihood of the target."""
@@ -80,7 +80,7 @@ class Perplexity(CorpusMetric[LLResults, float]):
 
 
 class _PerLength(CorpusMetric[LLResults, "tuple[float, int]"]):
-    """Base of the metrics whose value is a log-likelihood with a length."""
+    """Base class of metrics whose value is a log-likelihood with a length."""
 
     def _length(self, predictions: LLResults, index: int) -> int:
         return int(predictions.byte_len()[index])
@@ -113,13 +113,13 @@ class BitsPerByte(_PerLength):
     """Bits per byte."""
 
     def aggregation(self, items: Sequence[tuple[float, int]]) -> float:
-        """Return the bits per byte of all documents."""
+        """Return the bits per byte over all documents."""
         return bits_per_byte(items)
 
 
 @register_metric(metric="likelihood", output_type="multiple_choice")
 class Likelihood(CorpusMetric[LLResults, "tuple[Any, tuple[float, ...]]"]):
-    """The target with all log-likelihoods, for aggregations of the user."""
+    """The target with all log-likelihoods, for user-defined aggregations."""
 
     def __call__(
         self, references: Any, predictions: LLResults, **kwargs: Any
@@ -133,10 +133,10 @@ class Likelihood(CorpusMetric[LLResults, "tuple[Any, tuple[float, ...]]"]):
 
 
 class _Classification(CorpusMetric[LLResults, "tuple[Any, int]"]):
-    """Base of the metrics whose value is the gold label with the predicted one."""
+    """Base class of metrics whose value is the gold and the predicted label."""
 
     def __call__(self, references: Any, predictions: LLResults, **kwargs: Any) -> tuple[Any, int]:
-        """Return the gold label and the likeliest option."""
+        """Return the gold label and the most likely option."""
         return references, argmax(floats(predictions.lls))
 
 
@@ -146,7 +146,7 @@ def f1_score(items: Sequence[tuple[Any, Any]]) -> float:
     golds, predictions = zip(*items)
     labels = {*golds, *predictions}
     if len(labels) > 2 or (len(labels) == 2 and 1 not in labels):
-        raise ValueError(f"F1 needs two labels of which one is 1, not {sorted(labels, key=repr)}")
+        raise ValueError(f"F1 needs two labels, one of which is 1, not {sorted(labels, key=repr)}")
     true_positives = sum(gold == 1 and predicted == 1 for gold, predicted in items)
     wrong = sum((gold == 1) != (predicted == 1) for gold, predicted in items)
     denominator = 2 * true_positives + wrong
@@ -171,7 +171,7 @@ def matthews_corrcoef(items: Sequence[tuple[Any, Any]]) -> float:
 
 @register_metric(metric="f1", output_type="multiple_choice")
 class F1(_Classification):
-    """F1 score of the likeliest options."""
+    """F1 score of the most likely options."""
 
     def aggregation(self, items: Sequence[tuple[Any, int]]) -> float:
         """Return the F1 score of the label 1."""
@@ -180,18 +180,18 @@ class F1(_Classification):
 
 @register_metric(metric="mcc", output_type="multiple_choice")
 class MCC(_Classification):
-    """Matthews correlation coefficient of the likeliest options."""
+    """Matthews correlation coefficient of the most likely options."""
 
     def aggregation(self, items: Sequence[tuple[Any, int]]) -> float:
-        """Return the coefficient."""
+        """Return the Matthews correlation coefficient."""
         return matthews_corrcoef(items)
 
 
 class _SacrebleuCorpusMetric(CorpusMetric["list[str]", "tuple[Any, Any]"]):
-    """Base of the metrics that compare all generated texts with all references."""
+    """Base class of metrics that compare all generations with all references."""
 
     def __call__(self, references: Any, predictions: Any, **kwargs: Any) -> tuple[Any, Any]:
-        """Return references and predictions as they are."""
+        """Return references and predictions unchanged."""
         return references, predictions
 
     def reduce(self, references: Any, predictions: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
@@ -205,7 +205,7 @@ class Bleu(_SacrebleuCorpusMetric):
     """BLEU."""
 
     def aggregation(self, items: Sequence[tuple[Any, Any]]) -> float:
-        """Return the score of all documents, from 0 to 100."""
+        """Return the score over all documents, from 0 to 100."""
         return _text.bleu(items)
 
 
@@ -214,16 +214,16 @@ class Chrf(_SacrebleuCorpusMetric):
     """chrF over characters."""
 
     def aggregation(self, items: Sequence[tuple[Any, Any]]) -> float:
-        """Return the score of all documents, from 0 to 100."""
+        """Return the score over all documents, from 0 to 100."""
         return _text.chrf(items)
 
 
 @register_metric(metric="chrf++", output_type="generate_until")
 class ChrfPlusPlus(_SacrebleuCorpusMetric):
-    """chrF over characters and pairs of words."""
+    """chrF over characters and word bigrams."""
 
     def aggregation(self, items: Sequence[tuple[Any, Any]]) -> float:
-        """Return the score of all documents, from 0 to 100."""
+        """Return the score over all documents, from 0 to 100."""
         return _text.chrf_plus_plus(items)
 
 
@@ -232,7 +232,7 @@ class Ter(_SacrebleuCorpusMetric):
     """Translation edit rate."""
 
     def aggregation(self, items: Sequence[tuple[Any, Any]]) -> float:
-        """Return the edits per hundred words of reference."""
+        """Return the edits per hundred reference words."""
         return _text.ter(items)
 
 

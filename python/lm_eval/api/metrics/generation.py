@@ -1,4 +1,4 @@
-"""Metrics over generated text."""
+"""Metrics over generations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def exact_match_fn(
     multiple_targets: bool = False,
     **kwargs: Any,
 ) -> dict[str, list[int]]:
-    """Return, for each prediction, 1 if it equals the reference, or one of them where there are several.
+    """Return, for each prediction, 1 if it equals the reference or one of several references.
 
     Options: `regexes_to_ignore`, `ignore_case`, `ignore_punctuation`, `ignore_numbers`.
     """
@@ -51,7 +51,7 @@ def _prepare(
     ignore_punctuation: bool = False,
     ignore_numbers: bool = False,
 ) -> list[Any]:
-    """Return one side of the comparison with everything removed that does not count."""
+    """Return one side of the comparison with everything removed that is to be ignored."""
     column = _column(values)
     if regexes_to_ignore:
         column = [str(value) for value in column]
@@ -67,7 +67,7 @@ def _prepare(
 
 
 def _column(values: Sequence[Any]) -> list[Any]:
-    """Return the values as a column of one type: numbers beside text are text."""
+    """Return the values as a column of one type: numbers mixed with strings become strings."""
     column = list(values)
     has_text = any(isinstance(value, str) for value in column)
     if has_text and all(isinstance(value, (str, int, float)) for value in column):
@@ -76,16 +76,16 @@ def _column(values: Sequence[Any]) -> list[Any]:
 
 
 def _lowered(column: list[Any]) -> list[str]:
-    """Return the texts in lower case."""
+    """Return the strings in lower case."""
     if not all(isinstance(value, str) for value in column):
-        raise TypeError("`ignore_case` needs text, not numbers")
-    # Reference: a column of text has a fixed width, which a longer lower-case form does not widen.
+        raise TypeError("`ignore_case` needs strings, not numbers")
+    # Reference: a string column has a fixed width, so a longer lower-case form is cut off.
     width = max((len(text) for text in column), default=0)
     return [text.lower()[:width] for text in column]
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Compare two cells; text never equals a number, and NUL characters at the end do not count."""
+    """Compare two cells; a string never equals a number, and trailing NUL characters are ignored."""
     if isinstance(left, str) != isinstance(right, str):
         return False
     if isinstance(left, str):

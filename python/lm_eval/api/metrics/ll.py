@@ -26,20 +26,20 @@ __all__ = [
 ]
 
 NAT_TO_BIT = 1.0 / math.log(2)
-"""Bits in a nat."""
+"""Bits per nat."""
 
 _NO_TARGET = -100
 
 
 def _is_target(chosen: int, references: Any) -> int:
-    """Return 1 if the chosen option is the target, or one of them."""
+    """Return 1 if the chosen option is the target or one of the targets."""
     if isinstance(references, (list, tuple)):
         return int(any(not isinstance(target, str) and target == chosen for target in references))
     return int(int(references) == chosen)
 
 
 def _index(references: Any) -> int:
-    """Return the one target as an index."""
+    """Return the index of the only target."""
     if isinstance(references, (list, tuple)):
         if len(references) != 1:
             raise ValueError(f"The metric takes one target, not {len(references)}")
@@ -53,7 +53,7 @@ def _per_length(values: Sequence[float], lengths: Sequence[float]) -> list[float
 
 @register_metric(metric="acc", output_type=["loglikelihood", "multiple_choice"], aggregation="mean")
 def acc(references: int | list[int], predictions: LLResults, multiple_targets: bool = False) -> int:
-    """Return 1 if the likeliest option is right; of a single option, 1 if the model would write it."""
+    """Return 1 if the most likely option is correct; with a single option, 1 if greedy decoding yields it."""
     if len(predictions.lls) == 1:
         return int(predictions.is_greedy[0])
     return _is_target(argmax(floats(predictions.lls)), references)
@@ -61,13 +61,13 @@ def acc(references: int | list[int], predictions: LLResults, multiple_targets: b
 
 @register_metric(metric="acc_norm", output_type="multiple_choice", aggregation="mean")
 def acc_norm(references: int | list[int], predictions: LLResults, multiple_targets: bool = False) -> int:
-    """Return 1 if the option that is likeliest per character is right."""
+    """Return 1 if the option with the highest likelihood per character is correct."""
     return _is_target(argmax(_per_length(predictions.lls, predictions.option_char_len())), references)
 
 
 @register_metric(metric="acc_bytes", output_type="multiple_choice", aggregation="mean")
 def acc_bytes(references: int | list[int], predictions: LLResults, multiple_targets: bool = False) -> int:
-    """Return 1 if the option that is likeliest per byte is right."""
+    """Return 1 if the option with the highest likelihood per byte is correct."""
     return _is_target(argmax(_per_length(predictions.lls, predictions.option_byte_len())), references)
 
 
@@ -75,13 +75,13 @@ def acc_bytes(references: int | list[int], predictions: LLResults, multiple_targ
 def acc_mutual_info_fn(
     references: int | list[int], predictions: LLResults, multiple_targets: bool = False
 ) -> int:
-    """Return 1 if the option that gains most from the context is right."""
+    """Return 1 if the option whose likelihood gains most from the context is correct."""
     return _is_target(argmax(floats(predictions.lls_mutual_info)), references)
 
 
 @register_metric(metric="exact_match_mc", output_type="multiple_choice", aggregation="mean")
 def exact_match_mc(references: int | list[int], predictions: LLResults) -> int:
-    """Return 1 if the model would write the right option, or one of them."""
+    """Return 1 if greedy decoding yields the correct option, or one of them."""
     targets = references if isinstance(references, (list, tuple)) else [references]
     return int(any(predictions.is_greedy[int(target)] for target in targets if int(target) != _NO_TARGET))
 
@@ -90,33 +90,33 @@ def exact_match_mc(references: int | list[int], predictions: LLResults) -> int:
     metric="bpb", higher_is_better=False, output_type=["loglikelihood", "multiple_choice"], aggregation="mean"
 )
 def bpb(references: int, predictions: LLResults) -> float:
-    """Return the bits per byte of the right option."""
+    """Return the bits per byte of the correct option."""
     target = _index(references)
     return divide(-float(predictions.lls[target]), float(predictions.byte_len()[target])) * NAT_TO_BIT
 
 
 @register_metric(metric="logprob", output_type=["loglikelihood", "multiple_choice"], aggregation="mean")
 def logprob_fn(references: int, predictions: LLResults) -> float:
-    """Return the log-likelihood of the right option."""
+    """Return the log-likelihood of the correct option."""
     return float(predictions.lls[_index(references)])
 
 
 @register_metric(metric="choice_logprob", output_type="multiple_choice", aggregation="mean")
 def choice_logprob_fn(references: int, predictions: LLResults) -> float:
-    """Return the log-probability of the right option among all options."""
+    """Return the log-probability of the correct option among all options."""
     lls = floats(predictions.lls)
     return lls[_index(references)] - log_add_exp(lls)
 
 
 @register_metric(metric="choice_prob_norm", output_type="multiple_choice", aggregation="mean")
 def choice_prob_norm_fn(references: int, predictions: LLResults) -> float:
-    """Return the probability of the right option among all options, per byte."""
+    """Return the byte-normalised probability of the correct option among all options."""
     return exp(choice_logprob_norm_fn(references, predictions))
 
 
 @register_metric(metric="choice_logprob_norm", output_type="multiple_choice", aggregation="mean")
 def choice_logprob_norm_fn(references: int, predictions: LLResults) -> float:
-    """Return the log-probability of the right option among all options, per byte."""
+    """Return the byte-normalised log-probability of the correct option among all options."""
     weights = _per_length(predictions.lls, predictions.byte_len())
     return weights[_index(references)] - log_add_exp(weights)
 
@@ -137,5 +137,5 @@ def brier_score(references: int, predictions: LLResults) -> float:
     metric="bypass", output_type=["loglikelihood", "multiple_choice", "generate_until"], aggregation="bypass"
 )
 def bypass(references: Any = None, predictions: Any = None, **kwargs: Any) -> int:
-    """Return -1, the value of every document in a run that only predicts."""
+    """Return -1, the value of every document in a predict-only run."""
     return -1

@@ -1,4 +1,4 @@
-"""The metric record and how it comes from a registry or a task file."""
+"""The `Metric` class, and how it is made from a registry entry or a task file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEYS = ("metric", "aggregation", "reduction", "higher_is_better", "kwargs")
 
 @dataclass(frozen=True)
 class Metric(Generic[_T, _K]):
-    """One metric: `fn` scores a document, `reduction` joins repeats, `aggregation` joins documents."""
+    """One metric: `fn` scores a document, `reduction` combines repeats, `aggregation` combines documents."""
 
     name: str
     fn: MetricFn[_T]
@@ -50,7 +50,7 @@ class Metric(Generic[_T, _K]):
             object.__setattr__(self, "reduction", take_first)
 
     def __call__(self, *args: Any, **kwargs: Any) -> _T:
-        """Call the metric's function as it is."""
+        """Call the metric's function with these arguments unchanged."""
         return self.fn(*args, **kwargs)
 
     def resolve(self) -> Metric[_T, _K]:
@@ -60,8 +60,8 @@ class Metric(Generic[_T, _K]):
     def compute(self, references: Any, predictions: Any, **kwargs: Any) -> _T:
         """Score one document with the metric's options, overridden by `kwargs`.
 
-        A function without a catch-all parameter gets only the options that it names. One that takes a single
-        argument gets the pair of reference and prediction, as pass-through metrics of v0.4 do.
+        A function without `**kwargs` receives only the options that it names. A function with a single parameter
+        receives the pair of reference and prediction, like pass-through metrics of v0.4.
         """
         calling, options = self._calling, {**self.kwargs, **kwargs}
         if calling.options is not None:
@@ -74,14 +74,14 @@ class Metric(Generic[_T, _K]):
         return self.fn(references, predictions, **options)
 
     def aggregate(self, values: Sequence[_K]) -> float:
-        """Return the score of all documents."""
+        """Return the score over all documents."""
         if self.aggregation is None:
             raise ValueError(f"The metric `{self.name}` has no aggregation")
         return self.aggregation(values)
 
     @classmethod
     def from_dict(cls, cfg: Mapping[str, Any], output_type: str | None = None) -> Metric[Any, Any]:
-        """Make the metric that an entry of `metric_list` describes."""
+        """Make the metric described by an entry of `metric_list`."""
         if "metric" not in cfg:
             raise ValueError(f"An entry of `metric_list` needs the key `metric`: {dict(cfg)!r}")
         options = {key: value for key, value in cfg.items() if key not in _KEYS}
@@ -112,7 +112,7 @@ class Metric(Generic[_T, _K]):
 
 @dataclass(frozen=True)
 class _Calling:
-    """How a metric's function wants to be called."""
+    """The calling convention of a metric's function."""
 
     pair: bool = False
     named: bool = False
@@ -120,14 +120,14 @@ class _Calling:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> _Calling:
-        """Look at the parameters of a function."""
+        """Derive the convention from the parameters of a function."""
         try:
             parameters = inspect.signature(function).parameters
         except (TypeError, ValueError):
             return cls()
         by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         names = frozenset(name for name, parameter in parameters.items() if parameter.kind in by_name)
-        # Some functions have the two the other way round.
+        # Some functions have the two parameters in reverse order.
         named = names >= {"references", "predictions"}
         kinds = [parameter.kind for parameter in parameters.values()]
         if inspect.Parameter.VAR_KEYWORD in kinds:
@@ -138,10 +138,10 @@ class _Calling:
 
 
 def _pair(references: Any, predictions: Any) -> Any:
-    """Return one reference and one prediction; of options, the likeliest."""
+    """Return one reference and one prediction; of several options, the most likely."""
     if isinstance(predictions, LLResults):
         return references, argmax(floats(predictions.lls))
-    # Reference: the v0.4 line hands over a list of target and answer.
+    # Reference: the v0.4 line passes a list of target and answer.
     return [_first(references), _first(predictions)]
 
 
@@ -150,7 +150,7 @@ def _first(values: Any) -> Any:
 
 
 def _named(kind: str, value: Any, look_up: Callable[[str], Any]) -> Any:
-    """Return the function that a configured value stands for."""
+    """Return the function that a configured value names."""
     if isinstance(value, str):
         found = look_up(value)
         if found is None:
@@ -160,7 +160,7 @@ def _named(kind: str, value: Any, look_up: Callable[[str], Any]) -> Any:
 
 
 def _base(metric: Any, output_type: str | None) -> Metric[Any, Any]:
-    """Return the metric that a name or function stands for, without the options of its entry."""
+    """Return the metric of a name or function, without the options of its entry."""
     if isinstance(metric, str):
         registered = metric_registry.get(metric, None)
         if registered is None:
@@ -174,19 +174,19 @@ def _base(metric: Any, output_type: str | None) -> Metric[Any, Any]:
             return Metric(metric, replacement.fn, {}, replacement.aggregation, True, replacement.output_type)
         if output_type is not None and output_type not in base.output_type:
             raise ValueError(
-                f"The metric `{metric}` is for {', '.join(sorted(base.output_type))}, not for {output_type}"
+                f"The metric `{metric}` supports {', '.join(sorted(base.output_type))}, not {output_type}"
             )
         return base
     if isinstance(metric, RegisteredMetric):
         return metric.resolve()
     if callable(metric):
         return Metric(name=getattr(metric, "__name__", "metric(undefined)"), fn=metric)
-    raise TypeError(f"A metric is a name or a function, not {metric!r}")
+    raise TypeError(f"A metric must be a name or a function, not {metric!r}")
 
 
 def _placeholder(name: str) -> Callable[..., Any]:
     def unknown(references: Any, predictions: Any, **kwargs: Any) -> Any:
-        """Raise: only `process_results` can supply the values of an unknown metric."""
+        """Raise: only `process_results` can compute the values of an unknown metric."""
         raise NotImplementedError(f"`{name}` is not a known metric")
 
     return unknown
@@ -194,7 +194,7 @@ def _placeholder(name: str) -> Callable[..., Any]:
 
 @dataclass
 class RegisteredMetric:
-    """A metric as it was registered; names of aggregations and reductions are looked up on first use."""
+    """A registered metric; names of aggregations and reductions are looked up on first use."""
 
     name: str
     fn: Callable[..., Any]
@@ -217,7 +217,7 @@ class RegisteredMetric:
         reduction: str | Callable[..., Any] | None,
         output_type: Any,
     ) -> RegisteredMetric:
-        """Make the record of a function, or of a class that bundles its own aggregation and reduction."""
+        """Make the entry of a function, or of a class that bundles its own aggregation and reduction."""
         types = frozenset({output_type} if isinstance(output_type, str) else output_type)
         corpus = (
             isinstance(decorated, type) and hasattr(decorated, "aggregation") and hasattr(decorated, "reduce")
@@ -227,16 +227,16 @@ class RegisteredMetric:
             function = decorated()
             aggregation, reduction = function.aggregation, function.reduce
         record = cls(name, function, higher_is_better, aggregation, reduction, types, corpus)
-        # The registry asks an entry where it was defined, which is where the user's code is.
+        # The registry checks where an entry was defined, which is the user's code.
         record.__module__ = getattr(decorated, "__module__", "")
         record.__qualname__ = getattr(decorated, "__qualname__", name)  # type: ignore[attr-defined]
         if _is_builtin(record):
-            # Code of a task folder may be the first to import this package.
+            # A task folder may be the first to import this package.
             record.folder = ""
         return record
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the metric's function as it is."""
+        """Call the metric's function with these arguments unchanged."""
         return self.fn(*args, **kwargs)
 
     def compute(self, references: Any, predictions: Any, **kwargs: Any) -> Any:
@@ -244,7 +244,7 @@ class RegisteredMetric:
         return self.resolve().compute(references, predictions, **kwargs)
 
     def aggregate(self, values: Sequence[Any]) -> float:
-        """Return the score of all documents, as `Metric.aggregate` does."""
+        """Return the score over all documents, as `Metric.aggregate` does."""
         return self.resolve().aggregate(values)
 
     def resolve(self) -> Metric[Any, Any]:
@@ -264,7 +264,7 @@ class RegisteredMetric:
         return self._metric
 
     def facts(self) -> dict[str, Any]:
-        """Return what the engine wants to know, in types that JSON has."""
+        """Return the facts that the engine needs, as JSON values."""
         return {
             "higher_is_better": self.higher_is_better,
             "output_type": sorted(self.output_type),

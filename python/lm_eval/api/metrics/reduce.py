@@ -1,4 +1,4 @@
-"""Reductions: from the values of all repeats of a document to one."""
+"""Reductions: combine the values of all repeats of a document into one."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def mean_over_repeats(references: Any, predictions: Sequence[float]) -> float:
 def pass_at_k(
     references: Any, predictions: Sequence[Any], k: int | Sequence[int] | None = None
 ) -> dict[str, float]:
-    """Estimate, for each k, the chance that one of k repeats is right.
+    """Estimate, for each k, the probability that at least one of k repeats is correct.
 
-    Without `k`, the values are 1, 3, 5, 10, 20, 50, 100 as far as there are repeats, their number, and some
+    By default, k is 1, 3, 5, 10, 20, 50 and 100 up to the number of repeats, that number itself, and some values
     between.
     """
     count = len(predictions)
@@ -50,7 +50,7 @@ def _estimate(count: int, right: int, k: int) -> float:
 
 
 def automatic_k(count: int) -> list[int]:
-    """Return the k that are reported for a number of repeats."""
+    """Return the values of k that are reported for a number of repeats."""
     if count == 0:
         return []
     numbers = {k for k in (1, 3, 5, 10, 20, 50, 100) if k <= count} | {count}

@@ -1,4 +1,4 @@
-"""What a model said about the options of one document."""
+"""The model's answers about the options of one document."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _no_numbers() -> Any:
 class LLResults:
     """The log-likelihoods, greedy flags and options of one document.
 
-    `choices` are the continuations as they were sent, delimiter included. `option_texts` are the texts whose
-    lengths `acc_norm` and `acc_bytes` divide by; where it is empty they use `choices`.
+    `choices` are the continuations as sent, including the delimiter. `option_texts` are the strings whose lengths
+    `acc_norm` and `acc_bytes` divide by; where it is empty they use `choices`.
     """
 
     results: list[Any]
@@ -46,7 +46,7 @@ class LLResults:
         return self._lengths(self.choices, _bytes)
 
     def word_len(self) -> Any:
-        """Return the number of whitespace-separated pieces of each continuation, empty ones at the ends included."""
+        """Return the number of whitespace-separated pieces of each continuation, including empty ones at the ends."""
         return self._lengths(self.choices, _words)
 
     def option_char_len(self) -> Any:
@@ -58,7 +58,7 @@ class LLResults:
         return self._lengths(self.option_texts or self.choices, _bytes)
 
     def to_metric_inputs(self) -> dict[str, Any]:
-        """Return the arguments that metrics are called with: `metric.compute(**results.to_metric_inputs())`."""
+        """Return the arguments of metrics: `metric.compute(**results.to_metric_inputs())`."""
         return {"references": self.targets, "predictions": self}
 
     def _lengths(self, texts: Sequence[str], length: Callable[[str], int]) -> Any:
@@ -66,7 +66,7 @@ class LLResults:
 
     @classmethod
     def from_instances(cls, instances: Sequence[Instance[Any, Any]], filter_name: str = "none") -> LLResults:
-        """Bundle the filtered answers of all requests of one document."""
+        """Bundle the filtered answers to all requests of one document."""
         ordered = sorted(instances, key=lambda instance: (instance.doc_id or 0, _is_unconditional(instance)))
         answers = [instance.filtered_resps[filter_name] for instance in ordered]
         flat = [answer for of_request in answers for answer in of_request]
@@ -78,7 +78,7 @@ class LLResults:
         if count != len(ordered):
             if 2 * count != len(ordered) or continuations[:count] != continuations[count:]:
                 raise AssertionError(
-                    "Mutual information needs each continuation once with and once without the context"
+                    "Mutual information needs each continuation both with and without the context"
                 )
             mutual = [lls[position] - lls[count + position] for position in range(count)]
             lls, is_greedy, continuations = lls[:count], is_greedy[:count], continuations[:count]

@@ -25,7 +25,7 @@ _CHUNK = 1000
 
 
 def sample_stddev(arr: Sequence[float]) -> float:
-    """Return the standard deviation of a sample."""
+    """Return the sample standard deviation."""
     middle = mean(arr)
     return math.sqrt(plain_sum([(value - middle) ** 2 for value in arr]) / (len(arr) - 1))
 
@@ -38,8 +38,7 @@ def mean_stderr(arr: Sequence[float]) -> float:
 def bootstrap_stderr(f: Callable[[Sequence[T]], float], xs: Sequence[T], iters: int) -> float:
     """Return the standard deviation of `f` over resamples of `xs`.
 
-    The resamples are drawn in chunks of at most 1000, each with the chunk's number as its seed; a remainder
-    is dropped.
+    The resamples are drawn in chunks of at most 1000, each seeded with the chunk's index; a remainder is dropped.
     """
     chunk = min(_CHUNK, iters)
     replicates: list[float] = []
@@ -52,9 +51,9 @@ def bootstrap_stderr(f: Callable[[Sequence[T]], float], xs: Sequence[T], iters: 
 def stderr_for_metric(
     metric: Callable[[Sequence[T]], float], bootstrap_iters: int | None
 ) -> Callable[[Sequence[T]], float] | None:
-    """Choose how to get the error bar of an aggregation: `None` without bootstrap iterations.
+    """Return the standard error function of an aggregation; `None` without bootstrap iterations.
 
-    The registered `mean` has a closed form; everything else is resampled.
+    The registered `mean` has a closed form; all others are bootstrapped.
     """
     if not isinstance(bootstrap_iters, int) or bootstrap_iters <= 0:
         return None
@@ -69,7 +68,7 @@ def stderr_for_metric(
 
 
 def pooled_sample_stderr(stderrs: Sequence[float], sizes: Sequence[int]) -> float:
-    """Return the standard error of a group whose members have these standard errors and sizes."""
+    """Return the standard error of a group from its members' standard errors and sizes."""
     total = plain_sum(sizes)
     variance = plain_sum(
         [(size - 1) * stderr**2 * size for size, stderr in zip(sizes, stderrs, strict=True)]
@@ -80,7 +79,7 @@ def pooled_sample_stderr(stderrs: Sequence[float], sizes: Sequence[int]) -> floa
 def aggregate_subtask_metrics(
     metrics: Sequence[float], sizes: Sequence[int], weight_by_size: bool = True
 ) -> float:
-    """Return the mean of the members of a group, weighted by their sizes unless told otherwise."""
+    """Return the mean of a group's members, weighted by their sizes unless told otherwise."""
     weights = sizes if weight_by_size else [1] * len(sizes)
     return plain_sum([value * weight for value, weight in zip(metrics, weights, strict=True)]) / plain_sum(
         weights

@@ -12,7 +12,7 @@ __all__ = ["metric_max_over_ground_truths", "parse_metric"]
 
 
 def parse_metric(entry: Any, output_type: str | None = None) -> Metric[Any, Any]:
-    """Return the metric that an entry of `metric_list` stands for: a mapping, a name, a function or a `Metric`."""
+    """Return the metric of an entry of `metric_list`: a mapping, a name, a function or a `Metric`."""
     from lm_eval.api.metrics.metric import Metric
 
     if isinstance(entry, Metric):
@@ -20,7 +20,7 @@ def parse_metric(entry: Any, output_type: str | None = None) -> Metric[Any, Any]
     if isinstance(entry, str) or (callable(entry) and not isinstance(entry, Mapping)):
         entry = {"metric": entry}
     if not isinstance(entry, Mapping):
-        raise TypeError(f"A metric is a mapping, a name, a function or a `Metric`, not {entry!r}")
+        raise TypeError(f"A metric must be a mapping, a name, a function or a `Metric`, not {entry!r}")
     return Metric.from_dict(entry, output_type)
 
 

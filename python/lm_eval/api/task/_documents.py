@@ -14,7 +14,7 @@ from lm_eval.utils import create_iterator
 
 
 class Documents:
-    """What a task knows of its data."""
+    """The data of a task."""
 
     DATASET_PATH: str | None
     DATASET_NAME: str | None
@@ -40,7 +40,7 @@ class Documents:
     def dataset(self) -> Any:
         """The splits of the data set by name."""
         if self._dataset is None:
-            # Older classes have other parameters here, so nothing is passed that need not be.
+            # Older classes have other parameters here, so only necessary arguments are passed.
             options = self._config.dataset_kwargs
             self.download(*([options] if options else []))
             self._downloaded = dict(self._dataset or {})
@@ -52,7 +52,7 @@ class Documents:
 
     @property
     def _has_own_data(self) -> bool:
-        """Whether the program has put other documents into `dataset` than those that were loaded."""
+        """Whether the caller has replaced the documents in `dataset` since they were loaded."""
         if self._dataset is None:
             return False
         known = self._downloaded
@@ -104,14 +104,14 @@ class Documents:
 
     @property
     def eval_docs(self) -> Any:
-        """The documents that are evaluated."""
+        """The documents to evaluate."""
         documents = self._first_split("test", "validation")
         if documents is None:
             raise ValueError(f"The task `{self.task_name}` has neither test nor validation documents")
         return documents()
 
     def _first_split(self, *names: str) -> Callable[[], Any] | None:
-        """Return the method that gives the documents of the first of these splits that the task has."""
+        """Return the method for the documents of the first of these splits that the task has."""
         present = (name for name in names if getattr(self, f"has_{name}_docs")())
         return next((getattr(self, f"{name}_docs") for name in present), None)
 
@@ -123,7 +123,7 @@ class Documents:
         world_size: int = 1,
         samples: Iterable[int] | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the evaluated documents with their numbers."""
+        """Yield the documents to evaluate with their ids."""
         numbered: Iterable[tuple[int, Any]] = enumerate(self.eval_docs)
         if samples:
             wanted = set(samples)
@@ -131,17 +131,17 @@ class Documents:
         return create_iterator(numbered, rank=rank, world_size=world_size, limit=limit or None)
 
     def get_docs(self, subset: str) -> Any:
-        """Return the documents of a split by its name, as the task wants them."""
+        """Return the documents of a split, processed by the task."""
         return self._split(subset)
 
     @property
     def task_docs(self) -> Any:
-        """The documents that are evaluated."""
+        """The documents to evaluate."""
         return self.eval_docs
 
     @property
     def features(self) -> list[str]:
-        """The columns of the evaluated documents."""
+        """The columns of the documents to evaluate."""
         docs = self.eval_docs
         return list(getattr(docs, "column_names", None) or docs[0])
 
@@ -149,13 +149,13 @@ class Documents:
 
     @staticmethod
     def resolve_field(doc: Doc, field: str | None = None) -> Any:
-        """Return a column, or a template filled with the document."""
+        """Return a column, or the template rendered with the document."""
         if field is None:
             return None
         return doc[field] if field in doc else _host.render_template(field, doc)
 
     def _resolve(self, value: Any, doc: Doc) -> Any:
-        """Return what a field stands for: a function's value, a column, a rendered template or a constant."""
+        """Return the value of a field: a function's result, a column, a rendered template or a constant."""
         if callable(value):
             return value(doc)
         if isinstance(value, list):
@@ -167,17 +167,17 @@ class Documents:
         raise ValueError(f"Cannot render {value!r}")
 
     def _example_field(self, hook: str, doc: Doc, override: Any) -> Any:
-        """Return a field of an example; the few-shot configuration counts where it differs."""
+        """Return a field of an example; the few-shot configuration overrides the task's."""
         method = getattr(self, hook)
         is_own = override is None or override is getattr(self._config, hook)
         return method(doc) if is_own else method(doc, override)
 
     def doc_to_text(self, doc: Doc, doc_to_text: Any = None) -> Any:
-        """Return the question of a document; `doc_to_text` takes the place of the configured field."""
+        """Return the question of a document; `doc_to_text` overrides the configured field."""
         return self._resolve(self._config.doc_to_text if doc_to_text is None else doc_to_text, doc)
 
     def doc_to_target(self, doc: Doc, doc_to_target: Any = None) -> Any:
-        """Return the answer of a document: text or, for multiple choice, the number of an option."""
+        """Return the answer of a document: a string or, for multiple choice, the index of an option."""
         target = self._resolve(self._config.doc_to_target if doc_to_target is None else doc_to_target, doc)
         if self.OUTPUT_TYPE != "multiple_choice":
             return as_list(target) if self._config.multiple_targets else target
@@ -199,31 +199,31 @@ class Documents:
         return self._resolve(self._config.doc_to_image if doc_to_image is None else doc_to_image, doc)
 
     def doc_to_audio(self, doc: Doc, doc_to_audio: Any = None) -> Any:
-        """Return the sounds of a document."""
+        """Return the audio of a document."""
         return self._resolve(self._config.doc_to_audio if doc_to_audio is None else doc_to_audio, doc)
 
     def doc_to_prefix(self, doc: Doc) -> Any:
-        """Return the text that the answer has to start with."""
+        """Return the prefix that the answer has to start with."""
         return self._resolve(self._config.gen_prefix, doc)
 
     def should_decontaminate(self) -> bool:
-        """Return whether documents could be compared with training data."""
+        """Return whether documents can be checked for contamination."""
         return self._config.should_decontaminate
 
     def doc_to_decontamination_query(self, doc: Doc) -> Any:
-        """Return the text to compare with training data."""
+        """Return the string to check for contamination."""
         return self._resolve(self._config.doc_to_decontamination_query, doc)
 
     def _process_doc(self, doc: Doc) -> Any:
-        """Return a document as the task wants it; for subclasses that call it on each."""
+        """Return a document processed by the task; for subclasses that call it on each."""
         return doc
 
     @classmethod
     def count_bytes(cls, doc: str) -> int:
-        """Return the number of bytes of a text."""
+        """Return the number of bytes of a string."""
         return len(doc.encode("utf-8"))
 
     @classmethod
     def count_words(cls, doc: str) -> int:
-        """Return the number of words of a text."""
+        """Return the number of words of a string."""
         return len(re.split(r"\s+", doc))

@@ -1,4 +1,4 @@
-"""Tasks by what they ask of a model, and the bases of older class tasks."""
+"""Task classes by output type, and base classes of older class tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lm_eval.defaults import default_gen_kwargs
 
 
 class _Kind(ConfigurableTask):
-    """A task whose class says what it asks of a model."""
+    """A task whose class determines its output type."""
 
     _is_plain = True
 
@@ -25,15 +25,15 @@ class _Kind(ConfigurableTask):
         if implied is None or config.output_type == implied:
             return
         if config.output_type != "generate_until":
-            raise ValueError(f"`{type(self).__name__}` asks for `{implied}`, not for `{config.output_type}`")
-        # The default of a `TaskConfig` that was made without an output type.
+            raise ValueError(f"`{type(self).__name__}` makes `{implied}` requests, not `{config.output_type}`")
+        # The default of a `TaskConfig` made without an output type.
         config.output_type = implied  # type: ignore[assignment]
         if config.generation_kwargs == default_gen_kwargs(config.fewshot_delimiter):
             config.generation_kwargs = {}
 
 
 class GenerateTask(_Kind):
-    """A task that asks for text."""
+    """A task that generates."""
 
     OUTPUT_TYPE: OutputType | None = "generate_until"
 
@@ -41,7 +41,7 @@ class GenerateTask(_Kind):
 
 
 class LoglikelihoodTask(_Kind):
-    """A task that asks how likely one continuation is."""
+    """A task that scores one continuation."""
 
     OUTPUT_TYPE: OutputType | None = "loglikelihood"
 
@@ -49,7 +49,7 @@ class LoglikelihoodTask(_Kind):
 
 
 class LoglikelihoodRollingTask(LoglikelihoodTask):
-    """A task that asks how likely whole texts are."""
+    """A task that scores entire strings."""
 
     OUTPUT_TYPE: OutputType | None = "loglikelihood_rolling"
 
@@ -59,8 +59,8 @@ class LoglikelihoodRollingTask(LoglikelihoodTask):
 class MultipleChoiceTask(_Kind):
     """A task whose answer is one of several choices.
 
-    Without `doc_to_choice` in its configuration it is one of the older kind: documents have `choices` and the number
-    of the right one under `gold`.
+    Without `doc_to_choice` in its configuration it is of the older kind: documents have `choices`, and the index of
+    the correct one under `gold`.
     """
 
     VERSION: int | str | None = None
@@ -82,7 +82,7 @@ class MultipleChoiceTask(_Kind):
         return self._defined_outside((*plain, MultipleChoiceTask))
 
     def doc_to_target(self, doc: Doc, doc_to_target: Any = None) -> Any:
-        """Return the right choice."""
+        """Return the correct choice."""
         if self._is_configurable:
             return super().doc_to_target(doc, doc_to_target)
         return " " + doc["choices"][doc["gold"]]
@@ -98,7 +98,7 @@ class MultipleChoiceTask(_Kind):
         ]
 
     def process_results(self, doc: Doc, results: Any) -> Any:
-        """Return whether the most likely choice is the right one, as it is and per letter."""
+        """Return whether the most likely choice is correct, unnormalised and normalised by length."""
         if self._is_configurable:
             return super().process_results(doc, results)
         likelihoods = [result[0] for result in results]
@@ -127,43 +127,43 @@ class MultipleChoiceTask(_Kind):
 
 
 class PerplexityTask(Task):
-    """A task of the older kind whose documents are texts that are scored as a whole."""
+    """A task of the older kind whose documents are strings that are scored in full."""
 
     OUTPUT_TYPE: OutputType | None = "loglikelihood_rolling"
 
     def has_training_docs(self) -> bool:
-        """Return no: there are no examples."""
+        """Return false: there are no examples."""
         return False
 
     def fewshot_examples(self, num_fewshot: int, doc: Any = None) -> list[Doc]:
-        """Return nothing; examples are an error."""
+        """Return an empty list; requesting examples is an error."""
         if num_fewshot != 0:
-            raise ValueError(f"Perplexity tasks take no few-shot examples, not {num_fewshot}")
+            raise ValueError(f"Perplexity tasks take no few-shot examples; `num_fewshot` is {num_fewshot}")
         return []
 
     def fewshot_context(  # type: ignore[override]
         self, doc: Any, num_fewshot: int = 0, **kwargs: Any
     ) -> Any:
-        """Return no text; examples are an error."""
+        """Return an empty context; requesting examples is an error."""
         self.fewshot_examples(num_fewshot, doc)
         return ""
 
     def doc_to_text(self, doc: Any, doc_to_text: Any = None) -> Any:
-        """Return no text."""
+        """Return an empty string."""
         return ""
 
     def doc_to_target(self, doc: Any, doc_to_target: Any = None) -> Any:
-        """Return the document, which is the text."""
+        """Return the document, which is the string to score."""
         return doc
 
     def doc_to_decontamination_query(self, doc: Any) -> Any:
-        """Return the document, which is the text."""
+        """Return the document, which is the string to score."""
         return doc
 
     def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
-        """Return a request for the whole text."""
+        """Return a request for the entire string."""
         if ctx:
-            raise ValueError("A text that is scored as a whole has no context")
+            raise ValueError("A rolling log-likelihood request has no context")
         kwargs = without_chat(kwargs)
         request_type: Any = self.OUTPUT_TYPE
         return Instance(
@@ -171,7 +171,7 @@ class PerplexityTask(Task):
         )
 
     def process_results(self, doc: Any, results: Any) -> Any:
-        """Return the likelihood with the numbers of words and bytes."""
+        """Return the log-likelihood with the numbers of words and bytes."""
         (likelihood,) = results
         if isinstance(likelihood, tuple):
             likelihood = likelihood[0]
@@ -204,4 +204,4 @@ KINDS: dict[str, type[ConfigurableTask]] = {
     "loglikelihood_rolling": LoglikelihoodRollingTask,
     "multiple_choice": MultipleChoiceTask,
 }
-"""The class of a task that has none of its own, by output type."""
+"""The default task class by output type."""

@@ -1,7 +1,7 @@
 """The steps of an evaluation one by one: requests, filtered answers, scores, results.
 
-The engine takes them, so that numbers are those of a run. Only where a program has changed the scorers of a task are
-these used in its place.
+The engine performs them, so that the numbers are those of a run. They are performed here only if the caller has
+changed the scorers of a task.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Groups = dict[int, list[Instance[Any, Any]]]
-"""The requests of each document, in the order of `idx`."""
+"""The requests of each document, ordered by `idx`."""
 
 _TOLD = ("acc_mutual_info", "metric_kwargs", "option_text")
-"""What scoring needs of the metadata of a request."""
+"""The metadata of a request that scoring needs."""
 
 
 def _ask(operation: str, task: Task, settings: Mapping[str, Any], live: Any = None, **parts: Any) -> Any:
-    """Let the engine take a step with a task."""
+    """Let the engine perform a step for a task."""
     from lm_eval import _engine
     from lm_eval._live import Live
     from lm_eval.api import registry
@@ -62,7 +62,7 @@ def build_requests(
     chat_template: Callable[..., Any] | None,
     **settings: Any,
 ) -> list[Instance[Any, Any]]:
-    """Return the requests of the evaluated documents."""
+    """Return the requests of the documents to evaluate."""
     from lm_eval import _models
     from lm_eval._class_tasks import unwrapped
     from lm_eval._live import Live
@@ -89,7 +89,7 @@ def build_requests(
         for told in document["instances"]:
             arguments = told.pop("arguments")
             if isinstance(arguments[0], tuple):
-                # A conversation for a server, which models get as such.
+                # A conversation for a server, which models receive unchanged.
                 arguments = (_models._json_prompt(arguments[0][0]), *arguments[1:])
             instances.append(Instance(doc=doc, doc_id=document["doc_id"], arguments=arguments, **told))
     return instances
@@ -104,7 +104,7 @@ def build_here(
     world_size: int,
     **settings: Any,
 ) -> list[Instance[Any, Any]]:
-    """Return the requests in a process whose engine waits for it, and which therefore cannot ask another one."""
+    """Return the requests in a process whose engine is waiting for it, so that it cannot call another one."""
     instances: list[Instance[Any, Any]] = []
     chat = {name: settings[name] for name in ("apply_chat_template", "chat_template")}
     for doc_id, doc in task.doc_iterator(rank=rank, limit=limit, samples=samples, world_size=world_size):
@@ -117,7 +117,7 @@ def build_here(
 
 
 def _template_model(chat_template: Callable[..., Any]) -> Any:
-    """Return a model that has nothing but a chat template."""
+    """Return a model that has only a chat template."""
     from lm_eval.api.model import LM
 
     class Template(LM):
@@ -157,7 +157,7 @@ def build_scorers(task: Task) -> list[Scorer]:
 
 @contextmanager
 def _registered_names(task: Task) -> Iterator[None]:
-    """Let names mean what the modules beside the task's file register."""
+    """Resolve names that modules next to the task's file register."""
     from lm_eval import _live, _scope
     from lm_eval._registered import _look_up
 
@@ -169,8 +169,8 @@ def _registered_names(task: Task) -> Iterator[None]:
             except ImportError as error:
                 if kind in ("filter", "scorer"):
                     raise
-                # Metrics can be left to the engine, which says what is missing if it needs it.
-                logger.debug("`%s` is left to the engine: %s", name, error)
+                # Metrics can be left to the engine, which reports a missing package if it needs one.
+                logger.debug("The engine will look up `%s`: %s", name, error)
                 continue
             finally:
                 _live._functions.enter("")
@@ -180,7 +180,7 @@ def _registered_names(task: Task) -> Iterator[None]:
 
 
 def _names(task: Task) -> Iterator[tuple[str, str, bool]]:
-    """Yield the names that the scorers of a task use, and whether they mean something without its folder."""
+    """Yield the names that a task's scorers use, and whether they resolve without its folder."""
     from lm_eval.api import registry
 
     used: list[tuple[str, Any]] = [("scorer", (task.config.scorer or {}).get("type"))]
@@ -193,7 +193,7 @@ def _names(task: Task) -> Iterator[tuple[str, str, bool]]:
 
 
 def _known_metric(entry: Mapping[str, Any], output_type: str) -> Any:
-    """Return a metric entry, or a metric that stands for one that only the engine, or the task itself, computes."""
+    """Return a metric entry, or a placeholder for a metric that only the engine or the task computes."""
     from lm_eval.api.metrics import mean
     from lm_eval.api.metrics.metric import Metric
     from lm_eval.api.registry import aggregation_registry, metric_registry, reduction_registry
@@ -203,7 +203,7 @@ def _known_metric(entry: Mapping[str, Any], output_type: str) -> Any:
         try:
             Metric.from_dict(entry, output_type)
         except (KeyError, ValueError) as error:
-            logger.debug("`%s` is left to the engine: %s", name, error)
+            logger.debug("The engine will compute `%s`: %s", name, error)
         else:
             return entry
     label = str(getattr(name, "__name__", name))
@@ -228,7 +228,7 @@ def _known_metric(entry: Mapping[str, Any], output_type: str) -> Any:
 
 
 def state_of(scorers: Sequence[Scorer]) -> list[Any]:
-    """Return what tells scorers that a program has changed from those that were built."""
+    """Return a key that changes when the caller changes the scorers."""
     return [(type(scorer), {name: _part(item) for name, item in _settings(scorer)}) for scorer in scorers]
 
 
@@ -253,7 +253,7 @@ def groups_of(task: Task) -> Groups:
     """Return the requests of a task by document."""
     instances = task.instances
     if not instances:
-        raise ValueError(f"The task `{task.task_name}` has no requests yet; call `build_all_requests`")
+        raise ValueError(f"The task `{task.task_name}` has no requests yet; call `build_all_requests` first")
     groups: Groups = {}
     for instance in instances:
         if len(instance.resps) != instance.repeats:
@@ -268,7 +268,7 @@ def groups_of(task: Task) -> Groups:
 
 
 def _told(groups: Groups) -> list[dict[str, Any]]:
-    """Return what the engine is told of answered requests."""
+    """Return answered requests in the form sent to the engine."""
     from lm_eval import _models
     from lm_eval._class_tasks import WRAPPED
 
@@ -291,7 +291,7 @@ def _told(groups: Groups) -> list[dict[str, Any]]:
 
 
 def apply_filters(task: Task) -> None:
-    """Put into each request what the pipelines make of its answers."""
+    """Store each pipeline's filtered answers in the requests."""
     groups = groups_of(task)
     if task._has_own_scorers:
         for scorer in task.scorers:
@@ -303,7 +303,7 @@ def apply_filters(task: Task) -> None:
 
 
 def process_instances(task: Task) -> None:
-    """Score the answers of a task and keep the values in its scorers."""
+    """Score the answers of a task and store the values in its scorers."""
     groups = groups_of(task)
     if task._has_own_scorers:
         _process_here(task, groups)
@@ -327,13 +327,13 @@ def _keep_filtered(groups: Groups, pipeline: Mapping[str, Any]) -> None:
 
 
 def _keep_scores(scorer: Scorer, pipeline: Mapping[str, Any], groups: Groups) -> None:
-    """Let a scorer have the values that the engine gave."""
+    """Store the values that the engine computed in a scorer."""
     from lm_eval.scorers import ScoredDoc
 
     reduced = dict(pipeline["reduced"])
     scorer.import_reduced(reduced)
     raw = {one["doc_id"]: ScoredDoc(**one) for one in pipeline["raw"]}
-    # Where each metric has one value, those are the reduced ones.
+    # Where each metric has one value, these are the reduced values.
     scorer._raw_docs = raw or {
         doc_id: ScoredDoc(
             doc_id=doc_id,
@@ -345,7 +345,7 @@ def _keep_scores(scorer: Scorer, pipeline: Mapping[str, Any], groups: Groups) ->
 
 
 def _process_here(task: Task, groups: Groups) -> None:
-    """Score with the scorers that the program has put into a task."""
+    """Score with the scorers that the caller has assigned to a task."""
     everything = [request for requests in groups.values() for request in requests]
     for scorer in task.scorers:
         scorer.apply_filter(everything)
@@ -360,7 +360,7 @@ def _process_here(task: Task, groups: Groups) -> None:
 
 
 def _delivered(task: Task, scorer: Scorer, groups: Groups) -> dict[int, Any] | None:
-    """Return what `process_results` gives, or `None` where it leaves scoring to the scorer."""
+    """Return the value of `process_results`, or `None` where it leaves scoring to the scorer."""
     from lm_eval.scorers import ScoredDoc
 
     scored: dict[int, Any] = {}
@@ -369,7 +369,7 @@ def _delivered(task: Task, scorer: Scorer, groups: Groups) -> dict[int, Any] | N
         values = task.process_results(requests[0].doc, answers)
         if values is None:
             if scored:
-                raise ValueError(f"`process_results` of `{task.task_name}` gave nothing for document {doc_id}")
+                raise ValueError(f"`process_results` of `{task.task_name}` returned nothing for document {doc_id}")
             return None
         scores = {name: value if isinstance(value, list) else [value] for name, value in values.items()}
         scored[doc_id] = ScoredDoc(doc_id=doc_id, reference=requests[0].target, scores=scores)

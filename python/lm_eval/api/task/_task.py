@@ -1,7 +1,7 @@
 """The base class of tasks.
 
-A class task overrides the hooks that differ from what its configuration says: where documents come from, how
-prompts look, which requests they lead to, how answers are scored.
+A class task overrides the hooks that differ from its configuration: where documents come from, how prompts look,
+which requests they make, how answers are scored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ALL_OUTPUT_TYPES = ["loglikelihood", "multiple_choice", "loglikelihood_rolling", "generate_until"]
-"""What a task can ask of a model."""
+"""The output types of tasks."""
 
 _DEFAULT_SEED = 1234
 
@@ -38,9 +38,8 @@ _DEFAULT_SEED = 1234
 class Task(Documents, abc.ABC):
     """A benchmark: documents, prompts, requests and scores.
 
-    Class attributes are defaults; `dataset_path`, `dataset_name` and `output_type` of the configuration win
-    over them. Data is loaded when it is first asked for. The configuration can be the only argument:
-    `Task(TaskConfig(…))`.
+    Class attributes are defaults, overridden by `dataset_path`, `dataset_name` and `output_type` of the
+    configuration. Data is loaded on first use. The configuration can be the only argument: `Task(TaskConfig(…))`.
     """
 
     VERSION: int | str | None = None
@@ -52,7 +51,7 @@ class Task(Documents, abc.ABC):
     CONFIG: TaskConfig | None = None
 
     _is_plain = True
-    """The methods of this class do what the configuration says, so the engine need not call them."""
+    """The methods of this class follow the configuration, so the engine need not call them."""
 
     def __init__(
         self,
@@ -68,11 +67,11 @@ class Task(Documents, abc.ABC):
         self._given = self._fields_given(config)
         self._config = config if isinstance(config, TaskConfig) else TaskConfig(**copied(self._given))
         self._check_output_type()
-        # What tells later changes of the configuration from what was given.
+        # Distinguishes later changes from the configuration as given.
         self._normal = self._config.to_dict(keep_callable=True)
         if self._config.output_type not in ALL_OUTPUT_TYPES:
             raise ValueError(
-                f"`output_type` is one of {', '.join(ALL_OUTPUT_TYPES)}, not `{self._config.output_type}`"
+                f"`output_type` must be one of {', '.join(ALL_OUTPUT_TYPES)}, not `{self._config.output_type}`"
             )
         self.OUTPUT_TYPE = self._config.output_type
         version = "Yaml" if self.VERSION is None and self._is_configurable else self.VERSION
@@ -97,14 +96,14 @@ class Task(Documents, abc.ABC):
         self.fewshot_rnd: Random | None = None
 
     def _fields_given(self, config: Mapping[str, Any] | TaskConfig | None) -> dict[str, Any]:
-        """Return the fields of the configuration as they are given, over those that the class sets."""
+        """Return the configuration as given, merged over the fields that the class sets."""
         fields = {} if self.CONFIG is None else self.CONFIG.to_dict(keep_callable=True)
         if isinstance(config, TaskConfig):
             fields = config._definition()
         elif config:
             fields.update(copied(config))
             if "class" in fields:
-                # The whole file was handed on: it names the class, and may have keys for it.
+                # The entire task file was passed: it names the class, and may have keys for it.
                 fields = {name: value for name, value in fields.items() if name in FIELDS}
         implied = self._implied_output_type(fields)
         if implied is not None:
@@ -113,15 +112,15 @@ class Task(Documents, abc.ABC):
 
     def _implied_output_type(self, fields: Mapping[str, Any]) -> str | None:
         """Return the output type of a configuration that names none."""
-        # Reference: that of a `ConfigurableTask` is what its configuration says.
+        # Reference: for a `ConfigurableTask` the configuration decides.
         return None if isinstance(self, ConfigurableTask) else self.OUTPUT_TYPE
 
     def _check_output_type(self) -> None:
-        """Check the output type of the configuration; a `TaskConfig` may have got one that nobody chose."""
+        """Check the output type of the configuration; a `TaskConfig` may have one that nobody chose."""
 
     @classmethod
     def from_config(cls, config: TaskConfig | Mapping[str, Any]) -> Task:
-        """Make a task of the class that its output type asks for; a class of one's own makes its own."""
+        """Make a task of the class for its output type; a user-defined class makes its own."""
         from lm_eval.api.task._kinds import KINDS
 
         if cls not in (Task, ConfigurableTask):
@@ -132,12 +131,12 @@ class Task(Documents, abc.ABC):
 
     @property
     def config(self) -> TaskConfig:
-        """The configuration."""
+        """The configuration of the task."""
         return self._config
 
     @property
     def fewshot_cfg(self) -> FewshotConfig:
-        """The configuration of the examples."""
+        """The configuration of the few-shot examples."""
         return self._config.fewshot_config
 
     @property
@@ -147,7 +146,7 @@ class Task(Documents, abc.ABC):
 
     @property
     def is_multimodal(self) -> bool:
-        """Whether documents have images or sounds."""
+        """Whether documents have images or audio."""
         return self.MULTIMODAL
 
     def get_config(self, key: str) -> Any:
@@ -171,9 +170,9 @@ class Task(Documents, abc.ABC):
 
     @property
     def sampler(self) -> ContextSampler:
-        """What draws the few-shot examples."""
+        """The sampler of few-shot examples."""
         if self._drawn and not self._has_own_sampler:
-            # The engine has drawn them, in the order of the documents.
+            # The engine has drawn them, in document order.
             return DrawnSampler(self._drawn)
         if self._sampler is None:
             fewshot: FewshotConfig = self._config.fewshot_config
@@ -189,7 +188,7 @@ class Task(Documents, abc.ABC):
         self._has_own_sampler = True
 
     def set_fewshot_seed(self, seed: int | None = None) -> None:
-        """Draw examples from this seed on."""
+        """Restart the sampler from this seed."""
         self._fewshot_seed = seed
         self.fewshot_rnd = Random(seed)
         if self._sampler is not None:
@@ -212,7 +211,7 @@ class Task(Documents, abc.ABC):
         tgt_delim: str = " ",
         few_delim: str = "\n\n",
     ) -> list[Message]:
-        """Return the messages of a question, with its answer where there is one."""
+        """Return the messages of a question, including its answer if given."""
         return _context.turn(
             q or "", a, c, prefix=gen_prefix, target_delimiter=tgt_delim, fewshot_delimiter=few_delim
         )
@@ -225,7 +224,7 @@ class Task(Documents, abc.ABC):
         chat_template: Callable[..., Any] | None = None,
         fewshot_as_multiturn: bool = False,
     ) -> list[Any]:
-        """Return the prompt of each of several questions after the same messages."""
+        """Return the prompt of each of several questions that follow the same messages."""
         return [
             _context.render(
                 [*(prev_context or []), *self.build_qa_turn(q=one, gen_prefix=gen_prefix, tgt_delim="", few_delim="")],
@@ -262,7 +261,7 @@ class Task(Documents, abc.ABC):
         return _context.render(messages, template, fewshot_as_multiturn, gen_prefix)
 
     def construct_requests(self, doc: Doc, ctx: Any, **kwargs: Any) -> Any:
-        """Return the request, or the list of requests, that a document leads to."""
+        """Return the request, or the list of requests, of a document."""
         chat = kwargs.pop("apply_chat_template", False)
         kwargs.pop("chat_template", None)
         target = self.doc_to_target(doc)
@@ -320,9 +319,9 @@ class Task(Documents, abc.ABC):
         tokenizer_name: str = "",
         **kwargs: Any,
     ) -> list[Instance[Any, Any]]:
-        """Make the requests of all documents, keep them in `instances`, and return them.
+        """Make the requests of all documents, store them in `instances`, and return them.
 
-        The arguments of the requests cache have no effect: prompts are built faster than they could be read.
+        The requests-cache arguments have no effect: building prompts is faster than reading them.
         """
         build = _steps.build_here if _host.is_served() else _steps.build_requests
         instances = build(
@@ -337,25 +336,25 @@ class Task(Documents, abc.ABC):
             chat_template=chat_template,
         )
         if not instances:
-            raise ValueError(f"No documents lead to requests in the task `{self.task_name}`")
+            raise ValueError(f"The task `{self.task_name}` has no documents to make requests from")
         self._instances = instances
         return instances
 
     @property
     def instances(self) -> list[Instance[Any, Any]] | None:
-        """The requests that `build_all_requests` made."""
+        """The requests made by `build_all_requests`."""
         return self._instances
 
     # Scores
 
     def process_results(self, doc: Doc, results: Any) -> Any:
-        """Return the scores of a document by metric; `None` leaves them to the task's scorer."""
+        """Return the scores of a document by metric; `None` leaves scoring to the task's scorer."""
         process = self._config.process_results
         return process(doc, results) if callable(process) else None
 
     @property
     def scorers(self) -> list[Scorer]:
-        """A scorer for each pipeline; `process_instances` fills them."""
+        """One scorer per pipeline; `process_instances` fills them."""
         config = self._config
         chosen = copied([config.output_type, config._pipelines(), config.scorer, config.multiple_targets])
         if self._scorers is None or self._scorers_built[0] != chosen:
@@ -365,17 +364,17 @@ class Task(Documents, abc.ABC):
 
     @property
     def _has_own_scorers(self) -> bool:
-        """Whether the program has changed the scorers of this task."""
+        """Whether the caller has changed the scorers of this task."""
         scorers = self.scorers
         return bool(_steps.state_of(scorers) != self._scorers_built[1])
 
     def apply_filters(self) -> list[Instance[Any, Any]] | None:
-        """Run the filters over the answers in `resps`; `filtered_resps` of each request has the outcome."""
+        """Run the filters over the answers in `resps`, and store the outcome in `filtered_resps` of each request."""
         _steps.apply_filters(self)
         return self._instances
 
     def process_instances(self, *, confirm_run_unsafe_code: bool = False) -> None:
-        """Filter and score the answers in `resps`; the values are in `scorers` then."""
+        """Filter and score the answers in `resps`, and store the values in `scorers`."""
         self._may_run_code = confirm_run_unsafe_code
         _steps.process_instances(self)
 
@@ -403,7 +402,7 @@ class Task(Documents, abc.ABC):
         return {name: higher for scorer in self.scorers for name, higher in scorer.higher_is_better.items()}
 
     def override_metric(self, metric_name: str) -> None:
-        """Score with one metric alone, without filters."""
+        """Score with a single metric, without filters."""
         self._config.metric_list = [{"metric": metric_name, "kwargs": {}}]
         self._config.filter_list = [
             {"name": "none", "filter": [], "metric_list": list(self._config.metric_list)}
@@ -412,55 +411,55 @@ class Task(Documents, abc.ABC):
         self._config.scorer = None
 
     def set_repeats(self, repeats: int) -> None:
-        """Ask for several answers per document; only generated ones can differ."""
+        """Set the number of answers per document; only generations can differ."""
         if repeats < 1:
-            raise ValueError(f"`repeats` is at least 1, not {repeats}")
+            raise ValueError(f"`repeats` must be at least 1, not {repeats}")
         if self.OUTPUT_TYPE != "generate_until":
-            logger.warning("`%s` generates nothing, so its requests are not repeated", self.task_name)
+            logger.warning("`%s` does not generate, so its requests are not repeated", self.task_name)
             return
         self._config.repeats = repeats
 
     def set_num_fewshot(self, num_fewshot: int) -> None:
-        """Set the number of examples; a task whose definition says 0 keeps it."""
+        """Set the number of examples; a task whose definition sets 0 keeps it."""
         if self._config.num_fewshot == 0:
-            logger.info("`%s` has no examples by its definition", self.task_name)
+            logger.info("`%s` has no examples: its definition sets `num_fewshot` to 0", self.task_name)
             return
         self._config.num_fewshot = num_fewshot
 
     @classmethod
     def _overridden_hooks(cls) -> list[str]:
-        """Return the names of the public methods that a subclass defines anew."""
+        """Return the names of the public methods that a subclass redefines."""
         return cls._defined_outside(tuple(base for base in cls.__mro__ if "_is_plain" in vars(base)))
 
     @classmethod
     def _defined_outside(cls, own: tuple[type, ...]) -> list[str]:
-        """Return the names of the public methods that come from other classes than these."""
+        """Return the names of the public methods that are inherited from other classes than these."""
         names = [name for base in Task.__mro__[:-1] for name in vars(base) if not name.startswith("_")]
         definers = {name: next((base for base in cls.__mro__ if name in vars(base)), Task) for name in names}
         return sorted(name for name, definer in definers.items() if definer not in own)
 
     def _hooks(self) -> list[str]:
-        """Return the names of the methods of this object that the engine has to call."""
+        """Return the names of this object's methods that the engine has to call."""
         return self._overridden_hooks()
 
     @property
     def _is_configurable(self) -> bool:
-        """Whether this is a task of the newer kind, which is what its configuration says."""
+        """Whether this is a task of the newer kind, defined by its configuration."""
         return isinstance(self, ConfigurableTask) or type(self) is Task
 
     @property
     def _example_delimiter(self) -> str:
-        """What stands between question and answer of an example."""
-        # Reference: classes of the older kind write them one behind the other.
+        """The delimiter between question and answer of an example."""
+        # Reference: older classes concatenate them without a delimiter.
         return self._config.fewshot_config.target_delimiter if self._is_configurable else ""
 
     def _excludes_evaluated(self) -> bool:
-        """Return whether a document must not be among its own examples."""
+        """Return whether a document must be excluded from its own examples."""
         return bool(self._config.fewshot_config.split == self._config.test_split)
 
 
 class ConfigurableTask(Task):
-    """A task whose configuration says it all, unless a subclass says otherwise."""
+    """A task defined by its configuration, unless a subclass overrides methods."""
 
     VERSION: int | str | None = "Yaml"
 

@@ -14,19 +14,19 @@ FIELDS = frozenset(item.name for item in fields(TaskConfig))
 
 
 def copied(value: Any) -> Any:
-    """Return a value whose dictionaries and lists can be changed without changing those that are given."""
+    """Return a deep copy of nested dictionaries and lists."""
     if isinstance(value, Mapping):
         return {key: copied(item) for key, item in value.items()}
     return [copied(item) for item in value] if isinstance(value, list) else value
 
 
 def without_chat(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a request without those about conversations."""
+    """Return the arguments of a request without those that concern chat templates."""
     return {name: item for name, item in kwargs.items() if name not in ("apply_chat_template", "chat_template")}
 
 
 def as_list(value: Any) -> Any:
-    """Return the list that a text is written as; anything else as it is."""
+    """Return the list that a string is a literal of; anything else unchanged."""
     if not isinstance(value, str):
         return value
     text = value.strip()

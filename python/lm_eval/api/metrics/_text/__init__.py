@@ -25,7 +25,7 @@ def chrf(items: Sequence[tuple[Any, Any]]) -> float:
 
 
 def chrf_plus_plus(items: Sequence[tuple[Any, Any]]) -> float:
-    """Return corpus chrF over characters and pairs of words, from 0 to 100."""
+    """Return corpus chrF over characters and word bigrams, from 0 to 100."""
     from lm_eval.api.metrics._text._chrf import corpus_chrf
 
     return corpus_chrf(_segments(items), word_order=2)
@@ -55,10 +55,10 @@ def _segments(items: Sequence[tuple[Any, Any]]) -> list[Segment]:
 def _prediction(predictions: Any) -> str:
     if not isinstance(predictions, str):
         if len(predictions) != 1:
-            raise ValueError(f"A document has one prediction, not {len(predictions)}")
+            raise ValueError(f"A document must have one prediction, not {len(predictions)}")
         predictions = predictions[0]
     if not isinstance(predictions, str):
-        raise TypeError(f"A prediction is text, not {predictions!r}")
+        raise TypeError(f"A prediction must be a string, not {predictions!r}")
     return predictions
 
 
@@ -69,5 +69,5 @@ def _references(references: Any) -> list[Any]:
         references = references[0]
     for reference in references:
         if not (reference is None or isinstance(reference, str)):
-            raise TypeError(f"A reference is text, not {reference!r}")
+            raise TypeError(f"A reference must be a string, not {reference!r}")
     return list(references)

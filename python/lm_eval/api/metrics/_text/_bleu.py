@@ -1,4 +1,4 @@
-"""BLEU: shared n-grams of tokens up to four."""
+"""BLEU: shared token n-grams up to length four."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ ORDER = 4
 
 _ENTITIES = {"&quot;": '"', "&amp;": "&", "&lt;": "<", "&gt;": ">"}
 
-# The tokenizer of NIST's mteval-v13a. All ASCII punctuation stands alone, except an apostrophe and what numbers can
-# contain: a point or comma stands alone unless it has a digit on both sides, a dash only after a digit.
+# The tokenizer of NIST's mteval-v13a. All ASCII punctuation is a separate token, except an apostrophe and punctuation
+# within numbers: a period or comma is separate unless it has a digit on both sides, a hyphen only after a digit.
 _PUNCTUATION = str.maketrans({mark: f" {mark} " for mark in set(string.punctuation) - set("',-.")})
-# These look at two characters at a time, from the left, and a character belongs to one pair only: of the two points
-# in "..5" the second has no partner before it, and stays with the number.
+# These match two characters at a time, from the left, and a character belongs to one pair only: of the two periods in
+# "..5" the second has no partner before it, and stays with the number.
 _PAIRS = (
     (re.compile("[^0-9][.,]"), "{} {} "),
     (re.compile("[.,][^0-9]"), " {} {}"),
@@ -25,7 +25,7 @@ _PAIRS = (
 
 
 def tokenize_13a(text: str) -> list[str]:
-    """Split a segment: punctuation stands alone, except within numbers."""
+    """Tokenize a segment: punctuation becomes separate tokens, except within numbers."""
     text = text.replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
     for entity, character in _ENTITIES.items():
         text = text.replace(entity, character)
@@ -48,7 +48,7 @@ def _ngrams(tokens: Sequence[str]) -> Counter[tuple[str, ...]]:
 
 
 def corpus_bleu(segments: Sequence[tuple[str, list[str]]]) -> float:
-    """Return the score of all segments."""
+    """Return the score over all segments."""
     matches, totals = [0] * ORDER, [0] * ORDER
     predicted_length = reference_length = 0
     for prediction, references in segments:

@@ -1,4 +1,4 @@
-"""chrF: shared n-grams of characters, and for chrF++ of words."""
+"""chrF: shared character n-grams and, for chrF++, word n-grams."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PUNCTUATION = frozenset(string.punctuation)
 
 
 def _words(text: str) -> list[str]:
-    """Return the words, with a mark at the end or else at the start of a word split off."""
+    """Return the words, with one punctuation mark at the end or else at the start of a word split off."""
     words = []
     for word in text.split():
         if len(word) > 1 and word[-1] in _PUNCTUATION:
@@ -38,7 +38,7 @@ def _counts(text: str, word_order: int) -> list[Counter[object]]:
 
 
 def corpus_chrf(segments: Sequence[tuple[str, list[str]]], word_order: int) -> float:
-    """Return the score of all segments."""
+    """Return the score over all segments."""
     totals = [0] * 3 * (CHARACTER_ORDER + word_order)
     for prediction, references in segments:
         for position, number in enumerate(_best_statistics(prediction, references, word_order)):
@@ -47,7 +47,7 @@ def corpus_chrf(segments: Sequence[tuple[str, list[str]]], word_order: int) -> f
 
 
 def _best_statistics(prediction: str, references: list[str], word_order: int) -> list[int]:
-    """Return n-grams of prediction, reference and both, for the reference that fits best."""
+    """Return n-gram counts of prediction, reference and their overlap, for the best-matching reference."""
     predicted = _counts(prediction, word_order)
     best: list[int] = []
     highest = -1.0

@@ -1,7 +1,7 @@
-"""TER: the edits between words, where moving a run of words is one edit.
+"""TER: word edits, where moving a run of words is one edit.
 
-The measure is that of Snover et al. (AMTA 2006), with the choices that sacrebleu makes where the paper leaves them open.
-`crates/lmeval-metrics/src/generation/ter_edits.rs` lists these choices; the numbers of the rules below are those of its list.
+The measure is that of Snover et al. (AMTA 2006), with sacrebleu's choices where the paper leaves them open.
+`crates/lmeval-metrics/src/generation/ter_edits.rs` lists these choices; rule numbers below refer to that list.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FAR = 1 << 40
 
 
 def corpus_ter(segments: Sequence[tuple[str, list[str]]]) -> float:
-    """Return the edits per hundred words of reference."""
+    """Return the edits per hundred reference words."""
     edits = length = 0.0
     for prediction, references in segments:
         words = prediction.rstrip().lower().split()
@@ -33,7 +33,7 @@ def corpus_ter(segments: Sequence[tuple[str, list[str]]]) -> float:
 
 
 def count_edits(words: list[str], reference: list[str]) -> int:
-    """Return the edits from words to reference."""
+    """Return the number of edits from the words to the reference."""
     if not reference:
         return len(words)
     search = _Search(words, reference)
@@ -44,7 +44,7 @@ def count_edits(words: list[str], reference: list[str]) -> int:
 
 
 class _Grid:
-    """The shape of a table of distances: one row per word, one column per word of the reference."""
+    """The shape of a distance table: one row per word, one column per reference word."""
 
     def __init__(self, height: int, reference: list[str]) -> None:
         self.height = height
@@ -60,7 +60,7 @@ class _Grid:
         return list(range(len(self.reference) + 1))
 
     def rows(self, above: list[int], done: int, words: list[str]) -> Iterator[list[int]]:
-        """Yield the rows that follow row number `done`, which is `above`."""
+        """Yield the rows after row `done`, which is `above`."""
         for row in range(done + 1, self.height + 1):
             start, end = self.bands[row]
             word, left = words[row - 1], _FAR
@@ -78,7 +78,7 @@ class _Grid:
 
 
 class _Search:
-    """Moves runs of words for as long as that helps."""
+    """Moves runs of words as long as that reduces the edits."""
 
     def __init__(self, words: list[str], reference: list[str]) -> None:
         self.words = words
@@ -91,7 +91,7 @@ class _Search:
             self.places[word].append(place)
 
     def improve(self) -> bool:
-        """Make the best move; return whether there was one that helps."""
+        """Make the best move; return whether any move helped."""
         first = self.grid.first_row()
         rows = [first, *self.grid.rows(first, 0, self.words)]
         self.distance = rows[-1][-1]
@@ -122,10 +122,9 @@ class _Search:
         return True
 
     def _align(self, rows: list[list[int]]) -> tuple[list[int], list[bool], list[bool]]:
-        """Walk back through the rows by rule 3.
+        """Trace back through the rows by rule 3.
 
-        Returns how many words are used up when the first, second, ... word of the reference is, and which words of
-        both lists the alignment gets wrong.
+        Returns how many words are consumed up to each reference word, and which words of both lists are misaligned.
         """
         row, column = len(self.words), len(self.reference)
         consumed = [0] * (column + 1)
@@ -158,9 +157,9 @@ class _Search:
 
 
 def _moved(words: list[str], start: int, length: int, target: int) -> tuple[list[str], int]:
-    """Return the words with a run moved, and how many words at the front are certainly the same."""
+    """Return the words with a run moved, and how many leading words are certainly unchanged."""
     rest = words[:start] + words[start + length :]
-    # Rule 7: a place behind the run is one among the words; any other counts without the run.
+    # Rule 7: a target position after the run is an index into the words; any other excludes the run.
     if target > start + length:
         target -= length
     return rest[:target] + words[start : start + length] + rest[target:], min(start, target)

@@ -1,4 +1,7 @@
-"""Runs the tests of modules, or all: `python -m tests [MODULE ...]`. With `CI=true`, a skipped test is a failure."""
+"""Runs all tests or those of some modules: `python -m tests [MODULE ...]`, where `test_hflm*` is a pattern.
+
+With `CI=true`, a skipped test is a failure.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Run the tests, and name those that were skipped."""
+    """Run the tests, and list those that were skipped."""
     folder = Path(__file__).parent
     loader = unittest.defaultTestLoader
     if sys.argv[1:]:
-        suite = loader.loadTestsFromNames([f"tests.{name}" for name in sys.argv[1:]])
+        names = [name for pattern in sys.argv[1:] for name in _modules(folder, pattern)]
+        suite = loader.loadTestsFromNames([f"tests.{name}" for name in names])
     else:
         suite = loader.discover(str(folder), top_level_dir=str(folder.parent))
     result = unittest.TextTestRunner(verbosity=1, buffer=False).run(suite)
@@ -26,8 +30,18 @@ def main() -> int:
     return 0 if result.wasSuccessful() else 1
 
 
+def _modules(folder: Path, pattern: str) -> list[str]:
+    """Return the modules that match a pattern; any other name is taken literally."""
+    if "*" not in pattern:
+        return [pattern]
+    found = sorted(path.stem for path in folder.glob(f"{pattern}.py"))
+    if not found:
+        raise SystemExit(f"No test module matches `{pattern}`")
+    return found
+
+
 ELSEWHERE = "`scripts/test` runs these tests in `.torchenv`"
-"""How the reason ends for tests that have a run of their own."""
+"""The end of the skip reason of tests that run separately."""
 
 if __name__ == "__main__":
     sys.exit(main())

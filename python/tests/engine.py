@@ -86,3 +86,9 @@ def sums_task(**fields: Any) -> dict[str, Any]:
         "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
         **fields,
     }
+
+
+def scores(results: dict[str, Any], task: str) -> dict[str, Any]:
+    """Return the scores of a task without its name and its errors."""
+    entry = results["results"][task]
+    return {key: value for key, value in entry.items() if "," in key and "stderr" not in key}

@@ -1,0 +1,192 @@
+"""`simple_evaluate` with models of this process, by name and as objects."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import unittest
+from typing import Any
+
+import lm_eval
+from lm_eval import simple_evaluate
+from lm_eval.api.model import CachingLM
+from lm_eval.api.registry import register_model
+from lm_eval.loggers import EvaluationTracker
+from lm_eval.tasks import TaskManager
+
+from tests import engine
+from tests.engine import Lengths, scores, sums_task
+from tests.registries import RegistryTestCase
+
+
+def setUpModule() -> None:
+    """Use the program that was built for tests."""
+    engine.set_up()
+
+
+class Registered(Lengths):
+    """A model that is registered in this process."""
+
+
+class Models(RegistryTestCase):
+    """Models that are objects of this process."""
+
+    def test_all_kinds_of_requests(self) -> None:
+        """Each method is called with many requests at once, and the answers are scored."""
+        model = Lengths("The answer is 85.")
+        hook = model.cache_hook
+        results = simple_evaluate(
+            model=model, tasks=["demo_capitals", "demo_prose", "demo_arithmetic"], limit=4
+        )
+        self.assertEqual(
+            sorted(model.calls), [("generate_until", 4), ("loglikelihood", 16), ("loglikelihood_rolling", 4)]
+        )
+        self.assertIs(model.cache_hook, hook)
+        self.assertEqual(results["config"]["model"], "Lengths")
+        self.assertIsNone(results["config"]["model_args"])
+        shortest = [
+            min(range(len(record["arguments"])), key=lambda place: len(record["arguments"][place][1]))
+            == record["target"]
+            for record in results["samples"]["demo_capitals"]
+        ]
+        self.assertEqual(scores(results, "demo_capitals")["acc,none"], sum(shortest) / 4)
+        self.assertEqual(results["samples"]["demo_arithmetic"][0]["resps"], [["The answer is 85."]])
+
+    def test_models_by_name(self) -> None:
+        """A class that this process has registered is made with its arguments."""
+        register_model("lengths-of-this-test")(Registered)
+        results = simple_evaluate(
+            model="lengths-of-this-test", model_args="answer=six", tasks=[sums_task()], batch_size=8
+        )
+        self.assertEqual(results["samples"]["sums"][0]["resps"], [["six"]])
+        self.assertEqual(results["config"]["model"], "lengths-of-this-test")
+        self.assertEqual(results["config"]["model_args"], "answer=six")
+        with_object = simple_evaluate(
+            model="lengths-of-this-test", model_args={"thing": object}, tasks=[sums_task()], limit=1
+        )
+        self.assertEqual(with_object["config"]["model_args"], {"thing": "<class 'object'>"})
+        with self.assertRaisesRegex(TypeError, "both as an argument"):
+            simple_evaluate(
+                model="lengths-of-this-test", model_args={"device": "a"}, device="b", tasks=["demo_capitals"]
+            )
+
+    def test_chat_templates(self) -> None:
+        """Conversations go through the model's own template."""
+
+        class Chat(Lengths):
+            tokenizer_name = "mine"
+
+            def apply_chat_template(self, chat_history: Any, add_generation_prompt: bool = True) -> str:
+                return "".join(f"<{turn['role']}>{turn['content']}" for turn in chat_history)
+
+            def chat_template(self, chat_template: bool | str = False) -> str:
+                return "the template"
+
+        tracker = EvaluationTracker()
+        results = simple_evaluate(
+            model=Chat(),
+            tasks=[sums_task(num_fewshot=1)],
+            limit=1,
+            apply_chat_template=True,
+            system_instruction="Be brief.",
+            evaluation_tracker=tracker,
+        )
+        prompt = results["samples"]["sums"][0]["arguments"][0][0]
+        self.assertRegex(prompt, r"^<system>Be brief\.<user>\d\+1 =<assistant>\d<user>2\+2 =$")
+        noted = tracker.general_config_tracker
+        self.assertEqual((noted.chat_template, noted.model_source), ("the template", "CUSTOM"))
+
+    def test_exceptions(self) -> None:
+        """What a model raises is what the caller gets, with what the engine says as its cause."""
+        trouble = ZeroDivisionError("of the model")
+
+        class Broken(Lengths):
+            def loglikelihood(self, requests: list[Any]) -> Any:
+                raise trouble
+
+        with self.assertRaises(ZeroDivisionError) as raised:
+            simple_evaluate(model=Broken(), tasks=["demo_capitals"])
+        self.assertIs(raised.exception, trouble)
+        self.assertIn("Broken", str(raised.exception.__cause__))
+
+        class Short(Lengths):
+            def loglikelihood(self, requests: list[Any]) -> Any:
+                return [(0.0, True)]
+
+        with self.assertRaisesRegex(ValueError, "answers to"):
+            simple_evaluate(model=Short(), tasks=["demo_capitals"])
+
+    def test_answers_that_differ_from_early_ones(self) -> None:
+        """Scores are those of the answers that are returned, or there are none."""
+
+        class Stripping(Lengths):
+            def generate_until(self, requests: list[Any], **_: Any) -> list[str]:
+                for request in requests:
+                    self.cache_hook.add_partial("generate_until", request.args, "<think></think>4")
+                return ["4" for _ in requests]
+
+        with self.assertRaisesRegex(ValueError, r"returned `\('4',\)` for request 0 of 3, after it had given"):
+            simple_evaluate(model=Stripping("4"), tasks=[sums_task()], limit=3)
+
+    def test_cached_models(self) -> None:
+        """A `CachingLM` is evaluated as the model inside, and its file answers the next one."""
+        with tempfile.TemporaryDirectory() as folder:
+            first, second = Lengths(), Lengths()
+            cached = CachingLM(first, os.path.join(folder, "cache.db"))
+            hook = first.cache_hook
+            task = TaskManager().load(["demo_choice"])
+            found = lm_eval.evaluate(cached, task, bootstrap_iters=0)
+            self.assertEqual(found["results"], lm_eval.evaluate(Lengths(), task, bootstrap_iters=0)["results"])
+            self.assertIs(first.cache_hook, hook)
+            self.assertGreater(len(cached.dbdict), 0)
+            again = CachingLM(second, os.path.join(folder, "cache.db"))
+            results = simple_evaluate(again, tasks=["demo_choice"], bootstrap_iters=0)
+            self.assertEqual(scores(results, "demo_choice"), scores(found, "demo_choice"))
+            self.assertEqual((second.calls, results["config"]["model"]), ([], "Lengths"))
+
+    def test_cached_models_that_hand_answers_over(self) -> None:
+        """What a model hands over before it fails is in the file of its `CachingLM`."""
+
+        class Failing(Lengths):
+            def loglikelihood(self, requests: list[Any]) -> Any:
+                """Hand over one answer."""
+                self.cache_hook.add_partial("loglikelihood", requests[0].args, (-1.0, False))
+                raise RuntimeError("out of memory")
+
+        with tempfile.TemporaryDirectory() as folder:
+            cached = CachingLM(Failing(), os.path.join(folder, "cache.db"))
+            with self.assertRaisesRegex(RuntimeError, "out of memory"):
+                simple_evaluate(cached, tasks=["demo_choice"], bootstrap_iters=0)
+            self.assertEqual(len(cached.dbdict), 1)
+
+    def test_answers_of_objects(self) -> None:
+        """With one cache, an object gets the answers of an equal one, and none of others."""
+        with tempfile.TemporaryDirectory() as folder:
+            asked = []
+            for answer in ("4", "4", "5"):
+                lm = Lengths(answer)
+                simple_evaluate(lm, tasks=[sums_task()], bootstrap_iters=0, use_cache=folder + "/cache")
+                asked.append(bool(lm.calls))
+        self.assertEqual(asked, [True, False, True])
+
+    def test_answers_of_models_by_name(self) -> None:
+        """A model with plain arguments is the same one in a later run, whatever it keeps in its attributes."""
+        made: list[Lengths] = []
+
+        @register_model("stamped")
+        class Stamped(Lengths):
+            def __init__(self, **arguments: Any) -> None:
+                super().__init__(**arguments)
+                self.made = len(made)
+                made.append(self)
+
+        with tempfile.TemporaryDirectory() as folder:
+            for arguments in ({"answer": "4"}, {"answer": "4"}, {"answer": "5"}):
+                simple_evaluate(
+                    "stamped", arguments, tasks=[sums_task()], bootstrap_iters=0, use_cache=folder + "/cache"
+                )
+        self.assertEqual([bool(lm.calls) for lm in made], [True, False, True])
+
+
+if __name__ == "__main__":
+    unittest.main()

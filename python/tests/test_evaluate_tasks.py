@@ -1,0 +1,224 @@
+"""`simple_evaluate` and `evaluate` with task objects."""
+
+from __future__ import annotations
+
+import tempfile
+import textwrap
+import unittest
+import warnings
+from pathlib import Path
+from typing import Any
+
+import lm_eval
+from lm_eval import simple_evaluate
+from lm_eval.api.instance import Instance
+from lm_eval.api.task import ConfigurableTask, Task
+from lm_eval.tasks import TaskManager, get_task_dict
+
+from tests import engine
+from tests.engine import Lengths, scores, sums_task
+
+
+def setUpModule() -> None:
+    """Use the program that was built for tests."""
+    engine.set_up()
+
+
+class OfClass(Task):
+    """A task whose requests and scores are made in Python."""
+
+    VERSION = 3
+    OUTPUT_TYPE = "generate_until"
+
+    def __init__(self, numbers: list[int] | None = None, config: Any = None) -> None:
+        super().__init__(config=config or {"task": "of_class", "output_type": "generate_until"})
+        self.numbers = numbers or [1, 2, 3, 4]
+
+    def has_test_docs(self) -> bool:
+        """There are."""
+        return True
+
+    def test_docs(self) -> Any:
+        """Return the numbers."""
+        return [{"n": number} for number in self.numbers]
+
+    def doc_to_text(self, doc: Any, doc_to_text: Any = None) -> str:
+        """Return a number as text."""
+        return f"{doc['n']}?"
+
+    def doc_to_target(self, doc: Any, doc_to_target: Any = None) -> str:
+        """Return the number's double."""
+        return str(2 * doc["n"])
+
+    def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
+        """Return the one request."""
+        kwargs.pop("apply_chat_template", None)
+        kwargs.pop("chat_template", None)
+        return Instance(
+            request_type="generate_until", doc=doc, arguments=(ctx, {"until": ["\n"]}), idx=0, **kwargs
+        )
+
+    def process_results(self, doc: Any, results: Any) -> dict[str, float]:
+        """Return whether the answer is right."""
+        return {"right": float(results[0] == self.doc_to_target(doc))}
+
+    def aggregation(self) -> Any:
+        """Return how scores become one."""
+        return {"right": lambda items: sum(items) / len(items)}
+
+    def higher_is_better(self) -> Any:
+        """Return that it is."""
+        return {"right": True}
+
+
+class Objects(unittest.TestCase):
+    """Tasks that are objects."""
+
+    def test_objects_as_tasks(self) -> None:
+        """`simple_evaluate` takes objects among names and definitions."""
+        plain = ConfigurableTask(config=sums_task(task="plain"))
+        results = simple_evaluate(
+            model=Lengths("4"), tasks=["demo_capitals", plain, OfClass([2, 3]), sums_task()], limit=3
+        )
+        self.assertEqual(list(results["results"]), ["demo_capitals", "plain", "of_class", "sums"])
+        self.assertEqual(scores(results, "plain"), scores(results, "sums"))
+        self.assertEqual(results["results"]["of_class"]["right,none"], 0.5)
+
+    def test_chat_templates(self) -> None:
+        """A task that makes its contexts itself is given the template of a model of this process."""
+
+        class Chat(Lengths):
+            def apply_chat_template(self, chat_history: Any, add_generation_prompt: bool = True) -> str:
+                return "".join(f"<{turn['role']}>{turn['content']}" for turn in chat_history)
+
+            def chat_template(self, chat_template: bool | str = False) -> str:
+                return "the template"
+
+        class Turns(OfClass):
+            def fewshot_context(self, doc: Any, num_fewshot: int, chat_template: Any = None, **_: Any) -> Any:
+                return chat_template([{"role": "user", "content": self.doc_to_text(doc)}])
+
+        results = simple_evaluate(model=Chat(), tasks=[Turns([2, 3])], apply_chat_template=True)
+        prompts = [sample["arguments"][0][0] for sample in results["samples"]["of_class"]]
+        self.assertEqual(prompts, ["<user>2?", "<user>3?"])
+
+    def test_seeds_of_examples(self) -> None:
+        """Objects have the seed of the run, and those that `evaluate` draws examples for have one in common."""
+
+        class Drawing(OfClass):
+            def fewshot_context(self, doc: Any, num_fewshot: int, **kwargs: Any) -> str:
+                assert self.fewshot_rnd is not None
+                return str(self.fewshot_rnd.random())
+
+        def prompts(seed: int) -> list[str]:
+            task = Drawing([1, 2, 3])
+            results = simple_evaluate(model=Lengths("4"), tasks=[task], fewshot_random_seed=seed)
+            self.assertEqual(task._fewshot_seed, seed)
+            return [sample["arguments"][0][0] for sample in results["samples"]["of_class"]]
+
+        self.assertEqual(prompts(1), prompts(1))
+        self.assertNotEqual(prompts(1), prompts(2))
+        tasks = {name: ConfigurableTask(config=sums_task(task=name, num_fewshot=1)) for name in ("one", "two")}
+        tasks["two"].set_fewshot_seed(7)
+        with self.assertRaisesRegex(ValueError, "`one` has 1234 and `two` has 7"):
+            lm_eval.evaluate(Lengths("4"), {"tasks": tasks})
+        tasks["one"].set_config("num_fewshot", 0)
+        two = lm_eval.evaluate(Lengths("4"), {"tasks": tasks}, limit=2)
+        alone = simple_evaluate(model=Lengths("4"), tasks=[tasks["two"]], limit=2, fewshot_random_seed=7)
+        self.assertEqual(two["samples"]["two"], alone["samples"]["two"])
+
+    def test_objects_with_data(self) -> None:
+        """The engine loads the data of an object and renders its templates."""
+
+        class Louder(ConfigurableTask):
+            def doc_to_text(self, doc: Any, doc_to_text: Any = None) -> str:
+                return str(super().doc_to_text(doc, doc_to_text)).upper()
+
+        with tempfile.TemporaryDirectory() as folder:
+            rows = Path(folder, "rows.jsonl")
+            rows.write_text('{"q": "three", "a": "3"}\n{"q": "four", "a": "4"}\n', encoding="utf-8")
+            fields = sums_task(
+                task="louder",
+                custom_dataset=None,
+                fewshot_split=None,
+                dataset_path="json",
+                dataset_kwargs={"data_files": {"test": str(rows)}},
+            )
+            results = simple_evaluate(model=Lengths("4"), tasks=[Louder(config=fields)])
+        self.assertEqual(results["samples"]["louder"][0]["arguments"][0][0], "THREE =")
+        self.assertEqual(scores(results, "louder"), {"exact_match,none": 0.5})
+
+    def test_classes_of_files(self) -> None:
+        """A task file may name a class, whose object the manager makes."""
+        code = """
+            from lm_eval.api.task import ConfigurableTask
+
+            class Mine(ConfigurableTask):
+                def __init__(self, config=None):
+                    super().__init__(config={**{k: v for k, v in config.items() if k != "class"}})
+
+                def has_test_docs(self):
+                    return True
+
+                def test_docs(self):
+                    return [{"q": "1", "a": "4"}, {"q": "2", "a": "5"}]
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "mine.py").write_text(textwrap.dedent(code), encoding="utf-8")
+            Path(folder, "mine.yaml").write_text(
+                "task: mine\nclass: !function mine.Mine\ndoc_to_text: q\ndoc_to_target: a\n"
+                "output_type: generate_until\nmetric_list: [{metric: exact_match}]\n",
+                encoding="utf-8",
+            )
+            manager = TaskManager(include_path=folder, include_defaults=False)
+            loaded = manager.load("mine")
+            self.assertEqual(type(loaded["tasks"]["mine"]).__name__, "Mine")
+            results = lm_eval.evaluate(Lengths("4"), loaded)
+            again = simple_evaluate(model=Lengths("4"), tasks=["mine"], task_manager=manager)
+        self.assertEqual(scores(results, "mine"), {"exact_match,none": 0.5})
+        self.assertEqual(results["results"], again["results"])
+
+    def test_loaded_tasks(self) -> None:
+        """`evaluate` takes what the manager loads, with what was changed since."""
+        loaded = TaskManager().load(["demo_choice", "demo_arithmetic"])
+        loaded["tasks"]["demo_arithmetic"].set_config("num_fewshot", 0)
+        loaded["tasks"]["demo_arithmetic"].set_config("generation_kwargs", {"max_gen_toks": 3}, update=True)
+        results = lm_eval.evaluate(Lengths(), loaded, limit=2)
+        self.assertEqual(results["n-shot"]["demo_arithmetic"], 0)
+        arguments = results["samples"]["demo_arithmetic"][0]["arguments"][0]
+        self.assertEqual((arguments[0].count("Problem:"), arguments[1]["max_gen_toks"]), (1, 3))
+        self.assertEqual(list(results["groups"]), ["demo_choice"])
+        self.assertNotIn("config", results)
+        expected = simple_evaluate(model=Lengths(), tasks=["demo_choice"], limit=2)
+        self.assertEqual(results["groups"], expected["groups"])
+        self.assertEqual(results["group_subtasks"], expected["group_subtasks"])
+
+    def test_formats(self) -> None:
+        """A prompt format stays what it is, and a field that was changed since counts."""
+        loaded = TaskManager().load(["demo_facts@generate"])
+        task = next(iter(loaded["tasks"].values()))
+        expected = simple_evaluate(model=Lengths(), tasks=["demo_facts@generate"], limit=2)
+        results = lm_eval.evaluate(Lengths(), loaded, limit=2)
+        self.assertEqual(results["samples"], expected["samples"])
+        task.set_config("doc_to_text", "CHANGED")
+        changed = lm_eval.evaluate(Lengths(), loaded, limit=1)["samples"]
+        self.assertIn("CHANGED", next(iter(changed.values()))[0]["arguments"][0][0])
+
+    def test_nested_dictionaries(self) -> None:
+        """The older form has groups as keys; its names are the short ones."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            nested = get_task_dict(["demo_choice", "demo_capitals@mcqa"], TaskManager())
+        self.assertEqual([warning.category for warning in caught], [DeprecationWarning])
+        results = lm_eval.evaluate(Lengths(), nested, limit=2)
+        self.assertEqual(
+            results["group_subtasks"], {"demo_choice": ["demo_capitals", "demo_facts", "demo_sentiment"]}
+        )
+        expected = simple_evaluate(model=Lengths(), tasks=["demo_choice"], limit=2)
+        self.assertEqual(results["groups"], expected["groups"])
+        with self.assertRaisesRegex(TypeError, "LM"):
+            lm_eval.evaluate("ngram", nested)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    unittest.main()

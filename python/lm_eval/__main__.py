@@ -12,9 +12,9 @@ __all__ = ["cli_evaluate", "main", "parse_eval_args", "setup_parser"]
 
 def main() -> NoReturn:
     """Replace this process with the `lm-eval` binary, passing its arguments on."""
-    from lm_eval._engine import find_program
+    from lm_eval._engine import find_binary
 
-    program = find_program()
+    program = find_binary()
     os.execv(program, [program, *sys.argv[1:]])
 
 

@@ -85,7 +85,7 @@ def _filter_class(worker: Worker, made: Any, message: dict[str, Any]) -> Iterato
 def _answers(message: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     """Yield the answers to all requests, with the document of each."""
     documents = message["documents"]
-    return message["responses"], [documents[place] for place in message["places"]]
+    return message["responses"], [documents[index] for index in message["places"]]
 
 
 def _metric_of(function: Any) -> Any:

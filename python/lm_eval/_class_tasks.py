@@ -74,7 +74,7 @@ class Objects:
         _host.set_dataset_loader(self._load_dataset)
         _host.set_template_renderer(self._render)
 
-    def ask(self, kind: str, **question: Any) -> Any:
+    def query(self, kind: str, **question: Any) -> Any:
         """Send a query to the engine while it waits for the answer to a message."""
         if os.getpid() != self._worker._process:
             raise _host.EngineError("a forked process cannot call the engine")
@@ -101,7 +101,7 @@ class Objects:
     def _task(self, directory: str, number: str) -> Task:
         task = self._tasks.get(number)
         if task is None:
-            definition = self.ask("class", number=int(number))
+            definition = self.query("class", number=int(number))
             self._worker.loader.enter(directory)
             _calls._seed_all()
             task = _construct(definition["class"], definition["config"])
@@ -113,18 +113,18 @@ class Objects:
     def _load_dataset(self, path: str | None, name: str | None = None, **options: Any) -> Any:
         split = options.pop("split", None)
         question = {"path": path, "name": name, "split": split, "folder": self._worker.loader._folder or None}
-        told = self.ask("dataset", kwargs=options, **question)
-        number = told["number"]
+        answer = self.query("dataset", kwargs=options, **question)
+        number = answer["number"]
 
         def load(name: str) -> dict[str, Any]:
-            loaded: dict[str, Any] = self.ask("split", number=number, name=name)
+            loaded: dict[str, Any] = self.query("split", number=number, name=name)
             return loaded
 
-        splits = _dataset.splits(told["names"], load)
+        splits = _dataset.splits(answer["names"], load)
         return splits if split is None else splits[split]
 
     def _render(self, template: str, doc: dict[str, Any]) -> str:
-        text: str = self.ask("render", template=template, document=doc)
+        text: str = self.query("render", template=template, document=doc)
         return text
 
 
@@ -278,7 +278,7 @@ def _referenced(worker: Worker, value: Any, steps: list[str], part: Callable[...
     if isinstance(value, Mapping):
         return {key: _referenced(worker, item, [*steps, str(key)], part) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_referenced(worker, item, [*steps, str(place)], part) for place, item in enumerate(value)]
+        return [_referenced(worker, item, [*steps, str(index)], part) for index, item in enumerate(value)]
     if not callable(value):
         return value
     for (directory, reference), known in worker.loader._known.items():
@@ -346,7 +346,7 @@ def _apply_template(
     if model is not None:
         # The engine would have to call this process, which is busy.
         return next(_models._prompt(worker, None, {"handle": model, **question}))
-    return objects(worker).ask("chat_template", **question)
+    return objects(worker).query("chat_template", **question)
 
 
 def _call_fitting(function: Callable[..., Any], arguments: tuple[Any, ...], **named: Any) -> Any:
@@ -361,7 +361,7 @@ def _sample(worker: Worker, made: Any, message: dict[str, Any]) -> Iterator[Any]
     held: dict[int, Any] = objects(worker).__dict__.setdefault("samplers", {})
     known = held.get(message["sampler"])
     if known is None:
-        pool = objects(worker).ask("pool")["documents"]
+        pool = objects(worker).query("pool")["documents"]
         # Tasks draw their examples one after the other.
         held.clear()
         known = held[message["sampler"]] = (_make_sampler(made, pool, message["seed"]), pool)
@@ -369,12 +369,12 @@ def _sample(worker: Worker, made: Any, message: dict[str, Any]) -> Iterator[Any]
     generator = getattr(sampler, "rnd", None)
     if isinstance(generator, random.Random) and message["state"] is not None:
         generator.setstate(message["state"])
-    places = {id(doc): place for place, doc in enumerate(pool)}
+    indices = {id(doc): index for index, doc in enumerate(pool)}
     draws = []
     for doc in message["evaluated"]:
         _calls._seed((message["count"], doc))
         drawn = sampler.sample(n=message["count"], eval_doc=doc)
-        draws.append([_position(example, pool, places) for example in drawn])
+        draws.append([_position(example, pool, indices) for example in drawn])
         if len(draws[-1]) != message["count"]:
             raise ValueError(f"{message['count']} examples were requested, but the sampler returned {len(draws[-1])}")
     generator = getattr(sampler, "rnd", None)
@@ -390,14 +390,14 @@ def _make_sampler(made: Any, pool: list[Any], seed: int | None) -> Any:
     return sampler
 
 
-def _position(example: Any, pool: list[Any], places: dict[int, int]) -> int:
+def _position(example: Any, pool: list[Any], indices: dict[int, int]) -> int:
     """Return the index of an example in the pool."""
-    place = places.get(id(example))
-    if place is None:
-        place = next((number for number, doc in enumerate(pool) if doc == example), None)
-    if place is None:
+    index = indices.get(id(example))
+    if index is None:
+        index = next((number for number, doc in enumerate(pool) if doc == example), None)
+    if index is None:
         raise ValueError("the sampler returned a document that is not in its pool")
-    return place
+    return index
 
 
 OPERATIONS = {"describe_class": _describe, "class_requests": _requests, "sample": _sample}

@@ -533,7 +533,7 @@ def _needs_library(name: str) -> Callable[..., Any]:
     return missing
 
 
-class _StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _DatasetsFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds our `datasets` where no other finder has it."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -555,6 +555,6 @@ class _StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         )
 
 
-def stand_in() -> None:
+def install() -> None:
     """Make `import datasets` work in tasks where the library is not installed."""
-    sys.meta_path.append(_StandIn())
+    sys.meta_path.append(_DatasetsFinder())

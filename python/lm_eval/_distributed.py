@@ -30,7 +30,7 @@ class Group:
         self.size = size_of(lm)
         self._gather = _gathering(lm)
 
-    def ask(self, method: str, call: Callable[[list[Any]], Any], requests: list[Any]) -> list[Any]:
+    def distribute(self, method: str, call: Callable[[list[Any]], Any], requests: list[Any]) -> list[Any]:
         """Return all processes' answers to the requests. Called in the first process."""
         # Every process makes the same number of calls, since models may synchronise in them.
         longest = -(-len(requests) // self.size)
@@ -50,10 +50,10 @@ class Group:
     def follow(self) -> None:
         """Answer shares of requests until the first process is done. Called in the other processes."""
         while True:
-            told = self._broadcast(None)
-            if told is None:
+            message = self._broadcast(None)
+            if message is None:
                 return
-            method, shares = told
+            method, shares = message
             self._gather(_attempt(getattr(self._lm, method), shares[self.rank]), 0)
 
     def dismiss(self) -> None:

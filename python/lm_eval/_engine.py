@@ -25,9 +25,9 @@ from lm_eval._protocol import VERSION, Channel, _from_wire, to_wire
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["EngineError", "Session", "UnknownNameError", "ask", "find_program"]
+__all__ = ["EngineError", "Session", "UnknownNameError", "call", "find_binary"]
 
-PROGRAM_VARIABLE = "LM_EVAL_BINARY"
+BINARY_VARIABLE = "LM_EVAL_BINARY"
 """The environment variable with the path of the `lm-eval` binary."""
 
 _logger = logging.getLogger("lm_eval")
@@ -56,20 +56,20 @@ _KINDS: dict[str, Callable[[str], Exception]] = {
 }
 
 
-def find_program() -> str:
+def find_binary() -> str:
     """Return the path of the `lm-eval` binary.
 
     Searched in this order: `LM_EVAL_BINARY`, the scripts installed with this package, `PATH`, and the build folder of
     a source checkout.
     """
-    given = os.environ.get(PROGRAM_VARIABLE)
+    given = os.environ.get(BINARY_VARIABLE)
     if given:
         return given
     for candidate in _candidates():
         if candidate.is_file() and os.access(candidate, os.X_OK) and not _is_script(candidate):
             return str(candidate)
     raise FileNotFoundError(
-        f"The `{_NAME}` binary was not found; reinstall the package, or set `{PROGRAM_VARIABLE}` to its path"
+        f"The `{_NAME}` binary was not found; reinstall the package, or set `{BINARY_VARIABLE}` to its path"
     )
 
 
@@ -100,7 +100,7 @@ def _is_script(path: Path) -> bool:
         return file.read(2) == b"#!"
 
 
-def ask(operation: str, live: Live | None = None, **parts: Any) -> Any:
+def call(operation: str, live: Live | None = None, **parts: Any) -> Any:
     """Start the engine with one request, answer its calls, and return the result."""
     live = live or Live()
     # Without a `logging` set-up, the engine writes to standard error itself.
@@ -219,7 +219,7 @@ class _Conversation:
         try:
             # Start a new session: this process receives Ctrl-C from the terminal and passes it on.
             self._process = subprocess.Popen(
-                [find_program(), "serve-python"],
+                [find_binary(), "serve-python"],
                 stdin=theirs.fileno(),
                 stdout=output,
                 stderr=errors,

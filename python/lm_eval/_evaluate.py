@@ -179,7 +179,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 _FINDER = _Finder()
 
 
-def stand_in() -> None:
+def install() -> None:
     """Make code that is imported from now on use our metrics."""
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)

@@ -154,7 +154,7 @@ def _render(template: str, document: dict[str, Any]) -> str:
 
     objects = getattr(_serving, "objects", None)
     if objects is None:
-        return str(_engine.ask("render", template=template, document=document))
+        return str(_engine.call("render", template=template, document=document))
     return str(objects._render(template, document))
 
 
@@ -205,7 +205,7 @@ class Server(_worker.Worker):
         if group.rank > 0:
             group.follow()
             raise _distributed.Finished
-        served.share = group.ask
+        served.share = group.distribute
         self._groups.append(group)
 
     def release(self) -> None:

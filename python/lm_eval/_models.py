@@ -96,7 +96,7 @@ class _Call:
         self._differing: dict[int, Any] = {}
         self._send = send
         self._lock = threading.Lock()
-        self._places: dict[Any, list[int]] | None = None
+        self._indices: dict[Any, list[int]] | None = None
         self._exact: list[bytes] = []
 
     def take_early(self, method: str, arguments: Any, result: Any) -> None:
@@ -104,70 +104,70 @@ class _Call:
         if method != self.method or not isinstance(arguments, Iterable):
             return
         with self._lock:
-            place = self._find(arguments)
-            if place is None:
+            index = self._find(arguments)
+            if index is None:
                 return
             try:
                 answer = _checked(method, result)
             except BadAnswer:
                 # The method will return the same answer, which is an error then.
                 return
-            self.answers[place] = answer
-            self._send([place, *answer])
+            self.answers[index] = answer
+            self._send([index, *answer])
 
-    def take(self, place: int, result: Any) -> None:
+    def take(self, index: int, result: Any) -> None:
         """Take an answer that the method has returned."""
         with self._lock:
             try:
                 answer = _checked(self.method, result)
             except BadAnswer as error:
-                if self.answers[place] is None:
-                    self._send([place, None, str(error)])
+                if self.answers[index] is None:
+                    self._send([index, None, str(error)])
                 else:
-                    self._differing[place] = result
+                    self._differing[index] = result
                 return
-            if self.answers[place] is None:
-                self.answers[place] = answer
-                self._send([place, *answer])
-            elif repr(self.answers[place]) != repr(answer):
-                self._differing[place] = answer
+            if self.answers[index] is None:
+                self.answers[index] = answer
+                self._send([index, *answer])
+            elif repr(self.answers[index]) != repr(answer):
+                self._differing[index] = answer
 
     def check(self, called: str) -> None:
         """Raise if answers that were handed over and used differ from those that were returned."""
         early: dict[bytes, list[tuple[str, int]]] = {}
         late: dict[bytes, list[tuple[str, int]]] = {}
-        for place, answer in self._differing.items():
-            early.setdefault(self._exact[place], []).append((repr(self.answers[place]), place))
-            late.setdefault(self._exact[place], []).append((repr(answer), place))
+        for index, answer in self._differing.items():
+            early.setdefault(self._exact[index], []).append((repr(self.answers[index]), index))
+            late.setdefault(self._exact[index], []).append((repr(answer), index))
         for key, answers in early.items():
             # Equal requests may have been answered out of order.
-            for (given, _), (returned, place) in zip(sorted(answers), sorted(late[key]), strict=True):
+            for (given, _), (returned, index) in zip(sorted(answers), sorted(late[key]), strict=True):
                 if given != returned:
                     raise DifferingAnswers(
-                        f"{called} returned {_shortened(returned)} for request {place} of {len(self.answers)}, "
+                        f"{called} returned {_shortened(returned)} for request {index} of {len(self.answers)}, "
                         f"after it had given {_shortened(given)} to `cache_hook.add_partial`"
                     )
 
     def _find(self, arguments: Any) -> int | None:
         """Return the index of the first unanswered request with these arguments."""
-        if self._places is None:
-            self._places = {}
-            for place, own in enumerate(self.arguments):
+        if self._indices is None:
+            self._indices = {}
+            for index, own in enumerate(self.arguments):
                 keys = _keys(self.method, own)
                 self._exact.append(keys[0])
                 for key in keys:
-                    self._places.setdefault(key, []).append(place)
+                    self._indices.setdefault(key, []).append(index)
         arguments = (arguments,) if isinstance(arguments, str) else tuple(arguments)
         exact, loose = _keys(self.method, arguments)
         found = self._open(exact)
-        if found is None and len(self._places.get(loose, ())) == 1:
+        if found is None and len(self._indices.get(loose, ())) == 1:
             # Models change generation settings on the way; a unique context identifies the request.
             found = self._open(loose)
         return found
 
     def _open(self, key: Any) -> int | None:
-        places = (self._places or {}).get(key, ())
-        return next((place for place in places if self.answers[place] is None), None)
+        indices = (self._indices or {}).get(key, ())
+        return next((index for index in indices if self.answers[index] is None), None)
 
 
 def _keys(method: str, arguments: tuple[Any, ...]) -> tuple[bytes, bytes]:
@@ -436,10 +436,10 @@ def _run(served: Served, call: _Call, results: Any) -> None:
     if isinstance(results, Sized) and len(results) != expected:
         raise ValueError(f"{called} returned {len(results)} answers to {expected} requests")
     count = 0
-    for place, result in enumerate(results):
-        if place == expected:
+    for index, result in enumerate(results):
+        if index == expected:
             raise ValueError(f"{called} returned more than {expected} answers to {expected} requests")
-        call.take(place, result)
+        call.take(index, result)
         count += 1
     if count != expected:
         raise ValueError(f"{called} returned {count} answers to {expected} requests")

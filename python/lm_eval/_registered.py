@@ -36,8 +36,8 @@ def finder(loader: Loader) -> Any:
     """Return a resolver of references, called with a folder and the part after the scheme."""
 
     def find(directory: str, rest: str) -> Any:
-        place, _, name = rest.partition("/")
-        kind, _, path = place.partition("@")
+        target, _, name = rest.partition("/")
+        kind, _, path = target.partition("@")
         found = _look_up(loader, kind, name, [directory] if directory else [], True)
         if found is None:
             raise KeyError(name if kind == _EVALUATE else _registry(kind)._unknown(name))
@@ -139,26 +139,26 @@ def _find(worker: Worker, _: Any, message: dict[str, Any]) -> Iterator[Any]:
         yield {"known": [] if kind == _EVALUATE else _known(worker.loader, kind, folders)}
         return
     folder, entry = found
-    _say_replaced(worker, kind, name, folder)
+    _warn_replaced(worker, kind, name, folder)
     facts = _FACTS.get(kind, lambda *_: {})(entry, folder, name)
     yield {"function": Reference(folder, f"{SCHEME}:{kind}/{name}"), "facts": facts}
 
 
-def _say_replaced(worker: Worker, kind: str, name: str, folder: str) -> None:
+def _warn_replaced(worker: Worker, kind: str, name: str, folder: str) -> None:
     """Warn once that a folder's entry replaces a built-in one for the tasks of that folder.
 
     Importing a module is not enough: only a name that a task uses is replaced.
     """
     from lm_eval.api.registry import _is_builtin
 
-    said = (kind, name, folder)
-    if not folder or said in worker.replaced:
+    key = (kind, name, folder)
+    if not folder or key in worker.replaced:
         return
     built_in = _registry(kind)._entries.get(name)
     if built_in is None:
         return
     if isinstance(built_in, str) or _is_builtin(built_in):
-        worker.replaced.add(said)
+        worker.replaced.add(key)
         logger.warning("The %s `%s` of `%s` replaces the built-in one for tasks in that folder", kind, name, folder)
 
 
@@ -384,8 +384,8 @@ def _changed(made: Any, config: dict[str, Any], output_type: str) -> list[str]:
 
 def _definition(function: Any) -> Any:
     """Return a key for a function: where it is defined, or the function itself where that is not enough."""
-    place = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-    return function if None in place else place
+    identity = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    return function if None in identity else identity
 
 
 def _defaults(made: Any) -> dict[str, Any]:
@@ -472,10 +472,10 @@ def _aggregate(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator
     made = _reduced(worker, scorer, message)
     iterations = message["bootstrap_iters"]
     options = {"bootstrap_iters": iterations} if _takes(made.aggregate, "bootstrap_iters") else {}
-    told = made.aggregate(made.reduced_docs, **options)
-    if not (isinstance(told, tuple) and len(told) == 2 and isinstance(told[0], Mapping)):
-        raise TypeError(f"`aggregate` must return a dictionary of scores and a number of documents, not {told!r}")
-    yield {"metrics": dict(told[0]), "sample_len": int(told[1])}
+    result = made.aggregate(made.reduced_docs, **options)
+    if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Mapping)):
+        raise TypeError(f"`aggregate` must return a dictionary of scores and a number of documents, not {result!r}")
+    yield {"metrics": dict(result[0]), "sample_len": int(result[1])}
 
 
 def _directions(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any]:
@@ -502,9 +502,9 @@ def _score(worker: Worker, scorer: Any, message: dict[str, Any]) -> Iterator[Any
     }
     if message["batch"]:
         scored = made.score_instances(instances)
-        strange = [doc_id for doc_id in scored if doc_id not in instances]
-        if strange:
-            raise KeyError(f"`score_instances` returned scores for unknown documents: {strange[:5]}")
+        unknown = [doc_id for doc_id in scored if doc_id not in instances]
+        if unknown:
+            raise KeyError(f"`score_instances` returned scores for unknown documents: {unknown[:5]}")
         for doc_id in instances:
             yield _scores(scored[doc_id]) if doc_id in scored else None
         return

@@ -51,7 +51,7 @@ class RemoteTokenizer:
                 f"The server at `{self.base_url}` does not describe its tokenizer; set `tokenizer` to a name instead"
             ) from error
 
-    def _ask(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _request(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the server's answer, retrying a few times."""
         data = None if body is None else json.dumps(body).encode("utf-8")
         request = urllib.request.Request(self.base_url + path, data=data, headers=self.headers)
@@ -59,10 +59,10 @@ class RemoteTokenizer:
             try:
                 context = self._context if self.base_url.startswith("https:") else None
                 with urllib.request.urlopen(request, timeout=self.timeout, context=context) as answer:
-                    told = json.load(answer)
-                if not isinstance(told, dict):
+                    decoded = json.load(answer)
+                if not isinstance(decoded, dict):
                     raise ValueError("the answer is not a JSON object")
-                return told
+                return decoded
             except urllib.error.HTTPError as error:
                 if error.code < 500 or attempt == self.max_retries:
                     raise RuntimeError(
@@ -77,7 +77,7 @@ class RemoteTokenizer:
     @functools.cached_property
     def tokenizer_info(self) -> dict[str, Any]:
         """The server's description of its tokenizer."""
-        return self._ask("/tokenizer_info")
+        return self._request("/tokenizer_info")
 
     @property
     def eos_token(self) -> str | None:
@@ -110,19 +110,19 @@ class RemoteTokenizer:
         return self.eos_token_id
 
     def _special(self, kind: str) -> int | None:
-        number, text = (self.tokenizer_info.get(f"{kind}_token{end}") for end in ("_id", ""))
-        if number is not None or text is None:
-            return number
+        token_id, text = (self.tokenizer_info.get(f"{kind}_token{end}") for end in ("_id", ""))
+        if token_id is not None or text is None:
+            return token_id
         # Servers may report the string of a token but not its id.
         return self.encode(text)[0]
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a string, without special tokens around it."""
-        return list(self._ask("/tokenize", {"prompt": text, "add_special_tokens": False})["tokens"])
+        return list(self._request("/tokenize", {"prompt": text, "add_special_tokens": False})["tokens"])
 
     def decode(self, tokens: list[int]) -> str:
         """Decode token ids."""
-        return str(self._ask("/detokenize", {"tokens": tokens})["prompt"])
+        return str(self._request("/detokenize", {"tokens": tokens})["prompt"])
 
     def batch_decode(self, tokens_list: list[list[int]]) -> list[str]:
         """Decode each list of token ids."""

@@ -64,7 +64,7 @@ def _seeded(seed: int) -> list[int]:
         value = (0xCA01F9DD * left - 0x4973F715 * right) & _LOW32
         return value ^ value >> 16
 
-    pool = [hashed(entropy[place] if place < len(entropy) else 0) for place in range(4)]
+    pool = [hashed(entropy[index] if index < len(entropy) else 0) for index in range(4)]
     for source in range(4):
         for target in range(4):
             if source != target:
@@ -73,9 +73,9 @@ def _seeded(seed: int) -> list[int]:
         for target in range(4):
             pool[target] = mixed(pool[target], hashed(word))
     constant, words = 0x8B51F9DD, []
-    for place in range(8):
-        value = pool[place % 4] ^ constant
+    for index in range(8):
+        value = pool[index % 4] ^ constant
         constant = constant * 0x58F38DED & _LOW32
         value = value * constant & _LOW32
         words.append(value ^ value >> 16)
-    return [words[place] | words[place + 1] << 32 for place in range(0, 8, 2)]
+    return [words[index] | words[index + 1] << 32 for index in range(0, 8, 2)]

@@ -30,7 +30,7 @@ _OPERATIONS: dict[str, Operation] = {
 
 _OWN_FILES = ("<lm-eval>/lm_eval/_", "<frozen importlib")
 
-_PLAINLY_NAMED = ("builtins", "lm_eval._models", "lm_eval._plugins", "lm_eval._protocol")
+_UNQUALIFIED_MODULES = ("builtins", "lm_eval._models", "lm_eval._plugins", "lm_eval._protocol")
 """Modules whose exceptions are named without the module."""
 
 
@@ -42,8 +42,8 @@ def main(descriptor: int, settings: dict[str, Any]) -> None:
     _limit_memory(settings["memory_limit"])
     if hasattr(sys, "set_int_max_str_digits"):
         sys.set_int_max_str_digits(0)
-    _dataset.stand_in()
-    _evaluate.stand_in()
+    _dataset.install()
+    _evaluate.install()
     _code.RUNNER.configure(settings["program"], settings["run_unsafe_code"])
     loader = Loader(settings["task_roots"])
     channel = Channel(descriptor, loader.resolve)
@@ -149,7 +149,7 @@ class Worker:
         self.channel.write(
             {
                 "error": {
-                    "type": name if module in _PLAINLY_NAMED else _loader.plain(f"{module}.{name}"),
+                    "type": name if module in _UNQUALIFIED_MODULES else _loader.plain(f"{module}.{name}"),
                     "message": _text(error),
                     "traceback": _traceback(error),
                     "missing": missing,
@@ -163,12 +163,12 @@ def _missing(error: BaseException | None) -> str | None:
     while isinstance(error, ImportError):
         if isinstance(error, ModuleNotFoundError) and error.name:
             package = error.name.partition(".")[0]
-            return None if _is_there(package) else package
+            return None if _is_installed(package) else package
         error = error.__cause__ or error.__context__
     return None
 
 
-def _is_there(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     try:
         found = sys.modules.get(package) or importlib.util.find_spec(package)
     except (ImportError, ValueError):

@@ -113,7 +113,7 @@ def simple_evaluate(
         logger.warning("`gen_kwargs` overrides task settings: %s", _parsed(gen_kwargs))
     settings = {
         "model": model if isinstance(model, str) else _class_name(model),
-        "model_args": _told(arguments) if isinstance(model, str) else {},
+        "model_args": _serializable(arguments) if isinstance(model, str) else {},
         "num_fewshot": num_fewshot,
         "repeats": repeats,
         "batch_size": batch_size,
@@ -142,7 +142,7 @@ def simple_evaluate(
     shown = {
         "model": _name(model),
         "model_source": model if isinstance(model, str) else "CUSTOM",
-        "model_args": _told(given) if isinstance(given, Mapping) else given,
+        "model_args": _serializable(given) if isinstance(given, Mapping) else given,
         "device": device,
         "batch_size": batch_size,
         "gen_kwargs": None if gen_kwargs is None else _parsed(gen_kwargs),
@@ -154,7 +154,7 @@ def simple_evaluate(
     if lm is None and evaluation_tracker is not None:
         # Answers of an object are cached only on request: only the caller can tell it from another one.
         settings["output_path"] = getattr(evaluation_tracker, "output_path", None)
-    manager = task_manager or TaskManager(metadata={**_told(arguments), **(metadata or {})})
+    manager = task_manager or TaskManager(metadata={**_serializable(arguments), **(metadata or {})})
     live = Live()
     # Plain arguments identify the model, whatever its attributes become.
     live.needs_identity = use_cache is not None and not (isinstance(model, str) and is_plain(arguments))
@@ -162,21 +162,21 @@ def simple_evaluate(
     for spec in specs:
         message.add(spec)
     try:
-        told = _run(live, settings, shown, lm, manager, message)
+        answer = _run(live, settings, shown, lm, manager, message)
     except _distributed.Finished:
         return None  # type: ignore[return-value]
     if evaluation_tracker is not None:
         evaluation_tracker.general_config_tracker.log_experiment_args(
-            model_source=told["tracked"]["model_source"],
+            model_source=answer["tracked"]["model_source"],
             model_args=given,
             system_instruction=system_instruction,
-            chat_template=told["tracked"]["chat_template"],
+            chat_template=answer["tracked"]["chat_template"],
             fewshot_as_multiturn=fewshot_as_multiturn,
         )
         tracker = evaluation_tracker.general_config_tracker
-        tracker.model_name = told["tracked"]["model_name"]
-        tracker.model_name_sanitized = told["tracked"]["model_name_sanitized"]
-    results: dict[str, Any] = told["results"]
+        tracker.model_name = answer["tracked"]["model_name"]
+        tracker.model_name_sanitized = answer["tracked"]["model_name_sanitized"]
+    results: dict[str, Any] = answer["results"]
     return results
 
 
@@ -231,14 +231,14 @@ def evaluate(
     }
     seeds = [task._fewshot_seed for task in tasks]
     try:
-        told = _run(live, settings, {"model_args": None}, lm, TaskManager(), message)
+        answer = _run(live, settings, {"model_args": None}, lm, TaskManager(), message)
     except _distributed.Finished:
         return None  # type: ignore[return-value]
     finally:
         for task, seed in zip(tasks, seeds, strict=True):
             if task._fewshot_seed != seed:
                 task.set_fewshot_seed(seed)
-    results = {name: told["results"][name] for name in _OF_EVALUATION if name in told["results"]}
+    results = {name: answer["results"][name] for name in _OF_EVALUATION if name in answer["results"]}
     return _renamed(results, short) if short else results
 
 
@@ -275,7 +275,7 @@ def _run(
     registered = [f"{kind}/{name}" for kind, names in registry._dump().items() for name in names]
     hook = getattr(lm, "cache_hook", None)
     try:
-        told = _engine.ask(
+        answer = _engine.call(
             "evaluate",
             live,
             settings={**settings, "python": sys.executable},
@@ -288,11 +288,11 @@ def _run(
     finally:
         if lm is not None and hook is not None:
             lm.set_cache_hook(hook)
-    told["results"]["configs"] = live.shown(told["results"]["configs"])
-    for records in told["results"].get("samples", {}).values():
+    answer["results"]["configs"] = live.shown(answer["results"]["configs"])
+    for records in answer["results"].get("samples", {}).values():
         for record in records:
             record["arguments"] = [tuple(arguments) for arguments in record["arguments"]]
-    return told
+    return answer
 
 
 def _flattened(task_dict: Mapping[Any, Any], message: _loaded.Message) -> tuple[list[Task], dict[str, str]]:
@@ -315,9 +315,9 @@ def _flattened(task_dict: Mapping[Any, Any], message: _loaded.Message) -> tuple[
             if isinstance(value, Mapping):
                 if not isinstance(key, Group):
                     raise TypeError(f"The keys of a task dictionary must be groups, not {key!r}")
-                place = len(message.groups or [])
+                index = len(message.groups or [])
                 children = walk(value)
-                message.add_group(key, children, place)
+                message.add_group(key, children, index)
                 names.append(key.name)
             elif isinstance(value, Task):
                 message.add(value)
@@ -399,20 +399,20 @@ def _class_name(lm: LM | CachingLM) -> str:
 
 def _looks_like_chat(arguments: Mapping[str, Any]) -> bool:
     """Reference: any argument that contains one of these words."""
-    texts = [str(value).lower() for value in arguments.values()]
-    return any(word in text for text in texts for word in ("inst", "chat"))
+    values = [str(value).lower() for value in arguments.values()]
+    return any(word in text for text in values for word in ("inst", "chat"))
 
 
-def _told(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _serializable(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return model arguments as the engine takes them; other objects as strings."""
-    told = {}
+    converted = {}
     for name, value in arguments.items():
         try:
             to_wire(value)
-            told[name] = value
+            converted[name] = value
         except Unsendable:
-            told[name] = repr(value)
-    return told
+            converted[name] = repr(value)
+    return converted
 
 
 def _parsed(given: str | Mapping[str, Any] | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lm_eval._absent import absent
+from lm_eval._removed import removed_names
 
 __all__ = ["TaskOutput", "get_sample_size", "get_task_list", "print_writeout"]
 
@@ -61,7 +61,7 @@ def print_writeout(task: Any) -> None:
 _ENGINE = "the engine does this; `simple_evaluate` and `evaluate` return the finished results"
 _TESTS = "`lm-eval validate --tasks NAME` checks a task definition instead"
 
-__getattr__ = absent(
+__getattr__ = removed_names(
     __name__,
     {
         **dict.fromkeys(

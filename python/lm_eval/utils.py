@@ -276,7 +276,7 @@ def make_table(
 
     needed = (column, "versions", "n-shot", "higher_is_better", "group_subtasks")
     parts = {name: result_dict[name] for name in needed if name in result_dict}
-    table: str = _engine.ask("table", results=parts, column=column, sort=sort_results, latex=latex)
+    table: str = _engine.call("table", results=parts, column=column, sort=sort_results, latex=latex)
     return table
 
 

@@ -23,7 +23,7 @@ def program() -> str:
 
 def set_up() -> None:
     """Let this process, and those that it starts, use the program with the built-in tasks alone."""
-    os.environ[_engine.PROGRAM_VARIABLE] = program()
+    os.environ[_engine.BINARY_VARIABLE] = program()
     os.environ["LM_EVAL_HOME"] = tempfile.mkdtemp(prefix="lm-eval-home-")
 
 

@@ -221,7 +221,7 @@ class Objects(WorkerTestCase):
         """Its reason is that of the error."""
         worker = Worker()
         with self.assertRaisesRegex(_host.EngineError, "no"):
-            worker.objects.ask("something")
+            worker.objects.query("something")
 
 
 class OlderClasses(unittest.TestCase):

@@ -117,7 +117,7 @@ class StandIn(unittest.TestCase):
 
     def setUp(self) -> None:
         saved = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "evaluate"}
-        _evaluate.stand_in()
+        _evaluate.install()
 
         def restore() -> None:
             sys.meta_path.remove(_evaluate._FINDER)

@@ -135,7 +135,7 @@ class LM(abc.ABC):
         return {**plain_attributes(vars(self)), **served}
 
 
-_IS_NO_IDENTITY = re.compile(
+_NOT_IDENTIFYING = re.compile(
     r"batch|device|header|password|secret|key$|^(\w*auth\w*|hf|access|api)?_?token$"
     r"|^_?(rank|world_size|concurrent|num_concurrent|max_retries|timeout|shares_contexts)$"
 )
@@ -147,7 +147,7 @@ def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in attributes.items()
-        if not _IS_NO_IDENTITY.search(name) and is_plain(value)
+        if not _NOT_IDENTIFYING.search(name) and is_plain(value)
     }
 
 
@@ -250,12 +250,12 @@ class CachingLM:
         if any(sampled):
             logger.warning("Sampled answers are not read from the cache")
         answers = [None if drawn else self.dbdict.get(key) for key, drawn in zip(keys, sampled, strict=True)]
-        missing = [place for place, answer in enumerate(answers) if answer is None]
+        missing = [index for index, answer in enumerate(answers) if answer is None]
         if missing:
-            made = getattr(self.lm, attr)([requests[place] for place in missing])
-            for place, answer in zip(missing, made, strict=True):
-                answers[place] = answer
-                self.dbdict[keys[place]] = answer
+            made = getattr(self.lm, attr)([requests[index] for index in missing])
+            for index, answer in zip(missing, made, strict=True):
+                answers[index] = answer
+                self.dbdict[keys[index]] = answer
         return answers
 
     def get_cache_hook(self) -> CacheHook:
@@ -304,9 +304,9 @@ class TemplateLM(LM):
         self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """Return `(log-likelihood, is greedy)` of each `(context, continuation)`."""
-        texts = [(context, continuation) for context, continuation in (request.args for request in requests)]
+        pairs = [(context, continuation) for context, continuation in (request.args for request in requests)]
         encoded = [
-            (pair, *(self._encode_alone(pair[1]) if pair[0] == "" else self._encode_pair(*pair))) for pair in texts
+            (pair, *(self._encode_alone(pair[1]) if pair[0] == "" else self._encode_pair(*pair))) for pair in pairs
         ]
         return self._loglikelihood_tokens(encoded, disable_tqdm=disable_tqdm)
 

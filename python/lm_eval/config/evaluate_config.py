@@ -96,7 +96,7 @@ class EvaluatorConfig:
         path = Path(config_path)
         if not path.is_file():
             raise FileNotFoundError(f"No such file: `{path}`")
-        read: dict[str, Any] = _engine.ask("read_config", path=str(path))
+        read: dict[str, Any] = _engine.call("read_config", path=str(path))
         return read
 
     def _checked(self) -> EvaluatorConfig:
@@ -180,8 +180,8 @@ def _seeds(given: Any) -> list[int | None]:
     """Return four seeds."""
     parts = given.split(",") if isinstance(given, str) else given
     seeds = list(parts) if isinstance(parts, (list, tuple)) else [parts]
-    texts = [str(seed).strip() for seed in seeds]
-    numbers = [None if text.lower() == "none" else int(text) for text in texts]
+    strings = [str(seed).strip() for seed in seeds]
+    numbers = [None if text.lower() == "none" else int(text) for text in strings]
     if len(numbers) == 1:
         return numbers * 4
     if len(numbers) == 3:

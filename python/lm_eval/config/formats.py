@@ -83,9 +83,9 @@ class FormatConfig:
             spec = selection
         if isinstance(spec, FormatConfig):
             return spec
-        told = _engine_format(spec, selection)
-        kind = cls._registry.get(_kind_name(spec, told["name"]), MCQAFormat)
-        return kind(**told["format"])
+        answer = _engine_format(spec, selection)
+        kind = cls._registry.get(_kind_name(spec, answer["name"]), MCQAFormat)
+        return kind(**answer["format"])
 
     @classmethod
     def registered(cls) -> list[str]:
@@ -151,15 +151,15 @@ def _kind_name(spec: Any, name: str) -> str:
 
 def _set_by(formats: Any, selection: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the task fields that the format sets."""
-    told = _engine_format(formats, selection, {"task": "task", **given})
-    made: dict[str, Any] = told["task"]
+    answer = _engine_format(formats, selection, {"task": "task", **given})
+    made: dict[str, Any] = answer["task"]
     return made
 
 
 def _engine_format(formats: Any, selection: str | None = None, fields: Mapping[str, Any] | None = None) -> Any:
     from lm_eval import _engine
 
-    return _engine.ask(
+    return _engine.call(
         "format",
         formats=_known(formats, selection),
         selection=None if selection is not None and not _is_table(formats) and _is_own(selection) else selection,

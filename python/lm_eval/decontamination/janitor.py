@@ -88,8 +88,8 @@ class Janitor:
     def clean(self, dirty_string: str) -> list[str]:
         """Return the clean pieces of a document."""
         found = (
-            place
-            for words, place in word_ngrams_indices(dirty_string, self.ngram_n)
+            span
+            for words, span in word_ngrams_indices(dirty_string, self.ngram_n)
             if self.normalize_string(words) in self.dirt_ngrams
         )
         pieces: list[str] = []

@@ -120,7 +120,7 @@ class EvaluationTracker:
             written = {name: value for name, value in results.items() if name != "samples"}
             text = json.dumps(written, indent=2, default=handle_non_serializable, ensure_ascii=False)
             self.date_id = _stamp()
-            folder, stem = self._place()
+            folder, stem = self._paths()
             folder.mkdir(parents=True, exist_ok=True)
             _write(folder / f"{stem}_{self.date_id}.json", text)
         except Exception as error:  # noqa: BLE001
@@ -132,7 +132,7 @@ class EvaluationTracker:
             return
         try:
             self.date_id = self.date_id or _stamp()
-            folder, _ = self._place()
+            folder, _ = self._paths()
             folder.mkdir(parents=True, exist_ok=True)
             name = task_name.replace("::", "--").replace(":", "-")
             name = name.translate(dict.fromkeys(map(ord, "/\\\0"), "_"))
@@ -149,7 +149,7 @@ class EvaluationTracker:
         """Raise: nothing was pushed to the hub, so there is no card to update."""
         raise NotImplementedError("Pushing to the hub is not supported, so there is no card to update")
 
-    def _place(self) -> tuple[Path, str]:
+    def _paths(self) -> tuple[Path, str]:
         """Return the output folder, and the stem of the results file."""
         path = Path(self.output_path or "")
         if path.suffix == ".json":
@@ -169,7 +169,7 @@ def _make_writable(record: dict[str, Any]) -> None:
     """Name the arguments of a sample, and convert its answers and its target to strings."""
     if not isinstance(record["arguments"], dict):
         record["arguments"] = {
-            f"gen_args_{request}": {f"arg_{place}": argument for place, argument in enumerate(arguments)}
+            f"gen_args_{request}": {f"arg_{index}": argument for index, argument in enumerate(arguments)}
             for request, arguments in enumerate(record["arguments"])
         }
     for name in ("resps", "filtered_resps"):

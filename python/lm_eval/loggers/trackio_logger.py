@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
-from lm_eval.loggers.utils import _flat, _sample_table
+from lm_eval._lazy import require
+from lm_eval.loggers.utils import _flat, _ResultsLogger, _sample_table
 
 __all__ = ["TrackioLogger"]
 
 
-class TrackioLogger:
+class TrackioLogger(_ResultsLogger):
     """A `trackio` run that logs results and samples; `init_args` go to `trackio.init`."""
 
     def __init__(self, init_args: Mapping[str, Any] | None = None) -> None:
-        try:
-            import trackio
-        except ImportError as error:
-            raise ImportError(
-                "Logging to Trackio needs the package `trackio`: `pip install trackio`"
-            ) from error
-        self._trackio: Any = trackio
+        trackio = self._trackio = require("trackio", "Logging to Trackio")
         self.trackio_args = dict(init_args or {})
         self.step = self.trackio_args.pop("step", None)
         self.run: Any = trackio.init(**self.trackio_args)
-
-    def post_init(self, results: Mapping[str, Any]) -> None:
-        """Set the results to log."""
-        self.results = copy.deepcopy({name: part for name, part in results.items() if name != "samples"})
-        self.task_names = list(results.get("results", {}))
-        self.group_names = list(results.get("groups", {}))
-        self.task_configs = self.results.get("configs", {})
 
     def log_eval_result(self) -> None:
         """Log the scores."""

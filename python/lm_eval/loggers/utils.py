@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import platform
 import subprocess
 import sys
@@ -81,18 +82,29 @@ def add_tokenizer_info(storage: dict[str, Any], lm: Any) -> None:
     storage["max_length"] = getattr(lm, "max_length", None)
 
 
+class _ResultsLogger:
+    """Base class of loggers: holds the results to log."""
+
+    def post_init(self, results: Mapping[str, Any]) -> None:
+        """Set the results to log."""
+        self.results = copy.deepcopy({name: part for name, part in results.items() if name != "samples"})
+        self.task_names = list(results.get("results", {}))
+        self.group_names = list(results.get("groups", {}))
+        self.task_configs = self.results.get("configs", {})
+
+
 def _flat(results: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
     """Return the string and the numeric scores, as `task/metric`."""
-    texts: dict[str, str] = {}
+    strings: dict[str, str] = {}
     numbers: dict[str, Any] = {}
     for task, scores in results["results"].items():
         for name, value in scores.items():
             key = f"{task}/{remove_none_pattern(name)[0]}"
             if isinstance(value, str):
-                texts[key] = value
+                strings[key] = value
             else:
                 numbers[key] = value
-    return texts, numbers
+    return strings, numbers
 
 
 def _rows(results: Mapping[str, Any], part: str) -> list[tuple[Any, ...]]:

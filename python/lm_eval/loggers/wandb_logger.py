@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from lm_eval.loggers.utils import COLUMNS, _flat, _rows, _sample_table
+from lm_eval._lazy import require
+from lm_eval.loggers.utils import COLUMNS, _flat, _ResultsLogger, _rows, _sample_table
 from lm_eval.utils import handle_non_serializable
 
 __all__ = ["WandbLogger"]
 
 
-class WandbLogger:
+class WandbLogger(_ResultsLogger):
     """A `wandb` run that logs results and samples.
 
     `init_args` go to `wandb.init`, except `step`, which applies to logging; `config_args` go into the run's
@@ -24,13 +24,7 @@ class WandbLogger:
     def __init__(
         self, init_args: Mapping[str, Any] | None = None, config_args: Mapping[str, Any] | None = None
     ) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise ImportError(
-                "Logging to Weights & Biases needs the package `wandb`: `pip install wandb`"
-            ) from error
-        self._wandb: Any = wandb
+        wandb = self._wandb = require("wandb", "Logging to Weights & Biases")
         self.wandb_args = dict(init_args or {})
         self.wandb_config_args = dict(config_args or {})
         self.step = self.wandb_args.pop("step", None)
@@ -39,19 +33,12 @@ class WandbLogger:
         if self.wandb_config_args:
             self.run.config.update(self.wandb_config_args)
 
-    def post_init(self, results: Mapping[str, Any]) -> None:
-        """Set the results to log."""
-        self.results = copy.deepcopy({name: part for name, part in results.items() if name != "samples"})
-        self.task_names = list(results.get("results", {}))
-        self.group_names = list(results.get("groups", {}))
-        self.task_configs = self.results.get("configs", {})
-
     def log_eval_result(self) -> None:
         """Log configuration, scores, score tables, and the results as a file."""
         settings = {"task_configs": self.task_configs, "cli_configs": self.results.get("config", {})}
         self.run.config.update(settings)
-        texts, self.wandb_results = _flat(self.results)
-        self.run.summary.update(texts)
+        strings, self.wandb_results = _flat(self.results)
+        self.run.summary.update(strings)
         self.run.log(self.wandb_results, step=self.step)
         for part, name in (("results", "eval_results"), ("groups", "group_eval_results")):
             rows = _rows(self.results, part)

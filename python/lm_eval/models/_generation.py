@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lm_eval.models._lazy import need
+from lm_eval._lazy import require
 from lm_eval.models._plan import batches
 from lm_eval.models._scoring import bar
 from lm_eval.models.utils import (
@@ -36,8 +36,8 @@ def generate(lm: HFLM, requests: list[Instance[Any, Any]], is_quiet: bool) -> li
             numbers.sort(key=lambda number: (-lengths[number], requests[number].args[0]))
             for batch in batches(numbers, lambda _: size):
                 some = [requests[number] for number in batch]
-                texts = _continue(lm, [request.args[0] for request in some], some[0].args[1])
-                for number, text in zip(batch, texts, strict=True):
+                generations = _continue(lm, [request.args[0] for request in some], some[0].args[1])
+                for number, text in zip(batch, generations, strict=True):
                     answers[number] = text
                     lm.cache_hook.add_partial("generate_until", requests[number].args, text)
                 progress.update(len(batch))
@@ -65,7 +65,7 @@ def _continue(lm: HFLM, contexts: list[str], given: dict[str, Any]) -> list[str]
         warn_once("`max_length` of a request overrides its limit of new tokens")
     else:
         settings["max_length"] = start + limit
-    with need("torch", "`HFLM`").no_grad():
+    with require("torch", "`HFLM`").no_grad():
         rows = lm._model_generate(
             context=tokens.to(lm.device), attention_mask=mask.to(lm.device), stop=until, **settings
         )

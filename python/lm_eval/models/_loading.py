@@ -6,7 +6,7 @@ import logging
 import os
 from typing import Any
 
-from lm_eval.models._lazy import need
+from lm_eval._lazy import require
 from lm_eval.models.utils import configure_pad_token
 from lm_eval.models.utils_hf import get_dtype
 
@@ -47,7 +47,7 @@ class Loading:
         subfolder: str = "",
     ) -> None:
         """Set the configuration."""
-        transformers = need("transformers", "`HFLM`")
+        transformers = require("transformers", "`HFLM`")
         self._config = transformers.AutoConfig.from_pretrained(
             pretrained, trust_remote_code=trust_remote_code, **_source(revision, gguf_file, subfolder)
         )
@@ -56,7 +56,7 @@ class Loading:
         self, config: Any, backend: str = "default", trust_remote_code: bool | None = False
     ) -> None:
         """Set whether the model is causal or sequence-to-sequence, and the class that loads it."""
-        transformers = need("transformers", "`HFLM`")
+        transformers = require("transformers", "`HFLM`")
         classes = {
             "causal": transformers.AutoModelForCausalLM,
             "seq2seq": transformers.AutoModelForSeq2SeqLM,
@@ -87,7 +87,7 @@ class Loading:
         if tokenizer is not None and not isinstance(tokenizer, str):
             self.tokenizer = tokenizer
             return
-        transformers = need("transformers", "`HFLM`")
+        transformers = require("transformers", "`HFLM`")
         options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "use_fast": use_fast_tokenizer}
         if add_bos_token is not None:
             options["add_bos_token"] = add_bos_token
@@ -111,8 +111,8 @@ class Loading:
         """Return the arguments that distribute a model over the devices of this machine."""
         if not parallelize:
             return {}
-        need("accelerate", "`parallelize`")
-        torch = need("torch", "`parallelize`")
+        require("accelerate", "`parallelize`")
+        torch = require("torch", "`parallelize`")
         arguments: dict[str, Any] = {"device_map": device_map, "offload_folder": offload_folder}
         memory: dict[Any, int | str] = {}
         if max_memory_per_gpu is not None:
@@ -179,7 +179,7 @@ class Loading:
 
     def _add_adapter(self, name: str) -> None:
         """Apply an adapter to the model, resizing the embeddings to those of the adapter if it has any."""
-        peft = need("peft", "`peft`")
+        peft = require("peft", "`peft`")
         rows = self._model.get_input_embeddings().weight.shape[0]
         wanted = _embedding_rows(self._model, peft.load_peft_weights(name, device="cpu"))
         if wanted not in (None, rows):
@@ -189,7 +189,7 @@ class Loading:
 
     def _add_delta(self, name: str, options: dict[str, Any]) -> None:
         """Add the weights of another checkpoint to those of the model."""
-        torch = need("torch", "`delta`")
+        torch = require("torch", "`delta`")
         other = self.AUTO_MODEL_CLASS.from_pretrained(name, **options).state_dict()
         missing = [key for key, _ in self._model.named_parameters() if key not in other]
         if missing:
@@ -210,7 +210,7 @@ def _embedding_rows(model: Any, weights: dict[str, Any]) -> int | None:
 
 def choose_device(wanted: Any) -> Any:
     """Return the device to run on: the requested one, or the CPU without a GPU."""
-    torch = need("torch", "`HFLM`")
+    torch = require("torch", "`HFLM`")
     if isinstance(wanted, torch.device):
         return wanted
     has_gpu = torch.cuda.is_available()
@@ -251,5 +251,5 @@ def _source(revision: str | None, gguf_file: str | None, subfolder: str) -> dict
 
 def _dtype_argument() -> str:
     """Return the name of the data type argument, which `transformers` has renamed."""
-    version = need("transformers", "`HFLM`").__version__.split(".")
+    version = require("transformers", "`HFLM`").__version__.split(".")
     return "dtype" if (int(version[0]), int(version[1])) >= (4, 56) else "torch_dtype"

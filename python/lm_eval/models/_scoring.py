@@ -6,7 +6,7 @@ import itertools
 import logging
 from typing import TYPE_CHECKING, Any
 
-from lm_eval.models._lazy import need
+from lm_eval._lazy import require
 from lm_eval.models._plan import Family, Row, Target, batches, families
 from lm_eval.models.utils_hf import clear_torch_cache, pad_and_concat
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 SHARED_FROM = 64
 """The minimum number of tokens saved to compute a context separately: two passes cost more than one."""
 
-_TEXTS_AT_ONCE = 256
+_ROLLING_CHUNK = 256
 _LENGTH_DEPENDENT_ROPE = ("dynamic", "longrope", "su")
 
 
@@ -32,7 +32,7 @@ def out_of_memory(torch: Any) -> type[Exception]:
 
 def bar(total: int, name: str, is_off: bool) -> Any:
     """Return a progress bar."""
-    return need("tqdm", "A progress bar").tqdm(total=total, desc=name, disable=is_off)
+    return require("tqdm", "A progress bar").tqdm(total=total, desc=name, disable=is_off)
 
 
 def score(lm: HFLM, requests: list[Any], is_quiet: bool, override: int | None) -> list[tuple[float, bool]]:
@@ -44,11 +44,11 @@ def score(lm: HFLM, requests: list[Any], is_quiet: bool, override: int | None) -
     return scorer.answers
 
 
-def score_texts(lm: HFLM, requests: list[Instance[Any, Any]], is_quiet: bool) -> list[Any]:
+def score_rolling(lm: HFLM, requests: list[Instance[Any, Any]], is_quiet: bool) -> list[Any]:
     """Return the log-likelihoods of entire strings, in parts so that answers are handed over early."""
     answers: list[Any] = []
     with bar(len(requests), "Running loglikelihood_rolling requests", is_quiet) as progress:
-        for some in batches(requests, lambda _: _TEXTS_AT_ONCE):
+        for some in batches(requests, lambda _: _ROLLING_CHUNK):
             windows: list[tuple[None, list[int], list[int]]] = []
             owners: list[int] = []
             for number, request in enumerate(some):
@@ -75,8 +75,8 @@ class Scorer:
 
     def __init__(self, lm: HFLM, requests: list[Any], override: int | None) -> None:
         self.lm = lm
-        self.torch = need("torch", "`HFLM`")
-        self.texts = [request[0] for request in requests]
+        self.torch = require("torch", "`HFLM`")
+        self.strings = [request[0] for request in requests]
         self.pairs = [self._checked(*request) for request in requests]
         self.answers: list[Any] = [None] * len(requests)
         self.override = override
@@ -112,8 +112,8 @@ class Scorer:
         kept = {id(family) for family in shared}
         rows = [row for family in plan if id(family) not in kept for row in family.rows]
         size = self._size([_longest(family).request for family in plan])
-        places = {id(row): place for place, family in enumerate(plan) for row in family.rows}
-        self._rows_from = lambda row: size(places[id(row)])
+        indices = {id(row): index for index, family in enumerate(plan) for row in family.rows}
+        self._rows_from = lambda row: size(indices[id(row)])
         for _, group in itertools.groupby(shared, key=lambda family: len(family.context)):
             yield from self._shared(list(group))
         rows.sort(key=lambda row: (-len(row.tokens), row.tokens))
@@ -125,7 +125,7 @@ class Scorer:
             return lambda _: self.override
         if self.lm.batch_size == "auto":
             self.lm.batch_sizes.clear()
-        requests = [(self.texts[number], *self.pairs[number]) for number in order]
+        requests = [(self.strings[number], *self.pairs[number]) for number in order]
         return lambda position: self.lm._batch_scheduler(position, requests)
 
     def _plain(self, rows: list[Row]) -> Any:
@@ -175,8 +175,8 @@ class Scorer:
 
     def _answer(self, request: int, value: float, is_greedy: bool) -> None:
         self.answers[request] = (value, is_greedy)
-        if self.texts[request] is not None:
-            self.lm.cache_hook.add_partial("loglikelihood", self.texts[request], (value, is_greedy))
+        if self.strings[request] is not None:
+            self.lm.cache_hook.add_partial("loglikelihood", self.strings[request], (value, is_greedy))
 
     def _decoders(self) -> Any:
         """Score requests with an encoder for contexts and a decoder for continuations."""

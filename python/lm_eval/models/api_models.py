@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from lm_eval._lazy import require
 from lm_eval.api.model import TemplateLM
-from lm_eval.models._lazy import need
 from lm_eval.models._served import JsonChatStr, Served
 from lm_eval.models.utils import Collator, chunks, configure_pad_token
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
@@ -67,8 +67,8 @@ def create_image_prompt(imgs: list[Any], chat: dict[str, Any], fmt: str = "PNG")
         url = {"url": f"data:image/{fmt.lower()};base64,{data}", "detail": "auto"}
         parts.append({"type": "image_url", "image_url": url})
     last = chat[-1]  # type: ignore[index]
-    said = last["content"]
-    last["content"] = [*parts, *(said if isinstance(said, list) else [{"type": "text", "text": said}])]
+    content = last["content"]
+    last["content"] = [*parts, *(content if isinstance(content, list) else [{"type": "text", "text": content}])]
     last.pop("type", None)
     return chat
 
@@ -208,12 +208,12 @@ class TemplateAPI(TemplateLM):
         if backend is None:
             return None
         if backend == "tiktoken":
-            return need("tiktoken", "`tokenizer_backend=tiktoken`").encoding_for_model(name)
+            return require("tiktoken", "`tokenizer_backend=tiktoken`").encoding_for_model(name)
         if backend == "remote":
             raise NotImplementedError(
                 "A subclass with its own payloads cannot use a remote tokenizer: set `tokenizer` to a name on the hub"
             )
-        transformers = need("transformers", "`tokenizer_backend=huggingface`")
+        transformers = require("transformers", "`tokenizer_backend=huggingface`")
         loaded = transformers.AutoTokenizer.from_pretrained(name, **self._tokenizer_options)
         return loaded if self._tokenizer_name else configure_pad_token(loaded)
 
@@ -304,8 +304,8 @@ class TemplateAPI(TemplateLM):
             return first if self._batch_size <= 1 else list(messages)
         if self.tokenized_requests:
             return [list(tokens) for tokens in messages]
-        texts = self.decode_batch(messages)
-        return texts[0] if self._batch_size <= 1 else texts
+        prompts = self.decode_batch(messages)
+        return prompts[0] if self._batch_size <= 1 else prompts
 
     def model_call(
         self, messages: Any, *, generate: bool = True, gen_kwargs: dict[str, Any] | None = None, **kwargs: Any
@@ -339,8 +339,8 @@ class TemplateAPI(TemplateLM):
                 with urllib.request.urlopen(request, timeout=self.timeout, context=self._tls()) as reply:
                     return json.load(reply)
             except urllib.error.HTTPError as error:
-                said = error.read(_SHOWN).decode("utf-8", "replace")
-                failure = RuntimeError(f"The server answered with status {error.code}: {said}")
+                body = error.read(_SHOWN).decode("utf-8", "replace")
+                failure = RuntimeError(f"The server answered with status {error.code}: {body}")
                 if error.code not in _RETRIED:
                     raise failure from None
             except (OSError, ValueError) as error:
@@ -378,13 +378,13 @@ class TemplateAPI(TemplateLM):
                 keys.append(key)
         return inputs, ctxlens, keys
 
-    def _each(self, ask: Callable[[Any], list[Any]], batches: Iterable[Any]) -> Iterator[list[Any]]:
+    def _each(self, send: Callable[[Any], list[Any]], batches: Iterable[Any]) -> Iterator[list[Any]]:
         """Yield the answers of batches in order, with several in flight at once."""
         if self._concurrent <= 1:
-            yield from map(ask, batches)
+            yield from map(send, batches)
             return
         with ThreadPoolExecutor(self._concurrent) as pool:
-            running = [pool.submit(ask, batch) for batch in batches]
+            running = [pool.submit(send, batch) for batch in batches]
             try:
                 for future in running:
                     yield future.result()
@@ -398,7 +398,7 @@ class TemplateAPI(TemplateLM):
             raise ValueError("Log-likelihoods need a tokenizer: set `tokenizer`")
         ordered = Collator(requests, sort_fn=lambda r: (-len(r[1] + r[2]), tuple(r[1] + r[2])))
 
-        def ask(batch: list[Any]) -> list[tuple[float, bool]]:
+        def send(batch: list[Any]) -> list[tuple[float, bool]]:
             inputs, ctxlens, keys = self.batch_loglikelihood_requests([batch])
             outputs = self.model_call(inputs, generate=False)
             answers = self.parse_logprobs(outputs=outputs, tokens=inputs, ctxlens=ctxlens)
@@ -408,7 +408,7 @@ class TemplateAPI(TemplateLM):
                     self.cache_hook.add_partial("loglikelihood", key, answer)
             return answers
 
-        answered = self._each(ask, ordered.get_batched(n=self._batch_size))
+        answered = self._each(send, ordered.get_batched(n=self._batch_size))
         return ordered.get_original([answer for answers in answered for answer in answers])
 
     def loglikelihood(
@@ -449,19 +449,19 @@ class TemplateAPI(TemplateLM):
             arguments, sort_fn=lambda a: -len(a[0]), group_fn=lambda a: a[1], group_by="gen_kwargs"
         )
 
-        def ask(batch: list[Any]) -> list[str]:
+        def send(batch: list[Any]) -> list[str]:
             settings = batch[0][1]
             contexts = [self._prompt(context, settings) for context, *_ in batch]
             outputs = self.model_call(contexts, generate=True, gen_kwargs=settings)
-            texts = self.parse_generations(outputs=outputs, contexts=contexts)
-            _check_count(texts, batch)
-            texts = [LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER if text is None else text for text in texts]
-            for argument, text in zip(batch, texts, strict=True):
+            generations = self.parse_generations(outputs=outputs, contexts=contexts)
+            _check_count(generations, batch)
+            generations = [LMEVAL_MODEL_NONE_ANSWER_PLACEHOLDER if text is None else text for text in generations]
+            for argument, text in zip(batch, generations, strict=True):
                 self.cache_hook.add_partial("generate_until", argument, text)
-            return texts
+            return generations
 
-        answered = self._each(ask, ordered.get_batched(n=self._batch_size))
-        return ordered.get_original([text for texts in answered for text in texts])
+        answered = self._each(send, ordered.get_batched(n=self._batch_size))
+        return ordered.get_original([text for generations in answered for text in generations])
 
     def get_batched_requests(
         self,
@@ -475,7 +475,7 @@ class TemplateAPI(TemplateLM):
         """Send prompts and return the answers, batch by batch; several requests are in flight at once."""
         lengths = ctxlens or [0] * len(requests)
 
-        def ask(batch: list[Any]) -> list[Any]:
+        def send(batch: list[Any]) -> list[Any]:
             prompts, keys, own = ([entry[part] for entry in batch] for part in range(3))
             outputs = self.model_call(prompts, generate=generate, **kwargs)
             if generate:
@@ -491,7 +491,7 @@ class TemplateAPI(TemplateLM):
             return answers
 
         entries = list(zip(requests, cache_keys, lengths, strict=True))
-        return list(self._each(ask, chunks(entries, self._batch_size)))
+        return list(self._each(send, chunks(entries, self._batch_size)))
 
     def _prompt(self, context: Any, settings: dict[str, Any]) -> Any:
         """Return a context as it is sent: tokens truncated to leave room for the answer, or unchanged."""

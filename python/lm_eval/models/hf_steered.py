@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lm_eval.models._elsewhere import Elsewhere
+from lm_eval.models._unsupported import UnsupportedModel
 
 __all__ = ["SteeredModel"]
 
 
-class SteeredModel(Elsewhere):
+class SteeredModel(UnsupportedModel):
     """Models with steered activations."""
 
     NAME = "steered"

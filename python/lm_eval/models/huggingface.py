@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
+from lm_eval._lazy import require
 from lm_eval.api.model import TemplateLM
 from lm_eval.models import _generation, _loading, _scoring
-from lm_eval.models._lazy import need
 from lm_eval.models._loading import Loading
 from lm_eval.models._served import Served
 from lm_eval.models._state import state_of
@@ -121,7 +121,7 @@ class HFLM(Loading, TemplateLM):
             self.chat_template_args["enable_thinking"] = enable_thinking
         self._set_batch_size(batch_size, max_batch_size)
         if backend == "native":
-            self._hand_over(
+            self._use_engine(
                 device=None if device == "cuda" else device,
                 batch_size=batch_size,
                 max_batch_size=max_batch_size,
@@ -151,8 +151,8 @@ class HFLM(Loading, TemplateLM):
                 },
             )
             return
-        need("torch", "`HFLM`")
-        need("transformers", "`HFLM`")
+        require("torch", "`HFLM`")
+        require("transformers", "`HFLM`")
         self.softmax_dtype = get_dtype(softmax_dtype)
         self.mixed_precision_dtype = get_dtype(mixed_precision_dtype)
         is_name = isinstance(pretrained, (str, os.PathLike))
@@ -189,7 +189,7 @@ class HFLM(Loading, TemplateLM):
                 pretrained=pretrained,
                 dtype=dtype,
                 parallelize=parallelize,
-                gpus=need("torch", "`HFLM`").cuda.device_count(),
+                gpus=require("torch", "`HFLM`").cuda.device_count(),
                 max_memory_per_gpu=max_memory_per_gpu,
                 max_cpu_memory=max_cpu_memory,
                 offload_folder=offload_folder,  # type: ignore[arg-type]
@@ -203,7 +203,7 @@ class HFLM(Loading, TemplateLM):
                 **source,  # type: ignore[arg-type]
                 **kwargs,
             )
-        self._place(is_name)
+        self._move_to_device(is_name)
         self.tokenizer = _loading.pad_token(self.tokenizer, self.config)
         self.vocab_size = getattr(self.tokenizer, "vocab_size", None)
 
@@ -229,7 +229,7 @@ class HFLM(Loading, TemplateLM):
                     f"`{name}` has no effect on a model object: apply it when you load the model"
                 )
 
-    def _hand_over(self, arguments: dict[str, Any], **options: Any) -> None:
+    def _use_engine(self, arguments: dict[str, Any], **options: Any) -> None:
         """Let the engine answer instead of torch."""
         if not isinstance(arguments["pretrained"], (str, os.PathLike)):
             raise ValueError('`backend="native"` takes a model name or folder, not an object')
@@ -255,7 +255,7 @@ class HFLM(Loading, TemplateLM):
         self._engine = Served("hf", given, **options)
         self._max_length = self._max_length or self._engine.facts()["tokenizer"].get("max_length")
 
-    def _place(self, is_name: bool) -> None:
+    def _move_to_device(self, is_name: bool) -> None:
         """Move a model that was just loaded to its device, and set the device of inputs to the model's."""
         model = self._model
         if is_name and hasattr(model, "to") and self._is_movable(model):
@@ -359,7 +359,7 @@ class HFLM(Loading, TemplateLM):
         truncation: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Tokenize strings into one padded tensor and its attention mask."""
-        torch = need("torch", "`HFLM`")
+        torch = require("torch", "`HFLM`")
         options = {"truncation": True} if truncation else {}
         rows = [self.tok_encode(string, **options) for string in strings]
         if left_truncate_len:
@@ -372,10 +372,10 @@ class HFLM(Loading, TemplateLM):
         width = max(map(len, rows))
         tokens = torch.full((len(rows), width), int(self.tokenizer.pad_token_id or 0), dtype=torch.long)
         mask = torch.zeros_like(tokens)
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             span = slice(width - len(row), width) if padding_side == "left" else slice(0, len(row))
-            tokens[place, span] = torch.tensor(row, dtype=torch.long)
-            mask[place, span] = 1
+            tokens[index, span] = torch.tensor(row, dtype=torch.long)
+            mask[index, span] = 1
         return tokens, mask
 
     def tok_decode(self, tokens: Any, skip_special_tokens: bool = True) -> str:
@@ -386,12 +386,12 @@ class HFLM(Loading, TemplateLM):
     def _autocast(self) -> Any:
         if self.mixed_precision_dtype is None:
             return contextlib.nullcontext()
-        torch = need("torch", "`HFLM`")
+        torch = require("torch", "`HFLM`")
         return torch.autocast(device_type=self.device.type, dtype=self.mixed_precision_dtype)
 
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
-        with need("torch", "`HFLM`").no_grad(), self._autocast():
+        with require("torch", "`HFLM`").no_grad(), self._autocast():
             yield
 
     def _model_call(
@@ -472,7 +472,7 @@ class HFLM(Loading, TemplateLM):
         """
         if self._engine is not None:
             return self._engine.loglikelihood_rolling(requests)
-        return _scoring.score_texts(self, requests, disable_tqdm)
+        return _scoring.score_rolling(self, requests, disable_tqdm)
 
     def generate_until(self, requests: list[Instance[Any, Any]], disable_tqdm: bool = False) -> list[str]:
         """Return the generation for each `(context, settings)`."""
@@ -507,7 +507,7 @@ class HFLM(Loading, TemplateLM):
         if self.device is None or self.device.type == "cpu":
             # On a CPU, running out of memory kills the process, so sizes cannot be tried.
             return max(1, min(self.max_batch_size, _AUTO_TOKENS // max(1, length)))
-        torch = need("torch", "`HFLM`")
+        torch = require("torch", "`HFLM`")
         out_of_memory = _scoring.out_of_memory(torch)
         size = self.max_batch_size
         while size > 1:
@@ -531,7 +531,7 @@ class HFLM(Loading, TemplateLM):
         """Render a conversation as a prompt; system messages are omitted if the template does not support them."""
         if self._engine is not None:
             return self._engine.apply_chat_template(chat_history, add_generation_prompt)
-        jinja2 = need("jinja2", "A chat template", "Jinja2")
+        jinja2 = require("jinja2", "A chat template", "Jinja2")
         options = {
             "tokenize": False,
             "add_generation_prompt": add_generation_prompt,

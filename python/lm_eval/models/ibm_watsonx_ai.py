@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lm_eval.models._elsewhere import Elsewhere
+from lm_eval.models._unsupported import UnsupportedModel
 
 __all__ = ["WatsonxLLM"]
 
 
-class WatsonxLLM(Elsewhere):
+class WatsonxLLM(UnsupportedModel):
     """IBM watsonx.ai."""
 
     NAME = "watsonx_llm"

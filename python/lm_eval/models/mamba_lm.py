@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lm_eval.models._elsewhere import Elsewhere
+from lm_eval.models._unsupported import UnsupportedModel
 
 __all__ = ["MambaLMWrapper"]
 
 
-class MambaLMWrapper(Elsewhere):
+class MambaLMWrapper(UnsupportedModel):
     """Models of the package `mamba_ssm`."""
 
     NAME = "mamba_ssm"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lm_eval.models._elsewhere import Elsewhere
+from lm_eval.models._unsupported import UnsupportedModel
 
 __all__ = ["Mistral3LM"]
 
 
-class Mistral3LM(Elsewhere):
+class Mistral3LM(UnsupportedModel):
     """Mistral 3."""
 
     NAME = "hf-mistral3"

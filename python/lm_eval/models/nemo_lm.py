@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lm_eval.models._elsewhere import Elsewhere
+from lm_eval.models._unsupported import UnsupportedModel
 
 __all__ = ["NeMoLM"]
 
 
-class NeMoLM(Elsewhere):
+class NeMoLM(UnsupportedModel):
     """NVIDIA NeMo."""
 
     NAME = "nemo_lm"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lm_eval.models._elsewhere import Elsewhere
+from lm_eval.models._unsupported import UnsupportedModel
 
 __all__ = ["NEURON_HF"]
 
 
-class NEURON_HF(Elsewhere):
+class NEURON_HF(UnsupportedModel):
     """AWS Neuron."""
 
     NAME = "neuronx"

@@ -126,7 +126,7 @@ class LocalCompletionsAPI(TemplateAPI):
     def parse_generations(outputs: Any, **kwargs: Any) -> list[str]:
         """Return the generations in the order of the prompts."""
         return [
-            text for output in _listed(outputs) for text in _placed(output, lambda choice: choice["text"])
+            text for output in _listed(outputs) for text in _in_order(output, lambda choice: choice["text"])
         ]
 
 
@@ -180,12 +180,12 @@ class LocalChatCompletion(LocalCompletionsAPI):
 
     def parse_generations(self, outputs: Any, **kwargs: Any) -> list[str]:  # type: ignore[override]
         """Return the contents of the messages."""
-        texts = [
+        generations = [
             text
             for output in _listed(outputs)
-            for text in _placed(output, lambda choice: choice["message"]["content"])
+            for text in _in_order(output, lambda choice: choice["message"]["content"])
         ]
-        return [postprocess_generated_text(text or "", None, self.think_end_token) for text in texts]
+        return [postprocess_generated_text(text or "", None, self.think_end_token) for text in generations]
 
     def tok_encode(  # type: ignore[override]
         self,
@@ -283,7 +283,7 @@ def _listed(outputs: Any) -> list[Any]:
     return outputs if isinstance(outputs, list) else [outputs]
 
 
-def _placed(output: dict[str, Any], text: Any) -> list[Any]:
+def _in_order(output: dict[str, Any], text: Any) -> list[Any]:
     choices = sorted(output["choices"], key=lambda choice: choice.get("index", 0))
     return [text(choice) for choice in choices]
 

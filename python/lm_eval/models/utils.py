@@ -130,7 +130,7 @@ class Grouper:
         self._positions: dict[Any, list[int]] = {}
         for position, element in enumerate(arr):
             self._positions.setdefault(fn(element), []).append(position)
-        self._grouped = {key: [arr[place] for place in places] for key, places in self._positions.items()}
+        self._grouped = {key: [arr[index] for index in indices] for key, indices in self._positions.items()}
 
     def get_grouped(self) -> dict[Any, list[Any]]:
         """Return the elements of each key."""
@@ -140,8 +140,8 @@ class Grouper:
         """Return the results of all groups in the order of the elements."""
         original: list[Any] = [None] * self.size
         for key, results in grouped_dict.items():
-            for place, result in zip(self._positions[key], results, strict=True):
-                original[place] = result
+            for index, result in zip(self._positions[key], results, strict=True):
+                original[index] = result
         return original
 
 
@@ -252,11 +252,11 @@ class Collator:
         if self._group_by != "contexts":
             yield req_str, cont_toks, logits
             return
-        for position, (texts, _, continuation) in self._groups[tuple(cxt_toks + cont_toks[:-1])]:
+        for position, (strings, _, continuation) in self._groups[tuple(cxt_toks + cont_toks[:-1])]:
             self._order.append(position)
             # A shorter continuation is predicted by the last positions.
             is_shorter = len(continuation) < len(cont_toks)
-            yield texts, continuation, logits[:, -len(continuation) :] if is_shorter else logits
+            yield strings, continuation, logits[:, -len(continuation) :] if is_shorter else logits
 
     def get_original(self, newarr: Sequence[T]) -> list[T]:
         """Return answers, given in batch order, in the order of the requests."""
@@ -320,10 +320,10 @@ def flatten_image_list(images: list[list[T]]) -> list[T]:
 
 def handle_stop_sequences(until: str | list[str] | None, eos: str | None) -> list[str]:
     """Return the stop sequences, including the end-of-text token."""
-    texts = [until] if isinstance(until, str) else [] if until is None else until
-    if not isinstance(texts, list):
+    strings = [until] if isinstance(until, str) else [] if until is None else until
+    if not isinstance(strings, list):
         raise ValueError(f"`until` must be a string or a list of strings, not {until!r}")
-    return texts if eos is None or eos in texts else [*texts, eos]
+    return strings if eos is None or eos in strings else [*strings, eos]
 
 
 def normalize_gen_kwargs(gen_kwargs: dict[str, Any], default_max_gen_toks: int = 256) -> GenKwargs:

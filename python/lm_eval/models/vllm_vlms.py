@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lm_eval.models._elsewhere import Elsewhere
+from lm_eval.models._unsupported import UnsupportedModel
 
 __all__ = ["VLLM_VLM"]
 
 
-class VLLM_VLM(Elsewhere):
+class VLLM_VLM(UnsupportedModel):
     """vLLM with images in this process."""
 
     NAME = "vllm-vlm"

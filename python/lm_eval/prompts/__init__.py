@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lm_eval._absent import absent
+from lm_eval._removed import removed_names
 
 __all__ = ["PROMPT_REGISTRY", "get_prompt"]
 
@@ -41,4 +41,4 @@ def get_prompt(prompt_id: str, dataset_name: str | None = None, subset_name: str
 
 
 _instead = "write templates into the task: `doc_to_text` and `doc_to_target`, or a prompt format (`task@format`)"
-__getattr__ = absent(__name__, dict.fromkeys(("PromptString", "load_prompt_list"), _instead))
+__getattr__ = removed_names(__name__, dict.fromkeys(("PromptString", "load_prompt_list"), _instead))

@@ -58,7 +58,7 @@ class _InstalledLibrary:
         from lm_eval import _engine
 
         try:
-            folders = _engine.ask("roots")
+            folders = _engine.call("roots")
         except FileNotFoundError:
             # Without the `lm-eval` binary there is no library.
             return None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lm_eval._absent import absent
+from lm_eval._removed import removed_names
 
-__getattr__ = absent(
+__getattr__ = removed_names(
     __name__, dict.fromkeys(("GROUP_FIELD_NAMES", "TaskFactory"), "`TaskManager.load` makes tasks and groups")
 )

@@ -10,7 +10,7 @@ from lm_eval import _dataset, _engine
 from lm_eval._live import Live, TaskFunction
 from lm_eval.api.group import Group
 from lm_eval.api.task import ConfigurableTask, Task
-from lm_eval.api.task._kinds import KINDS
+from lm_eval.api.task._output_types import TASK_CLASSES
 from lm_eval.config.task import TaskConfig
 
 _ATTRIBUTE = "_loaded_from"
@@ -37,17 +37,17 @@ class Origin:
     fields: dict[str, Any]
 
 
-def make_task(load: dict[str, Any], key: str, told: Mapping[str, Any]) -> Task:
+def make_task(load: dict[str, Any], key: str, loaded: Mapping[str, Any]) -> Task:
     """Make a task object."""
-    fields = dict(told["config"])
-    if told["class"] is not None:
-        task = _of_class(told["class"], fields)
+    fields = dict(loaded["config"])
+    if loaded["class"] is not None:
+        task = _of_class(loaded["class"], fields)
     else:
         # The engine has applied the prompt format.
         config = TaskConfig(**fields, _is_formatted=True)
-        task = KINDS.get(config.output_type, ConfigurableTask)(config=config)
+        task = TASK_CLASSES.get(config.output_type, ConfigurableTask)(config=config)
         task.download = lambda *_, **__: _download(task)  # type: ignore[method-assign]
-    task._folders = list(told["folders"])
+    task._folders = list(loaded["folders"])
     setattr(task, _ATTRIBUTE, Origin(load, key, fields_of(task)))
     return task
 
@@ -72,20 +72,20 @@ def _download(task: Task) -> None:
     """Let the engine load the data of a task."""
     live = Live()
     origin: Origin = getattr(task, _ATTRIBUTE)
-    splits = _engine.ask("splits", live, load=origin.load, task=(0, origin.key, changes_of(task)))
+    splits = _engine.call("splits", live, load=origin.load, task=(0, origin.key, changes_of(task)))
     task.dataset = {
         name: _dataset.make(split["documents"], split["columns"]) for name, split in splits.items()
     }
 
 
-def make_groups(load: dict[str, Any], told: Mapping[str, Any], tasks: Mapping[str, Task]) -> dict[str, Group]:
+def make_groups(load: dict[str, Any], loaded: Mapping[str, Any], tasks: Mapping[str, Task]) -> dict[str, Group]:
     """Make group objects, with their members."""
     groups: dict[str, Group] = {}
-    for name, definition in told["groups"].items():
+    for name, definition in loaded["groups"].items():
         group = Group.from_config({**definition, "group": name})
         setattr(group, _ATTRIBUTE, Origin(load, name, {}))
         groups[name] = group
-    for name, members in told["group_map"].items():
+    for name, members in loaded["group_map"].items():
         for member in members:
             groups[name]._children[member] = groups[member] if member in groups else tasks[member]
     return groups
@@ -141,21 +141,21 @@ class Message:
                 f"A task must be a name, a dictionary or a `Task`, not a value of type `{kind}`"
             )
 
-    def add_group(self, group: Group, members: Iterable[str], place: int | None = None) -> None:
+    def add_group(self, group: Group, members: Iterable[str], index: int | None = None) -> None:
         """Add a group whose members are among the tasks and groups, at the end or at an index."""
         origin: Origin | None = getattr(group, _ATTRIBUTE, None)
-        load = None if origin is None else self._place(origin.load)
+        load = None if origin is None else self._load_index(origin.load)
         name = group.name if origin is None else origin.key
         definition = {**group.to_dict(), "group": group.name, "task": []}
         self.groups = self.groups or []
         self.groups.insert(
-            len(self.groups) if place is None else place, (load, name, definition, list(members))
+            len(self.groups) if index is None else index, (load, name, definition, list(members))
         )
 
     def _of_object(self, task: Task) -> Any:
         if hasattr(task, _ATTRIBUTE):
             origin: Origin = getattr(task, _ATTRIBUTE)
-            return (self._place(origin.load), origin.key, changes_of(task))
+            return (self._load_index(origin.load), origin.key, changes_of(task))
         fields = {**fields_of(task), "task": task.task_name}
         definition = task.config._definition()
         fewshot = fields.get("fewshot_config")
@@ -172,7 +172,7 @@ class Message:
             fields["class"] = self._live.refer(_class_of(task))
         return fields
 
-    def _place(self, load: dict[str, Any]) -> int:
+    def _load_index(self, load: dict[str, Any]) -> int:
         if load not in self.loads:
             self.loads.append(load)
         return self.loads.index(load)

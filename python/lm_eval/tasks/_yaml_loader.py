@@ -20,7 +20,7 @@ def load_yaml(
     """
     from lm_eval import _engine
 
-    read = _engine.ask("read_yaml", path=os.path.abspath(path), includes=recursive)
+    read = _engine.call("read_yaml", path=os.path.abspath(path), includes=recursive)
     loaded: dict[str, Any] = _functions(read, resolve_func)
     return loaded
 

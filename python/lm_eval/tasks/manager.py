@@ -73,7 +73,7 @@ class TaskManager:
     def _names(self) -> dict[str, Any]:
         from lm_eval import _engine
 
-        names: dict[str, Any] = _engine.ask("names", manager=self._settings())
+        names: dict[str, Any] = _engine.call("names", manager=self._settings())
         return names
 
     @property
@@ -170,11 +170,11 @@ class TaskManager:
         from lm_eval.tasks import _loaded
 
         load = {**self._settings(), "specs": specs, "overrides": {**(overrides or {})}}
-        told = _engine.ask("load", load=load)
-        tasks = {name: _loaded.make_task(load, name, task) for name, task in told["tasks"].items()}
+        answer = _engine.call("load", load=load)
+        tasks = {name: _loaded.make_task(load, name, task) for name, task in answer["tasks"].items()}
         result["tasks"].update(tasks)
-        result["groups"].update(_loaded.make_groups(load, told, tasks))
-        result["group_map"].update(told["group_map"])
+        result["groups"].update(_loaded.make_groups(load, answer, tasks))
+        result["group_map"].update(answer["group_map"])
 
     def load_task_or_group(self, task_list: TaskSpec | list[TaskSpec]) -> dict[Any, Any]:
         """Load tasks and groups into nested dictionaries; superseded by `load`."""

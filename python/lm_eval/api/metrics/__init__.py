@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lm_eval.api.metrics._older import *
+from lm_eval.api.metrics._v04 import *
 from lm_eval.api.metrics.aggregations import (
     bits_per_byte,
     bypass_agg,

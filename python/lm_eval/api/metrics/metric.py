@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from lm_eval import _scope
-from lm_eval.api.metrics._lone import lone_text
 from lm_eval.api.metrics._numeric import argmax, floats
+from lm_eval.api.metrics._single import single_string
 from lm_eval.api.metrics._types import _K, _T, AggregationFn, MetricFn, ReductionFn
 from lm_eval.api.metrics.reduce import take_first
 from lm_eval.api.metrics.results import LLResults
@@ -68,7 +68,7 @@ class Metric(Generic[_T, _K]):
             options = {key: value for key, value in options.items() if key in calling.options}
         if calling.pair:
             return self.fn(_pair(references, predictions), **options)
-        references, predictions = lone_text(references), lone_text(predictions)
+        references, predictions = single_string(references), single_string(predictions)
         if calling.named:
             return self.fn(**{**options, "references": references, "predictions": predictions})
         return self.fn(references, predictions, **options)

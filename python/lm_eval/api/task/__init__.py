@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lm_eval.api.instance import Instance, OutputType
-from lm_eval.api.task._kinds import (
+from lm_eval.api.task._output_types import (
     GenerateTask,
     LoglikelihoodRollingTask,
     LoglikelihoodTask,

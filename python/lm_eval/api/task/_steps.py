@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 Groups = dict[int, list[Instance[Any, Any]]]
 """The requests of each document, ordered by `idx`."""
 
-_TOLD = ("acc_mutual_info", "metric_kwargs", "option_text")
+_SCORING_METADATA = ("acc_mutual_info", "metric_kwargs", "option_text")
 """The metadata of a request that scoring needs."""
 
 
-def _ask(operation: str, task: Task, settings: Mapping[str, Any], live: Any = None, **parts: Any) -> Any:
+def _call_engine(operation: str, task: Task, settings: Mapping[str, Any], live: Any = None, **parts: Any) -> Any:
     """Let the engine perform a step for a task."""
     from lm_eval import _engine
     from lm_eval._live import Live
@@ -39,7 +39,7 @@ def _ask(operation: str, task: Task, settings: Mapping[str, Any], live: Any = No
     message = _loaded.Message(live)
     message.add(task, scores=False)
     seeds = [None, None, None, task._fewshot_seed]
-    return _engine.ask(
+    return _engine.call(
         operation,
         live,
         settings={"seed": seeds, "quiet": True, "python": sys.executable, **settings},
@@ -73,7 +73,7 @@ def build_requests(
         if chat_template is None:
             raise ValueError("`apply_chat_template` needs a `chat_template`, such as `lm.apply_chat_template`")
         template = live.refer(_template_model(chat_template))
-    documents = _ask(
+    documents = _call_engine(
         "requests",
         task,
         settings,
@@ -86,12 +86,12 @@ def build_requests(
     instances: list[Instance[Any, Any]] = []
     for document in documents:
         doc = unwrapped(document["doc"])
-        for told in document["instances"]:
-            arguments = told.pop("arguments")
+        for answer in document["instances"]:
+            arguments = answer.pop("arguments")
             if isinstance(arguments[0], tuple):
                 # A conversation for a server, which models receive unchanged.
                 arguments = (_models._json_prompt(arguments[0][0]), *arguments[1:])
-            instances.append(Instance(doc=doc, doc_id=document["doc_id"], arguments=arguments, **told))
+            instances.append(Instance(doc=doc, doc_id=document["doc_id"], arguments=arguments, **answer))
     return instances
 
 
@@ -267,7 +267,7 @@ def groups_of(task: Task) -> Groups:
     return groups
 
 
-def _told(groups: Groups) -> list[dict[str, Any]]:
+def _serialized(groups: Groups) -> list[dict[str, Any]]:
     """Return answered requests in the form sent to the engine."""
     from lm_eval import _models
     from lm_eval._class_tasks import WRAPPED
@@ -276,17 +276,17 @@ def _told(groups: Groups) -> list[dict[str, Any]]:
     documents = []
     for doc_id, requests in groups.items():
         doc = requests[0].doc
-        told = [
+        answer = [
             {
                 **{name: getattr(request, name) for name in fields},
                 "arguments": request.args,
                 "resps": [_models._valid(answer) if isinstance(answer, str) else answer for answer in request.resps],
-                "metadata": {name: request.metadata[name] for name in _TOLD if name in request.metadata},
+                "metadata": {name: request.metadata[name] for name in _SCORING_METADATA if name in request.metadata},
             }
             for request in requests
         ]
         wrapped = doc if isinstance(doc, Mapping) else {WRAPPED: doc}
-        documents.append({"doc_id": doc_id, "doc": wrapped, "instances": told})
+        documents.append({"doc_id": doc_id, "doc": wrapped, "instances": answer})
     return documents
 
 
@@ -297,8 +297,8 @@ def apply_filters(task: Task) -> None:
         for scorer in task.scorers:
             scorer.apply_filter([request for requests in groups.values() for request in requests])
         return
-    told = _score(task, groups, only_filter=True)
-    for pipeline in told["pipelines"]:
+    answer = _score(task, groups, only_filter=True)
+    for pipeline in answer["pipelines"]:
         _keep_filtered(groups, pipeline)
 
 
@@ -308,16 +308,16 @@ def process_instances(task: Task) -> None:
     if task._has_own_scorers:
         _process_here(task, groups)
         return
-    told = _score(task, groups)
-    task._owners = [pipeline["owners"] for pipeline in told["pipelines"]]
-    for scorer, pipeline in zip(task.scorers, told["pipelines"], strict=True):
+    answer = _score(task, groups)
+    task._owners = [pipeline["owners"] for pipeline in answer["pipelines"]]
+    for scorer, pipeline in zip(task.scorers, answer["pipelines"], strict=True):
         _keep_filtered(groups, pipeline)
         _keep_scores(scorer, pipeline, groups)
 
 
 def _score(task: Task, groups: Groups, only_filter: bool = False) -> Any:
     settings = {"confirm_run_unsafe_code": task._may_run_code}
-    return _ask("score", task, settings, documents=_told(groups), only_filter=only_filter)
+    return _call_engine("score", task, settings, documents=_serialized(groups), only_filter=only_filter)
 
 
 def _keep_filtered(groups: Groups, pipeline: Mapping[str, Any]) -> None:
@@ -397,5 +397,5 @@ def aggregate(task: Task, bootstrap_iters: int | None) -> tuple[dict[str, Any], 
         for scorer, own in zip(task.scorers, owners, strict=True)
     ]
     settings = {"bootstrap_iters": bootstrap_iters or 0, "confirm_run_unsafe_code": task._may_run_code}
-    told = _ask("aggregate", task, settings, pipelines=pipelines)
-    return told["metrics"], told["sample_len"]
+    answer = _call_engine("aggregate", task, settings, pipelines=pipelines)
+    return answer["metrics"], answer["sample_len"]

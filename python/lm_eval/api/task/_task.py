@@ -121,13 +121,13 @@ class Task(Documents, abc.ABC):
     @classmethod
     def from_config(cls, config: TaskConfig | Mapping[str, Any]) -> Task:
         """Make a task of the class for its output type; a user-defined class makes its own."""
-        from lm_eval.api.task._kinds import KINDS
+        from lm_eval.api.task._output_types import TASK_CLASSES
 
         if cls not in (Task, ConfigurableTask):
             return cls(config=config)
         if not isinstance(config, TaskConfig):
             config = TaskConfig(**copied(config))
-        return KINDS.get(config.output_type, ConfigurableTask)(config=config)
+        return TASK_CLASSES.get(config.output_type, ConfigurableTask)(config=config)
 
     @property
     def config(self) -> TaskConfig:

@@ -27,7 +27,7 @@ _INSTEAD = {
 }
 
 
-class Elsewhere(LM):
+class UnsupportedModel(LM):
     """A model that is not part of this package."""
 
     NAME = ""

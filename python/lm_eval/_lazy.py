@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 
-def need(package: str, what: str, install: str | None = None) -> Any:
+def require(package: str, what: str, install: str | None = None) -> Any:
     """Import a package, or raise an error that says what needs it."""
     try:
         return importlib.import_module(package)

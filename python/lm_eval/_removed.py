@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 
-def absent(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+def removed_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a module's `__getattr__` for removed names, each with its replacement."""
 
     def find(name: str) -> NoReturn:

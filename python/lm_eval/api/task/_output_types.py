@@ -93,8 +93,8 @@ class MultipleChoiceTask(_Kind):
             return super().construct_requests(doc, ctx, **kwargs)
         kwargs = without_chat(kwargs)
         return [
-            Instance(request_type="loglikelihood", doc=doc, arguments=(ctx, f" {choice}"), idx=place, **kwargs)
-            for place, choice in enumerate(doc["choices"])
+            Instance(request_type="loglikelihood", doc=doc, arguments=(ctx, f" {choice}"), idx=index, **kwargs)
+            for index, choice in enumerate(doc["choices"])
         ]
 
     def process_results(self, doc: Doc, results: Any) -> Any:
@@ -198,7 +198,7 @@ class PerplexityTask(Task):
         }
 
 
-KINDS: dict[str, type[ConfigurableTask]] = {
+TASK_CLASSES: dict[str, type[ConfigurableTask]] = {
     "generate_until": GenerateTask,
     "loglikelihood": LoglikelihoodTask,
     "loglikelihood_rolling": LoglikelihoodRollingTask,

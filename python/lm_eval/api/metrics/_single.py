@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class LoneText(list[str]):
+class SingleString(list[str]):
     """A list with a single string.
 
     Metrics receive references and predictions as lists, one prediction per repeat. Documented metrics also treat them
@@ -27,8 +27,8 @@ class LoneText(list[str]):
         return int(self[0])
 
 
-def lone_text(values: Any) -> Any:
-    """Return a list with a single string as a `LoneText`; anything else unchanged."""
+def single_string(values: Any) -> Any:
+    """Return a list with a single string as a `SingleString`; anything else unchanged."""
     if type(values) is list and len(values) == 1 and isinstance(values[0], str):
-        return LoneText(values)
+        return SingleString(values)
     return values

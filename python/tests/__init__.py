@@ -1,1 +1,1 @@
-"""Tests of the Python package; they need the standard library alone."""
+"""Tests of the Python package; they need only the standard library."""

@@ -1,4 +1,4 @@
-"""What tests need to run the program on task folders that they write."""
+"""Runs the `lm-eval` binary on task folders that tests write."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def binary() -> Path:
-    """Return the program: `LM_EVAL_BINARY`, else the one that was built last for debugging."""
+    """Return the path of the binary: `LM_EVAL_BINARY`, or the debug build."""
     given = os.environ.get("LM_EVAL_BINARY")
     target = Path(os.environ.get("CARGO_TARGET_DIR") or _REPOSITORY / "target")
     path = Path(given) if given else target / "debug" / "lm-eval"
@@ -26,7 +26,7 @@ def binary() -> Path:
 
 
 class BinaryTestCase(unittest.TestCase):
-    """A folder of tasks, and the program that evaluates them."""
+    """A task folder, and the binary that evaluates it."""
 
     def setUp(self) -> None:
         """Make an empty folder."""
@@ -35,17 +35,17 @@ class BinaryTestCase(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def write(self, path: str, text: str) -> None:
-        """Write a file of the folder; what all lines are indented by is taken away."""
+        """Write a file in the folder; common indentation is removed."""
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(textwrap.dedent(text), encoding="utf-8")
 
     def write_lines(self, path: str, rows: list[dict[str, Any]]) -> None:
-        """Write a file of one JSON object a line."""
+        """Write a JSON Lines file."""
         self.write(path, "".join(json.dumps(row) + "\n" for row in rows))
 
     def program(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run the program in the folder."""
+        """Run the binary in the folder."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("LM_EVAL", "PYTHON"))}
         home = {"HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder / "cache")}
         return subprocess.run(
@@ -59,7 +59,7 @@ class BinaryTestCase(unittest.TestCase):
         )
 
     def evaluate(self, task: str, *arguments: str, **environment: str) -> dict[str, Any]:
-        """Return the results object of a run of one task."""
+        """Return the results of a run of one task."""
         if "--model" not in arguments:
             arguments = ("--model", "replay", "--model_args", "path=answers.jsonl", *arguments)
         done = self.program(
@@ -68,7 +68,7 @@ class BinaryTestCase(unittest.TestCase):
             **environment,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
-        # A file of settings is echoed before the results.
+        # A settings file is echoed before the results.
         results: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{\n") :])
         return results
 
@@ -78,7 +78,7 @@ class BinaryTestCase(unittest.TestCase):
         return found
 
     def write_generation(self, name: str, rows: list[tuple[str, str, list[str]]], rest: str) -> None:
-        """Write a task of questions, targets and the answers that a model gave, and its recording."""
+        """Write a generation task, its documents, and a recording of the model's answers."""
         documents = [{"question": question, "answer": target} for question, target, _ in rows]
         self.write_lines("documents.jsonl", documents)
         recorded = [

@@ -1,4 +1,4 @@
-"""The engine that tests talk with, and what several of them use."""
+"""The engine for tests, and helpers that several of them use."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def program() -> str:
-    """Return the path of the program."""
+    """Return the path of the binary."""
     return str(binary())
 
 
 def set_up() -> None:
-    """Let this process, and those that it starts, use the program with the built-in tasks alone."""
+    """Make this process and its children use the binary, with only the built-in tasks."""
     os.environ[_engine.BINARY_VARIABLE] = program()
     os.environ["LM_EVAL_HOME"] = tempfile.mkdtemp(prefix="lm-eval-home-")
 
 
 def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the program."""
+    """Run the binary."""
     return subprocess.run(
         [program(), *arguments], capture_output=True, text=True, timeout=120, check=True, **options
     )
 
 
 class Lengths(LM):
-    """Finds text as likely as it is short, and answers every question with the same words."""
+    """Scores strings by their length, and answers every question with the same string."""
 
     def __init__(self, answer: str = "4", **kwargs: Any) -> None:
         super().__init__()
@@ -44,17 +44,17 @@ class Lengths(LM):
         self.calls: list[tuple[str, int]] = []
 
     def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
-        """Return the negative number of characters of each continuation."""
+        """Return the negative length of each continuation."""
         self.calls.append(("loglikelihood", len(requests)))
         return [(-float(len(request.args[1])), False) for request in requests]
 
     def loglikelihood_rolling(self, requests: list[Any]) -> list[Any]:
-        """Return the negative number of characters of each text."""
+        """Return the negative length of each string."""
         self.calls.append(("loglikelihood_rolling", len(requests)))
         return [-float(len(request.args[-1])) for request in requests]
 
     def generate_until(self, requests: list[Any]) -> list[str]:
-        """Return the answer as often as it is asked for."""
+        """Return the same answer to every request."""
         self.calls.append(("generate_until", len(requests)))
         return [self.answer for _ in requests]
 
@@ -89,6 +89,6 @@ def sums_task(**fields: Any) -> dict[str, Any]:
 
 
 def scores(results: dict[str, Any], task: str) -> dict[str, Any]:
-    """Return the scores of a task without its name and its errors."""
+    """Return the scores of a task, without its alias and its standard errors."""
     entry = results["results"][task]
     return {key: value for key, value in entry.items() if "," in key and "stderr" not in key}

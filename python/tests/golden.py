@@ -24,13 +24,13 @@ class GoldenTestCase(unittest.TestCase):
     compared = 0
 
     def assert_recorded(self, actual: Any, expected: Any, message: str) -> None:
-        """Check one recorded value; numbers may differ by 1e-12 of their size."""
+        """Check one recorded value; numbers may differ by a relative error of 1e-12."""
         type(self).compared += 1
         self.assertTrue(_same(actual, expected), f"{message}: {actual!r} is not {expected!r}")
 
     @classmethod
     def tearDownClass(cls) -> None:
-        """Say how many values were compared."""
+        """Print how many values were compared."""
         print(f"{cls.__name__}: {cls.compared} recorded values are equal")
 
 

@@ -13,7 +13,7 @@ from lm_eval.api.instance import Instance
 
 from tests import engine
 
-# oneDNN takes instructions for bfloat16 that some virtual machines announce and do not have.
+# oneDNN uses bfloat16 instructions that some virtual machines announce but do not have.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
@@ -23,10 +23,10 @@ LLAMA = CHECKPOINTS / "llama"
 
 SHARED = [("word " * 12 + "and", f" {letter}") for letter in "abcd"] + [
     ("word " * 12 + "and", " the answer is"),
-    ("Question: what is", " the answer"),
-    ("Question: what is", " a"),
-    ("Question: what it", " the other answer"),
-    ("Question: what it", " b"),
+    ("Question: this is", " the answer"),
+    ("Question: this is", " a"),
+    ("Question: this it", " the other answer"),
+    ("Question: this it", " b"),
     ("", " b c"),
     ("x y z " * 50, " b c"),
 ]
@@ -43,12 +43,12 @@ def set_up() -> None:
     engine.set_up()
     import torch
 
-    # More threads than these models have work for only wait for each other.
+    # These models are too small for more threads, which would only wait for each other.
     torch.set_num_threads(1)
 
 
 def load(folder: Path = LLAMA, **arguments: Any) -> Any:
-    """Return a model of a checkpoint, in 32 bits."""
+    """Load a checkpoint as an `HFLM`, in 32 bits."""
     from lm_eval.models.huggingface import HFLM
 
     return HFLM(pretrained=str(folder), **{"device": "cpu", "dtype": "float32", **arguments})
@@ -64,7 +64,7 @@ def live(folder: Path = LLAMA) -> tuple[Any, Any]:
 
 
 def ask(method: Any, *requests: tuple[Any, ...]) -> list[Any]:
-    """Return what a method of a model answers."""
+    """Call a method of a model with requests, and return its answers."""
     kind = method.__name__
     instances = [
         Instance(request_type=kind, doc={}, arguments=arguments, idx=0, metadata=("t", number, 1))
@@ -75,13 +75,13 @@ def ask(method: Any, *requests: tuple[Any, ...]) -> list[Any]:
 
 
 def recorded(name: str) -> Any:
-    """Return what the reference answered."""
+    """Return the recorded answers of the reference."""
     return json.loads((RECORDED / f"{name}.json").read_text())
 
 
 def choices(count: int = 6) -> dict[str, Any]:
-    """Return the definition of a task with options."""
-    documents = [{"q": "word " * n + "what is", "a": n % 3} for n in range(count)]
+    """Return the definition of a multiple-choice task."""
+    documents = [{"q": "word " * n + "this is", "a": n % 3} for n in range(count)]
     return {
         "task": "choices",
         "custom_dataset": lambda **_: {"test": documents},
@@ -94,10 +94,10 @@ def choices(count: int = 6) -> dict[str, Any]:
 
 
 class HFLMTestCase(unittest.TestCase):
-    """Comparisons of answers."""
+    """Compares answers."""
 
     def assert_scores(self, found: list[Any], expected: list[Any], within: float) -> None:
-        """Check log-likelihoods, and that the same ones are greedy."""
+        """Check log-likelihoods within a tolerance, and greedy flags."""
         for number, (mine, theirs) in enumerate(zip(found, expected, strict=True)):
             self.assertAlmostEqual(
                 mine[0], theirs[0], delta=within * max(1.0, abs(theirs[0]) / 20), msg=number

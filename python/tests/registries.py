@@ -8,10 +8,10 @@ from lm_eval.api import registry
 
 
 class RegistryTestCase(unittest.TestCase):
-    """Forgets at the end of a test what it registered."""
+    """Restores all registries after each test."""
 
     def setUp(self) -> None:
-        """Remember the entries of all registries."""
+        """Save the entries of all registries."""
         for table in registry._REGISTRIES.values():
             len(table)
             self.addCleanup(setattr, table, "_entries", dict(table._entries))

@@ -1,4 +1,4 @@
-"""What a worker does with classes: objects of tasks, samplers, splits that are loaded when they are needed."""
+"""How a worker uses classes: task objects, samplers, and splits that are loaded on demand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = [{"q": f"q{number}", "a": number % 2} for number in range(6)]
 
 
 class Counting(ConfigurableTask):
-    """A class that is configured, loads its documents and makes requests."""
+    """A class that has a configuration, loads its documents and makes requests."""
 
     VERSION = 2
 
@@ -29,15 +29,15 @@ class Counting(ConfigurableTask):
         self.config.repeats = 3
 
     def validation_docs(self) -> Any:
-        """Return a split of the engine."""
+        """Return a split loaded by the engine."""
         return self.dataset["validation"]
 
     def has_validation_docs(self) -> bool:
-        """Return yes."""
+        """Return true."""
         return True
 
     def doc_to_text(self, doc: Any, doc_to_text: Any = None) -> str:
-        """Return the question with what the file says."""
+        """Return the question with the prefix from the task file."""
         return f"{self.extra} {super().doc_to_text(doc, doc_to_text)}"
 
     def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
@@ -51,44 +51,44 @@ class Counting(ConfigurableTask):
         )
 
     def aggregation(self) -> Any:
-        """Return one that is built in and one that is not."""
+        """Return a built-in and a custom aggregation."""
         return {"m": mean, "own": lambda values: 5}
 
 
 class Drawing(Counting):
-    """A class that draws by itself."""
+    """A class that draws random numbers itself."""
 
     def fewshot_context(self, doc: Any, num_fewshot: int, **kwargs: Any) -> str:
-        """Return a number."""
+        """Return a random number."""
         assert self.fewshot_rnd is not None
         return str(self.fewshot_rnd.random())
 
 
 class Lines(PerplexityTask):
-    """Documents that are texts."""
+    """Documents that are strings."""
 
     def has_validation_docs(self) -> bool:
-        """Return yes."""
+        """Return true."""
         return True
 
     def validation_docs(self) -> Any:
-        """Return texts."""
+        """Return strings."""
         return ["one two", "three"]
 
 
 class Engine:
-    """Stands in for the engine: a channel whose questions are answered at once."""
+    """A fake engine: a channel that answers queries immediately."""
 
     def __init__(self, definition: dict[str, Any]) -> None:
         self.definition = definition
         self.asked: list[Any] = []
 
     def write(self, message: Any) -> None:
-        """Take a question."""
+        """Take a query."""
         self.asked.append(message["ask"])
 
     def read(self) -> Any:
-        """Return the answer to the last question."""
+        """Return the answer to the last query."""
         question = self.asked[-1]
         kind = question["kind"]
         if kind == "class":
@@ -106,7 +106,7 @@ class Engine:
 
 
 class Worker:
-    """Stands in for a worker."""
+    """A fake worker."""
 
     def __init__(self, made: Any = None, config: Any = None, settings: Any = None) -> None:
         self.loader = Loader([])
@@ -122,10 +122,10 @@ class Worker:
 
 
 class WorkerTestCase(unittest.TestCase):
-    """Tests that leave no engine behind."""
+    """Resets the engine after each test."""
 
     def setUp(self) -> None:
-        """Forget the engine afterwards."""
+        """Reset the engine afterwards."""
         self.addCleanup(_host.set_dataset_loader, None)
         self.addCleanup(_host.set_template_renderer, None)
 
@@ -139,7 +139,7 @@ class Objects(WorkerTestCase):
         return Worker(Counting, {**config, "num_fewshot": 1}, {"num_fewshot": 4, "fewshot_seed": 3})
 
     def test_description(self) -> None:
-        """What the class says, as it said it, and references to its methods."""
+        """The description has the class's configuration unchanged, and references to its methods."""
         worker = self.counting()
         told = worker.ask("describe_class")
         expected = {"dataset_path": "data", "doc_to_text": "q", "num_fewshot": 1, "repeats": 3}
@@ -154,7 +154,7 @@ class Objects(WorkerTestCase):
         self.assertEqual((task.config.num_fewshot, task.config.task), (4, "counting"))
 
     def test_documents_are_loaded_once_and_when_they_are_needed(self) -> None:
-        """Only the split that is asked for."""
+        """Only the requested split is loaded."""
         worker = self.counting()
         docs = worker.loader.resolve("", "class:0:m.C/eval_docs")
         self.assertEqual([doc["q"] for doc in docs()], ["q3", "q4", "q5"])
@@ -163,7 +163,7 @@ class Objects(WorkerTestCase):
         self.assertEqual(kinds, ["class", "dataset", "split"])
 
     def test_requests(self) -> None:
-        """Fields through the engine's templates; the target is that of the task."""
+        """Fields are rendered by the engine's templates; the target is that of the task."""
         worker = self.counting()
         text = worker.loader.resolve("", "class:0:m.C/doc_to_text")
         self.assertEqual(text({"q": "why"}), "! why")
@@ -183,7 +183,7 @@ class Objects(WorkerTestCase):
         self.assertEqual((request["arguments"], request["repeats"]), (["ctx", " yes"], 3))
 
     def test_seeds_of_classes_that_draw(self) -> None:
-        """What a class draws depends on the seed of the run and the document; the object keeps its seed."""
+        """Draws depend on the seed of the run and the document; the object keeps its own seed."""
         rest = {"system_instruction": None, "apply_chat_template": False, "fewshot_as_multiturn": False}
 
         def drawn(seed: int, numbers: list[int]) -> dict[int, str]:
@@ -205,7 +205,7 @@ class Objects(WorkerTestCase):
         self.assertNotEqual(first[0], drawn(2, [0])[0])
 
     def test_documents_that_are_no_dictionaries(self) -> None:
-        """They are wrapped on the way and unwrapped for the class."""
+        """They are wrapped for transport and unwrapped for the class."""
         worker = Worker(Lines, {"task": "lines"})
         docs = worker.loader.resolve("", "class:0:m.C/eval_docs")()
         self.assertEqual(docs[1], {_class_tasks.WRAPPED: "three"})
@@ -213,12 +213,12 @@ class Objects(WorkerTestCase):
         self.assertEqual(score(docs[0], [-2.0])["word_perplexity"], (-2.0, 2))
 
     def test_what_is_no_task(self) -> None:
-        """It is refused by name."""
+        """The error names the class."""
         with self.assertRaisesRegex(TypeError, "`Worker` is not a subclass"):
             Worker(Worker).ask("describe_class")
 
     def test_the_engine_says_no(self) -> None:
-        """Its reason is that of the error."""
+        """The error has the engine's reason."""
         worker = Worker()
         with self.assertRaisesRegex(_host.EngineError, "no"):
             worker.objects.query("something")
@@ -228,7 +228,7 @@ class OlderClasses(unittest.TestCase):
     """Base classes of the 0.4 line."""
 
     def test_choices(self) -> None:
-        """One request for each, scored as it is and per letter."""
+        """One request per choice, scored unnormalised and normalised by length."""
 
         class Choices(MultipleChoiceTask):
             pass
@@ -243,7 +243,7 @@ class OlderClasses(unittest.TestCase):
         self.assertEqual(task.doc_to_target(doc), " bbbb")
 
     def test_texts(self) -> None:
-        """No context, no examples."""
+        """Perplexity tasks have no context and no examples."""
         task = Lines()
         self.assertEqual(task.construct_requests("text", "").args, ("text",))
         with self.assertRaises(ValueError):
@@ -255,13 +255,13 @@ class Samplers(WorkerTestCase):
     """Samplers that are classes."""
 
     def draw(self, worker: Worker, made: Any, state: Any = None, **message: Any) -> Any:
-        """Return what a sampler gives for two documents."""
+        """Return the examples that a sampler draws for two documents."""
         run: Any = _class_tasks.OPERATIONS["sample"]
         given = {"sampler": 1, "seed": 5, "state": state, "count": 2, "evaluated": [None, ROWS[0]], **message}
         return next(run(worker, made, given))
 
     def test_the_state_goes_on(self) -> None:
-        """Another worker draws as the first one would have."""
+        """Another worker continues with the state of the first one."""
         first, second = Worker(), Worker()
         told = self.draw(first, ContextSampler)
         expected = ContextSampler(ROWS, rnd=5)
@@ -273,7 +273,7 @@ class Samplers(WorkerTestCase):
         )
 
     def test_global_generators(self) -> None:
-        """They depend on the document alone."""
+        """Global generators depend only on the document."""
 
         class Global(ContextSampler):
             def sample(self, n: int, eval_doc: Any = None, df: Any = None, **kwargs: Any) -> Any:
@@ -283,10 +283,10 @@ class Samplers(WorkerTestCase):
 
 
 class LightDataset(unittest.TestCase):
-    """The class that stands in for the library."""
+    """Our replacement of the library `datasets`."""
 
     def test_labels(self) -> None:
-        """They stay with their columns while the values are numbers."""
+        """Label names stay with their columns as long as the values are ids."""
         label = _dataset.ClassLabel(names=["no", "yes"])
         split = _dataset.Dataset([{"l": 0, "t": "x"}, {"l": 1, "t": "y"}], ["l", "t"], {"l": label})
         self.assertEqual(split.filter(lambda doc: doc["l"]).features["l"], label)
@@ -301,7 +301,7 @@ class LightDataset(unittest.TestCase):
                 wrong()
 
     def test_splits(self) -> None:
-        """All ways to a split load it."""
+        """Every way of accessing a split loads it."""
         loaded: list[str] = []
 
         def load(name: str) -> dict[str, Any]:

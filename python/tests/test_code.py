@@ -1,4 +1,4 @@
-"""The metric that runs programs of models, and what `import evaluate` finds."""
+"""The metric that runs generated code, and the module that `import evaluate` finds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _outcome(result: str, **limits: bool) -> dict[str, Any]:
 
 
 class PassAtK(unittest.TestCase):
-    """What is made of outcomes, with outcomes made up."""
+    """`pass@k` of made-up outcomes."""
 
     def setUp(self) -> None:
         def start(program: str, timeout: float) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class PassAtK(unittest.TestCase):
 
 
 class Limits(unittest.TestCase):
-    """What is remembered of limits, and the gate."""
+    """Recorded limits, and the flag that allows running code."""
 
     def test_programs_of_imports_do_not_count(self) -> None:
         source = (
@@ -113,7 +113,7 @@ class Limits(unittest.TestCase):
 
 
 class StandIn(unittest.TestCase):
-    """What `import evaluate` finds."""
+    """The module that `import evaluate` finds."""
 
     def setUp(self) -> None:
         saved = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "evaluate"}

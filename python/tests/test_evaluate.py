@@ -24,11 +24,11 @@ CHANGING = (
     "fewshot_as_multiturn",
     "git_hash",
 )
-"""What differs between two runs, or between a flag that is not given and an argument."""
+"""Keys that differ between two runs, or between an omitted flag and an argument."""
 
 
 def setUpModule() -> None:
-    """Use the program that was built for tests."""
+    """Use the debug binary."""
     engine.set_up()
 
 
@@ -36,7 +36,7 @@ class Results(unittest.TestCase):
     """The result object, and the files that a tracker writes."""
 
     def test_same_files_as_the_command_line(self) -> None:
-        """Results and records are the same bytes, whichever way they were asked for."""
+        """Results and samples are byte-identical from the command line and from Python."""
         with tempfile.TemporaryDirectory() as folder:
             engine.run(
                 *("run", "--quiet", "--model", "ngram", "--tasks", "demo_all,demo", "--limit", "6"),
@@ -75,7 +75,7 @@ class Results(unittest.TestCase):
         ]
 
     def test_the_object(self) -> None:
-        """It has its parts, in order, with the types of Python."""
+        """Results have their keys in order, with Python types."""
         results = simple_evaluate(model="ngram", tasks="demo_choice", limit=3, model_args="seed=1,order=3")
         self.assertEqual(
             list(results)[:9],
@@ -123,7 +123,7 @@ class Results(unittest.TestCase):
         self.assertEqual(settings["config"]["gen_kwargs"], {"max_gen_toks": 7, "temperature": 0.5})
 
     def test_wrong_arguments(self) -> None:
-        """Each is an exception of a fitting type that says what to do."""
+        """Each raises a fitting exception with advice."""
         task = ["demo_capitals"]
         for arguments, kind, message in (
             ({"model": "ngram", "tasks": []}, ValueError, "No tasks"),
@@ -146,10 +146,10 @@ class Results(unittest.TestCase):
 
 
 class Documentation(unittest.TestCase):
-    """What the documentation shows."""
+    """Examples of the documentation."""
 
     def test_the_page(self) -> None:
-        """Its examples run, one after the other, as in a notebook."""
+        """The examples of the page run one after the other, as in a notebook."""
         page = (engine.REPOSITORY / "docs" / "python-api.md").read_text(encoding="utf-8")
         blocks = [part.partition("```")[0] for part in page.split("```python\n")[1:]]
         self.assertGreater(len(blocks), 4)
@@ -168,7 +168,7 @@ class Documentation(unittest.TestCase):
         self.assertIn("|demo_capitals|", printed.getvalue())
 
     def test_the_command(self) -> None:
-        """Typed by hand, the command for this package says what it is."""
+        """The `lm_eval` command identifies itself when run by hand."""
         done = subprocess.run(
             [engine.program(), "serve-python"],
             stdin=subprocess.DEVNULL,
@@ -179,7 +179,7 @@ class Documentation(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("Python package", done.stderr)
 
-    # Names that are documented, by module.
+    # Documented names by module.
     NAMES: ClassVar[dict[str, tuple[str, ...]]] = {
         "lm_eval": ("simple_evaluate", "evaluate", "TaskManager", "__version__"),
         "lm_eval.evaluator": ("simple_evaluate", "evaluate"),
@@ -192,7 +192,7 @@ class Documentation(unittest.TestCase):
     }
 
     def test_names(self) -> None:
-        """They can be imported."""
+        """Documented names can be imported."""
         import importlib
 
         for module, names in self.NAMES.items():

@@ -20,7 +20,7 @@ from tests.registries import RegistryTestCase
 
 
 def setUpModule() -> None:
-    """Use the program that was built for tests."""
+    """Use the debug binary."""
     engine.set_up()
 
 
@@ -28,12 +28,12 @@ class Functions(RegistryTestCase):
     """Inline tasks with functions of this process."""
 
     def test_every_field(self) -> None:
-        """Functions of documents, prompts, filters and metrics are called here."""
+        """Functions for documents, prompts, filters and metrics are called in this process."""
         seen: list[str] = []
 
         def process_docs(dataset: Any) -> Any:
             seen.append("process_docs")
-            return dataset.map(lambda doc: {**doc, "q": f"What is {doc['q']}"})
+            return dataset.map(lambda doc: {**doc, "q": f"Compute {doc['q']}"})
 
         def doc_to_text(doc: dict[str, Any]) -> str:
             seen.append("doc_to_text")
@@ -64,11 +64,11 @@ class Functions(RegistryTestCase):
         self.assertEqual(random.random(), expected.random())
         self.assertEqual(results["results"]["sums"]["close,first"], 1 / 15)
         self.assertEqual(set(seen), {"process_docs", "doc_to_text", "filter", "metric", "aggregation"})
-        self.assertEqual(results["samples"]["sums"][0]["arguments"][0][0], "What is 2+2?")
+        self.assertEqual(results["samples"]["sums"][0]["arguments"][0][0], "Compute 2+2?")
         self.assertIn("def doc_to_text", results["configs"]["sums"]["doc_to_text"])
 
     def test_scores_of_the_task(self) -> None:
-        """`process_results` gives scores; closures and bound methods are functions, too."""
+        """`process_results` computes scores; closures and bound methods work as functions."""
 
         class Judge:
             def __init__(self, bonus: float) -> None:
@@ -85,7 +85,7 @@ class Functions(RegistryTestCase):
         self.assertEqual(scores(results, "sums"), {"points,none": 10.5})
 
     def test_names_of_this_process(self) -> None:
-        """What was registered here is found by name, as what is built in."""
+        """Names registered here are found like built-in ones."""
 
         @register_metric(
             metric="near_of_this_test",
@@ -118,7 +118,7 @@ class Functions(RegistryTestCase):
         self.assertEqual(scores(results, "sums"), {"near_of_this_test,digits": -1.0})
 
     def test_exceptions(self) -> None:
-        """What a function raises is what the caller gets."""
+        """An exception of a function reaches the caller unchanged."""
 
         class Trouble(Exception):
             pass
@@ -135,7 +135,7 @@ class Functions(RegistryTestCase):
         self.assertIn("sums", str(unknown.exception))
 
     def test_functions_of_files(self) -> None:
-        """Functions of task files run in workers; what they raise comes with their traceback."""
+        """Functions of task files run in workers; their exceptions carry a traceback."""
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "helpers.py").write_text(
                 "import os\ndef data(**kwargs): return {'test': [{'q': str(os.getpid()), 'a': 'x'}]}\n"

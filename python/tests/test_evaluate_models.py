@@ -20,12 +20,12 @@ from tests.registries import RegistryTestCase
 
 
 def setUpModule() -> None:
-    """Use the program that was built for tests."""
+    """Use the debug binary."""
     engine.set_up()
 
 
 class Registered(Lengths):
-    """A model that is registered in this process."""
+    """A model registered in this process."""
 
 
 class Models(RegistryTestCase):
@@ -53,7 +53,7 @@ class Models(RegistryTestCase):
         self.assertEqual(results["samples"]["demo_arithmetic"][0]["resps"], [["The answer is 85."]])
 
     def test_models_by_name(self) -> None:
-        """A class that this process has registered is made with its arguments."""
+        """A class registered in this process is constructed with its arguments."""
         register_model("lengths-of-this-test")(Registered)
         results = simple_evaluate(
             model="lengths-of-this-test", model_args="answer=six", tasks=[sums_task()], batch_size=8
@@ -71,7 +71,7 @@ class Models(RegistryTestCase):
             )
 
     def test_chat_templates(self) -> None:
-        """Conversations go through the model's own template."""
+        """Conversations are rendered by the model's own template."""
 
         class Chat(Lengths):
             tokenizer_name = "mine"
@@ -97,7 +97,7 @@ class Models(RegistryTestCase):
         self.assertEqual((noted.chat_template, noted.model_source), ("the template", "CUSTOM"))
 
     def test_exceptions(self) -> None:
-        """What a model raises is what the caller gets, with what the engine says as its cause."""
+        """An exception of a model reaches the caller, with the engine's error as its cause."""
         trouble = ZeroDivisionError("of the model")
 
         class Broken(Lengths):
@@ -117,7 +117,7 @@ class Models(RegistryTestCase):
             simple_evaluate(model=Short(), tasks=["demo_capitals"])
 
     def test_answers_that_differ_from_early_ones(self) -> None:
-        """Scores are those of the answers that are returned, or there are none."""
+        """An answer that differs from the one handed over earlier is an error."""
 
         class Stripping(Lengths):
             def generate_until(self, requests: list[Any], **_: Any) -> list[str]:
@@ -129,7 +129,7 @@ class Models(RegistryTestCase):
             simple_evaluate(model=Stripping("4"), tasks=[sums_task()], limit=3)
 
     def test_cached_models(self) -> None:
-        """A `CachingLM` is evaluated as the model inside, and its file answers the next one."""
+        """A `CachingLM` is evaluated as the model inside it, and its file answers the next run."""
         with tempfile.TemporaryDirectory() as folder:
             first, second = Lengths(), Lengths()
             cached = CachingLM(first, os.path.join(folder, "cache.db"))
@@ -145,11 +145,11 @@ class Models(RegistryTestCase):
             self.assertEqual((second.calls, results["config"]["model"]), ([], "Lengths"))
 
     def test_cached_models_that_hand_answers_over(self) -> None:
-        """What a model hands over before it fails is in the file of its `CachingLM`."""
+        """Answers handed over before a failure are in the file of the `CachingLM`."""
 
         class Failing(Lengths):
             def loglikelihood(self, requests: list[Any]) -> Any:
-                """Hand over one answer."""
+                """Hand over one answer, then fail."""
                 self.cache_hook.add_partial("loglikelihood", requests[0].args, (-1.0, False))
                 raise RuntimeError("out of memory")
 
@@ -160,7 +160,7 @@ class Models(RegistryTestCase):
             self.assertEqual(len(cached.dbdict), 1)
 
     def test_answers_of_objects(self) -> None:
-        """With one cache, an object gets the answers of an equal one, and none of others."""
+        """Objects share cached answers only if they are equal."""
         with tempfile.TemporaryDirectory() as folder:
             asked = []
             for answer in ("4", "4", "5"):
@@ -170,7 +170,7 @@ class Models(RegistryTestCase):
         self.assertEqual(asked, [True, False, True])
 
     def test_answers_of_models_by_name(self) -> None:
-        """A model with plain arguments is the same one in a later run, whatever it keeps in its attributes."""
+        """Plain arguments identify a model in a later run, whatever its attributes are."""
         made: list[Lengths] = []
 
         @register_model("stamped")

@@ -27,22 +27,22 @@ from tests.engine import Lengths, scores, sums_task
 
 
 def setUpModule() -> None:
-    """Use the program that was built for tests."""
+    """Use the debug binary."""
     engine.set_up()
 
 
 def _children(process: int) -> list[str]:
-    """Return the number and the command of each process that a process has started."""
+    """Return the process id and the command of each child process."""
     command = ["ps", "--ppid", str(process), "-o", "pid=,args="]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return [line for line in done.stdout.splitlines() if "ps --ppid" not in line]
 
 
 class Surroundings(unittest.TestCase):
-    """Threads, event loops, other streams, and the ends of processes."""
+    """Threads, event loops, redirected streams, and processes that end."""
 
     def test_threads(self) -> None:
-        """Evaluations in several threads do not meet."""
+        """Evaluations in several threads are independent."""
         found: dict[str, Any] = {}
 
         def work(answer: str) -> None:
@@ -56,7 +56,7 @@ class Surroundings(unittest.TestCase):
         self.assertEqual(found, {"4": {"exact_match,none": 0.5}, "6": {"exact_match,none": 0.25}})
 
     def test_event_loops(self) -> None:
-        """A loop that runs, as in a notebook, is no hindrance."""
+        """Evaluation works inside a running event loop, as in a notebook."""
 
         async def work() -> Any:
             return simple_evaluate(model=Lengths(), tasks=[sums_task()])
@@ -64,7 +64,7 @@ class Surroundings(unittest.TestCase):
         self.assertEqual(scores(asyncio.run(work()), "sums"), {"exact_match,none": 0.5})
 
     def test_messages(self) -> None:
-        """What the engine says goes to what stands for standard error."""
+        """Engine messages go to the object that replaces standard error."""
         stream = io.StringIO()
         with contextlib.redirect_stderr(stream):
             simple_evaluate(model="ngram", tasks=["demo_capitals"], limit=1, write_out=True)
@@ -89,7 +89,7 @@ class Surroundings(unittest.TestCase):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # A shell may have let its background processes ignore Ctrl-C.
+            # A shell may have made its background processes ignore Ctrl-C.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
         )
 
@@ -97,7 +97,7 @@ class Surroundings(unittest.TestCase):
         return [int(line.split()[0]) for line in _children(process)]
 
     def test_interrupts(self) -> None:
-        """Ctrl-C ends the engine in order, and what was answered is kept."""
+        """Ctrl-C stops the engine gracefully, and the answers received so far are saved."""
         body = """
             try:
                 cache = os.environ["FOLDER"] + "/cache"
@@ -120,7 +120,7 @@ class Surroundings(unittest.TestCase):
             self.assertGreater(json.loads(listed.splitlines()[0])["answered"], 5)
 
     def test_messages_are_not_cut(self) -> None:
-        """Ctrl-C finds that a message is being written, held back or sent, until that is over."""
+        """Ctrl-C does not interrupt a message that is being written, queued or sent."""
         mine, theirs = socket.socketpair()
         self.addCleanup(mine.close)
         self.addCleanup(theirs.close)
@@ -144,7 +144,7 @@ class Surroundings(unittest.TestCase):
         self.assertEqual((seen, channel.is_writing), ([True] * 6, False))
 
     def test_interrupts_without_calls(self) -> None:
-        """Ctrl-C also ends an engine that asks nothing of this process."""
+        """Ctrl-C also stops an engine that makes no calls to this process."""
         body = """
             import http.server, threading
             class Silent(http.server.BaseHTTPRequestHandler):
@@ -172,7 +172,7 @@ class Surroundings(unittest.TestCase):
             self._assert_ended(engines[0])
 
     def test_killed_callers(self) -> None:
-        """An engine whose caller is gone ends by itself."""
+        """An engine exits when its caller is gone."""
         with tempfile.TemporaryDirectory() as folder:
             child = self._child('lm_eval.simple_evaluate(Slow(), tasks=["demo_capitals"])', folder)
             assert child.stdout is not None
@@ -184,7 +184,7 @@ class Surroundings(unittest.TestCase):
             self._assert_ended(engines[0])
 
     def test_killed_engines(self) -> None:
-        """An engine that is killed is an exception."""
+        """A killed engine raises an exception."""
 
         class Killer(Lengths):
             def loglikelihood(self, requests: list[Any]) -> Any:
@@ -204,7 +204,7 @@ class Surroundings(unittest.TestCase):
             except FileNotFoundError:
                 return
             if state == "Z":
-                # Its parent was killed, and whoever has it now will look after it.
+                # Its parent was killed, and its new parent will reap it.
                 return
             time.sleep(0.05)
         self.fail(f"the process {process} is still there")

@@ -20,7 +20,7 @@ from tests.engine import Lengths, scores, sums_task
 
 
 def setUpModule() -> None:
-    """Use the program that was built for tests."""
+    """Use the debug binary."""
     engine.set_up()
 
 
@@ -35,7 +35,7 @@ class OfClass(Task):
         self.numbers = numbers or [1, 2, 3, 4]
 
     def has_test_docs(self) -> bool:
-        """There are."""
+        """Return true."""
         return True
 
     def test_docs(self) -> Any:
@@ -43,15 +43,15 @@ class OfClass(Task):
         return [{"n": number} for number in self.numbers]
 
     def doc_to_text(self, doc: Any, doc_to_text: Any = None) -> str:
-        """Return a number as text."""
+        """Return a number as a string."""
         return f"{doc['n']}?"
 
     def doc_to_target(self, doc: Any, doc_to_target: Any = None) -> str:
-        """Return the number's double."""
+        """Return twice the number."""
         return str(2 * doc["n"])
 
     def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
-        """Return the one request."""
+        """Return the only request."""
         kwargs.pop("apply_chat_template", None)
         kwargs.pop("chat_template", None)
         return Instance(
@@ -59,15 +59,15 @@ class OfClass(Task):
         )
 
     def process_results(self, doc: Any, results: Any) -> dict[str, float]:
-        """Return whether the answer is right."""
+        """Return whether the answer is correct."""
         return {"right": float(results[0] == self.doc_to_target(doc))}
 
     def aggregation(self) -> Any:
-        """Return how scores become one."""
+        """Return the aggregation of each metric."""
         return {"right": lambda items: sum(items) / len(items)}
 
     def higher_is_better(self) -> Any:
-        """Return that it is."""
+        """Return that higher is better."""
         return {"right": True}
 
 
@@ -75,7 +75,7 @@ class Objects(unittest.TestCase):
     """Tasks that are objects."""
 
     def test_objects_as_tasks(self) -> None:
-        """`simple_evaluate` takes objects among names and definitions."""
+        """`simple_evaluate` takes objects mixed with names and definitions."""
         plain = ConfigurableTask(config=sums_task(task="plain"))
         results = simple_evaluate(
             model=Lengths("4"), tasks=["demo_capitals", plain, OfClass([2, 3]), sums_task()], limit=3
@@ -85,7 +85,7 @@ class Objects(unittest.TestCase):
         self.assertEqual(results["results"]["of_class"]["right,none"], 0.5)
 
     def test_chat_templates(self) -> None:
-        """A task that makes its contexts itself is given the template of a model of this process."""
+        """A task that builds its own contexts receives the template of a model of this process."""
 
         class Chat(Lengths):
             def apply_chat_template(self, chat_history: Any, add_generation_prompt: bool = True) -> str:
@@ -103,7 +103,7 @@ class Objects(unittest.TestCase):
         self.assertEqual(prompts, ["<user>2?", "<user>3?"])
 
     def test_seeds_of_examples(self) -> None:
-        """Objects have the seed of the run, and those that `evaluate` draws examples for have one in common."""
+        """Objects use the seed of the run; `evaluate` requires one seed for all tasks with examples."""
 
         class Drawing(OfClass):
             def fewshot_context(self, doc: Any, num_fewshot: int, **kwargs: Any) -> str:
@@ -149,7 +149,7 @@ class Objects(unittest.TestCase):
         self.assertEqual(scores(results, "louder"), {"exact_match,none": 0.5})
 
     def test_classes_of_files(self) -> None:
-        """A task file may name a class, whose object the manager makes."""
+        """A task file may name a class, which the manager instantiates."""
         code = """
             from lm_eval.api.task import ConfigurableTask
 
@@ -179,7 +179,7 @@ class Objects(unittest.TestCase):
         self.assertEqual(results["results"], again["results"])
 
     def test_loaded_tasks(self) -> None:
-        """`evaluate` takes what the manager loads, with what was changed since."""
+        """`evaluate` takes loaded tasks, including later changes."""
         loaded = TaskManager().load(["demo_choice", "demo_arithmetic"])
         loaded["tasks"]["demo_arithmetic"].set_config("num_fewshot", 0)
         loaded["tasks"]["demo_arithmetic"].set_config("generation_kwargs", {"max_gen_toks": 3}, update=True)
@@ -194,7 +194,7 @@ class Objects(unittest.TestCase):
         self.assertEqual(results["group_subtasks"], expected["group_subtasks"])
 
     def test_formats(self) -> None:
-        """A prompt format stays what it is, and a field that was changed since counts."""
+        """A prompt format is kept, and a field changed later overrides it."""
         loaded = TaskManager().load(["demo_facts@generate"])
         task = next(iter(loaded["tasks"].values()))
         expected = simple_evaluate(model=Lengths(), tasks=["demo_facts@generate"], limit=2)
@@ -205,7 +205,7 @@ class Objects(unittest.TestCase):
         self.assertIn("CHANGED", next(iter(changed.values()))[0]["arguments"][0][0])
 
     def test_nested_dictionaries(self) -> None:
-        """The older form has groups as keys; its names are the short ones."""
+        """The older form has groups as keys and short names."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             nested = get_task_dict(["demo_choice", "demo_capitals@mcqa"], TaskManager())

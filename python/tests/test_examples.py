@@ -1,4 +1,4 @@
-"""What the documentation shows can be typed in: it registers, and it gives the values that it promises."""
+"""Code examples of the documentation can be typed in and return the documented values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.registries import RegistryTestCase
 
 
 def generated(doc_id: int, target: Any, answers: list[str], pipeline: str) -> Instance[Any, Any]:
-    """Return the request of a document, answered."""
+    """Return the answered request of a document."""
     return Instance(
         request_type="generate_until",
         doc={},
@@ -45,7 +45,7 @@ def generated(doc_id: int, target: Any, answers: list[str], pipeline: str) -> In
 
 
 class Metrics(RegistryTestCase):
-    """Metrics, aggregations and reductions of the user."""
+    """User-defined metrics, aggregations and reductions."""
 
     def test_registered_metric(self) -> None:
         """A metric with its direction, output type and aggregation."""
@@ -72,7 +72,7 @@ class Metrics(RegistryTestCase):
         self.assertTrue(overridden.higher_is_better)
 
     def test_function_of_a_task_file(self) -> None:
-        """A metric that a task names with `!function` treats its arguments as text."""
+        """A metric given as `!function` treats its arguments as strings."""
 
         def my_custom_metric(references: Any, predictions: Any, **kwargs: Any) -> float:
             return 1.0 if predictions.strip() == references.strip() else 0.0
@@ -82,7 +82,7 @@ class Metrics(RegistryTestCase):
         self.assertEqual(metric.compute(["a"], [" a\n"]), 1.0)
 
     def test_pass_through_metric_with_its_aggregation(self) -> None:
-        """The pair of labels goes to the aggregation; names of built-in entries can be taken."""
+        """The pair of labels is passed to the aggregation; built-in names can be replaced."""
 
         @register_aggregation("matthews_corrcoef")
         def matthews(items: Any) -> float:
@@ -117,7 +117,7 @@ class Metrics(RegistryTestCase):
         )
 
     def test_reduction(self) -> None:
-        """The most frequent of the repeats, as a function and by name."""
+        """The most frequent repeat, as a function and by name."""
 
         @register_reduction("my_reduction")
         def my_reduction(references: Any, predictions: Any) -> Any:
@@ -130,13 +130,13 @@ class Metrics(RegistryTestCase):
         self.assertEqual(scorer.reduce(scored), {0: {"exact_match": 1}})
 
     def test_built_in_reductions(self) -> None:
-        """The names in the documentation."""
+        """The documented names exist."""
         for name in ("take_first", "mean", "pass_at_k"):
             self.assertIsNotNone(get_reduction(name), name)
 
 
 class Filters(RegistryTestCase):
-    """Filters of the user."""
+    """User-defined filters."""
 
     def test_filter_with_an_argument(self) -> None:
         """A filter that normalises answers."""
@@ -166,7 +166,7 @@ class Filters(RegistryTestCase):
         self.assertIn("normalize_answer", _dump()["filter"])
 
     def test_filter_metric_and_pipeline_together(self) -> None:
-        """The number in an answer, compared with a tolerance."""
+        """Extracts a number from an answer and compares it with a tolerance."""
 
         @register_filter("extract_number")
         class ExtractNumberFilter(Filter):
@@ -207,7 +207,7 @@ class Filters(RegistryTestCase):
 
 
 class Scorers(RegistryTestCase):
-    """The three tiers of scorers of the user."""
+    """The three levels of user-defined scorers."""
 
     def test_configuration_only(self) -> None:
         """Default filters and metrics."""
@@ -227,7 +227,7 @@ class Scorers(RegistryTestCase):
         self.assertEqual(scorer.score_doc(0, [request]).scores, {"exact_match": [1]})
 
     def test_per_document(self) -> None:
-        """A score of its own for each prediction."""
+        """A custom score for each prediction."""
 
         @register_scorer("custom_match")
         @dataclass
@@ -241,7 +241,7 @@ class Scorers(RegistryTestCase):
         self.assertEqual(scored, ScoredDoc(doc_id=5, reference="x", scores={"match": [1.0]}))
 
     def test_batch(self) -> None:
-        """All documents go to a judge at once; the judge's name is an argument."""
+        """All documents are passed to a judge at once; its name is an argument."""
         asked: list[Any] = []
 
         def batch_judge(model: str, pairs: dict[int, tuple[str, str]]) -> dict[int, float]:
@@ -277,7 +277,7 @@ class Scorers(RegistryTestCase):
 
 
 class Models(RegistryTestCase):
-    """Models of the user."""
+    """User-defined models."""
 
     def test_model(self) -> None:
         """A model with the three methods."""

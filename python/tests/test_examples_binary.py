@@ -1,4 +1,4 @@
-"""The Python examples of the documentation, typed in by a new user: task files, modules beside them, and the program."""
+"""Python examples of the documentation, run by the binary: task files and the modules next to them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Metrics(BinaryTestCase):
     """Metrics, aggregations and reductions."""
 
     def test_registered_metric(self) -> None:
-        """A metric of `utils.py` with the options that it was registered with."""
+        """A metric of `utils.py`, with its registered options."""
         self.write("tasks/utils.py", MY_METRIC)
         self.write_generation("mine", QUESTIONS, "metric_list: [{metric: my_metric}]\n")
         results = self.evaluate("mine")
@@ -51,7 +51,7 @@ class Metrics(BinaryTestCase):
         self.assertEqual(results["higher_is_better"]["mine"], {"my_metric": False})
 
     def test_function_of_a_task_file(self) -> None:
-        """A metric that is not registered treats its arguments as text."""
+        """An unregistered metric treats its arguments as strings."""
         self.write(
             "tasks/utils.py",
             """
@@ -64,7 +64,7 @@ class Metrics(BinaryTestCase):
         self.assertEqual(self.scores("mine")["my_custom_metric,none"], 0.5)
 
     def test_pass_through_metric(self) -> None:
-        """Pairs of labels go to an aggregation; a plug-in may take names that are built in."""
+        """Pairs of labels go to an aggregation; a plug-in may replace built-in names."""
         self.write(
             "plug.py",
             """
@@ -89,7 +89,7 @@ class Metrics(BinaryTestCase):
                 return sklearn.metrics.matthews_corrcoef(golds, preds)
             """,
         )
-        # What the example needs of the package, so that the test does not.
+        # A minimal `sklearn.metrics`, so that the test does not need the package.
         self.write("sklearn/__init__.py", "")
         self.write(
             "sklearn/metrics.py",
@@ -137,7 +137,7 @@ class Metrics(BinaryTestCase):
         self.assertIn("replaces the built-in one", said.stderr)
 
     def test_aggregation(self) -> None:
-        """A registered aggregation, with the standard error that resamples give."""
+        """A registered aggregation, with a bootstrapped standard error."""
         self.write(
             "tasks/utils.py",
             '''
@@ -157,7 +157,7 @@ class Metrics(BinaryTestCase):
         self.assertEqual(scores["exact_match_stderr,none"], drawn)
 
     def test_reduction(self) -> None:
-        """The most common of the repeats, as a function and by name."""
+        """The most common repeat, as a function and by name."""
         self.write(
             "tasks/utils.py",
             '''
@@ -186,7 +186,7 @@ class Filters(BinaryTestCase):
     """Filters."""
 
     def test_filter_with_an_argument(self) -> None:
-        """A filter class by its name, with its arguments."""
+        """A filter class by name, with arguments."""
         self.write(
             "tasks/utils.py",
             '''
@@ -315,7 +315,7 @@ SCORERS = """
 
 
 class Scorers(BinaryTestCase):
-    """The three tiers of scorers."""
+    """The three levels of scorers."""
 
     def test_configuration_only(self) -> None:
         """Default filters and metrics."""
@@ -324,19 +324,19 @@ class Scorers(BinaryTestCase):
         self.assertEqual(self.scores("mine")["exact_match,none"], 0.5)
 
     def test_per_document(self) -> None:
-        """A score of its own beside that of the metrics."""
+        """A custom score in addition to that of the metrics."""
         self.write("tasks/utils.py", SCORERS)
         rows = [("Q1", "a", ["bab"]), ("Q2", "a", ["a"]), ("Q3", "a", ["c"])]
         rest = "scorer: {type: custom_match, kwargs: {bonus: 1}}\nmetric_list: [{metric: exact_match}]\n"
         self.write_generation("mine", rows, rest)
         scores = self.scores("mine")
         self.assertEqual((scores["custom_match,none"], scores["exact_match,none"]), (5 / 3, 1 / 3))
-        # The documentation writes arguments beside the type.
+        # The documentation writes arguments next to the type.
         self.write_generation("mine", rows, "scorer: {type: custom_match, bonus: 1}\n")
         self.assertEqual(self.scores("mine")["custom_match,none"], 5 / 3)
 
     def test_batch(self) -> None:
-        """A scorer that sees all documents at once."""
+        """A scorer that receives all documents at once."""
         self.write("tasks/utils.py", SCORERS)
         rows = [("Q1", "a", ["ccc"]), ("Q2", "a", ["b"]), ("Q3", "a", ["dd"])]
         rest = "scorer: ranked\nmetric_list: [{metric: rank, aggregation: median, higher_is_better: false}]\n"
@@ -410,10 +410,10 @@ class Scorers(BinaryTestCase):
 
 
 class Finding(BinaryTestCase):
-    """Where names are looked for."""
+    """Where names are looked up."""
 
     def test_plug_ins(self) -> None:
-        """A module by name, a file, and one that an installed package names."""
+        """A plug-in given as a module, as a file, and as an entry point of an installed package."""
         self.write("my_plugin.py", MY_METRIC)
         self.write_generation("mine", QUESTIONS, "metric_list: [{metric: my_metric}]\n")
         for plugin in ("my_plugin", "my_plugin.py", str(self.folder / "my_plugin.py")):
@@ -427,7 +427,7 @@ class Finding(BinaryTestCase):
         self.assertEqual(found["my_metric,none"], 2 / 3)
 
     def test_folders_do_not_meet(self) -> None:
-        """Two folders may mean different things by one name."""
+        """A name may have different meanings in two folders."""
         for folder, value in (("one", 1.0), ("two", 2.0)):
             self.write_generation(folder, QUESTIONS, "metric_list: [{metric: own}]\n")
             (self.folder / "tasks" / folder).mkdir()
@@ -444,7 +444,7 @@ class Finding(BinaryTestCase):
         self.assertEqual((results["one"]["own,none"], results["two"]["own,none"]), (1.0, 2.0))
 
     def test_unknown_names(self) -> None:
-        """What is not found is an error that lists what is; checking a task runs none of its code."""
+        """An unknown name is an error that lists the known ones; validating a task runs none of its code."""
         self.write("tasks/utils.py", "print('imported')\n" + "\n".join(line[4:] for line in MY_METRIC.splitlines()))
         self.write_generation("mine", QUESTIONS, "metric_list: [{metric: my_metrik}]\n")
         run = ("run", "--model", "dummy", "--tasks", "mine", "--library", "none", "--include_path", "tasks")
@@ -458,7 +458,7 @@ class Finding(BinaryTestCase):
         self.assertIn("only Python can say", checked.stdout + checked.stderr)
 
     def test_failures(self) -> None:
-        """An import that fails names the module and shows the traceback."""
+        """A failing import names the module and shows the traceback."""
         self.write("tasks/utils.py", "from lm_eval.api.registry import register_metric\nraise ValueError('not today')\n")
         self.write_generation("mine", QUESTIONS, "metric_list: [{metric: my_metric}]\n")
         run = ("run", "--model", "dummy", "--tasks", "mine", "--library", "none", "--include_path", "tasks")

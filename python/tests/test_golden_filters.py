@@ -1,4 +1,4 @@
-"""Filters give the recorded answers."""
+"""Filters return the recorded answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class DocumentedFilters(unittest.TestCase):
             list(RegexFilter(group_select=1).apply([["#### -5"]], [{}]))
 
     def test_multi_choice_regex(self) -> None:
-        """The three searches, and what does not count in the second."""
+        """The three searches, and the characters ignored in the second."""
         loose = {"ignore_case": True, "ignore_punctuation": True}
         for answer, options, expected in (
             ("The answer is (B).", {}, "(B)"),

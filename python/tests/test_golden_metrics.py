@@ -1,4 +1,4 @@
-"""Metrics, aggregations, reductions and standard errors give the recorded values."""
+"""Metrics, aggregations, reductions and standard errors return the recorded values."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ class Aggregations(GoldenTestCase):
                 self.assert_recorded(value, expected["out"], f"case {number} {key}")
 
     def test_sums_are_the_same_on_every_python(self) -> None:
-        """Left to right, without compensation; numpy's order where the reference uses numpy."""
+        """Summation is left to right without compensation, or in numpy's order where the reference uses numpy."""
         self.assertEqual(metrics.mean([0.1] * 10), 0.09999999999999999)
         self.assertEqual(pairwise_sum([0.1] * 10), 1.0)
         self.assertEqual(metrics.median([4, 1, 3, 2]), 3)
 
     def test_no_standard_error_without_draws(self) -> None:
-        """Zero and none switch it off."""
+        """Zero and `None` disable it."""
         self.assertIsNone(metrics.stderr_for_metric(metrics.mean, 0))
         self.assertIsNone(metrics.stderr_for_metric(metrics.mean, None))
 
@@ -159,7 +159,7 @@ class CorpusMetrics(GoldenTestCase):
     """BLEU, chrF, TER, F1 and MCC."""
 
     def test_texts(self) -> None:
-        """Each case of generated text."""
+        """Each case of generations."""
         scorers = {"bleu": metrics.Bleu(), "chrf": metrics.Chrf(), "ter": metrics.Ter()}
         for number, case in enumerate(cases("corpus_text")):
             items = [([*wanted], [found]) for wanted, found in zip(case["references"], case["predictions"])]

@@ -22,10 +22,10 @@ def setUpModule() -> None:
 
 
 class Recorded(HFLMTestCase):
-    """What 0.4.13 answers on the checkpoint `llama`."""
+    """Recorded answers of 0.4.13 on the checkpoint `llama`."""
 
     def test_scores_and_texts_by_arguments(self) -> None:
-        """Pairs, whole texts and generations, with every argument that changes them."""
+        """Pairs, entire strings and generations, with every argument that changes them."""
         answers = recorded("answers")
         for case in answers["cases"]:
             with self.subTest(case["name"]):
@@ -33,10 +33,10 @@ class Recorded(HFLMTestCase):
                 if "tokenizer" in given:
                     given["tokenizer"] = str(CHECKPOINTS / given["tokenizer"])
                 lm = load(**given)
-                # In 16 bits, another order of additions shows.
+                # In 16 bits, the order of additions matters.
                 within = 0.3 if given.get("dtype") == "bfloat16" else 1e-5
                 pairs = list(zip(answers["pairs"], case.get("pairs", []), strict=False))
-                # The reference fails where nothing is left of a context; here a prefix token stands for it.
+                # The reference fails when a context becomes empty; here a prefix token replaces it.
                 pairs = [(pair, score) for pair, score in pairs if not isinstance(score, dict)]
                 found = ask(lm.loglikelihood, *[tuple(pair) for pair, _ in pairs])
                 self.assert_scores(found, [score for _, score in pairs], within)
@@ -46,11 +46,11 @@ class Recorded(HFLMTestCase):
                     self.assertAlmostEqual(mine, theirs, delta=within * max(1.0, abs(theirs) / 20))
                 for settings, expected in zip(answers["settings"], case.get("texts", []), strict=False):
                     requests = [(prompt, settings) for prompt in answers["prompts"]]
-                    # One at a time, as recorded: with a think marker, a batch goes on after a stop.
+                    # One at a time, as recorded: with a think marker, a batch continues after a stop.
                     self.assertEqual([ask(lm.generate_until, request)[0] for request in requests], expected)
 
     def test_generation_settings(self) -> None:
-        """Settings of requests and of the model's files change texts as they do in the reference."""
+        """Settings of requests and of the model's files change generations as in the reference."""
         generation = recorded("generation")
         plain = load()
         for case in generation["cases"]:
@@ -69,7 +69,7 @@ class Recorded(HFLMTestCase):
                 self.assertEqual(found, case["texts"])
 
     def test_chat_templates(self) -> None:
-        """Prompts by the variables that arguments set; system messages that a template refuses are left out."""
+        """Prompts depend on template variables set by arguments; rejected system messages are omitted."""
         chats = recorded("answers")["chats"]
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder, "model")
@@ -88,10 +88,10 @@ class Recorded(HFLMTestCase):
 
 
 class Engine(HFLMTestCase):
-    """The engine computes the same."""
+    """The engine computes the same answers."""
 
     def test_scores_and_texts_equal_the_engines(self) -> None:
-        """With contexts computed once, with one row per request, and in batches."""
+        """With shared contexts, with one row per request, and in batches."""
         from lm_eval.models import _scoring
 
         for name in ("llama", "gpt2"):
@@ -104,7 +104,7 @@ class Engine(HFLMTestCase):
                     self.assert_scores(ask(lm.loglikelihood, *SHARED), expected, 1e-4)
                 self.assertTrue(lm._shares_contexts)
                 self.assertEqual(native.max_length, lm.max_length)
-                request = ("Question: what is", {"until": ["\n\n"], "max_gen_toks": 8})
+                request = ("Question: this is", {"until": ["\n\n"], "max_gen_toks": 8})
                 self.assertEqual(ask(native.generate_until, request), ask(lm.generate_until, request))
                 for text in (("word " * 60,), ("", "abc")):
                     found, wanted = (
@@ -116,7 +116,7 @@ class Engine(HFLMTestCase):
                         self.assertAlmostEqual(found[0], wanted[0], delta=1e-3)
 
     def test_families_of_models(self) -> None:
-        """Log-probabilities that `transformers` gives whole sequences, which the engine is held to as well."""
+        """Log-probabilities equal those that `transformers` computes for entire sequences, as for the engine."""
         import transformers
         from lm_eval.models import _scoring
 
@@ -142,7 +142,7 @@ class Engine(HFLMTestCase):
                 self.assertTrue(lm._shares_contexts)
 
     def test_rotations_that_depend_on_the_length_of_a_text(self) -> None:
-        """What a context is then depends on what follows, so that it is never computed by itself."""
+        """A context then depends on what follows, so it is never computed separately."""
         import transformers
         from lm_eval.models import _scoring
 
@@ -158,7 +158,7 @@ class Engine(HFLMTestCase):
                 self.assert_scores(found, lm._loglikelihood_tokens(requests, disable_tqdm=True), 1e-6)
 
     def test_native_takes_names_alone(self) -> None:
-        """What the engine would never call or see is refused."""
+        """Overrides and objects that the engine would ignore are rejected."""
         from lm_eval.models.huggingface import HFLM
 
         class Other(HFLM):
@@ -175,10 +175,10 @@ class Engine(HFLMTestCase):
 
 
 class Live(HFLMTestCase):
-    """Model objects that a program has."""
+    """Model objects that a script holds."""
 
     def test_a_changed_model_is_what_is_evaluated(self) -> None:
-        """A layer that is zeroed in Python changes the scores, to those of the changed checkpoint."""
+        """Zeroing a layer in Python gives the scores of the changed checkpoint."""
         import torch
         from lm_eval.models.huggingface import HFLM
 
@@ -206,7 +206,7 @@ class Live(HFLMTestCase):
         self.assertEqual(found["config"]["model_num_parameters"], 34720)
 
     def test_answers_of_one_model_are_not_those_of_another(self) -> None:
-        """Models share a cache only if every weight is the same."""
+        """Models share a cache only if all weights are equal."""
         import torch
         from lm_eval.models.huggingface import HFLM
 
@@ -248,7 +248,7 @@ class Live(HFLMTestCase):
             self.assertNotEqual(scores(Watched(pretrained=folder, device="cpu", dtype="float32"))[1], first)
 
     def test_changed_answers_of_the_base_class(self) -> None:
-        """A subclass that changes what `super()` answers is scored by what it returns, on every run."""
+        """A subclass that changes the answers of `super()` is scored by its own answers, on every run."""
         from lm_eval.models.huggingface import HFLM
 
         class Scaled(HFLM):
@@ -279,7 +279,7 @@ class Live(HFLMTestCase):
                 HFLM(pretrained=model, tokenizer=tokenizer, **argument)
 
     def test_answers_are_handed_over(self) -> None:
-        """The hook gets each answer with the request that it belongs to."""
+        """The hook receives each answer with its request."""
         lm = load()
         taken = []
         lm.cache_hook = mock.Mock(add_partial=lambda *arguments: taken.append(arguments))

@@ -20,10 +20,10 @@ def setUpModule() -> None:
 
 
 class Loading(HFLMTestCase):
-    """What the constructor makes of its arguments."""
+    """Effects of the constructor's arguments."""
 
     def test_properties(self) -> None:
-        """What scripts read."""
+        """Properties that scripts read."""
         lm = load(batch_size=3)
         found = (
             lm.max_length,
@@ -46,7 +46,7 @@ class Loading(HFLMTestCase):
         self.assertEqual((tokens.shape, mask.tolist()), ((2, 5), [[1] * 5, [0, 0, 0, 0, 1]]))
 
     def test_by_name(self) -> None:
-        """`get_model` makes one of the text that the command line takes."""
+        """`get_model` makes a model from an argument string of the command line."""
         from lm_eval.api.registry import get_model
 
         options = {"batch_size": 2, "max_batch_size": None, "device": "cpu"}
@@ -54,7 +54,7 @@ class Loading(HFLMTestCase):
         self.assert_scores(ask(lm.loglikelihood, *SHARED), ask(load().loglikelihood, *SHARED), 1e-5)
 
     def test_an_object_stays_as_it_is(self) -> None:
-        """Weights that were separated on purpose are not tied again."""
+        """Weights that were untied on purpose are not tied again."""
         import torch
         from lm_eval.models.huggingface import HFLM
 
@@ -65,7 +65,7 @@ class Loading(HFLMTestCase):
         self.assertIsNot(lm.model.lm_head.weight, lm.model.get_input_embeddings().weight)
 
     def test_adapters_with_embeddings(self) -> None:
-        """The model gets as many rows as the adapter brings, whatever the tokenizer has."""
+        """The model gets the adapter's number of embedding rows, whatever the tokenizer has."""
         import torch
 
         def rows(*names: str, count: int) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Loading(HFLMTestCase):
             (rows("model.embed_tokens.base_layer.weight", count=310) | lora, 310),
             (rows("lm_head.weight", count=303), 303),
             (rows("model.embed_tokens.token_adapter.base_layer.weight", count=297), 297),
-            # Adapters of prompts, and of versions of `transformers` that nest the layers differently.
+            # Prompt adapters, and versions of `transformers` that nest layers differently.
             ({"base_model.model.embed_tokens.weight": torch.zeros(298, 32)}, 298),
             (rows("language_model.model.embed_tokens.weight", count=299), 299),
             (rows("model.embed_tokens_per_layer.weight", count=299), 300),
@@ -102,7 +102,7 @@ class Loading(HFLMTestCase):
                 adapted.assert_called_once_with(mock.ANY, "adapter")
 
     def test_a_delta_is_added(self) -> None:
-        """Weights that are added to themselves are twice as large."""
+        """Weights added to themselves are twice as large."""
         import torch
         from lm_eval.models.huggingface import HFLM
 
@@ -114,7 +114,7 @@ class Loading(HFLMTestCase):
         self.assert_scores(ask(load(delta=str(LLAMA)).loglikelihood, *SHARED), expected, 1e-4)
 
     def test_reasoning_that_would_be_scored(self) -> None:
-        """Reasoning needs a marker that ends it, and there is none between a context and its continuation."""
+        """Reasoning needs an end marker, and does not fit between a context and its continuation."""
         for arguments in ({}, {"think_end_token": ""}, {"backend": "native"}):
             with self.subTest(arguments), self.assertRaisesRegex(ValueError, "`think_end_token`"):
                 load(enable_thinking=True, **arguments)
@@ -132,7 +132,7 @@ class Loading(HFLMTestCase):
                         )
                     ]
                 )
-            # Whole texts and generations have no such boundary.
+            # Entire strings and generations have no such boundary.
             ask(lm.loglikelihood_rolling, ("a b",))
             ask(lm.generate_until, ("a", {"until": [], "max_gen_toks": 2}))
         self.assertEqual(len(ask(load(enable_thinking=False).loglikelihood, ("a", " b"))), 1)
@@ -157,10 +157,10 @@ class Loading(HFLMTestCase):
 
 
 class Seq2seq(HFLMTestCase):
-    """Encoders with decoders."""
+    """Encoder-decoder models."""
 
     def test_scores_and_texts(self) -> None:
-        """Scores are those of the labels, whatever the batch; a limit counts what is generated."""
+        """Scores are those of the labels, whatever the batch; limits apply to generated tokens."""
         import torch
         import transformers
         from lm_eval.models.huggingface import HFLM
@@ -173,7 +173,7 @@ class Seq2seq(HFLMTestCase):
         model = transformers.T5ForConditionalGeneration(config).eval()
         lm = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=2)
         self.assertEqual(lm.backend, "seq2seq")
-        requests = [("Question: what is", " the answer"), ("abc", " d"), ("a b", " the other one")]
+        requests = [("Question: this is", " the answer"), ("abc", " d"), ("a b", " the other one")]
         expected = []
         for context, continuation in requests:
             labels = torch.tensor([tokenizer.encode(continuation, add_special_tokens=False)])

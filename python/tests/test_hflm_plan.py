@@ -25,7 +25,7 @@ class Plan(HFLMTestCase):
     """How much is computed."""
 
     def test_options_of_one_token_share_a_row(self) -> None:
-        """Four letters after one question need one row, and one question more another."""
+        """Four letters after one question need one row, and a second question needs another."""
         lm = load()
         shapes = []
         call = lm._model_call
@@ -35,7 +35,7 @@ class Plan(HFLMTestCase):
         self.assertEqual([rows for rows, _ in shapes], [1, 1])
 
     def test_a_context_is_computed_once(self) -> None:
-        """Long options of a question go on from its context."""
+        """Long options of a question continue from its context."""
         lm = load()
         computed = []
         lm.model.register_forward_pre_hook(
@@ -53,7 +53,7 @@ class Plan(HFLMTestCase):
         self.assert_scores(shared, ask(lm.loglikelihood, *requests), 1e-5)
 
     def test_a_text_cut_at_two_places(self) -> None:
-        """A row that also answers a longer continuation needs positions before the context of its first request."""
+        """A row that also answers a longer continuation needs logits before the context of its first request."""
         lm = load()
         context = [7 * number % 90 + 5 for number in range(100)]
         texts = [
@@ -71,7 +71,7 @@ class Plan(HFLMTestCase):
             self.assert_scores(found, lm._loglikelihood_tokens(requests, disable_tqdm=True), 1e-5)
 
     def test_a_model_that_goes_on_differently_shares_nothing(self) -> None:
-        """One comparison with the whole text decides, and wrong numbers never come out."""
+        """A single comparison with the full sequence decides, and wrong numbers never appear."""
         from lm_eval.models import _scoring
 
         lm = load()
@@ -92,7 +92,7 @@ class Plan(HFLMTestCase):
         self.assert_scores(found, expected, 1e-5)
 
     def test_automatic_batch_sizes(self) -> None:
-        """They change no score, and say what was chosen."""
+        """They do not change scores, and report the chosen size."""
         expected = ask(load().loglikelihood, *SHARED)
         for size, count in (("auto", 1), ("auto:3", 3)):
             lm = load(batch_size=size, max_batch_size=2, logits_cache=False)
@@ -102,7 +102,7 @@ class Plan(HFLMTestCase):
             load(batch_size="many")
 
     def test_memory_that_runs_out_halves_batches(self) -> None:
-        """Half the rows are tried, then half of those."""
+        """A batch that does not fit is halved, repeatedly."""
         import torch
 
         lm = load(batch_size=8)
@@ -118,7 +118,7 @@ class Plan(HFLMTestCase):
         self.assert_scores(ask(lm.loglikelihood, *SHARED), expected, 1e-5)
 
     def test_continuations_that_cannot_be_scored(self) -> None:
-        """Errors name what is wrong."""
+        """Errors name the problem."""
         lm = load(max_length=8)
         with self.assertRaisesRegex(ValueError, "12 tokens, but the model's maximum length is 8"):
             ask(lm.loglikelihood, ("a", "b" * 12))
@@ -129,9 +129,9 @@ class Plan(HFLMTestCase):
 
 
 class Subclasses(HFLMTestCase):
-    """What repositories derive from `HFLM`."""
+    """Subclasses of `HFLM` as found in public repositories."""
 
-    requests: ClassVar[list[tuple[str, str]]] = [("Question: what is", " the answer"), ("abc", " d")]
+    requests: ClassVar[list[tuple[str, str]]] = [("Question: this is", " the answer"), ("abc", " d")]
 
     def test_logits_of_its_own(self) -> None:
         """A wrapper with its own tokens and logits, and a constructor that loads something else first."""
@@ -174,7 +174,7 @@ class Subclasses(HFLMTestCase):
         self.assert_scores(found, ask(plain.loglikelihood, *self.requests), 1e-5)
 
     def test_a_constructor_of_its_own(self) -> None:
-        """Scripts for Mamba call `LM.__init__` and set the few attributes they know of."""
+        """Mamba scripts call `LM.__init__` and set only the attributes they know."""
         from lm_eval.models.huggingface import HFLM
 
         model, tokenizer = live()
@@ -195,7 +195,7 @@ class Subclasses(HFLMTestCase):
         self.assert_scores(ask(Wrapper().loglikelihood, *SHARED), ask(load().loglikelihood, *SHARED), 1e-5)
 
     def test_loading_and_generation_of_its_own(self) -> None:
-        """`_get_config` and `_create_model` load; `_model_generate` gets tokens, a mask and the settings by name."""
+        """`_get_config` and `_create_model` load; `_model_generate` receives tokens, a mask and settings by name."""
         import torch
         from lm_eval.models.huggingface import HFLM
 
@@ -226,7 +226,7 @@ class Subclasses(HFLMTestCase):
         self.assertEqual(seen["attention_mask"].tolist(), [[1, 1, 1], [0, 0, 1]])
 
     def test_batch_sizes_of_its_own(self) -> None:
-        """The scheduler and the search for a size get requests: texts, context and continuation."""
+        """The batch scheduler and size detection receive requests of strings, context and continuation."""
         from lm_eval.models.huggingface import HFLM
 
         seen: list[Any] = []
@@ -244,7 +244,7 @@ class Subclasses(HFLMTestCase):
         self.assertEqual(seen, [(texts, len(context), len(continuation))])
 
     def test_the_size_of_a_batch_depends_on_the_longest_request(self) -> None:
-        """Context and continuation count, without the token that is only predicted, up to what the model takes."""
+        """The length is that of context and continuation without the last token, up to the model's maximum."""
         lm = load(batch_size="auto", max_batch_size=4096)
         for context, continuation, length in ((10, 7, 16), (1, 1, 1), (300, 4, 128)):
             requests = [(None, [5] * context, [6] * continuation)]

@@ -1,6 +1,6 @@
-"""The inventory of the documented scoring API: every name is there, has its signature, and does what it says.
+"""Inventory of the documented scoring API: every name exists, has its signature and works as documented.
 
-Typed-in examples of the same pages are in `test_examples.py` and, through the program, in `test_examples_binary.py`.
+Examples of the same pages are in `test_examples.py` and, run by the binary, in `test_examples_binary.py`.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class MetricsPage(unittest.TestCase):
             self.assertIs(aggregation_registry[name], function)
 
     def test_corpus_metrics(self) -> None:
-        """Their classes, their bases, and the way from documents to a score."""
+        """Their classes, base classes, and the path from documents to a score."""
         from lm_eval.api.metrics.corpus import CorpusMetric, _SacrebleuCorpusMetric
 
         self.assertTrue(inspect.isabstract(CorpusMetric))
@@ -164,7 +164,7 @@ class MetricsPage(unittest.TestCase):
             self.assertEqual(metrics.F1().reduce(0, [(1, 1), (0, 0)]), (1, 1))
 
     def test_standard_errors(self) -> None:
-        """Which aggregation has which."""
+        """Which standard error each aggregation has."""
         self.assertEqual(parameters(metrics.stderr_for_metric), ["metric", "bootstrap_iters"])
         self.assertEqual(parameters(metrics.bootstrap_stderr), ["f", "xs", "iters"])
         self.assertIsNone(metrics.stderr_for_metric(metrics.mean, 0))
@@ -175,14 +175,14 @@ class MetricsPage(unittest.TestCase):
         self.assertEqual(found([1, 2, 5, 9]), metrics.bootstrap_stderr(metrics.median, [1, 2, 5, 9], 1500))
 
     def test_bootstrap_without_processes(self) -> None:
-        """With the variable set, and a function that no other process could get."""
+        """With the variable set, and a function that cannot be pickled."""
         with mock.patch.dict(os.environ, {"LMEVAL_DISABLE_MULTIPROC": "1"}):
             calls: list[int] = []
             metrics.bootstrap_stderr(lambda xs: calls.append(os.getpid()) or xs[0], [1.0, 2.0], 10)
         self.assertEqual(calls, [os.getpid()] * 10)
 
     def test_metric_record(self) -> None:
-        """Fields, defaults, and what is refused."""
+        """Fields, defaults, and rejected values."""
         self.assertTrue(dataclasses.is_dataclass(Metric) and issubclass(Metric, Generic))
         names = ["name", "fn", "kwargs", "aggregation", "higher_is_better", "output_type", "reduction"]
         self.assertEqual(parameters(Metric), names)
@@ -206,7 +206,7 @@ class MetricsPage(unittest.TestCase):
         self.assertEqual(Metric.from_dict({"metric": "acc"}, "multiple_choice").aggregate([0, 1]), 0.5)
 
     def test_parse_metric(self) -> None:
-        """Entries of all kinds."""
+        """All kinds of entries."""
         from lm_eval.api.metrics.utils import parse_metric
 
         entry = {"metric": "exact_match", "ignore_case": True}
@@ -219,7 +219,7 @@ class MetricsPage(unittest.TestCase):
             parse_metric(3)
 
     def test_bundle_of_likelihoods(self) -> None:
-        """Fields, lengths, and what metrics are called with."""
+        """Fields, lengths, and the arguments of metrics."""
         fields = inspect.signature(LLResults).parameters
         positional = ["results", "targets", "ctx", "choices", "lls_mutual_info", "metadata"]
         kinds = {name: parameter.kind for name, parameter in fields.items()}
@@ -238,7 +238,7 @@ class MetricsPage(unittest.TestCase):
         self.assertEqual(parameters(LLResults.from_instances), ["instances", "filter_name"])
 
     def test_likelihoods_are_arrays(self) -> None:
-        """Where numpy can be imported, whoever does so first."""
+        """Arrays are used where numpy is installed, whoever imports it first."""
         if importlib.util.find_spec("numpy") is None:
             self.skipTest("numpy is not installed")
         program = (
@@ -259,7 +259,7 @@ class ScorersPage(RegistryTestCase):
     """The scorers and the records that they pass on."""
 
     def test_names(self) -> None:
-        """The package exports just these, and its modules have theirs."""
+        """The package exports exactly these names, and each module has its own."""
         package = importlib.import_module("lm_eval.scorers")
         self.assertEqual(sorted(package.__all__), SCORERS)
         base = importlib.import_module("lm_eval.scorers._base")
@@ -338,7 +338,7 @@ class ScorersPage(RegistryTestCase):
         self.assertEqual(scorer.aggregate({0: {"new": 1}, 1: {"new": 3}}, 0, overrides)[0]["new,strict"], 3)
 
     def test_defaults_and_arguments(self) -> None:
-        """Who decides about filters and metrics, and where arguments go."""
+        """Which filters and metrics apply, and where arguments go."""
 
         class Upper(Filter):
             def apply(self, resps: Any, docs: Any) -> Any:
@@ -372,7 +372,7 @@ class ScorersPage(RegistryTestCase):
             self.assertIs(type(build_scorer(None, output_type)), LLScorer)
 
     def test_signatures_of_own_methods(self) -> None:
-        """`score` is called by what it takes."""
+        """`score` is called with the parameters it has."""
         seen: list[Any] = []
 
         class Two(GenScorer):
@@ -398,7 +398,7 @@ class ScorersPage(RegistryTestCase):
         self.assertEqual(seen, [None, {}, {"metric_kwargs": {}}])
 
     def test_reduction_of_repeats(self) -> None:
-        """One value stays; several are reduced; a mapping makes composite names."""
+        """A single value stays; several are reduced; a mapping makes composite names."""
         scorer = build_scorer({"name": "n"}, "generate_until")
         scored = {0: ScoredDoc(0, "a", {"exact_match": [1, 0]}), 1: ScoredDoc(1, "a", {"exact_match": [1, 1]})}
         scorer.set_results(scored)
@@ -411,7 +411,7 @@ class ScorersPage(RegistryTestCase):
         self.assertIsNone(MetricKey.parse("alias"))
 
     def test_lists_of_metrics(self) -> None:
-        """A list with a value per prediction is just that; any other list is one value."""
+        """A list with one value per prediction is kept; any other list is one value."""
 
         def marks(references: Any, predictions: Any) -> list[int]:
             return [1, 0, 1]

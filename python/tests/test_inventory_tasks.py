@@ -47,7 +47,7 @@ from tests.registries import RegistryTestCase
 
 
 def setUpModule() -> None:
-    """Use the program that was built for tests."""
+    """Use the debug binary."""
     engine.set_up()
 
 
@@ -63,7 +63,7 @@ def questions(**kwargs: Any) -> dict[str, Any]:
 
 
 def task_of(**fields: Any) -> dict[str, Any]:
-    """Return a definition over the questions."""
+    """Return a definition with these questions."""
     return {"task": "asked", "custom_dataset": questions, "test_split": "test", **fields}
 
 
@@ -80,7 +80,7 @@ class Filters(RegistryTestCase):
         return [list(answers) for answers in get_filter(function)(**kwargs).apply(resps, docs)]
 
     def test_built_in_filters(self) -> None:
-        """Each one of the table, with its arguments."""
+        """Each filter of the table, with its arguments."""
         number = r"The answer is (\-?[0-9\.\,]+)"
         for function, kwargs, expected in (
             ("noop", {}, ["The answer is 4", " b "]),
@@ -98,7 +98,7 @@ class Filters(RegistryTestCase):
                 self.assertIn(function, filter_registry)
 
     def test_pipelines_from_one_set_of_answers(self) -> None:
-        """The example of self-consistency, with fewer repeats: three rows of results."""
+        """The self-consistency example with fewer repeats: three rows of results."""
         find = {"function": "regex", "regex_pattern": "The answer is (\\-?[0-9\\.\\,]*[0-9]+)"}
         first = {"function": "take_first"}
         task = task_of(
@@ -138,7 +138,7 @@ class Filters(RegistryTestCase):
         self.assertEqual(flexible["metric_list"], [{"metric": "exact_match", "kwargs": {"ignore_case": True}}])
 
     def test_own_filter(self) -> None:
-        """A registered class is found by its name, in a run and in a chain of one's own."""
+        """A registered class is found by name, in a run and in a custom chain."""
 
         @register_filter("my_filter")
         class MyFilter(Filter):
@@ -161,7 +161,7 @@ class Filters(RegistryTestCase):
         self.assertEqual(results["results"]["asked"]["exact_match,my-pipeline"], 0.5)
 
     def test_filters_by_protocol(self) -> None:
-        """What has the method is a filter."""
+        """Any object with an `apply` method is a filter."""
 
         class Duck:
             def apply(self, resps: Any, docs: Any) -> Any:
@@ -187,7 +187,7 @@ class Loading(unittest.TestCase):
         self.assertTrue(all(isinstance(task, Task) for task in loaded["tasks"].values()))
 
     def test_overrides(self) -> None:
-        """Fields for names."""
+        """Fields that override those of a name."""
         loaded = TaskManager().load(["demo_capitals"], overrides={"demo_capitals": {"num_fewshot": 5}})
         self.assertEqual(loaded["tasks"]["demo_capitals"].config.num_fewshot, 5)
 
@@ -211,7 +211,7 @@ class Loading(unittest.TestCase):
             self.assertEqual(list(loaded["tasks"]), ["many::one"])
 
     def test_older_names(self) -> None:
-        """They warn and work."""
+        """They work with a warning."""
         manager = TaskManager()
         with self.assertWarns(DeprecationWarning):
             nested = get_task_dict(["demo_capitals"], manager)
@@ -226,14 +226,14 @@ class Loading(unittest.TestCase):
         self.assertEqual(hash(key), hash(ConfigurableGroup.from_group(Group(name="g"))))
 
     def test_group(self) -> None:
-        """A dataclass that cannot be a key."""
+        """A dataclass that is not hashable."""
         self.assertTrue(dataclasses.is_dataclass(Group))
         with self.assertRaises(TypeError):
             hash(Group(name="g"))
         self.assertEqual(Group(name="g"), Group(name="g"))
 
     def test_group_aggregate(self) -> None:
-        """Members by size; the standard error is pooled."""
+        """Members are weighted by size; the standard error is pooled."""
         group = Group.from_config({"group": "g", "aggregate_metric_list": {"metric": "acc"}})
         for name in ("t3", "t5"):
             group.add(Task(TaskConfig(task=name)))
@@ -255,7 +255,7 @@ class Scoring(unittest.TestCase):
     """Scorers and metrics of the migration page."""
 
     def test_hierarchy(self) -> None:
-        """Which class is which."""
+        """Which class derives from which."""
         self.assertTrue(issubclass(GenScorer, Scorer) and issubclass(LLScorer, Scorer))
         for kind in (ChoiceMatchScorer, FirstTokenScorer, RegexExtractionScorer):
             self.assertTrue(issubclass(kind, GenScorer))
@@ -281,7 +281,7 @@ class Scoring(unittest.TestCase):
             importlib.import_module(f"lm_eval.api.metrics.{name}")
 
     def test_task_has_the_pipeline(self) -> None:
-        """All that a loaded task has for it."""
+        """A loaded task has all parts of the pipeline."""
         signature = inspect.signature(Task.build_all_requests)
         for name in ("limit", "samples", "rank", "world_size", "cache_requests", "rewrite_requests_cache"):
             self.assertIs(signature.parameters[name].kind, inspect.Parameter.KEYWORD_ONLY)
@@ -300,7 +300,7 @@ class Formats(RegistryTestCase):
     FIELDS: dict[str, Any] = {"doc_to_text": "question", "doc_to_target": "answer", "doc_to_choice": "choices"}
 
     def test_the_same_prompt_by_hand(self) -> None:
-        """The templates of the page's two definitions ask the same."""
+        """The templates of the page's two definitions give the same prompts."""
         by_hand = Task(
             TaskConfig(
                 **task_of(
@@ -320,7 +320,7 @@ class Formats(RegistryTestCase):
         self.assertEqual(by_hand.doc_to_text(QUESTIONS[0]), formatted.doc_to_text(QUESTIONS[0]))
 
     def test_configuration(self) -> None:
-        """`formats` and `task@format` set what the format says, once."""
+        """`formats` and `task@format` set the fields of the format, once."""
         config = TaskConfig(**task_of(**self.FIELDS, formats="mcqa"))
         self.assertEqual((config.output_type, config.target_delimiter), ("multiple_choice", " "))
         self.assertIn("Question: {{", config.doc_to_text)
@@ -334,7 +334,7 @@ class Formats(RegistryTestCase):
             TaskConfig(**task_of(**self.FIELDS, formats="mcq"))
 
     def test_results_have_the_format(self) -> None:
-        """A task object with a format is evaluated like its definition, and so is one that was changed."""
+        """A task object with a format is evaluated like its definition, and so is a changed one."""
         definition = task_of(**self.FIELDS, formats="mcqa")
         task = Task(TaskConfig(**definition))
         runs = [
@@ -347,7 +347,7 @@ class Formats(RegistryTestCase):
         self.assertEqual(prompts(task)[0], ("2+2? Say:", " A"))
 
     def test_classes(self) -> None:
-        """The built-in formats, and one of one's own."""
+        """The built-in formats, and a custom one."""
         self.assertLessEqual({"mcqa", "cloze", "generate", "cot"}, {*formats.FormatConfig.registered()})
         mcqa = formats.MCQAFormat(question_prefix="Q: ")
         self.assertEqual((mcqa.choice_labels, mcqa.answer_format, mcqa.answer_prompt), ("letters", "letters", "Answer:"))
@@ -451,7 +451,7 @@ class Instances(unittest.TestCase):
         self.assertIs(typing.get_origin(GenInstance), Instance)
 
     def test_types(self) -> None:
-        """The aliases and what they mean."""
+        """The type aliases and their meaning."""
         self.assertEqual(_types.Doc, dict[str, Any])
         self.assertEqual(_types.LLArgs, tuple[str, str])
         self.assertEqual(_types.LLOutput, tuple[float, bool])
@@ -465,7 +465,7 @@ class Instances(unittest.TestCase):
 
 
 class Configurations(unittest.TestCase):
-    """Configurations and the tasks that are made of them."""
+    """Configurations and the tasks made from them."""
 
     def test_config(self) -> None:
         """A dataclass, with typed dictionaries in it."""
@@ -479,7 +479,7 @@ class Configurations(unittest.TestCase):
         self.assertEqual(config.scorer, {"type": "first_token"})
 
     def test_kinds(self) -> None:
-        """The class of a task follows its output type, and the other way round."""
+        """The class of a task follows from its output type, and vice versa."""
         for kind, output_type in (
             (GenerateTask, "generate_until"),
             (LoglikelihoodTask, "loglikelihood"),
@@ -503,7 +503,7 @@ class Configurations(unittest.TestCase):
             LoglikelihoodTask(TaskConfig(output_type="multiple_choice"))
 
     def test_older_bases(self) -> None:
-        """Classes of the older kind still derive from them."""
+        """Older classes still derive from them."""
 
         class Old(MultipleChoiceTask):
             def has_validation_docs(self) -> bool:
@@ -525,7 +525,7 @@ class Configurations(unittest.TestCase):
         self.assertTrue(issubclass(PerplexityTask, Task))
 
     def test_own_class(self) -> None:
-        """A class derived from one of the new kinds is asked for what it defines."""
+        """A class derived from one of the new classes has its own methods called."""
 
         class Shouting(MultipleChoiceTask):
             def doc_to_text(self, doc: Any, doc_to_text: Any = None) -> Any:

@@ -1,7 +1,7 @@
-"""Every name that code in the wild imports from `lm_eval`: it is there and does what it says, or says what to use.
+"""Every name that public code imports from `lm_eval` exists and works as documented, or names its replacement.
 
-The second half walks the released reference, where that is installed: each public name of it is here, or in the
-table of `docs/differences.md`.
+The second half checks the released reference, if installed: each of its public names exists here, or is listed in
+`docs/differences.md`.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from lm_eval import utils
 from tests import engine
 
 ELSEWHERE = ("lm_eval.models",)
-"""Modules that tests of their own are about."""
+"""Modules that have their own tests."""
 
 OTHERS = ("lm_eval.api.", "lm_eval.config.")
-"""Modules of which only the names are compared here: tests of their own are about methods and arguments."""
+"""Modules of which only names are compared here: their methods and arguments have their own tests."""
 
 PASSING = {"annotations", "TYPE_CHECKING", "eval_logger", "logger", "log", "T", "D"}
-"""Names that modules have for themselves."""
+"""Names that are internal to modules."""
 
 
 def setUpModule() -> None:
-    """Use the program that was built for tests."""
+    """Use the debug binary."""
     engine.set_up()
 
 
@@ -49,7 +49,7 @@ class Package(unittest.TestCase):
     """The package and its parts."""
 
     def test_attributes(self) -> None:
-        """Submodules are attributes after `import lm_eval`, and cost nothing before."""
+        """Submodules are attributes after `import lm_eval`, and are not imported before use."""
         program = (
             "import sys, lm_eval; before = set(sys.modules)\n"
             "assert not {'lm_eval.evaluator', 'lm_eval.utils', 'lm_eval.tasks'} & before\n"
@@ -63,7 +63,7 @@ class Package(unittest.TestCase):
             _ = lm_eval.no_such_part
 
     def test_command_line(self) -> None:
-        """The functions of `lm_eval.__main__` are there."""
+        """The functions of `lm_eval.__main__` exist."""
         from lm_eval.__main__ import cli_evaluate, parse_eval_args, setup_parser
 
         args = setup_parser().parse_args(
@@ -83,7 +83,7 @@ class Utils(unittest.TestCase):
     """`lm_eval.utils`."""
 
     def test_escaped_split(self) -> None:
-        """A backslash keeps a separator."""
+        """A backslash escapes a separator."""
         self.assertEqual(utils.escaped_split("a,b\\,c,d", ","), ["a", "b\\,c", "d"])
         self.assertEqual(utils.escaped_split("a,b,c,d", ",", 2), ["a", "b", "c,d"])
         self.assertEqual(utils.escaped_split("a,b", ",", 0), "a,b")
@@ -91,7 +91,7 @@ class Utils(unittest.TestCase):
             utils.escaped_split("a", "ab")
 
     def test_arguments_as_text(self) -> None:
-        """Values as 0.4.13 reads them."""
+        """Values are parsed as 0.4.13 parses them."""
         vectors = {
             "-1": -1,
             " 2": 2,
@@ -115,7 +115,7 @@ class Utils(unittest.TestCase):
         self.assertEqual(utils.simple_parse_args_string("a=-1,b=x=y"), {"a": -1, "b": "x=y"})
 
     def test_names_of_files(self) -> None:
-        """Tasks and dates are read from names of files."""
+        """Tasks and dates are parsed from file names."""
         name = "samples_arc_easy_2024-07-01T12-34-56.789.jsonl"
         self.assertEqual(utils.get_file_task_name(name), "arc_easy")
         self.assertEqual(utils.get_file_datetime(name), "2024-07-01T12-34-56.789")
@@ -126,7 +126,7 @@ class Utils(unittest.TestCase):
         self.assertEqual(utils.get_sample_results_filenames(both), ["out/samples_a_2024.jsonl"])
 
     def test_small_helpers(self) -> None:
-        """The rest."""
+        """The remaining functions."""
 
         @dataclasses.dataclass
         class Point:
@@ -157,7 +157,7 @@ class Utils(unittest.TestCase):
         self.assertEqual(template.render(text="aa"), "bb\n")
 
     def test_positional_deprecated(self) -> None:
-        """Arguments by position warn; `self` is none of them."""
+        """Positional arguments warn, except `self`."""
 
         class Thing:
             @utils.positional_deprecated
@@ -171,7 +171,7 @@ class Utils(unittest.TestCase):
             self.assertEqual(Thing().method(4), 4)
 
     def test_logging(self) -> None:
-        """Messages that are logged once, and only where they are wanted."""
+        """Messages that are logged once, and conditional warnings."""
         logger = logging.getLogger("lm_eval.tests")
         with self.assertLogs("lm_eval", "INFO") as logs:
             for _ in range(2):
@@ -186,7 +186,7 @@ class Utils(unittest.TestCase):
             utils.setup_logging("LOUD")
 
     def test_import_function(self) -> None:
-        """`!function` of a YAML file that PyYAML reads."""
+        """`!function` of a YAML file read by PyYAML."""
 
         class Loader:
             def construct_scalar(self, node: Any) -> Any:
@@ -198,7 +198,7 @@ class Utils(unittest.TestCase):
             self.assertEqual(function(4), 8)
 
     def test_remote_tokenizer(self) -> None:
-        """Tokens come from a server, whose completions may be named."""
+        """A server tokenizes; its URL may be that of the completions."""
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def log_message(self, *_: Any) -> None:
@@ -252,7 +252,7 @@ class Others(unittest.TestCase):
     """The smaller modules."""
 
     def test_cache(self) -> None:
-        """Objects are kept in files, and forgotten by the start of their names."""
+        """Objects are stored in files, and deleted by name prefix."""
         from lm_eval.caching import cache
 
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(cache, "PATH", folder):
@@ -266,7 +266,7 @@ class Others(unittest.TestCase):
             self.assertEqual(cache.load_from_cache("requests-boolq", cache=True), [3])
 
     def test_janitor(self) -> None:
-        """Passages that contaminating texts share are cut out; vectors of the reference."""
+        """Passages shared with contaminating documents are removed; vectors of the reference."""
         from lm_eval.decontamination import janitor
 
         self.assertEqual(list(janitor.form_ngrams(iter([1, 2, 3]), 2)), [(1, 2), (2, 3)])
@@ -301,7 +301,7 @@ class Others(unittest.TestCase):
             get_prompt("promptsource:x", "squad")
 
     def test_loggers_utils(self) -> None:
-        """Names of scores, and facts."""
+        """Names of scores, and facts about the machine."""
         from lm_eval.loggers import utils as of_loggers
 
         self.assertEqual(of_loggers.remove_none_pattern("acc,none"), ("acc", True))
@@ -382,7 +382,7 @@ class Others(unittest.TestCase):
         self.assertTrue(metrics.is_non_str_iterable([]) and not metrics.is_non_str_iterable("a"))
 
     def test_registries_of_metrics(self) -> None:
-        """Aggregations and directions by the names of metrics."""
+        """Aggregations and directions by metric name."""
         from lm_eval.api.metrics import mean
         from lm_eval.api.registry import HIGHER_IS_BETTER_REGISTRY, METRIC_AGGREGATION_REGISTRY
 
@@ -440,7 +440,7 @@ class Others(unittest.TestCase):
         self.assertIn("doc_hash", SampleResult.__annotations__)
 
     def test_what_means_nothing_here(self) -> None:
-        """Names without a meaning say what to use."""
+        """Removed names say what to use instead."""
         for module, name, instead in (
             ("lm_eval.evaluator_utils", "consolidate_results", "simple_evaluate"),
             ("lm_eval.evaluator_utils", "run_task_tests", "lm-eval validate"),
@@ -494,7 +494,7 @@ class Reference(unittest.TestCase):
     """The public names of the released reference."""
 
     def test_every_name(self) -> None:
-        """Each is in this package, or in the table of differences."""
+        """Each exists in this package, or is in the table of differences."""
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
@@ -532,10 +532,10 @@ class Reference(unittest.TestCase):
         self.assertEqual(missing, [])
 
     def test_table(self) -> None:
-        """What the table names is really not there."""
+        """Names in the table do not exist here."""
         named = documented()
         self.assertGreater(len(named), 20)
-        # Modules whose names say what to use can be imported.
+        # Modules whose names only point to a replacement can be imported.
         speaking = {"lm_eval.decontamination.archiver", "lm_eval.decontamination.decontaminate"}
         for name in sorted(named - speaking):
             module, _, attribute = name.rpartition(".")
@@ -544,7 +544,7 @@ class Reference(unittest.TestCase):
 
 
 def documented() -> set[str]:
-    """Return the names of the section about names that are not here."""
+    """Return the names in the section about missing names."""
     text = (engine.REPOSITORY / "docs" / "differences.md").read_text(encoding="utf-8")
     section = text.partition("## Names of 0.4.13 that are not here\n")[2].partition("\n## ")[0]
     names = set()

@@ -1,6 +1,6 @@
-"""Everything that the task files of the original library import from `lm_eval` is there.
+"""Everything that the task files of the original library import from `lm_eval` exists.
 
-The library's folder is in the environment variable `LM_EVAL_TEST_LIBRARY`.
+The environment variable `LM_EVAL_TEST_LIBRARY` names the library's folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Site = tuple[str, str | None]
 
 
 def task_files(library: Path) -> Iterator[Path]:
-    """Yield the Python files of the tasks; those beside the task folders are the harness's own."""
+    """Yield the Python files of tasks, without those of the harness next to the task folders."""
     for path in sorted(library.rglob("*.py")):
         if path.parent != library:
             yield path
@@ -46,7 +46,7 @@ class LibraryImports(unittest.TestCase):
     """Imports of the task files resolve against this package."""
 
     def setUp(self) -> None:
-        """Let `lm_eval.tasks` import from the library."""
+        """Make `lm_eval.tasks` import from the library."""
         assert LIBRARY is not None
         self.library = Path(LIBRARY).resolve()
         self.path = list(lm_eval.tasks.__path__)
@@ -54,7 +54,7 @@ class LibraryImports(unittest.TestCase):
         lm_eval.tasks._add_library(self.library)
 
     def test_every_import_resolves(self) -> None:
-        """Each site names a module and an attribute that exist."""
+        """Each import names a module and an attribute that exist."""
         sites: Counter[Site] = Counter()
         for path in task_files(self.library):
             sites.update(import_sites(path))
@@ -70,12 +70,12 @@ class LibraryImports(unittest.TestCase):
         self.assertEqual(unresolved, [])
 
     def test_helpers_of_other_tasks(self) -> None:
-        """Modules of the library that need nothing else are imported."""
+        """Library modules that need nothing else can be imported."""
         for module, name in (("mmlu_prox.lang_libs", "LANG_LIBS"), ("arab_culture.prompts", "BASE_PROMPT")):
             self.assertTrue(hasattr(importlib.import_module(f"lm_eval.tasks.{module}"), name), module)
 
     def _resolves(self, module: str, name: str | None) -> bool:
-        # Helpers of tasks may need packages, or the network, when they run; their text says what they define.
+        # Task helpers may need packages or the network when they run; their source shows what they define.
         if module.startswith("lm_eval.tasks."):
             return self._defines(module, name)
         try:
@@ -85,7 +85,7 @@ class LibraryImports(unittest.TestCase):
         return name is None or hasattr(found, name)
 
     def _defines(self, module: str, name: str | None) -> bool:
-        """Whether the text of a module in the library defines a name."""
+        """Whether the source of a library module defines a name."""
         place = self.library.joinpath(*module.split(".")[2:])
         if name is None or place.is_dir():
             target = place if name is None else place / name

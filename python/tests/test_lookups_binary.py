@@ -1,4 +1,4 @@
-"""Names that Python code registers, looked up by the program, and code that fails meanwhile."""
+"""Names registered by Python code and looked up by the binary, and code that fails meanwhile."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ REPLACED = {
         """,
     ),
 }
-"""For each kind, a task that uses a built-in name, and code of its folder that gives the name another meaning."""
+"""For each kind, a task that uses a built-in name, and code of its folder that redefines the name."""
 
 REGISTERING = """\
 from lm_eval.api.filter import Filter
@@ -91,7 +91,7 @@ FEWSHOT = "num_fewshot: 1\nfewshot_split: test\nfewshot_config: {{sampler: {}}}\
 
 
 class Lookups(BinaryTestCase):
-    """The program, with code that registers names or fails to."""
+    """The binary, with code that registers names or fails to."""
 
     def run_task(
         self, *arguments: str, tasks: str = "sums", **environment: str
@@ -109,7 +109,7 @@ class Lookups(BinaryTestCase):
         self.write_generation("sums", [("1+1", "2", ["2"]), ("2+2", "4", ["4"]), ("3+3", "6", ["6"])], rest)
 
     def install_broken(self) -> dict[str, str]:
-        """Install a plug-in that cannot be imported, and return the environment that has it."""
+        """Install a plug-in that cannot be imported, and return the environment that contains it."""
         self.write("installed/broken_plugin.py", "raise RuntimeError('the plug-in is broken')\n")
         self.write("installed/broken_plugin-1.0.dist-info/METADATA", "Name: broken-plugin\nVersion: 1.0\n")
         entry = "[lm_eval.plugins]\nbroken = broken_plugin\n"
@@ -117,7 +117,7 @@ class Lookups(BinaryTestCase):
         return {"PYTHONPATH": str(self.folder / "installed")}
 
     def test_broken_installed_plug_ins(self) -> None:
-        """What an installed plug-in raises is told, not taken for an unknown name."""
+        """An exception of an installed plug-in is reported instead of an unknown name."""
         environment = self.install_broken()
         self.write_task("metric_list: [{metric: of_the_plug_in}]\n")
         for arguments in ((), ("--model", "of-the-plug-in")):
@@ -127,14 +127,14 @@ class Lookups(BinaryTestCase):
                 self.assertIn("the plug-in is broken", done.stderr)
 
     def test_names_without_python(self) -> None:
-        """Without Python, a name that nobody knows is unknown."""
+        """Without Python, an unregistered name is unknown."""
         self.write_task("metric_list: [{metric: of_nobody}]\n")
         done = self.run_task("--python", "no-such-python")
         self.assertIn("of_nobody", done.stderr)
         self.assertNotIn("no-such-python", done.stderr)
 
     def test_samplers_of_modules_that_fail(self) -> None:
-        """A module that raises `KeyError` is broken, and the sampler not unknown."""
+        """A module that raises `KeyError` is reported as broken, not the sampler as unknown."""
         self.write_task(FEWSHOT.format("mine"))
         self.write("tasks/utils.py", "KEYS = {}\nKEYS['missing key']\n")
         done = self.run_task()
@@ -148,7 +148,7 @@ class Lookups(BinaryTestCase):
         self.assertIn("Did you mean `first_n`", self.run_task().stderr)
 
     def replace(self, kind: str, task: str, value: float) -> None:
-        """Write a task in a folder of its own whose code gives a built-in name another meaning."""
+        """Write a task in its own folder, whose code redefines a built-in name."""
         rest, code = REPLACED[kind]
         self.write_generation(task, [("1+1", "2", ["3"]), ("2+2", "4", ["5"]), ("3+3", "6", ["7"])], rest + "\n")
         (self.folder / "tasks" / task).mkdir()
@@ -157,7 +157,7 @@ class Lookups(BinaryTestCase):
         self.write(f"tasks/{task}/utils.py", own)
 
     def test_folders_replace_built_in_names(self) -> None:
-        """What a folder registers under a built-in name is used by its tasks, as what a plug-in registers is."""
+        """A built-in name redefined by a folder applies to its tasks, like one redefined by a plug-in."""
         for kind in REPLACED:
             with self.subTest(kind):
                 self.setUp()
@@ -189,7 +189,7 @@ class Lookups(BinaryTestCase):
                 self.assertTrue(all(f"The {kind} `" in line and str(self.folder) in line for line in said), said)
 
     def test_unused_replacements_are_not_claimed(self) -> None:
-        """Code that takes a built-in name which no task of the folder uses is not said to replace anything."""
+        """No warning is printed if no task of the folder uses the redefined name."""
         self.write_task("metric_list: [{metric: exact_match, aggregation: !function utils.share}]\n")
         self.write(
             "tasks/utils.py",
@@ -209,33 +209,33 @@ class Lookups(BinaryTestCase):
         self.assertNotIn("replaces", done.stderr)
 
     def test_replacements_need_python(self) -> None:
-        """Without Python, a name that the folder gives another meaning is an error and not the built-in one."""
+        """Without Python, a name that the folder redefines is an error, not the built-in one."""
         self.replace("metric", "sums", 1.0)
         done = self.run_task("--python", "no-such-python")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("exact_match", done.stderr)
 
     def test_samplers_of_folders_replace_built_in_ones(self) -> None:
-        """The code of a folder replaces a sampler that is built in."""
+        """A folder's code replaces a built-in sampler."""
         self.write_task(FEWSHOT.format("first_n"))
         self.write("tasks/utils.py", SAMPLER.format(name="first_n"))
         done = self.run_task()
         self.assertIn("3+3 6", done.stderr + done.stdout)
 
     def test_samplers_of_plug_ins_come_first(self) -> None:
-        """A plug-in replaces a sampler that is built in."""
+        """A plug-in replaces a built-in sampler."""
         self.write_task(FEWSHOT.format("first_n"))
         self.write("plugin.py", SAMPLER.format(name="first_n"))
         done = self.run_task("--plugins", "plugin.py")
-        # The recording has no answer to the prompt, which the message shows.
+        # The recording has no answer to this prompt, so the message shows it.
         self.assertIn("3+3 6", done.stderr + done.stdout)
 
 
 class Registered(RegistryTestCase):
-    """Samplers of the calling program."""
+    """Samplers registered by the calling script."""
 
     def test_samplers(self) -> None:
-        """A sampler that the calling program registers is found for a task of a file."""
+        """A sampler of the calling script is found for a task file."""
         engine.set_up()
 
         @register_sampler("live_sampler")
@@ -257,7 +257,7 @@ class Registered(RegistryTestCase):
                 "num_fewshot": 1,
                 "fewshot_config": {"sampler": "live_sampler", "split": "test"},
             }
-            # What is JSON is YAML, too.
+            # JSON is also YAML.
             Path(folder, "doubles.yaml").write_text(json.dumps(task), encoding="utf-8")
             manager = TaskManager(include_path=folder, include_defaults=False)
             results = simple_evaluate(model=Lengths(), tasks=["doubles"], limit=2, task_manager=manager)

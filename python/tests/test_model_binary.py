@@ -1,4 +1,4 @@
-"""A model that a new user writes, typed in as a plug-in and run by the program."""
+"""A user-defined model, written as a plug-in and run by the binary."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ TASKS = {
 
 
 class Binary(BinaryTestCase):
-    """The program with a model from a plug-in."""
+    """The binary with a model from a plug-in."""
 
     def setUp(self) -> None:
         """Write the model and its tasks."""
@@ -72,7 +72,7 @@ class Binary(BinaryTestCase):
             self.write(f"tasks/{name}.yaml", f"task: {name}\n{data}{text}")
 
     def run_model(self, model: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Return what a run gave."""
+        """Return the results of a run."""
         return self.program(
             *(
                 "run",
@@ -107,7 +107,7 @@ class Binary(BinaryTestCase):
                 self.assertEqual(results["config"]["model"], "letters")
 
     def test_answers_are_kept(self) -> None:
-        """A second run with the same output asks the model nothing."""
+        """A second run with the same output path sends no requests to the model."""
         keep = (
             "--tasks",
             "choices",
@@ -125,7 +125,7 @@ class Binary(BinaryTestCase):
         )
 
     def test_a_name_that_is_not_registered(self) -> None:
-        """The error names what is near."""
+        """The error suggests similar names."""
         done = self.run_model("leters", "--tasks", "choices")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("There is no model `leters`", done.stderr)

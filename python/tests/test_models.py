@@ -20,7 +20,7 @@ def instance(method: str, *arguments: Any) -> Instance[Any, Any]:
 
 
 class Counting(LM):
-    """Counts how often it is asked."""
+    """Counts its calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Counting(LM):
         return [(-float(len(request.args[-1])), False) for request in requests]
 
     def generate_until(self, requests: list[Any]) -> Any:
-        """Answer with what the test says."""
+        """Answer with the given generation."""
         self.asked += [request.args for request in requests]
         return self.answers or [f"answer {len(self.asked)}" for _ in requests]
 
@@ -69,7 +69,7 @@ class Cache(unittest.TestCase):
         )
 
     def test_answers_are_asked_for_once(self) -> None:
-        """A second model with the same file is asked for the rest only."""
+        """A second model with the same file is called only for the remaining requests."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "deep", "cache.db")
             first = Counting()
@@ -100,7 +100,7 @@ class Cache(unittest.TestCase):
             )
 
     def test_drawn_answers_are_not_taken(self) -> None:
-        """An answer that is drawn at random is asked for again, and written."""
+        """A sampled answer is requested again, and written."""
         with tempfile.TemporaryDirectory() as folder:
             lm = Counting()
             cached = CachingLM(lm, os.path.join(folder, "cache.db"))
@@ -117,7 +117,7 @@ class Cache(unittest.TestCase):
 
 
 class Bytes(TemplateLM):
-    """Tokens are bytes, and 0 ends a text."""
+    """Tokens are bytes; 0 is the end-of-text token."""
 
     eot_token_id = 0
 
@@ -129,11 +129,11 @@ class Bytes(TemplateLM):
         return [(texts, context, continuation) for texts, context, continuation in requests]
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
-        """Answer nothing."""
+        """Return nothing."""
         return []
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        """Answer nothing."""
+        """Return nothing."""
         return []
 
 
@@ -141,12 +141,12 @@ class Template(unittest.TestCase):
     """Tokens of pairs."""
 
     def test_blanks_belong_to_the_continuation(self) -> None:
-        """The seam of a pair is before the blanks."""
+        """Spaces at the boundary belong to the continuation."""
         context, continuation = Bytes()._encode_pair("Hello \n ", "x")
         self.assertEqual((bytes(context), bytes(continuation)), (b"Hello", b" \n x"))
 
     def test_an_empty_context_is_the_prefix_token(self) -> None:
-        """Unless the continuation starts with it."""
+        """Unless the continuation already starts with it."""
         asked = [
             instance("loglikelihood", "", "ab"),
             instance("loglikelihood", "", "\0ab"),
@@ -174,25 +174,25 @@ class Template(unittest.TestCase):
 
 
 class Channel:
-    """Keeps what is sent."""
+    """Records what is sent."""
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
 
     def write(self, message: Any) -> None:
-        """Keep a message."""
+        """Record a message."""
         self.sent.append(message["ok"])
 
 
 class Worker:
-    """Has a channel, as a worker has."""
+    """A fake worker with a channel."""
 
     def __init__(self) -> None:
         self.channel = Channel()
 
 
 def ask(lm: LM, method: str, requests: list[list[Any]]) -> tuple[list[Any], list[Any]]:
-    """Return what was sent before the end, and what came at the end."""
+    """Return the early answers, and the final message."""
     worker = Worker()
     handle = _models.serve(lm, {})
     wire = [[arguments, "t", place, 0] for place, arguments in enumerate(requests)]
@@ -205,7 +205,7 @@ class Served(unittest.TestCase):
     """The worker's side of models."""
 
     def test_answers_are_numbered(self) -> None:
-        """Each answer goes with the place of its request."""
+        """Each answer is sent with the index of its request."""
         sent, ended = ask(Counting(), "loglikelihood", [["a", " b"], ["a", " cc"]])
         self.assertEqual((sent, ended), ([[0, -2.0, True], [1, -3.0, True]], [None]))
         sent, _ = ask(Counting(), "loglikelihood_rolling", [["", "text"]])
@@ -216,7 +216,7 @@ class Served(unittest.TestCase):
 
         class Drawing(Counting):
             def generate_until(self, requests: list[Any]) -> list[str]:
-                """Draw for each request."""
+                """Draw a random answer for each request."""
                 drawn = [f"draw {place}" for place, _ in enumerate(requests)]
                 for request, answer in zip(requests, drawn, strict=True):
                     self.cache_hook.add_partial("generate_until", request.args, answer)
@@ -226,11 +226,11 @@ class Served(unittest.TestCase):
         self.assertEqual(sent, [[0, "draw 0"], [1, "draw 1"], [2, "draw 2"]])
 
     def test_what_is_no_request_of_the_call_is_let_go(self) -> None:
-        """Windows of a rolling request and other methods are nobody's answers."""
+        """Windows of a rolling request, and answers of other methods, are ignored."""
 
         class Windows(Counting):
             def loglikelihood_rolling(self, requests: list[Any]) -> list[Any]:
-                """Hand over windows and whole texts."""
+                """Hand over windows and entire strings."""
                 self.cache_hook.add_partial("loglikelihood", ("", "text"), (-9.0, True))
                 self.cache_hook.add_partial("loglikelihood_rolling", ("window",), -9.0)
                 self.cache_hook.add_partial("loglikelihood_rolling", None, -9.0)
@@ -241,11 +241,11 @@ class Served(unittest.TestCase):
         self.assertEqual(sent, [[0, -1.5, False], [1, -1.5, False]])
 
     def test_answers_that_differ_from_early_ones(self) -> None:
-        """What was handed over already counts, so another answer is an error."""
+        """An answer that was handed over is final, so returning another one is an error."""
 
         class Stripping(Counting):
             def generate_until(self, requests: list[Any]) -> list[Any]:
-                """Hand over all of the text, and return a part."""
+                """Hand over the full generation, and return a part."""
                 for request in requests:
                     self.cache_hook.add_partial("generate_until", request.args, "<think>x</think>y")
                 return self.answers
@@ -262,7 +262,7 @@ class Served(unittest.TestCase):
             )
 
     def test_equal_requests_may_be_answered_in_any_order(self) -> None:
-        """Which of the equal requests an early answer was for cannot be told."""
+        """It cannot be known which of the equal requests an early answer was for."""
 
         class Backwards(Counting):
             def generate_until(self, requests: list[Any]) -> list[str]:
@@ -276,7 +276,7 @@ class Served(unittest.TestCase):
         self.assertEqual(sent, [[0, "draw 2"], [1, "draw 1"], [2, "draw 0"]])
 
     def test_changed_answers_of_a_base_class(self) -> None:
-        """What a subclass makes of the answers of its base class counts, not what that hands over."""
+        """A subclass that changes the answers of its base class is scored by its own."""
 
         class Handing(Counting):
             def generate_until(self, requests: list[Any]) -> Any:
@@ -317,11 +317,11 @@ class Served(unittest.TestCase):
         self.assertFalse(_models._changes_answers(Handing(), "generate_until"))
 
     def test_rolling_requests_with_the_text_alone(self) -> None:
-        """A method for requests of the 0.4 line is told how to get those."""
+        """The error for a method that expects 0.4 requests says how to get them."""
 
         class Old(Counting):
             def loglikelihood_rolling(self, requests: list[Any]) -> list[Any]:
-                """Unpack requests as they were."""
+                """Unpack requests as in 0.4."""
                 return [-float(len(text)) for (text,) in [request.args for request in requests]]
 
         self.assertEqual(ask(Old(), "loglikelihood_rolling", [["text"]])[0], [[0, -4.0, False]])
@@ -329,7 +329,7 @@ class Served(unittest.TestCase):
             ask(Old(), "loglikelihood_rolling", [["", "text"]])
 
     def test_objects_are_told_apart(self) -> None:
-        """Attributes make another model; keys, batch sizes and what nobody keeps do not."""
+        """Attributes identify a model; keys, batch sizes and transient values do not."""
 
         class Settings(Counting):
             def __init__(self, **settings: Any) -> None:
@@ -350,7 +350,7 @@ class Served(unittest.TestCase):
         self.assertNotIn("object", made)
 
     def test_numbers_of_other_libraries_count(self) -> None:
-        """What behaves like a number is one; text and truth values are not."""
+        """Values that behave like numbers are accepted; strings and booleans are not."""
 
         class Scalar:
             def __float__(self) -> float:

@@ -1,4 +1,4 @@
-"""`lm_eval.models`: the names of 0.4.13, models that the engine serves, and models behind HTTP."""
+"""`lm_eval.models`: the names of 0.4.13, models that the engine serves, and HTTP models."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ TOKENIZER = str(engine.REPOSITORY / "crates/lmeval-candle/tests/fixtures/llama")
 
 
 def setUpModule() -> None:
-    """Use the program that was built for tests."""
+    """Use the debug binary."""
     engine.set_up()
 
 
 def ask(method: Any, *requests: tuple[Any, ...]) -> list[Any]:
-    """Return what a method of a model answers."""
+    """Call a method of a model with requests, and return its answers."""
     kind = method.__name__
     instances = [
         Instance(request_type=kind, doc={}, arguments=arguments, idx=0, metadata=("t", number, 1))
@@ -49,7 +49,7 @@ def ask(method: Any, *requests: tuple[Any, ...]) -> list[Any]:
 
 @unittest.skipIf(LIBRARY is None, "`LM_EVAL_TEST_LIBRARY` does not say where the released package is")
 class Names(unittest.TestCase):
-    """Every public name of 0.4.13's `lm_eval.models` is there, or listed as a difference."""
+    """Every public name of 0.4.13's `lm_eval.models` exists here, or is listed as a difference."""
 
     def test_modules(self) -> None:
         """Functions and classes, by the modules that define them."""
@@ -75,7 +75,7 @@ class Names(unittest.TestCase):
         self.assertEqual(missing, [])
 
     def test_registered(self) -> None:
-        """Every name of a model gives a class that says how to be made."""
+        """Every model name gives a class, or an error that names an alternative."""
         code = "import lm_eval.models as m, json; print(json.dumps(m.MODEL_MAPPING))"
         environment = {**os.environ, "PYTHONPATH": str(Path(str(LIBRARY)).parents[1])}
         done = subprocess.run(
@@ -86,10 +86,10 @@ class Names(unittest.TestCase):
 
 
 class Imports(unittest.TestCase):
-    """What is not installed is missed when it is needed."""
+    """Missing packages are reported when they are needed."""
 
     def test_nothing_heavy_is_imported(self) -> None:
-        """All modules and classes together import neither torch nor transformers."""
+        """Importing all modules and classes imports neither torch nor transformers."""
         code = (
             "import sys, lm_eval.models as m\n"
             "from lm_eval.api.registry import get_model\n"
@@ -120,7 +120,7 @@ class Imports(unittest.TestCase):
             HFLM(pretrained="x")
 
     def test_models_of_other_programs(self) -> None:
-        """They can be subclassed, and say what to start instead."""
+        """They can be subclassed, and name the server to start instead."""
         from lm_eval.models.sglang_causallms import SGLangLM
         from lm_eval.models.vllm_causallms import VLLM
 
@@ -151,7 +151,7 @@ class Served(RegistryTestCase):
         self.assertGreater(likely, unlikely)
 
     def test_evaluation_of_an_object(self) -> None:
-        """An object gives the scores of its name."""
+        """An object gives the same scores as its name."""
         options: dict[str, Any] = {
             "tasks": ["demo_capitals"],
             "limit": 5,
@@ -163,7 +163,7 @@ class Served(RegistryTestCase):
         self.assertEqual(by_object, by_name)
 
     def test_errors_are_raised_and_the_model_stays(self) -> None:
-        """A wrong argument fails at once; a request that fails leaves the model usable."""
+        """An invalid argument fails at once; a failed request leaves the model usable."""
         with self.assertRaisesRegex(ValueError, "base_url"):
             get_model("local-completions").create_from_arg_string("model=m")
         lm = get_model("ngram")()
@@ -172,7 +172,7 @@ class Served(RegistryTestCase):
         self.assertEqual(len(ask(lm.loglikelihood, ("a", "b"))), 1)
 
     def test_the_engine_ends_with_its_object(self) -> None:
-        """Nothing is left running."""
+        """No process is left running."""
         lm: Any = get_model("dummy")()
         process = lm._served._session._conversation._process
         self.assertIsNone(process.poll())
@@ -180,7 +180,7 @@ class Served(RegistryTestCase):
         self.assertIsNotNone(process.poll())
 
     def test_a_registered_name_wins(self) -> None:
-        """A class of the user's replaces a built-in one, with a warning."""
+        """A user's class replaces a built-in one, with a warning."""
         with self.assertLogs("lm_eval", "WARNING") as logs:
             register_model("dummy")(engine.Lengths)
         self.assertIn("replaces the built-in one", logs.output[0])
@@ -188,7 +188,7 @@ class Served(RegistryTestCase):
 
 
 class Server(BaseHTTPRequestHandler):
-    """Answers as OpenAI's interface does; every token has the log-probability -0.5."""
+    """An OpenAI-compatible server; every token has the log-probability -0.5."""
 
     bodies: ClassVar[list[dict[str, Any]]] = []
     failures: ClassVar[list[int]] = []
@@ -197,11 +197,11 @@ class Server(BaseHTTPRequestHandler):
         """Print nothing."""
 
     def do_GET(self) -> None:
-        """There is no tokenizer here."""
+        """Answer 404: there is no remote tokenizer."""
         self.send_error(404)
 
     def do_POST(self) -> None:
-        """Answer a completion."""
+        """Answer a completion request."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if not self.path.startswith("/v1/"):
             self.send_error(404)
@@ -235,14 +235,14 @@ class Server(BaseHTTPRequestHandler):
 
 
 class Tagged(LocalCompletionsAPI):
-    """A wrapper that adds a field to what is sent."""
+    """A wrapper that adds a field to the request body."""
 
     def _create_payload(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         return {**super()._create_payload(*args, **kwargs), "tag": 1}
 
 
 class Http(unittest.TestCase):
-    """Servers, asked by the engine and by subclasses."""
+    """Servers, queried by the engine and by subclasses."""
 
     def setUp(self) -> None:
         """Start a server."""
@@ -255,7 +255,7 @@ class Http(unittest.TestCase):
         Server.failures.clear()
 
     def test_the_engine_and_a_subclass_send_the_same(self) -> None:
-        """Scores, texts and windows; a subclass adds what it adds."""
+        """Scores, generations and windows are the same; a subclass only adds its field."""
         pairs = [("abc", "def"), ("", "d"), ("abc" * 40, "xyz")]
         arguments = {"model": "m", "base_url": self.url, "tokenizer": TOKENIZER, "max_length": 32}
         answers, sent = [], []
@@ -278,7 +278,7 @@ class Http(unittest.TestCase):
         self.assertEqual(sorted(map(order, sent[0])), sorted(map(order, sent[1])))
 
     def test_where_a_subclass_is_defined(self) -> None:
-        """What it overrides is called, whatever its module is called."""
+        """Overridden methods are called, whatever the module is named."""
         for module in ("abcmodels", "builtins_of_mine", "lm_eval.models.mine"):
 
             class Mine(LocalCompletionsAPI):
@@ -308,7 +308,7 @@ class Http(unittest.TestCase):
             self.assertEqual(texts, ["3 tokens", "1 tokens", "2 tokens"])
 
     def test_no_tokenizer(self) -> None:
-        """`None` is a choice, and the default is another: nothing is loaded for it."""
+        """`None` differs from the default: no tokenizer is loaded."""
         for cls in (LocalCompletionsAPI, Tagged):
             for backend in (None, "none", "None"):
                 with self.subTest(cls.__name__, backend=backend):
@@ -321,7 +321,7 @@ class Http(unittest.TestCase):
                     self.assertEqual(ask(lm.generate_until, ("abc", {"until": []})), ["3 tokens"])
 
     def test_failures(self) -> None:
-        """A busy server is asked again; a refusal is final and shows what the server says."""
+        """A busy server is retried; a rejection is final and shows the server's message."""
         lm = Tagged(model="m", base_url=self.url, tokenizer=TOKENIZER, max_retries=2)
         Server.failures[:] = [503]
         with self.assertLogs("lm_eval", "WARNING"):
@@ -333,7 +333,7 @@ class Http(unittest.TestCase):
             ask(Tagged(model="m", base_url="file:///x", tokenizer=TOKENIZER).loglikelihood, ("a", "b"))
 
     def test_chats(self) -> None:
-        """The engine and a subclass send conversations as they are."""
+        """The engine and a subclass send conversations unchanged."""
 
         class Loud(LocalChatCompletion):
             def parse_generations(self, outputs: Any, **kwargs: Any) -> list[str]:
@@ -374,7 +374,7 @@ class Http(unittest.TestCase):
             TemplateAPI(model="m", base_url=self.url, tokenizer_backend=None).model_call(["a"])
 
     def test_models_that_reason(self) -> None:
-        """They choose their temperature and take no stops; others keep theirs."""
+        """Reasoning models choose their temperature and take no stop sequences; others keep theirs."""
 
         class Mine(OpenAIChatCompletion):
             api_key = "k"
@@ -399,10 +399,10 @@ class Http(unittest.TestCase):
 
 
 class Helpers(unittest.TestCase):
-    """`lm_eval.models.utils`, with what 0.4.13 returns."""
+    """`lm_eval.models.utils`, compared with the return values of 0.4.13."""
 
     def test_chunks(self) -> None:
-        """By number, all at once, and as a function says."""
+        """By size, all at once, and by a function."""
         self.assertEqual(list(utils.chunks(range(5), 2)), [[0, 1], [2, 3], [4]])
         self.assertEqual(list(utils.chunks(range(5))), [[0, 1, 2, 3, 4]])
         self.assertEqual(list(utils.chunks(range(7), 0, lambda *_: 3)), [[0, 1, 2], [3, 4, 5], [6]])
@@ -438,7 +438,7 @@ class Helpers(unittest.TestCase):
 
     @unittest.skipIf(importlib.util.find_spec("numpy") is None, "numpy is not installed")
     def test_collator_with_continuations_of_different_lengths(self) -> None:
-        """Each continuation of a row gets the positions that predict it, which are the last ones."""
+        """Each continuation of a row gets the last positions, which predict it."""
         import numpy
 
         requests: list[Any] = [((), [5, 6], [7, 9]), ((), [5, 6, 7], [9]), ((), [5, 6, 7], [8])]
@@ -456,7 +456,7 @@ class Helpers(unittest.TestCase):
             self.assertEqual(collator.get_original(read), [expected[tuple(rest)] for _, _, rest in order])
 
     def test_generation_settings(self) -> None:
-        """One limit, a list of stops, and whether to draw."""
+        """One limit, a list of stop sequences, and whether to sample."""
         for given, expected in (
             ({}, {"do_sample": False, "until": [], "max_gen_toks": 256}),
             ({"temperature": 0.7}, {"temperature": 0.7, "do_sample": True, "until": [], "max_gen_toks": 256}),
@@ -478,7 +478,7 @@ class Helpers(unittest.TestCase):
         self.assertEqual(utils.postprocess_generated_text("abc", ["", "c"], None), "ab")
 
     def test_lengths(self) -> None:
-        """Tokens are dropped where they are to be dropped."""
+        """Tokens are dropped on the requested side."""
         tokens = list(range(10))
         self.assertEqual(utils.truncate_tokens(tokens, 5), [5, 6, 7, 8, 9])
         self.assertEqual(utils.truncate_tokens(tokens, 5, "right"), [0, 1, 2, 3, 4])
@@ -512,7 +512,7 @@ class Mapping(unittest.TestCase):
     """The table of names."""
 
     def test_every_reference_leads_to_a_class(self) -> None:
-        """Modules and classes exist, and the served ones bear the engine's names."""
+        """Modules and classes exist, and the served ones have the engine's names."""
         for name, reference in MODEL_MAPPING.items():
             module, _, attribute = reference.partition(":")
             cls = getattr(importlib.import_module(module), attribute)

@@ -1,4 +1,4 @@
-"""The package as a whole: light, documented, and importable on its own."""
+"""The package as a whole: light, documented, and importable without other packages."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 
 class Package(unittest.TestCase):
-    """What holds for all modules."""
+    """Properties of all modules."""
 
     def test_the_standard_library_is_enough(self) -> None:
-        """Every module imports with nothing else installed, and imports nothing else."""
+        """Every module imports with only the standard library installed, and imports nothing else."""
         names = [name for name, _ in modules()]
         code = (
             f"import importlib, sys\nfor name in {names!r}: importlib.import_module(name)\n"
@@ -50,13 +50,13 @@ class Package(unittest.TestCase):
         self.assertEqual((done.stdout.strip(), done.stderr), ("[]", ""))
 
     def test_syntax_of_the_oldest_python(self) -> None:
-        """No module uses syntax that 3.10 lacks."""
+        """No module uses syntax that Python 3.10 lacks."""
         for name, path in modules():
             with self.subTest(name):
                 ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 10))
 
     def test_public_items_are_documented(self) -> None:
-        """Modules, classes and functions say what they are."""
+        """Modules, classes and functions have docstrings."""
         for name, path in modules():
             tree = ast.parse(path.read_text(encoding="utf-8"))
             self.assertTrue(ast.get_docstring(tree), name)
@@ -64,11 +64,11 @@ class Package(unittest.TestCase):
                 self.assertTrue(ast.get_docstring(node), f"{name}.{node.name}")
 
     def test_the_package_is_typed(self) -> None:
-        """Checkers of types read it."""
+        """Type checkers read its annotations."""
         self.assertTrue((PACKAGE / "py.typed").is_file())
 
     def test_libraries_of_tasks(self) -> None:
-        """Folders of the variable and of the function are imported from."""
+        """Modules are imported from the folders of the variable and of the function."""
         with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
             for folder, name in ((one, "first"), (two, "second")):
                 place = Path(folder, name)
@@ -102,12 +102,12 @@ def _public(tree: ast.AST) -> Iterator[ast.ClassDef | ast.FunctionDef]:
 
 
 class Words(TemplateLM):
-    """A model over words, for the encoding of pairs."""
+    """A model over words, to encode pairs."""
 
     eot_token_id = 0
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: object) -> list[int]:
-        """Return a token per character."""
+        """Return one token per character."""
         return [ord(character) for character in string]
 
     def _loglikelihood_tokens(self, requests: list[Any], **kwargs: object) -> list[Any]:
@@ -126,7 +126,7 @@ class Models(unittest.TestCase):
     """Encoding of contexts and continuations."""
 
     def test_pairs(self) -> None:
-        """Blanks at the seam belong to the continuation; an empty context is the prefix token."""
+        """Spaces at the boundary belong to the continuation; an empty context is the prefix token."""
         model = Words()
         for context, continuation, expected in (
             ("Hello \n ", "x", ("Hello", " \n x")),

@@ -1,4 +1,4 @@
-"""Random numbers of functions depend on what they are called with."""
+"""Random numbers of functions depend only on their arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _module(folder: str, name: str, source: str) -> types.ModuleType:
 
 
 class Drawing(unittest.TestCase):
-    """What functions draw, in one order of calls and in another."""
+    """Draws of functions, in two orders of calls."""
 
     def _check(self, source: str, helper: str | None = None) -> _random.Draws:
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as elsewhere:

@@ -1,4 +1,4 @@
-"""One program, run with the reference and with this package: the same results."""
+"""One script, run with the reference and with this package, gives the same results."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ PARTS = (
 
 
 class SameProgram(unittest.TestCase):
-    """A program that somebody has for the reference."""
+    """A script written for the reference."""
 
     def _run(self, package: str | None, **arguments: Any) -> dict[str, Any]:
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -120,7 +120,7 @@ class SameProgram(unittest.TestCase):
         return results
 
     def test_results(self) -> None:
-        """Scores, records and settings are the same, with functions and a model that are objects."""
+        """Scores, samples and settings are equal, with functions and a model that are objects."""
         engine.set_up()
         expected = self._run(None)
         found = self._run(str(engine.REPOSITORY / "python"), compat="0.4")

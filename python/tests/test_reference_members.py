@@ -1,4 +1,4 @@
-"""The public members of the reference's tasks, groups and requests are there, or named among the differences."""
+"""The public members of the reference's tasks, groups and requests exist here, or are listed as differences."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ print(json.dumps(report))
 
 
 class Members(unittest.TestCase):
-    """What `dir` and `inspect.signature` say, there and here."""
+    """Comparison of `dir` and `inspect.signature`."""
 
     def setUp(self) -> None:
-        """Ask the reference."""
+        """Query the reference."""
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
@@ -90,7 +90,7 @@ class Members(unittest.TestCase):
         self.named = set(re.findall(r"`([^`\s(]+)[^`]*`", text))
 
     def test_members(self) -> None:
-        """Each public one is here, or in the list of differences."""
+        """Each public member exists here, or is in the list of differences."""
         missing = []
         for name, members in self.reference.items():
             ours = _found(name)
@@ -101,7 +101,7 @@ class Members(unittest.TestCase):
         self.assertEqual(missing, [])
 
     def test_signatures(self) -> None:
-        """A call that the reference takes is taken here, or in the list of differences."""
+        """A call that the reference accepts is accepted here, or in the list of differences."""
         different = []
         for name, members in self.reference.items():
             ours = _found(name)
@@ -115,7 +115,7 @@ class Members(unittest.TestCase):
         self.assertEqual(different, [])
 
     def _is_named(self, ours: Any, member: str) -> bool:
-        """Whether the differences name a member, of this class or of one that it derives from."""
+        """Whether the differences list a member, of this class or of a base class."""
         owners = [base.__name__ for base in getattr(ours, "__mro__", [ours])]
         return any((f"{owner}.{member}" if member else owner) in self.named for owner in owners)
 
@@ -130,7 +130,7 @@ def _has(ours: Any, member: str) -> bool:
 
 
 def _takes(target: Any, expected: list[list[str]]) -> bool:
-    """Whether a function can be called by the names and, as far as they have places, in the places of another one."""
+    """Whether a function accepts the names and positions of another function's parameters."""
     parameters = list(inspect.signature(target).parameters.values())
     names = {parameter.name for parameter in parameters}
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)

@@ -1,4 +1,4 @@
-"""Names, clashes and messages of the registries."""
+"""Names, conflicts and messages of the registries."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.registries import RegistryTestCase
 
 
 class Registries(RegistryTestCase):
-    """Rules that all registries have in common."""
+    """Rules of all registries."""
 
     def test_unknown_names(self) -> None:
-        """The message has near names and known ones."""
+        """The message lists similar names and known ones."""
         with self.assertRaisesRegex(KeyError, "`regexp` is not a known filter.*`regex`"):
             registry.get_filter("regexp")
         self.assertIsNone(registry.get_aggregation("unknown"))
@@ -26,7 +26,7 @@ class Registries(RegistryTestCase):
         self.assertIsNone(registry.get_metric("unknown"))
 
     def test_a_name_keeps_its_meaning(self) -> None:
-        """The same thing again is nothing new; another thing is an error."""
+        """Registering the same object again is allowed; another object is an error."""
 
         def one(items: Any) -> float:
             return 1.0
@@ -40,7 +40,7 @@ class Registries(RegistryTestCase):
             registry.register_aggregation("number")(two)
 
     def test_a_module_imported_twice(self) -> None:
-        """A copy of a class under the same name takes its place."""
+        """A copy of a class under the same name replaces it."""
         source = "class Copy(Filter):\n    def apply(self, resps, docs):\n        return resps\n"
         copies = []
         for module in ("first", "second"):
@@ -50,7 +50,7 @@ class Registries(RegistryTestCase):
         self.assertIs(registry.get_filter("copied"), copies[1])
 
     def test_a_built_in_name_can_be_taken(self) -> None:
-        """The user's entry wins, with a warning."""
+        """The user's entry takes precedence, with a warning."""
 
         class Mine(Filter):
             def apply(self, resps: Any, docs: Any) -> Any:
@@ -62,7 +62,7 @@ class Registries(RegistryTestCase):
         self.assertEqual(list(_dump()["filter"]), ["lowercase"])
 
     def test_lazy_and_frozen_entries(self) -> None:
-        """Text is imported when it is asked for; a frozen registry takes nothing."""
+        """A string is imported on first use; a frozen registry accepts nothing."""
         table: Registry[Any] = Registry("thing")
         table.register("join", target="os.path:join")
         import os.path
@@ -74,7 +74,7 @@ class Registries(RegistryTestCase):
             table.register("late")(str)
 
     def test_metric_classes(self) -> None:
-        """A class with an aggregation and a reduction is made into an object."""
+        """A class with an aggregation and a reduction is instantiated."""
 
         @register_metric(metric="longest", output_type="generate_until")
         class Longest:
@@ -116,7 +116,7 @@ class Folders(RegistryTestCase):
     """Names that task folders register."""
 
     def test_folders_do_not_meet(self) -> None:
-        """A name means in each folder what its code registered, and nothing outside."""
+        """A name has in each folder the meaning its code registered, and none outside."""
         for folder in ("one", "two"):
             with _scope.within(f"/{folder}"):
                 registry.register_aggregation("own")(_constant(folder))
@@ -132,7 +132,7 @@ class Folders(RegistryTestCase):
             registry.register_aggregation("own")(max)
 
     def test_plug_ins_come_first(self) -> None:
-        """A folder cannot take the name of a plug-in for something else."""
+        """A folder cannot redefine the name of a plug-in."""
         registry.register_aggregation("taken")(_constant("plug-in"))
         with _scope.within("/folder"):
             found = registry.get_aggregation("taken")

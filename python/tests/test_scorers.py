@@ -25,7 +25,7 @@ def choice(idx: int, text: str, ll: float, **fields: Any) -> Instance[Any, Any]:
 
 
 def generated(answers: list[str], name: str, **fields: Any) -> Instance[Any, Any]:
-    """Return the answered request for a text."""
+    """Return the answered generation request."""
     return Instance("generate_until", {}, ("Q", {}), filtered_resps={name: answers}, **fields)
 
 
@@ -92,7 +92,7 @@ class Scoring(unittest.TestCase):
         self.assertEqual(scored.reference, 1)
         for request in requests:
             request.metadata.pop("option_text", None)
-        # Without the texts of the options, the delimiter counts: -2.2 / 3 beats -6 / 7.
+        # Without the option strings, the delimiter is included: -2.2 / 3 beats -6 / 7.
         self.assertEqual(scorer.score_doc(0, requests).scores["acc_norm"], [0])
         with self.assertRaises(AssertionError):
             scorer.score_doc(0, requests[:3])
@@ -112,7 +112,7 @@ class Scoring(unittest.TestCase):
         self.assertAlmostEqual(results["bleu,n"], 100.0)
 
     def test_defaults_and_errors(self) -> None:
-        """What a scorer has where nothing is configured."""
+        """What a scorer uses where nothing is configured."""
         self.assertEqual(
             [metric.name for metric in build_scorer(None, "multiple_choice").metrics or ()],
             ["acc", "acc_norm"],

@@ -1,4 +1,4 @@
-"""Metrics and scorers of task folders, through the program: what they see, and which of their methods are used."""
+"""Metrics and scorers of task folders, run by the binary: their arguments, and which methods are called."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ScorerTestCase(BinaryTestCase):
         self.write(f"{folder}/utils.py", textwrap.dedent(SCORER) + textwrap.dedent(text))
 
     def write_choice(self, name: str, rest: str) -> None:
-        """Write a task of two questions with two options, and a recording in which the first one wins."""
+        """Write a task of two questions with two options, and a recording in which the first option wins."""
         documents = [{"q": "One?", "gold": 0}, {"q": "Which of the two?", "gold": 1}]
         self.write_lines("documents.jsonl", documents)
         recorded = [
@@ -58,7 +58,7 @@ class ScorerTestCase(BinaryTestCase):
 
 
 class Prompts(ScorerTestCase):
-    """What code gets to see does not depend on what is logged."""
+    """What code receives does not depend on what is logged."""
 
     def test_metric_of_likelihoods_reads_the_prompt(self) -> None:
         """`predictions.ctx` of a registered metric and of a function."""
@@ -78,7 +78,7 @@ class Prompts(ScorerTestCase):
         self.assertEqual(scores["ctx_words,none"], (1 + 4) / 2)
 
     def test_scorer_reads_the_prompt_and_the_document(self) -> None:
-        """`args[0]` and `doc` of the requests, in each tier."""
+        """`args[0]` and `doc` of the requests, at each level."""
         self.code(
             """
             @register_scorer("by_doc")
@@ -115,7 +115,7 @@ class Prompts(ScorerTestCase):
         self.assertEqual(self.both_ways("cleaner")["exact_match,none"], 0.5)
 
     def test_process_results_reads_the_document(self) -> None:
-        """A function in the place of metrics."""
+        """A function in place of metrics."""
         self.code(
             """
             def process_results(doc, results):
@@ -128,7 +128,7 @@ class Prompts(ScorerTestCase):
 
 
 class Steps(ScorerTestCase):
-    """Methods that a scorer overrides are those that are used."""
+    """Methods that a scorer overrides are called."""
 
     def test_each_step(self) -> None:
         """`apply_filter`, `reduce`, `aggregate` and `higher_is_better`, one at a time."""
@@ -202,7 +202,7 @@ class Steps(ScorerTestCase):
         self.assertEqual(self.both_ways("t")["acc,none"], 0.5)
 
     def test_an_object_keeps_what_it_noted(self) -> None:
-        """One object scores all documents of a task and aggregates them, and no other task's."""
+        """One object scores and aggregates all documents of a task, and of no other task."""
         self.code(
             """
             @register_scorer("counts")
@@ -225,7 +225,7 @@ class Steps(ScorerTestCase):
         self.assertEqual([results[task]["seen,none"] for task in ("first", "second")], [200, 200])
 
     def test_a_scorer_that_chooses_its_metrics_itself(self) -> None:
-        """What `from_dict` and `__post_init__` set is used."""
+        """The metrics set in `from_dict` and `__post_init__` are used."""
         self.code(
             """
             from lm_eval.api.metrics import Metric, mean
@@ -256,7 +256,7 @@ class Steps(ScorerTestCase):
             self.assertNotIn("exact_match,none", scores)
 
     def test_signatures_of_score(self) -> None:
-        """`metric_kwargs` comes by its name, as a dictionary, where it is asked for."""
+        """`metric_kwargs` is passed by name, as a dictionary, if the method has that parameter."""
         self.code(
             """
             @register_scorer("two")
@@ -280,7 +280,7 @@ class Steps(ScorerTestCase):
             self.assertEqual(self.scores(scorer)["m,none"], 1.0, scorer)
 
     def test_scorers_of_two_folders(self) -> None:
-        """Each folder has its own, whichever imports this package first."""
+        """Each folder has its own scorer, whichever imports this package first."""
         for folder, value in (("one", 1.0), ("two", 2.0)):
             self.code(
                 f"""
@@ -303,7 +303,7 @@ class Steps(ScorerTestCase):
 
 
 class Lists(ScorerTestCase):
-    """A metric that gives a list for one answer."""
+    """A metric that returns a list for one answer."""
 
     FUNCTIONS = """
         def marks(references, predictions, **kwargs):
@@ -321,7 +321,7 @@ class Lists(ScorerTestCase):
         """
 
     def test_an_own_aggregation_gets_the_lists(self) -> None:
-        """Of all documents, those with a single number included."""
+        """It gets the values of all documents, including single numbers."""
         self.code(self.FUNCTIONS)
         for function in ("marks", "named_marks"):
             rest = f"metric_list: [{{metric: !function utils.{function}, aggregation: !function utils.all_marks}}]\n"
@@ -332,7 +332,7 @@ class Lists(ScorerTestCase):
                 self.assertEqual(scores[key], 2 / 7, (function, compat))
 
     def test_an_aggregation_that_cannot_take_lists_says_so(self) -> None:
-        """The message has the task, the metric, the aggregation and the document; there is no score."""
+        """The message names the task, the metric, the aggregation and the document; there is no score."""
         self.code(self.FUNCTIONS)
         rests = {
             "metric": "metric_list: [{metric: !function utils.marks, aggregation: mean}]\n",
@@ -371,10 +371,10 @@ class Lists(ScorerTestCase):
 
 
 class Errors(ScorerTestCase):
-    """What a scorer of a worker raises is shown with its traceback."""
+    """An exception of a scorer in a worker is shown with its traceback."""
 
     def test_failures_of_steps(self) -> None:
-        """Each step names the exception."""
+        """Each step shows the exception."""
         self.code(
             """
             @register_scorer("bad")

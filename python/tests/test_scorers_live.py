@@ -1,4 +1,4 @@
-"""Scorers of the process that calls `simple_evaluate`: which methods are used, and what they raise."""
+"""Scorers of the process that calls `simple_evaluate`: which methods are called, and their exceptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.engine import Lengths, sums_task
 
 
 class OwnTrouble(Exception):
-    """An exception that no message could be turned back into."""
+    """An exception that cannot be rebuilt from its message."""
 
     def __init__(self, code: int, *, detail: str) -> None:
         super().__init__(code)
@@ -25,7 +25,7 @@ class OwnTrouble(Exception):
 
 @dataclass
 class LiveSteps(GenScorer):
-    """Does every step itself."""
+    """Implements every step itself."""
 
     seen: int = 0
 
@@ -47,7 +47,7 @@ class LiveSteps(GenScorer):
         return {doc_id: {name: 2 * value for name, value in doc.items()} for doc_id, doc in reduced.items()}
 
     def aggregate(self, reduced_docs: Any, **options: Any) -> Any:
-        """Add what the object has seen."""
+        """Add the number of documents the object has seen."""
         results, count = super().aggregate(reduced_docs, **options)
         return {**results, f"seen,{self.name}": self.seen}, count
 
@@ -93,7 +93,7 @@ class LiveTrouble(GenScorer):
 
     @property
     def higher_is_better(self) -> dict[str, bool]:
-        """Fail, or tell."""
+        """Fail, or return the directions."""
         self._fail("higher_is_better")
         return super().higher_is_better
 
@@ -119,7 +119,7 @@ class Live(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        """Use the program that was built, and register what the tests need until they end."""
+        """Use the debug binary, and register test classes until the tests end."""
         engine.set_up()
         for table in registry._REGISTRIES.values():
             len(table)
@@ -130,7 +130,7 @@ class Live(unittest.TestCase):
         register_metric(metric="live_trouble", output_type="generate_until", aggregation="mean")(_failing_metric)
 
     def test_every_step_is_used(self) -> None:
-        """Whether samples are logged or not."""
+        """With and without logged samples."""
         for log_samples in (False, True):
             told = evaluate(scorer="live_steps", metric_list=[], log_samples=log_samples)
             scores = told["results"]["sums"]
@@ -138,7 +138,7 @@ class Live(unittest.TestCase):
             self.assertEqual(told["higher_is_better"]["sums"], {"prompt": False})
 
     def test_exceptions_arrive_as_they_were_raised(self) -> None:
-        """The very objects, of every step, of aggregations and of metrics."""
+        """The same objects, from every step, aggregation and metric."""
         steps = ("apply_filter", "score_instances", "score", "reduce", "aggregate", "higher_is_better")
         for step in steps:
             LiveTrouble.step = step
@@ -161,7 +161,7 @@ class Live(unittest.TestCase):
                 self.assertEqual(caught.exception.detail, detail)
 
     def test_a_list_that_the_mean_cannot_take(self) -> None:
-        """A metric of this process that gives several numbers for one answer."""
+        """A metric of this process that returns several numbers for one answer."""
 
         def marks(references: Any, predictions: Any) -> list[float]:
             return [1.0, 0.0]

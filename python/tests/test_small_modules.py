@@ -1,4 +1,4 @@
-"""Short functions whose values were taken from release 0.4.13."""
+"""Short functions, compared with values of release 0.4.13."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lm_eval.loggers.evaluation_tracker import GeneralConfigTracker
 
 
 class RollingWindows(unittest.TestCase):
-    """Windows over a long text."""
+    """Windows over a long sequence."""
 
     def test_recorded_windows(self) -> None:
         """The first window predicts as much as fits; later ones repeat context to fill up."""
@@ -34,7 +34,7 @@ class RollingWindows(unittest.TestCase):
                 self.assertEqual(list(windows), expected)
 
     def test_every_token_is_predicted_once(self) -> None:
-        """Whatever the lengths are, and no window is longer than the model's."""
+        """Whatever the lengths, and no window is longer than the model's maximum."""
         for count in range(1, 30):
             for length in range(1, 9):
                 for context in range(1, length + 1):
@@ -44,10 +44,10 @@ class RollingWindows(unittest.TestCase):
 
 
 class Texts(unittest.TestCase):
-    """Texts and names."""
+    """Strings and names."""
 
     def test_detokenized_text(self) -> None:
-        """Spaces go before closing punctuation and after opening punctuation."""
+        """Spaces are removed before closing and after opening punctuation."""
         for given, expected in (
             ('he did n\'t say " x " .', 'he didn\'t say"x".'),
             ("( a , b ) ' s", "(a, b)' s"),
@@ -57,15 +57,15 @@ class Texts(unittest.TestCase):
                 self.assertEqual(utils.general_detokenize(given), expected)
 
     def test_names_of_models_in_files(self) -> None:
-        """A run of characters that file names do not have becomes two underscores."""
+        """A run of characters not allowed in file names becomes two underscores."""
         self.assertEqual(utils.sanitize_model_name('a/b\\c:"<d>|e?*f[g].h-i'), "a__b__c__d__e__f__g__.h-i")
 
 
 class Notes(unittest.TestCase):
-    """What is noted about a run."""
+    """Recorded facts about a run."""
 
     def test_texts_are_noted_with_their_hashes(self) -> None:
-        """An empty text has no hash."""
+        """An empty string has no hash."""
         tracker = GeneralConfigTracker()
         tracker.log_experiment_args("hf", {"pretrained": "a/b", "peft": "c/d"}, "Be brief.", "", True)
         self.assertEqual((tracker.model_source, tracker.model_name), ("hf", "c/d"))
@@ -79,7 +79,7 @@ class Groups(unittest.TestCase):
     """Groups from their configuration."""
 
     def test_from_a_mapping_and_from_a_configuration(self) -> None:
-        """Both give the same group, and the configuration is kept."""
+        """Both give the same group, and the configuration is stored."""
         fields = {"group": "g", "group_alias": "G", "metadata": {"version": 3}}
         config = GroupConfig(**fields, aggregate_metric_list={"metric": "acc"})  # type: ignore[arg-type]
         for group in (Group.from_config(config), Group.from_config({**fields, "aggregate_metric_list": {"metric": "acc"}})):
@@ -94,7 +94,7 @@ class Scoring(unittest.TestCase):
     """Short forms of a task's scoring."""
 
     def test_short_forms_are_written_in_full(self) -> None:
-        """Pipelines without metrics have those of the task, each in a list of its own."""
+        """Pipelines without metrics have those of the task, each in its own list."""
         config = TaskConfig(
             task="t",
             scorer="first_token",
@@ -123,7 +123,7 @@ class Caches(unittest.TestCase):
     """Caches around models."""
 
     def test_the_folder_of_a_cache_is_made(self) -> None:
-        """With all folders above it; the model gets a hook."""
+        """With all parent folders; the model gets a hook."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "deep", "er", "cache.db")
             lm = _Silent()

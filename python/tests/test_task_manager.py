@@ -1,4 +1,4 @@
-"""The task manager, configurations and tables, with the engine on the other end."""
+"""The task manager, configurations and tables, using the engine."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ metadata: {version: 2}
 
 
 def setUpModule() -> None:
-    """Use the program that was built for tests."""
+    """Use the debug binary."""
     engine.set_up()
 
 
@@ -75,7 +75,7 @@ class Manager(unittest.TestCase):
         self.manager = TaskManager(include_path=self.folder, include_defaults=False, metadata={"extra": 5})
 
     def test_names(self) -> None:
-        """They are those that the command line lists."""
+        """The names are those that the command line lists."""
         for manager, flags in (
             (TaskManager(), []),
             (self.manager, ["--include_path", self.folder, "--library", "none"]),
@@ -142,7 +142,7 @@ class Manager(unittest.TestCase):
                 self.manager.load(wrong)
 
     def test_older_forms(self) -> None:
-        """They warn and give nested dictionaries."""
+        """They work with a warning, and return nested dictionaries."""
         with self.assertWarns(DeprecationWarning):
             nested = self.manager.load_task_or_group(["both", "two"])
         key, last = nested
@@ -157,14 +157,14 @@ class Manager(unittest.TestCase):
         self.assertEqual({group: 1}[group], 1)
 
     def test_managers_in_runs(self) -> None:
-        """A run looks where the manager looks; functions of files run in workers."""
+        """A run searches the manager's folders; functions of files run in workers."""
         results = simple_evaluate(model="dummy", tasks=["both"], task_manager=self.manager)
         self.assertEqual(results["samples"]["both::one"][0]["doc"], {"q": "one", "a": "xx", "n": 7})
         self.assertEqual(results["configs"]["both::one"]["metadata"]["extra"], 5)
         self.assertEqual(results["configs"]["both::one"]["doc_to_text"], "utils.words")
 
     def test_migration_guide(self) -> None:
-        """What the guide shows runs, with tasks that are here."""
+        """The examples of the guide run, with tasks of this repository."""
         manager = TaskManager()
         loaded = manager.load(["demo_capitals", "demo_facts"])
         self.assertEqual(list(loaded["tasks"]), ["demo_capitals", "demo_facts"])
@@ -187,7 +187,7 @@ class Settings(unittest.TestCase):
         return str(path)
 
     def test_files(self) -> None:
-        """Values of the file stand over the defaults."""
+        """Values of the file override the defaults."""
         path = self._file(
             "model: ngram\nmodel_args: {order: 3}\ntasks: demo_c*, demo_prose\nlimit: 2\nmetadata: {a: 1}\n"
         )
@@ -208,7 +208,7 @@ class Settings(unittest.TestCase):
         self.assertEqual(names, [part.partition("=")[0] for part in shown.split(", ") if "=" in part])
 
     def test_mistakes(self) -> None:
-        """They are found."""
+        """Invalid settings raise an error."""
         for text, kind in (
             ("tasks: null\n", ValueError),
             ("nonsense: 1\n", TypeError),
@@ -230,7 +230,7 @@ class Records(unittest.TestCase):
     """Tables and trackers on their own."""
 
     def test_tables(self) -> None:
-        """They are those that the command line prints."""
+        """Tables are those that the command line prints."""
         results = simple_evaluate(model="ngram", tasks=["demo_choice"], limit=3)
         flags = ("--model", "ngram", "--tasks", "demo_choice", "--limit", "3", "--quiet")
         printed = engine.run("run", *flags).stdout
@@ -258,7 +258,7 @@ class Records(unittest.TestCase):
             self.assertEqual(len(written["chat_template_sha"]), 64)
 
     def test_programs(self) -> None:
-        """A script of the same name is not taken for the engine."""
+        """A script of the same name is not mistaken for the engine."""
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder, "lm-eval")
             script.write_text("#!/usr/bin/env python3\n")

@@ -1,4 +1,4 @@
-"""The steps of an evaluation, taken by a program, give the numbers of a run."""
+"""The steps of an evaluation, run by a script, give the numbers of a run."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests import engine
 
 
 def setUpModule() -> None:
-    """Use the program that was built for tests."""
+    """Use the debug binary."""
     engine.set_up()
 
 
 def share(*parts: Any) -> float:
-    """Return a number between 0 and 1 that depends on the arguments alone."""
+    """Return a number between 0 and 1 that depends only on the arguments."""
     return int(hashlib.sha256(repr(parts).encode()).hexdigest()[:8], 16) / 2**32
 
 
 class Model(LM):
-    """Answers by the text of the request, and each repeat differently."""
+    """Answers by the request's string, and each repeat differently."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Model(LM):
         return [-100 * share(r.args[-1]) for r in requests]
 
     def generate_until(self, requests: list[Any]) -> list[str]:
-        """Return one of few answers."""
+        """Return one of a few answers."""
         answers = []
         for request in requests:
             prompt = request.args[0]
@@ -54,12 +54,12 @@ class Model(LM):
         return answers
 
     def apply_chat_template(self, chat_history: Any, add_generation_prompt: bool = True) -> str:
-        """Return a conversation as text."""
+        """Return a conversation as a string."""
         turns = "".join(f"<{turn['role']}>{turn['content']}" for turn in chat_history)
         return turns + ("<assistant>" if add_generation_prompt else "")
 
     def chat_template(self, chat_template: Any = False) -> str:
-        """Return something that stands for the template."""
+        """Return a fake template."""
         return "turns"
 
     @property
@@ -90,12 +90,12 @@ def data(**kwargs: Any) -> dict[str, list[dict[str, Any]]]:
 
 
 def process_results(doc: dict[str, Any], results: list[Any]) -> dict[str, Any]:
-    """Return scores under names of our own."""
+    """Return scores under custom names."""
     return {"length": len(results[0]), "first": float(results[0][:1] == "T")}
 
 
 def top(values: list[float]) -> float:
-    """Return the greatest."""
+    """Return the maximum."""
     return max(values)
 
 
@@ -105,7 +105,7 @@ def common_words(references: Any, predictions: Any, **kwargs: Any) -> Any:
 
 
 def hundred(resps: Any, docs: Any) -> Any:
-    """Return what is also the engine's mark of a target that is no option."""
+    """Return the value that the engine also uses for a target that is not an option."""
     return [["-100"] for _ in resps]
 
 
@@ -206,12 +206,12 @@ def definition(name: str) -> dict[str, Any]:
 
 
 def scores(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what an entry of results says of metrics."""
+    """Return the metric values of a results entry."""
     return {name: value for name, value in entry.items() if "," in name}
 
 
 def evaluated(task: Any, **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the results of a run of one task, and the object."""
+    """Return the results of a run of one task, and the task object."""
     results = lm_eval.simple_evaluate(model=Model(), tasks=[task], bootstrap_iters=100, **settings)
     (entry,) = results["results"].values()
     return entry, results
@@ -244,7 +244,7 @@ class Steps(unittest.TestCase):
         self.assertLessEqual(set(task.higher_is_better()), {*directions})
 
     def test_numbers(self) -> None:
-        """A loaded task, a `Task` of a `TaskConfig`, and `from_config`: all as in a run."""
+        """A loaded task, a `Task` of a `TaskConfig`, and `from_config` all give the numbers of a run."""
         for name in DEFINITIONS:
             (loaded,) = TaskManager().load([definition(name)])["tasks"].values()
             for task in (
@@ -256,7 +256,7 @@ class Steps(unittest.TestCase):
                     self._compare(task, definition(name))
 
     def test_functions_of_a_loaded_definition(self) -> None:
-        """They are those that were given, so the task can be asked by itself."""
+        """The functions are unchanged, so the task can be called directly."""
         given = {**definition("processed"), "doc_to_text": lambda doc: doc["q"] + "!"}
         (task,) = TaskManager().load([given])["tasks"].values()
         self.assertIs(task.config.process_results, process_results)
@@ -264,7 +264,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(task.process_results({}, ["Tx"]), {"length": 2, "first": 1.0})
 
     def test_documents_of_the_program(self) -> None:
-        """What a program puts into `dataset` is evaluated."""
+        """Documents that a script puts into `dataset` are evaluated."""
         (loaded,) = TaskManager().load([definition("generated")])["tasks"].values()
         for task in (loaded, Task(TaskConfig(**definition("generated")))):
             with self.subTest(type(task).__name__):
@@ -278,7 +278,7 @@ class Steps(unittest.TestCase):
                 self.assertEqual([sample["doc"]["q"] for sample in results["samples"]["generated"][:2]], ["8+1", "3+1"])
 
     def test_turns_of_a_class(self) -> None:
-        """A class that writes its examples in its own way is asked for them."""
+        """A class that formats its own examples has its method called."""
 
         class Dashed(ConfigurableTask):
             def build_qa_turn(self, **parts: Any) -> Any:
@@ -319,7 +319,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(whole.aggregate(100)[0], scores(evaluated(definition("processed"))[0]))
 
     def test_settings(self) -> None:
-        """Repeats, examples, the seed, one metric alone and a system text, as the arguments of a run."""
+        """Repeats, examples, the seed, a single metric and a system prompt, as in the arguments of a run."""
         task = Task(TaskConfig(**definition("repeated")))
         task.set_repeats(2)
         task.set_num_fewshot(3)
@@ -342,7 +342,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(set(task.aggregate(0)[0]), {"bypass,none", "bypass_stderr,none"})
 
     def test_metrics_that_are_changed(self) -> None:
-        """Metrics of the task are those of its pipelines, unless these have their own."""
+        """Changed metrics of the task apply to its pipelines, unless these have their own."""
         (loaded,) = TaskManager().load([definition("generated")])["tasks"].values()
         changed = [{"metric": "exact_match", "ignore_case": True}, {"metric": "chrf"}]
         spec = {**definition("generated"), "metric_list": changed}
@@ -393,7 +393,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(dict(task.scorers[0].reduced_docs), {})
 
     def test_answers_that_are_missing(self) -> None:
-        """They are an error that names the document, not a zero."""
+        """A missing answer is an error that names the document, not a zero."""
         task = Task(TaskConfig(**definition("repeated")))
         with self.assertRaisesRegex(ValueError, "build_all_requests"):
             task.process_instances()
@@ -402,7 +402,7 @@ class Steps(unittest.TestCase):
             task.process_instances()
 
     def test_answers_that_are_no_text(self) -> None:
-        """What UTF-8 cannot hold is replaced, as in a run."""
+        """Characters that UTF-8 cannot encode are replaced, as in a run."""
         task = Task(TaskConfig(**definition("own")))
         for instance in task.build_all_requests(limit=2):
             instance.resps.append("a\ud800b")
@@ -410,7 +410,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(task.aggregate(0)[0]["common_words,none"], 3.0)
 
     def test_scorers_of_the_program(self) -> None:
-        """Scorers that a program has changed are those that score."""
+        """Scorers that a script has changed are used."""
         task = Task(TaskConfig(**definition("generated")))
         self.assertFalse(task._has_own_scorers)
         (task.scorers[0].metrics or []).append(
@@ -428,7 +428,7 @@ class Steps(unittest.TestCase):
             lm_eval.evaluate(Model(), {"generated": task})
 
     def test_aggregate_of_a_scorer(self) -> None:
-        """`aggregate` of a scorer gets what it has parameters for."""
+        """`aggregate` of a scorer receives the arguments it has parameters for."""
 
         class Bare(GenScorer):
             def aggregate(self, reduced_docs: Any, **kwargs: Any) -> Any:  # type: ignore[override]
@@ -449,7 +449,7 @@ class Steps(unittest.TestCase):
             self.assertEqual(task.aggregate(7), (expected, 1))
 
     def test_python_scorers(self) -> None:
-        """Those of a task give the numbers of the engine, as far as they know the metrics."""
+        """The scorers of a task give the engine's numbers, as far as they know the metrics."""
         for name in DEFINITIONS:
             task = Task(TaskConfig(**definition(name)))
             task.build_all_requests()
@@ -468,7 +468,7 @@ class Steps(unittest.TestCase):
                 self.assertEqual(task.aggregate(100)[0], expected)
 
     def test_code_needs_consent(self) -> None:
-        """Answers that are programs are run only when that is confirmed."""
+        """Generated code runs only when that is confirmed."""
         task = Task(TaskConfig(**{**definition("own"), "unsafe_code": True}))
         task.build_all_requests(limit=2)
         answer(Model(), task)
@@ -563,7 +563,7 @@ FILES = {
 
 
 class Files(unittest.TestCase):
-    """Tasks of a folder, with what its modules register."""
+    """Tasks of a folder, with names that its modules register."""
 
     def setUp(self) -> None:
         """Write the folder."""
@@ -583,7 +583,7 @@ class Files(unittest.TestCase):
         return task
 
     def test_registered_names(self) -> None:
-        """Filters, metrics and aggregations that `utils.py` registers; the scorers know them, too."""
+        """Filters, metrics and aggregations that `utils.py` registers are known to the scorers, too."""
         task = self._same("close_to")
         self.assertIsInstance(task, GenerateTask)
         (scorer,) = task.scorers
@@ -598,7 +598,7 @@ class Files(unittest.TestCase):
         self.assertEqual(task.aggregate(100)[0], expected[0])
 
     def test_names_that_replace_built_in_ones(self) -> None:
-        """The scorers of a task know what its folder registers under a built-in name, as a run does."""
+        """The scorers of a task use names that its folder redefines, as a run does."""
         task = self._same("again")
         self.assertEqual(task.aggregate(0)[0]["exact_match,none"], 42.0)
         task.scorers[0].context = {"changed": True}
@@ -613,14 +613,14 @@ class Files(unittest.TestCase):
         self.assertEqual([instance.request_type for instance in (task.instances or [])[:2]], ["generate_until", "loglikelihood"])
 
     def test_class_with_a_format(self) -> None:
-        """The format is applied once, whoever asks; what a run does not call is said."""
+        """The format is applied once, whoever calls; a warning lists the methods a run does not call."""
         task = self._same("shaped")
         self.assertEqual((task.instances or [])[0].args, ("Question: 1?\nA. x\nB. y\nAnswer:", " A"))
         self.assertEqual(task.doc_to_text(task.test_docs()[0]), "Question: 1?\nA. x\nB. y\nAnswer:")
         self.assertEqual(task.config.formats, "mcqa")
 
     def test_group_that_includes(self) -> None:
-        """`include` of a group is followed, and the group says what it was made from."""
+        """`include` of a group is followed, and the group records its origin."""
         loaded = self.manager.load(["of_both"])
         group = loaded["groups"]["of_both"]
         self.assertEqual((group.version, group.has_aggregation), ("4", True))

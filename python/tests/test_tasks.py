@@ -18,14 +18,14 @@ DOCS = [{"q": f"Q{number}:", "a": f"A{number}", "c": ["x", "y"], "n": number % 2
 
 
 def render(template: str, doc: dict[str, Any]) -> str:
-    """Stand in for the template engine: `{{name}}` is a field."""
+    """A minimal template engine: `{{name}}` is a field."""
     for name, value in doc.items():
         template = template.replace("{{" + name + "}}", str(value))
     return template
 
 
 class Completion(ConfigurableTask):
-    """A class task as libraries have them."""
+    """A class task as found in task libraries."""
 
     VERSION = 2
     DATASET_PATH = "org/data"
@@ -35,15 +35,15 @@ class Completion(ConfigurableTask):
         super().__init__(config={"metadata": {"version": self.VERSION}, **(config or {})})
 
     def has_training_docs(self) -> bool:
-        """Return no."""
+        """Return false."""
         return False
 
     def has_validation_docs(self) -> bool:
-        """Return yes."""
+        """Return true."""
         return True
 
     def has_test_docs(self) -> bool:
-        """Return no."""
+        """Return false."""
         return False
 
     def validation_docs(self) -> Any:
@@ -55,11 +55,11 @@ class Completion(ConfigurableTask):
         return doc["q"]
 
     def doc_to_target(self, doc: Any) -> str:
-        """Return the answer with its blank."""
+        """Return the answer with a leading space."""
         return " " + doc["a"]
 
     def construct_requests(self, doc: Any, ctx: Any, **kwargs: Any) -> Any:
-        """Return a generation and a scored text."""
+        """Return a generation and a log-likelihood request."""
         kwargs.pop("apply_chat_template", None)
         kwargs.pop("chat_template", None)
         return [
@@ -78,7 +78,7 @@ class Completion(ConfigurableTask):
         return {"contains": lambda values: sum(values) / len(values)}
 
     def higher_is_better(self) -> Any:
-        """Return yes."""
+        """Return true."""
         return {"contains": True}
 
 
@@ -100,7 +100,7 @@ class HostTestCase(unittest.TestCase):
 
 
 class ClassTasks(HostTestCase):
-    """Subclasses with hooks of their own."""
+    """Subclasses that override hooks."""
 
     def test_data_is_loaded_when_it_is_needed(self) -> None:
         """Once, with the names of the class."""
@@ -111,7 +111,7 @@ class ClassTasks(HostTestCase):
         self.assertEqual(self.loads, [("org/data", "default", {})])
 
     def test_requests(self) -> None:
-        """All requests of all documents, with names and numbers."""
+        """All requests of all documents, with names and indices."""
         task = Completion(config={"task": "completion"})
         task.build_all_requests(limit=2)
         instances = task.instances or []
@@ -121,7 +121,7 @@ class ClassTasks(HostTestCase):
         self.assertEqual(task.process_results(DOCS[0], ["so A0"]), {"contains": 1})
 
     def test_hooks(self) -> None:
-        """The engine can ask which hooks a class has."""
+        """The engine can query which hooks a class overrides."""
         hooks = Completion._overridden_hooks()
         self.assertLessEqual(
             {"doc_to_text", "construct_requests", "process_results", "validation_docs"}, set(hooks)
@@ -140,7 +140,7 @@ class ClassTasks(HostTestCase):
         self.assertEqual(self.loads, [])
 
     def test_few_shot_examples_with_super(self) -> None:
-        """A class may call the prompt of its base."""
+        """A class may call the prompt of its base class."""
 
         class Shouting(Completion):
             def fewshot_context(self, doc: Any, **kwargs: Any) -> Any:
@@ -153,7 +153,7 @@ class ClassTasks(HostTestCase):
 
 
 class ConfiguredTasks(HostTestCase):
-    """Tasks whose configuration says it all."""
+    """Tasks defined entirely by their configuration."""
 
     def configured(self, **fields: Any) -> Task:
         """Return a task over the documents of this module."""
@@ -176,7 +176,7 @@ class ConfiguredTasks(HostTestCase):
         self.assertEqual(request.target, "A0")
 
     def test_choices(self) -> None:
-        """One request per option; the delimiter keeps away from white space."""
+        """One request per option; no delimiter is added next to whitespace."""
         task = self.configured(output_type="multiple_choice", doc_to_target="n", doc_to_choice="c")
         requests = task.construct_requests(DOCS[1], "Q1:")
         self.assertEqual([request.args for request in requests], [("Q1:", " x"), ("Q1:", " y")])
@@ -190,7 +190,7 @@ class ConfiguredTasks(HostTestCase):
         self.assertEqual(by_text.doc_to_target(DOCS[1]), 1)
 
     def test_examples_are_drawn_as_specified(self) -> None:
-        """The generator runs on from document to document."""
+        """The generator state carries over from document to document."""
         task = self.configured(num_fewshot=2)
         task.set_fewshot_seed(1234)
         sampler = get_sampler("default")(list(range(10)), rnd=1234)  # type: ignore[arg-type]
@@ -200,7 +200,7 @@ class ConfiguredTasks(HostTestCase):
         self.assertTrue(context.endswith("Q0:"))
 
     def test_the_evaluated_document_is_no_example(self) -> None:
-        """One more is drawn; copies are never used."""
+        """One extra example is drawn; copies of the document are never used."""
         pool = [{"k": 1}, {"k": 1}, {"k": 2}, {"k": 3}]
         for seed in range(20):
             drawn = ContextSampler(pool, rnd=seed).sample(2, eval_doc={"k": 1})
@@ -244,7 +244,7 @@ class ConfiguredTasks(HostTestCase):
 
 
 class Configuration(unittest.TestCase):
-    """Normal forms of a configuration."""
+    """Normalisation of a configuration."""
 
     def test_metrics_and_filters(self) -> None:
         """Options move under `kwargs`; pipelines inherit the metrics of the task."""
@@ -267,7 +267,7 @@ class Configuration(unittest.TestCase):
         self.assertEqual(config.scorer, {"type": "regex"})
 
     def test_generation_settings(self) -> None:
-        """Defaults count only where nothing is given."""
+        """Defaults apply only where nothing is given."""
         defaults = {"temperature": 0.0, "do_sample": False, "max_gen_toks": 256, "until": ["\n\n"]}
         self.assertEqual(TaskConfig(task="t").generation_kwargs, defaults)
         given = TaskConfig(task="t", generation_kwargs={"temperature": "0.7"})
@@ -276,7 +276,7 @@ class Configuration(unittest.TestCase):
             TaskConfig(batch_size=1)  # type: ignore[call-arg]
 
     def test_few_shot_inheritance_and_dump(self) -> None:
-        """The few-shot configuration starts from the task's fields; functions are written as text."""
+        """The few-shot configuration inherits the task's fields; functions are written as source."""
 
         def process(docs: Any) -> Any:
             return docs
@@ -314,7 +314,7 @@ class Groups(unittest.TestCase):
             )
 
     def test_deprecated_names(self) -> None:
-        """They warn."""
+        """They work with a warning."""
         with self.assertWarns(DeprecationWarning):
             group = ConfigurableGroup({"group": "g", "group_alias": "G"})
         self.assertEqual((group.group_name, group.group_alias, {group: 1}[group]), ("g", "G", 1))

@@ -1,4 +1,4 @@
-"""TER and the tokenizer of BLEU agree with sacrebleu on random texts."""
+"""TER and the tokenizer of BLEU agree with sacrebleu on random strings."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def _lists(rng: random.Random) -> tuple[list[str], list[str]]:
 
 @unittest.skipUnless(importlib.util.find_spec("sacrebleu"), "sacrebleu is not installed")
 class AgainstSacrebleu(unittest.TestCase):
-    """Our own implementations beside the original."""
+    """Our implementations compared with the original."""
 
     def test_edits_of_random_lists(self) -> None:
-        """Single pairs, with their number of edits."""
+        """Single pairs, with the number of edits."""
         import sacrebleu
 
         rng = random.Random(SEED)
@@ -48,7 +48,7 @@ class AgainstSacrebleu(unittest.TestCase):
                 self.assertEqual(corpus_ter([(" ".join(words), [" ".join(reference)])]), expected)
 
     def test_tokens_of_random_segments(self) -> None:
-        """Characters to which the tokenizer gives a meaning, close together."""
+        """Sequences of characters that are special to the tokenizer."""
         from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
         rng = random.Random(SEED)
@@ -64,7 +64,7 @@ class Edits(unittest.TestCase):
     """Values that follow from the rules."""
 
     def test_moves_count_once(self) -> None:
-        """A moved run is one edit, however long it is."""
+        """A moved run is one edit, whatever its length."""
         for words, reference, edits in (
             ("d e f a b c", "a b c d e f", 1),
             ("a x c", "a b c", 1),
@@ -82,7 +82,7 @@ class Edits(unittest.TestCase):
         self.assertEqual(count_edits(numbers, ["7"]), 399)
 
     def test_a_point_belongs_to_one_pair(self) -> None:
-        """Two points before a digit: the second stays with it."""
+        """Of two periods before a digit, the second stays with the digit."""
         self.assertEqual(tokenize_13a("..5 5.5 5. 5-5 a-b"), [".", ".5", "5.5", "5", ".", "5", "-", "5", "a-b"])
 
 

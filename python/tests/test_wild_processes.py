@@ -1,4 +1,4 @@
-"""Models that several processes share, and metrics of the package `evaluate`."""
+"""Models distributed over several processes, and metrics of the package `evaluate`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.wild import COMMON, PLAIN, Script
 
 
 def setUpModule() -> None:
-    """Use the program that was built for tests."""
+    """Use the debug binary."""
     engine.set_up()
 
 
 class Processes(Script):
-    """Models that several processes share."""
+    """Models distributed over several processes."""
 
     PROGRAM = """
         import os, pickle, socket, time
@@ -75,7 +75,7 @@ class Processes(Script):
         ]
 
     def test_requests_are_shared(self) -> None:
-        """The first process evaluates, all answer, and each makes as many calls."""
+        """The first process evaluates, all answer, and each makes the same number of calls."""
         ended = [(process, *process.communicate(timeout=120)) for process in self._start(self.PROGRAM, 3)]
         for process, _, errors in ended:
             self.assertEqual(process.returncode, 0, errors)
@@ -83,7 +83,7 @@ class Processes(Script):
         self.assertEqual(printed, ["2 ['4', '6', '6', '4']", "2 None", "2 None"])
 
     def test_an_error_reaches_the_first_process(self) -> None:
-        """What another process raises ends the evaluation everywhere."""
+        """An exception of another process ends the evaluation everywhere."""
         program = self.PROGRAM.replace(
             "self.asked += len(requests)", "assert self._rank != 1, 'of another process'"
         )
@@ -92,7 +92,7 @@ class Processes(Script):
         self.assertIn("of another process", ended[0][2])
 
     def test_command_line(self) -> None:
-        """A script with a command line of its own can be started by a launcher, too."""
+        """A script with its own command line can also be started by a launcher."""
         program = (
             self.PROGRAM.partition("if __name__")[0]
             + """
@@ -119,7 +119,7 @@ class Processes(Script):
         self.assertEqual(len(list(self.folder.glob("out/*/results_*.json"))), 1)
 
     def test_no_way_to_gather(self) -> None:
-        """A model whose processes cannot share answers is refused before any work."""
+        """A model whose processes cannot gather answers is rejected before any work."""
         program = """
             import lm_eval
             lm = Base()
@@ -133,7 +133,7 @@ class Processes(Script):
         self.assertIn("gather_object", done.stderr)
 
     def test_back_ends_run_in_the_first_process(self) -> None:
-        """A back end of the engine is not evaluated once for each process of a launcher."""
+        """A back end of the engine is evaluated only once, not in each process of a launcher."""
         program = """
             import lm_eval
             manager = lm_eval.TaskManager(include_path="tasks")
@@ -161,7 +161,7 @@ class Processes(Script):
 
 
 class EvaluatePackage(Script):
-    """Metrics that the package `evaluate` has."""
+    """Metrics of the package `evaluate`."""
 
     SCRIPT = """
 import datasets
@@ -205,7 +205,7 @@ class Halves(evaluate.Metric):
         self.write("halves/halves.py", self.SCRIPT)
 
     def test_script(self) -> None:
-        """A script of the user's is loaded and called for each document."""
+        """A user's script is loaded and called for each document."""
         scores = self._evaluate(
             "{metric: ./halves, hf_evaluate: true, aggregation: mean, higher_is_better: true}"
         )
@@ -214,7 +214,7 @@ class Halves(evaluate.Metric):
         self.assertEqual(scores["./halves,none"], 1.5)
 
     def test_cache(self) -> None:
-        """A metric that is in the package's cache is used, also in place of a built-in one, and by the program."""
+        """A metric in the package's cache is used, even in place of a built-in one, and by the binary."""
         script = self.SCRIPT.replace("Halves", "F1").replace('"halves"', '"f1"')
         for name in ("f1", "wer"):
             folder = f"modules/evaluate_modules/metrics/evaluate-metric--{name}/{'0' * 64}"
@@ -242,7 +242,7 @@ class Halves(evaluate.Metric):
         self.assertEqual(json.loads(done.stdout)["results"]["wild_sums"]["wer,none"], 0.5)
 
     def test_several_references(self) -> None:
-        """A metric gets several references if it takes them; otherwise it is an error and not a guess."""
+        """A metric receives several references if it supports them; otherwise that is an error."""
         one, several = '"references": datasets.Value("string")', '"references": [datasets.Value("string")]'
         listed = self.SCRIPT.replace(one, several)
         self.write("lists/lists.py", listed.replace("p == r", "p in r").replace('"halves"', '"lists"'))
@@ -259,7 +259,7 @@ class Halves(evaluate.Metric):
         self.assertIn("one reference per answer", printed[1])
 
     def test_by_name_in_python(self) -> None:
-        """`get_metric` looks there, too."""
+        """`get_metric` also finds them."""
         program = """
             from lm_eval.api.registry import get_metric
             print(get_metric("./halves")(references=["a"], predictions=["b"]))
@@ -269,7 +269,7 @@ class Halves(evaluate.Metric):
         self.assertEqual(self.run_script(program).splitlines(), ["0.5", "None None"])
 
     def test_files_that_are_not_there(self) -> None:
-        """A metric without files is the error that it was, before the run."""
+        """A metric without files is reported before the run, as before."""
         self.write(
             "tasks/wild_sums.yaml", PLAIN.partition("metric_list")[0] + "metric_list:\n  - {metric: wer}\n"
         )

@@ -1,4 +1,4 @@
-"""Programs in the style of public projects, run as their users run them."""
+"""Scripts in the style of public projects, run as their users run them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tests.wild import ODD, PLAIN, TASK, Script
 
 
 def setUpModule() -> None:
-    """Use the program that was built for tests."""
+    """Use the debug binary."""
     engine.set_up()
 
 
 class Secrets(Script):
-    """Keys in programs that evaluate by themselves."""
+    """API keys in scripts that evaluate."""
 
     def test_tracker_writes_no_key(self) -> None:
-        """A key that a model repeats is in no file; words that are settings as well stay what they are."""
+        """A key that a model repeats is in no file; words that are also settings are kept."""
         program = """
             import lm_eval
             from lm_eval.loggers import EvaluationTracker
@@ -75,7 +75,7 @@ class CommandLine(Script):
         return ("--tasks", "wild_sums", "--include_path", "tasks", "--format", "json", *more)
 
     def test_registered_model_metric_and_filter(self) -> None:
-        """What the script registers is used; results are on standard output, files where they are asked for."""
+        """Classes registered by the script are used; results go to standard output and to the requested files."""
         self.write("tasks/wild_sums.yaml", TASK)
         arguments = self._arguments(
             "--model", "wild-model", "--model_args", "answer=6", "--output_path", "out"
@@ -95,7 +95,7 @@ class CommandLine(Script):
         self.assertIn("exact_match,none", json.loads(printed)["results"]["wild_sums"])
 
     def test_exit_status(self) -> None:
-        """A wrong call and a failing run end the script with the status of the program."""
+        """Invalid usage and a failing run exit the script with the status of the command."""
         done = self.start(self.REGISTERING, *self._arguments("--model", "wild-modle"))
         self.assertEqual(done.returncode, 1)
         self.assertIn("wild-modle", done.stderr)
@@ -104,7 +104,7 @@ class CommandLine(Script):
         self.assertEqual(self.start(self.REGISTERING, "--help").returncode, 0)
 
     def test_key_in_a_wrong_call(self) -> None:
-        """What is wrong with the arguments is told without the keys among them."""
+        """The error about invalid arguments does not show the keys among them."""
         arguments = self._arguments("--model", "dummy", "--progress", "api_key=sk-typed-1234")
         done = self.start(self.REGISTERING, *arguments)
         self.assertEqual(done.returncode, 2)
@@ -112,7 +112,7 @@ class CommandLine(Script):
         self.assertNotIn("sk-typed-1234", done.stderr + done.stdout)
 
     def test_last_event(self) -> None:
-        """With `--progress json` the last event says how the run ended, as it does without a script."""
+        """With `--progress json` the last event has the exit status of the run, as without a script."""
         done = self.start(self.REGISTERING, *self._arguments("--model", "dummy", "--progress", "json"))
         self.assertEqual(done.returncode, 0, done.stderr)
         events = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
@@ -120,7 +120,7 @@ class CommandLine(Script):
         self.assertEqual([(event["status"], event["exit_status"]) for event in last], [("success", 0)])
 
     def test_failing_model(self) -> None:
-        """What the model raises is shown with its traceback."""
+        """An exception of the model is shown with its traceback."""
         program = self.REGISTERING.replace(
             "class Mine(Base):\n            pass",
             "class Mine(Base):\n            def generate_until(self, requests):\n"
@@ -131,7 +131,7 @@ class CommandLine(Script):
         self.assertIn("ValueError: my own", done.stderr)
 
     def test_own_options(self) -> None:
-        """A script adds options of its own to those of a run."""
+        """A script adds its own options to those of a run."""
         program = """
             from lm_eval.__main__ import cli_evaluate, parse_eval_args, setup_parser
             from lm_eval.api.registry import register_model
@@ -154,7 +154,7 @@ class CommandLine(Script):
         self.assertEqual(results["config"]["random_seed"], 1)
 
     def test_parser_has_every_option(self) -> None:
-        """The parser knows what `lm-eval run --help` shows."""
+        """The parser knows the options in `lm-eval run --help`."""
         from lm_eval.__main__ import setup_parser
 
         shown = set(
@@ -176,7 +176,7 @@ class CommandLine(Script):
 
 
 class Notebooks(Script):
-    """What notebooks and evaluation scripts do."""
+    """Typical notebooks and evaluation scripts."""
 
     def test_attributes_of_the_package(self) -> None:
         """`import lm_eval` is enough; results become a table and files."""
@@ -224,7 +224,7 @@ class Notebooks(Script):
         self.assertEqual(self.run_script(program).splitlines()[-1], "0.25")
 
     def test_messages_go_to_logging(self) -> None:
-        """With `logging` set up, messages of the engine have levels and a logger."""
+        """With `logging` set up, engine messages have levels and a logger."""
         self.write("tasks/wild_odd.yaml", ODD)
         program = """
             import json, logging
@@ -249,7 +249,7 @@ class Notebooks(Script):
         self.assertNotIn("neither a name", done.stderr)
 
     def test_messages_without_logging(self) -> None:
-        """Without handlers, messages are on standard error as they were."""
+        """Without handlers, messages go to standard error unchanged."""
         self.write("tasks/wild_odd.yaml", ODD)
         program = """
             import lm_eval
@@ -261,7 +261,7 @@ class Notebooks(Script):
         self.assertIn("warning: `metric_list[0].aggregation` is neither a name", done.stderr)
 
     def test_setup_logging(self) -> None:
-        """`setup_logging` writes lines with level and logger; the environment wins."""
+        """`setup_logging` writes lines with level and logger; the environment overrides the level."""
         program = """
             import logging
             from lm_eval.utils import setup_logging

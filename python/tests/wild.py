@@ -1,4 +1,4 @@
-"""A folder with a task, and programs that run in it as their users run them."""
+"""A folder with a task, and scripts that run in it as their users run them."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ metric_list:
 
 PLAIN = TASK.partition("filter_list")[0] + "metric_list:\n  - {metric: exact_match}\n"
 ODD = PLAIN.replace("wild_sums", "wild_odd").replace("exact_match}", "exact_match, aggregation: 3}")
-"""A definition that gives a warning."""
+"""A definition that causes a warning."""
 
 
 class Script(unittest.TestCase):
-    """A folder with a task, and programs that run in it."""
+    """A folder with a task, and scripts that run in it."""
 
     def setUp(self) -> None:
         """Write the task."""
@@ -81,7 +81,7 @@ class Script(unittest.TestCase):
         return path
 
     def start(self, program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a program."""
+        """Run a script."""
         path = self.write("program.py", COMMON + textwrap.dedent(program))
         python = str(engine.REPOSITORY / "python")
         return subprocess.run(
@@ -95,7 +95,7 @@ class Script(unittest.TestCase):
         )
 
     def run_script(self, program: str, *arguments: str, **environment: str) -> str:
-        """Run a program that is to succeed, and return what it printed."""
+        """Run a script that must succeed, and return its output."""
         done = self.start(program, *arguments, **environment)
         self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
         return done.stdout

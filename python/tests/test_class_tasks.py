@@ -153,7 +153,7 @@ class Objects(WorkerTestCase):
         task = worker.loader.resolve("", "class:0:m.C")
         self.assertEqual((task.config.num_fewshot, task.config.task), (4, "counting"))
 
-    def test_documents_are_loaded_once_and_when_they_are_needed(self) -> None:
+    def test_loads_splits_once_and_on_demand(self) -> None:
         """Only the requested split is loaded."""
         worker = self.counting()
         docs = worker.loader.resolve("", "class:0:m.C/eval_docs")
@@ -182,7 +182,7 @@ class Objects(WorkerTestCase):
         (request,) = made["instances"]
         self.assertEqual((request["arguments"], request["repeats"]), (["ctx", " yes"], 3))
 
-    def test_seeds_of_classes_that_draw(self) -> None:
+    def test_seeds_of_drawing_classes(self) -> None:
         """Draws depend on the seed of the run and the document; the object keeps its own seed."""
         rest = {"system_instruction": None, "apply_chat_template": False, "fewshot_as_multiturn": False}
 
@@ -204,7 +204,7 @@ class Objects(WorkerTestCase):
         self.assertEqual(first, drawn(1, [2, 1, 0]))
         self.assertNotEqual(first[0], drawn(2, [0])[0])
 
-    def test_documents_that_are_no_dictionaries(self) -> None:
+    def test_wraps_documents_that_are_not_dictionaries(self) -> None:
         """They are wrapped for transport and unwrapped for the class."""
         worker = Worker(Lines, {"task": "lines"})
         docs = worker.loader.resolve("", "class:0:m.C/eval_docs")()
@@ -212,12 +212,12 @@ class Objects(WorkerTestCase):
         score = worker.loader.resolve("", "class:0:m.C/process_results")
         self.assertEqual(score(docs[0], [-2.0])["word_perplexity"], (-2.0, 2))
 
-    def test_what_is_no_task(self) -> None:
+    def test_rejects_classes_that_are_not_tasks(self) -> None:
         """The error names the class."""
         with self.assertRaisesRegex(TypeError, "`Worker` is not a subclass"):
             Worker(Worker).ask("describe_class")
 
-    def test_the_engine_says_no(self) -> None:
+    def test_engine_error_is_raised(self) -> None:
         """The error has the engine's reason."""
         worker = Worker()
         with self.assertRaisesRegex(_host.EngineError, "no"):
@@ -242,7 +242,7 @@ class OlderClasses(unittest.TestCase):
         self.assertEqual(scores, {"acc": 0.0, "acc_norm": 1.0})
         self.assertEqual(task.doc_to_target(doc), " bbbb")
 
-    def test_texts(self) -> None:
+    def test_perplexity_tasks(self) -> None:
         """Perplexity tasks have no context and no examples."""
         task = Lines()
         self.assertEqual(task.construct_requests("text", "").args, ("text",))
@@ -260,7 +260,7 @@ class Samplers(WorkerTestCase):
         given = {"sampler": 1, "seed": 5, "state": state, "count": 2, "evaluated": [None, ROWS[0]], **message}
         return next(run(worker, made, given))
 
-    def test_the_state_goes_on(self) -> None:
+    def test_sampler_state_carries_over(self) -> None:
         """Another worker continues with the state of the first one."""
         first, second = Worker(), Worker()
         told = self.draw(first, ContextSampler)

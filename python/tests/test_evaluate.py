@@ -74,7 +74,7 @@ class Results(unittest.TestCase):
             line for line in text.splitlines() if line.split('"')[1:2] not in [[name] for name in CHANGING]
         ]
 
-    def test_the_object(self) -> None:
+    def test_result_keys_and_types(self) -> None:
         """Results have their keys in order, with Python types."""
         results = simple_evaluate(model="ngram", tasks="demo_choice", limit=3, model_args="seed=1,order=3")
         self.assertEqual(
@@ -122,7 +122,7 @@ class Results(unittest.TestCase):
         self.assertEqual((used["max_gen_toks"], used["temperature"]), (7, 0.5))
         self.assertEqual(settings["config"]["gen_kwargs"], {"max_gen_toks": 7, "temperature": 0.5})
 
-    def test_wrong_arguments(self) -> None:
+    def test_invalid_arguments(self) -> None:
         """Each raises a fitting exception with advice."""
         task = ["demo_capitals"]
         for arguments, kind, message in (
@@ -148,7 +148,7 @@ class Results(unittest.TestCase):
 class Documentation(unittest.TestCase):
     """Examples of the documentation."""
 
-    def test_the_page(self) -> None:
+    def test_page_examples_run(self) -> None:
         """The examples of the page run one after the other, as in a notebook."""
         page = (engine.REPOSITORY / "docs" / "python-api.md").read_text(encoding="utf-8")
         blocks = [part.partition("```")[0] for part in page.split("```python\n")[1:]]
@@ -167,7 +167,7 @@ class Documentation(unittest.TestCase):
         self.assertEqual(sorted(files), ["results", "samples"])
         self.assertIn("|demo_capitals|", printed.getvalue())
 
-    def test_the_command(self) -> None:
+    def test_command_identifies_itself(self) -> None:
         """The `lm_eval` command identifies itself when run by hand."""
         done = subprocess.run(
             [engine.program(), "serve-python"],

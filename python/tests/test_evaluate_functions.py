@@ -67,7 +67,7 @@ class Functions(RegistryTestCase):
         self.assertEqual(results["samples"]["sums"][0]["arguments"][0][0], "Compute 2+2?")
         self.assertIn("def doc_to_text", results["configs"]["sums"]["doc_to_text"])
 
-    def test_scores_of_the_task(self) -> None:
+    def test_process_results(self) -> None:
         """`process_results` computes scores; closures and bound methods work as functions."""
 
         class Judge:
@@ -84,7 +84,7 @@ class Functions(RegistryTestCase):
         results = simple_evaluate(model=Lengths("4"), tasks=[task])
         self.assertEqual(scores(results, "sums"), {"points,none": 10.5})
 
-    def test_names_of_this_process(self) -> None:
+    def test_registered_names_in_inline_tasks(self) -> None:
         """Names registered here are found like built-in ones."""
 
         @register_metric(
@@ -134,7 +134,7 @@ class Functions(RegistryTestCase):
             simple_evaluate(model="ngram", tasks=[sums_task(doc_to_text="{{ nothing_like_it }}")])
         self.assertIn("sums", str(unknown.exception))
 
-    def test_functions_of_files(self) -> None:
+    def test_functions_of_task_files(self) -> None:
         """Functions of task files run in workers; their exceptions carry a traceback."""
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "helpers.py").write_text(

@@ -116,7 +116,7 @@ class Models(RegistryTestCase):
         with self.assertRaisesRegex(ValueError, "answers to"):
             simple_evaluate(model=Short(), tasks=["demo_capitals"])
 
-    def test_answers_that_differ_from_early_ones(self) -> None:
+    def test_rejects_answers_that_differ_from_early_ones(self) -> None:
         """An answer that differs from the one handed over earlier is an error."""
 
         class Stripping(Lengths):
@@ -159,7 +159,7 @@ class Models(RegistryTestCase):
                 simple_evaluate(cached, tasks=["demo_choice"], bootstrap_iters=0)
             self.assertEqual(len(cached.dbdict), 1)
 
-    def test_answers_of_objects(self) -> None:
+    def test_equal_objects_share_cached_answers(self) -> None:
         """Objects share cached answers only if they are equal."""
         with tempfile.TemporaryDirectory() as folder:
             asked = []
@@ -169,7 +169,7 @@ class Models(RegistryTestCase):
                 asked.append(bool(lm.calls))
         self.assertEqual(asked, [True, False, True])
 
-    def test_answers_of_models_by_name(self) -> None:
+    def test_named_models_reuse_cached_answers(self) -> None:
         """Plain arguments identify a model in a later run, whatever its attributes are."""
         made: list[Lengths] = []
 

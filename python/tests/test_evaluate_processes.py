@@ -119,7 +119,7 @@ class Surroundings(unittest.TestCase):
             listed = engine.run("journal", "ls", folder + "/cache.journal", "--json").stdout
             self.assertGreater(json.loads(listed.splitlines()[0])["answered"], 5)
 
-    def test_messages_are_not_cut(self) -> None:
+    def test_interrupts_do_not_split_messages(self) -> None:
         """Ctrl-C does not interrupt a message that is being written, queued or sent."""
         mine, theirs = socket.socketpair()
         self.addCleanup(mine.close)

@@ -148,7 +148,7 @@ class Objects(unittest.TestCase):
         self.assertEqual(results["samples"]["louder"][0]["arguments"][0][0], "THREE =")
         self.assertEqual(scores(results, "louder"), {"exact_match,none": 0.5})
 
-    def test_classes_of_files(self) -> None:
+    def test_classes_of_task_files(self) -> None:
         """A task file may name a class, which the manager instantiates."""
         code = """
             from lm_eval.api.task import ConfigurableTask

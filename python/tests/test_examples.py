@@ -71,7 +71,7 @@ class Metrics(RegistryTestCase):
         self.assertIs(overridden.aggregation, get_aggregation("median"))
         self.assertTrue(overridden.higher_is_better)
 
-    def test_function_of_a_task_file(self) -> None:
+    def test_metric_function_of_task_file(self) -> None:
         """A metric given as `!function` treats its arguments as strings."""
 
         def my_custom_metric(references: Any, predictions: Any, **kwargs: Any) -> float:
@@ -307,7 +307,7 @@ class Models(RegistryTestCase):
         with self.assertRaises(TypeError):
             register_model("no-model")(dict)
 
-    def test_both_spellings_of_instances(self) -> None:
+    def test_both_forms_of_instances(self) -> None:
         """Explicit fields, and the tuple of v0.4."""
         old: LLInstance = Instance(
             request_type="loglikelihood", doc={}, arguments=("c", " t"), idx=0, metadata=("task", 3, 2)

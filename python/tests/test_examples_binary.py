@@ -50,7 +50,7 @@ class Metrics(BinaryTestCase):
         self.assertEqual(results["results"]["mine"]["my_metric,none"], 1.0)
         self.assertEqual(results["higher_is_better"]["mine"], {"my_metric": False})
 
-    def test_function_of_a_task_file(self) -> None:
+    def test_metric_function_of_task_file(self) -> None:
         """An unregistered metric treats its arguments as strings."""
         self.write(
             "tasks/utils.py",
@@ -426,7 +426,7 @@ class Finding(BinaryTestCase):
         found = self.scores("mine", PYTHONPATH=str(self.folder / "site"))
         self.assertEqual(found["my_metric,none"], 2 / 3)
 
-    def test_folders_do_not_meet(self) -> None:
+    def test_folders_are_independent(self) -> None:
         """A name may have different meanings in two folders."""
         for folder, value in (("one", 1.0), ("two", 2.0)):
             self.write_generation(folder, QUESTIONS, "metric_list: [{metric: own}]\n")

@@ -88,7 +88,7 @@ class DocumentedFilters(unittest.TestCase):
         ):
             self.assertEqual(SPANFilter().apply([[answer]], [{}]), [[expected]], answer)
 
-    def test_the_others(self) -> None:
+    def test_remaining_filters(self) -> None:
         """Tags, cases, mappings and selections."""
         tags = POSFilter().apply([["[('The', 'DET'), ('cat', 'NOUN')]", "nothing", [("a", "X")]]], [{}])
         self.assertEqual(tags, [[["DET", "NOUN"], ["invalid"], ["X"]]])

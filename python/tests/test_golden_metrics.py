@@ -121,7 +121,7 @@ class Aggregations(GoldenTestCase):
         self.assertEqual(pairwise_sum([0.1] * 10), 1.0)
         self.assertEqual(metrics.median([4, 1, 3, 2]), 3)
 
-    def test_no_standard_error_without_draws(self) -> None:
+    def test_no_standard_error_without_bootstrap(self) -> None:
         """Zero and `None` disable it."""
         self.assertIsNone(metrics.stderr_for_metric(metrics.mean, 0))
         self.assertIsNone(metrics.stderr_for_metric(metrics.mean, None))
@@ -158,7 +158,7 @@ class PassAtK(GoldenTestCase):
 class CorpusMetrics(GoldenTestCase):
     """BLEU, chrF, TER, F1 and MCC."""
 
-    def test_texts(self) -> None:
+    def test_generations(self) -> None:
         """Each case of generations."""
         scorers = {"bleu": metrics.Bleu(), "chrf": metrics.Chrf(), "ter": metrics.Ter()}
         for number, case in enumerate(cases("corpus_text")):

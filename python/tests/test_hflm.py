@@ -24,7 +24,7 @@ def setUpModule() -> None:
 class Recorded(HFLMTestCase):
     """Recorded answers of 0.4.13 on the checkpoint `llama`."""
 
-    def test_scores_and_texts_by_arguments(self) -> None:
+    def test_scores_and_generations_by_arguments(self) -> None:
         """Pairs, entire strings and generations, with every argument that changes them."""
         answers = recorded("answers")
         for case in answers["cases"]:
@@ -90,7 +90,7 @@ class Recorded(HFLMTestCase):
 class Engine(HFLMTestCase):
     """The engine computes the same answers."""
 
-    def test_scores_and_texts_equal_the_engines(self) -> None:
+    def test_scores_and_generations_equal_the_engines(self) -> None:
         """With shared contexts, with one row per request, and in batches."""
         from lm_eval.models import _scoring
 
@@ -115,7 +115,7 @@ class Engine(HFLMTestCase):
                     if len(text) == 1:
                         self.assertAlmostEqual(found[0], wanted[0], delta=1e-3)
 
-    def test_families_of_models(self) -> None:
+    def test_logprobs_equal_transformers(self) -> None:
         """Log-probabilities equal those that `transformers` computes for entire sequences, as for the engine."""
         import transformers
         from lm_eval.models import _scoring
@@ -141,7 +141,7 @@ class Engine(HFLMTestCase):
                     self.assertAlmostEqual(mine, theirs, delta=1e-4 * max(1.0, abs(theirs) / 20))
                 self.assertTrue(lm._shares_contexts)
 
-    def test_rotations_that_depend_on_the_length_of_a_text(self) -> None:
+    def test_length_dependent_rope_disables_sharing(self) -> None:
         """A context then depends on what follows, so it is never computed separately."""
         import transformers
         from lm_eval.models import _scoring
@@ -157,7 +157,7 @@ class Engine(HFLMTestCase):
                 lm.logits_cache = False
                 self.assert_scores(found, lm._loglikelihood_tokens(requests, disable_tqdm=True), 1e-6)
 
-    def test_native_takes_names_alone(self) -> None:
+    def test_native_backend_takes_names_only(self) -> None:
         """Overrides and objects that the engine would ignore are rejected."""
         from lm_eval.models.huggingface import HFLM
 
@@ -177,7 +177,7 @@ class Engine(HFLMTestCase):
 class Live(HFLMTestCase):
     """Model objects that a script holds."""
 
-    def test_a_changed_model_is_what_is_evaluated(self) -> None:
+    def test_evaluates_changed_weights(self) -> None:
         """Zeroing a layer in Python gives the scores of the changed checkpoint."""
         import torch
         from lm_eval.models.huggingface import HFLM
@@ -205,7 +205,7 @@ class Live(HFLMTestCase):
             self.assertNotAlmostEqual(mine, before, delta=1e-3)
         self.assertEqual(found["config"]["model_num_parameters"], 34720)
 
-    def test_answers_of_one_model_are_not_those_of_another(self) -> None:
+    def test_different_weights_do_not_share_cached_answers(self) -> None:
         """Models share a cache only if all weights are equal."""
         import torch
         from lm_eval.models.huggingface import HFLM
@@ -247,7 +247,7 @@ class Live(HFLMTestCase):
             tokenizer.save_pretrained(folder)
             self.assertNotEqual(scores(Watched(pretrained=folder, device="cpu", dtype="float32"))[1], first)
 
-    def test_changed_answers_of_the_base_class(self) -> None:
+    def test_subclass_answers_are_scored(self) -> None:
         """A subclass that changes the answers of `super()` is scored by its own answers, on every run."""
         from lm_eval.models.huggingface import HFLM
 
@@ -269,7 +269,7 @@ class Live(HFLMTestCase):
             ]
         self.assertEqual(runs[1:], [(runs[0][0] / 10, runs[0][1])] * 2)
 
-    def test_arguments_of_loading_are_refused(self) -> None:
+    def test_rejects_loading_arguments_for_objects(self) -> None:
         """They would have no effect on an object."""
         from lm_eval.models.huggingface import HFLM
 

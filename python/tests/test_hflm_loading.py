@@ -53,7 +53,7 @@ class Loading(HFLMTestCase):
         lm = get_model("hf").create_from_arg_string(f"pretrained={LLAMA},dtype=float32", options)
         self.assert_scores(ask(lm.loglikelihood, *SHARED), ask(load().loglikelihood, *SHARED), 1e-5)
 
-    def test_an_object_stays_as_it_is(self) -> None:
+    def test_keeps_untied_weights_of_objects(self) -> None:
         """Weights that were untied on purpose are not tied again."""
         import torch
         from lm_eval.models.huggingface import HFLM
@@ -101,7 +101,7 @@ class Loading(HFLMTestCase):
                 self.assertEqual((sizes, lm.model.config.vocab_size), ({expected}, expected))
                 adapted.assert_called_once_with(mock.ANY, "adapter")
 
-    def test_a_delta_is_added(self) -> None:
+    def test_adds_delta_weights(self) -> None:
         """Weights added to themselves are twice as large."""
         import torch
         from lm_eval.models.huggingface import HFLM
@@ -113,7 +113,7 @@ class Loading(HFLMTestCase):
         expected = ask(HFLM(pretrained=model, tokenizer=tokenizer).loglikelihood, *SHARED)
         self.assert_scores(ask(load(delta=str(LLAMA)).loglikelihood, *SHARED), expected, 1e-4)
 
-    def test_reasoning_that_would_be_scored(self) -> None:
+    def test_rejects_reasoning_in_scored_answers(self) -> None:
         """Reasoning needs an end marker, and does not fit between a context and its continuation."""
         for arguments in ({}, {"think_end_token": ""}, {"backend": "native"}):
             with self.subTest(arguments), self.assertRaisesRegex(ValueError, "`think_end_token`"):
@@ -137,7 +137,7 @@ class Loading(HFLMTestCase):
             ask(lm.generate_until, ("a", {"until": [], "max_gen_toks": 2}))
         self.assertEqual(len(ask(load(enable_thinking=False).loglikelihood, ("a", " b"))), 1)
 
-    def test_refusals(self) -> None:
+    def test_unsupported_arguments(self) -> None:
         """Errors say what to do instead."""
         for arguments, kind, text in (
             ({"autogptq": True}, NotImplementedError, "omit the argument"),
@@ -159,7 +159,7 @@ class Loading(HFLMTestCase):
 class Seq2seq(HFLMTestCase):
     """Encoder-decoder models."""
 
-    def test_scores_and_texts(self) -> None:
+    def test_scores_and_generations(self) -> None:
         """Scores are those of the labels, whatever the batch; limits apply to generated tokens."""
         import torch
         import transformers

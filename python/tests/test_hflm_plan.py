@@ -34,7 +34,7 @@ class Plan(HFLMTestCase):
         ask(lm.loglikelihood, *letters)
         self.assertEqual([rows for rows, _ in shapes], [1, 1])
 
-    def test_a_context_is_computed_once(self) -> None:
+    def test_context_is_computed_once(self) -> None:
         """Long options of a question continue from its context."""
         lm = load()
         computed = []
@@ -52,7 +52,7 @@ class Plan(HFLMTestCase):
         lm.logits_cache = False
         self.assert_scores(shared, ask(lm.loglikelihood, *requests), 1e-5)
 
-    def test_a_text_cut_at_two_places(self) -> None:
+    def test_sequence_split_at_two_positions(self) -> None:
         """A row that also answers a longer continuation needs logits before the context of its first request."""
         lm = load()
         context = [7 * number % 90 + 5 for number in range(100)]
@@ -70,7 +70,7 @@ class Plan(HFLMTestCase):
             lm.logits_cache = False
             self.assert_scores(found, lm._loglikelihood_tokens(requests, disable_tqdm=True), 1e-5)
 
-    def test_a_model_that_goes_on_differently_shares_nothing(self) -> None:
+    def test_disagreeing_cached_context_disables_sharing(self) -> None:
         """A single comparison with the full sequence decides, and wrong numbers never appear."""
         from lm_eval.models import _scoring
 
@@ -101,7 +101,7 @@ class Plan(HFLMTestCase):
         with self.assertRaisesRegex(ValueError, "batch_size"):
             load(batch_size="many")
 
-    def test_memory_that_runs_out_halves_batches(self) -> None:
+    def test_out_of_memory_halves_batches(self) -> None:
         """A batch that does not fit is halved, repeatedly."""
         import torch
 
@@ -117,7 +117,7 @@ class Plan(HFLMTestCase):
         lm._model_call = small
         self.assert_scores(ask(lm.loglikelihood, *SHARED), expected, 1e-5)
 
-    def test_continuations_that_cannot_be_scored(self) -> None:
+    def test_unscorable_continuations_are_an_error(self) -> None:
         """Errors name the problem."""
         lm = load(max_length=8)
         with self.assertRaisesRegex(ValueError, "12 tokens, but the model's maximum length is 8"):
@@ -133,7 +133,7 @@ class Subclasses(HFLMTestCase):
 
     requests: ClassVar[list[tuple[str, str]]] = [("Question: this is", " the answer"), ("abc", " d")]
 
-    def test_logits_of_its_own(self) -> None:
+    def test_custom_logits(self) -> None:
         """A wrapper with its own tokens and logits, and a constructor that loads something else first."""
         from lm_eval.models.huggingface import HFLM
 
@@ -173,7 +173,7 @@ class Subclasses(HFLMTestCase):
         plain._model_call = lambda inps: call(inps) * 2
         self.assert_scores(found, ask(plain.loglikelihood, *self.requests), 1e-5)
 
-    def test_a_constructor_of_its_own(self) -> None:
+    def test_custom_constructor(self) -> None:
         """Mamba scripts call `LM.__init__` and set only the attributes they know."""
         from lm_eval.models.huggingface import HFLM
 
@@ -194,7 +194,7 @@ class Subclasses(HFLMTestCase):
 
         self.assert_scores(ask(Wrapper().loglikelihood, *SHARED), ask(load().loglikelihood, *SHARED), 1e-5)
 
-    def test_loading_and_generation_of_its_own(self) -> None:
+    def test_custom_loading_and_generation(self) -> None:
         """`_get_config` and `_create_model` load; `_model_generate` receives tokens, a mask and settings by name."""
         import torch
         from lm_eval.models.huggingface import HFLM
@@ -225,7 +225,7 @@ class Subclasses(HFLMTestCase):
         self.assertEqual((seen["shape"], seen["max_length"], seen["stop"]), ((2, 3), 8, ["x", "</s>"]))
         self.assertEqual(seen["attention_mask"].tolist(), [[1, 1, 1], [0, 0, 1]])
 
-    def test_batch_sizes_of_its_own(self) -> None:
+    def test_custom_batch_sizes(self) -> None:
         """The batch scheduler and size detection receive requests of strings, context and continuation."""
         from lm_eval.models.huggingface import HFLM
 
@@ -243,7 +243,7 @@ class Subclasses(HFLMTestCase):
         context, continuation = lm._encode_pair(*texts)
         self.assertEqual(seen, [(texts, len(context), len(continuation))])
 
-    def test_the_size_of_a_batch_depends_on_the_longest_request(self) -> None:
+    def test_batch_size_depends_on_longest_request(self) -> None:
         """The length is that of context and continuation without the last token, up to the model's maximum."""
         lm = load(batch_size="auto", max_batch_size=4096)
         for context, continuation, length in ((10, 7, 16), (1, 1, 1), (300, 4, 128)):

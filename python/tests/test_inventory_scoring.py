@@ -115,7 +115,7 @@ class MetricsPage(unittest.TestCase):
             self.assertAlmostEqual(metric_registry[registered].compute(0, results), expected[name], msg=name)
             self.assertEqual(metric_registry[registered].aggregate([1.0, 2.0]), 1.5)
 
-    def test_metric_of_generated_text(self) -> None:
+    def test_exact_match(self) -> None:
         """`exact_match_fn`."""
         function = metrics.exact_match_fn
         self.assertEqual(parameters(function), ["references", "predictions", "multiple_targets", "kwargs"])
@@ -218,7 +218,7 @@ class MetricsPage(unittest.TestCase):
         with self.assertRaises(TypeError):
             parse_metric(3)
 
-    def test_bundle_of_likelihoods(self) -> None:
+    def test_ll_results(self) -> None:
         """Fields, lengths, and the arguments of metrics."""
         fields = inspect.signature(LLResults).parameters
         positional = ["results", "targets", "ctx", "choices", "lls_mutual_info", "metadata"]

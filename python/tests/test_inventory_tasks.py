@@ -299,7 +299,7 @@ class Formats(RegistryTestCase):
 
     FIELDS: dict[str, Any] = {"doc_to_text": "question", "doc_to_target": "answer", "doc_to_choice": "choices"}
 
-    def test_the_same_prompt_by_hand(self) -> None:
+    def test_format_equals_handwritten_templates(self) -> None:
         """The templates of the page's two definitions give the same prompts."""
         by_hand = Task(
             TaskConfig(
@@ -478,7 +478,7 @@ class Configurations(unittest.TestCase):
         self.assertEqual(config.filter_list[0]["name"], "none")
         self.assertEqual(config.scorer, {"type": "first_token"})
 
-    def test_kinds(self) -> None:
+    def test_task_class_follows_output_type(self) -> None:
         """The class of a task follows from its output type, and vice versa."""
         for kind, output_type in (
             (GenerateTask, "generate_until"),

@@ -90,7 +90,7 @@ class Utils(unittest.TestCase):
         with self.assertRaises(AssertionError):
             utils.escaped_split("a", "ab")
 
-    def test_arguments_as_text(self) -> None:
+    def test_parses_argument_strings(self) -> None:
         """Values are parsed as 0.4.13 parses them."""
         vectors = {
             "-1": -1,
@@ -114,7 +114,7 @@ class Utils(unittest.TestCase):
                 self.assertEqual((read, type(read)), (value, type(value)))
         self.assertEqual(utils.simple_parse_args_string("a=-1,b=x=y"), {"a": -1, "b": "x=y"})
 
-    def test_names_of_files(self) -> None:
+    def test_parses_file_names(self) -> None:
         """Tasks and dates are parsed from file names."""
         name = "samples_arc_easy_2024-07-01T12-34-56.789.jsonl"
         self.assertEqual(utils.get_file_task_name(name), "arc_easy")
@@ -426,7 +426,7 @@ class Others(unittest.TestCase):
         ):
             self.assertEqual(get_task_name_from_object(type("Old", (), attributes)()), name)
 
-    def test_small_ones(self) -> None:
+    def test_trivial_functions(self) -> None:
         """Functions of two lines."""
         from lm_eval import defaults
         from lm_eval.api.utils import ends_with_whitespace, format_turn, random_task_id
@@ -439,7 +439,7 @@ class Others(unittest.TestCase):
         self.assertIn("n-shot", EvalResults.__annotations__)
         self.assertIn("doc_hash", SampleResult.__annotations__)
 
-    def test_what_means_nothing_here(self) -> None:
+    def test_removed_names_suggest_replacements(self) -> None:
         """Removed names say what to use instead."""
         for module, name, instead in (
             ("lm_eval.evaluator_utils", "consolidate_results", "simple_evaluate"),

@@ -69,7 +69,7 @@ class LibraryImports(unittest.TestCase):
         print(f"{sum(sites.values()) - missing} of {sum(sites.values())} import sites resolve")
         self.assertEqual(unresolved, [])
 
-    def test_helpers_of_other_tasks(self) -> None:
+    def test_imports_helpers_of_other_tasks(self) -> None:
         """Library modules that need nothing else can be imported."""
         for module, name in (("mmlu_prox.lang_libs", "LANG_LIBS"), ("arab_culture.prompts", "BASE_PROMPT")):
             self.assertTrue(hasattr(importlib.import_module(f"lm_eval.tasks.{module}"), name), module)

@@ -188,7 +188,7 @@ class Lookups(BinaryTestCase):
                 self.assertEqual(len(said), 2, done.stderr)
                 self.assertTrue(all(f"The {kind} `" in line and str(self.folder) in line for line in said), said)
 
-    def test_unused_replacements_are_not_claimed(self) -> None:
+    def test_no_warning_for_unused_replacements(self) -> None:
         """No warning is printed if no task of the folder uses the redefined name."""
         self.write_task("metric_list: [{metric: exact_match, aggregation: !function utils.share}]\n")
         self.write(

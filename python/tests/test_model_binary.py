@@ -94,7 +94,7 @@ class Binary(BinaryTestCase):
             ),
         )
 
-    def test_the_model_is_evaluated(self) -> None:
+    def test_evaluates_plugin_model(self) -> None:
         """All three kinds of requests reach the model, and its answers are scored."""
         for plugin in ("my_models.py", "my_models"):
             with self.subTest(plugin):
@@ -106,7 +106,7 @@ class Binary(BinaryTestCase):
                 self.assertAlmostEqual(scores["text"]["word_perplexity,none"], 2.718281828459045)
                 self.assertEqual(results["config"]["model"], "letters")
 
-    def test_answers_are_kept(self) -> None:
+    def test_second_run_reuses_saved_answers(self) -> None:
         """A second run with the same output path sends no requests to the model."""
         keep = (
             "--tasks",
@@ -124,7 +124,7 @@ class Binary(BinaryTestCase):
             again.stderr,
         )
 
-    def test_a_name_that_is_not_registered(self) -> None:
+    def test_unregistered_model_name(self) -> None:
         """The error suggests similar names."""
         done = self.run_model("leters", "--tasks", "choices")
         self.assertNotEqual(done.returncode, 0)

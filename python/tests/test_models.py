@@ -46,7 +46,7 @@ class Counting(LM):
 class Cache(unittest.TestCase):
     """Answers in a SQLite file."""
 
-    def test_keys_are_those_of_old_caches(self) -> None:
+    def test_keys_match_old_caches(self) -> None:
         """The hashes of requests are fixed."""
         self.assertEqual(
             hash_args("loglikelihood", ("Q: What is 0+0?\nA:", " zero")),
@@ -68,7 +68,7 @@ class Cache(unittest.TestCase):
             "1cfb5709806ab6ae081d3f3eef0a2cbd74db66165c2385e1690beecdcd111349",
         )
 
-    def test_answers_are_asked_for_once(self) -> None:
+    def test_cached_answers_are_not_requested_again(self) -> None:
         """A second model with the same file is called only for the remaining requests."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "deep", "cache.db")
@@ -99,7 +99,7 @@ class Cache(unittest.TestCase):
                 (-2.0, True),
             )
 
-    def test_drawn_answers_are_not_taken(self) -> None:
+    def test_sampled_answers_are_not_reused(self) -> None:
         """A sampled answer is requested again, and written."""
         with tempfile.TemporaryDirectory() as folder:
             lm = Counting()
@@ -111,7 +111,7 @@ class Cache(unittest.TestCase):
                 self.assertEqual(cached.generate_until([request]), ["answer 2"])
             self.assertEqual(len(cached.dbdict), 1)
 
-    def test_a_hook_without_a_cache_drops_answers(self) -> None:
+    def test_default_hook_drops_answers(self) -> None:
         """The default hook does nothing."""
         CacheHook(None).add_partial("loglikelihood", ("a", "b"), (0.0, True))
 
@@ -140,12 +140,12 @@ class Bytes(TemplateLM):
 class Template(unittest.TestCase):
     """Tokens of pairs."""
 
-    def test_blanks_belong_to_the_continuation(self) -> None:
+    def test_spaces_move_to_the_continuation(self) -> None:
         """Spaces at the boundary belong to the continuation."""
         context, continuation = Bytes()._encode_pair("Hello \n ", "x")
         self.assertEqual((bytes(context), bytes(continuation)), (b"Hello", b" \n x"))
 
-    def test_an_empty_context_is_the_prefix_token(self) -> None:
+    def test_empty_context_becomes_prefix_token(self) -> None:
         """Unless the continuation already starts with it."""
         asked = [
             instance("loglikelihood", "", "ab"),
@@ -204,14 +204,14 @@ def ask(lm: LM, method: str, requests: list[list[Any]]) -> tuple[list[Any], list
 class Served(unittest.TestCase):
     """The worker's side of models."""
 
-    def test_answers_are_numbered(self) -> None:
+    def test_answers_carry_request_index(self) -> None:
         """Each answer is sent with the index of its request."""
         sent, ended = ask(Counting(), "loglikelihood", [["a", " b"], ["a", " cc"]])
         self.assertEqual((sent, ended), ([[0, -2.0, True], [1, -3.0, True]], [None]))
         sent, _ = ask(Counting(), "loglikelihood_rolling", [["", "text"]])
         self.assertEqual(sent, [[0, -4.0, False]])
 
-    def test_equal_requests_have_answers_of_their_own(self) -> None:
+    def test_equal_requests_get_separate_answers(self) -> None:
         """An early answer goes to the first equal request that has none."""
 
         class Drawing(Counting):
@@ -225,7 +225,7 @@ class Served(unittest.TestCase):
         sent, _ = ask(Drawing(), "generate_until", [["a", {"do_sample": True}]] * 3)
         self.assertEqual(sent, [[0, "draw 0"], [1, "draw 1"], [2, "draw 2"]])
 
-    def test_what_is_no_request_of_the_call_is_let_go(self) -> None:
+    def test_ignores_answers_to_other_requests(self) -> None:
         """Windows of a rolling request, and answers of other methods, are ignored."""
 
         class Windows(Counting):
@@ -240,7 +240,7 @@ class Served(unittest.TestCase):
         sent, _ = ask(Windows(), "loglikelihood_rolling", [["", "text"], ["", "more"]])
         self.assertEqual(sent, [[0, -1.5, False], [1, -1.5, False]])
 
-    def test_answers_that_differ_from_early_ones(self) -> None:
+    def test_rejects_answers_that_differ_from_early_ones(self) -> None:
         """An answer that was handed over is final, so returning another one is an error."""
 
         class Stripping(Counting):
@@ -275,7 +275,7 @@ class Served(unittest.TestCase):
         sent, _ = ask(Backwards(), "generate_until", [["a", {"do_sample": True}]] * 3)
         self.assertEqual(sent, [[0, "draw 2"], [1, "draw 1"], [2, "draw 0"]])
 
-    def test_changed_answers_of_a_base_class(self) -> None:
+    def test_subclass_answers_replace_those_of_base_class(self) -> None:
         """A subclass that changes the answers of its base class is scored by its own."""
 
         class Handing(Counting):
@@ -316,7 +316,7 @@ class Served(unittest.TestCase):
         self.assertEqual(sent, [[0, -0.1, True]])
         self.assertFalse(_models._changes_answers(Handing(), "generate_until"))
 
-    def test_rolling_requests_with_the_text_alone(self) -> None:
+    def test_rolling_requests_of_v04_methods(self) -> None:
         """The error for a method that expects 0.4 requests says how to get them."""
 
         class Old(Counting):
@@ -328,7 +328,7 @@ class Served(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, r"`.*Old.loglikelihood_rolling` .*`--compat 0.4`"):
             ask(Old(), "loglikelihood_rolling", [["", "text"]])
 
-    def test_objects_are_told_apart(self) -> None:
+    def test_identity_of_objects(self) -> None:
         """Attributes identify a model; keys, batch sizes and transient values do not."""
 
         class Settings(Counting):
@@ -349,7 +349,7 @@ class Served(unittest.TestCase):
         made = _models.describe(_models.serve(Counting, {"args": {}}))["code"]
         self.assertNotIn("object", made)
 
-    def test_numbers_of_other_libraries_count(self) -> None:
+    def test_accepts_numbers_of_other_libraries(self) -> None:
         """Values that behave like numbers are accepted; strings and booleans are not."""
 
         class Scalar:

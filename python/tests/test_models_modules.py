@@ -119,7 +119,7 @@ class Imports(unittest.TestCase):
         ):
             HFLM(pretrained="x")
 
-    def test_models_of_other_programs(self) -> None:
+    def test_unsupported_models(self) -> None:
         """They can be subclassed, and name the server to start instead."""
         from lm_eval.models.sglang_causallms import SGLangLM
         from lm_eval.models.vllm_causallms import VLLM
@@ -150,7 +150,7 @@ class Served(RegistryTestCase):
         (likely, _), (unlikely, _) = ask(ngram.loglikelihood, ("the answ", "er"), ("the answ", "\x01\x02"))
         self.assertGreater(likely, unlikely)
 
-    def test_evaluation_of_an_object(self) -> None:
+    def test_object_scores_equal_those_by_name(self) -> None:
         """An object gives the same scores as its name."""
         options: dict[str, Any] = {
             "tasks": ["demo_capitals"],
@@ -162,7 +162,7 @@ class Served(RegistryTestCase):
         by_object = simple_evaluate(model=get_model("ngram").create_from_arg_string(""), **options)["results"]
         self.assertEqual(by_object, by_name)
 
-    def test_errors_are_raised_and_the_model_stays(self) -> None:
+    def test_model_survives_failed_requests(self) -> None:
         """An invalid argument fails at once; a failed request leaves the model usable."""
         with self.assertRaisesRegex(ValueError, "base_url"):
             get_model("local-completions").create_from_arg_string("model=m")
@@ -171,7 +171,7 @@ class Served(RegistryTestCase):
             ask(lm.loglikelihood, (3, "b"))
         self.assertEqual(len(ask(lm.loglikelihood, ("a", "b"))), 1)
 
-    def test_the_engine_ends_with_its_object(self) -> None:
+    def test_engine_stops_with_its_object(self) -> None:
         """No process is left running."""
         lm: Any = get_model("dummy")()
         process = lm._served._session._conversation._process
@@ -179,7 +179,7 @@ class Served(RegistryTestCase):
         del lm
         self.assertIsNotNone(process.poll())
 
-    def test_a_registered_name_wins(self) -> None:
+    def test_registered_name_takes_precedence(self) -> None:
         """A user's class replaces a built-in one, with a warning."""
         with self.assertLogs("lm_eval", "WARNING") as logs:
             register_model("dummy")(engine.Lengths)
@@ -277,7 +277,7 @@ class Http(unittest.TestCase):
         order = json.dumps
         self.assertEqual(sorted(map(order, sent[0])), sorted(map(order, sent[1])))
 
-    def test_where_a_subclass_is_defined(self) -> None:
+    def test_subclass_in_any_module(self) -> None:
         """Overridden methods are called, whatever the module is named."""
         for module in ("abcmodels", "builtins_of_mine", "lm_eval.models.mine"):
 
@@ -352,7 +352,7 @@ class Http(unittest.TestCase):
         self.assertEqual(Server.bodies[0], Server.bodies[1])
         self.assertEqual(Server.bodies[0]["stop"], ["a", "b", "c", "d"])
 
-    def test_a_server_of_another_kind(self) -> None:
+    def test_custom_server_protocol(self) -> None:
         """`TemplateAPI` itself: payload, parsers and headers of the subclass."""
 
         class Other(TemplateAPI):
@@ -373,7 +373,7 @@ class Http(unittest.TestCase):
         with self.assertRaises(NotImplementedError):
             TemplateAPI(model="m", base_url=self.url, tokenizer_backend=None).model_call(["a"])
 
-    def test_models_that_reason(self) -> None:
+    def test_reasoning_models(self) -> None:
         """Reasoning models choose their temperature and take no stop sequences; others keep theirs."""
 
         class Mine(OpenAIChatCompletion):
@@ -511,7 +511,7 @@ class Helpers(unittest.TestCase):
 class Mapping(unittest.TestCase):
     """The table of names."""
 
-    def test_every_reference_leads_to_a_class(self) -> None:
+    def test_every_model_name_resolves_to_a_class(self) -> None:
         """Modules and classes exist, and the served ones have the engine's names."""
         for name, reference in MODEL_MAPPING.items():
             module, _, attribute = reference.partition(":")

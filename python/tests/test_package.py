@@ -30,7 +30,7 @@ def modules() -> Iterator[tuple[str, Path]]:
 class Package(unittest.TestCase):
     """Properties of all modules."""
 
-    def test_the_standard_library_is_enough(self) -> None:
+    def test_imports_only_the_standard_library(self) -> None:
         """Every module imports with only the standard library installed, and imports nothing else."""
         names = [name for name, _ in modules()]
         code = (
@@ -125,7 +125,7 @@ class Words(TemplateLM):
 class Models(unittest.TestCase):
     """Encoding of contexts and continuations."""
 
-    def test_pairs(self) -> None:
+    def test_encodes_pairs(self) -> None:
         """Spaces at the boundary belong to the continuation; an empty context is the prefix token."""
         model = Words()
         for context, continuation, expected in (

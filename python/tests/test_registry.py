@@ -25,7 +25,7 @@ class Registries(RegistryTestCase):
         self.assertIsNone(registry.get_reduction("unknown"))
         self.assertIsNone(registry.get_metric("unknown"))
 
-    def test_a_name_keeps_its_meaning(self) -> None:
+    def test_rejects_conflicting_registration(self) -> None:
         """Registering the same object again is allowed; another object is an error."""
 
         def one(items: Any) -> float:
@@ -39,7 +39,7 @@ class Registries(RegistryTestCase):
         with self.assertRaisesRegex(ValueError, "`number` is already registered"):
             registry.register_aggregation("number")(two)
 
-    def test_a_module_imported_twice(self) -> None:
+    def test_reimported_module_replaces_its_classes(self) -> None:
         """A copy of a class under the same name replaces it."""
         source = "class Copy(Filter):\n    def apply(self, resps, docs):\n        return resps\n"
         copies = []
@@ -49,7 +49,7 @@ class Registries(RegistryTestCase):
             copies.append(register_filter("copied")(namespace["Copy"]))
         self.assertIs(registry.get_filter("copied"), copies[1])
 
-    def test_a_built_in_name_can_be_taken(self) -> None:
+    def test_user_entry_replaces_built_in_name(self) -> None:
         """The user's entry takes precedence, with a warning."""
 
         class Mine(Filter):
@@ -92,7 +92,7 @@ class Registries(RegistryTestCase):
         self.assertEqual(metric.aggregate([metric.compute([""], ["abc"]), 1]), 3)
         self.assertTrue(_dump()["metric"]["longest"]["corpus"])
 
-    def test_names_of_the_documentation(self) -> None:
+    def test_documented_names(self) -> None:
         """The built-in names."""
         names = {kind: set(entries) for kind, entries in _dump(builtins=True).items()}
         self.assertLessEqual({"acc", "acc_norm", "exact_match", "bleu", "mcc", "bypass"}, names["metric"])
@@ -115,7 +115,7 @@ class Registries(RegistryTestCase):
 class Folders(RegistryTestCase):
     """Names that task folders register."""
 
-    def test_folders_do_not_meet(self) -> None:
+    def test_folders_are_independent(self) -> None:
         """A name has in each folder the meaning its code registered, and none outside."""
         for folder in ("one", "two"):
             with _scope.within(f"/{folder}"):

@@ -201,7 +201,7 @@ class Steps(ScorerTestCase):
         self.write_choice("t", "scorer: halves\nmetric_list: [{metric: acc, aggregation: median}]\n")
         self.assertEqual(self.both_ways("t")["acc,none"], 0.5)
 
-    def test_an_object_keeps_what_it_noted(self) -> None:
+    def test_scorer_object_keeps_its_state(self) -> None:
         """One object scores and aggregates all documents of a task, and of no other task."""
         self.code(
             """
@@ -224,7 +224,7 @@ class Steps(ScorerTestCase):
         results = self.evaluate("first,second")["results"]
         self.assertEqual([results[task]["seen,none"] for task in ("first", "second")], [200, 200])
 
-    def test_a_scorer_that_chooses_its_metrics_itself(self) -> None:
+    def test_scorer_chooses_its_own_metrics(self) -> None:
         """The metrics set in `from_dict` and `__post_init__` are used."""
         self.code(
             """
@@ -320,7 +320,7 @@ class Lists(ScorerTestCase):
             return {"marks": [1.0, 0.0] if results[0] == doc["answer"] else [0.0, 0.0]}
         """
 
-    def test_an_own_aggregation_gets_the_lists(self) -> None:
+    def test_custom_aggregation_receives_lists(self) -> None:
         """It gets the values of all documents, including single numbers."""
         self.code(self.FUNCTIONS)
         for function in ("marks", "named_marks"):
@@ -331,7 +331,7 @@ class Lists(ScorerTestCase):
                 key = "marks,none" if "marks,none" in scores else f"{function},none"
                 self.assertEqual(scores[key], 2 / 7, (function, compat))
 
-    def test_an_aggregation_that_cannot_take_lists_says_so(self) -> None:
+    def test_aggregation_that_rejects_lists_fails_with_details(self) -> None:
         """The message names the task, the metric, the aggregation and the document; there is no score."""
         self.code(self.FUNCTIONS)
         rests = {
@@ -349,7 +349,7 @@ class Lists(ScorerTestCase):
             for part in (f"`{name}`", "`marks`", "`mean`", "document 0", "[1.0, 0.0"):
                 self.assertIn(part, done.stderr)
 
-    def test_values_per_answer_stay_what_they_are(self) -> None:
+    def test_reduces_one_value_per_answer(self) -> None:
         """A list with one value for each of several answers is reduced."""
         self.code(
             """

@@ -137,7 +137,7 @@ class Live(unittest.TestCase):
             self.assertEqual((scores["prompt,none"], scores["seen,none"]), (10.0, 4))
             self.assertEqual(told["higher_is_better"]["sums"], {"prompt": False})
 
-    def test_exceptions_arrive_as_they_were_raised(self) -> None:
+    def test_exceptions_arrive_unchanged(self) -> None:
         """The same objects, from every step, aggregation and metric."""
         steps = ("apply_filter", "score_instances", "score", "reduce", "aggregate", "higher_is_better")
         for step in steps:
@@ -160,7 +160,7 @@ class Live(unittest.TestCase):
                     evaluate(metric_list=[entry])
                 self.assertEqual(caught.exception.detail, detail)
 
-    def test_a_list_that_the_mean_cannot_take(self) -> None:
+    def test_mean_rejects_lists(self) -> None:
         """A metric of this process that returns several numbers for one answer."""
 
         def marks(references: Any, predictions: Any) -> list[float]:

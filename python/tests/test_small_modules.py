@@ -56,7 +56,7 @@ class Texts(unittest.TestCase):
             with self.subTest(given=given):
                 self.assertEqual(utils.general_detokenize(given), expected)
 
-    def test_names_of_models_in_files(self) -> None:
+    def test_model_names_in_file_names(self) -> None:
         """A run of characters not allowed in file names becomes two underscores."""
         self.assertEqual(utils.sanitize_model_name('a/b\\c:"<d>|e?*f[g].h-i'), "a__b__c__d__e__f__g__.h-i")
 
@@ -64,7 +64,7 @@ class Texts(unittest.TestCase):
 class Notes(unittest.TestCase):
     """Recorded facts about a run."""
 
-    def test_texts_are_noted_with_their_hashes(self) -> None:
+    def test_records_hashes_of_strings(self) -> None:
         """An empty string has no hash."""
         tracker = GeneralConfigTracker()
         tracker.log_experiment_args("hf", {"pretrained": "a/b", "peft": "c/d"}, "Be brief.", "", True)
@@ -93,7 +93,7 @@ class Groups(unittest.TestCase):
 class Scoring(unittest.TestCase):
     """Short forms of a task's scoring."""
 
-    def test_short_forms_are_written_in_full(self) -> None:
+    def test_expands_short_forms(self) -> None:
         """Pipelines without metrics have those of the task, each in its own list."""
         config = TaskConfig(
             task="t",
@@ -122,7 +122,7 @@ class _Silent(LM):
 class Caches(unittest.TestCase):
     """Caches around models."""
 
-    def test_the_folder_of_a_cache_is_made(self) -> None:
+    def test_creates_the_cache_folder(self) -> None:
         """With all parent folders; the model gets a hook."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "deep", "er", "cache.db")

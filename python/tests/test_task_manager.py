@@ -207,7 +207,7 @@ class Settings(unittest.TestCase):
         names = [part.partition("=")[0] for part in repr(expected).split(", ") if "=" in part]
         self.assertEqual(names, [part.partition("=")[0] for part in shown.split(", ") if "=" in part])
 
-    def test_mistakes(self) -> None:
+    def test_invalid_settings(self) -> None:
         """Invalid settings raise an error."""
         for text, kind in (
             ("tasks: null\n", ValueError),
@@ -238,7 +238,7 @@ class Records(unittest.TestCase):
         self.assertIn(make_table(results, "groups"), printed)
         self.assertIn("\\begin", make_table(results, latex=True))
 
-    def test_places(self) -> None:
+    def test_output_paths(self) -> None:
         """Files are named as the command line names them."""
         results: dict[str, Any] = {"results": {}, "compat": "0.5"}
         with tempfile.TemporaryDirectory() as folder:
@@ -257,7 +257,7 @@ class Records(unittest.TestCase):
             self.assertIsNone(written["system_instruction_sha"])
             self.assertEqual(len(written["chat_template_sha"]), 64)
 
-    def test_programs(self) -> None:
+    def test_finds_the_binary(self) -> None:
         """A script of the same name is not mistaken for the engine."""
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder, "lm-eval")

@@ -263,7 +263,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(task.doc_to_text(task.test_docs()[0]), "0+1!")
         self.assertEqual(task.process_results({}, ["Tx"]), {"length": 2, "first": 1.0})
 
-    def test_documents_of_the_program(self) -> None:
+    def test_evaluates_replaced_documents(self) -> None:
         """Documents that a script puts into `dataset` are evaluated."""
         (loaded,) = TaskManager().load([definition("generated")])["tasks"].values()
         for task in (loaded, Task(TaskConfig(**definition("generated")))):
@@ -277,7 +277,7 @@ class Steps(unittest.TestCase):
                 results = lm_eval.evaluate(Model(), {"generated": task}, bootstrap_iters=0)
                 self.assertEqual([sample["doc"]["q"] for sample in results["samples"]["generated"][:2]], ["8+1", "3+1"])
 
-    def test_turns_of_a_class(self) -> None:
+    def test_class_formats_its_own_turns(self) -> None:
         """A class that formats its own examples has its method called."""
 
         class Dashed(ConfigurableTask):
@@ -292,7 +292,7 @@ class Steps(unittest.TestCase):
         results = lm_eval.simple_evaluate(model=Model(), tasks=[task], limit=1, bootstrap_iters=0)
         self.assertEqual(results["samples"]["dashed"][0]["arguments"][0], instance.args)
 
-    def test_chosen_documents(self) -> None:
+    def test_document_selection(self) -> None:
         """`limit`, `samples` and the shares of several processes."""
         task = Task(TaskConfig(**definition("chosen")))
         ids = lambda: sorted({instance.doc_id for instance in task.instances or []})
@@ -341,7 +341,7 @@ class Steps(unittest.TestCase):
         self.assertEqual([scorer.name for scorer in task.scorers], ["none"])
         self.assertEqual(set(task.aggregate(0)[0]), {"bypass,none", "bypass_stderr,none"})
 
-    def test_metrics_that_are_changed(self) -> None:
+    def test_changed_metrics_apply_to_pipelines(self) -> None:
         """Changed metrics of the task apply to its pipelines, unless these have their own."""
         (loaded,) = TaskManager().load([definition("generated")])["tasks"].values()
         changed = [{"metric": "exact_match", "ignore_case": True}, {"metric": "chrf"}]
@@ -381,7 +381,7 @@ class Steps(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "chat_template"):
             task.build_all_requests(apply_chat_template=True)
 
-    def test_filters_alone(self) -> None:
+    def test_apply_filters_only(self) -> None:
         """`apply_filters` fills `filtered_resps` and scores nothing."""
         task = Task(TaskConfig(**definition("generated")))
         task.build_all_requests(limit=2)
@@ -392,7 +392,7 @@ class Steps(unittest.TestCase):
             self.assertEqual(instance.filtered_resps, {"number": [digit], "flexible": instance.resps})
         self.assertEqual(dict(task.scorers[0].reduced_docs), {})
 
-    def test_answers_that_are_missing(self) -> None:
+    def test_missing_answers_are_an_error(self) -> None:
         """A missing answer is an error that names the document, not a zero."""
         task = Task(TaskConfig(**definition("repeated")))
         with self.assertRaisesRegex(ValueError, "build_all_requests"):
@@ -401,7 +401,7 @@ class Steps(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "document 0 of `repeated` has 0 answers, not 4"):
             task.process_instances()
 
-    def test_answers_that_are_no_text(self) -> None:
+    def test_replaces_invalid_unicode_in_answers(self) -> None:
         """Characters that UTF-8 cannot encode are replaced, as in a run."""
         task = Task(TaskConfig(**definition("own")))
         for instance in task.build_all_requests(limit=2):
@@ -409,7 +409,7 @@ class Steps(unittest.TestCase):
         task.process_instances()
         self.assertEqual(task.aggregate(0)[0]["common_words,none"], 3.0)
 
-    def test_scorers_of_the_program(self) -> None:
+    def test_uses_changed_scorers(self) -> None:
         """Scorers that a script has changed are used."""
         task = Task(TaskConfig(**definition("generated")))
         self.assertFalse(task._has_own_scorers)
@@ -597,7 +597,7 @@ class Files(unittest.TestCase):
         task.process_instances()
         self.assertEqual(task.aggregate(100)[0], expected[0])
 
-    def test_names_that_replace_built_in_ones(self) -> None:
+    def test_scorers_use_redefined_names(self) -> None:
         """The scorers of a task use names that its folder redefines, as a run does."""
         task = self._same("again")
         self.assertEqual(task.aggregate(0)[0]["exact_match,none"], 42.0)
@@ -606,7 +606,7 @@ class Files(unittest.TestCase):
         task.process_instances()
         self.assertEqual(task.aggregate(0)[0]["exact_match,none"], 42.0)
 
-    def test_class_that_takes_its_name_out(self) -> None:
+    def test_config_names_the_class(self) -> None:
         """The configuration of a class names the class, as in the reference."""
         task = self._same("asked")
         self.assertEqual((task.VERSION, len(task.instances or [])), (3, 12))

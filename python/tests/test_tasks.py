@@ -102,7 +102,7 @@ class HostTestCase(unittest.TestCase):
 class ClassTasks(HostTestCase):
     """Subclasses that override hooks."""
 
-    def test_data_is_loaded_when_it_is_needed(self) -> None:
+    def test_loads_data_on_demand(self) -> None:
         """Once, with the names of the class."""
         task = Completion()
         self.assertEqual((task.VERSION, self.loads), (2, []))
@@ -129,7 +129,7 @@ class ClassTasks(HostTestCase):
         self.assertNotIn("fewshot_context", hooks)
         self.assertEqual(ConfigurableTask._overridden_hooks(), [])
 
-    def test_download_of_a_class(self) -> None:
+    def test_class_loads_its_own_data(self) -> None:
         """A class may load its data itself."""
 
         class Own(Completion):
@@ -199,7 +199,7 @@ class ConfiguredTasks(HostTestCase):
         self.assertEqual(context.count("\n\n"), 2)
         self.assertTrue(context.endswith("Q0:"))
 
-    def test_the_evaluated_document_is_no_example(self) -> None:
+    def test_excludes_the_evaluated_document(self) -> None:
         """One extra example is drawn; copies of the document are never used."""
         pool = [{"k": 1}, {"k": 1}, {"k": 2}, {"k": 3}]
         for seed in range(20):

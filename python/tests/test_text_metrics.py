@@ -63,7 +63,7 @@ class AgainstSacrebleu(unittest.TestCase):
 class Edits(unittest.TestCase):
     """Values that follow from the rules."""
 
-    def test_moves_count_once(self) -> None:
+    def test_a_move_is_one_edit(self) -> None:
         """A moved run is one edit, whatever its length."""
         for words, reference, edits in (
             ("d e f a b c", "a b c d e f", 1),
@@ -75,13 +75,13 @@ class Edits(unittest.TestCase):
             with self.subTest(words=words, reference=reference):
                 self.assertEqual(count_edits(words.split(), reference.split()), edits)
 
-    def test_a_word_outside_the_band_is_not_found(self) -> None:
+    def test_word_outside_the_band_is_not_found(self) -> None:
         """Rows have 25 columns on each side of the diagonal, or more where the reference is much longer."""
         numbers = [str(number) for number in range(400)]
         self.assertEqual(count_edits(["7"], numbers), 400)
         self.assertEqual(count_edits(numbers, ["7"]), 399)
 
-    def test_a_point_belongs_to_one_pair(self) -> None:
+    def test_period_belongs_to_one_pair(self) -> None:
         """Of two periods before a digit, the second stays with the digit."""
         self.assertEqual(tokenize_13a("..5 5.5 5. 5-5 a-b"), [".", ".5", "5.5", "5", ".", "5", "-", "5", "a-b"])
 

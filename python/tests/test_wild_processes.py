@@ -82,7 +82,7 @@ class Processes(Script):
         printed = [lines.splitlines()[-1] for _, lines, _ in ended]
         self.assertEqual(printed, ["2 ['4', '6', '6', '4']", "2 None", "2 None"])
 
-    def test_an_error_reaches_the_first_process(self) -> None:
+    def test_error_reaches_first_process(self) -> None:
         """An exception of another process ends the evaluation everywhere."""
         program = self.PROGRAM.replace(
             "self.asked += len(requests)", "assert self._rank != 1, 'of another process'"
@@ -118,7 +118,7 @@ class Processes(Script):
         self.assertEqual(ended[1][1], "")
         self.assertEqual(len(list(self.folder.glob("out/*/results_*.json"))), 1)
 
-    def test_no_way_to_gather(self) -> None:
+    def test_rejects_models_that_cannot_gather(self) -> None:
         """A model whose processes cannot gather answers is rejected before any work."""
         program = """
             import lm_eval
@@ -268,7 +268,7 @@ class Halves(evaluate.Metric):
         """
         self.assertEqual(self.run_script(program).splitlines(), ["0.5", "None None"])
 
-    def test_files_that_are_not_there(self) -> None:
+    def test_missing_metric_files(self) -> None:
         """A metric without files is reported before the run, as before."""
         self.write(
             "tasks/wild_sums.yaml", PLAIN.partition("metric_list")[0] + "metric_list:\n  - {metric: wer}\n"

@@ -103,7 +103,7 @@ class CommandLine(Script):
         self.assertEqual(done.returncode, 2)
         self.assertEqual(self.start(self.REGISTERING, "--help").returncode, 0)
 
-    def test_key_in_a_wrong_call(self) -> None:
+    def test_usage_error_hides_keys(self) -> None:
         """The error about invalid arguments does not show the keys among them."""
         arguments = self._arguments("--model", "dummy", "--progress", "api_key=sk-typed-1234")
         done = self.start(self.REGISTERING, *arguments)
@@ -164,7 +164,7 @@ class CommandLine(Script):
         self.assertEqual(shown - known, set())
         self.assertGreater(len(shown), 30)
 
-    def test_class_of_the_command_line(self) -> None:
+    def test_harness_cli(self) -> None:
         """`HarnessCLI` does the same."""
         program = """
             from lm_eval._cli import HarnessCLI

@@ -1,8 +1,9 @@
 """Renders templates with Jinja2 for the differential test of `lmeval-template`.
 
-The first line of standard input is {"doc": ..., "chat": ...}: the variables of templates for prompts and for chats. Every
-further line is {"template": ..., "chat": bool}, with "doc" where the variables differ. Every answer is one line: {"out": text}
-or {"error": kind, "text": message}, where the kind is "syntax", "undefined", "other", or "skipped" for what cannot be compared.
+The first line of standard input is {"doc": ..., "chat": ...}: the variables of prompt and of chat templates. Each
+further line is {"template": ..., "chat": bool}, with "doc" where the variables differ. Each answer is one line:
+{"out": string} or {"error": kind, "text": message}, where kind is "syntax", "undefined", "other", or "skipped" if it
+cannot be compared.
 """
 
 import json
@@ -16,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "record"
 from jinja2.exceptions import SecurityError, TemplateSyntaxError, UndefinedError
 from jinja_lines import chat_environment, prompt_environment
 
-# Python warns about odd source that Jinja2 generates.
+# Python warns about some source that Jinja2 generates.
 warnings.simplefilter("ignore")
 
 
@@ -30,7 +31,7 @@ def answer(environment, source, document, chat):
     except (TemplateSyntaxError, SyntaxError) as error:
         return failure("syntax", error)
     except Exception as error:
-        # Constants are evaluated early, even where they are never reached.
+        # Constants are folded early, even in unreachable code.
         return failure("skipped", error)
     try:
         return {"out": template.render(**document) if chat else template.render(document)}
@@ -48,9 +49,9 @@ def failure(kind, error):
 
 def main():
     environments = {False: prompt_environment(), True: chat_environment()}
-    # The clock of the test: both sides print the format.
+    # A fake clock: both sides print the format.
     environments[True].globals["strftime_now"] = lambda form: form
-    # Compiled templates are kept by source otherwise, and every source is met once.
+    # Disable the cache of compiled templates: every source occurs once.
     for environment in environments.values():
         environment.cache = None
     first = json.loads(sys.stdin.readline())

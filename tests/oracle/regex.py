@@ -1,8 +1,9 @@
-"""Answers what `re` does with patterns, for the differential test of `lmeval_pycompat::re`.
+"""Runs `re` on patterns, for the differential test of `lmeval_pycompat::re`.
 
-Reads questions from standard input, one JSON array a line: pattern, flags, texts, template, count. Writes one line for
-each: null if it takes too long, {"error": …} for a pattern that does not compile, else {"answer": …, "template": …}.
-The first line is the version of Python. Positions in texts are in bytes of UTF-8; those in errors are in characters.
+Reads one JSON array per line from standard input: pattern, flags, strings, template, count. Writes one line for each:
+null if it takes too long, {"error": …} if the pattern does not compile, otherwise {"answer": …, "template": …}. The
+first line is the version of Python. Positions in strings are UTF-8 byte offsets; positions in errors are character
+offsets.
 """
 
 import json
@@ -86,7 +87,7 @@ def main():
         question = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, LIMIT)
         try:
-            # A SystemError says that CPython lost track of the groups of a possessive repeat.
+            # CPython raises SystemError when it loses track of the groups of a possessive repeat.
             found = answer(*question)
         except (TooSlow, SystemError):
             found = None

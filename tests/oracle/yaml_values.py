@@ -1,9 +1,9 @@
-"""What PyYAML makes of documents, for the differential test of the YAML reader.
+"""Loads documents with PyYAML, for the differential test of the YAML reader.
 
-Standard input has one JSON list of texts per line. For each line standard output gets one JSON list with as many
-items: the typed form of a text's value (see tests/record/yaml_typed.py), or null where the text does not load. A
-document with an alias inside the value that it names counts as one that does not load, even if the value is dropped
-later: the reader refuses it on purpose.
+Each line of standard input is a JSON list of documents. For each line, standard output gets a JSON list of the same
+length: the typed form of each document's value (see tests/record/yaml_typed.py), or null if it does not load. A
+document with an alias inside the value that it names is treated as one that does not load, even if the value is
+dropped later: the reader rejects it on purpose.
 """
 
 import json

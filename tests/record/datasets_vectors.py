@@ -1,7 +1,7 @@
-"""Records what the `datasets` library makes of small files, into tests/vectors/datasets.json.
+"""Records how the `datasets` library reads small files, into tests/vectors/datasets.json.
 
-Needs `datasets` (5.2.0), `pandas`, `pyarrow`. Run: python tests/record/datasets_vectors.py [OUT [SEED COUNT]]
-With SEED and COUNT, that many random cases are written instead of the fixed ones.
+Needs `datasets` (5.2.0), `pandas`, `pyarrow`. Run: python tests/record/datasets_vectors.py [OUT [SEED COUNT]] With
+SEED and COUNT, that many random cases are written instead of the fixed ones.
 """
 
 import base64
@@ -31,7 +31,7 @@ logging.disable(logging.CRITICAL + 10)
 
 
 def plain(value):
-    """The value as the engine has it: what it has no type for is the text that Python prints."""
+    """Return the value as the engine represents it: values without a type become their `str`."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -48,7 +48,7 @@ def plain(value):
 
 
 def record(case):
-    """Adds `expected` (the repr of the rows of each split) or `error` to a case."""
+    """Add `expected` (the repr of the rows of each split) or `error` to a case."""
     folder = tempfile.mkdtemp()
     for path, content in case["files"].items():
         target = os.path.join(folder, path)
@@ -67,7 +67,7 @@ def record(case):
             case["path"], case.get("config"), split={s: s for s in splits} if splits else None, **case.get("kwargs", {})
         )
         case["expected"] = {name: repr([plain(row) for row in rows]) for name, rows in loaded.items()}
-    except BaseException as error:  # StopIteration is among them
+    except BaseException as error:  # including StopIteration
         case["error"] = type(error).__name__
     finally:
         os.chdir(here)
@@ -142,7 +142,7 @@ def json_cases():
         '{"ä":"é\u2028x"}\n',
         '{"a":{"x":1,"y":null}}\n{"a":{"y":"2020-01-01","x":2}}\n',
     ]
-    # Lists that begin with nulls, columns that the first row lacks, floats near the codec's limits.
+    # Lists that begin with nulls, columns missing from the first row, floats near the codec's limits.
     lines += [
         '{"b": 0.28073131691422337, "e": [null, "7"], "d": "2020-01-01"}\n{"b": 1.0, "e": []}\n',
         '[{"b": [null, 1.0]}, {"b": [0.14022924047072816]}]',
@@ -370,7 +370,7 @@ def random_value(rng, depth):
 
 
 def like(rng, value, noise):
-    """Another value, most often of the same shape."""
+    """Return another value, usually of the same shape."""
     if rng.random() < noise:
         return random_value(rng, 2)
     if rng.random() < 0.1:

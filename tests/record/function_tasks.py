@@ -1,15 +1,15 @@
-"""Evaluates tasks of the 0.4 line that bring Python functions, on documents that are made up.
+"""Evaluates tasks of the 0.4 line that use Python functions, on made-up documents.
 
     function_tasks.py learn LIBRARY CASES [SECONDS PART PARTS [START ...]]
 
-looks for documents on which the tasks of a library can be evaluated, by trial: a key that is missing becomes a column, and
-a value that does not fit is given another type. What worked is written to the file CASES, one task a line:
+searches by trial for documents on which the tasks of a library can be evaluated: a missing key becomes a column, and
+a value that does not fit gets another type. The cases that worked are written to the file CASES, one task per line:
 `{"path": YAML file below the library, "splits": {split: [document]}}`.
 
     function_tasks.py run LIBRARY CASES
 
-evaluates each with the installed reference and prints a line for each: its requests with the answers that a stand-in
-model gave, its results and its samples, or its error.
+evaluates each with the installed reference and prints one line for each: its requests with the answers of a fake
+model, its results and its samples, or its error.
 """
 
 import ast
@@ -44,7 +44,7 @@ ANSWERS = [
 WORDS = "river stone Paris cat seven left yes Müller quick 猫 blue 12 walk the house".split()
 TYPES = ["text", "letter", "int", "digits", "list", "bool", "float", "ints", "sentence", "dicts", "repr", "lists", "label"]
 
-# Columns that trial would not find: values that functions look for.
+# Columns that trial would not find: values that functions expect.
 MC = {"dict": {"choices": "list", "labels": {"one_of": [[1, 0, 0, 0]]}}}
 OPTIONS = {"option1": "text", "option2": "text", "answer": {"one_of": ["1", "2"]}, "sentence": {"one_of": ["The _ ran."]}}
 CAUSE = {"premise": "text", "question": {"one_of": ["cause", "effect"]}, "choice1": "text", "choice2": "text", "label": "int"}
@@ -91,7 +91,7 @@ KEPT = ("doc_id", "doc", "filter", "target", "filtered_resps", "doc_hash", "prom
 
 
 class StandIn(LM):
-    """Answers with what the request decides."""
+    """Returns answers that depend only on the request."""
 
     def __init__(self):
         super().__init__()
@@ -157,7 +157,7 @@ def evaluate(path, splits, seed=0):
 
 
 class Tree(dict):
-    """What code does with a value: which keys it takes from it, and what else."""
+    """Records how code uses a value: which keys it reads, and what else."""
 
     def __init__(self):
         super().__init__()
@@ -208,7 +208,7 @@ def scan(source, tree):
 
 
 def guess(name, tree, draw):
-    """A type for a column that code asks for."""
+    """Return a type for a column that code reads."""
     facts = tree.facts if tree is not None else set()
     keys = [key for key in (tree or {}) if key != "#"]
     if keys:
@@ -336,7 +336,7 @@ def functions(config):
 
 
 def candidates(library, per_folder=3, per_family=6):
-    """Task files with functions of their own, a few of each folder and of each folder of the library."""
+    """Yield task files with their own functions, a few of each folder."""
     families = {}
     for folder, _, files in sorted(os.walk(library)):
         family = os.path.relpath(folder, library).split(os.sep)[0]
@@ -363,7 +363,7 @@ def candidates(library, per_folder=3, per_family=6):
 
 
 def plain(value):
-    """A value in terms of JSON."""
+    """Return a value in terms of JSON."""
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

@@ -42,7 +42,7 @@ def prompt_environment():
 
 
 class Generation(Extension):
-    """`{% generation %}` blocks, which only mark what an assistant says."""
+    """`{% generation %}` blocks, which only mark the assistant's turns."""
 
     tags = {"generation"}
 
@@ -78,7 +78,7 @@ def render(environments, request):
     template = environment.from_string(request["template"])
     if request.get("chat"):
         return template.render(**request["doc"])
-    # A document may have keys that no Python call takes, such as `self`.
+    # A document may have keys that cannot be passed as arguments, such as `self`.
     return template.render(request["doc"])
 
 

@@ -1,10 +1,9 @@
-"""Records what sacrebleu, scikit-learn, rouge-score, numpy and the reference harness make of random inputs, for the
-tests of `lmeval-metrics`.
+"""Records values of sacrebleu, scikit-learn, rouge-score, numpy and the reference harness on random inputs.
 
     python tests/record/metric_values.py --seed 7 --cases 500 > cases.jsonl
 
-Each line is one case: its kind, its input and the values. A failure is recorded as `{"error": …}`; numbers that JSON
-does not have are text.
+The tests of `lmeval-metrics` use them. Each line is one case: its kind, its input and the values. A failure is
+recorded as `{"error": …}`; numbers that JSON cannot represent are strings.
 """
 
 import argparse
@@ -109,7 +108,7 @@ def texts(rng):
 
 
 def edits(rng):
-    """Short words out of a small alphabet: many shifts."""
+    """Return short words from a small alphabet, which causes many shifts."""
     alphabet = string.ascii_lowercase[: rng.randint(1, 8)]
     words = lambda: " ".join(rng.choices(alphabet, k=rng.choice([3, 8, 20, 60, 120])))  # noqa: E731
     predictions, references = [words()], [[words()]]
@@ -123,7 +122,7 @@ def edits(rng):
 
 
 def moves(rng):
-    """Fifty pairs of one list of words and another, often the same with runs moved, and the edits between them."""
+    """Return fifty pairs of word lists, often equal up to moved runs, and the edits between them."""
     pairs = []
     for _ in range(50):
         alphabet = [*string.ascii_lowercase, *string.digits][: rng.randint(1, 36)]
@@ -206,12 +205,12 @@ def numbers(rng):
 
 
 def bootstrap(function, items):
-    """What the reference does with fewer draws than a chunk has."""
+    """Return the standard error of the reference with fewer draws than a chunk has."""
     return reference.sample_stddev(reference._bootstrap_internal(function, 100)((0, items)))
 
 
 def resamples(rng):
-    """The bootstrap of corpus metrics."""
+    """Return the bootstrapped standard error of corpus metrics."""
     count = rng.randint(2, 8)
     pairs = [(text, edited(rng, text)) for text in (sentence(rng, 15) for _ in range(count))]
     binary = [(rng.randint(0, 1), rng.randint(0, 1)) for _ in range(rng.randint(2, 30))]
@@ -265,7 +264,7 @@ def squad(rng):
     }
 
 
-# `moves` runs only where it is asked for: it is many pairs in one case.
+# `moves` runs only on request: one case has many pairs.
 KINDS = [texts, edits, rouge, stems, labels, numbers, resamples, exact, squad]
 KIND_NAMES = [kind.__name__ for kind in KINDS]
 

@@ -1,8 +1,8 @@
-"""Records what CPython makes of literals, JSON texts, numbers, strings and random seeds.
+"""Records how CPython handles literals, JSON documents, numbers, strings and random seeds.
 
     python3 tests/record/python_values.py
 
-writes tests/vectors/python_*.json. Run it with the Python version whose behaviour is wanted.
+writes tests/vectors/python_*.json. Run it with the Python version to reproduce.
 """
 
 import ast
@@ -24,7 +24,7 @@ ALPHABET = list("abXY01 _-+.e'\"\\\n\r\t,:()[]{}#") + [
     "\u02b0", "ª", "\x0b", "\x0c", "\u1c89",
 ]  # fmt: skip
 
-# Texts for literal_eval beyond the random ones: every rule once, and every way to break it.
+# Strings for literal_eval beyond the random ones: every rule once, and every way to break it.
 LITERALS = [
     "\ufeff1", "\n 1", "\n1", "\\\n 1", "\n \x0c1", "1\\", "1\\\n", "(set)()", "set ( )", "set(\n)", "1\x00",
     "\x0c1", "- 1", "-(1)", "-\n1", "(-\n1)", "u'a' 'b'", "b'a' 'b'", "'\\400'", "b'\\400'", "1,", "1,2", "()",
@@ -45,7 +45,7 @@ LITERALS = [
     "[1 2]", "[1,,2]", "{1:}", "{:1}", "(1", "1)", "[1)", "None None", "'a' 1", "b'' b'\\0\\11'", "'\\1234'",
 ]  # fmt: skip
 
-# Texts for json.loads: every message once.
+# Strings for json.loads: every message once.
 TEXTS = [
     '{"a":1,}', "[1,]", '{"a"}', '{"a":}', "{a}", '"abc', '"a\nb"', '"\\q"', '"\\u12"', '"\\u12zz"', '"\\', "1 2",
     "", "  ", "tru", "-", "-I", "nan", "01", "1.", "1e", ".5", "\ufeff1", '{"a":1 "b"', "[1 2", "[", "{",
@@ -68,7 +68,7 @@ NUMBERS = [
 
 
 def attempt(function, *arguments, **options):
-    """The result, or None for an error."""
+    """Return the result, or None for an error."""
     try:
         return function(*arguments, **options)
     except (ValueError, TypeError, SyntaxError, OverflowError, MemoryError, RecursionError):
@@ -93,7 +93,7 @@ def number():
 
 
 def tie():
-    """A float whose two shortest forms may be equally far from it."""
+    """Return a float whose two shortest forms may be equally close to it."""
     return R.randrange(1, 2**12) * 2.0 ** -R.randrange(10, 40) + 2.0 ** -R.randrange(10, 40)
 
 

@@ -58,7 +58,7 @@ def on_alarm(_signal, _frame):
 
 
 class Generator:
-    """Random patterns and texts."""
+    """Random patterns and strings."""
 
     def __init__(self, rng, patterns):
         self.rng = rng
@@ -248,7 +248,7 @@ def vectors(arguments):
         try:
             case = record(pattern, flags, texts, rng)
         except (TooSlow, SystemError):
-            # CPython 3.11 loses track of groups in some possessive repeats and says so.
+            # CPython 3.11 loses track of groups in some possessive repeats and raises SystemError.
             continue
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -288,7 +288,7 @@ def lower_runs():
 
 
 def alike():
-    """The lower-case characters that match other lower-case ones when case is ignored, by trying."""
+    """Return the lower-case characters that match other lower-case ones when case is ignored, found by trial."""
     groups = {}
     for code in range(CODE_POINTS):
         if _sre.unicode_tolower(code) == code:

@@ -1,12 +1,12 @@
-"""Builds requests with the installed 0.4 line, from documents that are given.
+"""Builds requests with the installed 0.4 line, from given documents.
 
-Standard input is a list of cases, as JSON:
+Standard input is a JSON list of cases:
   {"path": ... | "name": ... | "config": {...}, "splits": {name: [document]}, "runs": [run]}
-A task is given by its YAML file, by its name in the library or by its configuration. A run may have "num_fewshot", "seed",
-"limit", "samples", "rank", "world_size", "system_instruction", "chat", "multiturn" and "gen_kwargs".
-Each line of standard output is a request
+A task is given by its YAML file, by its name in the library or by its configuration. A run may have "num_fewshot",
+"seed", "limit", "samples", "rank", "world_size", "system_instruction", "chat", "multiturn" and "gen_kwargs". Each
+line of standard output is a request
   {"case", "run", "task", "doc_id", "idx", "type", "args", "target", "repeats"}
-or, where a run fails, {"case", "run", "error"}.
+or, if a run fails, {"case", "run", "error"}.
 """
 
 import json
@@ -27,7 +27,7 @@ task_module.tqdm = lambda iterable, **kwargs: iterable
 
 
 class Split(list):
-    """A list of documents that knows its columns, as a data set does."""
+    """A list of documents with column names, like a data set."""
 
     @property
     def features(self):

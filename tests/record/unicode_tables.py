@@ -1,9 +1,9 @@
-"""Records CPython's view of every code point.
+"""Records CPython's properties of every code point.
 
     python3 tests/record/unicode_tables.py
 
 writes the vectors (tests/vectors/unicode.json) and the tables of the library
-(crates/lmeval-pycompat/src/strings/tables.rs). Run it with the Python version whose behaviour is wanted.
+(crates/lmeval-pycompat/src/strings/tables.rs). Run it with the Python version to reproduce.
 """
 
 import json
@@ -20,7 +20,7 @@ def is_final_sigma(text):
 
 
 def is_ignorable(c):
-    """Case_Ignorable, which Python only shows through the rule for the final sigma."""
+    """Case_Ignorable, which Python exposes only through the final sigma rule."""
     return is_final_sigma("a" + c + "Σ") and not is_final_sigma(c + "Σ")
 
 
@@ -56,7 +56,7 @@ MAPPINGS = {
 
 
 def boundaries(holds):
-    """The code points at which membership flips; surrogates continue what came before them."""
+    """Return the code points at which membership flips; surrogates continue the preceding state."""
     flips, inside = [], False
     for c in CHARACTERS:
         if holds(chr(c)) != inside:
@@ -72,7 +72,7 @@ def fnv(data, state=0xCBF29CE484222325):
 
 
 def mapping_hashes(mapping):
-    """One hash for every block of 4096 code points of which a character maps to something else."""
+    """Return one hash for every block of 4096 code points in which a character maps to something else."""
     hashes = {}
     for start in range(0, sys.maxunicode + 1, 4096):
         block = [chr(c) for c in range(start, start + 4096) if not 0xD800 <= c <= 0xDFFF]
@@ -119,7 +119,7 @@ def main():
         "source": version,
         "flips": {name: deltas(flips) for name, flips in sets.items()},
         "mappings": {name: mapping_hashes(mapping) for name, mapping in MAPPINGS.items()},
-        # The value of a decimal digit is its distance from the zero before it; only the others are listed.
+        # The value of a decimal digit is its distance from the preceding zero; only the others are listed.
         "digits": {str(c): unicodedata.digit(chr(c)) for c in CHARACTERS
                    if unicodedata.digit(chr(c), None) is not None and unicodedata.decimal(chr(c), None) is None},
         "zeros": [c for c in CHARACTERS if unicodedata.decimal(chr(c), None) == 0],
@@ -145,10 +145,10 @@ def main():
     lines += rust_pairs("DIGITS", "Characters that are digits but not decimal, with their values.", digits)
     lines += rust_numbers("UNASSIGNED", "Code points without a character.", sets["unassigned"])
     lines += rust_numbers("CASED", "Characters that have a case.", sets["cased"])
-    lines += rust_numbers("IGNORABLE", "Characters that the rule for the final sigma looks past.", sets["ignorable"])
-    lines += rust_numbers("IDENTIFIER_START", "Where `str.isidentifier` of one character is not `str.isalpha`.", starts)
-    lines += rust_numbers("IDENTIFIER_PART", "What continues an identifier without being `str.isalnum`.", continues)
-    lines += rust_numbers("NOT_IDENTIFIER_PART", "What is `str.isalnum` but continues no identifier.", joins)
+    lines += rust_numbers("IGNORABLE", "Characters that the final sigma rule skips.", sets["ignorable"])
+    lines += rust_numbers("IDENTIFIER_START", "Code points where `str.isidentifier` and `str.isalpha` differ.", starts)
+    lines += rust_numbers("IDENTIFIER_PART", "Code points that continue an identifier but are not `str.isalnum`.", continues)
+    lines += rust_numbers("NOT_IDENTIFIER_PART", "Code points that are `str.isalnum` but cannot continue an identifier.", joins)
     lines += rust_pairs("TITLE", "Title case where it is not upper case.", title)
     lines += rust_pairs("FOLD", "Case folding where it is not lower case.", fold)
     (ROOT / "crates/lmeval-pycompat/src/strings/tables.rs").write_text("\n".join(lines).rstrip("\n") + "\n")

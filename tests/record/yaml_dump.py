@@ -1,8 +1,8 @@
-"""Prints one line of JSON per YAML file: what PyYAML makes of it.
+"""Prints each YAML file, as loaded by PyYAML, as one line of JSON.
 
 Reads paths from standard input, one per line. A line is {"path":"...","value":<typed form>}, or
-{"path":"...","error":true} where the file does not load. The test of the task library in lmeval-pycompat makes the
-same lines. The typed form is defined in yaml_typed.py.
+{"path":"...","error":true} if the file does not load. The test of the task library in lmeval-pycompat prints the same
+lines. The typed form is defined in yaml_typed.py.
 """
 
 import json

@@ -31,20 +31,20 @@ LOADING_DIGITS = 4300
 
 @dataclass(frozen=True)
 class Function:
-    """The text of a `!function` tag."""
+    """The argument of a `!function` tag."""
 
     reference: str
 
 
 class Loader(yaml.CSafeLoader):
-    """The loader of the reference harness, with `!function` kept as text."""
+    """The loader of the reference harness, with `!function` kept as a string."""
 
 
 Loader.add_constructor("!function", lambda loader, node: Function(loader.construct_scalar(node)))
 
 
 def load(source, loader=Loader):
-    """Loads a document (str or bytes) under CPython's default limit on decimal digits."""
+    """Load a document (str or bytes) under CPython's default limit on decimal digits."""
     sys.set_int_max_str_digits(LOADING_DIGITS)
     try:
         return yaml.load(source, Loader=loader)
@@ -53,7 +53,7 @@ def load(source, loader=Loader):
 
 
 def typed(value, _open=()):
-    """The typed form of a value."""
+    """Return the typed form of a value."""
     if value is None or isinstance(value, (bool, int, str)):
         return json.dumps(value)
     if isinstance(value, float):
@@ -83,7 +83,7 @@ def typed(value, _open=()):
 
 
 def load_typed(source, loader=Loader):
-    """The typed form of a document, or None where it does not load."""
+    """Return the typed form of a document, or None if it does not load."""
     try:
         return typed(load(source, loader))
     except Exception:

@@ -1,9 +1,9 @@
-"""Records what PyYAML makes of a few thousand random documents: tests/vectors/yaml.json.
+"""Records how PyYAML loads a few thousand random documents: tests/vectors/yaml.json.
 
 Usage: python yaml_vectors.py > ../vectors/yaml.json, with PyYAML 6 built against libyaml 0.2.5.
 
-The output is a list of [text, form]: form is the typed form of yaml_typed.py as a string, or null where the
-document does not load. The generator is seeded, so a run repeats itself.
+The output is a list of [document, form]: form is the typed form of yaml_typed.py as a string, or null if the document
+does not load. The generator is seeded, so runs are reproducible.
 """
 
 import json
@@ -87,7 +87,7 @@ class Generator:
         return "{" + entries + pick.choice(["", ","]) + "}"
 
     def anchored(self):
-        """Two anchored mappings and what follows, so that merges and aliases find something."""
+        """Two anchored mappings and a continuation, so that merges and aliases have targets."""
         return "x: &a {a: 1, c: [2]}\ny: &b {b: 3, a: 4, =: 5}\nz: " + self.block(2, 1)
 
 

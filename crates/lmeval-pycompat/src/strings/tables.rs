@@ -506,7 +506,7 @@ pub(super) static CASED: [u32; 310] = [
     0x1F150, 0x1F16A, 0x1F170, 0x1F18A,
 ];
 
-/// Characters that the rule for the final sigma looks past.
+/// Characters that the final sigma rule skips.
 #[rustfmt::skip]
 pub(super) static IGNORABLE: [u32; 854] = [
     0x0027, 0x0028, 0x002E, 0x002F, 0x003A, 0x003B, 0x005E, 0x005F, 0x0060, 0x0061, 0x00A8, 0x00A9, 0x00AD,
@@ -581,7 +581,7 @@ pub(super) static IGNORABLE: [u32; 854] = [
     0xE0001, 0xE0002, 0xE0020, 0xE0080, 0xE0100, 0xE01F0,
 ];
 
-/// Where `str.isidentifier` of one character is not `str.isalpha`.
+/// Code points where `str.isidentifier` and `str.isalpha` differ.
 #[rustfmt::skip]
 pub(super) static IDENTIFIER_START: [u32; 62] = [
     0x005F, 0x0060, 0x037A, 0x037B, 0x0E33, 0x0E34, 0x0EB3, 0x0EB4, 0x16EE, 0x16F1, 0x1885, 0x1887, 0x2118,
@@ -591,7 +591,7 @@ pub(super) static IDENTIFIER_START: [u32; 62] = [
     0x10140, 0x10175, 0x10341, 0x10342, 0x1034A, 0x1034B, 0x103D1, 0x103D6, 0x12400, 0x1246F,
 ];
 
-/// What continues an identifier without being `str.isalnum`.
+/// Code points that continue an identifier but are not `str.isalnum`.
 #[rustfmt::skip]
 pub(super) static IDENTIFIER_PART: [u32; 624] = [
     0x005F, 0x0060, 0x00B7, 0x00B8, 0x0300, 0x0370, 0x0387, 0x0388, 0x0483, 0x0488, 0x0591, 0x05BE, 0x05BF,
@@ -647,7 +647,7 @@ pub(super) static IDENTIFIER_PART: [u32; 624] = [
     0x1E137, 0x1E2AE, 0x1E2AF, 0x1E2EC, 0x1E2F0, 0x1E8D0, 0x1E8D7, 0x1E944, 0x1E94B, 0xE0100, 0xE01F0,
 ];
 
-/// What is `str.isalnum` but continues no identifier.
+/// Code points that are `str.isalnum` but cannot continue an identifier.
 #[rustfmt::skip]
 pub(super) static NOT_IDENTIFIER_PART: [u32; 164] = [
     0x00B2, 0x00B4, 0x00B9, 0x00BA, 0x00BC, 0x00BF, 0x037A, 0x037B, 0x09F4, 0x09FA, 0x0B72, 0x0B78, 0x0BF0,

@@ -21,7 +21,7 @@ def binary() -> Path:
     target = Path(os.environ.get("CARGO_TARGET_DIR") or _REPOSITORY / "target")
     path = Path(given) if given else target / "debug" / "lm-eval"
     if not path.is_file():
-        raise FileNotFoundError(f"`{path}` is not there: build it with `cargo build -p lmeval`, or set LM_EVAL_BINARY")
+        raise FileNotFoundError(f"`{path}` does not exist: build it with `cargo build -p lmeval`, or set LM_EVAL_BINARY")
     return path
 
 
@@ -44,7 +44,7 @@ class BinaryTestCase(unittest.TestCase):
         """Write a JSON Lines file."""
         self.write(path, "".join(json.dumps(row) + "\n" for row in rows))
 
-    def program(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run_binary(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the binary in the folder."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("LM_EVAL", "PYTHON"))}
         home = {"HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder / "cache")}
@@ -62,7 +62,7 @@ class BinaryTestCase(unittest.TestCase):
         """Return the results of a run of one task."""
         if "--model" not in arguments:
             arguments = ("--model", "replay", "--model_args", "path=answers.jsonl", *arguments)
-        done = self.program(
+        done = self.run_binary(
             *("run", "--library", "none", "--include_path", "tasks", "--tasks", task),
             *("--format", "json", "--python", sys.executable, *arguments),
             **environment,

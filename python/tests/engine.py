@@ -16,21 +16,21 @@ from tests.binary import binary
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def program() -> str:
+def binary_path() -> str:
     """Return the path of the binary."""
     return str(binary())
 
 
 def set_up() -> None:
     """Make this process and its children use the binary, with only the built-in tasks."""
-    os.environ[_engine.BINARY_VARIABLE] = program()
+    os.environ[_engine.BINARY_VARIABLE] = binary_path()
     os.environ["LM_EVAL_HOME"] = tempfile.mkdtemp(prefix="lm-eval-home-")
 
 
 def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run the binary."""
     return subprocess.run(
-        [program(), *arguments], capture_output=True, text=True, timeout=120, check=True, **options
+        [binary_path(), *arguments], capture_output=True, text=True, timeout=120, check=True, **options
     )
 
 

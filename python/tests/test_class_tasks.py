@@ -141,15 +141,15 @@ class Objects(WorkerTestCase):
     def test_description(self) -> None:
         """The description has the class's configuration unchanged, and references to its methods."""
         worker = self.counting()
-        told = worker.ask("describe_class")
+        answer = worker.ask("describe_class")
         expected = {"dataset_path": "data", "doc_to_text": "q", "num_fewshot": 1, "repeats": 3}
-        self.assertEqual(told["config"], expected)
-        self.assertEqual(told["fields"], {"doc_to_text": Reference("", "class:0:m.C/doc_to_text")})
-        self.assertEqual(told["aggregation"]["m"], "mean")
-        self.assertEqual(worker.loader.resolve(*told["aggregation"]["own"])([]), 5)
-        self.assertTrue(told["makes_requests"] and told["is_configurable"] and told["excludes_evaluated"])
-        self.assertFalse(told["makes_context"])
-        self.assertEqual(told["version"], 2)
+        self.assertEqual(answer["config"], expected)
+        self.assertEqual(answer["fields"], {"doc_to_text": Reference("", "class:0:m.C/doc_to_text")})
+        self.assertEqual(answer["aggregation"]["m"], "mean")
+        self.assertEqual(worker.loader.resolve(*answer["aggregation"]["own"])([]), 5)
+        self.assertTrue(answer["makes_requests"] and answer["is_configurable"] and answer["excludes_evaluated"])
+        self.assertFalse(answer["makes_context"])
+        self.assertEqual(answer["version"], 2)
         task = worker.loader.resolve("", "class:0:m.C")
         self.assertEqual((task.config.num_fewshot, task.config.task), (4, "counting"))
 
@@ -263,13 +263,13 @@ class Samplers(WorkerTestCase):
     def test_sampler_state_carries_over(self) -> None:
         """Another worker continues with the state of the first one."""
         first, second = Worker(), Worker()
-        told = self.draw(first, ContextSampler)
+        answer = self.draw(first, ContextSampler)
         expected = ContextSampler(ROWS, rnd=5)
         drawn = [expected.sample(2), expected.sample(2, eval_doc=ROWS[0])]
-        self.assertEqual([[ROWS[place] for place in draw] for draw in told["draws"]], drawn)
+        self.assertEqual([[ROWS[index] for index in draw] for draw in answer["draws"]], drawn)
         self.assertEqual(
-            self.draw(first, ContextSampler, told["state"])["draws"],
-            self.draw(second, ContextSampler, told["state"])["draws"],
+            self.draw(first, ContextSampler, answer["state"])["draws"],
+            self.draw(second, ContextSampler, answer["state"])["draws"],
         )
 
     def test_global_generators(self) -> None:

@@ -39,7 +39,7 @@ class PassAtK(unittest.TestCase):
         self.assertAlmostEqual(scores["pass@1"], 1 / 6)
         self.assertAlmostEqual(scores["pass@2"], 1 / 3)
         self.assertEqual(scores["pass@3"], 0.5)
-        self.assertEqual([place for place, _ in results[0]], [0, 1, 2])
+        self.assertEqual([index for index, _ in results[0]], [0, 1, 2])
         self.assertEqual(
             results[0][0][1], {"task_id": 0, "passed": True, "result": "passed", "completion_id": 0}
         )

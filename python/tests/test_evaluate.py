@@ -170,7 +170,7 @@ class Documentation(unittest.TestCase):
     def test_command_identifies_itself(self) -> None:
         """The `lm_eval` command identifies itself when run by hand."""
         done = subprocess.run(
-            [engine.program(), "serve-python"],
+            [engine.binary_path(), "serve-python"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -45,7 +45,7 @@ class Models(RegistryTestCase):
         self.assertEqual(results["config"]["model"], "Lengths")
         self.assertIsNone(results["config"]["model_args"])
         shortest = [
-            min(range(len(record["arguments"])), key=lambda place: len(record["arguments"][place][1]))
+            min(range(len(record["arguments"])), key=lambda index: len(record["arguments"][index][1]))
             == record["target"]
             for record in results["samples"]["demo_capitals"]
         ]

@@ -207,7 +207,7 @@ class Surroundings(unittest.TestCase):
                 # Its parent was killed, and its new parent will reap it.
                 return
             time.sleep(0.05)
-        self.fail(f"the process {process} is still there")
+        self.fail(f"the process {process} is still running")
 
 
 if __name__ == "__main__":

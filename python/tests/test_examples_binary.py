@@ -104,9 +104,9 @@ class Metrics(BinaryTestCase):
         likelihoods = [(0, -1, -2), (1, -2, -1), (1, -1, -3), (0, -1, -4)]
         self.write_lines("documents.jsonl", [{"q": f"Q{i}", "gold": row[0]} for i, row in enumerate(likelihoods)])
         recorded = [
-            {"type": "loglikelihood", "args": [f"Q{i}", f" {option}"], "response": [row[1 + place], False]}
+            {"type": "loglikelihood", "args": [f"Q{i}", f" {option}"], "response": [row[1 + index], False]}
             for i, row in enumerate(likelihoods)
-            for place, option in enumerate(["no", "yes"])
+            for index, option in enumerate(["no", "yes"])
         ]
         self.write_lines("answers.jsonl", recorded)
         self.write(
@@ -129,12 +129,12 @@ class Metrics(BinaryTestCase):
         self.assertEqual(own["acc,none"], 0.75)
         self.assertAlmostEqual(own["mcc,none"], built_in["mcc,none"], delta=1e-12)
         self.assertAlmostEqual(own["mcc_stderr,none"], built_in["mcc_stderr,none"], delta=1e-12)
-        said = self.program(
+        output = self.run_binary(
             *("run", "--library", "none", "--include_path", "tasks", "--tasks", "labels", "--model", "dummy"),
             *("--bootstrap_iters", "0", "--plugins", "plug.py"),
         )
-        self.assertIn("aggregating 4", said.stderr)
-        self.assertIn("replaces the built-in one", said.stderr)
+        self.assertIn("aggregating 4", output.stderr)
+        self.assertIn("replaces the built-in one", output.stderr)
 
     def test_aggregation(self) -> None:
         """A registered aggregation, with a bootstrapped standard error."""
@@ -448,11 +448,11 @@ class Finding(BinaryTestCase):
         self.write("tasks/utils.py", "print('imported')\n" + "\n".join(line[4:] for line in MY_METRIC.splitlines()))
         self.write_generation("mine", QUESTIONS, "metric_list: [{metric: my_metrik}]\n")
         run = ("run", "--model", "dummy", "--tasks", "mine", "--library", "none", "--include_path", "tasks")
-        done = self.program(*run)
+        done = self.run_binary(*run)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("`my_metrik` is not a known metric", done.stderr)
         self.assertIn("Python code registers `my_metric`", done.stderr)
-        checked = self.program("validate", "--tasks", "mine", "--library", "none", "--include_path", "tasks")
+        checked = self.run_binary("validate", "--tasks", "mine", "--library", "none", "--include_path", "tasks")
         self.assertNotIn("imported", checked.stdout + checked.stderr)
         self.assertEqual(checked.returncode, 0, checked.stderr)
         self.assertIn("only Python can say", checked.stdout + checked.stderr)
@@ -462,12 +462,12 @@ class Finding(BinaryTestCase):
         self.write("tasks/utils.py", "from lm_eval.api.registry import register_metric\nraise ValueError('not today')\n")
         self.write_generation("mine", QUESTIONS, "metric_list: [{metric: my_metric}]\n")
         run = ("run", "--model", "dummy", "--tasks", "mine", "--library", "none", "--include_path", "tasks")
-        done = self.program(*run)
+        done = self.run_binary(*run)
         self.assertEqual(done.returncode, 1)
         self.assertIn("ValueError: not today", done.stderr)
         self.assertIn("utils.py", done.stderr)
         self.write("bad_plugin.py", "import a_package_that_is_not_there\n")
-        done = self.program(*run, "--plugins", "bad_plugin")
+        done = self.run_binary(*run, "--plugins", "bad_plugin")
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot import the plug-in `bad_plugin`", done.stderr)
         self.assertIn("bad_plugin.py", done.stderr)

@@ -40,8 +40,8 @@ class Recorded(HFLMTestCase):
                 pairs = [(pair, score) for pair, score in pairs if not isinstance(score, dict)]
                 found = ask(lm.loglikelihood, *[tuple(pair) for pair, _ in pairs])
                 self.assert_scores(found, [score for _, score in pairs], within)
-                texts = answers["rolling"] if "rolling" in case else []
-                found = ask(lm.loglikelihood_rolling, *[(text,) for text in texts])
+                strings = answers["rolling"] if "rolling" in case else []
+                found = ask(lm.loglikelihood_rolling, *[(text,) for text in strings])
                 for mine, theirs in zip(found, case.get("rolling", []), strict=True):
                     self.assertAlmostEqual(mine, theirs, delta=within * max(1.0, abs(theirs) / 20))
                 for settings, expected in zip(answers["settings"], case.get("texts", []), strict=False):

@@ -182,12 +182,12 @@ class Seq2seq(HFLMTestCase):
             chosen = logits.log_softmax(-1).gather(1, labels[0].unsqueeze(1))
             expected.append((float(chosen.sum()), bool((logits.argmax(-1) == labels[0]).all())))
         self.assert_scores(ask(lm.loglikelihood, *requests), expected, 1e-5)
-        texts = ask(
+        strings = ask(
             lm.generate_until, *[(context, {"until": [], "max_gen_toks": 3}) for context, _ in requests]
         )
         with torch.no_grad():
             written = model.generate(torch.tensor([lm.tok_encode("abc")]), max_new_tokens=3, do_sample=False)
-        self.assertEqual(texts[1], tokenizer.decode(written[0], skip_special_tokens=True))
+        self.assertEqual(strings[1], tokenizer.decode(written[0], skip_special_tokens=True))
 
 
 if __name__ == "__main__":

@@ -56,14 +56,14 @@ class Plan(HFLMTestCase):
         """A row that also answers a longer continuation needs logits before the context of its first request."""
         lm = load()
         context = [7 * number % 90 + 5 for number in range(100)]
-        texts = [
+        strings = [
             (None, context, [9]),
             (None, context, [11, 12]),
             (None, context, [13, 14, 15]),
             (None, context[:-1], [context[-1], 9]),
             (None, context[:-3], [*context[-3:], 10]),
         ]
-        for requests in (texts, texts[::-1]):
+        for requests in (strings, strings[::-1]):
             lm.logits_cache = True
             found = lm._loglikelihood_tokens(requests, disable_tqdm=True)
             self.assertTrue(lm._shares_contexts)
@@ -216,12 +216,12 @@ class Subclasses(HFLMTestCase):
         lm = Wrapper(
             pretrained="no/such-model", tokenizer=str(LLAMA), backend="causal", device="cpu", batch_size=2
         )
-        texts = ask(
+        strings = ask(
             lm.generate_until,
             ("abc", {"until": "x", "max_gen_toks": 5}),
             ("a", {"until": "x", "max_gen_toks": 5}),
         )
-        self.assertEqual(texts, [lm.tok_decode([70, 70])] * 2)
+        self.assertEqual(strings, [lm.tok_decode([70, 70])] * 2)
         self.assertEqual((seen["shape"], seen["max_length"], seen["stop"]), ((2, 3), 8, ["x", "</s>"]))
         self.assertEqual(seen["attention_mask"].tolist(), [[1, 1, 1], [0, 0, 1]])
 
@@ -233,15 +233,15 @@ class Subclasses(HFLMTestCase):
 
         class Wrapper(HFLM):
             def _detect_batch_size(self, requests: Any = None, pos: int = 0) -> int:
-                texts, context, continuation = requests[pos]
-                seen.append((texts, len(context), len(continuation)))
+                strings, context, continuation = requests[pos]
+                seen.append((strings, len(context), len(continuation)))
                 return 2
 
         lm = Wrapper(pretrained=str(LLAMA), device="cpu", dtype="float32", batch_size="auto")
         self.assert_scores(ask(lm.loglikelihood, *SHARED), ask(load().loglikelihood, *SHARED), 1e-5)
-        texts = ("x y z " * 50, " b c")
-        context, continuation = lm._encode_pair(*texts)
-        self.assertEqual(seen, [(texts, len(context), len(continuation))])
+        strings = ("x y z " * 50, " b c")
+        context, continuation = lm._encode_pair(*strings)
+        self.assertEqual(seen, [(strings, len(context), len(continuation))])
 
     def test_batch_size_depends_on_longest_request(self) -> None:
         """The length is that of context and continuation without the last token, up to the model's maximum."""

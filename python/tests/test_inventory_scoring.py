@@ -364,8 +364,8 @@ class ScorersPage(RegistryTestCase):
         from lm_eval.api.registry import register_scorer
 
         register_scorer("inventory_own")(Own)
-        for told in ({"type": "inventory_own", "judge": "x"}, {"type": "inventory_own", "kwargs": {"judge": "x"}}):
-            built = build_scorer(None, "generate_until", told)  # type: ignore[arg-type]
+        for spec in ({"type": "inventory_own", "judge": "x"}, {"type": "inventory_own", "kwargs": {"judge": "x"}}):
+            built = build_scorer(None, "generate_until", spec)  # type: ignore[arg-type]
             self.assertEqual((type(built), built.judge), (Own, "x!"))  # type: ignore[attr-defined]
         self.assertIs(type(build_scorer(None, "generate_until")), GenScorer)
         for output_type in ("loglikelihood", "loglikelihood_rolling", "multiple_choice"):

@@ -206,18 +206,18 @@ class Utils(unittest.TestCase):
 
             def do_GET(self) -> None:
                 asked.append((self.path, self.headers["Authorization"]))
-                told = {"eos_token": "</s>", "bos_token": "<s>", "bos_token_id": 1, "chat_template": TEMPLATE}
-                self._answer(told if self.path == "/tokenizer_info" else None)
+                answer = {"eos_token": "</s>", "bos_token": "<s>", "bos_token_id": 1, "chat_template": TEMPLATE}
+                self._answer(answer if self.path == "/tokenizer_info" else None)
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 asked.append((self.path, body))
-                told = {"/tokenize": {"tokens": [7, 8]}, "/detokenize": {"prompt": "text"}}
-                self._answer(told.get(self.path))
+                answer = {"/tokenize": {"tokens": [7, 8]}, "/detokenize": {"prompt": "text"}}
+                self._answer(answer.get(self.path))
 
-            def _answer(self, told: Any) -> None:
-                body = json.dumps(told).encode()
-                self.send_response(404 if told is None else 200)
+            def _answer(self, answer: Any) -> None:
+                body = json.dumps(answer).encode()
+                self.send_response(404 if answer is None else 200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

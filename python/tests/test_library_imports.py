@@ -86,11 +86,11 @@ class LibraryImports(unittest.TestCase):
 
     def _defines(self, module: str, name: str | None) -> bool:
         """Whether the source of a library module defines a name."""
-        place = self.library.joinpath(*module.split(".")[2:])
-        if name is None or place.is_dir():
-            target = place if name is None else place / name
+        path = self.library.joinpath(*module.split(".")[2:])
+        if name is None or path.is_dir():
+            target = path if name is None else path / name
             return target.is_dir() or target.with_suffix(".py").is_file()
-        tree = ast.parse(place.with_suffix(".py").read_text(encoding="utf-8"))
+        tree = ast.parse(path.with_suffix(".py").read_text(encoding="utf-8"))
         names = set()
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

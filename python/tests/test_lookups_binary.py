@@ -97,7 +97,7 @@ class Lookups(BinaryTestCase):
         self, *arguments: str, tasks: str = "sums", **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Run the task `sums`, or others, with the recorded answers."""
-        return self.program(
+        return self.run_binary(
             *("run", "--library", "none", "--include_path", "tasks", "--tasks", tasks),
             *("--model", "replay", "--model_args", "path=answers.jsonl", "--format", "json"),
             *("--python", sys.executable, *arguments),
@@ -184,9 +184,9 @@ class Lookups(BinaryTestCase):
                 }
                 expected = {"one": 1.0, "two": 0.0, "plain": 0.0}
                 self.assertEqual(scores, {task: expected[task] for task in scores})
-                said = [line for line in done.stderr.splitlines() if "replaces the built-in one" in line]
-                self.assertEqual(len(said), 2, done.stderr)
-                self.assertTrue(all(f"The {kind} `" in line and str(self.folder) in line for line in said), said)
+                warnings = [line for line in done.stderr.splitlines() if "replaces the built-in one" in line]
+                self.assertEqual(len(warnings), 2, done.stderr)
+                self.assertTrue(all(f"The {kind} `" in line and str(self.folder) in line for line in warnings), warnings)
 
     def test_no_warning_for_unused_replacements(self) -> None:
         """No warning is printed if no task of the folder uses the redefined name."""

@@ -73,7 +73,7 @@ class Binary(BinaryTestCase):
 
     def run_model(self, model: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Return the results of a run."""
-        return self.program(
+        return self.run_binary(
             *(
                 "run",
                 "--model",

@@ -126,7 +126,7 @@ class Bytes(TemplateLM):
         return list(string.encode())
 
     def _loglikelihood_tokens(self, requests: list[Any], **kwargs: Any) -> list[Any]:
-        return [(texts, context, continuation) for texts, context, continuation in requests]
+        return [(strings, context, continuation) for strings, context, continuation in requests]
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[Any]:
         """Return nothing."""
@@ -195,7 +195,7 @@ def ask(lm: LM, method: str, requests: list[list[Any]]) -> tuple[list[Any], list
     """Return the early answers, and the final message."""
     worker = Worker()
     handle = _models.serve(lm, {})
-    wire = [[arguments, "t", place, 0] for place, arguments in enumerate(requests)]
+    wire = [[arguments, "t", index, 0] for index, arguments in enumerate(requests)]
     message = {"handle": handle, "method": method, "requests": wire}
     ended = list(_models.OPERATIONS["model_answer"](worker, None, message))
     return worker.channel.sent, ended
@@ -217,7 +217,7 @@ class Served(unittest.TestCase):
         class Drawing(Counting):
             def generate_until(self, requests: list[Any]) -> list[str]:
                 """Draw a random answer for each request."""
-                drawn = [f"draw {place}" for place, _ in enumerate(requests)]
+                drawn = [f"draw {index}" for index, _ in enumerate(requests)]
                 for request, answer in zip(requests, drawn, strict=True):
                     self.cache_hook.add_partial("generate_until", request.args, answer)
                 return drawn
@@ -267,7 +267,7 @@ class Served(unittest.TestCase):
         class Backwards(Counting):
             def generate_until(self, requests: list[Any]) -> list[str]:
                 """Hand over the last answer first."""
-                drawn = [f"draw {place}" for place, _ in enumerate(requests)]
+                drawn = [f"draw {index}" for index, _ in enumerate(requests)]
                 for answer in reversed(drawn):
                     self.cache_hook.add_partial("generate_until", requests[0].args, answer)
                 return drawn

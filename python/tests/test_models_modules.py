@@ -304,8 +304,8 @@ class Http(unittest.TestCase):
         for options in ({"batch_size": 2}, {"num_concurrent": 3}, {"batch_size": 2, "num_concurrent": 2}):
             lm = Tagged(model="m", base_url=self.url, tokenizer=TOKENIZER, **options)
             self.assertEqual(ask(lm.loglikelihood, *pairs), expected)
-            texts = ask(lm.generate_until, *[("a" * count, {"until": []}) for count in (3, 1, 2)])
-            self.assertEqual(texts, ["3 tokens", "1 tokens", "2 tokens"])
+            strings = ask(lm.generate_until, *[("a" * count, {"until": []}) for count in (3, 1, 2)])
+            self.assertEqual(strings, ["3 tokens", "1 tokens", "2 tokens"])
 
     def test_no_tokenizer(self) -> None:
         """`None` differs from the default: no tokenizer is loaded."""
@@ -340,15 +340,15 @@ class Http(unittest.TestCase):
                 return [text.upper() for text in super().parse_generations(outputs, **kwargs)]
 
         url = self.url.replace("completions", "chat/completions")
-        texts = []
+        strings = []
         for cls in (LocalChatCompletion, Loud):
             lm = cls(model="m", base_url=url, think_end_token="</t>")
             prompt = lm.apply_chat_template([{"role": "user", "content": "hi"}])
             self.assertIsInstance(prompt, JsonChatStr)
-            texts += ask(lm.generate_until, (prompt, {"until": ["a", "b", "c", "d", "e"]}))
+            strings += ask(lm.generate_until, (prompt, {"until": ["a", "b", "c", "d", "e"]}))
             with self.assertRaises(NotImplementedError):
                 ask(lm.loglikelihood, ("a", "b"))
-        self.assertEqual(texts, ["hi", "HI"])
+        self.assertEqual(strings, ["hi", "HI"])
         self.assertEqual(Server.bodies[0], Server.bodies[1])
         self.assertEqual(Server.bodies[0]["stop"], ["a", "b", "c", "d"])
 
@@ -430,8 +430,8 @@ class Helpers(unittest.TestCase):
         self.assertEqual(batches, [[requests[0], requests[2]]])
         answers = [
             entry[0]
-            for texts, context, rest in batches[0]
-            for entry in collator.get_cache(texts, context, rest, None)
+            for strings, context, rest in batches[0]
+            for entry in collator.get_cache(strings, context, rest, None)
         ]
         self.assertEqual(collator.get_original(answers), [request[0] for request in requests])
         self.assertEqual(len(collator), 3)

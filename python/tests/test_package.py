@@ -71,9 +71,9 @@ class Package(unittest.TestCase):
         """Modules are imported from the folders of the variable and of the function."""
         with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
             for folder, name in ((one, "first"), (two, "second")):
-                place = Path(folder, name)
-                place.mkdir()
-                (place / "utils.py").write_text(f"NAME = {name!r}\n", encoding="utf-8")
+                path = Path(folder, name)
+                path.mkdir()
+                (path / "utils.py").write_text(f"NAME = {name!r}\n", encoding="utf-8")
             code = (
                 "import lm_eval.tasks\nfrom lm_eval.tasks.first import utils\nprint(utils.NAME)\n"
                 f"lm_eval.tasks._add_library({two!r})\n"

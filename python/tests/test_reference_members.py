@@ -139,9 +139,9 @@ def _takes(target: Any, expected: list[list[str]]) -> bool:
             continue
         if name not in names and not takes_all:
             return False
-    places = [name for name, kind in expected if kind == "POSITIONAL_OR_KEYWORD"]
+    positions = [name for name, kind in expected if kind == "POSITIONAL_OR_KEYWORD"]
     ours = [one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.POSITIONAL_ONLY)]
-    return all(ours[place] == name for place, name in enumerate(places) if place < len(ours) and name in names)
+    return all(ours[index] == name for index, name in enumerate(positions) if index < len(ours) and name in names)
 
 
 if __name__ == "__main__":

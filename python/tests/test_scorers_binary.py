@@ -341,7 +341,7 @@ class Lists(ScorerTestCase):
         }
         for name, rest in rests.items():
             self.write_generation(name, ROWS, rest)
-            done = self.program(
+            done = self.run_binary(
                 *("run", "--library", "none", "--include_path", "tasks", "--tasks", name, "--format", "json"),
                 *("--model", "replay", "--model_args", "path=answers.jsonl"),
             )
@@ -391,7 +391,7 @@ class Errors(ScorerTestCase):
             ("fails", "metric_list: [{metric: exact_match, aggregation: !function utils.fails}]\n"),
         ):
             self.write_generation(name, ROWS, rest)
-            done = self.program(
+            done = self.run_binary(
                 *("run", "--library", "none", "--include_path", "tasks", "--tasks", name),
                 *("--model", "replay", "--model_args", "path=answers.jsonl"),
             )

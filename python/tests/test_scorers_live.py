@@ -132,10 +132,10 @@ class Live(unittest.TestCase):
     def test_every_step_is_used(self) -> None:
         """With and without logged samples."""
         for log_samples in (False, True):
-            told = evaluate(scorer="live_steps", metric_list=[], log_samples=log_samples)
-            scores = told["results"]["sums"]
+            answer = evaluate(scorer="live_steps", metric_list=[], log_samples=log_samples)
+            scores = answer["results"]["sums"]
             self.assertEqual((scores["prompt,none"], scores["seen,none"]), (10.0, 4))
-            self.assertEqual(told["higher_is_better"]["sums"], {"prompt": False})
+            self.assertEqual(answer["higher_is_better"]["sums"], {"prompt": False})
 
     def test_exceptions_arrive_unchanged(self) -> None:
         """The same objects, from every step, aggregation and metric."""

@@ -264,7 +264,7 @@ class Records(unittest.TestCase):
             script.write_text("#!/usr/bin/env python3\n")
             script.chmod(0o755)
             self.assertTrue(_engine._is_script(script))
-        self.assertEqual(_engine.find_binary(), engine.program())
+        self.assertEqual(_engine.find_binary(), engine.binary_path())
 
 
 if __name__ == "__main__":

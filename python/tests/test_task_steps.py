@@ -271,7 +271,7 @@ class Steps(unittest.TestCase):
                 self.assertFalse(task._has_own_data)
                 self.assertEqual(len(task.test_docs()), 9)
                 self.assertFalse(task._has_own_data)
-                task.dataset["test"] = [task.dataset["test"][place] for place in (8, 3)]
+                task.dataset["test"] = [task.dataset["test"][index] for index in (8, 3)]
                 task.build_all_requests()
                 self.assertEqual([instance.doc["q"] for instance in task.instances or []], ["8+1", "3+1"])
                 results = lm_eval.evaluate(Model(), {"generated": task}, bootstrap_iters=0)

@@ -27,8 +27,8 @@ def _lists(rng: random.Random) -> tuple[list[str], list[str]]:
         start = rng.randint(0, len(reference))
         run = reference[start : start + rng.randint(1, 14)]
         del reference[start : start + len(run)]
-        place = rng.randint(0, len(reference))
-        reference[place:place] = run if rng.random() < 0.8 else [rng.choice(alphabet), *run[1:]]
+        index = rng.randint(0, len(reference))
+        reference[index:index] = run if rng.random() < 0.8 else [rng.choice(alphabet), *run[1:]]
     return words, reference
 
 

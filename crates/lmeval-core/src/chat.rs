@@ -1,4 +1,4 @@
-//! How a model turns a conversation into a prompt.
+//! Chat templates: turning a conversation into a prompt.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use crate::instance::Context;
 use crate::message::ChatMessage;
 
-/// Why a conversation could not be turned into a prompt.
+/// The error of a chat template that could not render a conversation.
 pub type ChatError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The chat template of a model.
+/// A model's chat template.
 pub trait ChatTemplate: Debug + Send + Sync {
-    /// The prompt of a conversation.
+    /// Renders a conversation as a prompt.
     ///
-    /// `add_generation_prompt` asks for the start of an answer behind the last message; without it, the last message
-    /// is one that the answer continues.
+    /// With `add_generation_prompt`, the prompt ends with the header of an assistant turn; without it, the model
+    /// continues the last message.
     fn apply(&self, messages: Vec<ChatMessage>, add_generation_prompt: bool) -> Result<Context, ChatError>;
 }
 
-/// The template of a model that gets conversations as they are and applies its own template.
+/// Passes conversations through unchanged, for models that apply their own template.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RemoteTemplate;
 

@@ -1,24 +1,24 @@
-//! A data set as a task names it.
+//! References from tasks to data sets.
 
 use std::path::PathBuf;
 
 use lmeval_pycompat::Dict;
 
-/// A data set that a task, or code of a task, asks for.
+/// A data set requested by a task file or by a task's code.
 #[derive(Clone, Debug, Default)]
 pub struct DatasetRequest {
     /// `dataset_path`: a loader (`json`, `csv`, `parquet`, `arrow`, `text`), a folder, or a data set on the hub.
     pub path: String,
     /// `dataset_name`: the configuration.
     pub name: Option<String>,
-    /// The splits that are needed, perhaps sliced (`train[:100]`); none means all.
+    /// The splits to load, possibly sliced (`train[:100]`); empty loads all of them.
     pub splits: Vec<String>,
-    /// `dataset_kwargs`.
+    /// `dataset_kwargs`, passed on to the loader.
     pub kwargs: Dict,
-    /// The folder of the task's file, where relative paths are looked up after the working directory.
+    /// The folder of the task file; relative paths are resolved against the working directory, then against this.
     pub base: Option<PathBuf>,
-    /// The most rows of each split, from `LMEVAL_LIMIT`.
+    /// The maximum number of rows per split, from `LMEVAL_LIMIT`.
     pub limit_rows: Option<u64>,
-    /// A folder with copies of data sets, from `LM_EVAL_DATASET_DIR`; a copy in it replaces the path.
+    /// A folder of local copies, from `LM_EVAL_DATASET_DIR`; a copy found there is used instead of `path`.
     pub dataset_dir: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What errors say beside their message: a place, advice, a traceback.
+//! Structured details of errors: source locations, hints and tracebacks.
 
 use std::error::Error;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A place in a text: a task file, a settings file, a template.
+/// A location in a source file: a task file, a settings file or a template.
 #[derive(Clone, Debug)]
 pub struct Location {
     path: Arc<Path>,
     text: Arc<str>,
-    /// The bytes of the text that are meant.
+    /// The byte range in the source.
     pub range: Range<usize>,
-    /// The line of the start, counted from 1.
+    /// The line on which the range starts, counted from 1.
     pub line: usize,
 }
 
 impl Location {
-    /// A place in a text, and what the text is called: the path of a file, or a name.
+    /// A location in `text`, which is named by the path of its file or by any other label.
     pub fn new(
         path: impl Into<Arc<Path>>,
         text: impl Into<Arc<str>>,
@@ -28,12 +28,12 @@ impl Location {
         Self { path: path.into(), text: text.into(), range, line }
     }
 
-    /// The path of the file.
+    /// The path of the file, or the label of a source that is not a file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The whole text.
+    /// The complete source, not only the range.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -45,40 +45,41 @@ impl fmt::Display for Location {
     }
 }
 
-/// What an error knows beside its message and its source.
+/// The details of an error beyond its message and its source.
 ///
-/// Each error speaks for itself alone: whoever prints one walks the sources and asks each of them. An error whose
-/// message contains that of its cause speaks for the cause as well, and leaves it out of the sources.
+/// Each error reports only its own details: the printer walks the chain of sources and queries each one. An error
+/// whose message already includes that of its cause also reports the details of the cause, and omits it from
+/// `source()`.
 pub trait Diagnose: Error {
-    /// What is wrong, in one sentence without the place.
+    /// The message in one sentence, without the location.
     fn headline(&self) -> String {
         self.to_string()
     }
 
-    /// The places that it is about, the most exact first.
+    /// The locations the error is about, most specific first.
     fn places(&self) -> Vec<Location> {
         Vec::new()
     }
 
-    /// What to try, one sentence each.
+    /// Suggestions for fixing the problem, one sentence each.
     fn hints(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What Python says about it.
+    /// The Python traceback, if the failure happened in Python code.
     fn traceback(&self) -> Option<&str> {
         None
     }
 }
 
-/// An error as what it is, also where a source is in a box.
+/// Downcasts an error, also through the boxes and `Arc`s that sources are wrapped in.
 pub fn as_known<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     error.downcast_ref().or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))
 }
 
 type SharedError = Arc<dyn Error + Send + Sync>;
 
-/// A message with the place it is about, what to try, and its cause.
+/// An error that consists of a message, a location, hints and a cause.
 ///
 /// ```
 /// use lmeval_core::{Diagnose, Diagnostic};
@@ -89,38 +90,38 @@ type SharedError = Arc<dyn Error + Send + Sync>;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
-    /// What is wrong, in one sentence.
+    /// The problem in one sentence.
     pub message: String,
-    /// Where; `None` for what no file holds.
+    /// The source location; `None` if the problem is not in a file.
     pub location: Option<Location>,
-    /// What to try, one sentence each.
+    /// Suggestions for fixing the problem, one sentence each.
     pub hints: Vec<String>,
     cause: Option<SharedError>,
-    /// Whether the message contains that of the cause.
+    /// Whether the message includes the message of the cause.
     tells_cause: bool,
 }
 
 impl Diagnostic {
-    /// A message without a place or advice.
+    /// An error with only a message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), location: None, hints: Vec::new(), cause: None, tells_cause: false }
     }
 
-    /// Adds the place, unless one is known already: the innermost place is the most exact.
+    /// Sets the location unless one is already set: the innermost location is the most precise.
     #[must_use]
     pub fn at(mut self, location: Option<Location>) -> Self {
         self.location = self.location.or(location);
         self
     }
 
-    /// Adds a sentence of advice.
+    /// Adds a suggestion, one sentence.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// Adds `did you mean` advice where there are near names.
+    /// Adds a "Did you mean" hint if `names` is not empty.
     #[must_use]
     pub fn did_you_mean(self, names: &[&str]) -> Self {
         if names.is_empty() {
@@ -129,7 +130,7 @@ impl Diagnostic {
         self.hint(format!("Did you mean `{}`?", names.join("` or `")))
     }
 
-    /// Adds the cause, which the message does not repeat.
+    /// Sets a cause that the message does not repeat.
     #[must_use]
     pub fn caused_by(mut self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.cause = Some(Arc::from(cause.into()));
@@ -137,13 +138,13 @@ impl Diagnostic {
         self
     }
 
-    /// Adds a cause whose message is part of this one.
+    /// Sets a cause whose message is already part of this one.
     #[must_use]
     pub fn telling(self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { tells_cause: true, ..self.caused_by(cause) }
     }
 
-    /// The cause, whether or not the message contains it.
+    /// The cause, whether or not the message includes it.
     pub fn cause(&self) -> Option<&(dyn Error + 'static)> {
         self.cause.as_deref().map(|cause| cause as &(dyn Error + 'static))
     }
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn no_message_is_in_the_chain_twice() {
+    fn chain_repeats_no_message() {
         let below = Diagnostic::new("The disk is full");
         let cause = Diagnostic::new("`a` cannot be written").caused_by(below);
         let linked = Diagnostic::new("Nothing was saved").caused_by(cause.clone());
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_place_stays() {
+    fn keeps_innermost_location() {
         let at = |line| Some(Location::new(Path::new("a.yaml"), "x: 1\ny: 2\n", 0..1, line));
         let error = Diagnostic::new("No").at(None).at(at(2)).at(at(1));
         assert_eq!(error.to_string(), "a.yaml:2: No");

@@ -1,11 +1,11 @@
-//! The rules in which the two lines of the harness differ on purpose.
+//! The rules that differ on purpose between the 0.5 and the 0.4 line of the harness.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Which rules hold where the 0.5 line and the 0.4 line both work and differ.
+/// The rules to follow where the 0.5 line and the 0.4 line deliberately differ.
 ///
-/// Each rule is asked in one place. The default is the 0.5 line.
+/// Each rule is consulted in exactly one function. The default is the 0.5 line.
 ///
 /// ```
 /// use lmeval_core::Dialect;
@@ -15,99 +15,100 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dialect {
-    /// The name, as `--compat` takes it.
+    /// The name that `--compat` accepts.
     pub name: &'static str,
-    /// The target delimiter stands before every option, also where the joint has a blank or the context is empty.
+    /// The target delimiter precedes every option, even if the context is empty or already ends with whitespace.
     pub delimiter_always: bool,
-    /// What a function of the task changes in its document shows in records and hashes.
+    /// Changes that a task function makes to its document appear in records and hashes.
     pub functions_change_documents: bool,
-    /// Names of columns are looked up in the columns of the evaluated documents, not in the document at hand.
+    /// Column names are resolved against the columns of the evaluated split instead of the current document.
     pub columns_of_evaluated_split: bool,
     /// Elements of lists in the configuration are templates.
     pub list_elements_are_templates: bool,
-    /// Options may be whatever Python can iterate over, each one by its text.
+    /// Options may be any Python iterable; each element is converted with `str`.
     pub options_of_any_kind: bool,
-    /// A target is typed by how it was made (only rendered text is ever an index or a list) and is looked up among
-    /// the options when it is scored, so examples print it as it is.
+    /// The type of a target depends on how it was produced (only rendered templates become an index or a list), and
+    /// it is resolved against the options at scoring time, so examples show it unresolved.
     pub targets_as_written: bool,
-    /// The answer prefix of an example is made of the example, not of the evaluated document.
+    /// The answer prefix of an example is rendered from the example instead of the evaluated document.
     pub example_prefix_of_example: bool,
-    /// The sampler `first_n` skips the evaluated document, where examples come from its split.
+    /// The sampler `first_n` skips the evaluated document if examples come from the same split.
     pub first_n_skips_evaluated: bool,
-    /// `fewshot_config.fewshot_indices` reduces the pool of examples.
+    /// `fewshot_config.fewshot_indices` restricts the pool of examples.
     pub fewshot_indices: bool,
-    /// `fewshot_config.split: null` means no split, whatever `fewshot_split` says.
+    /// `fewshot_config.split: null` means no split, even if `fewshot_split` is set.
     pub null_split_counts: bool,
-    /// An empty `generation_kwargs` is filled with all defaults, not only the stop text.
+    /// An empty `generation_kwargs` gets all defaults, not only the stop strings.
     pub fill_empty_generation_kwargs: bool,
-    /// `repeats` counts for every output type.
+    /// `repeats` applies to every output type.
     pub repeats_always: bool,
-    /// Documents that are chosen by number keep it; otherwise they are numbered from 0.
+    /// Documents selected by index keep that index as their id; otherwise they are renumbered from 0.
     pub chosen_documents_keep_ids: bool,
     /// The arguments of a rolling request begin with an empty context.
     pub rolling_context: bool,
     /// A document whose conversation is sent as JSON has no options to score.
     pub json_context_skips_options: bool,
-    /// A conversation that is sent as JSON is hashed as a record of its text, not as the text.
+    /// A conversation sent as JSON is hashed as a record of the string, not as the string itself.
     pub json_prompts_are_records: bool,
-    /// Absent images and sounds are left out of the arguments.
+    /// Missing images and sounds are omitted from the arguments.
     pub omit_absent_media: bool,
-    /// The rules of filters.
+    /// Rules used by filters.
     pub filters: FilterRules,
-    /// The rules of scoring.
+    /// Rules used by scorers.
     pub scoring: ScoringRules,
 }
 
-/// The part of a [`Dialect`] that filters ask.
+/// The part of a [`Dialect`] that filters use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterRules {
-    /// `multi_choice_regex` tries long options before short ones, so that an option that begins another one does not
-    /// hide it.
+    /// `multi_choice_regex` tries long options before short ones, so that an option is not shadowed by one of its
+    /// prefixes.
     pub longest_choice_first: bool,
-    /// `format_span` rewrites names of labels before a colon only, not everywhere in the text.
+    /// `format_span` rewrites label names only before a colon, not everywhere in the answer.
     pub labels_before_colon: bool,
-    /// Filters without arguments, and `map`, refuse unknown ones.
+    /// `map` and filters without arguments reject unknown arguments.
     pub refuse_unknown_arguments: bool,
-    /// `take_first` gives the answer itself, not a list of one.
+    /// `take_first` returns the answer itself instead of a one-element list.
     pub take_first_unwraps: bool,
 }
 
-/// The part of a [`Dialect`] that scorers, groups and results ask.
+/// The part of a [`Dialect`] that scorers, groups and results use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScoringRules {
-    /// A pipeline without filters keeps the first answer only, not all of them.
+    /// A pipeline without filters keeps only the first answer.
     pub default_filter_takes_first: bool,
-    /// The values of several answers are averaged where a metric of the 0.5 line has `pass@k`.
+    /// Values of repeated answers are averaged for metrics that use `pass@k` in the 0.5 line.
     pub repeats_are_averaged: bool,
-    /// The accuracy of a single option is that of the most likely one, not whether the option is the greedy
-    /// continuation.
+    /// With a single option, accuracy compares the argmax (always that option); otherwise it is 1 if the option is
+    /// the greedy continuation.
     pub single_option_by_argmax: bool,
-    /// A target that is none of the options is a label of its own to metrics over the whole corpus; otherwise they leave
-    /// the document out.
+    /// Corpus metrics treat a target that is not among the options as a separate label; otherwise they skip the
+    /// document.
     pub unresolved_is_label: bool,
-    /// The metrics of a multiple-choice task come in a fixed order, not in that of the task.
+    /// The metrics of a multiple-choice task come in a fixed order instead of the order in the task file.
     pub fixed_choice_order: bool,
-    /// Values of single documents are those of the 0.4 line: 0 and 1 as floats and, in records, texts of corpus metrics
-    /// without lists, Brier scores as the gold index with all probabilities, and nothing for `bypass`.
+    /// Per-document values have the types of the 0.4 line: 0 and 1 as floats and, in records, the strings of corpus
+    /// metrics without lists, Brier scores as the gold index with all probabilities, and no value for `bypass`.
     pub older_values: bool,
-    /// What follows the repeats of one request loses its list once the first answer was taken.
+    /// The repeats of a request are no longer wrapped in a list once a filter has taken the first answer.
     pub taken_answers_are_bare: bool,
-    /// A rolling request is answered by a number, not by a pair.
+    /// The answer to a rolling request is a number instead of a pair.
     pub rolling_answers_are_numbers: bool,
-    /// `process_results` gets one item per request, which is a list where several answers were kept.
+    /// `process_results` gets one item per request, which is a list if several answers were kept.
     pub results_per_request: bool,
-    /// Whether higher is better is unknown for a metric that is not registered and does not say.
+    /// `higher_is_better` is null for an unregistered metric that does not set it.
     pub unknown_direction_is_null: bool,
-    /// Only the aggregations that the 0.4 line lists have standard errors, those of corpus texts from at most 100 draws.
+    /// Only aggregations listed by the 0.4 line get standard errors; corpus metrics use at most 100 bootstrap
+    /// resamples.
     pub listed_stderrs_only: bool,
-    /// The standard error of a group's plain mean is that of a plain mean, not the pooled one.
+    /// The standard error of a group's unweighted mean is computed for that mean instead of being pooled.
     pub unweighted_group_stderr: bool,
-    /// A task has the same key in results whether or not it is a member of a group.
+    /// A task has the same result key whether or not it belongs to a group.
     pub bare_task_keys: bool,
 }
 
 impl Dialect {
-    /// The 0.5 line.
+    /// The 0.5 line, the default.
     pub const V05: Self = Self {
         name: "0.5",
         delimiter_always: false,
@@ -150,7 +151,7 @@ impl Dialect {
         },
     };
 
-    /// The 0.4 line, as release 0.4.13 has it.
+    /// The 0.4 line, as of release 0.4.13.
     pub const V04: Self = Self {
         name: "0.4",
         delimiter_always: true,
@@ -193,7 +194,7 @@ impl Dialect {
         },
     };
 
-    /// All dialects, the default first.
+    /// All dialects, default first.
     pub const ALL: [Self; 2] = [Self::V05, Self::V04];
 }
 
@@ -220,7 +221,7 @@ impl FromStr for Dialect {
     }
 }
 
-/// A name that is no dialect.
+/// The error of an unknown dialect name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a dialect; there are `0.5` and `0.4`")]
 pub struct UnknownDialect(pub String);

@@ -1,14 +1,14 @@
-//! Documents and where they come from.
+//! Documents and the splits that contain them.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use lmeval_pycompat::Dict;
 
-/// Why a document or split cannot be had.
+/// The error of a document or split that could not be loaded.
 pub type DocumentError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The position of a document in its split, which is its name in requests and logs.
+/// The index of a document in its split, which identifies it in requests and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DocId(pub usize);
 
@@ -18,7 +18,7 @@ impl fmt::Display for DocId {
     }
 }
 
-/// The documents of one split, made when they are asked for.
+/// The documents of one split, loaded on demand.
 pub trait Documents: Debug + Send + Sync {
     /// The number of documents.
     fn len(&self) -> usize;
@@ -28,14 +28,14 @@ pub trait Documents: Debug + Send + Sync {
         self.len() == 0
     }
 
-    /// The names of the columns, in the order in which documents list them.
+    /// The column names, in the key order of the documents.
     fn columns(&self) -> &[String];
 
-    /// The document at a position below [`Documents::len`].
+    /// The document at an index below [`Documents::len`].
     fn get(&self, index: usize) -> Result<Arc<Dict>, DocumentError>;
 
-    /// The types of the columns, where they are known: for each name what the library `datasets` writes, as in
-    /// `{"_type": "ClassLabel", "names": ["no", "yes"]}`.
+    /// The column types in the notation of the `datasets` library, if known, as in `{"_type": "ClassLabel", "names":
+    /// ["no", "yes"]}`.
     fn features(&self) -> Option<Dict> {
         None
     }
@@ -43,27 +43,27 @@ pub trait Documents: Debug + Send + Sync {
 
 /// The splits of a data set.
 pub trait Splits: Debug + Send + Sync {
-    /// The documents of a split.
+    /// The documents of one split.
     fn split(&self, name: &str) -> Result<Arc<dyn Documents>, DocumentError>;
 }
 
-/// A position at which there is no document.
+/// The error of a document index past the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("There is no document {index}: there are {length}")]
 pub struct NoSuchDocument {
-    /// The position.
+    /// The requested index.
     pub index: usize,
     /// The number of documents.
     pub length: usize,
 }
 
-/// A split that a data set does not have.
+/// The error of a split that the data set does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("There is no split `{name}`; there are {}", quoted(available))]
 pub struct NoSuchSplit {
-    /// The name.
+    /// The requested split.
     pub name: String,
-    /// The names there are.
+    /// The splits of the data set.
     pub available: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ fn quoted(names: &[String]) -> String {
     names.join(", ")
 }
 
-/// Documents that are held in memory.
+/// Documents held in memory.
 ///
 /// ```
 /// use lmeval_core::{Documents, MemoryDocuments};
@@ -90,7 +90,7 @@ pub struct MemoryDocuments {
 }
 
 impl MemoryDocuments {
-    /// Documents whose columns are the keys of the first one, as a list of Python dictionaries has them.
+    /// Takes the column names from the keys of the first document, as for a list of Python dictionaries.
     pub fn new(documents: Vec<Dict>) -> Self {
         let columns = documents.first().map_or_else(Vec::new, |first| {
             first.keys().filter_map(|key| key.as_str()).map(str::to_owned).collect()
@@ -98,7 +98,7 @@ impl MemoryDocuments {
         Self { columns, documents: documents.into_iter().map(Arc::new).collect() }
     }
 
-    /// Documents with these columns.
+    /// Documents with the given column names.
     pub fn with_columns(columns: Vec<String>, documents: Vec<Arc<Dict>>) -> Self {
         Self { columns, documents }
     }
@@ -119,19 +119,19 @@ impl Documents for MemoryDocuments {
     }
 }
 
-/// Splits that are held in memory.
+/// Splits held in memory.
 #[derive(Clone, Debug, Default)]
 pub struct MemorySplits {
     splits: Vec<(String, Arc<dyn Documents>)>,
 }
 
 impl MemorySplits {
-    /// No splits.
+    /// A data set without splits; add them using [`MemorySplits::with`].
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a split; one of the same name is replaced.
+    /// Adds a split, replacing one of the same name.
     pub fn with(mut self, name: impl Into<String>, documents: impl Documents + 'static) -> Self {
         let name = name.into();
         self.splits.retain(|(known, _)| *known != name);

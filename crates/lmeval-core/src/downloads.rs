@@ -1,11 +1,11 @@
-//! Who hears about downloads.
+//! Progress of downloads.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Hears about downloads of data sets, tokenizers and weights. Calls may come from several threads.
+/// Receives progress of downloads of data sets, tokenizers and weights. Calls may come from several threads.
 pub trait DownloadProgress: Send + Sync {
-    /// A download begins; `done` bytes are there from an earlier attempt.
+    /// A download starts; `done` bytes are already on disk from an earlier attempt.
     fn start(&self, _file: &str, _done: u64, _total: Option<u64>) {}
 
     /// More bytes have arrived.
@@ -14,10 +14,10 @@ pub trait DownloadProgress: Send + Sync {
     /// A download is complete.
     fn finish(&self, _file: &str) {}
 
-    /// Another process is downloading the same file, and its lock is awaited.
+    /// Another process is downloading the same file; this one waits for its lock.
     fn waiting(&self, _file: &str) {}
 
-    /// There is no local copy of a data set in these folders, so the hub is asked.
+    /// A data set was not found in any of these folders and will be requested from the hub.
     fn no_local_copy(&self, _dataset: &str, _looked_in: &[PathBuf]) {}
 
     /// A request failed and is sent again after a wait.

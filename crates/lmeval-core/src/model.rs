@@ -1,4 +1,4 @@
-//! Models: what answers requests.
+//! The [`Model`] trait, its requests and its answers.
 
 use std::fmt::{self, Debug};
 use std::pin::Pin;
@@ -13,31 +13,31 @@ use crate::diagnostic::Diagnose;
 use crate::document::DocId;
 use crate::instance::{Arguments, RequestType};
 
-/// What a model does later.
+/// The boxed future that methods of [`Model`] return.
 pub type ModelFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Takes the answers of a batch one by one: the place of the request in the batch, and what came of it.
+/// Receives the answers of a batch one by one: the index of the request in the batch, and its result.
 pub type AnswerSink = Box<dyn FnMut(usize, Result<Answer, ModelError>) + Send>;
 
-/// One request as a model gets it: one repeat of one question about one document.
+/// One request as a model receives it: one repeat of one instance of a document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelRequest {
-    /// The name of the task, without group or format.
+    /// The task name, without group or format.
     pub task_name: Arc<str>,
-    /// The document.
+    /// The document that the request belongs to.
     pub doc_id: DocId,
-    /// The place among the requests of the document.
+    /// The index among the requests of the document.
     pub idx: usize,
-    /// Which time the same request is sent, from 0.
+    /// The repeat, counted from 0.
     pub repeat: usize,
-    /// What is asked.
+    /// The type of the request and its inputs.
     pub arguments: Arguments,
     /// Images (`visual`) and sounds (`audio`).
     pub additional_args: Option<Arc<Dict>>,
 }
 
 impl ModelRequest {
-    /// What the model is asked to do.
+    /// The kind of call on the model.
     pub fn request_type(&self) -> RequestType {
         match self.arguments {
             Arguments::Loglikelihood { .. } => RequestType::Loglikelihood,
@@ -46,7 +46,7 @@ impl ModelRequest {
         }
     }
 
-    /// The length of its texts, in bytes.
+    /// The total length of its strings in bytes.
     pub fn size(&self) -> usize {
         match &self.arguments {
             Arguments::Loglikelihood { context, continuation } => context.size() + continuation.len(),
@@ -55,35 +55,34 @@ impl ModelRequest {
         }
     }
 
-    /// The name of the request in messages.
+    /// The request as messages name it.
     pub fn describe(&self) -> String {
         let Self { task_name, doc_id, idx, .. } = self;
         format!("`{task_name}`, document {doc_id}, {} {idx}", self.request_type())
     }
 }
 
-/// What a model answers.
+/// A model's answer, one variant per request type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Response {
-    /// To [`Arguments::Loglikelihood`]: the natural logarithm of the continuation's probability, and whether it is what
-    /// the model would have generated.
+    /// For [`Arguments::Loglikelihood`].
     Loglikelihood {
-        /// The logarithm.
+        /// The natural logarithm of the continuation's probability.
         logprob: f64,
-        /// Whether every token of the continuation is the most likely one.
+        /// Whether greedy decoding would have produced the continuation.
         is_greedy: bool,
     },
-    /// To [`Arguments::Rolling`]: the natural logarithm of the text's probability.
+    /// For [`Arguments::Rolling`].
     Rolling {
-        /// The logarithm.
+        /// The natural logarithm of the string's probability.
         logprob: f64,
     },
-    /// To [`Arguments::Generate`]: the text.
+    /// For [`Arguments::Generate`]: the generated string.
     Text(Arc<str>),
 }
 
 impl Response {
-    /// The value that scoring and logs see.
+    /// The answer as scoring and logs see it.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Loglikelihood { logprob, is_greedy } => {
@@ -95,23 +94,23 @@ impl Response {
     }
 }
 
-/// How many tokens an answer took, as far as it is known.
+/// The number of tokens used, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Tokens of the prompt.
+    /// Tokens in the prompt.
     pub prompt_tokens: u64,
-    /// Tokens of the answer.
+    /// Tokens in the answer.
     pub completion_tokens: u64,
 }
 
-/// An answer and the facts about it.
+/// A response with its metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The answer.
+    /// The value that is scored.
     pub response: Response,
-    /// Whether the model was cut off by the limit of tokens.
+    /// Whether generation stopped at the token limit.
     pub truncated: bool,
-    /// What it took.
+    /// The tokens used.
     pub usage: Usage,
 }
 
@@ -121,27 +120,27 @@ impl From<Response> for Answer {
     }
 }
 
-/// What went wrong between a request and its answer.
+/// The category of a model error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModelErrorKind {
-    /// An argument of the model is wrong, or something that it needs is not there.
+    /// A model argument is invalid, or something the model needs is missing.
     Configuration,
-    /// The model cannot do what is asked of it.
+    /// The model does not support this kind of request.
     Unsupported,
-    /// The model does not know who asks, or refuses them.
+    /// The credentials are missing or were rejected.
     Authentication,
-    /// The server cannot give what the task needs, as it runs now.
+    /// The server, as configured, cannot provide what the task needs.
     Capability,
-    /// The request itself is refused.
+    /// The request itself was rejected.
     Request,
-    /// The model could not be reached, or failed, as often as it was tried.
+    /// The model was unreachable or failed, after all retries.
     Unreachable,
-    /// What came back is no answer.
+    /// The response is not a valid answer.
     Answer,
 }
 
-/// Why a request has no answer.
+/// The error of a request that was not answered.
 #[derive(Clone, Debug)]
 pub struct ModelError {
     kind: ModelErrorKind,
@@ -151,34 +150,34 @@ pub struct ModelError {
 }
 
 impl ModelError {
-    /// An error with its message: a sentence without a full stop.
+    /// An error with a message: a sentence without a full stop.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hints: Vec::new(), traceback: None }
     }
 
-    /// Adds what to try.
+    /// Adds a suggestion for fixing the problem.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
     }
 
-    /// Adds what Python says about the failure.
+    /// Attaches a Python traceback.
     pub fn with_traceback(mut self, traceback: impl Into<Arc<str>>) -> Self {
         self.traceback = Some(traceback.into());
         self
     }
 
-    /// What to try.
+    /// Suggestions for fixing the problem.
     pub fn hints(&self) -> &[String] {
         &self.hints
     }
 
-    /// What went wrong.
+    /// The category of the error.
     pub fn kind(&self) -> ModelErrorKind {
         self.kind
     }
 
-    /// Whether every other request would fail the same way, so that the run has to end.
+    /// Whether every other request would fail in the same way, so the run must stop.
     pub fn is_fatal(&self) -> bool {
         use ModelErrorKind::{Authentication, Capability, Configuration, Unsupported};
         matches!(self.kind, Configuration | Unsupported | Authentication | Capability)
@@ -203,13 +202,13 @@ impl Diagnose for ModelError {
     }
 }
 
-/// What makes a model the one that it is: no answer of a model is ever given for one with another identity.
+/// The identity of a model. Saved answers are reused only for a model with the same identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelIdentity {
     /// The name of the back end.
     pub backend: String,
-    /// Facts by name, in a fixed order: the model, its revision or what the server says of it, tokenizer, settings
-    /// that change answers. No secrets.
+    /// Facts by name, in a fixed order: the model, its revision or the server's description of it, the tokenizer, and
+    /// every setting that changes answers. No secrets.
     pub facts: Vec<(&'static str, String)>,
 }
 
@@ -223,50 +222,50 @@ impl fmt::Display for ModelIdentity {
     }
 }
 
-/// How requests are handed to a model.
+/// How requests are batched for a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatch {
-    /// How many requests at a time.
+    /// The maximum number of requests in a batch.
     pub batch_size: usize,
-    /// How many batches at once. A model that adapts to its server holds some of them back.
+    /// The maximum number of concurrent batches. A model that adapts to its server may delay some of them.
     pub in_flight: usize,
 }
 
-/// The chat template of a model, and its source for the results.
+/// A model's chat template, and its source for the results.
 #[derive(Clone, Debug)]
 pub struct ModelTemplate {
-    /// What turns a conversation into a prompt.
+    /// Renders conversations as prompts.
     pub template: Arc<dyn ChatTemplate>,
-    /// The text of the template, where it is known here.
+    /// The source of the template, if known locally.
     pub source: Option<String>,
 }
 
-/// What a model counts while it works, for whoever watches.
+/// Live counters of a model, for progress displays.
 #[derive(Debug, Default)]
 pub struct ModelStats {
-    /// Calls that are under way.
+    /// Calls in flight.
     pub in_flight: AtomicU64,
-    /// How many calls may be under way now.
+    /// The current limit on calls in flight.
     pub concurrency: AtomicU64,
-    /// Calls that had to be made again.
+    /// Calls that were retried.
     pub retries: AtomicU64,
-    /// Tokens of all texts so far, where the model computes in this process.
+    /// Tokens of all sequences so far, for models that run in this process.
     pub tokens_asked: AtomicU64,
-    /// Tokens that were computed for them: what texts begin with in common counts once.
+    /// Tokens computed for those sequences: shared prefixes are computed once.
     pub tokens_computed: AtomicU64,
-    /// The last reason for one.
+    /// The reason for the latest retry.
     trouble: Mutex<Option<String>>,
     warnings: Mutex<Warnings>,
 }
 
-/// What whoever reads the results has to know.
+/// Warnings for whoever reads the results.
 #[derive(Default)]
 struct Warnings {
     all: Vec<String>,
     listener: Option<WarningListener>,
 }
 
-/// Hears of a warning when it comes up.
+/// Called with each warning as it is raised.
 type WarningListener = Box<dyn Fn(&str) + Send + Sync>;
 
 impl Debug for Warnings {
@@ -276,7 +275,7 @@ impl Debug for Warnings {
 }
 
 impl ModelStats {
-    /// Counts a call that has to be made again.
+    /// Counts a retry and remembers its reason.
     pub fn retry(&self, reason: String) {
         self.retries.fetch_add(1, Ordering::Relaxed);
         if let Ok(mut trouble) = self.trouble.lock() {
@@ -284,7 +283,7 @@ impl ModelStats {
         }
     }
 
-    /// Takes note of something that whoever reads the results has to know.
+    /// Records a warning for whoever reads the results.
     pub fn warn(&self, warning: String) {
         if let Ok(mut warnings) = self.warnings.lock() {
             if let Some(listener) = &warnings.listener {
@@ -294,26 +293,26 @@ impl ModelStats {
         }
     }
 
-    /// Tells a listener of each later warning when it comes up, as a run may be killed before its end.
+    /// Reports each later warning immediately, since a run may be killed before its end.
     pub fn on_warning(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
         if let Ok(mut warnings) = self.warnings.lock() {
             warnings.listener = Some(Box::new(listener));
         }
     }
 
-    /// The warnings so far, each once.
+    /// The warnings so far, without duplicates.
     pub fn take_warnings(&self) -> Vec<String> {
         self.warnings.lock().map(|mut warnings| std::mem::take(&mut warnings.all)).unwrap_or_default()
     }
 
-    /// The share of tokens that did not have to be computed, where the model counts them.
+    /// The fraction of tokens that did not have to be computed, if the model counts them.
     pub fn saved(&self) -> Option<f64> {
         let asked = self.tokens_asked.load(Ordering::Relaxed);
         let computed = self.tokens_computed.load(Ordering::Relaxed);
         (asked > 0).then(|| 1.0 - (computed as f64 / asked as f64).min(1.0))
     }
 
-    /// The last reason for a call that had to be made again, once.
+    /// The reason for the latest retry; cleared by the call.
     pub fn take_trouble(&self) -> Option<String> {
         self.trouble.lock().ok()?.take()
     }
@@ -321,64 +320,66 @@ impl ModelStats {
 
 /// A language model.
 ///
-/// Requests come in batches, several at once, in no order that matters; the answers of a batch stand in the order of
-/// its requests. What computes in this process implements [`LocalModel`](crate::LocalModel), which is simpler.
+/// Batches arrive concurrently and in arbitrary order; the answers of a batch have the order of its requests. Models
+/// that compute in this process can implement the simpler [`LocalModel`](crate::LocalModel) instead.
 pub trait Model: Debug + Send + Sync {
-    /// What makes the model the one that it is. May ask a server.
+    /// The identity under which answers are saved. May query a server.
     fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>>;
 
-    /// Whether the model can do what a request of this kind asks.
+    /// Fails if the model cannot answer requests of this type.
     fn supports(&self, _: RequestType) -> Result<(), ModelError> {
         Ok(())
     }
 
-    /// The chat template: the one with the name, else the default one.
+    /// The chat template of that name, or the default one.
     fn chat_template(&self, _name: Option<&str>) -> Result<ModelTemplate, ModelError> {
         Err(ModelError::new(ModelErrorKind::Unsupported, "The model has no chat template"))
     }
 
-    /// How requests are handed to the model.
+    /// How requests are batched for the model.
     fn dispatch(&self) -> Dispatch;
 
-    /// How many bytes of text make a batch full, where it has fewer requests than it may have. A model that works on large
-    /// batches says so, so that long texts do not fill the memory.
+    /// The number of bytes at which a batch is full even if it has fewer requests than allowed. Models with large
+    /// batches set this so that long sequences do not exhaust memory.
     fn batch_bytes(&self) -> usize {
         usize::MAX
     }
 
-    /// How long a batch that is not full waits for more requests. A model that gains much from full batches waits longer.
+    /// How long a partial batch waits for more requests. Longer is better for models that benefit greatly from full
+    /// batches.
     fn fill_time(&self) -> Duration {
         Duration::from_millis(20)
     }
 
-    /// Whether the answer depends on the number of the document, not only on what is asked.
+    /// Whether the answer depends on the document id, not only on the request's arguments.
     fn depends_on_document(&self) -> bool {
         false
     }
 
-    /// Whether answers are worth keeping: not for a model that answers faster than a file can be read.
+    /// Whether answers are worth saving. False for models that answer faster than a file can be read.
     fn is_worth_keeping(&self) -> bool {
         true
     }
 
-    /// What results say of the model beside its arguments: number of parameters, special tokens and the like.
+    /// Metadata of the model for the results: parameter count, special tokens and so on.
     fn facts(&self) -> ModelFacts {
         ModelFacts::default()
     }
 
-    /// What the model counts while it works.
+    /// Live counters, if the model keeps any.
     fn stats(&self) -> Option<&ModelStats> {
         None
     }
 
-    /// The run is to end: what is under way may still be answered, but nothing is tried again.
+    /// The run is stopping: calls in flight may still be answered, but nothing is retried.
     fn wind_down(&self) {}
 
-    /// Answers a batch: one result per request, in order.
+    /// Answers a batch: one result per request, in the same order.
     fn answer(&self, requests: Vec<ModelRequest>) -> ModelFuture<'_, Vec<Result<Answer, ModelError>>>;
 
-    /// Answers a batch and hands each answer over as soon as it is there, in any order, each request once. A model that
-    /// has answers long before the last one overrides this: what was handed over is kept, whatever happens to the rest.
+    /// Answers a batch and passes each answer on as soon as it arrives, in any order, each request once. Override
+    /// this if some answers arrive long before the last one: answers passed on are saved even if the rest of the
+    /// batch fails.
     fn answer_each(&self, requests: Vec<ModelRequest>, mut sink: AnswerSink) -> ModelFuture<'_, ()> {
         Box::pin(async move {
             for (place, answer) in self.answer(requests).await.into_iter().enumerate() {
@@ -388,15 +389,15 @@ pub trait Model: Debug + Send + Sync {
     }
 }
 
-/// What results say of a model.
+/// Metadata of a model for the results file.
 #[derive(Clone, Debug, Default)]
 pub struct ModelFacts {
-    /// Entries of `config`, behind `model_args`.
+    /// Entries of `config`, after `model_args`.
     pub config: Dict,
-    /// Entries of the result object itself: `tokenizer_eos_token` and its like, `max_length`.
+    /// Top-level entries of the results: `tokenizer_eos_token` and similar, `max_length`.
     pub tokenizer: Dict,
-    /// The batch sizes that a model has found out for itself.
+    /// The batch sizes that the model determined automatically.
     pub batch_sizes: Vec<i64>,
-    /// The device that it computes on; `None` where nobody here knows, as of a server.
+    /// The device it computes on; `None` if unknown, as for a server.
     pub device: Option<String>,
 }

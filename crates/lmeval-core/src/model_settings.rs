@@ -1,4 +1,4 @@
-//! What a caller says about a model.
+//! Settings from which a model is created.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use crate::dialect::Dialect;
 use crate::downloads::DownloadProgress;
 use crate::model::{ModelError, ModelErrorKind};
 
-/// Arguments whose values may be secrets.
+/// Arguments whose values may be secrets; redacted in debug output.
 const SECRET: [&str; 4] = ["header", "auth_token", "api_key", "base_url"];
 
-/// How a model is made.
+/// Everything a model constructor receives.
 #[derive(Clone, Default)]
 pub struct ModelSettings {
-    /// `--model_args`.
+    /// `--model_args`, parsed.
     pub args: Dict,
-    /// `--batch_size`: a number, or text such as `auto`.
+    /// `--batch_size`: a number, or a string such as `auto`.
     pub batch_size: Option<Value>,
     /// `--max_batch_size`.
     pub max_batch_size: Option<i64>,
     /// `--device`.
     pub device: Option<String>,
-    /// The seed of models that draw at random.
+    /// The seed of models that sample.
     pub random_seed: Option<i64>,
-    /// The rules where the two lines of the harness differ.
+    /// The rules of the 0.5 or the 0.4 line.
     pub dialect: Dialect,
-    /// Who hears about downloads of weights and tokenizers.
+    /// Receives progress of downloads of weights and tokenizers.
     pub downloads: Option<Arc<dyn DownloadProgress>>,
 }
 
@@ -48,22 +48,22 @@ impl fmt::Debug for ModelSettings {
 }
 
 impl ModelSettings {
-    /// Settings with nothing but arguments.
+    /// Settings with only arguments.
     pub fn from_args(args: Dict) -> Self {
         Self { args, ..Self::default() }
     }
 
-    /// The argument of a name, where it is given and not `None`.
+    /// An argument, unless it is missing or `None`.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.args.get_str(name).filter(|value| !value.is_none())
     }
 
-    /// A text argument; numbers count by their text, so that `model=42` is a name.
+    /// A string argument; numbers are converted, so that `model=42` is a name.
     pub fn text(&self, name: &str) -> Option<String> {
         self.get(name).map(repr::str)
     }
 
-    /// A boolean argument.
+    /// A boolean argument, or the default.
     pub fn flag(&self, name: &str, default: bool) -> Result<bool, ModelError> {
         match self.get(name) {
             None => Ok(default),
@@ -73,7 +73,7 @@ impl ModelSettings {
         }
     }
 
-    /// A whole number.
+    /// An integer argument.
     pub fn integer(&self, name: &str) -> Result<Option<i64>, ModelError> {
         match self.get(name) {
             None => Ok(None),
@@ -85,7 +85,7 @@ impl ModelSettings {
         }
     }
 
-    /// A number.
+    /// A float argument.
     pub fn number(&self, name: &str) -> Result<Option<f64>, ModelError> {
         match self.get(name) {
             None => Ok(None),
@@ -94,7 +94,7 @@ impl ModelSettings {
         }
     }
 
-    /// A text argument that has to be there.
+    /// A string argument that must be present; `example` is shown in the error.
     pub fn required(&self, name: &str, example: &str) -> Result<String, ModelError> {
         self.text(name).ok_or_else(|| {
             ModelError::new(ModelErrorKind::Configuration, format!("The model needs the argument `{name}`"))
@@ -102,7 +102,7 @@ impl ModelSettings {
         })
     }
 
-    /// The error of an argument with a value of the wrong kind.
+    /// The error of an argument with a value of the wrong type.
     pub fn wrong(name: &str, expected: &str, found: &Value) -> ModelError {
         let message = format!("The model argument `{name}` must be {expected}, not `{}`", repr::repr(found));
         ModelError::new(ModelErrorKind::Configuration, message)

@@ -4,7 +4,8 @@ use lmeval_pycompat::{Value, repr};
 
 use crate::model::{ModelError, ModelErrorKind};
 
-/// The list of stop strings: `until` as one or several, then the end-of-text string where it is not among them.
+/// The list of stop strings: `until` as a string or a list, then the end-of-text string unless it is already
+/// included.
 pub fn stops(until: Option<&Value>, end_of_text: Option<&str>) -> Result<Vec<Value>, ModelError> {
     let mut stops = match until {
         None | Some(Value::None) => Vec::new(),

@@ -1,18 +1,18 @@
-//! Windows over a text that is longer than a model's context.
+//! Windows over a sequence that is longer than a model's context.
 
-/// A window: the tokens before, and the tokens that are scored after them.
+/// One window: context tokens, and the tokens scored after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// What the model sees first.
+    /// Tokens the model sees but does not score.
     pub context: Vec<u32>,
-    /// What is scored.
+    /// Tokens to score.
     pub continuation: Vec<u32>,
 }
 
-/// Cuts a text into windows of at most `length` scored tokens, such that each token is scored once.
+/// Splits a sequence into windows of at most `length` scored tokens, scoring each token exactly once.
 ///
 /// Each window begins with at least `overlap` tokens that an earlier one scored; the first begins with `prefix`.
-/// `1 <= overlap <= length` must hold.
+/// Requires `1 <= overlap <= length`.
 pub fn windows(tokens: &[u32], prefix: u32, length: usize, overlap: usize) -> Vec<Window> {
     let mut found = Vec::new();
     let first = length.min(tokens.len());
@@ -24,7 +24,7 @@ pub fn windows(tokens: &[u32], prefix: u32, length: usize, overlap: usize) -> Ve
     let mut done = first;
     while done < tokens.len() {
         let end = tokens.len().min(done + step);
-        // The model sees `length` tokens before the last one that it scores.
+        // The model sees `length` tokens before the last one it scores.
         let start = end - length - 1;
         found
             .push(Window { context: tokens[start..done].to_vec(), continuation: tokens[done..end].to_vec() });
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_of_the_specification() {
+    fn matches_specification_examples() {
         let p = 99;
         assert_eq!(
             cut(10, 4, 1),

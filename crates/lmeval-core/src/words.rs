@@ -1,6 +1,6 @@
-//! Words of messages.
+//! Wording helpers for messages.
 
-/// A number with its noun: `1 answer`, `2 answers`.
+/// A count with its noun: `1 answer`, `2 answers`.
 ///
 /// ```
 /// assert_eq!(lmeval_core::counted(1, "answer"), "1 answer");

@@ -1,4 +1,4 @@
-//! Functions of a task that something outside of this program runs.
+//! Code of tasks that runs outside this process, such as Python functions.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -9,56 +9,57 @@ use crate::chat::ChatTemplate;
 use crate::dataset::DatasetRequest;
 use crate::diagnostic::{Diagnose, as_known};
 use crate::document::{DocId, DocumentError, Documents, Splits};
-use crate::registry::RegisteredHost;
+use crate::filters::{Filter, FilterDocs};
+use crate::registry::{NameLookup, NameScope};
 use crate::sampler::Sampler;
-use crate::scorers::ScoreError;
+use crate::scorers::{HostAggregation, HostMetric, HostReduction, HostScorer, ScoreError, TaskCode};
 
-/// Why a function gave no value.
+/// The error of a call on a [`Host`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// There is nothing that runs Python.
+    /// No Python interpreter is available.
     #[error("The function `{function}` needs Python")]
     NeedsPython {
-        /// The function, as the task names it.
+        /// The function as the task refers to it.
         function: String,
     },
     /// The function failed.
     #[error("The function `{function}` failed: {message}")]
     Failed {
-        /// The function, as the task names it.
+        /// The function as the task refers to it.
         function: String,
-        /// What it says.
+        /// The message of the exception.
         message: String,
-        /// The whole traceback, where there is one.
+        /// The complete traceback, if there is one.
         traceback: Option<String>,
     },
-    /// The function was not called, because another one that ran at the same time gave no answer. That one is the
-    /// failure to report; see [`HostError::is_abandoned`].
+    /// The function was not called because another one, called at the same time, timed out. Report that failure instead;
+    /// see [`HostError::is_abandoned`].
     #[error(
         "The function `{function}` was not called, because `{culprit}` gave no answer within {seconds} seconds"
     )]
     Abandoned {
-        /// The function, as the task names it.
+        /// The function as the task refers to it.
         function: String,
-        /// The function that gave no answer.
+        /// The function that timed out.
         culprit: String,
-        /// How long it was waited for.
+        /// The timeout.
         seconds: f64,
     },
 }
 
 impl HostError {
-    /// The error of a function that nothing can run.
+    /// The error of a host without Python.
     pub fn needs_python(function: &Function) -> Self {
         Self::NeedsPython { function: shown_reference(&function.reference) }
     }
 
-    /// The failure of a function among an error and its sources.
+    /// Finds the host error in an error's chain of sources.
     pub fn find<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
         let mut next = Some(error);
         while let Some(error) = next {
-            // The message of a scoring error may be that of the function, which is then none of its sources.
+            // `ScoreError::Host` repeats the message of the function's error and therefore omits it from its sources.
             if let Some(ScoreError::Host(found)) = as_known(error) {
                 return Some(found);
             }
@@ -70,8 +71,8 @@ impl HostError {
         None
     }
 
-    /// Whether this only says that the function was not called because another one gave no answer. Any other error of the
-    /// same run says more.
+    /// Whether the function was only skipped because another one timed out. Any other error of the same run is more
+    /// informative.
     pub fn is_abandoned(&self) -> bool {
         matches!(self, Self::Abandoned { .. })
     }
@@ -86,14 +87,18 @@ impl Diagnose for HostError {
     }
 }
 
-/// Something that runs the functions that tasks refer to.
+/// Runs code that this crate cannot run itself: the Python functions and classes that tasks refer to.
 ///
-/// Calls come from several threads at once.
-pub trait FunctionHost: Debug + Send + Sync {
-    /// The function's value for a document.
-    fn call(&self, function: &Function, document: &Arc<Dict>) -> Result<Value, HostError>;
+/// Every method has a default that refuses with [`HostError::NeedsPython`], so an implementor provides only what it
+/// supports. Calls come from several threads at once.
+pub trait Host: Debug + Send + Sync {
+    /// Calls a function with a document.
+    fn call(&self, function: &Function, document: &Arc<Dict>) -> Result<Value, HostError> {
+        let _ = document;
+        Err(HostError::needs_python(function))
+    }
 
-    /// The function's value for a document, and the document where the function has changed it.
+    /// Calls a function with a document, and also returns the document if the function changed it.
     fn call_watched(
         &self,
         function: &Function,
@@ -102,73 +107,138 @@ pub trait FunctionHost: Debug + Send + Sync {
         Ok((self.call(function, document)?, None))
     }
 
-    /// The documents that the function makes of a split.
+    /// Applies `process_docs` to a split.
     fn process_documents(
         &self,
         function: &Function,
         documents: Arc<dyn Documents>,
-    ) -> Result<Arc<dyn Documents>, HostError>;
-
-    /// The documents that the function, which takes no arguments, gives.
-    fn documents(&self, function: &Function) -> Result<Arc<dyn Documents>, HostError>;
-
-    /// The sampler of a class, whose generator starts from a seed.
-    fn sampler(&self, class: &Function, seed: Option<i64>) -> Result<Box<dyn Sampler>, HostError>;
-
-    /// What knows the names that Python code has registered.
-    fn registered_names(&self) -> &dyn RegisteredHost {
-        &NoHost
+    ) -> Result<Arc<dyn Documents>, HostError> {
+        let _ = documents;
+        Err(HostError::needs_python(function))
     }
 
-    /// What the object of a task's class makes of a document: a dictionary with its requests (`instances`) and its
+    /// Calls a function without arguments that returns documents.
+    fn documents(&self, function: &Function) -> Result<Arc<dyn Documents>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    /// Creates a sampler from a class and seeds its generator.
+    fn sampler(&self, class: &Function, seed: Option<i64>) -> Result<Box<dyn Sampler>, HostError> {
+        let _ = seed;
+        Err(HostError::needs_python(class))
+    }
+
+    /// Builds the requests of a document with a task object: a dictionary of its requests (`instances`) and its
     /// `target`.
     fn class_requests(&self, object: &Function, call: &ClassCall<'_>) -> Result<Value, HostError> {
         let _ = call;
         Err(HostError::needs_python(object))
     }
+
+    /// Filters the answers to all requests: returns one value per request.
+    ///
+    /// Each item of `responses` is the list of answers to a request or, in dialect 0.4 after `take_first`, one answer.
+    fn call_filter(
+        &self,
+        function: &Function,
+        responses: Vec<Value>,
+        docs: &FilterDocs<'_>,
+    ) -> Result<Vec<Value>, HostError> {
+        let _ = (responses, docs);
+        Err(HostError::needs_python(function))
+    }
+
+    /// Checks that a filter function can be called, before anything is sent to a model.
+    fn check_filter(&self, function: &Function) -> Result<(), HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    /// Creates a filter from a class.
+    fn filter_of_class(&self, class: &Function, kwargs: &Dict) -> Result<Box<dyn Filter>, HostError> {
+        let _ = kwargs;
+        Err(HostError::needs_python(class))
+    }
+
+    /// Wraps a function as a metric.
+    fn metric(&self, function: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    /// Wraps a function as an aggregation.
+    fn aggregation(&self, function: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    /// Wraps a function as a reduction.
+    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    /// Wraps a `process_results` function.
+    fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
+        Err(HostError::needs_python(function))
+    }
+
+    /// Creates a scorer from a class and the configuration of a pipeline: `name`, `metric_list`, `output_type` and
+    /// `kwargs`.
+    fn scorer(&self, class: &Arc<Function>, pipeline: &Dict) -> Result<Arc<dyn HostScorer>, HostError> {
+        let _ = pipeline;
+        Err(HostError::needs_python(class))
+    }
+
+    /// Whether plug-ins are loaded; the names they register take precedence over built-in ones.
+    fn has_plugins(&self) -> bool {
+        false
+    }
+
+    /// Looks up a name that Python code registered for a kind (`metric`, `aggregation`, `reduction`, `filter`, `scorer`,
+    /// `sampler` or `model`). The default knows no names.
+    fn find_registered(&self, kind: &str, name: &str, scope: &NameScope) -> Result<NameLookup, HostError> {
+        let _ = (kind, name, scope);
+        Ok(NameLookup::Unknown(Vec::new()))
+    }
 }
 
-/// A document that the object of a task's class makes requests of.
+/// One document, handed to a Python task class to build requests from.
 #[derive(Clone, Copy, Debug)]
 pub struct ClassCall<'a> {
-    /// The document.
+    /// The evaluated document.
     pub document: &'a Arc<Dict>,
-    /// Its number.
+    /// Its index in the split.
     pub doc_id: DocId,
-    /// Its context; `None` lets the object make it.
+    /// The rendered context; with `None` the object renders it.
     pub context: Option<&'a Value>,
-    /// The examples that were drawn for it.
+    /// The few-shot examples drawn for it.
     pub examples: &'a [Arc<Dict>],
-    /// Text before everything else.
+    /// The system prompt.
     pub system_instruction: Option<&'a str>,
-    /// The chat template of the model, where prompts are conversations.
+    /// The model's chat template, if prompts are conversations.
     pub chat_template: Option<&'a dyn ChatTemplate>,
-    /// Whether, in a conversation, each example is a turn of its own.
+    /// Whether each example is a separate turn of the conversation.
     pub fewshot_as_multiturn: bool,
 }
 
 /// The splits of a data set with their names.
 #[derive(Clone, Debug)]
 pub struct NamedSplits {
-    /// The names, in order.
+    /// The names, in the order of the data set.
     pub names: Vec<String>,
-    /// The splits.
+    /// Gives access to the splits by name.
     pub splits: Arc<dyn Splits>,
 }
 
-/// What code of a task can ask of the program that runs it.
-///
-/// Questions come from several threads at once.
+/// Services that the engine offers to task code, the reverse direction of [`Host`]: a separate trait because the engine
+/// implements it and hosts call it. Calls come from several threads at once.
 pub trait HostServices: Debug + Send + Sync {
     /// Loads a data set.
     fn dataset(&self, request: &DatasetRequest) -> Result<NamedSplits, DocumentError>;
 
-    /// Fills a template with the fields of a document.
+    /// Renders a template with the fields of a document.
     fn render(&self, template: &str, document: &Dict) -> Result<String, DocumentError>;
 }
 
-/// A reference as messages and results show it: of a method of a task's object, the class and the method; of what Python
-/// code registers, its name.
+/// A function reference as messages and results show it: class and method for a method of a task object, the bare name for
+/// something that Python code registered.
 ///
 /// ```
 /// use lmeval_core::shown_reference;
@@ -187,56 +257,36 @@ pub fn shown_reference(reference: &str) -> String {
     }
 }
 
-/// The host of a run without Python: every function is an error that says so.
+/// The host of a run without Python: refuses every call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHost;
 
-impl FunctionHost for NoHost {
-    fn call(&self, function: &Function, _: &Arc<Dict>) -> Result<Value, HostError> {
-        Err(HostError::needs_python(function))
-    }
+impl Host for NoHost {}
 
-    fn process_documents(
-        &self,
-        function: &Function,
-        _: Arc<dyn Documents>,
-    ) -> Result<Arc<dyn Documents>, HostError> {
-        Err(HostError::needs_python(function))
-    }
-
-    fn documents(&self, function: &Function) -> Result<Arc<dyn Documents>, HostError> {
-        Err(HostError::needs_python(function))
-    }
-
-    fn sampler(&self, class: &Function, _: Option<i64>) -> Result<Box<dyn Sampler>, HostError> {
-        Err(HostError::needs_python(class))
-    }
-}
-
-/// A function together with what runs it.
+/// A function bound to the host that runs it.
 #[derive(Clone, Debug)]
 pub struct HostFn {
     function: Arc<Function>,
-    host: Arc<dyn FunctionHost>,
+    host: Arc<dyn Host>,
 }
 
 impl HostFn {
-    /// A handle.
-    pub fn new(function: Arc<Function>, host: Arc<dyn FunctionHost>) -> Self {
+    /// Binds a function to a host.
+    pub fn new(function: Arc<Function>, host: Arc<dyn Host>) -> Self {
         Self { function, host }
     }
 
-    /// The reference, as the task writes it.
+    /// The reference as the task file spells it.
     pub fn reference(&self) -> &str {
         &self.function.reference
     }
 
-    /// The function's value for a document.
+    /// Calls the function with a document.
     pub fn call(&self, document: &Arc<Dict>) -> Result<Value, HostError> {
         self.host.call(&self.function, document)
     }
 
-    /// The function's value for a document, and the document where the function has changed it.
+    /// Calls the function with a document, and also returns the document if the function changed it.
     pub fn call_watched(&self, document: &Arc<Dict>) -> Result<(Value, Option<Dict>), HostError> {
         self.host.call_watched(&self.function, document)
     }

@@ -44,9 +44,7 @@ pub use document::{
 };
 pub use downloads::{DownloadProgress, NoProgress};
 pub use guard::{guarded, is_guarded};
-pub use host::{
-    ClassCall, FunctionHost, HostError, HostFn, HostServices, NamedSplits, NoHost, shown_reference,
-};
+pub use host::{ClassCall, Host, HostError, HostFn, HostServices, NamedSplits, NoHost, shown_reference};
 pub use in_process::{InProcess, LocalModel};
 pub use instance::{Arguments, Context, Instance, InstanceMetadata, MOST_REPEATS, RequestType};
 pub use lmeval_metrics::{OutputType, UnknownOutputType, edit_distance, nearest};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lmeval_core::{FunctionHost, MemorySplits, Splits};
+use lmeval_core::{Host, MemorySplits, Splits};
 use lmeval_data::Settings;
 use lmeval_tasks::prompt::RequestSources;
 use lmeval_tasks::{Task, embedded};
@@ -56,7 +56,7 @@ pub fn request_sources(task: &Task, options: &DataOptions) -> Result<RequestSour
         None => sources,
         Some(python) => {
             serve(python, options);
-            sources.with_host(Arc::clone(python) as Arc<dyn FunctionHost>)
+            sources.with_host(Arc::clone(python) as Arc<dyn Host>)
         }
     })
 }

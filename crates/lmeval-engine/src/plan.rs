@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::filters::FilterHost;
 use lmeval_core::groups::GroupSpec;
-use lmeval_core::scorers::{ScoringHost, ScoringSources, TaskScorer};
-use lmeval_core::{Diagnostic, MOST_REPEATS, Model, ModelTemplate, OutputType, RequestType, nearest};
+use lmeval_core::scorers::{ScoringSources, TaskScorer};
+use lmeval_core::{Diagnostic, Host, MOST_REPEATS, Model, ModelTemplate, OutputType, RequestType, nearest};
 use lmeval_pycompat::Value;
 use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::scoring::{ResultKeys, group_specs, prepare_scoring};
@@ -61,8 +60,7 @@ pub(crate) fn plan(
     };
     let mut sources = ScoringSources::new(&options.dialect);
     if let Some(python) = &options.data.python {
-        sources.host = Arc::clone(python) as Arc<dyn ScoringHost>;
-        sources.filter_host = Arc::clone(python) as Arc<dyn FilterHost>;
+        sources.host = Arc::clone(python) as Arc<dyn Host>;
     }
     let groups = group_specs(&loaded, &keys);
     let classes = ClassSettings::of_run(options);

@@ -2,42 +2,16 @@
 
 use std::sync::Arc;
 
-use lmeval_core::filters::{Filter, FilterDocs, FilterError, FilterHost, Filtered, Responses};
+use lmeval_core::filters::{Filter, FilterDocs, FilterError, Filtered, Responses};
 use lmeval_core::{HostError, shown_reference};
 use lmeval_pycompat::{Dict, Function, Value};
 
-use crate::host::PythonHost;
 use crate::message::{Message, failed, wrong_type};
 use crate::pool::Pool;
 use crate::protocol::{encode, encode_dict};
 
-impl FilterHost for PythonHost {
-    fn call_filter(
-        &self,
-        function: &Function,
-        responses: Vec<Value>,
-        docs: &FilterDocs<'_>,
-    ) -> Result<Vec<Value>, HostError> {
-        filter(Message::new("filter", function), &self.pool, function, &responses, docs)
-    }
-
-    fn check_filter(&self, function: &Function) -> Result<(), HostError> {
-        self.check(function)
-    }
-
-    fn filter_of_class(&self, class: &Function, kwargs: &Dict) -> Result<Box<dyn Filter>, HostError> {
-        let made = Message::new("filter_class", class).with_dict("kwargs", kwargs);
-        made.with("responses", &Value::None).ask_once(&self.pool)?;
-        Ok(Box::new(ClassFilter {
-            class: class.clone(),
-            kwargs: kwargs.clone(),
-            pool: Arc::clone(&self.pool),
-        }))
-    }
-}
-
 /// Sends answers and their documents, each document once.
-fn filter(
+pub(crate) fn filter(
     message: Message<'_>,
     pool: &Pool,
     function: &Function,
@@ -69,10 +43,19 @@ fn filter(
 
 /// An object of a Python class with the method `apply`.
 #[derive(Debug)]
-struct ClassFilter {
+pub(crate) struct ClassFilter {
     class: Function,
     kwargs: Dict,
     pool: Arc<Pool>,
+}
+
+impl ClassFilter {
+    /// Creates the object once, so that invalid arguments fail before anything is sent to a model.
+    pub(crate) fn new(class: &Function, kwargs: &Dict, pool: &Arc<Pool>) -> Result<Self, HostError> {
+        let made = Message::new("filter_class", class).with_dict("kwargs", kwargs);
+        made.with("responses", &Value::None).ask_once(pool)?;
+        Ok(Self { class: class.clone(), kwargs: kwargs.clone(), pool: Arc::clone(pool) })
+    }
 }
 
 impl Filter for ClassFilter {

@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
-use lmeval_core::registry::RegisteredHost;
+use lmeval_core::filters::{Filter, FilterDocs};
+use lmeval_core::registry::{NameLookup, NameScope};
 use lmeval_core::sampler::Sampler;
+use lmeval_core::scorers::{HostAggregation, HostMetric, HostReduction, HostScorer, TaskCode};
 use lmeval_core::{
-    ClassCall, Documents, FunctionHost, HostError, HostServices, MemoryDocuments, MemorySplits, Splits,
+    ClassCall, Documents, Host, HostError, HostServices, MemoryDocuments, MemorySplits, Splits,
 };
 use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::class_task;
+use crate::filters::{ClassFilter, filter};
 use crate::message::{Message, failed, wrong_type};
 use crate::options::PythonOptions;
 use crate::pool::Pool;
 use crate::protocol::encode_dict;
+use crate::registered::{self, ClassScorer};
 use crate::sampler::PythonSampler;
 
 /// Runs the Python functions of tasks in worker processes.
@@ -78,7 +82,7 @@ fn call<'a>(function: &'a Function, document: &Arc<Dict>) -> Message<'a> {
     })
 }
 
-impl FunctionHost for PythonHost {
+impl Host for PythonHost {
     fn call(&self, function: &Function, document: &Arc<Dict>) -> Result<Value, HostError> {
         let answers = call(function, document).ask(&self.pool, 1, |_| Some(document))?;
         Ok(answers.into_iter().next().unwrap_or_default())
@@ -127,11 +131,51 @@ impl FunctionHost for PythonHost {
         Ok(Box::new(PythonSampler::new(class, seed, &self.pool)?))
     }
 
-    fn registered_names(&self) -> &dyn RegisteredHost {
-        self
-    }
-
     fn class_requests(&self, object: &Function, call: &ClassCall<'_>) -> Result<Value, HostError> {
         class_task::requests(&self.pool, object, call)
+    }
+    fn call_filter(
+        &self,
+        function: &Function,
+        responses: Vec<Value>,
+        docs: &FilterDocs<'_>,
+    ) -> Result<Vec<Value>, HostError> {
+        filter(Message::new("filter", function), &self.pool, function, &responses, docs)
+    }
+
+    fn check_filter(&self, function: &Function) -> Result<(), HostError> {
+        self.check(function)
+    }
+
+    fn filter_of_class(&self, class: &Function, kwargs: &Dict) -> Result<Box<dyn Filter>, HostError> {
+        Ok(Box::new(ClassFilter::new(class, kwargs, &self.pool)?))
+    }
+
+    fn metric(&self, function: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
+        Ok(Arc::new(self.scoring(function)?))
+    }
+
+    fn aggregation(&self, function: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError> {
+        Ok(Arc::new(self.scoring(function)?))
+    }
+
+    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError> {
+        Ok(Arc::new(self.scoring(function)?))
+    }
+
+    fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
+        Ok(Arc::new(self.scoring(function)?))
+    }
+
+    fn scorer(&self, class: &Arc<Function>, pipeline: &Dict) -> Result<Arc<dyn HostScorer>, HostError> {
+        Ok(Arc::new(ClassScorer::new(class, pipeline, &self.pool)?))
+    }
+
+    fn has_plugins(&self) -> bool {
+        self.pool.has_plugins()
+    }
+
+    fn find_registered(&self, kind: &str, name: &str, scope: &NameScope) -> Result<NameLookup, HostError> {
+        registered::find(&self.pool, kind, name, scope)
     }
 }

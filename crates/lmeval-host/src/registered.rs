@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use lmeval_core::HostError;
-use lmeval_core::registry::{NameLookup, NameScope, Registered, RegisteredHost};
+use lmeval_core::registry::{NameLookup, NameScope, Registered};
 use lmeval_core::scorers::HostScorer;
 use lmeval_pycompat::{Dict, Function, Value};
 use rayon::prelude::*;
 
-use crate::host::PythonHost;
 use crate::message::{Message, wrong_type};
 use crate::pool::{Pin, Pool};
 use crate::protocol::encode;
@@ -16,36 +15,28 @@ use crate::protocol::encode;
 /// How many documents go to a worker at once.
 const BATCH: usize = 64;
 
-impl RegisteredHost for PythonHost {
-    fn has_plugins(&self) -> bool {
-        self.pool.has_plugins()
+/// Looks up a name that Python code registered.
+pub(crate) fn find(pool: &Pool, kind: &str, name: &str, scope: &NameScope) -> Result<NameLookup, HostError> {
+    let function = Function { directory: String::new(), reference: format!("registry:{kind}/{name}") };
+    if !pool.has_plugins() && pool.worker().is_err_and(|error| error.is_without_python()) {
+        return Err(HostError::needs_python(&function));
     }
-
-    fn find(&self, kind: &str, name: &str, scope: &NameScope) -> Result<NameLookup, HostError> {
-        let function = Function { directory: String::new(), reference: format!("registry:{kind}/{name}") };
-        if !self.has_plugins() && self.pool.worker().is_err_and(|error| error.is_without_python()) {
-            return Err(HostError::needs_python(&function));
+    let text = |text: &str| Value::str(text);
+    let answer = Message::about("registered", &function)
+        .with("kind", &text(kind))
+        .with("name", &text(name))
+        .with("folders", &Value::list(scope.folders.iter().map(|folder| text(folder))))
+        .with("whole", &Value::Bool(scope.whole))
+        .ask_once(pool)?;
+    let part = |name: &str| answer.as_dict().and_then(|answer| answer.get_str(name));
+    match (part("function"), part("facts"), part("known")) {
+        (Some(Value::Function(function)), Some(Value::Dict(facts)), _) => {
+            Ok(NameLookup::Found(Registered { function: Arc::clone(function), facts: Dict::clone(facts) }))
         }
-        let text = |text: &str| Value::str(text);
-        let answer = Message::about("registered", &function)
-            .with("kind", &text(kind))
-            .with("name", &text(name))
-            .with("folders", &Value::list(scope.folders.iter().map(|folder| text(folder))))
-            .with("whole", &Value::Bool(scope.whole))
-            .ask_once(&self.pool)?;
-        let part = |name: &str| answer.as_dict().and_then(|answer| answer.get_str(name));
-        match (part("function"), part("facts"), part("known")) {
-            (Some(Value::Function(function)), Some(Value::Dict(facts)), _) => {
-                Ok(NameLookup::Found(Registered {
-                    function: Arc::clone(function),
-                    facts: Dict::clone(facts),
-                }))
-            }
-            (_, _, Some(Value::List(known))) => {
-                Ok(NameLookup::Unknown(known.iter().filter_map(Value::as_str).map(str::to_owned).collect()))
-            }
-            _ => Err(wrong_type(&function, "what is registered", &answer)),
+        (_, _, Some(Value::List(known))) => {
+            Ok(NameLookup::Unknown(known.iter().filter_map(Value::as_str).map(str::to_owned).collect()))
         }
+        _ => Err(wrong_type(&function, "what is registered", &answer)),
     }
 }
 

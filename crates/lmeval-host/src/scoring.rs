@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use lmeval_core::HostError;
-use lmeval_core::registry::RegisteredHost;
-use lmeval_core::scorers::{
-    HostAggregation, HostMetric, HostReduction, HostScorer, Needs, ScoringHost, TaskCode,
-};
+use lmeval_core::scorers::{HostAggregation, HostMetric, HostReduction, Needs, TaskCode};
 use lmeval_pycompat::{Dict, Function, Value};
 use rayon::prelude::*;
 
@@ -14,47 +11,20 @@ use crate::host::PythonHost;
 use crate::message::{Message, wrong_type};
 use crate::pool::Pool;
 use crate::protocol::{encode, encode_dict};
-use crate::registered::ClassScorer;
 
 /// How many calls go to a worker at once: enough that their number no longer matters for the cost of each.
 const BATCH: usize = 64;
 
 /// A function of a task with what runs it.
 #[derive(Debug)]
-struct Scoring {
+pub(crate) struct Scoring {
     function: Arc<Function>,
     pool: Arc<Pool>,
 }
 
-impl ScoringHost for PythonHost {
-    fn metric(&self, function: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
-        Ok(Arc::new(self.scoring(function)?))
-    }
-
-    fn aggregation(&self, function: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError> {
-        Ok(Arc::new(self.scoring(function)?))
-    }
-
-    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError> {
-        Ok(Arc::new(self.scoring(function)?))
-    }
-
-    fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
-        Ok(Arc::new(self.scoring(function)?))
-    }
-
-    fn scorer(&self, class: &Arc<Function>, pipeline: &Dict) -> Result<Arc<dyn HostScorer>, HostError> {
-        Ok(Arc::new(ClassScorer::new(class, pipeline, &self.pool)?))
-    }
-
-    fn registered(&self) -> &dyn RegisteredHost {
-        self
-    }
-}
-
 impl PythonHost {
     /// A function that is known to be there, before anything is sent to a model.
-    fn scoring(&self, function: &Arc<Function>) -> Result<Scoring, HostError> {
+    pub(crate) fn scoring(&self, function: &Arc<Function>) -> Result<Scoring, HostError> {
         self.check(function)?;
         Ok(Scoring { function: Arc::clone(function), pool: Arc::clone(&self.pool) })
     }

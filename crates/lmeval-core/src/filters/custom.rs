@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use lmeval_pycompat::{Function, Value};
 
-use super::{Arguments, Filter, FilterContext, FilterDocs, FilterError, FilterHost, Filtered, Responses};
+use super::{Arguments, Filter, FilterContext, FilterDocs, FilterError, Filtered, Responses};
+use crate::host::Host;
 use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
 
 const OPTIONS: &[OptionEntry] = &[OptionEntry::required("filter_fn", OptionKind::Function)];
@@ -26,7 +27,7 @@ pub(super) fn entry() -> FilterEntry {
 #[derive(Clone, Debug)]
 pub struct Custom {
     function: Arc<Function>,
-    host: Arc<dyn FilterHost>,
+    host: Arc<dyn Host>,
     may_unwrap: bool,
 }
 
@@ -102,7 +103,7 @@ mod tests {
     #[derive(Debug)]
     struct Functions;
 
-    impl FilterHost for Functions {
+    impl Host for Functions {
         fn call_filter(
             &self,
             function: &Function,
@@ -137,8 +138,8 @@ mod tests {
             }
         }
 
-        fn filter_of_class(&self, class: &Function, _: &Dict) -> Result<Box<dyn Filter>, HostError> {
-            Err(HostError::needs_python(class))
+        fn check_filter(&self, _: &Function) -> Result<(), HostError> {
+            Ok(())
         }
     }
 

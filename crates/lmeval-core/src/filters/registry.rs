@@ -7,14 +7,13 @@ use lmeval_pycompat::Dict;
 use super::arguments::Arguments;
 use super::ensemble::{EnsembleError, FilterEnsemble};
 use super::error::FilterError;
-use super::host::FilterHost;
 use super::spec::{FilterFunction, FilterSpec};
 use super::{
     Filter, custom, format_span, lowercase, majority_vote, map, multi_choice_regex, noop, regex, regex_pos,
     remove_whitespace, take_first, take_first_k, uppercase,
 };
 use crate::dialect::Dialect;
-use crate::host::{NoHost, shown_reference};
+use crate::host::{Host, NoHost, shown_reference};
 use crate::registry::{
     Code, FilterEntry, OptionEntry, OptionKind, OptionProblem, OptionTable, Registry, UnknownOptions,
 };
@@ -25,7 +24,7 @@ pub struct FilterContext {
     /// The rules of the run.
     pub dialect: Dialect,
     /// What runs filters that are Python code.
-    pub host: Arc<dyn FilterHost>,
+    pub host: Arc<dyn Host>,
 }
 
 impl Default for FilterContext {

@@ -32,7 +32,7 @@ pub use kinds::{
 pub use lmeval_metrics::{OptionEntry, OptionKind, OptionProblem, OptionTable, UnknownOptions};
 pub use metric_config::MetricConfigError;
 pub use models::{ModelEntry, ModelKind, ModelNames};
-pub use registered::{NameLookup, NameScope, Registered, RegisteredHost};
+pub use registered::{NameLookup, NameScope, Registered};
 pub use table::{AlreadyRegistered, Table, UnknownName};
 
 use std::sync::{Arc, LazyLock};

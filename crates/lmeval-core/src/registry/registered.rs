@@ -1,11 +1,8 @@
 //! Names that Python code registers.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use lmeval_pycompat::{Dict, Function, Value};
-
-use crate::host::{HostError, NoHost};
 
 /// Something that Python code has registered under a name.
 #[derive(Clone, Debug)]
@@ -39,23 +36,4 @@ pub enum NameLookup {
     Found(Registered),
     /// It is not, and these names of the kind are.
     Unknown(Vec<String>),
-}
-
-/// Something that knows what Python code has registered.
-pub trait RegisteredHost: Debug + Send + Sync {
-    /// Whether plug-ins were named, whose names come before those that are built in.
-    fn has_plugins(&self) -> bool;
-
-    /// Looks for a name of a kind (`metric`, `aggregation`, `reduction`, `filter`, `scorer`, `sampler` or `model`).
-    fn find(&self, kind: &str, name: &str, scope: &NameScope) -> Result<NameLookup, HostError>;
-}
-
-impl RegisteredHost for NoHost {
-    fn has_plugins(&self) -> bool {
-        false
-    }
-
-    fn find(&self, _: &str, _: &str, _: &NameScope) -> Result<NameLookup, HostError> {
-        Ok(NameLookup::Unknown(Vec::new()))
-    }
 }

@@ -1,6 +1,13 @@
 //! `default`: random examples.
 
 use super::{Draw, Sampler, SamplerError, document};
+use crate::registry::SamplerEntry;
+
+/// The entry in the registry.
+pub(super) fn entry() -> SamplerEntry {
+    SamplerEntry::new("default", || Box::new(DefaultSampler))
+        .summary("Random examples, drawn with the few-shot seed")
+}
 
 /// Random examples, drawn with the few-shot seed.
 #[derive(Clone, Copy, Debug, Default)]

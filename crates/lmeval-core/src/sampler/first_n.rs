@@ -1,6 +1,12 @@
 //! `first_n`: examples in a fixed order.
 
 use super::{Draw, Sampler, SamplerError, document};
+use crate::registry::SamplerEntry;
+
+/// The entry in the registry.
+pub(super) fn entry() -> SamplerEntry {
+    SamplerEntry::new("first_n", || Box::new(FirstN)).summary("The first examples of the pool, in order")
+}
 
 /// The first examples of the pool, in order.
 #[derive(Clone, Copy, Debug, Default)]

@@ -13,8 +13,8 @@ pub use self::default::DefaultSampler;
 pub use self::first_n::FirstN;
 use crate::dialect::Dialect;
 use crate::document::{DocumentError, Documents};
-use crate::host::HostError;
-use crate::registry::{Registry, SamplerEntry, UnknownName};
+use crate::host::{Host, HostError};
+use crate::registry::{Code, Registry, SamplerEntry, UnknownName};
 
 /// What a sampler is asked for: examples for one evaluated document.
 #[derive(Debug)]
@@ -76,7 +76,10 @@ pub enum SamplerError {
         #[source]
         source: DocumentError,
     },
-    /// Something outside of this program that runs the sampler failed.
+    /// No sampler has the name.
+    #[error(transparent)]
+    Unknown(#[from] UnknownName),
+    /// The host that runs the sampler failed.
     #[error(transparent)]
     Host(HostError),
     /// The sampler failed in a way of its own.
@@ -102,18 +105,14 @@ fn document(pool: &dyn Documents, index: usize) -> Result<Arc<Dict>, SamplerErro
 
 /// The built-in samplers.
 pub(crate) fn built_in() -> Vec<SamplerEntry> {
-    let entries = [
-        SamplerEntry::new("default", || Box::new(DefaultSampler))
-            .summary("Random examples, drawn with the few-shot seed"),
-        SamplerEntry::new("first_n", || Box::new(FirstN)).summary("The first examples of the pool, in order"),
-    ];
-    entries.into_iter().map(SamplerEntry::built_in).collect()
+    [default::entry(), first_n::entry()].into_iter().map(SamplerEntry::built_in).collect()
 }
 
 impl Registry {
-    /// A new sampler of a name that needs no Python.
+    /// Creates the sampler in effect for a name; the host runs it if Python code registered it.
     ///
     /// ```
+    /// use lmeval_core::NoHost;
     /// use lmeval_core::registry::{Registry, SamplerEntry};
     /// use lmeval_core::sampler::{Draw, Sampler, SamplerError};
     ///
@@ -128,21 +127,45 @@ impl Registry {
     ///
     /// let mut registry = Registry::default();
     /// registry.register(SamplerEntry::new("last", || Box::new(Last))).unwrap();
-    /// assert!(registry.sampler("last").is_ok());
+    /// assert!(registry.sampler("last", &NoHost, None).is_ok());
     /// assert_eq!(registry.samplers.names(), ["default", "first_n", "last"]);
     /// ```
-    pub fn sampler(&self, name: &str) -> Result<Box<dyn Sampler>, UnknownName> {
-        let entry = self.samplers.here(name).and_then(|entry| entry.code.here());
-        entry.map(|make| make()).ok_or_else(|| self.samplers.unknown(name))
+    pub fn sampler(
+        &self,
+        name: &str,
+        host: &dyn Host,
+        seed: Option<i64>,
+    ) -> Result<Box<dyn Sampler>, SamplerError> {
+        match &self.samplers.find(name)?.code {
+            Code::BuiltIn(make) | Code::Program(make) => Ok(make()),
+            Code::Python(registered) => host.sampler(&registered.function, seed).map_err(SamplerError::Host),
+            Code::TaskCode => Err(self.samplers.unknown(name).into()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::NoHost;
+    use crate::registry::Registered;
+    use lmeval_pycompat::Function;
 
     #[test]
     fn unknown_names_have_neighbours() {
-        assert_eq!(Registry::default().sampler("first_m").unwrap_err().nearest, ["first_n"]);
+        let error = Registry::default().sampler("first_m", &NoHost, None).unwrap_err();
+        assert!(matches!(error, SamplerError::Unknown(unknown) if unknown.nearest == ["first_n"]));
+    }
+
+    #[test]
+    fn registered_classes_need_a_host() {
+        let function = Function { directory: String::new(), reference: "utils.Mine".to_owned() };
+        let mut registry = Registry::default();
+        for name in ["default", "mine"] {
+            let (function, facts) = (Arc::new(function.clone()), Dict::new());
+            registry.add_python("sampler", name, Registered { function, facts });
+            let error = registry.sampler(name, &NoHost, None).unwrap_err();
+            assert!(matches!(error, SamplerError::Host(HostError::NeedsPython { .. })), "{error}");
+        }
     }
 }

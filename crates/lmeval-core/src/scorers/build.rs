@@ -11,11 +11,10 @@ use super::registered_scorer::{self, RegisteredScorer};
 use super::resolve::resolve_metric;
 use super::scorer::Scorer;
 use super::spec::{MetricSpec, PipelineSpec, ScorerSpec};
-use super::task_code::ScoringHost;
 use crate::OutputType;
 use crate::dialect::Dialect;
-use crate::filters::{FilterContext, FilterHost, FilterSpec};
-use crate::host::NoHost;
+use crate::filters::{FilterContext, FilterSpec};
+use crate::host::{Host, NoHost};
 use crate::registry::{Registry, default_metrics};
 
 /// What scorers are built with, beside their configuration.
@@ -23,10 +22,8 @@ use crate::registry::{Registry, default_metrics};
 pub struct ScoringSources {
     /// Everything that a task can name.
     pub registry: Registry,
-    /// What runs filters that are Python code.
-    pub filter_host: Arc<dyn FilterHost>,
-    /// What runs scoring functions of tasks.
-    pub host: Arc<dyn ScoringHost>,
+    /// Runs the filters and scoring functions that are Python code.
+    pub host: Arc<dyn Host>,
     /// The rules of the run.
     pub dialect: Dialect,
 }
@@ -34,12 +31,7 @@ pub struct ScoringSources {
 impl ScoringSources {
     /// What is built in, without Python, by the rules of a dialect.
     pub fn new(dialect: &Dialect) -> Self {
-        Self {
-            registry: Registry::default(),
-            filter_host: Arc::new(NoHost),
-            host: Arc::new(NoHost),
-            dialect: *dialect,
-        }
+        Self { registry: Registry::default(), host: Arc::new(NoHost), dialect: *dialect }
     }
 
     /// The same with another registry.
@@ -99,7 +91,7 @@ pub fn build_scorer(
         }
     };
     let filters = choose_filters(pipeline, &*scorer, &sources.dialect);
-    let context = FilterContext { dialect: sources.dialect, host: Arc::clone(&sources.filter_host) };
+    let context = FilterContext { dialect: sources.dialect, host: Arc::clone(&sources.host) };
     let ensemble = sources.registry.filter_ensemble(&pipeline.name, &filters, &context)?;
     let metrics = choose_metrics(pipeline, &*scorer, facts.output_type)
         .iter()

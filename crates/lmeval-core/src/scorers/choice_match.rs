@@ -1,8 +1,17 @@
 //! The scorer `choice_match`.
 
+use std::sync::Arc;
+
 use super::needs::Needs;
 use super::scorer::Scorer;
 use super::spec::MetricSpec;
+use crate::registry::ScorerEntry;
+
+/// The entry in the registry.
+pub(super) fn entry() -> ScorerEntry {
+    ScorerEntry::new("choice_match", |_| Ok(Arc::new(ChoiceMatchScorer)))
+        .summary("Compares the answer as it is with the target")
+}
 
 /// Compares the answer as it is with the target, without regard to case and punctuation.
 ///

@@ -1,9 +1,18 @@
 //! The scorer `first_token`.
 
+use std::sync::Arc;
+
 use super::needs::Needs;
 use super::scorer::Scorer;
 use super::spec::MetricSpec;
 use crate::filters::FilterSpec;
+use crate::registry::ScorerEntry;
+
+/// The entry in the registry.
+pub(super) fn entry() -> ScorerEntry {
+    ScorerEntry::new("first_token", |_| Ok(Arc::new(FirstTokenScorer)))
+        .summary("Compares the stripped answer with the target")
+}
 
 /// Compares the stripped answer with the target, without regard to case and punctuation.
 ///

@@ -55,5 +55,5 @@ pub(crate) use registry::built_in;
 pub use scored::{ReducedDoc, ScoredDoc, Scores};
 pub use scorer::Scorer;
 pub use spec::{MetricSpec, PipelineSpec, Reference, ScorerSpec, Setting};
-pub use task_code::{HostAggregation, HostMetric, HostReduction, HostScorer, ScoringHost, TaskCode};
+pub use task_code::{HostAggregation, HostMetric, HostReduction, HostScorer, TaskCode};
 pub use task_scorer::{Exported, Restored, TaskScorer};

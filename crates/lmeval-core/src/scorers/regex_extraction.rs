@@ -1,9 +1,18 @@
 //! The scorer `regex`.
 
+use std::sync::Arc;
+
 use super::needs::Needs;
 use super::scorer::Scorer;
 use super::spec::MetricSpec;
 use crate::filters::FilterSpec;
+use crate::registry::ScorerEntry;
+
+/// The entry in the registry.
+pub(super) fn entry() -> ScorerEntry {
+    ScorerEntry::new("regex", |_| Ok(Arc::new(RegexExtractionScorer)))
+        .summary("Compares what a pattern finds in the answer with the target")
+}
 
 /// Compares what a pattern finds in the answer with the target, without regard to case and punctuation.
 ///

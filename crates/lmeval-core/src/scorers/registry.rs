@@ -2,25 +2,16 @@
 
 use std::sync::Arc;
 
-use super::choice_match::ChoiceMatchScorer;
 use super::error::ScoreError;
-use super::first_token::FirstTokenScorer;
-use super::regex_extraction::RegexExtractionScorer;
 use super::scorer::Scorer;
 use super::spec::ScorerSpec;
+use super::{choice_match, first_token, regex_extraction};
 use crate::OutputType;
 use crate::registry::{OptionProblem, OptionTable, Registry, ScorerEntry};
 
 /// The built-in scorers.
 pub(crate) fn built_in() -> Vec<ScorerEntry> {
-    let entries = [
-        ScorerEntry::new("first_token", |_| Ok(Arc::new(FirstTokenScorer)))
-            .summary("Compares the stripped answer with the target"),
-        ScorerEntry::new("regex", |_| Ok(Arc::new(RegexExtractionScorer)))
-            .summary("Compares what a pattern finds in the answer with the target"),
-        ScorerEntry::new("choice_match", |_| Ok(Arc::new(ChoiceMatchScorer)))
-            .summary("Compares the answer as it is with the target"),
-    ];
+    let entries = [first_token::entry(), regex_extraction::entry(), choice_match::entry()];
     // Reference: the built-in scorers have no arguments; patterns are given to filters.
     let entry = |entry: ScorerEntry| {
         entry.options(OptionTable::NONE_ALLOWED).output_types(vec![OutputType::GenerateUntil]).built_in()

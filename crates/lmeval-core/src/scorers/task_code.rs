@@ -3,12 +3,11 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use lmeval_pycompat::{Dict, Function, Value};
+use lmeval_pycompat::{Dict, Value};
 
 use super::needs::Needs;
 use crate::groups::Directions;
-use crate::host::{HostError, NoHost};
-use crate::registry::RegisteredHost;
+use crate::host::HostError;
 
 /// A metric that is a function of the task.
 pub trait HostMetric: Debug + Send + Sync {
@@ -105,50 +104,5 @@ pub trait TaskCode: Debug + Send + Sync {
     /// For each metric whether higher is better, where the task says so itself.
     fn higher_is_better(&self) -> Option<Directions> {
         None
-    }
-}
-
-/// Something that runs the scoring functions that tasks refer to.
-pub trait ScoringHost: Debug + Send + Sync {
-    /// The metric of a function.
-    fn metric(&self, function: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError>;
-
-    /// The aggregation of a function.
-    fn aggregation(&self, function: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError>;
-
-    /// The reduction of a function.
-    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError>;
-
-    /// The code of a task whose `process_results` is a function.
-    fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError>;
-
-    /// The scorer that a class makes of the configuration of a pipeline: `name`, `metric_list`, `output_type`
-    /// and `kwargs`.
-    fn scorer(&self, class: &Arc<Function>, pipeline: &Dict) -> Result<Arc<dyn HostScorer>, HostError> {
-        let _ = pipeline;
-        Err(HostError::needs_python(class))
-    }
-
-    /// What knows the names that Python code has registered.
-    fn registered(&self) -> &dyn RegisteredHost {
-        &NoHost
-    }
-}
-
-impl ScoringHost for NoHost {
-    fn metric(&self, function: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
-        Err(HostError::needs_python(function))
-    }
-
-    fn aggregation(&self, function: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError> {
-        Err(HostError::needs_python(function))
-    }
-
-    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError> {
-        Err(HostError::needs_python(function))
-    }
-
-    fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
-        Err(HostError::needs_python(function))
     }
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lmeval_core::filters::{Filter, FilterDocs, FilterHost, FilterSpec};
+use lmeval_core::filters::{FilterDocs, FilterSpec};
 use lmeval_core::groups::Directions;
 use lmeval_core::registry::{MetricEntry, ScorerEntry};
 use lmeval_core::scorers::{
     Aggregated, AnsweredDocument, HostAggregation, HostMetric, HostReduction, MetricKey, MetricSpec, Needs,
-    ReducedDoc, Reference, ScoreError, ScoredDoc, Scorer, ScorerSpec, ScoringHost, ScoringSources, Setting,
-    TaskCode, TaskFacts, build_scorer,
+    ReducedDoc, Reference, ScoreError, ScoredDoc, Scorer, ScorerSpec, ScoringSources, Setting, TaskCode,
+    TaskFacts, build_scorer,
 };
-use lmeval_core::{Diagnose, Dialect, DocId, HostError, OutputType};
+use lmeval_core::{Diagnose, Dialect, DocId, Host, HostError, OutputType};
 use lmeval_metrics::aggregation::Mean;
 use lmeval_metrics::{AnyMetric, Metric, MetricInput, Number};
 use lmeval_pycompat::repr::repr;
@@ -48,17 +48,13 @@ impl TaskCode for Lists {
     }
 }
 
-impl ScoringHost for Lists {
+impl Host for Lists {
     fn metric(&self, _: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
         Ok(Arc::new(Lists))
     }
 
     fn aggregation(&self, _: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError> {
         Ok(Arc::new(Lists))
-    }
-
-    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError> {
-        Err(HostError::needs_python(function))
     }
 
     fn process_results(&self, _: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
@@ -258,25 +254,11 @@ impl HostMetric for Counted {
     }
 }
 
-impl ScoringHost for Counted {
+impl Host for Counted {
     fn metric(&self, _: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
         Ok(Arc::new(self.clone()))
     }
 
-    fn aggregation(&self, function: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError> {
-        Err(HostError::needs_python(function))
-    }
-
-    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError> {
-        Err(HostError::needs_python(function))
-    }
-
-    fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
-        Err(HostError::needs_python(function))
-    }
-}
-
-impl FilterHost for Counted {
     fn call_filter(
         &self,
         _: &Function,
@@ -287,8 +269,8 @@ impl FilterHost for Counted {
         Ok(responses)
     }
 
-    fn filter_of_class(&self, class: &Function, _: &Dict) -> Result<Box<dyn Filter>, HostError> {
-        Err(HostError::needs_python(class))
+    fn check_filter(&self, _: &Function) -> Result<(), HostError> {
+        Ok(())
     }
 }
 
@@ -298,8 +280,7 @@ fn the_check_of_the_first_document_calls_nothing_twice() {
     let filters = [vec![], vec![FilterSpec::named("lowercase")], vec![own]];
     for (filters, calls_when_checked) in filters.into_iter().zip([1, 1, 0]) {
         let counted = Counted::default();
-        let (host, filter_host) = (Arc::new(counted.clone()), Arc::new(counted.clone()));
-        let sources = ScoringSources { host, filter_host, ..sources() };
+        let sources = ScoringSources { host: Arc::new(counted.clone()), ..sources() };
         let spec = pipeline("none", &filters, &[host_metric().with_aggregation("mean")]);
         let built = build_scorer(Some(&spec), facts(OutputType::GenerateUntil), &sources).unwrap();
         let mut scorer = scorer_of(vec![built], OutputType::GenerateUntil);

@@ -8,12 +8,12 @@ use lmeval_core::groups::Directions;
 use lmeval_core::registry::ScorerEntry;
 use lmeval_core::scorers::{
     AnsweredDocument, AnsweredInstance, HostAggregation, HostMetric, HostReduction, MetricSpec, PipelineSpec,
-    Reference, ScoreError, ScoredDoc, Scorer, ScorerSpec, Scores, ScoringHost, ScoringInput, ScoringPipeline,
+    Reference, ScoreError, ScoredDoc, Scorer, ScorerSpec, Scores, ScoringInput, ScoringPipeline,
     ScoringSources, Setting, TaskCode, TaskFacts, TaskScorer, build_predict_only, build_scorer,
     loglikelihood_response,
 };
 use lmeval_core::{
-    Arguments, Context, Diagnose, Dialect, DocId, HostError, Instance, InstanceMetadata, OutputType,
+    Arguments, Context, Diagnose, Dialect, DocId, Host, HostError, Instance, InstanceMetadata, OutputType,
     RequestType,
 };
 use lmeval_pycompat::repr::repr;
@@ -332,7 +332,7 @@ fn programs_bring_their_own_scorers() {
 
 /// Scoring functions of a task, in place of Python.
 #[derive(Debug)]
-struct Host;
+struct FlagsHost;
 
 #[derive(Debug)]
 struct Code;
@@ -365,21 +365,9 @@ impl HostMetric for Failing {
 #[derive(Debug)]
 struct FailingHost(Arc<Failing>);
 
-impl ScoringHost for FailingHost {
+impl Host for FailingHost {
     fn metric(&self, _: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
         Ok(self.0.clone())
-    }
-
-    fn aggregation(&self, function: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError> {
-        Err(HostError::needs_python(function))
-    }
-
-    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError> {
-        Err(HostError::needs_python(function))
-    }
-
-    fn process_results(&self, function: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
-        Err(HostError::needs_python(function))
     }
 }
 
@@ -428,17 +416,13 @@ impl TaskCode for Code {
     }
 }
 
-impl ScoringHost for Host {
+impl Host for FlagsHost {
     fn metric(&self, _: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
         Ok(Arc::new(Halves))
     }
 
     fn aggregation(&self, _: &Arc<Function>) -> Result<Arc<dyn HostAggregation>, HostError> {
         Ok(Arc::new(Flatten))
-    }
-
-    fn reduction(&self, function: &Arc<Function>) -> Result<Arc<dyn HostReduction>, HostError> {
-        Err(HostError::needs_python(function))
     }
 
     fn process_results(&self, _: &Arc<Function>) -> Result<Arc<dyn TaskCode>, HostError> {
@@ -452,7 +436,7 @@ pub(crate) fn function(reference: &str) -> Arc<Function> {
 
 #[test]
 fn tasks_deliver_values_themselves() {
-    let sources = ScoringSources { host: Arc::new(Host), ..sources() };
+    let sources = ScoringSources { host: Arc::new(FlagsHost), ..sources() };
     let flags = MetricSpec {
         aggregation: Setting::Given(Reference::Function(function("utils.flatten"))),
         ..MetricSpec::named("flags")
@@ -487,7 +471,7 @@ fn tasks_deliver_values_themselves() {
 
 #[test]
 fn functions_of_a_task_are_metrics() {
-    let sources = ScoringSources { host: Arc::new(Host), ..sources() };
+    let sources = ScoringSources { host: Arc::new(FlagsHost), ..sources() };
     let metric = MetricSpec {
         metric: Reference::Function(function("utils.halves")),
         higher_is_better: Setting::Given(false),

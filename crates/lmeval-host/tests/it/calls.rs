@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use lmeval_core::filters::{FilterDocs, FilterHost};
-use lmeval_core::scorers::ScoringHost;
-use lmeval_core::{DocId, FunctionHost, MemoryDocuments, Splits};
+use lmeval_core::filters::FilterDocs;
+use lmeval_core::{DocId, Host, MemoryDocuments, Splits};
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value};
 

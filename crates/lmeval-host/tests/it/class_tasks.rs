@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use lmeval_core::scorers::ScoringHost;
 use lmeval_core::{
-    ChatError, ChatMessage, ChatTemplate, ClassCall, Context, DatasetRequest, DocId, DocumentError,
-    FunctionHost, HostError, HostServices, MemoryDocuments, MemorySplits, NamedSplits,
+    ChatError, ChatMessage, ChatTemplate, ClassCall, Context, DatasetRequest, DocId, DocumentError, Host,
+    HostError, HostServices, MemoryDocuments, MemorySplits, NamedSplits,
 };
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Function, Value};

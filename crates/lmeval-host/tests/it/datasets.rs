@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{DocumentError, Documents, FunctionHost, MemoryDocuments};
+use lmeval_core::{DocumentError, Documents, Host, MemoryDocuments};
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value};
 

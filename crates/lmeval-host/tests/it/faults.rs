@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lmeval_core::scorers::ScoringHost;
-use lmeval_core::{FunctionHost, HostError};
+use lmeval_core::{Host, HostError};
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::{Dict, Value};
 

@@ -1,6 +1,6 @@
 //! Where functions are found.
 
-use lmeval_core::FunctionHost;
+use lmeval_core::Host;
 use lmeval_host::{PythonHost, PythonOptions};
 use lmeval_pycompat::Value;
 

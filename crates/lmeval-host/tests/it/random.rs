@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lmeval_core::{Documents, FunctionHost, MemoryDocuments};
+use lmeval_core::{Documents, Host, MemoryDocuments};
 use lmeval_pycompat::{Dict, Value};
 
 use crate::support::{Folder, document};

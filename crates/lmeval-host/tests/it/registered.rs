@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lmeval_core::registry::{NameLookup, NameScope, Registered, RegisteredHost};
-use lmeval_core::scorers::{HostAggregation, ScoringHost};
+use lmeval_core::Host;
+use lmeval_core::registry::{NameLookup, NameScope, Registered};
+use lmeval_core::scorers::HostAggregation;
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value};
 
@@ -45,7 +46,7 @@ fn scope(folder: &Folder) -> NameScope {
 }
 
 fn found(folder: &Folder, kind: &str, name: &str) -> Registered {
-    match folder.host.find(kind, name, &scope(folder)).unwrap() {
+    match folder.host.find_registered(kind, name, &scope(folder)).unwrap() {
         NameLookup::Found(registered) => registered,
         NameLookup::Unknown(known) => panic!("{kind} {name}: {known:?}"),
     }
@@ -72,14 +73,15 @@ fn names_have_their_facts() {
     assert_eq!(plain.text("tier"), Some("document"));
     assert_eq!(plain.facts.get_str("filters").and_then(Value::as_list).map(<[_]>::len), Some(2));
     found(&folder, "filter", "upper");
-    let NameLookup::Unknown(known) = folder.host.find("metric", "owm", &scope(&folder)).unwrap() else {
+    let NameLookup::Unknown(known) = folder.host.find_registered("metric", "owm", &scope(&folder)).unwrap()
+    else {
         panic!("there is no such metric")
     };
     assert_eq!(known, ["own", "joint"]);
     // Without its folder a name means nothing.
-    let elsewhere = folder.host.find("metric", "own", &NameScope::default()).unwrap();
+    let elsewhere = folder.host.find_registered("metric", "own", &NameScope::default()).unwrap();
     assert!(matches!(elsewhere, NameLookup::Unknown(known) if known.is_empty()));
-    let strange = folder.host.find("metric", "acc", &scope(&folder)).unwrap();
+    let strange = folder.host.find_registered("metric", "acc", &scope(&folder)).unwrap();
     assert!(matches!(strange, NameLookup::Unknown(_)), "built-in names are not for Python to find");
 }
 
@@ -151,7 +153,8 @@ fn a_hundred_thousand_draws_take_seconds() {
 fn what_fails_says_so() {
     let folder =
         Folder::new("from lm_eval.api.registry import register_metric\nraise ValueError('broken')\n");
-    let (message, traceback) = told(folder.host.find("metric", "own", &scope(&folder)).unwrap_err());
+    let (message, traceback) =
+        told(folder.host.find_registered("metric", "own", &scope(&folder)).unwrap_err());
     assert!(message.contains("ValueError: broken"), "{message}");
     assert!(traceback.contains("utils.py"));
 }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use lmeval_core::sampler::{DefaultSampler, Draw, Sampler};
-use lmeval_core::{Dialect, FunctionHost, MemoryDocuments};
+use lmeval_core::{Dialect, Host, MemoryDocuments};
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value};
 

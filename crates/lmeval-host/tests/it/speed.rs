@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lmeval_core::FunctionHost;
-use lmeval_core::scorers::ScoringHost;
+use lmeval_core::Host;
 use lmeval_pycompat::{Dict, Value};
 
 use crate::support::{Folder, document};

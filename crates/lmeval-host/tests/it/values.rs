@@ -1,6 +1,6 @@
 //! Values cross the pipe unchanged.
 
-use lmeval_core::FunctionHost;
+use lmeval_core::Host;
 use lmeval_pycompat::datetime::{Date, DateTime};
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value, float};

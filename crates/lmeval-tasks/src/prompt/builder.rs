@@ -1,11 +1,10 @@
 //! The requests of a task, document by document.
 
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lmeval_core::registry::{NameLookup, NameScope, UnknownName};
+use lmeval_core::registry::UnknownName;
 use lmeval_core::sampler::{Draw, Sampler, SamplerError};
 use lmeval_core::{Dialect, DocId, Documents, HostError, Instance};
 use lmeval_pycompat::random::Random;
@@ -20,8 +19,8 @@ use super::plan::Plan;
 use super::request::Skipped;
 use super::selection::{Selection, evaluated_documents};
 use crate::Task;
-use crate::config::{ConfigPath, Named};
-use crate::scoring::{ModuleTexts, folders, has_modules};
+use crate::config::Named;
+use crate::scoring::with_sampler;
 
 /// How many documents are rendered at a time: enough for all cores, little enough to hold.
 const CHUNK: usize = 256;
@@ -316,33 +315,20 @@ fn up_to_failure<T>(
     built.into_iter().take(failed.saturating_add(1)).flatten()
 }
 
-/// The sampler of a name: what Python code registers, as far as it comes before what is built in.
+/// The sampler of a name, including those that Python code registers.
 fn named_sampler(
     task: &Task,
     name: &str,
     sources: &RequestSources,
     options: &RequestOptions,
 ) -> Result<Box<dyn Sampler>, PromptError> {
-    let built_in = sources.registry.sampler(name);
-    let names = sources.host.registered_names();
-    let mut folders = folders(task, &ConfigPath::key("fewshot_config").then("sampler"));
-    if built_in.is_ok() {
-        let mut modules = ModuleTexts::default();
-        folders.retain(|folder| modules.register(folder, "sampler", name));
-        // No Python is started for what is built in and nobody replaces.
-        if folders.is_empty() && !names.has_plugins() {
-            return built_in.map_err(unknown_sampler);
-        }
-    }
-    let has_modules = folders.iter().any(|folder| has_modules(Path::new(folder)));
-    match names.find("sampler", name, &NameScope { folders, whole: built_in.is_err() }) {
-        Ok(NameLookup::Found(registered)) => {
-            sources.host.sampler(&registered.function, options.fewshot_seed).map_err(PromptError::host)
-        }
-        Ok(NameLookup::Unknown(_)) => built_in.map_err(unknown_sampler),
-        Err(HostError::NeedsPython { .. }) if !has_modules => built_in.map_err(unknown_sampler),
-        Err(error) => Err(PromptError::host(error)),
-    }
+    let host = &*sources.host;
+    let registry = with_sampler(task, name, &sources.registry, host).map_err(PromptError::host)?;
+    registry.sampler(name, host, options.fewshot_seed).map_err(|error| match error {
+        SamplerError::Unknown(unknown) => unknown_sampler(unknown),
+        SamplerError::Host(error) => PromptError::host(error),
+        other => no_examples(other),
+    })
 }
 
 fn unknown_sampler(unknown: UnknownName) -> PromptError {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use lmeval_core::{DocumentError, Documents, FunctionHost, NoSuchDocument, OutputType};
+use lmeval_core::{DocumentError, Documents, Host, NoSuchDocument, OutputType};
 use lmeval_pycompat::repr;
 use lmeval_pycompat::{Dict, Value};
 use rustc_hash::FxHashMap;
@@ -144,7 +144,7 @@ fn pool_documents(
             return Ok(Arc::new(lmeval_core::MemoryDocuments::new(documents.clone())));
         }
         Some(FewshotSamples::Function(function)) => {
-            let host: &dyn FunctionHost = &*sources.host;
+            let host: &dyn Host = &*sources.host;
             return host
                 .documents(function)
                 .map_err(|error| PromptError::host(error).in_field("fewshot_config.samples"));

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use lmeval_core::{FunctionHost, HostFn};
+use lmeval_core::{Host, HostFn};
 use lmeval_pycompat::{Dict, Value};
 use lmeval_template::{Environment, Template};
 use rustc_hash::FxHashSet;
@@ -79,7 +79,7 @@ struct Text {
 
 impl PromptField {
     /// Prepares a field; nothing is compiled yet, as a text may be the name of a column.
-    pub(crate) fn new(name: &'static str, field: &Field, host: &Arc<dyn FunctionHost>) -> Self {
+    pub(crate) fn new(name: &'static str, field: &Field, host: &Arc<dyn Host>) -> Self {
         let kind = match field {
             Field::Text(text) => Kind::Text(Text::new(text)),
             Field::Function(function) => Kind::Function(HostFn::new(Arc::clone(function), Arc::clone(host))),

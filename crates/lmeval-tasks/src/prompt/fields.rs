@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Dialect, FunctionHost, OutputType};
+use lmeval_core::{Dialect, Host, OutputType};
 use lmeval_pycompat::literal::literal_eval;
 use lmeval_pycompat::{Dict, Value};
 
@@ -74,7 +74,7 @@ impl TaskFields {
         config: &TaskConfig,
         dialect: Dialect,
         columns: &[String],
-        host: &Arc<dyn FunctionHost>,
+        host: &Arc<dyn Host>,
     ) -> Self {
         let make = |name: &'static str, field: &Option<Field>| {
             field.as_ref().map(|field| Arc::new(PromptField::new(name, field, host)))

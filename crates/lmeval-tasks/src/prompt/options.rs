@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lmeval_core::registry::Registry;
-use lmeval_core::{ChatTemplate, Dialect, FunctionHost, NoHost, Splits};
+use lmeval_core::{ChatTemplate, Dialect, Host, NoHost, Splits};
 
 /// The few-shot seed where none is given.
 pub const DEFAULT_FEWSHOT_SEED: i64 = 1234;
@@ -65,7 +65,7 @@ pub struct RequestSources {
     /// The data set.
     pub splits: Arc<dyn Splits>,
     /// What runs the functions of the task.
-    pub host: Arc<dyn FunctionHost>,
+    pub host: Arc<dyn Host>,
     /// What the task can name.
     pub registry: Arc<Registry>,
 }
@@ -77,7 +77,7 @@ impl RequestSources {
     }
 
     /// Sets what runs functions.
-    pub fn with_host(mut self, host: Arc<dyn FunctionHost>) -> Self {
+    pub fn with_host(mut self, host: Arc<dyn Host>) -> Self {
         self.host = host;
         self
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{ChatTemplate, Context, Dialect, Documents, FunctionHost, OutputType};
+use lmeval_core::{ChatTemplate, Context, Dialect, Documents, Host, OutputType};
 use lmeval_pycompat::{Dict, Value};
 
 use super::error::{Place, PromptError, PromptErrorKind};
@@ -43,7 +43,7 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) struct PlannedClass {
     pub(crate) class: Arc<ClassTask>,
-    pub(crate) host: Arc<dyn FunctionHost>,
+    pub(crate) host: Arc<dyn Host>,
 }
 
 impl Plan {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{FunctionHost, NoHost};
+use lmeval_core::{Host, NoHost};
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Value, json};
 
@@ -14,7 +14,7 @@ fn resolve(spec: &Value, document: &Arc<Dict>) -> Result<Value, String> {
     if spec.is_none() {
         return Ok(Value::None);
     }
-    let host: Arc<dyn FunctionHost> = Arc::new(NoHost);
+    let host: Arc<dyn Host> = Arc::new(NoHost);
     let field = Field::from_value(spec).ok_or("not a field")?;
     let field = PromptField::new("doc_to_text", &field, &host);
     let rules = Resolution { columns: None, list_elements_are_templates: true };

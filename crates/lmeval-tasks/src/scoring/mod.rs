@@ -13,10 +13,9 @@ mod specs;
 mod uses;
 
 pub use group::{ResultKeys, group_specs};
-pub(crate) use modules::{ModuleTexts, has_modules};
 pub use prepare::prepare_scoring;
-pub(crate) use registered::folders;
 pub use registered::module_folders;
+pub(crate) use registered::with_sampler;
 pub use result::task_result;
 pub use specs::{metric_spec, pipeline_spec, scorer_spec, task_scorer};
 pub use uses::{ArgumentUse, ComputedBy, ScoringUse, UseKind, scoring_uses};

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use lmeval_core::HostError;
 use lmeval_core::filters::{FilterFunction, FilterSpec};
-use lmeval_core::registry::{NameLookup, NameScope, Registered};
+use lmeval_core::registry::{Kind, NameLookup, NameScope, Registered, Registry, SamplerKind};
 use lmeval_core::scorers::{MetricSpec, Reference, ScoreError, ScorerDefaults, ScoringSources, Setting};
+use lmeval_core::{Host, HostError};
 
 use super::modules::{ModuleTexts, has_modules};
 use super::specs::metric_spec;
@@ -89,7 +89,7 @@ impl Lookups<'_> {
     /// metric stays unknown, which is an error with advice.
     fn evaluate(&mut self, name: &str, path: &ConfigPath) -> Result<(), Error> {
         let scope = NameScope { folders: Vec::new(), whole: false };
-        match self.given.host.registered().find("evaluate", name, &scope) {
+        match self.given.host.find_registered("evaluate", name, &scope) {
             Ok(NameLookup::Found(registered)) => {
                 self.found.sources.registry.add_python("metric", name, registered);
                 Ok(())
@@ -169,22 +169,8 @@ impl Lookups<'_> {
         known: Known,
         path: &ConfigPath,
     ) -> Result<Option<Registered>, Error> {
-        let host = self.given.host.registered();
-        let mut folders = folders(self.task, path);
-        if known == Known::BuiltIn {
-            folders.retain(|folder| self.modules.register(folder, kind, name));
-        }
-        let has_modules = folders.iter().any(|folder| has_modules(Path::new(folder)));
-        // Where nothing could replace or explain the name, no Python is started for it.
-        let is_settled = match known {
-            Known::BuiltIn => folders.is_empty(),
-            Known::Free => !has_modules,
-            Known::No => false,
-        };
-        if is_settled && !host.has_plugins() {
-            return Ok(None);
-        }
-        match host.find(kind, name, &NameScope { folders, whole: known == Known::No }) {
+        let folders = folders(self.task, path);
+        match look_up(&*self.given.host, &mut self.modules, kind, name, known, folders) {
             Ok(NameLookup::Found(registered)) => {
                 self.found.sources.registry.add_python(kind, name, registered.clone());
                 Ok(Some(registered))
@@ -195,11 +181,56 @@ impl Lookups<'_> {
                 }
                 Ok(None)
             }
-            // The values come from elsewhere, or there is nothing that could register the name.
-            Err(HostError::NeedsPython { .. }) if known == Known::Free || !has_modules => Ok(None),
             Err(error) => Err(self.failed(kind, name, path, error)),
         }
     }
+}
+
+/// Looks up a name that Python code may register, without starting Python if nothing could replace or explain it.
+fn look_up(
+    host: &dyn Host,
+    modules: &mut ModuleTexts,
+    kind: &str,
+    name: &str,
+    known: Known,
+    mut folders: Vec<String>,
+) -> Result<NameLookup, HostError> {
+    if known == Known::BuiltIn {
+        folders.retain(|folder| modules.register(folder, kind, name));
+    }
+    let has_modules = folders.iter().any(|folder| has_modules(Path::new(folder)));
+    let is_settled = match known {
+        Known::BuiltIn => folders.is_empty(),
+        Known::Free => !has_modules,
+        Known::No => false,
+    };
+    if is_settled && !host.has_plugins() {
+        return Ok(NameLookup::Unknown(Vec::new()));
+    }
+    match host.find_registered(kind, name, &NameScope { folders, whole: known == Known::No }) {
+        // The values come from elsewhere, or no module could register the name.
+        Err(HostError::NeedsPython { .. }) if known == Known::Free || !has_modules => {
+            Ok(NameLookup::Unknown(Vec::new()))
+        }
+        found => found,
+    }
+}
+
+/// The registry with the sampler that Python code registers under a name, if any, which then takes precedence.
+pub(crate) fn with_sampler(
+    task: &Task,
+    name: &str,
+    registry: &Registry,
+    host: &dyn Host,
+) -> Result<Registry, HostError> {
+    let known = if registry.samplers.here(name).is_some() { Known::BuiltIn } else { Known::No };
+    let folders = folders(task, &ConfigPath::key("fewshot_config").then("sampler"));
+    let mut registry = registry.clone();
+    match look_up(host, &mut ModuleTexts::default(), SamplerKind::WORD, name, known, folders)? {
+        NameLookup::Found(registered) => registry.add_python(SamplerKind::WORD, name, registered),
+        NameLookup::Unknown(_) => {}
+    }
+    Ok(registry)
 }
 
 /// The folders whose modules may register a name: that of the file in which it stands, then that of the task.

@@ -8,11 +8,9 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use lmeval_core::filters::{Filter, FilterDocs, FilterHost, Noop};
-use lmeval_core::scorers::{
-    HostAggregation, HostMetric, HostReduction, ScoringHost, ScoringSources, TaskCode,
-};
-use lmeval_core::{Dialect, HostError};
+use lmeval_core::filters::{Filter, FilterDocs, Noop};
+use lmeval_core::scorers::{HostAggregation, HostMetric, HostReduction, ScoringSources, TaskCode};
+use lmeval_core::{Dialect, Host, HostError};
 use lmeval_pycompat::{Dict, Function, Value};
 use lmeval_tasks::scoring::{ArgumentUse, ComputedBy, ScoringUse, prepare_scoring, scoring_uses};
 use lmeval_tasks::{Group, Overrides, Severity, Spec, Task, TaskDict, TaskManager};
@@ -23,21 +21,6 @@ use crate::support::Library;
 /// A Python that has every function.
 #[derive(Debug)]
 pub(crate) struct AnyFunction;
-
-impl FilterHost for AnyFunction {
-    fn call_filter(
-        &self,
-        _: &Function,
-        responses: Vec<Value>,
-        _: &FilterDocs<'_>,
-    ) -> Result<Vec<Value>, HostError> {
-        Ok(responses)
-    }
-
-    fn filter_of_class(&self, _: &Function, _: &Dict) -> Result<Box<dyn Filter>, HostError> {
-        Ok(Box::new(Noop))
-    }
-}
 
 impl HostMetric for AnyFunction {
     fn compute(&self, _: &Value, _: &Value, _: &Dict) -> Result<Value, HostError> {
@@ -63,7 +46,24 @@ impl TaskCode for AnyFunction {
     }
 }
 
-impl ScoringHost for AnyFunction {
+impl Host for AnyFunction {
+    fn call_filter(
+        &self,
+        _: &Function,
+        responses: Vec<Value>,
+        _: &FilterDocs<'_>,
+    ) -> Result<Vec<Value>, HostError> {
+        Ok(responses)
+    }
+
+    fn filter_of_class(&self, _: &Function, _: &Dict) -> Result<Box<dyn Filter>, HostError> {
+        Ok(Box::new(Noop))
+    }
+
+    fn check_filter(&self, _: &Function) -> Result<(), HostError> {
+        Ok(())
+    }
+
     fn metric(&self, _: &Arc<Function>) -> Result<Arc<dyn HostMetric>, HostError> {
         Ok(Arc::new(Self))
     }
@@ -100,7 +100,6 @@ impl Sources {
         let with_python = Dialect::ALL.map(|dialect| {
             let mut sources = ScoringSources::new(&dialect);
             sources.host = Arc::new(AnyFunction);
-            sources.filter_host = Arc::new(AnyFunction);
             (dialect, sources)
         });
         Self { without_python: ScoringSources::new(&Dialect::V05), with_python }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lmeval_core::registry::{Registry, SamplerEntry};
 use lmeval_core::sampler::{Draw, Sampler, SamplerError};
 use lmeval_core::{
-    ChatError, ChatMessage, ChatTemplate, Context, Dialect, Documents, FunctionHost, HostError, Instance,
+    ChatError, ChatMessage, ChatTemplate, Context, Dialect, Documents, Host, HostError, Instance,
     MemoryDocuments, MemorySplits, RemoteTemplate,
 };
 use lmeval_pycompat::repr::repr;
@@ -266,7 +266,7 @@ fn counted(document: &Dict) -> Value {
 #[derive(Debug)]
 struct Functions;
 
-impl FunctionHost for Functions {
+impl Host for Functions {
     fn call(&self, function: &Function, document: &Arc<Dict>) -> Result<Value, HostError> {
         match function.reference.as_str() {
             "utils.letter" => Ok(Value::str("F")),
@@ -307,10 +307,6 @@ impl FunctionHost for Functions {
         Ok(Arc::new(MemoryDocuments::new(vec![
             [(Value::str("q"), Value::str("S")), (Value::str("a"), Value::str("s"))].into_iter().collect(),
         ])))
-    }
-
-    fn sampler(&self, class: &Function, _: Option<i64>) -> Result<Box<dyn Sampler>, HostError> {
-        Err(HostError::needs_python(class))
     }
 }
 

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail};
 use lmeval::environment;
 use lmeval::settings::RunSettings;
-use lmeval_core::filters::FilterHost;
 use lmeval_core::scorers::{
-    AnsweredDocument, AnsweredInstance, ReducedDoc, Restored, ScoreError, Scores, ScoringHost,
-    ScoringPipeline, ScoringSources, TaskScorer, loglikelihood_response,
+    AnsweredDocument, AnsweredInstance, ReducedDoc, Restored, ScoreError, Scores, ScoringPipeline,
+    ScoringSources, TaskScorer, loglikelihood_response,
 };
 use lmeval_core::{
-    Arguments, Context, Diagnostic, Dialect, DocId, Instance, InstanceMetadata, OutputType, RequestType,
+    Arguments, Context, Diagnostic, Dialect, DocId, Host, Instance, InstanceMetadata, OutputType, RequestType,
 };
 use lmeval_data::Settings;
 use lmeval_engine::{ClassSettings, DataOptions, EngineError, load_class, request_sources};
@@ -149,8 +148,7 @@ impl Step {
     fn scorer(&self) -> Result<TaskScorer> {
         let mut sources = ScoringSources::new(&self.settings.dialect).with_registry(self.task.registry());
         if let Some(python) = &self.data.python {
-            sources.host = Arc::clone(python) as Arc<dyn ScoringHost>;
-            sources.filter_host = Arc::clone(python) as Arc<dyn FilterHost>;
+            sources.host = Arc::clone(python) as Arc<dyn Host>;
         }
         Ok(prepare_scoring(&self.task, &sources, false)?)
     }

@@ -223,5 +223,5 @@ impl FromStr for Dialect {
 
 /// The error of an unknown dialect name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a dialect; there are `0.5` and `0.4`")]
+#[error("`{0}` is not a dialect; use `0.5` or `0.4`")]
 pub struct UnknownDialect(pub String);

@@ -49,7 +49,7 @@ pub trait Splits: Debug + Send + Sync {
 
 /// The error of a document index past the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("There is no document {index}: there are {length}")]
+#[error("There is no document {index}: the split has {length}")]
 pub struct NoSuchDocument {
     /// The requested index.
     pub index: usize,
@@ -59,7 +59,7 @@ pub struct NoSuchDocument {
 
 /// The error of a split that the data set does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("There is no split `{name}`; there are {}", quoted(available))]
+#[error("There is no split `{name}`; available splits: {}", quoted(available))]
 pub struct NoSuchSplit {
     /// The requested split.
     pub name: String,

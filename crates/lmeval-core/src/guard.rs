@@ -1,4 +1,4 @@
-//! Libraries that panic on input they should refuse.
+//! Containment of libraries that panic on invalid input.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -8,7 +8,8 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs work that may panic in a library, and gives what the panic said. Nothing of the work may be used afterwards.
+/// Runs code that may panic inside a library, and returns the panic message as an error. Discard everything the code
+/// touched if it fails.
 ///
 /// ```
 /// assert_eq!(lmeval_core::guarded(|| 1 + 1), Ok(2));
@@ -21,7 +22,7 @@ pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     done.map_err(|payload| said(&*payload))
 }
 
-/// Whether a panic of this thread becomes an error, so that nobody need be told of it.
+/// Whether a panic on this thread is caught by [`guarded`], so the panic hook need not report it.
 pub fn is_guarded() -> bool {
     GUARDED.get()
 }

@@ -1,4 +1,4 @@
-//! Models that compute in this process.
+//! Models that run in this process.
 
 use std::fmt::Debug;
 use std::panic::resume_unwind;
@@ -12,7 +12,7 @@ use crate::model::{
     ModelRequest, ModelTemplate, Response,
 };
 
-/// A model that computes in this process.
+/// A model that runs in this process.
 ///
 /// Wrap it with [`InProcess`] to use it as a [`Model`].
 ///
@@ -20,7 +20,7 @@ use crate::model::{
 /// use lmeval_core::{InProcess, LocalModel, Model, ModelError, ModelIdentity, ModelRequest, Response};
 /// use lmeval_core::Arguments;
 ///
-/// /// Finds every continuation as likely as its bytes are few.
+/// /// Prefers short continuations.
 /// #[derive(Debug)]
 /// struct Brief;
 ///
@@ -44,31 +44,31 @@ use crate::model::{
 /// assert_eq!(model.dispatch().batch_size, 64);
 /// ```
 pub trait LocalModel: Debug + Send + Sync + 'static {
-    /// What makes the model the one that it is.
+    /// The identity under which answers are saved; see [`ModelIdentity`].
     fn identity(&self) -> ModelIdentity;
 
-    /// Whether the model can do what a request of this kind asks.
+    /// Fails if the model cannot answer requests of this type.
     fn supports(&self, _: RequestType) -> Result<(), ModelError> {
         Ok(())
     }
 
-    /// The chat template: the one with the name, else the default one.
+    /// The chat template of that name, or the default one.
     fn chat_template(&self, _name: Option<&str>) -> Result<ModelTemplate, ModelError> {
         Err(ModelError::new(ModelErrorKind::Unsupported, "The model has no chat template"))
     }
 
-    /// Whether requests must come one batch after the other, in the order of the documents.
+    /// Whether batches must be computed one at a time, in document order.
     fn is_sequential(&self) -> bool {
         false
     }
 
-    /// Whether the answer depends on the number of the document, not only on what is asked.
+    /// Whether the answer depends on the document id, not only on the request's arguments.
     fn depends_on_document(&self) -> bool {
         false
     }
 
-    /// Whether it answers faster than a file can be read. If so, answers are not kept in a journal, and are computed
-    /// where they are asked for rather than on a thread of their own.
+    /// Whether it answers faster than a file can be read. If so, answers are not journaled, and are computed on the
+    /// calling thread instead of a separate one.
     fn is_instant(&self) -> bool {
         false
     }
@@ -76,21 +76,21 @@ pub trait LocalModel: Debug + Send + Sync + 'static {
     /// Answers one request.
     fn answer(&self, request: &ModelRequest) -> Result<Response, ModelError>;
 
-    /// Answers a batch; a fast model overrides this.
+    /// Answers a batch. Override this if batching is faster than one request at a time.
     fn answer_batch(&self, requests: &[ModelRequest]) -> Vec<Result<Answer, ModelError>> {
         requests.iter().map(|request| self.answer(request).map(Answer::from)).collect()
     }
 }
 
-/// A [`LocalModel`] as a [`Model`].
+/// Adapts a [`LocalModel`] to [`Model`].
 ///
-/// Batches are computed on threads of their own, as many at once as there are cores, and answers go to the journal like
-/// those of a server; a model that [is instant](LocalModel::is_instant) needs neither.
+/// Batches run on blocking threads, at most one per core at a time, and answers are journaled like those of a server;
+/// an [instant](LocalModel::is_instant) model skips both.
 #[derive(Debug)]
 pub struct InProcess<M>(Arc<M>);
 
 impl<M: LocalModel> InProcess<M> {
-    /// Wraps a model.
+    /// Wraps a local model.
     pub fn new(model: M) -> Self {
         Self(Arc::new(model))
     }
@@ -159,7 +159,7 @@ mod tests {
     use crate::document::DocId;
     use crate::instance::Arguments;
 
-    /// Answers when it is told to.
+    /// Answers when the test signals it.
     #[derive(Debug)]
     struct Waiting(Mutex<Receiver<()>>);
 
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_model_does_not_block_the_runtime() {
+    fn slow_model_does_not_block_runtime() {
         let (tell, told) = channel();
         let model = InProcess::new(Waiting(Mutex::new(told)));
         assert!(model.is_worth_keeping());

@@ -1,4 +1,4 @@
-//! Requests to a model.
+//! Requests to a model, as tasks build them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use crate::dialect::Dialect;
 use crate::document::DocId;
 use crate::message::ChatMessage;
 
-/// How often a request may be sent at most: a place for every answer is made at once.
+/// The maximum number of repeats of a request: a slot for every answer is allocated up front.
 pub const MOST_REPEATS: usize = 100_000;
 
-/// What a model is asked to do.
+/// The kind of call on a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RequestType {
     /// The log-likelihood of a continuation.
     Loglikelihood,
-    /// The log-likelihood of a whole text.
+    /// The log-likelihood of a complete string.
     LoglikelihoodRolling,
-    /// Free text until a stop string.
+    /// Generation until a stop string.
     GenerateUntil,
 }
 
 impl RequestType {
-    /// The name in results.
+    /// The name used in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Loglikelihood => "loglikelihood",
@@ -41,19 +41,19 @@ impl fmt::Display for RequestType {
     }
 }
 
-/// What comes before the answer.
+/// The prompt before the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Context {
-    /// Text.
+    /// A plain string.
     Text(Arc<str>),
-    /// A conversation that the model turns into text.
+    /// A conversation to which the model applies its chat template.
     Messages(Arc<[ChatMessage]>),
-    /// A conversation as the JSON text that a server gets.
+    /// A conversation serialised as JSON for a server.
     Json(Arc<str>),
 }
 
 impl Context {
-    /// The text, where it is one.
+    /// The string of a plain or JSON context.
     pub fn as_text(&self) -> Option<&Arc<str>> {
         match self {
             Self::Text(text) => Some(text),
@@ -61,7 +61,7 @@ impl Context {
         }
     }
 
-    /// The length of its text, in bytes.
+    /// The length of its strings in bytes.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Text(text) | Self::Json(text) => text.len(),
@@ -69,17 +69,17 @@ impl Context {
         }
     }
 
-    /// The value that stands for the context in logs: text, or a list of messages.
+    /// The context as logs show it: a string, or a list of messages.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Text(text) => Value::Str(Arc::clone(text)),
-            // Reference: a record of one field, which JSON writes as a list.
+            // Reference: a record with one field, which JSON serialises as a list.
             Self::Json(text) => Value::list([Value::Str(Arc::clone(text))]),
             Self::Messages(messages) => Value::list(messages.iter().map(ChatMessage::to_value)),
         }
     }
 
-    /// Python's `str` of the context, which is what prompts are hashed by.
+    /// Python's `str` of the context, from which the prompt hash is computed.
     pub fn hash_text(&self) -> String {
         match self {
             Self::Text(text) => text.as_ref().to_owned(),
@@ -95,41 +95,41 @@ impl From<&str> for Context {
     }
 }
 
-/// What a request asks about.
+/// The inputs of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arguments {
-    /// How likely is the continuation after the context?
+    /// Score a continuation after a context.
     Loglikelihood {
-        /// What comes before.
+        /// The prompt.
         context: Context,
-        /// What is scored.
+        /// The scored string.
         continuation: Arc<str>,
     },
-    /// How likely is the text?
+    /// Score a complete string.
     Rolling {
-        /// What is scored.
+        /// The scored string.
         text: Arc<str>,
     },
-    /// What follows the context?
+    /// Generate after a context.
     Generate {
-        /// What comes before.
+        /// The prompt.
         context: Context,
-        /// How to generate.
+        /// Generation settings: stop strings, sampling, token limit.
         kwargs: Arc<Dict>,
     },
 }
 
-/// Facts about a request that scoring needs.
+/// Metadata of a request used in scoring.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InstanceMetadata {
     /// The request scores an option without its context, for mutual information.
     pub unconditional: bool,
-    /// Keyword arguments that metrics are offered, beside those of the task.
+    /// Keyword arguments passed to metrics in addition to those of the task.
     pub metric_kwargs: Option<Arc<Dict>>,
 }
 
 impl InstanceMetadata {
-    /// The dictionary that logs show.
+    /// The metadata as logs show it.
     pub fn to_dict(&self) -> Dict {
         let mut dict = Dict::new();
         if self.unconditional {
@@ -142,34 +142,34 @@ impl InstanceMetadata {
     }
 }
 
-/// One request about one document.
+/// One request about one document, sent `repeats` times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instance {
-    /// What the model is asked to do.
+    /// The kind of call on the model.
     pub request_type: RequestType,
-    /// The name of the task, without group or format.
+    /// The task name, without group or format.
     pub task_name: Arc<str>,
-    /// The document.
+    /// The document that the request belongs to.
     pub doc_id: DocId,
-    /// The place among the requests of the document.
+    /// The index among the requests of the document.
     pub idx: usize,
-    /// How many times the request is sent.
+    /// How often the request is sent.
     pub repeats: usize,
-    /// What is asked.
+    /// The inputs.
     pub arguments: Arguments,
     /// The gold answer as logs show it.
     pub target: Value,
-    /// The gold answer as scoring uses it: among options the index or the indices, `None` where it is not one of
-    /// them; otherwise the target.
+    /// The gold answer as scoring uses it. With options: the index or indices, or `None` if the target is not among
+    /// them. Otherwise the target itself.
     pub gold: Value,
-    /// Facts that scoring needs.
+    /// Metadata for scoring.
     pub metadata: InstanceMetadata,
     /// Images (`visual`) and sounds (`audio`).
     pub additional_args: Option<Arc<Dict>>,
 }
 
 impl Instance {
-    /// The arguments as a list of values, which is how logs and hashes see them.
+    /// The arguments as a list of values, in the form used by logs and hashes.
     pub fn args(&self, dialect: &Dialect) -> Vec<Value> {
         let mut args = match &self.arguments {
             Arguments::Loglikelihood { context, continuation } => {

@@ -1,4 +1,4 @@
-//! Domain types of an evaluation and the registry of everything that a task or a run can name.
+//! Domain types of an evaluation, and the registry of everything that tasks and runs refer to by name.
 //!
 //! ```
 //! use lmeval_core::registry::Registry;

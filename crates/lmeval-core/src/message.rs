@@ -1,23 +1,23 @@
-//! Messages: what a prompt is made of.
+//! Messages that prompts are composed of.
 
 use std::fmt;
 use std::sync::Arc;
 
 use lmeval_pycompat::Value;
 
-/// Who says a message.
+/// The role of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Instructions.
+    /// The system prompt.
     System,
-    /// Questions.
+    /// The user.
     User,
-    /// Answers.
+    /// The model.
     Assistant,
 }
 
 impl Role {
-    /// The name in chat templates and requests.
+    /// The name used in chat templates and requests.
     pub fn name(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -33,22 +33,22 @@ impl fmt::Display for Role {
     }
 }
 
-/// A message of a conversation, as chat templates and chat servers see it.
+/// A message as chat templates and chat servers see it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ChatMessage {
-    /// Who says it.
+    /// Who wrote it.
     pub role: Role,
-    /// What is said.
+    /// The message itself.
     pub content: Arc<str>,
 }
 
 impl ChatMessage {
-    /// A message.
+    /// Creates a message.
     pub fn new(role: Role, content: impl Into<Arc<str>>) -> Self {
         Self { role, content: content.into() }
     }
 
-    /// The dictionary of role and content.
+    /// The message as a dictionary of `role` and `content`.
     pub fn to_value(&self) -> Value {
         Value::dict([
             ("role", Value::str(self.role.name())),
@@ -56,7 +56,7 @@ impl ChatMessage {
         ])
     }
 
-    /// The message in a dictionary of role and content.
+    /// Reads a dictionary of `role` and `content`.
     pub fn from_value(value: &Value) -> Option<Self> {
         let dict = value.as_dict()?;
         let role = match dict.get_str("role")?.as_str()? {
@@ -69,30 +69,30 @@ impl ChatMessage {
     }
 }
 
-/// A message of a prompt: in plain text, its content is followed by its delimiter; in a chat, the delimiter is gone.
+/// One piece of a prompt. Plain prompts append the delimiter to the content; chat messages drop it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Who says it.
+    /// Who the message is attributed to in a chat.
     pub role: Role,
-    /// What is said.
+    /// The message itself.
     pub content: Arc<str>,
-    /// What follows in plain text.
+    /// The separator before the next message in a plain prompt.
     pub delimiter: Arc<str>,
 }
 
 impl Message {
-    /// A message.
+    /// Creates a message.
     pub fn new(role: Role, content: impl Into<Arc<str>>, delimiter: impl Into<Arc<str>>) -> Self {
         Self { role, content: content.into(), delimiter: delimiter.into() }
     }
 
-    /// The message without its delimiter.
+    /// Drops the delimiter.
     pub fn to_chat(&self) -> ChatMessage {
         ChatMessage { role: self.role, content: Arc::clone(&self.content) }
     }
 }
 
-/// Plain text of messages: contents and delimiters, one after the other.
+/// A plain prompt: the contents and delimiters, concatenated.
 pub fn messages_to_text(messages: &[Message]) -> String {
     let length = messages.iter().map(|message| message.content.len() + message.delimiter.len()).sum();
     let mut text = String::with_capacity(length);
@@ -103,14 +103,14 @@ pub fn messages_to_text(messages: &[Message]) -> String {
     text
 }
 
-/// Every message on its own.
+/// A conversation with one turn per message.
 pub fn messages_to_turns(messages: &[Message]) -> Vec<ChatMessage> {
     messages.iter().map(Message::to_chat).collect()
 }
 
-/// Everything between system text and the start of the answer as one message of the user.
+/// A conversation with everything between the system prompt and the start of the answer merged into one user turn.
 ///
-/// The last delimiter goes. A last message of the assistant, which the answer continues, stays on its own.
+/// The last delimiter is dropped. A trailing assistant message, which the model continues, remains a separate turn.
 pub fn messages_to_single_turn(messages: &[Message]) -> Vec<ChatMessage> {
     let (system, rest) = match messages.split_first() {
         Some((first, rest)) if first.role == Role::System => (Some(first), rest),
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_of_a_prompt() {
+    fn renders_plain_multi_and_single_turn() {
         let messages = [
             Message::new(Role::System, "S", ""),
             Message::new(Role::User, "Q3:", " "),

@@ -12,7 +12,7 @@ pub fn stops(until: Option<&Value>, end_of_text: Option<&str>) -> Result<Vec<Val
         Some(text @ Value::Str(_)) => vec![text.clone()],
         Some(Value::List(list)) => list.to_vec(),
         Some(other) => {
-            let message = format!("`until` must be text or a list of texts, not `{}`", repr::repr(other));
+            let message = format!("`until` must be a string or a list of strings, not `{}`", repr::repr(other));
             return Err(ModelError::new(ModelErrorKind::Request, message)
                 .hint("Set `until` in the task's `generation_kwargs` or in `--gen_kwargs`"));
         }
@@ -39,6 +39,6 @@ mod tests {
         assert_eq!(texts(Some(Value::None), Some("<e>")), ["<e>"]);
         assert!(texts(None, None).is_empty());
         let error = stops(Some(&Value::Int(3)), None).unwrap_err();
-        assert_eq!(error.to_string(), "`until` must be text or a list of texts, not `3`");
+        assert_eq!(error.to_string(), "`until` must be a string or a list of strings, not `3`");
     }
 }

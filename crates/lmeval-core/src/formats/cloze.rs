@@ -1,8 +1,8 @@
-//! The format `cloze`: the options are not shown, and their texts are compared.
+//! The format `cloze`: options are hidden, and the model scores their text.
 
 use super::{Format, mcqa};
 
-/// The format.
+/// The definition of the format.
 pub(super) fn format() -> Format {
     Format { choice_labels: None, ..mcqa::format() }
 }

@@ -1,8 +1,8 @@
-//! The format `cot`: the model reasons and writes the answer in its own words.
+//! The format `cot`: the model reasons step by step and writes a free-form answer.
 
 use super::{Format, generate};
 
-/// The format.
+/// The definition of the format.
 pub(super) fn format() -> Format {
     Format {
         instruction: Some(

@@ -1,11 +1,11 @@
-//! The format `generate`: the options are shown with letters, and the model writes a letter.
+//! The format `generate`: options are shown with letters, and the model generates a letter.
 
 use lmeval_pycompat::Value;
 
 use super::{ChoiceLabels, Format};
 use crate::OutputType;
 
-/// The format.
+/// The definition of the format.
 pub(super) fn format() -> Format {
     Format {
         output_type: OutputType::GenerateUntil,

@@ -1,9 +1,9 @@
-//! The format `mcqa`: the options are shown with letters, and the letters are compared.
+//! The format `mcqa`: options are shown with letters, and the model scores the letters.
 
 use super::{ChoiceLabels, Format};
 use crate::OutputType;
 
-/// The format.
+/// The definition of the format.
 pub(super) fn format() -> Format {
     Format {
         output_type: OutputType::MultipleChoice,

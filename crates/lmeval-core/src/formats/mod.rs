@@ -1,4 +1,4 @@
-//! Prompt formats: the pieces that each is made of. One file each.
+//! Prompt formats, one file each.
 
 mod cloze;
 mod cot;
@@ -13,59 +13,59 @@ use crate::registry::FormatEntry;
 /// The built-in formats.
 pub(crate) fn built_in() -> Vec<FormatEntry> {
     let entries = [
-        FormatEntry::new("mcqa", mcqa::format()).summary("Options with letters; the letters are compared"),
-        FormatEntry::new("cloze", cloze::format()).summary("Options not shown; their texts are compared"),
+        FormatEntry::new("mcqa", mcqa::format()).summary("Options are shown with letters; the letters are scored"),
+        FormatEntry::new("cloze", cloze::format()).summary("Options are hidden; their text is scored"),
         FormatEntry::new("generate", generate::format())
-            .summary("Options with letters; the model writes one"),
-        FormatEntry::new("cot", cot::format()).summary("The model reasons and writes the answer"),
+            .summary("Options are shown with letters; the model generates one"),
+        FormatEntry::new("cot", cot::format()).summary("The model reasons, then writes the answer"),
     ];
     entries.into_iter().map(FormatEntry::built_in).collect()
 }
 
-/// How the options of a question are labelled.
+/// How options are labelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChoiceLabels {
     /// A, B, C, …
     Letters,
     /// 1, 2, 3, …
     Numbers,
-    /// Labels of one's own.
+    /// Custom labels.
     List(Vec<String>),
 }
 
 /// A prompt format.
 ///
-/// All texts become template source, so they may contain expressions over the document.
+/// All strings become template source, so they may contain expressions over the document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Format {
-    /// What the model is asked for.
+    /// The output type that tasks in this format have.
     pub output_type: OutputType,
-    /// Text before the question.
+    /// Shown before the question.
     pub instruction: Option<String>,
-    /// Text right before the question.
+    /// Shown immediately before the question.
     pub question_prefix: Option<String>,
-    /// Labels of the options; without labels the options are not shown.
+    /// Labels of the options; without labels, options are not shown.
     pub choice_labels: Option<ChoiceLabels>,
-    /// Text between two options.
+    /// The separator between options.
     pub choice_delimiter: String,
-    /// Text between question, options and answer prompt.
+    /// The separator between question, options and answer prompt.
     pub section_separator: String,
-    /// Text before the answer prompt.
+    /// Shown before the answer prompt.
     pub answer_instruction: Option<String>,
-    /// The end of the prompt.
+    /// The end of the prompt, which introduces the answer.
     pub answer_prompt: Option<String>,
-    /// Text that the answer must follow.
+    /// The fixed start of the answer.
     pub gen_prefix: Option<String>,
-    /// Text between prompt and answer.
+    /// The separator between prompt and answer.
     pub target_delimiter: String,
-    /// Text between two examples.
+    /// The separator between few-shot examples.
     pub fewshot_delimiter: String,
-    /// The scorer, as a task's `scorer` field would hold it.
+    /// The scorer, in the form of a task's `scorer` field.
     pub scorer: Option<Value>,
 }
 
 impl Format {
-    /// The names of all fields, as YAML spells them.
+    /// The field names as spelled in YAML.
     pub const FIELDS: [&'static str; 12] = [
         "output_type",
         "instruction",
@@ -81,7 +81,7 @@ impl Format {
         "scorer",
     ];
 
-    /// The fields by name.
+    /// The format as a dictionary of its fields.
     pub fn to_dict(&self) -> Dict {
         let labels = match &self.choice_labels {
             None => Value::None,

@@ -1,4 +1,4 @@
-//! The scores of one group.
+//! Group scores.
 
 use std::collections::BTreeSet;
 
@@ -11,28 +11,28 @@ use crate::dialect::Dialect;
 use crate::results::TaskEntry;
 use crate::scorers::MetricKey;
 
-/// The entry of a group and what is doubtful about it.
+/// The result entry of a group, with warnings.
 #[derive(Clone, Debug)]
 pub struct GroupEntry {
-    /// The entry, as results show it.
+    /// The entry as shown in results.
     pub entry: Dict,
-    /// Scores that some or all tasks lack.
+    /// Warnings about scores that some or all tasks lack.
     pub warnings: Vec<String>,
 }
 
-/// What the tasks of a group contribute to one score.
+/// The contributions of a group's tasks to one score.
 #[derive(Default)]
 struct Parts {
     values: Vec<f64>,
     sizes: Vec<u64>,
-    /// `None` once a task has no standard error.
+    /// Set to `None` as soon as one task has no standard error.
     stderrs: Vec<Option<f64>>,
     missing: Vec<String>,
 }
 
-/// The entry of a group from those of all its tasks.
+/// Aggregates the entries of all tasks of a group.
 ///
-/// `tasks` gives the entry of a task by its key; keys without an entry count as lacking every score.
+/// `tasks` returns the entry of a task by its key; a key without an entry is treated as lacking every score.
 pub fn aggregate_group<'a>(
     group: &GroupSpec,
     leaf_tasks: &[&str],

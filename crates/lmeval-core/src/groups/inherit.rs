@@ -1,4 +1,4 @@
-//! What groups have because their members have it.
+//! Properties that groups inherit from their members.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use lmeval_pycompat::{Dict, Value};
 use super::spec::GroupSpec;
 use crate::scorers::Scores;
 
-/// For each metric whether higher is better; `None` where that is unknown.
+/// Whether higher is better, by metric; `None` if unknown.
 pub type Directions = Scores<Option<bool>>;
 
-/// Gives each group the number of examples that those of its direct members agree on that have one.
+/// Sets each group's number of few-shot examples if its direct members that have one agree.
 ///
-/// Groups are visited in load order, so a group that holds only groups gets none.
+/// Groups are visited in load order, so a group that contains only groups gets none.
 pub fn inherit_num_fewshot(groups: &[GroupSpec], num_fewshot: &mut Dict) {
     for group in groups {
         let mut values = group.members.iter().filter_map(|member| num_fewshot.get_str(member));
@@ -23,10 +23,10 @@ pub fn inherit_num_fewshot(groups: &[GroupSpec], num_fewshot: &mut Dict) {
     }
 }
 
-/// Gives each group the directions of its direct members that have some; where members disagree, the direction is
-/// unknown and a warning says so.
+/// Sets each group's directions from its direct members that have some. If members disagree, the direction is unknown
+/// and a warning is issued.
 ///
-/// Groups are visited in load order, so a group that holds only groups gets none.
+/// Groups are visited in load order, so a group that contains only groups gets none.
 pub fn inherit_higher_is_better(
     groups: &[GroupSpec],
     directions: &mut Vec<(String, Directions)>,
@@ -62,7 +62,7 @@ pub fn inherit_higher_is_better(
     warnings
 }
 
-/// The dictionary of metrics and directions.
+/// Directions as a dictionary by metric.
 pub(crate) fn directions_to_dict(directions: &Directions) -> Dict {
     directions
         .iter()

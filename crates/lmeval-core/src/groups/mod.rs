@@ -1,8 +1,8 @@
 //! Groups: averages over tasks.
 //!
-//! [`aggregate_group`] makes the entry of one group from the entries of its tasks; [`GroupTree`] knows which tasks those
-//! are and in which order groups are processed; [`inherit_num_fewshot`] and [`inherit_higher_is_better`] give groups what
-//! their members have in common.
+//! [`aggregate_group`] computes the entry of a group from the entries of its tasks; [`GroupTree`] lists those tasks
+//! and orders the groups; [`inherit_num_fewshot`] and [`inherit_higher_is_better`] give groups the properties that
+//! their members share.
 
 mod aggregate;
 mod error;

@@ -1,28 +1,28 @@
-//! What a group is made of.
+//! The definition of groups.
 
-/// A score of a group: the average of its tasks' scores.
+/// A group score: the average of its tasks' scores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupMetric {
-    /// The metric, as result keys name it.
+    /// The metric as it appears in result keys.
     pub metric: String,
-    /// The pipelines; `None` means all under which a task reports the metric.
+    /// The pipelines; `None` means every pipeline under which a task reports the metric.
     pub filter_list: Option<Vec<String>>,
-    /// Whether larger tasks count more.
+    /// Whether tasks are weighted by their number of documents.
     pub weight_by_size: bool,
 }
 
-/// What results need to know about a group.
+/// A group, as far as results are concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSpec {
-    /// The key in results.
+    /// The result key.
     pub name: String,
-    /// The name that tables show, where it is another one.
+    /// The name shown in tables, if different.
     pub alias: Option<String>,
-    /// The version as text.
+    /// The version as a string.
     pub version: String,
     /// The keys of its direct members, tasks and groups.
     pub members: Vec<String>,
-    /// Its scores.
+    /// The scores to compute.
     pub metrics: Vec<GroupMetric>,
 }
 
@@ -31,7 +31,7 @@ pub struct GroupSpec {
 pub struct GroupTree<'a>(&'a [GroupSpec]);
 
 impl<'a> GroupTree<'a> {
-    /// A tree of groups.
+    /// Wraps groups in load order.
     pub fn new(groups: &'a [GroupSpec]) -> Self {
         Self(groups)
     }
@@ -40,7 +40,7 @@ impl<'a> GroupTree<'a> {
         self.0.iter().find(|group| group.name == name)
     }
 
-    /// The groups with every group behind its subgroups.
+    /// The groups, each after its subgroups.
     pub fn bottom_up(self) -> Vec<&'a GroupSpec> {
         let is_member = |name: &str| {
             self.0.iter().any(|group| group.name != name && group.members.iter().any(|member| member == name))
@@ -64,7 +64,7 @@ impl<'a> GroupTree<'a> {
         ordered.push(group);
     }
 
-    /// The keys of all tasks of a group, through its subgroups.
+    /// The keys of all tasks of a group, including those of its subgroups.
     pub fn leaf_tasks(self, group: &'a GroupSpec) -> Vec<&'a str> {
         let mut tasks = Vec::new();
         self.collect_leaves(group, &mut Vec::new(), &mut tasks);

@@ -1,4 +1,4 @@
-//! One name: what is known of it, and its code.
+//! Registry entries: a name, its metadata and its code.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,35 +9,35 @@ use super::table::Table;
 use super::{OptionTable, Registry};
 use crate::OutputType;
 
-/// A kind of thing that has a name, such as metrics.
+/// A kind of registry entry, such as metrics.
 pub trait Kind: Clone + 'static {
-    /// What messages call one of these.
+    /// The noun used in messages, and the kind's name in the registration protocol.
     const WORD: &'static str;
 
-    /// What the code of an entry is: the thing itself, or what makes it.
+    /// The code of an entry: the object itself, or its constructor.
     type Code: ?Sized + Send + Sync;
 
-    /// What is known of an entry beyond what all kinds have.
+    /// Metadata specific to the kind.
     type Facts: Clone + Default + Send + Sync;
 
-    /// The table of the kind.
+    /// The registry's table for the kind.
     fn table_mut(registry: &mut Registry) -> &mut Table<Self>;
 
-    /// Whether the entry stands for this name, too; some names are patterns, such as `pass@k`.
+    /// Whether the entry also matches this name; some names are patterns, such as `pass@k`.
     fn answers_to(_entry: &Entry<Self>, _name: &str) -> bool {
         false
     }
 }
 
-/// Where the code of an entry is.
+/// The origin of an entry's code.
 pub enum Code<T: ?Sized> {
-    /// In this program.
+    /// Compiled into this library.
     BuiltIn(Arc<T>),
-    /// In the program that uses this one as a library.
+    /// Registered by the Rust program that uses this library.
     Program(Arc<T>),
-    /// In Python, which registered it.
+    /// Registered by Python code.
     Python(Registered),
-    /// In the Python code of a task, which registers it when it is imported.
+    /// Registered by a task's Python code once it is imported.
     TaskCode,
 }
 
@@ -53,7 +53,7 @@ impl<T: ?Sized> Clone for Code<T> {
 }
 
 impl<T: ?Sized> Code<T> {
-    /// The code, where it is not Python.
+    /// The code, unless it is Python.
     pub fn here(&self) -> Option<&Arc<T>> {
         match self {
             Self::BuiltIn(code) | Self::Program(code) => Some(code),
@@ -61,7 +61,7 @@ impl<T: ?Sized> Code<T> {
         }
     }
 
-    /// What Python registered.
+    /// The Python registration.
     pub fn python(&self) -> Option<&Registered> {
         match self {
             Self::Python(registered) => Some(registered),
@@ -69,7 +69,7 @@ impl<T: ?Sized> Code<T> {
         }
     }
 
-    /// Which entry of a name counts: the one of the highest layer, and of Python's the newest.
+    /// The precedence of the entry: the highest layer wins, and the latest registration within the Python layer.
     pub(super) fn layer(&self) -> u8 {
         match self {
             Self::BuiltIn(_) | Self::TaskCode => 0,
@@ -86,19 +86,19 @@ impl<T: ?Sized> Code<T> {
     }
 }
 
-/// What a name stands for.
+/// A named entry of the registry.
 pub struct Entry<K: Kind> {
     /// The name used in task files.
     pub name: Cow<'static, str>,
-    /// One line for listings.
+    /// A one-line description for listings.
     pub summary: Cow<'static, str>,
-    /// Keyword arguments.
+    /// The accepted keyword arguments.
     pub options: OptionTable,
-    /// The output types it is for.
+    /// The output types it supports.
     pub output_types: Cow<'static, [OutputType]>,
-    /// What is known of its kind alone.
+    /// Metadata specific to the kind.
     pub facts: K::Facts,
-    /// Its code.
+    /// The code, and where it comes from.
     pub code: Code<K::Code>,
 }
 
@@ -122,7 +122,7 @@ impl<K: Kind> fmt::Debug for Entry<K> {
 }
 
 impl<K: Kind> Entry<K> {
-    /// An entry with this code, for all output types and with any options.
+    /// An entry with the given code that supports all output types and accepts any options.
     pub fn with_code(name: impl Into<Cow<'static, str>>, code: Code<K::Code>) -> Self {
         Self {
             name: name.into(),
@@ -134,35 +134,35 @@ impl<K: Kind> Entry<K> {
         }
     }
 
-    /// Sets the line for listings.
+    /// Sets the description for listings.
     pub fn summary(mut self, summary: impl Into<Cow<'static, str>>) -> Self {
         self.summary = summary.into();
         self
     }
 
-    /// Sets the options that it has, so that others are refused or reported.
+    /// Sets the accepted options; others are rejected or reported.
     pub fn options(mut self, options: OptionTable) -> Self {
         self.options = options;
         self
     }
 
-    /// Sets the output types that it is for.
+    /// Sets the supported output types.
     pub fn output_types(mut self, output_types: impl Into<Cow<'static, [OutputType]>>) -> Self {
         self.output_types = output_types.into();
         self
     }
 
-    /// Whether it is for tasks of an output type.
+    /// Whether it supports an output type.
     pub fn fits(&self, output_type: OutputType) -> bool {
         self.output_types.contains(&output_type)
     }
 
-    /// Whether it is part of this program.
+    /// Whether it is part of this library.
     pub fn is_built_in(&self) -> bool {
         self.code.layer() == 0
     }
 
-    /// The same entry as part of this program.
+    /// Marks the entry as part of this library.
     pub(crate) fn built_in(mut self) -> Self {
         if let Code::Program(code) = self.code {
             self.code = Code::BuiltIn(code);

@@ -1,14 +1,14 @@
-//! Metrics of Python's `evaluate` package, and names of other libraries for what is built in.
+//! Metrics of Python's `evaluate` package, and built-in equivalents of names from other libraries.
 
 use lmeval_metrics::nearest;
 
 use super::Registry;
 use crate::OutputType::{self, GenerateUntil};
 
-// The package's metric of this name is the built-in one, down to its options.
+// The built-in metric of this name behaves identically, including its options.
 const SAME_AS_EVALUATE: &[&str] = &["exact_match"];
 
-// Names of Python's `evaluate` package that tasks of the 0.4 line give without computing them themselves.
+// Metrics of Python's `evaluate` package that 0.4 tasks name without computing them.
 const EVALUATE_METRICS: &[&str] = &[
     "accuracy",
     "bertscore",
@@ -65,14 +65,14 @@ const EVALUATE_METRICS: &[&str] = &[
     "xtreme_s",
 ];
 
-/// Whether Python's `evaluate` package is known to have a metric of this name; a name with a slash is one that a
-/// user published there.
+/// Whether Python's `evaluate` package has a metric of this name. A name with a slash is a metric published by a
+/// user.
 pub fn is_evaluate_metric(name: &str) -> bool {
     EVALUATE_METRICS.contains(&name)
         || name.split_once('/').is_some_and(|(user, metric)| !user.is_empty() && !metric.is_empty())
 }
 
-/// What can stand for a metric of Python's `evaluate` package: names of built-in metrics.
+/// The built-in metrics that can replace a metric of Python's `evaluate` package.
 pub fn instead_of_evaluate(name: &str) -> &'static [&'static str] {
     match name {
         "accuracy" => &["exact_match"],
@@ -86,7 +86,7 @@ pub fn instead_of_evaluate(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// Names of other libraries for what is built in.
+/// Names used by other libraries, with their built-in equivalents.
 const USUAL_NAMES: [(&[&str], &[&str]); 6] = [
     (&["accuracy", "accuracy_score", "acc_score"], &["acc", "exact_match"]),
     (&["em", "exact", "match"], &["exact_match"]),
@@ -97,10 +97,10 @@ const USUAL_NAMES: [(&[&str], &[&str]); 6] = [
 ];
 
 impl Registry {
-    /// Whether Python's `evaluate` package computes a metric of a task, and not this program.
+    /// Whether a task's metric is computed by Python's `evaluate` package.
     ///
-    /// `asked_for` says that the task has `hf_evaluate: true` for the metric. Log-likelihoods never go there: what is
-    /// computed of them depends on the name alone.
+    /// `requested` is true if the task sets `hf_evaluate: true` for the metric. Log-likelihood metrics never use the
+    /// package: their computation depends only on the name.
     ///
     /// ```
     /// use lmeval_core::OutputType::{GenerateUntil, MultipleChoice};
@@ -112,10 +112,10 @@ impl Registry {
     /// assert!(!registry.needs_evaluate("f1", MultipleChoice, true));
     /// assert!(!registry.needs_evaluate("exact_match", GenerateUntil, true));
     /// ```
-    pub fn needs_evaluate(&self, name: &str, output_type: OutputType, asked_for: bool) -> bool {
+    pub fn needs_evaluate(&self, name: &str, output_type: OutputType, requested: bool) -> bool {
         output_type == GenerateUntil
             && !SAME_AS_EVALUATE.contains(&name)
-            && match (self.metric(name).is_some(), asked_for) {
+            && match (self.metric(name).is_some(), requested) {
                 (true, true) => is_evaluate_metric(name),
                 (true, false) => false,
                 (false, true) => true,
@@ -123,7 +123,7 @@ impl Registry {
             }
     }
 
-    /// The metrics that a name that is not one of them may mean, for a task of an output type; best first.
+    /// The metrics for an output type that an unknown name may refer to, best first.
     ///
     /// ```
     /// use lmeval_core::OutputType::{GenerateUntil, MultipleChoice};
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_package_are_known() {
+    fn recognises_evaluate_metrics() {
         assert!(is_evaluate_metric("wer") && is_evaluate_metric("me/my_metric"));
         assert!(!is_evaluate_metric("exat_match") && !is_evaluate_metric("/"));
     }

@@ -1,4 +1,4 @@
-//! The kinds, and the built-in metrics, aggregations and reductions.
+//! The kinds of entries, and the built-in metrics, aggregations and reductions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::formats::Format;
 use crate::sampler::Sampler;
 use crate::scorers::{ScoreError, Scorer};
 
-/// Defines the marker of a kind and the name of its entries.
+/// Defines the marker type of a kind and the alias of its entries.
 macro_rules! kind {
     ($(#[$docs:meta])* $kind:ident, $entry:ident, $word:literal, $table:ident, $code:ty, $facts:ty $(, $answers:expr)?) => {
         $(#[$docs])*
         #[derive(Clone, Copy, Debug)]
         pub enum $kind {}
 
-        #[doc = concat!("A ", $word, " by name.")]
+        #[doc = concat!("A registry entry for a ", $word, ".")]
         pub type $entry = Entry<$kind>;
 
         impl Kind for $kind {
@@ -52,52 +52,52 @@ type MakeFilter =
 type MakeScorer = dyn Fn(&Dict) -> Result<Arc<dyn Scorer>, ScoreError> + Send + Sync;
 
 kind!(
-    /// Metrics: from one document's answers to a value.
+    /// Metrics: map one document's answers to a value.
     MetricKind, MetricEntry, "metric", metrics, dyn AnyMetric, MetricFacts,
     |entry, name| entry == "mcc" && name == "matthews_corrcoef"
 );
 kind!(
-    /// Aggregations: from the values of all documents to one number.
+    /// Aggregations: map the values of all documents to one score.
     AggregationKind, AggregationEntry, "aggregation", aggregations, dyn AnyAggregation, (),
     |entry, name| entry == "matthews_corrcoef" && name == "mcc"
 );
 kind!(
-    /// Reductions: from the values of one document's repeats to one value.
+    /// Reductions: map the values of one document's repeats to one value.
     ///
-    /// A name that ends in `k` after `@` or `^` also stands for every name with a number in that place: `pass@k` answers
-    /// to `pass@5`. The spelling `pass_at_k` is understood too.
+    /// A name that ends in `k` after `@` or `^` also matches every name with a number instead: `pass@k` matches
+    /// `pass@5`. The spelling `pass_at_k` is accepted too.
     ReductionKind, ReductionEntry, "reduction", reductions,
     dyn Fn(Vec<usize>) -> Arc<dyn AnyReduction> + Send + Sync, (),
     |entry, name| reduction_counts(entry, name).is_some()
 );
 kind!(
-    /// Filters: from a model's answer to what is scored.
+    /// Filters: extract the scored part of a model's answer.
     FilterKind, FilterEntry, "filter", filters, MakeFilter, FilterFacts
 );
 kind!(
-    /// Scorers: what turns filtered answers into scores.
+    /// Scorers: turn filtered answers into scores.
     ScorerKind, ScorerEntry, "scorer", scorers, MakeScorer, ()
 );
 kind!(
-    /// Samplers: which documents become few-shot examples.
+    /// Samplers: select documents as few-shot examples.
     SamplerKind, SamplerEntry, "sampler", samplers, dyn Fn() -> Box<dyn Sampler> + Send + Sync, ()
 );
 
 kind!(
-    /// Prompt formats: one question, several ways to ask it.
+    /// Prompt formats: different ways to ask the same question.
     FormatKind, FormatEntry, "format", formats, Format, ()
 );
 
-/// What is known of a metric.
+/// Metadata of a metric.
 #[derive(Clone, Debug)]
 pub struct MetricFacts {
-    /// Whether a higher score is a better one.
+    /// Whether higher scores are better.
     pub higher_is_better: bool,
-    /// The name of its aggregation; `None` for one that belongs to the metric alone.
+    /// The name of its aggregation; `None` if the aggregation is specific to the metric.
     pub aggregation: Option<&'static str>,
-    /// The name of its reduction; `None` for one that belongs to the metric alone.
+    /// The name of its reduction; `None` if the reduction is specific to the metric.
     pub reduction: Option<&'static str>,
-    /// Whether there is a score only for all documents together.
+    /// Whether the score exists only for the complete corpus, not for single documents.
     pub needs_corpus: bool,
 }
 
@@ -112,15 +112,15 @@ impl Default for MetricFacts {
     }
 }
 
-/// What is known of a filter.
+/// Metadata of a filter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FilterFacts {
-    /// Whether unknown arguments, which have no effect, are errors in dialect 0.4.
+    /// Whether dialect 0.4 rejects unknown arguments, which otherwise have no effect.
     pub strict_before: bool,
 }
 
 impl MetricEntry {
-    /// A metric.
+    /// An entry for a metric, with the metadata that the metric declares.
     pub fn new(metric: Arc<dyn AnyMetric>) -> Self {
         Self {
             name: Cow::Owned(metric.name().to_owned()),
@@ -145,7 +145,7 @@ impl<T: Item, K: Item> From<Metric<T, K>> for MetricEntry {
 }
 
 impl AggregationEntry {
-    /// An aggregation.
+    /// An entry for an aggregation.
     pub fn new<K: Item>(
         name: impl Into<Cow<'static, str>>,
         aggregation: impl Aggregation<K> + 'static,
@@ -155,7 +155,7 @@ impl AggregationEntry {
 }
 
 impl ReductionEntry {
-    /// A reduction.
+    /// An entry for a reduction.
     pub fn new<T: Item, K: Item>(
         name: impl Into<Cow<'static, str>>,
         reduction: impl Reduction<T, K> + 'static,
@@ -164,7 +164,7 @@ impl ReductionEntry {
         Self::with_counts(name, move |_| Arc::clone(&reduction))
     }
 
-    /// A reduction whose name, such as `best@k`, may fix a number of repeats.
+    /// An entry for a reduction whose name, such as `best@k`, may include a number of repeats.
     pub fn with_counts(
         name: impl Into<Cow<'static, str>>,
         make: impl Fn(Vec<usize>) -> Arc<dyn AnyReduction> + Send + Sync + 'static,
@@ -174,7 +174,7 @@ impl ReductionEntry {
 }
 
 impl FilterEntry {
-    /// A filter, made from the keyword arguments of a step.
+    /// An entry for a filter, which is created from a step's keyword arguments.
     pub fn new(
         name: impl Into<Cow<'static, str>>,
         make: impl Fn(&Arguments<'_>, &FilterContext) -> Result<Box<dyn Filter>, FilterError>
@@ -185,7 +185,7 @@ impl FilterEntry {
         Self::with_code(name, Code::Program(Arc::new(make)))
     }
 
-    /// The same filter, whose unknown arguments are errors in dialect 0.4.
+    /// Makes dialect 0.4 reject unknown arguments.
     pub(crate) fn strict_before(mut self) -> Self {
         self.facts.strict_before = true;
         self
@@ -193,7 +193,7 @@ impl FilterEntry {
 }
 
 impl ScorerEntry {
-    /// A scorer, made from its keyword arguments.
+    /// An entry for a scorer, which is created from its keyword arguments.
     pub fn new(
         name: impl Into<Cow<'static, str>>,
         make: impl Fn(&Dict) -> Result<Arc<dyn Scorer>, ScoreError> + Send + Sync + 'static,
@@ -203,7 +203,7 @@ impl ScorerEntry {
 }
 
 impl SamplerEntry {
-    /// A sampler, made once per task.
+    /// An entry for a sampler, which is created once per task.
     pub fn new(
         name: impl Into<Cow<'static, str>>,
         make: impl Fn() -> Box<dyn Sampler> + Send + Sync + 'static,
@@ -213,7 +213,7 @@ impl SamplerEntry {
 }
 
 impl FormatEntry {
-    /// A prompt format.
+    /// An entry for a prompt format.
     pub fn new(name: impl Into<Cow<'static, str>>, format: Format) -> Self {
         let output_types = vec![format.output_type];
         Self::with_code(name, Code::Program(Arc::new(format))).output_types(output_types)
@@ -246,7 +246,7 @@ pub(super) fn reductions() -> Vec<ReductionEntry> {
     REDUCTIONS.iter().map(entry).collect()
 }
 
-/// The metrics of a task that names none.
+/// The metrics of a task that does not name any.
 pub fn default_metrics(output_type: OutputType) -> &'static [&'static str] {
     match output_type {
         GenerateUntil => &["exact_match"],
@@ -263,7 +263,7 @@ mod tests {
     use crate::scorers::Reference;
 
     #[test]
-    fn defaults_are_registered_and_fit() {
+    fn default_metrics_support_their_output_type() {
         let registry = Registry::default();
         for output_type in OutputType::ALL {
             for name in default_metrics(output_type) {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_say_what_the_names_mean() {
+    fn entries_have_metadata() {
         let registry = Registry::default();
         let get = |name: &str| registry.metrics.get(name).unwrap();
         assert_eq!(get("exact_match").facts.reduction, Some("pass@k"));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stand_for_k() {
+    fn numbers_match_k() {
         let reductions = Registry::default().reductions;
         for name in ["pass@k", "pass@1", "pass^10", "avg@4", "maj@64"] {
             assert!(reductions.get(name).is_some(), "{name}");

@@ -1,4 +1,4 @@
-//! An entry of `metric_list`, as it is written.
+//! Parsing of `metric_list` entries.
 
 use std::sync::Arc;
 
@@ -6,23 +6,23 @@ use lmeval_pycompat::{Dict, Value};
 
 use crate::scorers::{MetricSpec, Reference, Setting};
 
-/// Why an entry of `metric_list` is not a metric.
+/// The error of an invalid `metric_list` entry.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetricConfigError {
-    /// The entry is not written as one.
+    /// The entry has the wrong shape.
     #[error("An entry of `metric_list` must be {expected}, not {found}")]
     Entry {
-        /// What it must be.
+        /// The expected shape.
         expected: &'static str,
-        /// Python's name of the type that it has, or the part that it lacks.
+        /// The Python type name of the entry, or the part it lacks.
         found: String,
     },
 }
 
 impl MetricSpec {
-    /// Reads an entry of `metric_list`: `metric`, and beside it `aggregation`, `reduction`, `higher_is_better` and
-    /// options, which may also stand under `kwargs`, which wins.
+    /// Reads an entry of `metric_list`: `metric` with optional `aggregation`, `reduction`, `higher_is_better` and
+    /// options. Options may also be listed under `kwargs`, which takes precedence.
     pub fn from_value(entry: &Value) -> Result<Self, MetricConfigError> {
         let wrong = |expected, value: Option<&Value>| MetricConfigError::Entry {
             expected,
@@ -48,7 +48,7 @@ impl MetricSpec {
             Some(Value::Dict(explicit)) => kwargs.update(explicit),
             Some(other) => return Err(wrong("a dict whose `kwargs` are a dict", Some(other))),
         }
-        // Reference: a value that is neither a name nor a function counts as null.
+        // Reference: a value that is neither a name nor a function is treated as null.
         let named = |key: &str| match given.get_str(key) {
             None => Setting::Own,
             Some(value) => reference(value).map_or(Setting::Null, Setting::Given),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_read_as_tasks_write_them() {
+    fn parses_entries() {
         let spec = read(
             "{metric: exact_match, ignore_case: true, aggregation: null, reduction: pass@2, kwargs: {ignore_case: false}}",
         );

@@ -1,8 +1,8 @@
-//! The registry: everything that a task or a run can name, with the code that each name stands for.
+//! The registry: everything that a task or a run refers to by name, with the code for each name.
 //!
-//! A [`Registry`] has one [`Table`] per kind. Built-in entries come from one table per kind, one line each; a program adds
-//! its own with [`Registry::register`] and hands the registry to the task manager, so that loading, validation, listings
-//! and scoring all know them. What Python code registers is one more layer of the same tables.
+//! A [`Registry`] has one [`Table`] per kind. Each built-in entry is one line in the list of its kind. A program adds
+//! its own entries using [`Registry::register`] and passes the registry to the task manager, so that loading,
+//! validation, listings and scoring all see them. Python registrations are another layer of the same tables.
 //!
 //! ```
 //! use lmeval_core::registry::{FilterEntry, Registry};
@@ -39,28 +39,28 @@ use std::sync::{Arc, LazyLock};
 
 use lmeval_metrics::{AnyAggregation, AnyMetric, AnyReduction, reduction_counts};
 
-/// Everything that names are looked up in. A clone costs next to nothing until something is added to it.
+/// The tables of all kinds. Cloning is cheap until an entry is added.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    /// Metrics.
+    /// Per-document metrics.
     pub metrics: Table<MetricKind>,
-    /// Aggregations.
+    /// Aggregations over documents.
     pub aggregations: Table<AggregationKind>,
-    /// Reductions.
+    /// Reductions over repeats.
     pub reductions: Table<ReductionKind>,
-    /// Filters.
+    /// Answer filters.
     pub filters: Table<FilterKind>,
-    /// Scorers.
+    /// Scorers, as named by `scorer:`.
     pub scorers: Table<ScorerKind>,
     /// Few-shot samplers.
     pub samplers: Table<SamplerKind>,
     /// Prompt formats.
     pub formats: Table<FormatKind>,
-    /// Models.
+    /// Model back ends.
     pub models: Table<ModelKind>,
 }
 
-/// What is built in.
+/// The built-in entries, constructed once.
 static BUILT_IN: LazyLock<Registry> = LazyLock::new(|| Registry {
     metrics: Table::new(kinds::metrics()),
     aggregations: Table::new(kinds::aggregations()),
@@ -73,20 +73,20 @@ static BUILT_IN: LazyLock<Registry> = LazyLock::new(|| Registry {
 });
 
 impl Default for Registry {
-    /// What is built in.
+    /// The built-in entries.
     fn default() -> Self {
         BUILT_IN.clone()
     }
 }
 
 impl Registry {
-    /// Adds an entry of any kind. A name never changes its meaning: one that is taken is an error, unless it is the same
-    /// entry once more.
+    /// Adds an entry of any kind. Fails if a different entry already has the name; adding the same entry again is
+    /// allowed.
     pub fn register<K: Kind>(&mut self, entry: impl Into<Entry<K>>) -> Result<(), AlreadyRegistered> {
         K::table_mut(self).register(entry.into())
     }
 
-    /// Adds what Python code registered, where the kind, such as `metric`, is one that it can register.
+    /// Adds a Python registration. Kinds that Python cannot register are ignored.
     pub fn add_python(&mut self, kind: &str, name: &str, registered: Registered) {
         match kind {
             MetricKind::WORD => self.metrics.add_python(name, registered),
@@ -100,18 +100,18 @@ impl Registry {
         }
     }
 
-    /// The metric of a name that is computed in this program.
+    /// The Rust metric of a name.
     pub fn metric(&self, name: &str) -> Option<&Arc<dyn AnyMetric>> {
         self.metrics.here(name)?.code.here()
     }
 
-    /// The aggregation of a name that is computed in this program.
+    /// The Rust aggregation of a name.
     pub fn aggregation(&self, name: &str) -> Result<&Arc<dyn AnyAggregation>, UnknownName> {
         let found = self.aggregations.here(name).and_then(|entry| entry.code.here());
         found.ok_or_else(|| self.aggregations.unknown(name))
     }
 
-    /// The reduction of a name that is computed in this program.
+    /// The Rust reduction of a name.
     pub fn reduction(&self, name: &str) -> Result<Arc<dyn AnyReduction>, UnknownName> {
         let made = self.reductions.here(name).and_then(|entry| {
             let counts = reduction_counts(&entry.name, name)?;

@@ -1,4 +1,4 @@
-//! Models by name.
+//! The model kind and lookup of models.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use super::entry::{Code, Entry, Kind};
 use super::table::Table;
 use crate::{Model, ModelError, ModelErrorKind, ModelSettings};
 
-/// Models: what answers requests. Built-in ones come from other crates, see [`Registry::with_models`].
+/// Models: answer requests. Built-in ones come from other crates, see [`Registry::with_models`].
 #[derive(Clone, Copy, Debug)]
 pub enum ModelKind {}
 
-/// A model by name.
+/// A registry entry for a model.
 pub type ModelEntry = Entry<ModelKind>;
 
-/// What is known of a model.
+/// Metadata of a model.
 #[derive(Clone, Debug, Default)]
 pub struct ModelNames {
-    /// Further names.
+    /// Aliases.
     pub other_names: Cow<'static, [&'static str]>,
 }
 
@@ -39,7 +39,7 @@ impl Kind for ModelKind {
 }
 
 impl ModelEntry {
-    /// A model, made from what the caller says about it.
+    /// An entry for a model, which is created from the caller's settings.
     pub fn new(
         name: impl Into<Cow<'static, str>>,
         make: impl Fn(&ModelSettings) -> Result<Arc<dyn Model>, ModelError> + Send + Sync + 'static,
@@ -47,7 +47,7 @@ impl ModelEntry {
         Self::with_code(name, Code::Program(Arc::new(make)))
     }
 
-    /// A model with several names, the main one first.
+    /// An entry for a model with several names, the main one first.
     pub fn named(
         names: &'static [&'static str],
         make: impl Fn(&ModelSettings) -> Result<Arc<dyn Model>, ModelError> + Send + Sync + 'static,
@@ -64,8 +64,8 @@ impl ModelEntry {
     }
 }
 
-/// Back ends of the Python harness that are not here, and what to use instead.
-const ELSEWHERE: &[(&[&str], &str)] = &[
+/// Back ends of the Python harness that are not built in, and their replacements.
+const REPLACEMENTS: &[(&[&str], &str)] = &[
     (
         &["hf-multimodal", "hf-mistral3", "hf-audiolm-qwen", "mamba_ssm", "steered"],
         "Start a server for the model, such as `vllm serve <model>`, and use `--model local-completions`",
@@ -105,16 +105,16 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
 ];
 
 impl Registry {
-    /// Adds models as part of what is built in, except those whose names are taken.
+    /// Adds models as built-in entries, skipping names that are already in use.
     pub fn with_models(mut self, models: Vec<ModelEntry>) -> Self {
         for model in models {
-            // A name that is taken keeps its meaning.
+            // The existing entry wins.
             let _ = self.models.register(model.built_in());
         }
         self
     }
 
-    /// Makes the model of a name.
+    /// Creates the model of a name.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -131,13 +131,13 @@ impl Registry {
         }
     }
 
-    /// The error of a name that no model has.
+    /// The error of an unknown model name, with hints.
     pub fn unknown_model(&self, name: &str) -> ModelError {
-        if let Some((_, instead)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)) {
-            let message = format!("The model `{name}` of the Python harness is not part of this one");
+        if let Some((_, instead)) = REPLACEMENTS.iter().find(|(names, _)| names.contains(&name)) {
+            let message = format!("The model `{name}` of the Python harness is not built in");
             let error = ModelError::new(ModelErrorKind::Configuration, message).hint(*instead);
             return error.hint(format!(
-                "`--model lm_eval:{name}` runs it where the original package `lm_eval` is installed; `--python` names \
+                "`--model lm_eval:{name}` runs it through an installed original `lm_eval` package; `--python` selects \
                  the interpreter"
             ));
         }
@@ -145,7 +145,7 @@ impl Registry {
         let near = nearest(name, known.iter().copied());
         let error = ModelError::new(ModelErrorKind::Configuration, format!("There is no model `{name}`"));
         if near.is_empty() {
-            error.hint(format!("There are `{}`; `lm-eval ls models` says what they are", known.join("`, `")))
+            error.hint(format!("Available models: `{}`; `lm-eval ls models` describes them", known.join("`, `")))
         } else {
             error.hint(format!("Did you mean `{}`?", near.join("` or `")))
         }

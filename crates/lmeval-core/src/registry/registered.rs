@@ -1,39 +1,39 @@
-//! Names that Python code registers.
+//! Registrations made by Python code.
 
 use std::sync::Arc;
 
 use lmeval_pycompat::{Dict, Function, Value};
 
-/// Something that Python code has registered under a name.
+/// An object that Python code registered under a name.
 #[derive(Clone, Debug)]
 pub struct Registered {
-    /// What finds it again, in any process that runs Python.
+    /// A reference that resolves to the object in any Python process.
     pub function: Arc<Function>,
-    /// What was said when it was registered, such as the aggregation of a metric.
+    /// Metadata given at registration, such as the aggregation of a metric.
     pub facts: Dict,
 }
 
 impl Registered {
-    /// A fact that is a text.
+    /// A metadata field that is a string.
     pub fn text(&self, fact: &str) -> Option<&str> {
         self.facts.get_str(fact).and_then(Value::as_str)
     }
 }
 
-/// Where names are looked for.
+/// Where to look for a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameScope {
-    /// Task folders whose modules may register names, the nearest first; plug-ins come before them.
+    /// Task folders whose modules may register names, nearest first; plug-ins take precedence over them.
     pub folders: Vec<String>,
-    /// Whether `utils.py` of a folder is imported though it does not mention the name.
+    /// Whether to import a folder's `utils.py` even if it does not mention the name.
     pub whole: bool,
 }
 
-/// What came of looking for a name.
+/// The outcome of a name lookup.
 #[derive(Clone, Debug)]
 pub enum NameLookup {
-    /// It is there.
+    /// The registration.
     Found(Registered),
-    /// It is not, and these names of the kind are.
+    /// Not registered; lists the registered names of the kind.
     Unknown(Vec<String>),
 }

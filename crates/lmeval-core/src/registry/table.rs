@@ -1,4 +1,4 @@
-//! A table of named entries.
+//! Tables of named entries.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,31 +8,31 @@ use lmeval_metrics::nearest;
 use super::entry::{Code, Entry, Kind};
 use super::registered::Registered;
 
-/// A name that is in no table of its kind.
+/// The error of a name that is not in the table of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is not a known {kind}")]
 pub struct UnknownName {
-    /// The kind of thing that was looked for.
+    /// The kind, such as `metric`.
     pub kind: &'static str,
-    /// The name.
+    /// The name that was looked up.
     pub name: String,
-    /// Known names that look like it, best first.
+    /// Similar known names, best first.
     pub nearest: Vec<String>,
     /// All known names, sorted.
     pub known: Vec<String>,
 }
 
-/// A name that already stands for something else.
+/// The error of a name that is already registered with a different meaning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("The {kind} `{name}` is registered already and differs from the new one")]
+#[error("A different {kind} `{name}` is already registered")]
 pub struct AlreadyRegistered {
-    /// The kind of thing that was registered.
+    /// The kind, such as `metric`.
     pub kind: &'static str,
-    /// The name.
+    /// The name that is in use.
     pub name: String,
 }
 
-/// The entries of one kind: the built-in ones, those of the program, and what Python code registered.
+/// The entries of one kind: built-in, registered by the program, and registered by Python code.
 #[derive(Clone)]
 pub struct Table<K: Kind> {
     entries: Arc<Vec<Entry<K>>>,
@@ -56,18 +56,18 @@ impl<K: Kind> Table<K> {
         Arc::make_mut(&mut self.entries).push(Entry::with_code(name.to_owned(), Code::Python(registered)));
     }
 
-    /// The entry in effect for a name: what Python code registered comes before what the program registered, and that
-    /// before what is built in.
+    /// The entry in effect for a name: Python registrations take precedence over the program's, and those over
+    /// built-in ones.
     pub fn get(&self, name: &str) -> Option<&Entry<K>> {
         self.best(name, |_| true)
     }
 
-    /// The entry of a name that needs no Python.
+    /// The entry for a name, ignoring Python registrations.
     pub fn here(&self, name: &str) -> Option<&Entry<K>> {
         self.best(name, |entry| entry.code.here().is_some())
     }
 
-    /// What Python code registered under a name.
+    /// The Python registration in effect for a name.
     pub fn python(&self, name: &str) -> Option<&Registered> {
         self.get(name)?.code.python()
     }
@@ -81,12 +81,12 @@ impl<K: Kind> Table<K> {
         })
     }
 
-    /// The entry of a name, or an error that lists the nearest names.
+    /// The entry in effect for a name, or an error that lists similar names.
     pub fn find(&self, name: &str) -> Result<&Entry<K>, UnknownName> {
         self.get(name).ok_or_else(|| self.unknown(name))
     }
 
-    /// The error of a name that is not there.
+    /// The error of an unknown name.
     pub fn unknown(&self, name: &str) -> UnknownName {
         let known = self.names();
         UnknownName {
@@ -97,7 +97,7 @@ impl<K: Kind> Table<K> {
         }
     }
 
-    /// All entries, in the order in which they were added.
+    /// All entries, in registration order.
     pub fn iter(&self) -> impl Iterator<Item = &Entry<K>> {
         self.entries.iter()
     }
@@ -126,7 +126,7 @@ mod tests {
     use lmeval_pycompat::{Dict, Function};
 
     #[test]
-    fn names_are_found_and_missed() {
+    fn unknown_names_list_similar_ones() {
         let registry = Registry::default();
         assert_eq!(registry.aggregations.get("mean").map(|entry| &*entry.name), Some("mean"));
         let error = registry.metrics.find("exact_macth").unwrap_err();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_keeps_its_meaning() {
+    fn rejects_conflicting_registrations() {
         let mut registry = Registry::default();
         let entry = AggregationEntry::new::<Number>("trimmed", Mean);
         registry.register(entry.clone()).unwrap();
@@ -145,14 +145,14 @@ mod tests {
         assert!(registry.register(AggregationEntry::new::<Number>("trimmed", Median)).is_err());
         assert_eq!(
             registry.register(AggregationEntry::new::<Number>("mean", Median)).unwrap_err().to_string(),
-            "The aggregation `mean` is registered already and differs from the new one"
+            "A different aggregation `mean` is already registered"
         );
         assert!(registry.aggregations.get("trimmed").is_some());
         assert!(Registry::default().aggregations.get("trimmed").is_none());
     }
 
     #[test]
-    fn python_comes_before_the_program_and_the_program_before_what_is_built_in() {
+    fn python_overrides_program_overrides_built_in() {
         let registered = |reference: &str| Registered {
             function: Arc::new(Function { directory: String::new(), reference: reference.to_owned() }),
             facts: Dict::new(),
@@ -164,13 +164,13 @@ mod tests {
             registry.add_python("aggregation", name, registered("first"));
             registry.add_python("aggregation", name, registered("second"));
             assert_eq!(registry.aggregations.python(name).unwrap().function.reference, "second");
-            assert!(registry.aggregation(name).is_ok(), "what Python hides can still be asked for");
+            assert!(registry.aggregation(name).is_ok(), "the overridden entry is still accessible");
         }
         assert_eq!(registry.aggregations.names().iter().filter(|name| **name == "mean").count(), 1);
     }
 
     #[test]
-    fn no_table_holds_a_name_twice() {
+    fn names_are_unique() {
         fn distinct<K: Kind>(table: &Table<K>) {
             assert_eq!(table.names().len(), table.iter().count(), "{table:?}");
         }

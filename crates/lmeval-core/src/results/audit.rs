@@ -1,4 +1,4 @@
-//! Counts of answers that a score alone would hide.
+//! Counts of suspicious answers that scores alone do not show.
 
 use std::ops::Add;
 
@@ -10,29 +10,29 @@ use crate::OutputType;
 use crate::instance::RequestType;
 use crate::scorers::AnsweredDocument;
 
-/// How many documents and answers of a pipeline are odd.
+/// Counts of suspicious documents and answers in one pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// Documents that were scored.
+    /// Scored documents.
     pub documents: usize,
-    /// Documents whose target is not among their options, which count as wrong.
+    /// Documents whose target is not among their options; scored as wrong.
     pub unresolved_targets: usize,
     /// Generated answers.
     pub answers: usize,
-    /// Generated answers without any text.
+    /// Generated answers that are empty.
     pub empty: usize,
-    /// Generated answers of white space alone.
+    /// Generated answers that consist of whitespace.
     pub whitespace_only: usize,
-    /// Generated answers that were cut off.
+    /// Generated answers that stopped at the token limit.
     pub truncated: usize,
-    /// Answers in which a filter did not find what it looks for.
+    /// Answers in which a filter found no match.
     pub extraction_failed: usize,
-    /// Documents that were left out because a request about them failed for good.
+    /// Documents skipped because one of their requests failed permanently.
     pub errored: usize,
 }
 
 impl Audit {
-    /// What can be counted without looking at what filters made of the answers.
+    /// Counts everything that does not depend on filters.
     pub fn of_answers(documents: &[AnsweredDocument], output_type: OutputType) -> Self {
         let mut audit = Self { documents: documents.len(), ..Self::default() };
         for document in documents {
@@ -95,7 +95,7 @@ impl Add for Audit {
     }
 }
 
-/// Whether a gold answer among options is none of them: it is missing, or a list of which nothing is left.
+/// Whether the gold answer is not among the options: it is missing, or an empty list.
 fn is_unresolved(gold: &Value) -> bool {
     match gold {
         Value::None => true,

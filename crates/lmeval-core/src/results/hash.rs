@@ -1,4 +1,4 @@
-//! The hashes by which samples are compared across runs.
+//! Hashes for comparing samples across runs.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::dialect::Dialect;
 use crate::instance::{Arguments, Context, Instance};
 
-/// The SHA-256 of a text, in lower-case hexadecimal digits.
+/// The SHA-256 of a string, in lower-case hexadecimal.
 ///
 /// ```
 /// assert!(lmeval_core::results::hash_text("").starts_with("e3b0c442"));
@@ -23,7 +23,7 @@ pub fn hash_text(text: &str) -> String {
     })
 }
 
-/// The hash of a document: that of its JSON with an indent of two.
+/// The hash of a document's JSON with an indent of two.
 pub fn hash_document(document: &Dict) -> Result<String, EncodeError> {
     let options = json::Options {
         ensure_ascii: false,
@@ -34,7 +34,7 @@ pub fn hash_document(document: &Dict) -> Result<String, EncodeError> {
     Ok(hash_text(&json::dumps(&Value::from(document.clone()), &options)?))
 }
 
-/// The hash of a prompt: that of the first argument of a document's first request.
+/// The hash of a prompt: the first argument of the document's first request.
 pub fn hash_prompt(first: &Instance, dialect: &Dialect) -> String {
     match &first.arguments {
         Arguments::Loglikelihood { context: Context::Json(text), .. }
@@ -51,7 +51,7 @@ pub fn hash_prompt(first: &Instance, dialect: &Dialect) -> String {
     }
 }
 
-/// The hash of a target: that of its Python text.
+/// The hash of a target's `str`.
 pub fn hash_target(target: &Value) -> String {
     match target {
         Value::Str(text) => hash_text(text),
@@ -59,7 +59,7 @@ pub fn hash_target(target: &Value) -> String {
     }
 }
 
-/// What stands in JSON for a value that it does not know: a list for a set, otherwise the value's text.
+/// The JSON replacement of a value that JSON does not support: a list for a set, otherwise the value's `str`.
 pub fn replace_foreign(value: &Value) -> Option<Value> {
     Some(match value {
         Value::Set(items) => Value::List(items.clone()),
@@ -73,7 +73,7 @@ mod tests {
     use crate::Context;
 
     #[test]
-    fn documents_hash_as_recorded() {
+    fn document_hashes_match_recording() {
         let document =
             json::loads(r#"{"q":"é \"x\"\n","n":1.0,"k":1e-05,"l":[1,[]],"e":{},"b":true,"z":null}"#);
         let Ok(Value::Dict(document)) = document else { panic!("not a document") };
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_hash_as_recorded() {
+    fn target_hashes_match_recording() {
         for (target, hash) in [
             (
                 Value::list([Value::Int(0), Value::Int(2)]),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn conversations_hash_by_their_literal() {
+    fn conversations_are_hashed_by_repr() {
         let message = crate::ChatMessage { role: crate::Role::User, content: "hi".into() };
         let context = Context::Messages(vec![message].into());
         assert_eq!(

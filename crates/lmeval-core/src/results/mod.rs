@@ -1,7 +1,7 @@
-//! Results: what a run says about tasks, groups and single documents.
+//! Results of tasks, groups and single documents.
 //!
-//! A [`TaskResult`] holds what one task gave, a [`SampleRecord`] what one document gave; [`RunResults::collect`] puts
-//! tasks and groups together as results files show them.
+//! A [`TaskResult`] holds the scores of one task, a [`SampleRecord`] those of one document; [`RunResults::collect`]
+//! combines tasks and groups into the structure of a results file.
 
 mod audit;
 mod hash;

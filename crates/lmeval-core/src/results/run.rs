@@ -1,4 +1,4 @@
-//! What a whole run gave.
+//! The results of a run.
 
 use std::collections::HashMap;
 
@@ -12,33 +12,33 @@ use crate::groups::{
     inherit_higher_is_better, inherit_num_fewshot,
 };
 
-/// The results of tasks and groups, each part as results files show it.
+/// The results of tasks and groups, in the structure of a results file.
 #[derive(Clone, Debug, Default)]
 pub struct RunResults {
     /// Tasks in load order, then groups, subgroups first.
     pub results: Dict,
-    /// The groups that have scores; left out of the object where there is none.
+    /// The groups that have scores; omitted from the output if empty.
     pub groups: Dict,
-    /// For each group its direct members.
+    /// The direct members of each group.
     pub group_subtasks: Dict,
     /// Versions by name, sorted.
     pub versions: Dict,
-    /// Numbers of examples by name, sorted.
+    /// Numbers of few-shot examples by name, sorted.
     pub num_fewshot: Dict,
     /// Directions by name, sorted.
     pub higher_is_better: Dict,
-    /// For each task how many documents there are and how many were scored.
+    /// The number of documents in the split and the number scored, by task.
     pub n_samples: Dict,
-    /// For each task and pipeline counts of odd answers.
+    /// Counts of suspicious answers, by task and pipeline.
     pub audit: Dict,
-    /// The records of each task that keeps them.
+    /// The sample records of each task that logs them.
     pub samples: Vec<(String, Vec<SampleRecord>)>,
-    /// What is doubtful about scores.
+    /// Warnings about scores.
     pub warnings: Vec<String>,
 }
 
 impl RunResults {
-    /// Puts tasks and groups together.
+    /// Combines the results of tasks and groups.
     pub fn collect(
         tasks: Vec<TaskResult>,
         groups: &[GroupSpec],
@@ -104,9 +104,9 @@ impl RunResults {
         Ok(())
     }
 
-    /// The result object: all parts but configurations, in the order in which results files have them.
+    /// The result object: everything except configurations, in the order of a results file.
     ///
-    /// `samples` stands in it where a task keeps records, and `audit`, which other readers do not know, at the end.
+    /// Includes `samples` if a task logs them. `audit`, which the reference harness does not have, comes last.
     pub fn to_dict(&self) -> Dict {
         let mut object = Dict::new();
         object.insert("results", self.results.clone());
@@ -125,7 +125,7 @@ impl RunResults {
         object
     }
 
-    /// The records of each task, as the result object holds them.
+    /// The records of each task, in the form of the result object.
     pub fn samples_to_dict(&self) -> Dict {
         let records = |records: &[SampleRecord]| {
             Value::list(records.iter().map(|record| Value::from(record.to_dict())))

@@ -1,4 +1,4 @@
-//! The record of one document under one pipeline.
+//! Per-document records of a pipeline.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::document::DocId;
 use crate::instance::RequestType;
 use crate::scorers::{AnsweredDocument, AnsweredInstance, Scores, ScoringPipeline};
 
-/// The hashes of a document, its prompt and its target.
+/// The hashes in a sample record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentHashes {
     /// The hash of the document.
@@ -23,33 +23,33 @@ pub struct DocumentHashes {
     pub target: Arc<str>,
 }
 
-/// One document under one pipeline.
+/// The record of one document in one pipeline.
 #[derive(Clone, Debug)]
 pub struct SampleRecord {
-    /// The document's number.
+    /// The index of the document in its split.
     pub doc_id: DocId,
-    /// The document.
+    /// The evaluated document.
     pub doc: Arc<Dict>,
-    /// The target.
+    /// The gold answer as logs show it.
     pub target: Value,
-    /// For each request the list of its arguments.
+    /// The arguments of each request.
     pub arguments: Value,
-    /// For each request the list of its answers.
+    /// The answers to each request.
     pub resps: Value,
-    /// For each request what the pipeline made of its answers.
+    /// The filtered answers to each request.
     pub filtered_resps: Value,
-    /// The pipeline.
+    /// The name of the pipeline.
     pub filter: Arc<str>,
-    /// The hashes.
+    /// The hashes of document, prompt and target.
     pub hashes: DocumentHashes,
     /// The value of each metric.
     pub values: Scores<Value>,
-    /// The values of each metric per repeat, where one has several.
+    /// The values of each metric per repeat, if there are several repeats.
     pub scores_per_repeat: Option<Arc<Dict>>,
 }
 
 impl SampleRecord {
-    /// The record as programs see it.
+    /// The record as the Python API returns it.
     pub fn to_dict(&self) -> Dict {
         self.build(
             self.target.clone(),
@@ -59,7 +59,7 @@ impl SampleRecord {
         )
     }
 
-    /// The record as a line of a samples file: arguments by name, answers and target as text.
+    /// The record as a line of a samples file: arguments by name, answers and target as strings.
     pub fn to_file_dict(&self) -> Dict {
         let requests = self.arguments.as_list().unwrap_or_default();
         let arguments = Value::dict(requests.iter().enumerate().map(|(request, arguments)| {
@@ -95,7 +95,7 @@ impl SampleRecord {
     }
 }
 
-/// What the records of a document have in common.
+/// The parts that the records of a document share.
 struct Common {
     target: Value,
     arguments: Value,
@@ -125,7 +125,7 @@ impl Common {
     }
 }
 
-/// One record per pipeline and document: all documents of the first pipeline, then those of the second.
+/// One record per pipeline and document, grouped by pipeline.
 pub fn sample_records(
     documents: &[AnsweredDocument],
     pipelines: &[ScoringPipeline],
@@ -161,7 +161,7 @@ pub fn sample_records(
     Ok(records)
 }
 
-/// An answer as records show it.
+/// An answer in the form used by records.
 fn shown(answer: &AnsweredInstance, response: &Value, dialect: &Dialect) -> Value {
     match response {
         Value::Tuple(pair)
@@ -174,7 +174,7 @@ fn shown(answer: &AnsweredInstance, response: &Value, dialect: &Dialect) -> Valu
     }
 }
 
-/// The same nesting of lists with every leaf as text.
+/// The same nested lists with every leaf as a string.
 fn leaves_as_text(value: &Value) -> Value {
     match value {
         Value::List(items) | Value::Tuple(items) => Value::list(items.iter().map(leaves_as_text)),

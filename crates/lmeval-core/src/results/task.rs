@@ -1,4 +1,4 @@
-//! What one task gave.
+//! The results of one task.
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use super::sample::SampleRecord;
 use crate::groups::Directions;
 use crate::scorers::MetricKey;
 
-/// The scores of a task, as results show them.
+/// The scores of a task as shown in results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskEntry {
-    /// The key in results.
+    /// The result key.
     pub name: String,
-    /// The name that tables show.
+    /// The name shown in tables.
     pub alias: String,
-    /// The number of documents that have a value.
+    /// The number of documents with a value.
     pub sample_len: usize,
-    /// Scores and standard errors, in order.
+    /// Scores and standard errors, in output order.
     pub metrics: Vec<(MetricKey, Value)>,
 }
 
 impl TaskEntry {
-    /// The value under a key.
+    /// The value of one score or standard error.
     pub fn metric(&self, key: &MetricKey) -> Option<&Value> {
         self.metrics.iter().find(|(known, _)| known == key).map(|(_, value)| value)
     }
 
-    /// The entry of `results`.
+    /// The task's entry in `results`.
     pub fn to_dict(&self) -> Dict {
         let mut entry = Dict::with_capacity(3 + self.metrics.len());
         entry.insert("name", self.name.as_str());
@@ -41,23 +41,23 @@ impl TaskEntry {
     }
 }
 
-/// Everything that one task gave.
+/// All results of one task.
 #[derive(Clone, Debug)]
 pub struct TaskResult {
-    /// Its scores.
+    /// The scores.
     pub entry: TaskEntry,
-    /// Its version, with the type that the task gives it.
+    /// The version, with its type in the task file.
     pub version: Value,
-    /// The number of examples in prompts.
+    /// The number of few-shot examples.
     pub num_fewshot: i64,
-    /// For each metric whether higher is better.
+    /// Whether higher is better, by metric.
     pub higher_is_better: Directions,
-    /// The number of documents of the evaluated split.
+    /// The number of documents in the evaluated split.
     pub original: usize,
-    /// One record per pipeline and document, where they are kept.
+    /// One record per pipeline and document, if samples are logged.
     pub samples: Option<Vec<SampleRecord>>,
-    /// Counts of odd answers, by pipeline.
+    /// Counts of suspicious answers, by pipeline.
     pub audit: Vec<(Arc<str>, Audit)>,
-    /// What is doubtful about its scores.
+    /// Warnings about scores.
     pub warnings: Vec<String>,
 }

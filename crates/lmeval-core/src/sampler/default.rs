@@ -1,4 +1,4 @@
-//! `default`: random examples.
+//! The sampler `default`: random examples.
 
 use super::{Draw, Sampler, SamplerError, document};
 use crate::registry::SamplerEntry;
@@ -22,7 +22,7 @@ impl Sampler for DefaultSampler {
         let Some(excluded) = excluded.filter(|document| !document.is_empty()) else {
             return Ok(random.sample_indices(pool.len(), count)?);
         };
-        // Reference: one more than needed is drawn always, whether or not the evaluated document is in the pool.
+        // Reference: always draws one more than needed, whether or not the evaluated document is in the pool.
         let mut kept = Vec::with_capacity(count.min(pool.len()));
         for index in random.sample_indices(pool.len(), count.saturating_add(1))? {
             if kept.len() < count && *document(pool, index)? != *excluded {
@@ -32,7 +32,7 @@ impl Sampler for DefaultSampler {
         if kept.len() == count {
             return Ok(kept);
         }
-        // Reference: several copies of the document were drawn, so all of them leave the pool.
+        // Reference: several copies of the document were drawn, so all of them are removed from the pool.
         let mut others = Vec::with_capacity(pool.len());
         for index in 0..pool.len() {
             if *document(pool, index)? != *excluded {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stream_goes_on_from_document_to_document() {
+    fn random_stream_continues_across_documents() {
         let ten = MemoryDocuments::new((0..10).map(numbered).collect());
         let forty = MemoryDocuments::new((0..40).map(numbered).collect());
         assert_eq!(draws(&ten, &[None, None, None], 3), [[7, 1, 0], [1, 0, 9], [1, 5, 3]]);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_the_document_are_drawn_around() {
+    fn excludes_copies_of_the_document() {
         let pool = MemoryDocuments::new([1, 1, 1, 1, 2, 3].map(numbered).to_vec());
         for drawn in draws(&pool, &[Some(numbered(1)), Some(numbered(1)), Some(numbered(1))], 2) {
             let mut sorted = drawn.clone();
@@ -91,14 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_can_be_too_small() {
+    fn rejects_a_pool_that_is_too_small() {
         let pool = MemoryDocuments::new((0..3).map(numbered).collect());
         let mut random = Random::from_seed(1);
         let evaluated = numbered(1);
         let excluded = Some(&evaluated);
         let draw = Draw { pool: &pool, count: 3, excluded, random: &mut random, dialect: &Dialect::V05 };
         let error = DefaultSampler.draw(draw).unwrap_err();
-        assert_eq!(error.to_string(), "4 examples are wanted, and there are 3 documents to take them from");
+        assert_eq!(error.to_string(), "Cannot draw 4 few-shot examples from 3 documents");
         let empty = MemoryDocuments::default();
         let draw =
             Draw { pool: &empty, count: 1, excluded: None, random: &mut random, dialect: &Dialect::V05 };

@@ -1,4 +1,4 @@
-//! `first_n`: examples in a fixed order.
+//! The sampler `first_n`: examples in a fixed order.
 
 use super::{Draw, Sampler, SamplerError, document};
 use crate::registry::SamplerEntry;
@@ -43,7 +43,7 @@ mod tests {
     use crate::document::MemoryDocuments;
 
     #[test]
-    fn the_evaluated_document_is_skipped_in_the_old_dialect_only() {
+    fn skips_evaluated_document_only_in_dialect_0_4() {
         let numbered =
             |number: i64| -> Dict { [(Value::str("n"), Value::Int(number))].into_iter().collect() };
         let pool = MemoryDocuments::new((0..3).map(numbered).collect());

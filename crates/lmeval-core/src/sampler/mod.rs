@@ -1,4 +1,4 @@
-//! Samplers: which documents of a pool become examples. One file each.
+//! Few-shot samplers, one file each.
 
 mod default;
 mod first_n;
@@ -16,30 +16,30 @@ use crate::document::{DocumentError, Documents};
 use crate::host::{Host, HostError};
 use crate::registry::{Code, Registry, SamplerEntry, UnknownName};
 
-/// What a sampler is asked for: examples for one evaluated document.
+/// A request for the few-shot examples of one evaluated document.
 #[derive(Debug)]
 pub struct Draw<'a> {
-    /// The documents to choose from.
+    /// The documents to draw from.
     pub pool: &'a dyn Documents,
-    /// How many examples are wanted, at least one.
+    /// The number of examples to draw, at least one.
     pub count: usize,
-    /// The evaluated document, where it must not be its own example.
+    /// The evaluated document, if it must not be drawn as its own example.
     pub excluded: Option<&'a Dict>,
-    /// The generator of the task, which goes on from document to document.
+    /// The random generator of the task, shared by all its documents.
     pub random: &'a mut Random,
     /// The rules of the run.
     pub dialect: &'a Dialect,
 }
 
-/// Chooses examples.
+/// Selects few-shot examples.
 ///
-/// Draws are made one after the other, in the order in which documents are evaluated.
+/// Draws happen sequentially, in evaluation order.
 pub trait Sampler: fmt::Debug + Send {
-    /// The positions of the examples in the pool, in the order of the prompt.
+    /// The indices of the examples in the pool, in prompt order.
     fn draw(&mut self, draw: Draw<'_>) -> Result<Vec<usize>, SamplerError>;
 
-    /// [`Sampler::draw`] for several documents, one after the other; `excluded` has an item for each of them.
-    /// Samplers that something outside of this program runs override it.
+    /// [`Sampler::draw`] for several documents in sequence, with one item of `excluded` per document. Samplers that
+    /// run in another process override it to save round trips.
     fn draw_many(&mut self, draw: Draw<'_>, excluded: &[Option<&Dict>]) -> Vec<Drawn> {
         let Draw { pool, count, random, dialect, .. } = draw;
         let one = |excluded: Option<&Dict>| {
@@ -49,30 +49,30 @@ pub trait Sampler: fmt::Debug + Send {
     }
 }
 
-/// The positions of the examples of a document.
+/// The pool indices of a document's examples.
 pub type Drawn = Result<Vec<usize>, SamplerError>;
 
-/// Why there are no examples.
+/// The error of a failed draw.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplerError {
     /// The pool is empty.
-    #[error("There are no documents to take examples from")]
+    #[error("There are no documents to draw few-shot examples from")]
     Empty,
     /// The pool is too small.
-    #[error("{wanted} examples are wanted, and there are {available} documents to take them from")]
+    #[error("Cannot draw {wanted} few-shot examples from {available} documents")]
     TooFew {
-        /// How many documents are needed.
+        /// The number of documents needed.
         wanted: usize,
-        /// How many there are.
+        /// The number of documents in the pool.
         available: usize,
     },
-    /// A document of the pool cannot be read.
+    /// A document of the pool could not be read.
     #[error("Cannot read document {index} of the examples")]
     Document {
-        /// The position in the pool.
+        /// The index in the pool.
         index: usize,
-        /// The cause.
+        /// The error of the data set.
         #[source]
         source: DocumentError,
     },
@@ -82,7 +82,7 @@ pub enum SamplerError {
     /// The host that runs the sampler failed.
     #[error(transparent)]
     Host(HostError),
-    /// The sampler failed in a way of its own.
+    /// Any other failure of the sampler.
     #[error("{0}")]
     Other(String),
 }
@@ -98,7 +98,7 @@ impl From<RandomError> for SamplerError {
     }
 }
 
-/// A document of a pool.
+/// Reads a document of the pool.
 fn document(pool: &dyn Documents, index: usize) -> Result<Arc<Dict>, SamplerError> {
     pool.get(index).map_err(|source| SamplerError::Document { index, source })
 }
@@ -152,7 +152,7 @@ mod tests {
     use lmeval_pycompat::Function;
 
     #[test]
-    fn unknown_names_have_neighbours() {
+    fn unknown_names_list_similar_ones() {
         let error = Registry::default().sampler("first_m", &NoHost, None).unwrap_err();
         assert!(matches!(error, SamplerError::Unknown(unknown) if unknown.nearest == ["first_n"]));
     }

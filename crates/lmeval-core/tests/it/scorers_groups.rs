@@ -140,7 +140,7 @@ fn what_is_no_number_is_an_error() {
     let tasks = vec![task("t", 2, &[("acc,none", Value::str("x"), Value::str("N/A"))], Some(true))];
     let groups = [group("g", &["t"], &[metric("acc", None, true)])];
     let error = RunResults::collect(tasks, &groups, &Dialect::V05).unwrap_err();
-    let expected = "The group `g` cannot average `acc,none`: its value in `t` is no number but str";
+    let expected = "The group `g` cannot average `acc,none`: its value in `t` is `str`, not a number";
     assert_eq!(error.to_string(), expected);
     let tasks = vec![task("t", 0, &[("acc,none", Value::Float(0.0), Value::str("N/A"))], Some(true))];
     assert!(RunResults::collect(tasks, &groups, &Dialect::V05).is_err());

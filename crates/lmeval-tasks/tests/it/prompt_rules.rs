@@ -394,14 +394,14 @@ fn errors_name_what_is_wrong() {
     assert_eq!(example.place(), Some(Place::Example(0)));
     assert_eq!(example.field(), Some("fewshot_config.doc_to_text"));
     let few = failure(&format!("{QUESTION}num_fewshot: 3\nfewshot_split: train\n"), DATA);
-    let message = "Task `t`, document 0: 3 examples are wanted, and there are 2 documents to take them from";
+    let message = "Task `t`, document 0: Cannot draw 3 few-shot examples from 2 documents";
     assert_eq!(few.to_string(), message);
     let number = failure(&format!("{QUESTION}output_type: loglikelihood\n").replace(": a", ": l"), DATA);
     assert!(number.hints()[0].contains("doc_to_target"), "{number}");
     let split = failure(&QUESTION.replace("test_split: test", "test_split: tset"), DATA);
     assert_eq!(
         split.to_string(),
-        "Task `t`: Cannot get the split `tset`: There is no split `tset`; there are `test`, `train`"
+        "Task `t`: Cannot get the split `tset`: There is no split `tset`; available splits: `test`, `train`"
     );
     let none = failure("task: t\ndoc_to_text: q\n", DATA);
     assert_eq!(none.to_string(), "Task `t`: There are no documents to evaluate");

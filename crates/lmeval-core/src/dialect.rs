@@ -37,7 +37,7 @@ pub struct Dialect {
     /// `fewshot_config.fewshot_indices` restricts the pool of examples.
     pub fewshot_indices: bool,
     /// `fewshot_config.split: null` means no split, even if `fewshot_split` is set.
-    pub null_split_counts: bool,
+    pub null_split_means_none: bool,
     /// An empty `generation_kwargs` gets all defaults, not only the stop strings.
     pub fill_empty_generation_kwargs: bool,
     /// `repeats` applies to every output type.
@@ -89,7 +89,7 @@ pub struct ScoringRules {
     pub fixed_choice_order: bool,
     /// Per-document values have the types of the 0.4 line: 0 and 1 as floats and, in records, the strings of corpus
     /// metrics without lists, Brier scores as the gold index with all probabilities, and no value for `bypass`.
-    pub older_values: bool,
+    pub legacy_values: bool,
     /// The repeats of a request are no longer wrapped in a list once a filter has taken the first answer.
     pub taken_answers_are_bare: bool,
     /// The answer to a rolling request is a number instead of a pair.
@@ -120,7 +120,7 @@ impl Dialect {
         example_prefix_of_example: false,
         first_n_skips_evaluated: false,
         fewshot_indices: true,
-        null_split_counts: false,
+        null_split_means_none: false,
         fill_empty_generation_kwargs: true,
         repeats_always: false,
         chosen_documents_keep_ids: true,
@@ -140,7 +140,7 @@ impl Dialect {
             single_option_by_argmax: false,
             unresolved_is_label: false,
             fixed_choice_order: false,
-            older_values: false,
+            legacy_values: false,
             taken_answers_are_bare: false,
             rolling_answers_are_numbers: false,
             results_per_request: false,
@@ -163,7 +163,7 @@ impl Dialect {
         example_prefix_of_example: true,
         first_n_skips_evaluated: true,
         fewshot_indices: false,
-        null_split_counts: true,
+        null_split_means_none: true,
         fill_empty_generation_kwargs: false,
         repeats_always: true,
         chosen_documents_keep_ids: false,
@@ -183,7 +183,7 @@ impl Dialect {
             single_option_by_argmax: true,
             unresolved_is_label: true,
             fixed_choice_order: true,
-            older_values: true,
+            legacy_values: true,
             taken_answers_are_bare: true,
             rolling_answers_are_numbers: true,
             results_per_request: true,

@@ -12,7 +12,8 @@ pub fn stops(until: Option<&Value>, end_of_text: Option<&str>) -> Result<Vec<Val
         Some(text @ Value::Str(_)) => vec![text.clone()],
         Some(Value::List(list)) => list.to_vec(),
         Some(other) => {
-            let message = format!("`until` must be a string or a list of strings, not `{}`", repr::repr(other));
+            let message =
+                format!("`until` must be a string or a list of strings, not `{}`", repr::repr(other));
             return Err(ModelError::new(ModelErrorKind::Request, message)
                 .hint("Set `until` in the task's `generation_kwargs` or in `--gen_kwargs`"));
         }

@@ -13,7 +13,8 @@ use crate::registry::FormatEntry;
 /// The built-in formats.
 pub(crate) fn built_in() -> Vec<FormatEntry> {
     let entries = [
-        FormatEntry::new("mcqa", mcqa::format()).summary("Options are shown with letters; the letters are scored"),
+        FormatEntry::new("mcqa", mcqa::format())
+            .summary("Options are shown with letters; the letters are scored"),
         FormatEntry::new("cloze", cloze::format()).summary("Options are hidden; their text is scored"),
         FormatEntry::new("generate", generate::format())
             .summary("Options are shown with letters; the model generates one"),

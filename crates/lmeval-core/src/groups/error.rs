@@ -7,7 +7,9 @@ use lmeval_metrics::MetricError;
 #[non_exhaustive]
 pub enum GroupError {
     /// A task's score is not a number.
-    #[error("The group `{group}` cannot average `{key}`: its value in `{task}` is `{type_name}`, not a number")]
+    #[error(
+        "The group `{group}` cannot average `{key}`: its value in `{task}` is `{type_name}`, not a number"
+    )]
     NotANumber {
         /// The name of the group.
         group: String,

@@ -145,7 +145,10 @@ impl Registry {
         let near = nearest(name, known.iter().copied());
         let error = ModelError::new(ModelErrorKind::Configuration, format!("There is no model `{name}`"));
         if near.is_empty() {
-            error.hint(format!("Available models: `{}`; `lm-eval ls models` describes them", known.join("`, `")))
+            error.hint(format!(
+                "Available models: `{}`; `lm-eval ls models` describes them",
+                known.join("`, `")
+            ))
         } else {
             error.hint(format!("Did you mean `{}`?", near.join("` or `")))
         }

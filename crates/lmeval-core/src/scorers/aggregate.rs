@@ -1,4 +1,4 @@
-//! From the values of all documents to scores and standard errors.
+//! Aggregation of document values into scores and standard errors.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,22 +16,22 @@ use super::task_code::{HostAggregation, TaskCode};
 use crate::host::HostError;
 use crate::registry::Registry;
 
-/// The most draws for the standard error of a corpus metric of texts, in the 0.4 line.
-const OLDER_TEXT_DRAWS: i64 = 100;
+/// The maximum number of bootstrap resamples for string-based corpus metrics in the 0.4 line.
+const LEGACY_STRING_RESAMPLES: i64 = 100;
 
 /// The scores of a pipeline or task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Aggregated {
     /// Scores, each followed by its standard error.
     pub metrics: Vec<(MetricKey, Value)>,
-    /// The largest number of documents that have a value of one metric.
+    /// The largest number of documents with a value of one metric.
     pub sample_len: usize,
-    /// Metrics without an aggregation of their own, and metrics that some documents lack.
+    /// Warnings about metrics without an aggregation, and metrics that some documents lack.
     pub warnings: Vec<String>,
 }
 
 impl Aggregated {
-    /// Adds the scores of another pipeline; equal keys get the new value in the old place.
+    /// Adds the scores of another pipeline; an existing key keeps its position and gets the new value.
     pub(super) fn merge(&mut self, other: Self) {
         for (key, value) in other.metrics {
             match self.metrics.iter_mut().find(|(known, _)| *known == key) {
@@ -45,7 +45,7 @@ impl Aggregated {
 }
 
 impl ScoringPipeline {
-    /// The scores of the pipeline; no draws (`bootstrap_iters` of zero or less) mean no standard errors.
+    /// Aggregates the pipeline's values. Standard errors are omitted if `bootstrap_iters` is zero or negative.
     pub fn aggregate(
         &self,
         bootstrap_iters: i64,
@@ -63,7 +63,7 @@ impl ScoringPipeline {
             let used = match metric.map(|metric| metric.aggregation.clone()).or_else(by_task) {
                 Some(used) => used,
                 None => {
-                    let warning = format!("`{key}` has no aggregation, so the mean is used");
+                    let warning = format!("`{key}` has no aggregation; using the mean");
                     aggregated.warnings.push(warning);
                     MetricAggregation::Registered(mean()?)
                 }
@@ -78,15 +78,15 @@ impl ScoringPipeline {
         }
         for (key, count) in counts.into_iter().filter(|(_, count)| *count != aggregated.sample_len) {
             let all = aggregated.sample_len;
-            aggregated.warnings.push(format!("`{key}` has a value for {count} of {all} documents only"));
+            aggregated.warnings.push(format!("only {count} of {all} documents have a value for `{key}`"));
         }
         Ok(aggregated)
     }
 
-    /// Whether a function of the task gives the values of an aggregation that is not its own.
+    /// Whether a built-in aggregation may get values from a task function, which may have the wrong type.
     ///
-    /// Filters and reductions that are code of the task are left alone: calling them twice could change what they give.
-    pub(super) fn may_give_what_cannot_be_aggregated(&self) -> bool {
+    /// False if filters or reductions are task code: calling them twice could change their results.
+    pub(super) fn may_produce_unsupported_values(&self) -> bool {
         let by_task = |metric: &PipelineMetric| matches!(metric.reduction, MetricReduction::Host(_));
         if self.filters.calls_task_code() || self.metrics().iter().any(by_task) {
             return false;
@@ -97,7 +97,7 @@ impl ScoringPipeline {
         self.scorer().scores_by_metrics() && self.metrics().iter().any(doubtful)
     }
 
-    /// Whether the aggregations can take the values that there are.
+    /// Checks that the aggregations accept the values computed so far.
     pub(super) fn check_values(&self) -> Result<(), ScoreError> {
         for document in self.reduced_docs() {
             for (name, value) in document.values.iter() {
@@ -115,7 +115,7 @@ impl ScoringPipeline {
         Ok(())
     }
 
-    /// The error of an aggregation with what it is called, and with the document whose value it cannot take.
+    /// Adds the name of the aggregation to its error, and the document with the offending value.
     fn explained(
         &self,
         error: ScoreError,
@@ -147,20 +147,22 @@ impl ScoringPipeline {
         }
     }
 
-    /// How many resamples are drawn for the standard error of a metric.
+    /// The number of bootstrap resamples for the standard error of a metric.
     fn draws(&self, name: &str, metric: Option<&PipelineMetric>, bootstrap_iters: i64) -> i64 {
         if !self.dialect.scoring.listed_stderrs_only {
             return bootstrap_iters;
         }
         match metric {
-            Some(metric) if !metric.has_older_stderr => 0,
-            _ if matches!(name, "bleu" | "chrf" | "chrf++" | "ter") => bootstrap_iters.min(OLDER_TEXT_DRAWS),
+            Some(metric) if !metric.has_legacy_stderr => 0,
+            _ if matches!(name, "bleu" | "chrf" | "chrf++" | "ter") => {
+                bootstrap_iters.min(LEGACY_STRING_RESAMPLES)
+            }
             _ => bootstrap_iters,
         }
     }
 }
 
-/// Why an aggregation cannot take a value at all.
+/// The error of an aggregation that does not accept the type of a value.
 pub(super) fn value_error(used: &MetricAggregation, value: &Value) -> Option<MetricError> {
     let MetricAggregation::Registered(used) = used else { return None };
     used.prepare(std::slice::from_ref(value))
@@ -168,22 +170,22 @@ pub(super) fn value_error(used: &MetricAggregation, value: &Value) -> Option<Met
         .filter(|error| matches!(error, MetricError::WrongValue { .. }))
 }
 
-/// The registered mean.
+/// The built-in mean.
 fn mean() -> Result<Arc<dyn AnyAggregation>, ScoreError> {
     Ok(Arc::clone(Registry::default().aggregation("mean")?))
 }
 
-/// The values of each metric over all documents that have it, metrics in order of first appearance.
+/// The values of each metric over all documents that have it; metrics in order of first appearance.
 fn transpose(documents: &[ReducedDoc]) -> Vec<(Arc<str>, Vec<Value>)> {
     let mut columns: Vec<(Arc<str>, Vec<Value>)> = Vec::new();
     for document in documents {
-        for (place, (name, value)) in document.values.iter().enumerate() {
+        for (index, (name, value)) in document.values.iter().enumerate() {
             // Nearly all documents have the same metrics in the same order.
-            let expected = columns.get(place).is_some_and(|(known, _)| known == name);
+            let expected = columns.get(index).is_some_and(|(known, _)| known == name);
             let found =
-                if expected { Some(place) } else { columns.iter().position(|(known, _)| known == name) };
+                if expected { Some(index) } else { columns.iter().position(|(known, _)| known == name) };
             match found {
-                Some(place) => columns[place].1.push(value.clone()),
+                Some(index) => columns[index].1.push(value.clone()),
                 None => {
                     let mut values = Vec::with_capacity(documents.len());
                     values.push(value.clone());
@@ -227,10 +229,10 @@ fn score_and_stderr(
     }
 }
 
-/// A function of the task as an aggregation that can be resampled.
+/// Resampling with a task function as the aggregation.
 struct HostResamples {
     function: Arc<dyn HostAggregation>,
-    /// The first failure of the function, which the errors of metrics have no place for.
+    /// The first error of the function; `MetricError` cannot carry it.
     failure: Arc<Mutex<Option<HostError>>>,
 }
 
@@ -240,7 +242,7 @@ impl HostResamples {
     }
 }
 
-/// Values that a function of the task aggregates.
+/// Values aggregated by a task function.
 struct HostValues {
     function: Arc<dyn HostAggregation>,
     failure: Arc<Mutex<Option<HostError>>>,
@@ -259,7 +261,7 @@ impl Resample for HostValues {
     }
 }
 
-/// The number that a function of the task gave.
+/// The result of a task function as a float.
 fn number(score: &Value) -> Result<f64, MetricError> {
     score.to_f64().ok_or_else(|| MetricError::WrongValue {
         expected: "a number",

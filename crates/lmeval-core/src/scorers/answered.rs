@@ -1,4 +1,4 @@
-//! Documents with the answers of a model.
+//! Documents with the model's answers.
 
 use std::sync::Arc;
 
@@ -7,40 +7,40 @@ use lmeval_pycompat::{Dict, Value};
 use crate::document::DocId;
 use crate::instance::Instance;
 
-/// A request and its answers.
+/// A request with its answers.
 #[derive(Clone, Debug)]
 pub struct AnsweredInstance {
-    /// The request.
+    /// The request that was sent.
     pub instance: Instance,
-    /// The answers, one per repeat: a text, or a tuple of log-likelihood and whether the continuation is the greedy one.
+    /// One answer per repeat: a string, or a tuple of log-likelihood and greedy flag.
     pub responses: Vec<Value>,
-    /// How many of the answers were cut off before the model ended them.
+    /// The number of answers that stopped at the token limit.
     pub truncated: usize,
 }
 
 impl AnsweredInstance {
-    /// A request with answers that ended by themselves.
+    /// A request none of whose answers were truncated.
     pub fn new(instance: Instance, responses: Vec<Value>) -> Self {
         Self { instance, responses, truncated: 0 }
     }
 }
 
-/// A document, its requests and their answers.
+/// A document with its requests and their answers.
 #[derive(Clone, Debug)]
 pub struct AnsweredDocument {
-    /// The number of the document.
+    /// The index of the document in its split.
     pub doc_id: DocId,
-    /// The document; it may be empty where nothing looks at it, see [`TaskScorer::needs`].
+    /// The document; empty if nothing needs it, see [`TaskScorer::needs`].
     ///
     /// [`TaskScorer::needs`]: super::TaskScorer::needs
     pub document: Arc<Dict>,
-    /// Its options, without the delimiter that stands before them in requests.
+    /// The options, without the target delimiter that requests prepend.
     pub choices: Option<Arc<Vec<Value>>>,
-    /// Its requests, at least one, in the order of their `idx`.
+    /// The requests with their answers, at least one, ordered by `idx`.
     pub answers: Vec<AnsweredInstance>,
 }
 
-/// The value of a log-likelihood answer.
+/// Encodes a log-likelihood answer.
 pub fn loglikelihood_response(logprob: f64, is_greedy: bool) -> Value {
     Value::tuple([Value::Float(logprob), Value::Bool(is_greedy)])
 }

@@ -1,4 +1,4 @@
-//! From configuration to pipelines.
+//! Construction of pipelines from configuration.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::filters::{FilterContext, FilterSpec};
 use crate::host::{Host, NoHost};
 use crate::registry::{Registry, default_metrics};
 
-/// What scorers are built with, beside their configuration.
+/// The environment in which scorers are built.
 #[derive(Clone, Debug)]
 pub struct ScoringSources {
-    /// Everything that a task can name.
+    /// Resolves every name in a task.
     pub registry: Registry,
     /// Runs the filters and scoring functions that are Python code.
     pub host: Arc<dyn Host>,
@@ -29,34 +29,34 @@ pub struct ScoringSources {
 }
 
 impl ScoringSources {
-    /// What is built in, without Python, by the rules of a dialect.
+    /// The built-in registry without Python.
     pub fn new(dialect: &Dialect) -> Self {
         Self { registry: Registry::default(), host: Arc::new(NoHost), dialect: *dialect }
     }
 
-    /// The same with another registry.
+    /// Replaces the registry.
     pub fn with_registry(mut self, registry: &Registry) -> Self {
         self.registry = registry.clone();
         self
     }
 }
 
-/// What a task says that all its pipelines share.
+/// Properties of a task that all its pipelines share.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskFacts<'a> {
-    /// What the task asks of a model.
+    /// The output type of the task.
     pub output_type: OutputType,
-    /// The scorer that the task names.
+    /// The scorer named by the task.
     pub scorer: Option<&'a ScorerSpec>,
-    /// Whether values come from code of the task, so that metrics of any output type are fine.
+    /// Whether task code computes the values, so that metrics of any output type are allowed.
     pub scores_itself: bool,
 }
 
 /// Builds a pipeline.
 ///
-/// Filters: those of the pipeline, else those of the scorer, else none. Metrics: those of the pipeline, else those of
-/// the scorer, even if that is an empty list, else those of the output type. Without a pipeline, everything is left to
-/// the scorer, and its name is that of the pipeline.
+/// Filters come from the pipeline, else from the scorer, else there are none. Metrics come from the pipeline, else
+/// from the scorer (even an empty list), else from the output type. Without a pipeline, the scorer decides everything
+/// and lends the pipeline its name.
 ///
 /// ```
 /// use lmeval_core::scorers::{ScorerSpec, ScoringSources, TaskFacts, build_scorer};
@@ -96,7 +96,7 @@ pub fn build_scorer(
     let metrics = choose_metrics(pipeline, &*scorer, facts.output_type)
         .iter()
         .enumerate()
-        .map(|(place, metric)| resolve_metric(place, metric, facts, sources))
+        .map(|(position, metric)| resolve_metric(position, metric, facts, sources))
         .collect::<Result<Vec<_>, _>>()?;
     if let (Some(spec), Some(registered)) = (facts.scorer, registered) {
         let config = registered_scorer::config(pipeline, &filters, spec, facts.output_type, sources);
@@ -107,7 +107,7 @@ pub fn build_scorer(
     Ok(ScoringPipeline::new(ensemble, metrics, scorer, facts.output_type, sources.dialect))
 }
 
-/// Builds the pipeline of a run that only predicts: no filters, and the metric `bypass`.
+/// Builds the pipeline of a predict-only run: no filters, and the metric `bypass`.
 pub fn build_predict_only(
     output_type: OutputType,
     sources: &ScoringSources,
@@ -136,7 +136,7 @@ fn choose_metrics(pipeline: &PipelineSpec, scorer: &dyn Scorer, output_type: Out
     scorer.default_metrics().unwrap_or_else(of_type)
 }
 
-/// The metrics in the order in which results show their scores.
+/// Orders metrics as results show them.
 fn in_order(
     mut metrics: Vec<PipelineMetric>,
     output_type: OutputType,

@@ -10,12 +10,12 @@ use crate::registry::ScorerEntry;
 /// The entry in the registry.
 pub(super) fn entry() -> ScorerEntry {
     ScorerEntry::new("choice_match", |_| Ok(Arc::new(ChoiceMatchScorer)))
-        .summary("Compares the answer as it is with the target")
+        .summary("Compares the unmodified answer with the target")
 }
 
-/// Compares the answer as it is with the target, without regard to case and punctuation.
+/// Compares the unmodified answer with the target, ignoring case and punctuation.
 ///
-/// It does not look at options, whatever the name says.
+/// Despite its name, it does not look at options.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChoiceMatchScorer;
 

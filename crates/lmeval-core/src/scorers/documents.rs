@@ -1,4 +1,4 @@
-//! The answers of all documents, and what filters make of them.
+//! The answers of all documents, before and after filtering.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -9,24 +9,24 @@ use super::answered::AnsweredDocument;
 use crate::document::{DocId, DocumentError, Documents, NoSuchDocument};
 use crate::filters::{EnsembleError, FilterDocs, FilterEnsemble, Outcome, Responses};
 
-/// Answered documents, as filters look them up.
+/// Answered documents, as seen by filters.
 #[derive(Debug)]
 pub(super) struct AnsweredDocuments<'a> {
     documents: &'a [AnsweredDocument],
-    /// Where each document is, made when a filter first asks for one.
-    places: OnceLock<HashMap<DocId, usize>>,
+    /// The index of each document, built on the first lookup.
+    indices: OnceLock<HashMap<DocId, usize>>,
 }
 
 impl<'a> AnsweredDocuments<'a> {
     pub(super) fn new(documents: &'a [AnsweredDocument]) -> Self {
-        Self { documents, places: OnceLock::new() }
+        Self { documents, indices: OnceLock::new() }
     }
 
     pub(super) fn all(&self) -> &'a [AnsweredDocument] {
         self.documents
     }
 
-    /// What something else than filters made of the answers to all requests, which come document by document.
+    /// Wraps answers that were filtered by other means; `values` has one item per request, document by document.
     pub(super) fn filtered(&self, values: Vec<Value>) -> Filtered {
         let bare = !values.iter().any(|value| matches!(value, Value::List(_)));
         let lists = values.into_iter().map(|value| match value {
@@ -37,7 +37,7 @@ impl<'a> AnsweredDocuments<'a> {
         Filtered { outcome, starts: self.starts() }
     }
 
-    /// Where the requests of each document begin, and where those of the last one end.
+    /// The offset of each document's first request, and the end of the last document.
     fn starts(&self) -> Vec<usize> {
         let mut starts = Vec::with_capacity(self.documents.len() + 1);
         starts.push(0);
@@ -47,7 +47,7 @@ impl<'a> AnsweredDocuments<'a> {
         starts
     }
 
-    /// What filters make of the answers to all requests.
+    /// Applies filters to the answers to all requests.
     pub(super) fn filter(&self, filters: &FilterEnsemble) -> Result<Filtered, EnsembleError> {
         let requests = self.documents.iter().flat_map(|document| &document.answers);
         let responses: Responses = requests.clone().map(|answer| answer.responses.clone()).collect();
@@ -68,36 +68,36 @@ impl Documents for AnsweredDocuments<'_> {
 
     fn get(&self, index: usize) -> Result<Arc<Dict>, DocumentError> {
         let numbered = || self.documents.iter().enumerate();
-        let places = self
-            .places
-            .get_or_init(|| numbered().map(|(place, document)| (document.doc_id, place)).collect());
-        let place = places.get(&DocId(index));
+        let indices = self
+            .indices
+            .get_or_init(|| numbered().map(|(position, document)| (document.doc_id, position)).collect());
+        let found = indices.get(&DocId(index));
         let missing = NoSuchDocument { index, length: self.documents.len() };
-        place.map(|place| Arc::clone(&self.documents[*place].document)).ok_or_else(|| missing.into())
+        found.map(|position| Arc::clone(&self.documents[*position].document)).ok_or_else(|| missing.into())
     }
 }
 
-/// What filters made of the answers to all requests, document by document.
+/// The filtered answers to all requests, document by document.
 #[derive(Debug, Default)]
 pub(super) struct Filtered {
     outcome: Outcome,
-    /// Where the requests of each document begin, and where those of the last one end.
+    /// The offset of each document's first request, and the end of the last document.
     starts: Vec<usize>,
 }
 
 impl Filtered {
-    /// The filtered answers of the document at a place, one list per request.
-    pub(super) fn of_document(&self, place: usize) -> &[Vec<Value>] {
-        let range = self.starts.get(place).copied().zip(self.starts.get(place + 1).copied());
+    /// The filtered answers of the document at an index, one list per request.
+    pub(super) fn of_document(&self, index: usize) -> &[Vec<Value>] {
+        let range = self.starts.get(index).copied().zip(self.starts.get(index + 1).copied());
         range.and_then(|(start, end)| self.outcome.responses.get(start..end)).unwrap_or_default()
     }
 
-    /// Whether each list holds one answer that stands for itself.
+    /// Whether each list holds a single unwrapped answer.
     pub(super) fn is_bare(&self) -> bool {
         self.outcome.bare
     }
 
-    /// How many answers were replaced because nothing was found in them.
+    /// The number of answers replaced by a fallback because a filter found no match.
     pub(super) fn fallbacks(&self) -> usize {
         self.outcome.audits.iter().map(|audit| audit.total() as usize).sum()
     }

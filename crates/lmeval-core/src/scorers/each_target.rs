@@ -1,4 +1,4 @@
-//! Functions of a task as metrics of documents with several acceptable answers, by the rules of the 0.4 line.
+//! Task functions as metrics of documents with several targets, following the 0.4 line.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use lmeval_pycompat::{Dict, Value, repr};
 use super::task_code::HostMetric;
 use crate::host::HostError;
 
-/// Compares an answer with each of the acceptable ones alone. The value is 1 where any of the values is true.
+/// Compares an answer with each target separately. The value is 1 if any comparison is true.
 #[derive(Debug)]
 pub(super) struct EachTarget {
     pub(super) metric: Arc<dyn HostMetric>,
-    /// The name of the metric, whose value is taken from a dictionary.
+    /// The name of the metric, used to select its value from a dictionary.
     pub(super) name: Arc<str>,
 }
 
-/// The acceptable answers, where there are several to choose from.
+/// The targets, if there are several.
 fn targets(references: &Value) -> Option<&[Value]> {
     match references.as_list() {
         Some([Value::List(targets)]) => Some(targets),
@@ -25,7 +25,7 @@ fn targets(references: &Value) -> Option<&[Value]> {
 
 impl EachTarget {
     fn any(&self, values: &[Value]) -> Result<Value, HostError> {
-        // All values are looked at: a dictionary without the metric is an error wherever it comes.
+        // Check every value: a dictionary without the metric is an error wherever it appears.
         let mut any = false;
         for value in values {
             any |= self.own_value(value)?.is_truthy();
@@ -33,7 +33,7 @@ impl EachTarget {
         Ok(Value::Float(if any { 1.0 } else { 0.0 }))
     }
 
-    /// Reference: 0.4.13 takes the metric's own entry of a dictionary and drops the others.
+    /// Reference: 0.4.13 takes the metric's own entry from a dictionary and drops the others.
     fn own_value<'a>(&self, value: &'a Value) -> Result<&'a Value, HostError> {
         let Value::Dict(named) = value else { return Ok(value) };
         named.get_str(&self.name).ok_or_else(|| {
@@ -60,27 +60,27 @@ impl HostMetric for EachTarget {
         calls: &[(Value, Value)],
         kwargs: &Dict,
     ) -> Result<Vec<Value>, (usize, HostError)> {
-        // All calls go to the host together; each comes with the place of the document that it is about.
+        // Send all calls to the host in one batch; each keeps the index of its document.
         let mut single = Vec::with_capacity(calls.len());
-        for (place, (references, predictions)) in calls.iter().enumerate() {
+        for (index, (references, predictions)) in calls.iter().enumerate() {
             match targets(references) {
-                None => single.push((place, (references.clone(), predictions.clone()))),
+                None => single.push((index, (references.clone(), predictions.clone()))),
                 Some(targets) => single.extend(
                     targets
                         .iter()
-                        .map(|target| (place, (Value::list([target.clone()]), predictions.clone()))),
+                        .map(|target| (index, (Value::list([target.clone()]), predictions.clone()))),
                 ),
             }
         }
-        let (places, single): (Vec<usize>, Vec<(Value, Value)>) = single.into_iter().unzip();
+        let (indices, single): (Vec<usize>, Vec<(Value, Value)>) = single.into_iter().unzip();
         let values = self.metric.compute_many(&single, kwargs);
-        let values = values.map_err(|(place, error)| (places[place], error))?;
+        let values = values.map_err(|(index, error)| (indices[index], error))?;
         let mut of_call: Vec<Vec<Value>> = vec![Vec::new(); calls.len()];
-        for (place, value) in places.into_iter().zip(values) {
-            of_call[place].push(value);
+        for (index, value) in indices.into_iter().zip(values) {
+            of_call[index].push(value);
         }
-        let value = |(place, mut values): (usize, Vec<Value>)| match targets(&calls[place].0) {
-            Some(_) => self.any(&values).map_err(|error| (place, error)),
+        let value = |(index, mut values): (usize, Vec<Value>)| match targets(&calls[index].0) {
+            Some(_) => self.any(&values).map_err(|error| (index, error)),
             None => Ok(values.pop().unwrap_or_default()),
         };
         of_call.into_iter().enumerate().map(value).collect()
@@ -91,7 +91,7 @@ impl HostMetric for EachTarget {
 mod tests {
     use super::*;
 
-    /// Gives whether the reference is the prediction, by a name.
+    /// Returns whether reference and prediction are equal, under a given name.
     #[derive(Debug)]
     struct Named(&'static str);
 
@@ -109,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn the_own_entry_of_a_dictionary_counts() {
+    fn takes_own_entry_of_a_dictionary() {
         assert_eq!(compute("close", "b").unwrap(), Value::Float(1.0));
         assert_eq!(compute("close", "c").unwrap(), Value::Float(0.0));
     }
 
     #[test]
-    fn a_dictionary_without_the_metric_is_an_error() {
+    fn rejects_a_dictionary_without_the_metric() {
         let error = compute("near", "b").unwrap_err().to_string();
         assert!(error.contains("`close`") && error.contains("`near`"), "{error}");
     }

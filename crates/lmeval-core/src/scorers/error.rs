@@ -1,4 +1,4 @@
-//! Why answers cannot be scored.
+//! Errors of building scorers and scoring answers.
 
 use lmeval_metrics::MetricError;
 use lmeval_pycompat::json::EncodeError;
@@ -11,54 +11,54 @@ use crate::groups::GroupError;
 use crate::host::HostError;
 use crate::registry::{AlreadyRegistered, UnknownName};
 
-/// Why a scorer cannot be built, or answers cannot be scored.
+/// The error of a scorer that could not be built, or of answers that could not be scored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScoreError {
-    /// A scorer, aggregation or reduction that nobody knows.
+    /// An unknown scorer, aggregation or reduction.
     #[error(transparent)]
     Unknown(#[from] UnknownName),
-    /// A name that stands for something else already.
+    /// A name that is already registered with a different meaning.
     #[error(transparent)]
     AlreadyRegistered(#[from] AlreadyRegistered),
-    /// A scorer that takes no such argument.
+    /// An argument that the scorer does not accept.
     #[error("The scorer `{scorer}` takes no argument `{argument}`")]
     ScorerArgument {
-        /// The scorer.
+        /// The name of the scorer.
         scorer: String,
-        /// The argument.
+        /// The unexpected argument.
         argument: String,
     },
-    /// A scorer of Python code whose own filters or metrics are not written as such.
-    #[error("The scorer `{scorer}` has filters or metrics that cannot be used: {message}")]
+    /// The default filters or metrics of a Python scorer are malformed.
+    #[error("The scorer `{scorer}` has invalid default filters or metrics: {message}")]
     ScorerDefaults {
-        /// The scorer.
+        /// The name of the scorer.
         scorer: String,
-        /// What is wrong.
+        /// A description of the problem.
         message: String,
     },
-    /// A metric that is made for other tasks.
+    /// A metric that does not support the task's output type.
     #[error("The metric `{metric}` is for {}, but the task's output type is {output_type}", made_for.join(" and "))]
     OutputType {
-        /// The metric.
+        /// The name of the metric.
         metric: String,
-        /// The output types it is made for.
+        /// The output types it supports.
         made_for: Vec<String>,
         /// The output type of the task.
         output_type: OutputType,
     },
-    /// A name that would spoil the keys of results.
-    #[error("`{metric}` cannot be the name of a metric: it is empty or has a comma")]
+    /// A metric name that cannot be part of a result key.
+    #[error("`{metric}` is not a valid metric name: it is empty or contains a comma")]
     MetricName {
-        /// The name.
+        /// The rejected name.
         metric: String,
     },
-    /// A metric's options are wrong.
-    #[error("The metric `{metric}` cannot be used as it is configured")]
+    /// Invalid options of a metric.
+    #[error("The metric `{metric}` has invalid options")]
     Options {
-        /// The metric.
+        /// The name of the metric.
         metric: String,
-        /// What is wrong.
+        /// The error of the metric.
         #[source]
         source: MetricError,
     },
@@ -68,150 +68,156 @@ pub enum ScoreError {
     /// A metric failed on a document.
     #[error("The metric `{metric}` failed on document {document}")]
     Metric {
-        /// The metric.
+        /// The name of the metric.
         metric: String,
-        /// The document.
+        /// The document it failed on.
         document: DocId,
-        /// What went wrong.
+        /// The error of the metric.
         #[source]
         source: MetricError,
     },
-    /// A metric is only a name for values that the task delivers, and the task delivers none.
+    /// A metric that is not registered, in a task that does not compute it either.
     #[error(
-        "The metric `{metric}` is not known, and the task has no `process_results` that gives its values"
+        "The metric `{metric}` is not known, and the task has no `process_results` function that computes it"
     )]
     NoFunction {
-        /// The metric.
+        /// The name of the metric.
         metric: String,
     },
-    /// A function of the task failed on a document.
+    /// A task function failed on a document.
     #[error("Scoring document {document} failed")]
     HostOnDocument {
-        /// The document.
+        /// The document it failed on.
         document: DocId,
-        /// What went wrong.
+        /// The error of the function.
         #[source]
         source: HostError,
     },
-    /// A function of the task failed.
+    /// A task function failed.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// `process_results` gave values for the first document and none for a later one.
-    #[error("`process_results` gave values for the first document but none for document {document}")]
+    /// `process_results` returned values for the first document but not for a later one.
+    #[error("`process_results` returned values for the first document but none for document {document}")]
     NoValues {
-        /// The document.
+        /// The document without values.
         document: DocId,
     },
-    /// `process_results` used something else than text as the name of a metric.
-    #[error("`process_results` gave document {document} a metric whose name is no text but {type_name}")]
+    /// `process_results` used a metric name that is not a string.
+    #[error(
+        "`process_results` returned a metric name of type `{type_name}` for document {document}; names must be strings"
+    )]
     KeyType {
-        /// The document.
+        /// The document it was called for.
         document: DocId,
-        /// The type of the key.
+        /// The Python type of the name.
         type_name: &'static str,
     },
-    /// Several values of a metric for which no reduction is configured.
+    /// Several values of a metric that has no reduction.
     #[error(
-        "Document {document} has {count} values of `{metric}`, and `metric_list` names no reduction for them"
+        "Document {document} has {count} values of `{metric}`, but `metric_list` sets no reduction for it"
     )]
     NoReduction {
-        /// The metric.
+        /// The name of the metric.
         metric: String,
-        /// The document.
+        /// The document with several values.
         document: DocId,
-        /// How many values there are.
+        /// The number of values.
         count: usize,
     },
     /// A reduction failed on a document.
     #[error("The values of `{metric}` for the repeats of document {document} cannot be reduced")]
     Reduction {
-        /// The metric.
+        /// The name of the metric.
         metric: String,
-        /// The document.
+        /// The document it failed on.
         document: DocId,
-        /// What went wrong.
+        /// The error of the reduction.
         #[source]
         source: MetricError,
     },
     /// An aggregation or standard error failed.
     #[error("The values of `{key}` cannot be aggregated")]
     Aggregation {
-        /// The key in results.
+        /// The result key.
         key: String,
-        /// What went wrong.
+        /// The error of the aggregation.
         #[source]
         source: MetricError,
     },
-    /// A value that the aggregation of its metric cannot work on.
-    #[error("The aggregation `{aggregation}` of `{metric}` cannot take the value of document {document}")]
+    /// A value that the metric's aggregation does not accept.
+    #[error("The aggregation `{aggregation}` of `{metric}` does not accept the value of document {document}")]
     AggregationValue {
-        /// The metric.
+        /// The name of the metric.
         metric: String,
-        /// The aggregation.
+        /// The name of the aggregation.
         aggregation: String,
         /// The first document with such a value.
         document: DocId,
-        /// What is wrong with the value.
+        /// Why the aggregation rejects the value.
         #[source]
         source: MetricError,
     },
-    /// An aggregation that is a function of the task failed.
+    /// An aggregation that is a task function failed.
     #[error("The aggregation `{aggregation}` of `{metric}` failed")]
     HostAggregation {
-        /// The metric.
+        /// The name of the metric.
         metric: String,
-        /// The aggregation.
+        /// The name of the aggregation.
         aggregation: String,
-        /// What went wrong.
+        /// The error of the function.
         #[source]
         source: HostError,
     },
     /// A document has no answers.
     #[error("Document {document} has no answer to score")]
     NoAnswer {
-        /// The document.
+        /// The document without answers.
         document: DocId,
     },
     /// An answer is not a log-likelihood.
-    #[error("An answer to document {document} is no pair of log-likelihood and greedy flag but {type_name}")]
+    #[error(
+        "An answer to document {document} is `{type_name}`, not a pair of log-likelihood and greedy flag"
+    )]
     NotALikelihood {
-        /// The document.
+        /// The document the answer belongs to.
         document: DocId,
-        /// Its type.
+        /// The Python type of the answer.
         type_name: &'static str,
     },
-    /// A scorer gave a wrong number of documents.
-    #[error("The scorer `{scorer}` gave {found} scored documents, not {expected}")]
+    /// A scorer returned the wrong number of documents.
+    #[error("The scorer `{scorer}` returned {found} scored documents instead of {expected}")]
     DocumentCount {
-        /// The scorer.
+        /// The name of the scorer.
         scorer: String,
-        /// How many documents there are.
+        /// The number of documents it was given.
         expected: usize,
-        /// How many it gave.
+        /// The number of documents it returned.
         found: usize,
     },
-    /// A scorer gave a score under something else than the key of a result.
-    #[error("The scorer `{scorer}` gave a score under {key}, which is no text of the form `metric,pipeline`")]
+    /// A scorer returned a score with an invalid result key.
+    #[error(
+        "The scorer `{scorer}` returned a score with the key {key}; keys must be strings of the form `metric,pipeline`"
+    )]
     ResultKey {
-        /// The scorer.
+        /// The name of the scorer.
         scorer: String,
-        /// What stands in the place of the key.
+        /// The `repr` of the key.
         key: String,
     },
-    /// A document cannot be logged.
+    /// A document that cannot be serialised for the log.
     #[error("A document cannot be logged")]
     Log(#[from] EncodeError),
-    /// A group has no score.
+    /// A group score that could not be computed.
     #[error(transparent)]
     Group(#[from] GroupError),
-    /// Something that a scorer of the user says.
+    /// An error reported by a custom scorer.
     #[error("The scorer `{scorer}` failed on document {document}: {message}")]
     User {
-        /// The scorer.
+        /// The name of the scorer.
         scorer: String,
-        /// The document.
+        /// The document it failed on.
         document: DocId,
-        /// What went wrong.
+        /// The message of the scorer.
         message: String,
     },
 }
@@ -223,13 +229,13 @@ impl Diagnose for ScoreError {
                 nearest.iter().map(|name| format!("Did you mean `{name}`?")).collect()
             }
             Self::ScorerArgument { .. } => {
-                vec!["Give filters their arguments under `filter_list`".to_owned()]
+                vec!["Pass arguments to filters in `filter_list`".to_owned()]
             }
             Self::NoReduction { metric, .. } => {
-                vec![format!("Name it: `metric_list: [{{metric: {metric}, reduction: mean}}]`")]
+                vec![format!("Set one: `metric_list: [{{metric: {metric}, reduction: mean}}]`")]
             }
             Self::AggregationValue { metric, .. } => vec![format!(
-                "Give `{metric}` an aggregation that takes such values: `aggregation: !function utils.my_aggregation`"
+                "Set an aggregation for `{metric}` that accepts such values: `aggregation: !function utils.my_aggregation`"
             )],
             _ => Vec::new(),
         }

@@ -14,9 +14,9 @@ pub(super) fn entry() -> ScorerEntry {
         .summary("Compares the stripped answer with the target")
 }
 
-/// Compares the stripped answer with the target, without regard to case and punctuation.
+/// Compares the stripped answer with the target, ignoring case and punctuation.
 ///
-/// Nothing is cut to a token, whatever the name says.
+/// Despite its name, it does not truncate the answer to a token.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FirstTokenScorer;
 

@@ -1,4 +1,4 @@
-//! The scorer of generated answers.
+//! The default scorer of generated answers.
 
 use lmeval_metrics::MetricInput;
 use lmeval_pycompat::Value;
@@ -9,7 +9,7 @@ use super::needs::Needs;
 use super::scored::Scores;
 use super::scorer::Scorer;
 
-/// Compares generated answers with the target by the metrics of the pipeline.
+/// Compares generated answers with the target using the pipeline's metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GenScorer;
 
@@ -32,12 +32,12 @@ impl Scorer for GenScorer {
 }
 
 impl ScoringInput<'_> {
-    /// The values that the metrics of the pipeline give for generated answers.
+    /// Applies the pipeline's metrics to generated answers.
     pub fn generation_scores(&self) -> Result<Scores<Vec<Value>>, ScoreError> {
         self.with_generation(|input| self.metrics.compute(self, input))?
     }
 
-    /// Calls a function with what metrics of generated answers look at.
+    /// Calls a function with the inputs of generation metrics.
     pub(super) fn with_generation<T>(
         &self,
         call: impl FnOnce(MetricInput<'_>) -> T,

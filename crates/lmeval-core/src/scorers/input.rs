@@ -1,4 +1,4 @@
-//! What a scorer gets to see of a document.
+//! The view of a document that scorers get.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::OutputType;
 use crate::dialect::Dialect;
 use crate::document::DocId;
 
-/// One document with what a pipeline's filters made of its answers.
+/// One document with its filtered answers.
 #[derive(Clone, Copy, Debug)]
 pub struct ScoringInput<'a> {
-    /// The document and its answers as the model gave them.
+    /// The document and its unfiltered answers.
     pub document: &'a AnsweredDocument,
-    /// For each request of the document what the filters made of its answers.
+    /// The filtered answers, one list per request.
     pub filtered: &'a [Vec<Value>],
     /// The metrics of the pipeline.
     pub metrics: &'a BoundMetrics<'a>,
-    /// What the task asks of a model.
+    /// The output type of the task.
     pub output_type: OutputType,
     /// The rules of the run.
     pub dialect: &'a Dialect,
 }
 
 impl<'a> ScoringInput<'a> {
-    /// The number of the document.
+    /// The index of the document in its split.
     pub fn doc_id(&self) -> DocId {
         self.document.doc_id
     }
@@ -38,24 +38,24 @@ impl<'a> ScoringInput<'a> {
         self.document.answers.first().ok_or(ScoreError::NoAnswer { document: self.doc_id() })
     }
 
-    /// What the answers are compared with.
+    /// The target that answers are compared with.
     pub fn reference(&self) -> Result<&'a Value, ScoreError> {
         Ok(&self.first()?.instance.gold)
     }
 
-    /// What the filters made of the answers to the first request, which are all answers of a generation task.
+    /// The filtered answers to the first request; a generation task has only one.
     pub fn predictions(&self) -> Result<&'a [Value], ScoreError> {
         let first = self.filtered.first().ok_or(ScoreError::NoAnswer { document: self.doc_id() })?;
         Ok(first)
     }
 
-    /// Keyword arguments of the first request for metrics.
+    /// Keyword arguments for metrics from the first request.
     pub fn metric_kwargs(&self) -> Option<&'a Arc<Dict>> {
         self.document.answers.first()?.instance.metadata.metric_kwargs.as_ref()
     }
 }
 
-/// What a generated answer is compared with: numbers and the like by their text, as answers are text.
+/// The reference of a generated answer: numbers and other values are converted to strings, since answers are strings.
 pub(super) fn as_text(reference: &Value) -> Cow<'_, Value> {
     match reference {
         Value::Str(_) | Value::List(_) | Value::Tuple(_) | Value::Set(_) | Value::Dict(_) => {

@@ -1,4 +1,4 @@
-//! The scorer of log-likelihoods.
+//! The default scorer of log-likelihoods.
 
 use lmeval_metrics::{LLResults, MetricInput};
 use lmeval_pycompat::{Value, repr};
@@ -13,10 +13,10 @@ use crate::OutputType;
 use crate::document::DocId;
 use crate::instance::{Arguments, Context};
 
-/// What stands for a target that is none of the options.
+/// The index that represents a target that is not among the options.
 pub(super) const UNRESOLVED: i64 = -100;
 
-/// Judges log-likelihoods by the metrics of the pipeline.
+/// Scores log-likelihoods using the pipeline's metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LLScorer;
 
@@ -39,17 +39,17 @@ impl Scorer for LLScorer {
 }
 
 impl ScoringInput<'_> {
-    /// The values that the metrics of the pipeline give for log-likelihoods.
+    /// Applies the pipeline's metrics to log-likelihoods.
     pub fn likelihood_scores(&self) -> Result<Scores<Vec<Value>>, ScoreError> {
         self.with_likelihood(|input| self.metrics.compute(self, input))?
     }
 
-    /// The values that the metrics of the pipeline give for whatever the task asks of a model.
+    /// Applies the pipeline's metrics to answers of any output type.
     pub fn metric_scores(&self) -> Result<Scores<Vec<Value>>, ScoreError> {
         self.with_metric_input(|input| self.metrics.compute(self, input))?
     }
 
-    /// Calls a function with what metrics look at.
+    /// Calls a function with the inputs of metrics.
     pub(super) fn with_metric_input<T>(
         &self,
         call: impl FnOnce(MetricInput<'_>) -> T,
@@ -67,17 +67,18 @@ impl ScoringInput<'_> {
         Ok(call(MetricInput::Likelihood { reference: &results.targets, results: &results }))
     }
 
-    /// The log-likelihoods of the document as metrics get them.
+    /// The document's log-likelihoods in the form metrics take.
     pub fn ll_results(&self) -> Result<LLResults, ScoreError> {
         LLResults::from_instances(self.document, self.filtered, self.output_type)
     }
 }
 
-/// What metrics get of the requests of one document.
+/// Construction of metric inputs from the requests of a document.
 pub trait FromInstances: Sized {
-    /// Gathers the filtered answers to all requests of a document, those without the context for mutual information.
+    /// Collects the filtered answers to a document's requests, including the unconditional ones for mutual
+    /// information.
     ///
-    /// `filtered` has for each request of the document what the filters made of its answers.
+    /// `filtered` has the filtered answers of each request.
     fn from_instances(
         document: &AnsweredDocument,
         filtered: &[Vec<Value>],
@@ -122,7 +123,7 @@ impl FromInstances for LLResults {
     }
 }
 
-/// The index or indices of the right option; of what is not an option, an index that no option has.
+/// The index or indices of the correct option, or [`UNRESOLVED`].
 pub(super) fn target(gold: &Value, output_type: OutputType) -> Value {
     if output_type != OutputType::MultipleChoice {
         return Value::Int(0);

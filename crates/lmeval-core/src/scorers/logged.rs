@@ -1,4 +1,4 @@
-//! Values of single documents as the 0.4 line logs them.
+//! Per-document values as the 0.4 line logs them.
 
 use lmeval_pycompat::Value;
 use lmeval_pycompat::float::sum;
@@ -8,7 +8,7 @@ use super::ll_scorer::UNRESOLVED;
 use super::scored::ScoredDoc;
 use crate::OutputType;
 
-/// Turns 0 and 1 into floats where the 0.4 line computes with floats, which shows in records and medians.
+/// Converts 0 and 1 to floats where the 0.4 line computes with floats; the difference shows in records and medians.
 pub(super) fn truths_to_floats(scored: &mut ScoredDoc, output_type: OutputType) {
     let metrics: &[&str] = match output_type {
         OutputType::MultipleChoice => &["acc", "acc_norm", "acc_bytes", "acc_mutual_info"],
@@ -24,8 +24,8 @@ pub(super) fn truths_to_floats(scored: &mut ScoredDoc, output_type: OutputType) 
     }
 }
 
-/// A value of a document as the 0.4 line logs it.
-pub(super) fn older_logged_value(
+/// The per-document value as the 0.4 line logs it.
+pub(super) fn legacy_logged_value(
     metric: &str,
     value: &Value,
     output_type: OutputType,
@@ -53,7 +53,7 @@ pub(super) fn older_logged_value(
     }
 }
 
-/// The probabilities of the options, given that one of them is right.
+/// The probabilities of the options, normalised to sum to 1.
 fn probabilities(document: &AnsweredDocument, filtered: &[Vec<Value>]) -> Vec<f64> {
     let conditional = document.answers.iter().zip(filtered);
     let lls: Vec<f64> = conditional
@@ -69,12 +69,12 @@ fn probabilities(document: &AnsweredDocument, filtered: &[Vec<Value>]) -> Vec<f6
     powers.iter().map(|power| power / total).collect()
 }
 
-/// The digits after the point that numpy shows at most.
+/// numpy's limit on digits after the decimal point.
 const PRECISION: usize = 8;
-/// The longest line that numpy writes.
+/// numpy's line width.
 const LINE: usize = 75;
 
-/// The text of an array of numbers, as numpy's `str` writes it.
+/// An array formatted like numpy's `str`.
 fn array_text(numbers: &[f64]) -> String {
     let sizes = numbers.iter().map(|number| number.abs()).filter(|size| *size > 0.0 && size.is_finite());
     let (least, most) =
@@ -84,7 +84,7 @@ fn array_text(numbers: &[f64]) -> String {
     let mut lines = Vec::new();
     let mut line = String::from("[");
     for word in words {
-        // The closing bracket needs a place, too.
+        // Leave room for the closing bracket.
         if line.len() + word.len() > LINE - 1 && line.len() > 1 {
             lines.push(line.trim_end().to_owned());
             line = String::from(" ");
@@ -96,7 +96,7 @@ fn array_text(numbers: &[f64]) -> String {
     lines.join("\n")
 }
 
-/// The shortest digits after the point that tell a number from its neighbours, but no more than the precision.
+/// The shortest digits after the decimal point that identify the number, up to the precision.
 fn fraction(text: &str) -> &str {
     text.split_once('.').map_or("", |(_, fraction)| fraction)
 }
@@ -110,7 +110,7 @@ fn positional(number: f64) -> String {
     rounded.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Numbers with the point in one column.
+/// Fixed-point notation, aligned at the decimal point.
 fn positional_words(numbers: &[f64]) -> Vec<String> {
     let texts: Vec<String> = numbers.iter().copied().map(positional).collect();
     let whole = |text: &str| text.split_once('.').map_or(text.len(), |(whole, _)| whole.len());
@@ -124,7 +124,7 @@ fn positional_words(numbers: &[f64]) -> Vec<String> {
     texts.iter().map(word).collect()
 }
 
-/// Numbers with an exponent and the same number of digits.
+/// Scientific notation with a uniform number of digits.
 fn scientific_words(numbers: &[f64]) -> Vec<String> {
     let digits = |number: &f64| {
         let shortest = format!("{number:e}");
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrays_look_as_in_numpy() {
+    fn formats_arrays_like_numpy() {
         for (numbers, text) in [
             (vec![0.97811873, 0.02188127], "[0.97811873 0.02188127]"),
             (vec![0.5, 0.25], "[0.5  0.25]"),

@@ -17,62 +17,62 @@ use super::task_code::{HostAggregation, HostMetric, HostReduction};
 use crate::OutputType;
 use crate::document::DocId;
 
-/// What a metric calls for each document.
+/// The function that computes a metric's value of a document.
 #[derive(Clone)]
 pub enum MetricFunction {
     /// A registered metric.
     Registered(Arc<dyn AnyMetric>),
-    /// A function of the task.
+    /// A task function.
     Host(Arc<dyn HostMetric>),
-    /// Nothing: the task delivers the values.
+    /// None: the task computes the values.
     Placeholder,
-    /// The pair of target and first answer, which an aggregation of the task takes.
+    /// Returns the pair of target and first answer, for an aggregation of the task.
     Pair,
 }
 
-/// How the values of all documents become one.
+/// Combines the values of all documents into a score.
 #[derive(Clone)]
 pub enum MetricAggregation {
-    /// A registered aggregation, or one that belongs to the metric.
+    /// A registered aggregation, or one specific to the metric.
     Registered(Arc<dyn AnyAggregation>),
-    /// A function of the task.
+    /// A task function.
     Host(Arc<dyn HostAggregation>),
 }
 
-/// How the values of a document's repeats become one.
+/// Combines the values of a document's repeats.
 #[derive(Clone)]
 pub enum MetricReduction {
-    /// A registered reduction, or one that belongs to the metric.
+    /// A registered reduction, or one specific to the metric.
     Registered(Arc<dyn AnyReduction>),
-    /// A function of the task.
+    /// A task function.
     Host(Arc<dyn HostReduction>),
 }
 
-/// One metric of a pipeline, ready for use.
+/// One resolved metric of a pipeline.
 #[derive(Clone)]
 pub struct PipelineMetric {
-    /// The name in results.
+    /// The name in result keys.
     pub name: Arc<str>,
-    /// What is called for each document.
+    /// Computes the value of a document.
     pub function: MetricFunction,
     /// Keyword arguments of the function.
     pub kwargs: Dict,
-    /// How the values of all documents become one.
+    /// Combines the values of all documents.
     pub aggregation: MetricAggregation,
-    /// How the values of a document's repeats become one.
+    /// Combines the values of a document's repeats.
     pub reduction: MetricReduction,
-    /// Whether higher is better; `None` where that is unknown.
+    /// Whether higher is better; `None` if unknown.
     pub higher_is_better: Option<bool>,
-    /// What the aggregation is called where something is said about it.
+    /// The name of the aggregation in messages.
     pub(super) aggregation_name: Arc<str>,
-    /// Whether the task gives the function by reference rather than by a registered name.
+    /// Whether the task refers to the function with `!function` instead of a registered name.
     pub(super) is_by_reference: bool,
-    /// Whether the 0.4 line knows a standard error of the aggregation.
-    pub(super) has_older_stderr: bool,
-    /// Whether there is a score only for all documents together.
+    /// Whether the 0.4 line computes a standard error for the aggregation.
+    pub(super) has_legacy_stderr: bool,
+    /// Whether the score exists only for the complete corpus.
     pub(super) needs_corpus: bool,
-    /// The place in the configuration.
-    pub(super) place: usize,
+    /// The index in the configuration.
+    pub(super) position: usize,
 }
 
 impl fmt::Debug for PipelineMetric {
@@ -85,14 +85,14 @@ impl fmt::Debug for PipelineMetric {
     }
 }
 
-/// The value or values that repeats reduce to.
+/// The result of a reduction: one value, or several by name.
 pub(super) enum ReducedValue {
     One(Value),
     Named(Vec<(String, Value)>),
 }
 
 impl PipelineMetric {
-    /// Whether the metric can see the contexts of requests: they are part of what metrics of log-likelihoods get.
+    /// Whether the metric may read the prompts: log-likelihood metrics receive them.
     pub(super) fn needs_prompts(&self, output_type: OutputType) -> bool {
         match &self.function {
             MetricFunction::Registered(metric) => metric.needs_prompt(),
@@ -101,13 +101,13 @@ impl PipelineMetric {
         }
     }
 
-    /// Whether the values of documents come from functions of the task.
+    /// Whether a task function computes the values.
     pub(super) fn calls_task_code(&self) -> bool {
         matches!(self.function, MetricFunction::Host(_) | MetricFunction::Placeholder)
             || matches!(self.reduction, MetricReduction::Host(_))
     }
 
-    /// Whether the aggregation is a function of the task.
+    /// Whether the aggregation is a task function.
     pub(super) fn is_aggregated_by_task(&self) -> bool {
         matches!(self.aggregation, MetricAggregation::Host(_))
     }
@@ -139,7 +139,7 @@ impl PipelineMetric {
     }
 }
 
-/// Entries of a dictionary whose keys are texts.
+/// The entries of a dictionary whose keys are strings.
 pub(super) fn text_keys(
     dict: &Dict,
     document: DocId,
@@ -153,27 +153,27 @@ pub(super) fn text_keys(
     }))
 }
 
-/// The metrics of a pipeline with the options of a task, so that patterns are compiled once.
+/// The metrics of a pipeline with their options bound once per task, so that patterns are compiled only once.
 pub struct BoundMetrics<'a> {
     metrics: &'a [PipelineMetric],
     context: &'a Dict,
-    /// Options that requests carry, which are the same for all requests of a task.
+    /// Options carried by the requests, normally identical for all requests of a task.
     request_kwargs: Option<Arc<Dict>>,
     bound: Vec<Bound>,
-    /// For each name that a function of the task gave to a value, the metric that it belongs to.
+    /// For each value name returned by a task function, the index of the metric it belongs to.
     owners: Mutex<Vec<(Arc<str>, usize)>>,
-    /// What functions of the task gave for documents, by the place of the metric, where all were asked at once.
+    /// Results of batched task functions, by metric index and document.
     ready: OnceLock<HashMap<(usize, DocId), Value>>,
-    /// The values, by the place of the metric and the name that its function gave, for which a list is one value of its
-    /// document rather than a value per answer.
+    /// The values, by metric index and returned name, whose lists are one value per document instead of one value per
+    /// answer.
     whole: OnceLock<HashSet<(usize, Option<Arc<str>>)>>,
     known: Vec<KnownValue>,
 }
 
-/// What a function of the task gave for a document before all documents are scored, so that it is called once.
+/// The result of a task function for a document that was checked early, so that the function is called only once.
 #[derive(Debug)]
 pub(super) struct KnownValue {
-    /// The place of the metric.
+    /// The index of the metric.
     metric: usize,
     document: DocId,
     call: (Value, Value),
@@ -181,7 +181,7 @@ pub(super) struct KnownValue {
     value: Value,
 }
 
-/// A metric with its options.
+/// A metric with its options bound.
 enum Bound {
     Registered(BoundMetric),
     Host(Arc<dyn HostMetric>, Dict),
@@ -196,7 +196,7 @@ impl fmt::Debug for BoundMetrics<'_> {
 }
 
 impl<'a> BoundMetrics<'a> {
-    /// Binds metrics to what the task and its requests say.
+    /// Binds the metrics to the options of the task and its requests.
     pub(super) fn new(
         metrics: &'a [PipelineMetric],
         context: &'a Dict,
@@ -217,12 +217,12 @@ impl<'a> BoundMetrics<'a> {
         })
     }
 
-    /// The metrics.
+    /// The metrics in configuration order.
     pub fn metrics(&self) -> &'a [PipelineMetric] {
         self.metrics
     }
 
-    /// Keyword arguments that every metric is offered, over those of its configuration.
+    /// Keyword arguments passed to every metric, overriding its configuration.
     pub fn context(&self) -> &'a Dict {
         self.context
     }
@@ -231,9 +231,9 @@ impl<'a> BoundMetrics<'a> {
         self.owners.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls the functions of the task for all documents at once, which costs a fraction of calling them for each.
+    /// Calls the task functions for all documents in one batch, which is much cheaper than one call per document.
     ///
-    /// Where a document has nothing to call them with, none is called: scoring that document says why.
+    /// Calls nothing if a document has no inputs for them: scoring that document reports the error.
     pub(super) fn prepare(&self, inputs: &[ScoringInput<'_>]) -> Result<(), ScoreError> {
         let mut ready = HashMap::new();
         let mut whole = HashSet::new();
@@ -250,8 +250,8 @@ impl<'a> BoundMetrics<'a> {
                 .zip(&calls)
                 .map(|(input, call)| self.known_value(index, input.doc_id(), call, kwargs))
                 .collect();
-            let mut places = known.iter();
-            calls.retain(|_| places.next().is_some_and(Option::is_none));
+            let mut calls_known = known.iter();
+            calls.retain(|_| calls_known.next().is_some_and(Option::is_none));
             let called: Vec<DocId> = usual
                 .iter()
                 .zip(&known)
@@ -260,7 +260,7 @@ impl<'a> BoundMetrics<'a> {
                 .collect();
             let new = if calls.is_empty() { Ok(Vec::new()) } else { function.compute_many(&calls, kwargs) };
             let mut new = new
-                .map_err(|(place, source)| ScoreError::HostOnDocument { document: called[place], source })?
+                .map_err(|(failed, source)| ScoreError::HostOnDocument { document: called[failed], source })?
                 .into_iter();
             let values: Vec<Value> =
                 known.into_iter().filter_map(|known| known.cloned().or_else(|| new.next())).collect();
@@ -269,7 +269,7 @@ impl<'a> BoundMetrics<'a> {
             }
             ready.extend(usual.iter().zip(values).map(|(input, value)| ((index, input.doc_id()), value)));
         }
-        // Nothing else sets them.
+        // Set only here.
         let _ = self.ready.set(ready);
         let _ = self.whole.set(whole);
         Ok(())
@@ -291,7 +291,7 @@ impl<'a> BoundMetrics<'a> {
         self.known.iter().find(is_same).map(|known| &known.value)
     }
 
-    /// What functions of the task gave for documents that [`BoundMetrics::prepare`] has called them for.
+    /// The results of task functions for documents that [`BoundMetrics::prepare`] has handled.
     pub(super) fn known_values(&self, inputs: &[ScoringInput<'_>]) -> Vec<KnownValue> {
         let Some(ready) = self.ready.get() else { return Vec::new() };
         let mut values = Vec::new();
@@ -309,11 +309,11 @@ impl<'a> BoundMetrics<'a> {
         values
     }
 
-    /// Under which names a function of the task gave a document a list that is one value.
+    /// The names under which a task function returned a list that is a single value.
     ///
-    /// A list with a value for each answer, or with one for all of them, is just that. Any other list is one value, and so
-    /// is, for one answer, a list that a function given by reference hands to an aggregation of the task, as in the 0.4
-    /// line. Registered functions return a value for each answer. What holds for one document holds for all of them.
+    /// A list with one item per answer, or with exactly one item, holds values per answer. Any other list is a single
+    /// value. With one answer, so is a list that a `!function` metric passes to an aggregation of the task, as in the
+    /// 0.4 line. Registered functions return one value per answer. The decision for one document applies to all.
     fn whole_lists(
         &self,
         index: usize,
@@ -343,7 +343,7 @@ impl<'a> BoundMetrics<'a> {
         }
     }
 
-    /// Whether the requests of a document carry the options that the metrics are bound to.
+    /// Whether the document's requests carry the options that the metrics are bound to.
     fn has_usual_kwargs(&self, input: &ScoringInput<'_>) -> bool {
         match (input.metric_kwargs(), &self.request_kwargs) {
             (Some(ours), Some(known)) => Arc::ptr_eq(ours, known) || ours == known,
@@ -352,7 +352,7 @@ impl<'a> BoundMetrics<'a> {
         }
     }
 
-    /// The values of all metrics for a document.
+    /// Computes all metrics of a document.
     pub(super) fn compute(
         &self,
         input: &ScoringInput<'_>,
@@ -383,7 +383,7 @@ impl<'a> BoundMetrics<'a> {
     ) -> Result<(), ScoreError> {
         let name = &metric.name;
         match bound {
-            Bound::Registered(_) if is_unresolved(given) && is_left_out(metric, input) => {}
+            Bound::Registered(_) if is_unresolved(given) && is_skipped(metric, input) => {}
             Bound::Registered(function) => match call(function, name, input, given) {
                 Ok(values) => scores.insert(Arc::clone(name), values),
                 Err(source) if is_unresolved(given) && has_no_value(&source) => {}
@@ -420,7 +420,7 @@ impl<'a> BoundMetrics<'a> {
         Ok(())
     }
 
-    /// Stores what a function of the task gave: a dictionary by its keys, all else under the name of the metric.
+    /// Stores the result of a task function: a dictionary by its keys, anything else under the metric's name.
     fn insert_host_value(
         &self,
         index: usize,
@@ -430,8 +430,8 @@ impl<'a> BoundMetrics<'a> {
     ) -> Result<(), ScoreError> {
         let own = self.whole_lists(index, &value, input);
         let is_whole = |name: Option<&Arc<str>>| {
-            let place = (index, name.cloned());
-            own.contains(&place) || self.whole.get().is_some_and(|whole| whole.contains(&place))
+            let key = (index, name.cloned());
+            own.contains(&key) || self.whole.get().is_some_and(|whole| whole.contains(&key))
         };
         let values = |name: Option<&Arc<str>>, value: Value| match (value, input.output_type) {
             (Value::List(items), OutputType::GenerateUntil) if !is_whole(name) => items.to_vec(),
@@ -491,30 +491,30 @@ fn call(
     if !(alone && input.dialect.scoring.single_option_by_argmax) {
         return function(given);
     }
-    // A second option that is never the most likely one makes the metric compare instead of asking whether the only
-    // option is the greedy one.
+    // Add a second option that is never the most likely, so that the metric compares options instead of testing
+    // whether the only one is greedy.
     let mut results = results.clone();
     results.lls.push(f64::NEG_INFINITY);
     results.is_greedy.push(false);
     function(MetricInput::Likelihood { reference, results: &results })
 }
 
-/// Whether the target is none of the options.
+/// Whether the target is not among the options.
 fn is_unresolved(given: MetricInput<'_>) -> bool {
     matches!(given, MetricInput::Likelihood { reference, .. } if *reference == Value::Int(UNRESOLVED))
 }
 
-/// Whether a metric over the whole corpus leaves out documents whose target is none of the options.
-fn is_left_out(metric: &PipelineMetric, input: &ScoringInput<'_>) -> bool {
+/// Whether a corpus metric skips documents whose target is not among the options.
+fn is_skipped(metric: &PipelineMetric, input: &ScoringInput<'_>) -> bool {
     !input.dialect.scoring.unresolved_is_label && metric.needs_corpus
 }
 
-/// Whether a metric asks for the option that an unresolved target does not name.
+/// Whether a metric failed because an unresolved target has no option.
 fn has_no_value(error: &MetricError) -> bool {
     matches!(error, MetricError::IndexOutOfRange { .. })
 }
 
-/// The arguments of a metric that is a function of the task.
+/// The arguments of a metric that is a task function.
 fn host_arguments(input: &ScoringInput<'_>, given: MetricInput<'_>) -> (Value, Value) {
     match given {
         MetricInput::Generation { references, predictions } => {
@@ -530,7 +530,7 @@ fn host_arguments(input: &ScoringInput<'_>, given: MetricInput<'_>) -> (Value, V
     }
 }
 
-/// The log-likelihoods of a document as functions of the task get them: by the names of their parts.
+/// A document's log-likelihoods as task functions receive them: a dictionary of the fields.
 fn bundle(results: &LLResults) -> Value {
     let numbers = |numbers: &[f64]| Value::list(numbers.iter().copied().map(Value::Float));
     let texts = |texts: &[String]| Value::list(texts.iter().map(|text| Value::str(text.as_str())));

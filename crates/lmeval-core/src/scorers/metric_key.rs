@@ -1,4 +1,4 @@
-//! The keys under which scores stand in results.
+//! Result keys of scores.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 const STDERR: &str = "_stderr";
 
-/// The key of a score or of its standard error: `metric,scorer` or `metric_stderr,scorer`.
+/// The result key of a score or of its standard error: `metric,scorer` or `metric_stderr,scorer`.
 ///
 /// ```
 /// use lmeval_core::scorers::MetricKey;
@@ -19,9 +19,9 @@ const STDERR: &str = "_stderr";
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MetricKey {
-    /// The metric; composites name their parent in brackets.
+    /// The metric; composites name their parent in parentheses.
     pub metric: Arc<str>,
-    /// The pipeline that made the score.
+    /// The pipeline that computed the score.
     pub scorer: Arc<str>,
     /// Whether the value is a standard error.
     pub is_stderr: bool,
@@ -38,13 +38,13 @@ impl MetricKey {
         Self { is_stderr: true, ..self.clone() }
     }
 
-    /// The metric that a composite such as `pass@1(exact_match)` was made of.
+    /// The metric from which a composite such as `pass@1(exact_match)` was derived.
     pub fn parent(&self) -> Option<&str> {
         parent_metric(&self.metric)
     }
 }
 
-/// The metric that a composite name was made of: what stands between the first `(` and a final `)`.
+/// The parent of a composite metric name: the part between the first `(` and a final `)`.
 pub fn parent_metric(metric: &str) -> Option<&str> {
     let open = metric.find('(')?;
     metric[open + 1..].strip_suffix(')')
@@ -57,9 +57,9 @@ impl fmt::Display for MetricKey {
     }
 }
 
-/// A text that is not the key of a score.
+/// The error of a string that is not a result key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a metric key: there is no comma")]
+#[error("`{0}` is not a metric key: it has no comma")]
 pub struct NotAMetricKey(pub String);
 
 impl FromStr for MetricKey {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_read_and_written() {
+    fn round_trips() {
         for (text, metric, scorer, is_stderr, parent) in [
             ("acc,none", "acc", "none", false, None),
             ("pass@1(exact_match)_stderr,strict", "pass@1(exact_match)", "strict", true, Some("exact_match")),

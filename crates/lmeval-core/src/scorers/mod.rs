@@ -1,10 +1,9 @@
-//! Scorers: from a model's answers to scores.
+//! Scorers: turn a model's answers into scores.
 //!
-//! A [`ScoringPipeline`] is what [`build_scorer`] makes of one entry of `filter_list`: filters, metrics and the
-//! [`Scorer`] that applies them. The pipelines of a task together are a [`TaskScorer`], which takes
-//! [`AnsweredDocument`]s and gives, step by step, one [`ScoredDoc`] and one [`ReducedDoc`] per document and one score
-//! with its standard error per metric, under a [`MetricKey`]. Code of a task that scores in their place is a
-//! [`TaskCode`].
+//! [`build_scorer`] builds a [`ScoringPipeline`] from one entry of `filter_list`: filters, metrics and the [`Scorer`]
+//! that applies them. The pipelines of a task form a [`TaskScorer`], which takes [`AnsweredDocument`]s and produces
+//! one [`ScoredDoc`] and one [`ReducedDoc`] per document, then one score with its standard error per metric, under a
+//! [`MetricKey`]. Task code that replaces the metrics implements [`TaskCode`].
 
 mod aggregate;
 mod answered;

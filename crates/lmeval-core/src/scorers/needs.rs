@@ -1,11 +1,11 @@
-//! What scoring looks at beside targets and answers.
+//! Which parts of documents scoring reads.
 
 use std::ops::BitOr;
 
-/// What must be kept of documents and requests until a task is scored.
+/// The parts of documents and requests that must be retained until a task is scored.
 ///
-/// Prompts and documents are most of what a run holds, so it lets go of what nobody can see. Everything that scores
-/// declares its needs, and says [`Needs::EVERYTHING`] unless it knows better.
+/// Prompts and documents make up most of a run's memory, so the run drops what nothing reads. Everything involved in
+/// scoring declares its needs; the default is [`Needs::EVERYTHING`].
 ///
 /// ```
 /// use lmeval_core::scorers::Needs;
@@ -18,17 +18,17 @@ use std::ops::BitOr;
 pub struct Needs {
     /// The documents themselves.
     pub documents: bool,
-    /// The contexts of requests.
+    /// The prompts of requests.
     pub prompts: bool,
-    /// All documents at the same time: the values of one may depend on others, or code of the task is called for many
-    /// at once. Without it a run scores documents while others still wait for their answers, and lets go of them.
+    /// All documents at once: the values of one may depend on others, or task code is called in batches. Otherwise a
+    /// run scores documents while others are still in flight, and drops them.
     pub together: bool,
 }
 
 impl Needs {
-    /// All there is.
+    /// Documents, prompts, and all of them at once.
     pub const EVERYTHING: Self = Self { documents: true, prompts: true, together: true };
-    /// Targets, options and answers alone.
+    /// Only targets, options and answers.
     pub const NOTHING: Self = Self { documents: false, prompts: false, together: false };
 }
 

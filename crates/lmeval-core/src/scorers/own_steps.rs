@@ -1,4 +1,4 @@
-//! The steps beside scoring that a Python class has code of its own for.
+//! The scoring steps that a Python scorer class overrides.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::scored::{ReducedDoc, ScoredDoc, Scores};
 use super::task_code::HostScorer;
 use crate::groups::Directions;
 
-/// Which steps are those of the class.
+/// The steps that the class overrides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnSteps {
     pub(super) apply_filter: bool,
-    /// Whether the class chose other metrics than those that it was configured with.
+    /// Whether the class replaced the metrics it was configured with.
     pub(super) score: bool,
     pub(super) reduce: bool,
     pub(super) aggregate: bool,
@@ -30,7 +30,7 @@ impl OwnSteps {
         Self {
             apply_filter: has("apply_filter"),
             score: has("score"),
-            // Code of a later step may look at the values of an earlier one, which the object must know then.
+            // Overrides of later steps may read the values of earlier ones, so the object must run those too.
             reduce: has("reduce") || aggregate || higher_is_better,
             aggregate,
             higher_is_better,
@@ -38,7 +38,7 @@ impl OwnSteps {
     }
 }
 
-/// The values of each document as the class reduces them.
+/// Reduces documents with the class.
 pub(super) fn reduce(host: &dyn HostScorer, scored: &[ScoredDoc]) -> Result<Vec<ReducedDoc>, ScoreError> {
     let documents: Vec<Value> = scored
         .iter()
@@ -68,7 +68,7 @@ pub(super) fn reduce(host: &dyn HostScorer, scored: &[ScoredDoc]) -> Result<Vec<
     reduced.collect()
 }
 
-/// The scores as the class aggregates them.
+/// Aggregates documents with the class.
 pub(super) fn aggregate(
     host: &dyn HostScorer,
     scorer: &str,
@@ -91,7 +91,7 @@ pub(super) fn aggregate(
     Ok(aggregated)
 }
 
-/// For each metric what the class says of its direction.
+/// The directions of metrics according to the class.
 pub(super) fn higher_is_better(
     host: &dyn HostScorer,
     reduced: &[ReducedDoc],
@@ -106,7 +106,7 @@ pub(super) fn higher_is_better(
     Ok(directions)
 }
 
-/// Documents as pairs of number and values.
+/// Documents as pairs of index and values.
 fn pairs(reduced: &[ReducedDoc]) -> Vec<Value> {
     let pair = |document: &ReducedDoc| {
         Value::list([Value::Int(document.doc_id.0 as i64), Value::from(document.to_dict())])

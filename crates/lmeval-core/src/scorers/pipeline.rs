@@ -9,7 +9,7 @@ use super::answered::AnsweredDocument;
 use super::documents::{AnsweredDocuments, Filtered};
 use super::error::ScoreError;
 use super::input::ScoringInput;
-use super::logged::{older_logged_value, truths_to_floats};
+use super::logged::{legacy_logged_value, truths_to_floats};
 use super::metric::{BoundMetrics, KnownValue, PipelineMetric};
 use super::metric_key::parent_metric;
 use super::needs::Needs;
@@ -22,7 +22,7 @@ use crate::dialect::Dialect;
 use crate::filters::FilterEnsemble;
 use crate::groups::Directions;
 
-/// One pipeline of a task: filters, metrics, the scorer that applies them, and what came of it.
+/// One pipeline of a task: filters, metrics, the scorer that applies them, and the results so far.
 #[derive(Debug)]
 pub struct ScoringPipeline {
     pub(super) name: Arc<str>,
@@ -33,18 +33,18 @@ pub struct ScoringPipeline {
     pub(super) output_type: OutputType,
     pub(super) dialect: Dialect,
     filtered: Arc<Filtered>,
-    /// How many answers were replaced in documents of which nothing is kept.
+    /// The number of fallbacks in documents that were scored in earlier blocks.
     earlier_fallbacks: usize,
-    /// Whether documents are scored in blocks; then `request_kwargs` are those of the first document of all.
+    /// Whether documents are scored in blocks; if so, `request_kwargs` come from the very first document.
     in_blocks: bool,
     request_kwargs: Option<Arc<Dict>>,
     raw_docs: Vec<ScoredDoc>,
     reduced_docs: Vec<ReducedDoc>,
-    /// For each name that a function of the task gave to a value, the metric that it belongs to.
+    /// For each value name returned by a task function, the index of the metric it belongs to.
     owners: Vec<(Arc<str>, usize)>,
-    /// For each metric whether higher is better, where the scorer itself says so.
+    /// Directions set by the scorer itself.
     directions: Option<Directions>,
-    /// What functions of the task gave for the document that was checked.
+    /// The results of task functions for the document that was checked early.
     known: Vec<KnownValue>,
 }
 
@@ -81,22 +81,22 @@ impl ScoringPipeline {
         &self.name
     }
 
-    /// The metrics.
+    /// The metrics in the order of results.
     pub fn metrics(&self) -> &[PipelineMetric] {
         &self.metrics
     }
 
-    /// The scorer.
+    /// The scorer that applies the metrics.
     pub fn scorer(&self) -> &dyn Scorer {
         &*self.scorer
     }
 
-    /// Sets keyword arguments that every metric is offered, over those of its configuration.
+    /// Sets keyword arguments passed to every metric, overriding its configuration.
     pub fn set_context(&mut self, context: Dict) {
         self.context = context;
     }
 
-    /// What the filters, the scorer and the metrics look at.
+    /// The combined needs of filters, scorer and metrics.
     pub fn needs(&self) -> Needs {
         let documents = self.filters.needs_documents();
         let prompts = self.metrics.iter().any(|metric| metric.needs_prompts(self.output_type));
@@ -105,7 +105,7 @@ impl ScoringPipeline {
         self.scorer.needs() | Needs { documents, prompts, together }
     }
 
-    /// Applies the filters, or what the scorer has in their place, to the answers of all documents.
+    /// Applies the filters, or the scorer's replacement of them, to the answers of all documents.
     pub(super) fn apply_filters(
         &self,
         documents: &AnsweredDocuments<'_>,
@@ -121,7 +121,7 @@ impl ScoringPipeline {
         self.filtered = filtered;
     }
 
-    /// Scores what the filters made of the answers, and reduces repeats.
+    /// Scores the filtered answers and reduces repeats.
     pub(super) fn score(
         &mut self,
         documents: &[AnsweredDocument],
@@ -154,9 +154,9 @@ impl ScoringPipeline {
         Ok(())
     }
 
-    /// Filters are applied: scores the next documents, after those that were scored before them.
+    /// Scores the next block of documents, whose answers are already filtered.
     ///
-    /// Of what filters made of the answers, and of values per repeat, nothing is kept.
+    /// Filtered answers and values per repeat are dropped afterwards.
     pub(super) fn score_next(&mut self, documents: &[AnsweredDocument]) -> Result<(), ScoreError> {
         if !std::mem::replace(&mut self.in_blocks, true) {
             self.request_kwargs = kwargs_of_first(documents);
@@ -170,9 +170,9 @@ impl ScoringPipeline {
         Ok(())
     }
 
-    /// Scores one document and keeps what functions of the task gave for it.
+    /// Scores one document early and caches the results of task functions.
     ///
-    /// Only what these functions do is an error here. All else is left to the time when every document is scored.
+    /// Fails only if a task function fails. All other errors are reported when every document is scored.
     pub(super) fn check_first(&mut self, document: &AnsweredDocument) -> Result<(), ScoreError> {
         let documents = std::slice::from_ref(document);
         let Ok(filtered) = self.apply_filters(&AnsweredDocuments::new(documents)) else { return Ok(()) };
@@ -190,7 +190,7 @@ impl ScoringPipeline {
         checked
     }
 
-    /// A scorer must give as many documents as it got.
+    /// Checks that the scorer returned as many documents as it was given.
     fn check_count(&self, expected: usize, found: usize) -> Result<(), ScoreError> {
         if expected == found {
             return Ok(());
@@ -210,9 +210,9 @@ impl ScoringPipeline {
         let inputs: Vec<ScoringInput<'_>> = documents
             .iter()
             .enumerate()
-            .map(|(place, document)| ScoringInput {
+            .map(|(index, document)| ScoringInput {
                 document,
-                filtered: self.filtered.of_document(place),
+                filtered: self.filtered.of_document(index),
                 metrics: &metrics,
                 output_type: self.output_type,
                 dialect: &self.dialect,
@@ -227,70 +227,69 @@ impl ScoringPipeline {
         drop(inputs);
         self.owners = metrics.into_owners();
         self.known = known;
-        if self.dialect.scoring.older_values {
+        if self.dialect.scoring.legacy_values {
             scored.par_iter_mut().for_each(|scored| truths_to_floats(scored, self.output_type));
         }
         Ok(scored)
     }
 
-    /// The values of each document, for each metric one per repeat.
+    /// The values of each document before reduction, one per repeat for each metric.
     ///
-    /// There are none where no metric has several values for a document, as those are the reduced ones, nor after
+    /// Empty if no metric has several values per document, since they equal the reduced ones, and after
     /// [`ScoringPipeline::import_reduced`].
     pub fn raw_docs(&self) -> &[ScoredDoc] {
         &self.raw_docs
     }
 
-    /// The values of each document.
+    /// The reduced values of each document.
     pub fn reduced_docs(&self) -> &[ReducedDoc] {
         &self.reduced_docs
     }
 
-    /// The values of each document, to be gathered elsewhere.
+    /// Copies the reduced values, to be merged in another process.
     pub fn export_reduced(&self) -> Vec<ReducedDoc> {
         self.reduced_docs.clone()
     }
 
-    /// Takes values that were gathered from several processes; those before reduction are forgotten.
+    /// Replaces the reduced values by those merged from several processes, and drops the unreduced ones.
     pub fn import_reduced(&mut self, documents: Vec<ReducedDoc>) {
         self.raw_docs.clear();
         self.reduced_docs = documents;
     }
 
-    /// For each name that a function of the task gave to a value, the place of the metric that it belongs to.
+    /// For each value name returned by a task function, the index of the metric it belongs to.
     pub fn owners(&self) -> &[(Arc<str>, usize)] {
         &self.owners
     }
 
-    /// Takes back what [`ScoringPipeline::reduced_docs`] and [`ScoringPipeline::owners`] gave.
+    /// Restores the results of [`ScoringPipeline::reduced_docs`] and [`ScoringPipeline::owners`].
     pub(super) fn restore(&mut self, documents: Vec<ReducedDoc>, owners: Vec<(Arc<str>, usize)>) {
         self.import_reduced(documents);
         self.owners = owners;
     }
 
-    /// What the filters made of a document's answers, one list per request.
-    pub fn filtered(&self, place: usize) -> &[Vec<Value>] {
-        self.filtered.of_document(place)
+    /// The filtered answers of the document at an index, one list per request.
+    pub fn filtered(&self, index: usize) -> &[Vec<Value>] {
+        self.filtered.of_document(index)
     }
 
-    /// Whether each list of filtered answers is one answer that stands for itself.
+    /// Whether each list of filtered answers is a single unwrapped answer.
     pub(crate) fn takes_first(&self) -> bool {
         self.filtered.is_bare()
     }
 
-    /// How many answers filters replaced because nothing was found in them.
+    /// The number of answers replaced by a fallback because a filter found no match.
     pub fn extraction_failures(&self) -> usize {
         self.earlier_fallbacks + self.filtered.fallbacks()
     }
 
-    /// For each metric whether higher is better: all configured ones, and composites of them that the first document
-    /// has.
+    /// Whether higher is better: for all configured metrics, and for composites of them that the first document has.
     pub fn higher_is_better(&self) -> Directions {
         if let Some(directions) = &self.directions {
             return directions.clone();
         }
         let mut configured: Vec<&PipelineMetric> = self.metrics.iter().collect();
-        configured.sort_by_key(|metric| metric.place);
+        configured.sort_by_key(|metric| metric.position);
         let mut directions: Directions = configured
             .into_iter()
             .map(|metric| (Arc::clone(&metric.name), metric.higher_is_better))
@@ -309,12 +308,13 @@ impl ScoringPipeline {
         directions
     }
 
-    /// The metric of a name; of two with the same one, the later, as its values are those that are kept.
+    /// The metric of a name. If two have the same name, the later one, whose values are stored.
     fn metric(&self, name: &str) -> Option<&PipelineMetric> {
         self.metrics.iter().rev().find(|metric| *metric.name == *name)
     }
 
-    /// The metric that a value belongs to: by its name, as the parent of a composite, or as the function that gave it.
+    /// The metric that a value belongs to: by its name, as the parent of a composite, or as the function that
+    /// returned it.
     pub(super) fn metric_of(&self, name: &str) -> Option<&PipelineMetric> {
         let by_owner = || {
             let owner = self.owners.iter().find(|(known, _)| **known == *name);
@@ -325,22 +325,22 @@ impl ScoringPipeline {
             .or_else(by_owner)
     }
 
-    /// The values of a document as records show them.
-    pub(crate) fn logged_values(&self, place: usize, document: &AnsweredDocument) -> Scores<Value> {
-        let Some(reduced) = self.reduced_docs.get(place) else { return Scores::new() };
-        if !self.dialect.scoring.older_values {
+    /// The values of a document as shown in records.
+    pub(crate) fn logged_values(&self, index: usize, document: &AnsweredDocument) -> Scores<Value> {
+        let Some(reduced) = self.reduced_docs.get(index) else { return Scores::new() };
+        if !self.dialect.scoring.legacy_values {
             return reduced.values.clone();
         }
         let logged = reduced.values.iter().map(|(metric, value)| {
-            let filtered = self.filtered(place);
-            (Arc::clone(metric), older_logged_value(metric, value, self.output_type, document, filtered))
+            let filtered = self.filtered(index);
+            (Arc::clone(metric), legacy_logged_value(metric, value, self.output_type, document, filtered))
         });
         logged.collect()
     }
 
-    /// The values of a document per repeat, where a metric has several.
-    pub(crate) fn scores_per_repeat(&self, place: usize) -> Option<Dict> {
-        let scores = &self.raw_docs.get(place)?.scores;
+    /// The values of a document per repeat, if a metric has several.
+    pub(crate) fn scores_per_repeat(&self, index: usize) -> Option<Dict> {
+        let scores = &self.raw_docs.get(index)?.scores;
         let has_several =
             !self.dialect.scoring.taken_answers_are_bare && scores.iter().any(|(_, values)| values.len() > 1);
         has_several.then(|| {
@@ -352,7 +352,7 @@ impl ScoringPipeline {
     }
 }
 
-/// The keyword arguments that the first request of the first document offers to metrics.
+/// The keyword arguments for metrics from the first request of the first document.
 fn kwargs_of_first(documents: &[AnsweredDocument]) -> Option<Arc<Dict>> {
     let first = documents.first().and_then(|document| document.answers.first());
     first.and_then(|first| first.instance.metadata.metric_kwargs.clone())

@@ -1,4 +1,4 @@
-//! Values that the task itself gives.
+//! Values computed by `process_results`.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::task_code::TaskCode;
 use crate::instance::RequestType;
 
 impl ScoringPipeline {
-    /// The values that `process_results` gives, or `None` where it leaves scoring to the metrics.
+    /// Calls `process_results` for all documents; `None` leaves scoring to the metrics.
     pub(super) fn process_results(
         &self,
         documents: &[AnsweredDocument],
@@ -22,25 +22,25 @@ impl ScoringPipeline {
         let calls: Vec<(Arc<Dict>, Vec<Value>)> = documents
             .iter()
             .enumerate()
-            .map(|(place, document)| (Arc::clone(&document.document), self.results(place, document)))
+            .map(|(index, document)| (Arc::clone(&document.document), self.results(index, document)))
             .collect();
         let Some((first, others)) = calls.split_first() else { return Ok(Some(Vec::new())) };
         let Some(of_first) = code.process_results(&first.0, &first.1)? else { return Ok(None) };
         let mut scored = Vec::with_capacity(documents.len());
         let mut given = std::iter::once(Some(of_first)).chain(code.process_many(others)?);
-        for (place, document) in documents.iter().enumerate() {
+        for (index, document) in documents.iter().enumerate() {
             let values = given.next().flatten().ok_or(ScoreError::NoValues { document: document.doc_id })?;
-            let answers = calls[place].1.len();
-            let repeats = self.filtered(place).first().map_or(1, Vec::len);
+            let answers = calls[index].1.len();
+            let repeats = self.filtered(index).first().map_or(1, Vec::len);
             scored.push(self.delivered(document, &values, answers, repeats)?);
         }
         Ok(Some(scored))
     }
 
-    /// The filtered answers to all requests of a document, as `process_results` gets them.
-    fn results(&self, place: usize, document: &AnsweredDocument) -> Vec<Value> {
+    /// The filtered answers to all requests of a document, as `process_results` receives them.
+    fn results(&self, index: usize, document: &AnsweredDocument) -> Vec<Value> {
         let mut results = Vec::new();
-        for (answer, filtered) in document.answers.iter().zip(self.filtered(place)) {
+        for (answer, filtered) in document.answers.iter().zip(self.filtered(index)) {
             let rolling = answer.instance.request_type == RequestType::LoglikelihoodRolling;
             let item = |response: &Value| match response {
                 Value::Tuple(pair) if rolling && self.dialect.scoring.rolling_answers_are_numbers => {
@@ -58,7 +58,8 @@ impl ScoringPipeline {
         results
     }
 
-    /// The values of one document: a list with a value for each repeat, or for all of them, is that, all else is one value.
+    /// Splits the result for one document: a list with one item per repeat, or with exactly one item, holds values
+    /// per repeat; anything else is a single value.
     fn delivered(
         &self,
         document: &AnsweredDocument,

@@ -1,4 +1,4 @@
-//! From the values of a document's repeats to one value.
+//! Reduction of a document's repeats to one value.
 
 use super::error::ScoreError;
 use super::metric::{PipelineMetric, ReducedValue};
@@ -6,7 +6,7 @@ use super::scored::{ReducedDoc, ScoredDoc, Scores};
 
 /// Reduces the values of a document.
 ///
-/// One value stays as it is; several go through the reduction of their metric, and where that names its results, each
+/// A single value is unchanged. Several values go through the metric's reduction; if that returns named results, each
 /// becomes a composite such as `pass@1(exact_match)`.
 pub(super) fn reduce(scored: ScoredDoc, metrics: &[PipelineMetric]) -> Result<ReducedDoc, ScoreError> {
     let mut values = Scores::new();
@@ -34,15 +34,15 @@ pub(super) fn reduce(scored: ScoredDoc, metrics: &[PipelineMetric]) -> Result<Re
     Ok(ReducedDoc { doc_id: scored.doc_id, values })
 }
 
-/// Puts the values of several processes together: a document that comes again replaces the earlier one in its place.
+/// Merges the values of several processes; a later copy of a document reindices the earlier one in its position.
 pub fn merge_reduced(parts: impl IntoIterator<Item = Vec<ReducedDoc>>) -> Vec<ReducedDoc> {
     let mut merged: Vec<ReducedDoc> = Vec::new();
-    let mut places = std::collections::HashMap::new();
+    let mut indices = std::collections::HashMap::new();
     for document in parts.into_iter().flatten() {
-        match places.get(&document.doc_id) {
-            Some(&place) => merged[place] = document,
+        match indices.get(&document.doc_id) {
+            Some(&index) => merged[index] = document,
             None => {
-                places.insert(document.doc_id, merged.len());
+                indices.insert(document.doc_id, merged.len());
                 merged.push(document);
             }
         }

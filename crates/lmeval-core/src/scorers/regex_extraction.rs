@@ -11,12 +11,12 @@ use crate::registry::ScorerEntry;
 /// The entry in the registry.
 pub(super) fn entry() -> ScorerEntry {
     ScorerEntry::new("regex", |_| Ok(Arc::new(RegexExtractionScorer)))
-        .summary("Compares what a pattern finds in the answer with the target")
+        .summary("Compares the part of the answer that a pattern matches with the target")
 }
 
-/// Compares what a pattern finds in the answer with the target, without regard to case and punctuation.
+/// Compares the part of the answer that a pattern matches with the target, ignoring case and punctuation.
 ///
-/// The pattern is that of the filter `regex`; another one is given under `filter_list`.
+/// The pattern is the default of the filter `regex`; set another one in `filter_list`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RegexExtractionScorer;
 

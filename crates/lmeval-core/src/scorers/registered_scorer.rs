@@ -24,30 +24,30 @@ use crate::groups::Directions;
 use crate::instance::Arguments;
 use crate::registry::Registered;
 
-/// What a scorer has code for.
+/// The granularity at which a scorer has code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tier {
-    /// Nothing: it names filters and metrics.
+    /// No code: only default filters and metrics.
     Config,
-    /// One document.
+    /// Scores one document at a time.
     Document,
-    /// All documents at once.
+    /// Scores all documents at once.
     Batch,
 }
 
-/// What a Python class uses where a task names no filters or metrics.
+/// The filters and metrics that a Python class uses if the task names none.
 #[derive(Clone, Debug, Default)]
 pub struct ScorerDefaults {
-    /// Its filters.
+    /// The default filters.
     pub filters: Option<Vec<FilterSpec>>,
-    /// Its metrics.
+    /// The default metrics.
     pub metrics: Option<Vec<MetricSpec>>,
-    /// Those of its metrics that are not found by their names elsewhere.
+    /// The metrics that cannot be looked up by name.
     pub records: Vec<(String, Registered)>,
 }
 
 impl ScorerDefaults {
-    /// What the facts of a scorer say.
+    /// Reads the defaults from a scorer's registration.
     pub fn of(scorer: &str, registered: &Registered) -> Result<Self, ScoreError> {
         let list = |name: &str| registered.facts.get_str(name).and_then(Value::as_list);
         let wrong = |message: String| ScoreError::ScorerDefaults { scorer: scorer.to_owned(), message };
@@ -76,7 +76,7 @@ impl ScorerDefaults {
     }
 }
 
-/// The name and the function of a metric that a class has as an object.
+/// The name and function of a metric that the class holds as an object.
 fn record(entry: &Value) -> Option<(String, Registered)> {
     let facts = entry.as_dict()?;
     let name = facts.get_str("record").and_then(Value::as_str)?;
@@ -105,7 +105,7 @@ impl RegisteredScorer {
         Ok(Self { name: name.to_owned(), tier, own: OwnSteps::default(), defaults, host: None })
     }
 
-    /// Sets the object of the class.
+    /// Attaches the instance of the class.
     pub(super) fn with_host(mut self, host: Arc<dyn HostScorer>) -> Self {
         self.own = OwnSteps::of(&*host);
         if self.own.score && self.tier == Tier::Config {
@@ -116,7 +116,7 @@ impl RegisteredScorer {
     }
 }
 
-/// What a class makes the scorer of a pipeline of.
+/// The configuration from which a class builds the scorer of a pipeline.
 pub(super) fn config(
     pipeline: &PipelineSpec,
     filters: &[FilterSpec],
@@ -212,7 +212,7 @@ impl Scorer for RegisteredScorer {
                     filtered.extend(Arc::unwrap_or_clone(requests));
                 }
                 _ => {
-                    let message = "`apply_filter` gave no entry for each request".to_owned();
+                    let message = "`apply_filter` did not return one entry per request".to_owned();
                     return Err(self.failed(document.doc_id, message));
                 }
             }
@@ -275,22 +275,22 @@ impl RegisteredScorer {
                 scores.insert(name, value.as_list().map_or_else(|| vec![value.clone()], <[Value]>::to_vec));
             }
         } else if !answer.is_none() {
-            return Err(self.failed(input.doc_id(), "it gave no scores".to_owned()));
+            return Err(self.failed(input.doc_id(), "it returned no scores".to_owned()));
         }
         let reference = part("reference").cloned().unwrap_or_default();
         Ok(ScoredDoc { doc_id: input.doc_id(), reference, scores })
     }
 }
 
-/// A document as Python gets it, with what filters made of the answers to each request, if anything yet.
+/// A document as Python receives it, with the filtered answers to each request if they exist.
 fn sent_document(document: &AnsweredDocument, filtered: &[Vec<Value>], output_type: OutputType) -> Value {
     let AnsweredDocument { doc_id, document, choices, answers } = document;
     let count = answers.iter().filter(|answer| !answer.instance.metadata.unconditional).count();
     let options = choices.as_deref().filter(|options| options.len() == count);
     let mut options = options.into_iter().flatten();
-    let requests = answers.iter().enumerate().map(|(place, answer)| {
+    let requests = answers.iter().enumerate().map(|(index, answer)| {
         let option = if answer.instance.metadata.unconditional { None } else { options.next() };
-        let filtered = filtered.get(place).map_or(&[][..], Vec::as_slice);
+        let filtered = filtered.get(index).map_or(&[][..], Vec::as_slice);
         request(answer, filtered, option, output_type)
     });
     Value::dict([
@@ -300,7 +300,7 @@ fn sent_document(document: &AnsweredDocument, filtered: &[Vec<Value>], output_ty
     ])
 }
 
-/// A request with its answers, by the names of the fields of `Instance`.
+/// A request with its answers, keyed by the field names of `Instance`.
 fn request(
     answer: &AnsweredInstance,
     filtered: &[Value],

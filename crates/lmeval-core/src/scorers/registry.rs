@@ -1,4 +1,4 @@
-//! Scorers by name.
+//! Lookup of scorers by name.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::{choice_match, first_token, regex_extraction};
 use crate::OutputType;
 use crate::registry::{OptionProblem, OptionTable, Registry, ScorerEntry};
 
-/// The built-in scorers.
+/// The built-in scorers, one line each.
 pub(crate) fn built_in() -> Vec<ScorerEntry> {
     let entries = [first_token::entry(), regex_extraction::entry(), choice_match::entry()];
-    // Reference: the built-in scorers have no arguments; patterns are given to filters.
+    // Reference: the built-in scorers take no arguments; patterns are arguments of filters.
     let entry = |entry: ScorerEntry| {
         entry.options(OptionTable::NONE_ALLOWED).output_types(vec![OutputType::GenerateUntil]).built_in()
     };
@@ -20,7 +20,7 @@ pub(crate) fn built_in() -> Vec<ScorerEntry> {
 }
 
 impl Registry {
-    /// Makes the scorer that a task names, where it needs no Python.
+    /// Creates the scorer that a task names, unless it is Python.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! From the configuration of a metric to the metric.
+//! Resolution of metric configuration into metrics.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use super::task_code::HostMetric;
 use crate::OutputType;
 use crate::registry::{MetricEntry, Registered};
 
-/// The aggregations whose standard errors the 0.4 line knows.
-const OLDER_STDERRS: [&str; 10] =
+/// The aggregations for which the 0.4 line computes standard errors.
+const LEGACY_STDERRS: [&str; 10] =
     ["mean", "median", "matthews_corrcoef", "f1", "perplexity", "bleu", "chrf", "chrf++", "ter", "nanmean"];
 
-/// Makes a metric of what a task says about it.
+/// Resolves a metric from its configuration.
 pub(super) fn resolve_metric(
-    place: usize,
+    position: usize,
     spec: &MetricSpec,
     facts: TaskFacts<'_>,
     sources: &ScoringSources,
@@ -75,18 +75,18 @@ pub(super) fn resolve_metric(
         }
     };
     let mut kwargs = spec.kwargs.clone();
-    // The switch only says where the metric comes from.
+    // The switch only selects the source of the metric.
     kwargs.remove_str("hf_evaluate");
     if let MetricFunction::Registered(metric) = &function
         && !facts.scores_itself
     {
-        // Wrong options show here rather than after all answers have come.
+        // Report invalid options now, not after all answers have arrived.
         let bound = metric.bind(&kwargs);
         drop(bound.map_err(|source| ScoreError::Options { metric: name.to_string(), source })?);
     }
     Ok(PipelineMetric {
         aggregation_name: aggregation_name(spec, known),
-        has_older_stderr: has_older_stderr(spec, known),
+        has_legacy_stderr: has_legacy_stderr(spec, known),
         needs_corpus: known.is_some_and(|entry| entry.facts.needs_corpus),
         is_by_reference,
         name,
@@ -95,11 +95,11 @@ pub(super) fn resolve_metric(
         aggregation,
         reduction,
         higher_is_better,
-        place,
+        position,
     })
 }
 
-/// The metric of a function.
+/// Wraps a task function as a metric.
 fn host_metric(
     name: &Arc<str>,
     function: &Arc<Function>,
@@ -107,11 +107,11 @@ fn host_metric(
     sources: &ScoringSources,
 ) -> Result<Arc<dyn HostMetric>, ScoreError> {
     let metric = sources.host.metric(function)?;
-    let is_older = sources.dialect.scoring.older_values && facts.output_type == OutputType::GenerateUntil;
-    Ok(if is_older { Arc::new(EachTarget { metric, name: Arc::clone(name) }) } else { metric })
+    let is_legacy = sources.dialect.scoring.legacy_values && facts.output_type == OutputType::GenerateUntil;
+    Ok(if is_legacy { Arc::new(EachTarget { metric, name: Arc::clone(name) }) } else { metric })
 }
 
-/// The metric that Python code registered under the name that a task gives.
+/// The Python registration of the metric that a task names.
 fn registered_metric<'a>(
     spec: &'a MetricSpec,
     sources: &'a ScoringSources,
@@ -120,7 +120,7 @@ fn registered_metric<'a>(
     sources.registry.metrics.python(name).map(|registered| (name, registered))
 }
 
-/// What a task says about a metric, with what was said when it was registered in the place of the rest.
+/// Fills the settings that a task omits with those given at registration.
 fn with_facts(spec: &MetricSpec, registered: &Registered) -> MetricSpec {
     let part = |given: &Setting<Reference>, fact| match (given, registered.facts.get_str(fact)) {
         (Setting::Own, Some(Value::Str(name))) => Setting::Given(Reference::Name(Arc::clone(name))),
@@ -191,8 +191,8 @@ fn resolve_function(
             let function = MetricFunction::Registered(Arc::clone(greedy));
             return Ok((Arc::clone(name), Some(Arc::clone(greedy)), function));
         }
-        // Reference: 0.4.13 hands pairs of target and answer to the task's own aggregation, and to that of metrics of
-        // labels, which the table lists for generation.
+        // Reference: 0.4.13 passes pairs of target and answer to the task's own aggregation, and to that of label
+        // metrics, which the table lists for generation.
         OutputType::GenerateUntil
             if aggregated_by_task || metric.listed_for().contains(&OutputType::GenerateUntil) =>
         {
@@ -209,7 +209,7 @@ fn resolve_function(
     Ok((Arc::clone(name), Some(Arc::clone(metric)), function))
 }
 
-/// What the aggregation of a metric is called.
+/// The display name of a metric's aggregation.
 fn aggregation_name(spec: &MetricSpec, metric: Option<&MetricEntry>) -> Arc<str> {
     match &spec.aggregation {
         Setting::Given(Reference::Name(name)) => Arc::clone(name),
@@ -228,15 +228,15 @@ fn has_pass_at_k(metric: Option<&MetricEntry>) -> bool {
     metric.is_some_and(|entry| entry.facts.reduction == Some("pass@k"))
 }
 
-fn has_older_stderr(spec: &MetricSpec, metric: Option<&MetricEntry>) -> bool {
+fn has_legacy_stderr(spec: &MetricSpec, metric: Option<&MetricEntry>) -> bool {
     match &spec.aggregation {
-        Setting::Given(Reference::Name(aggregation)) => OLDER_STDERRS.contains(&&**aggregation),
+        Setting::Given(Reference::Name(aggregation)) => LEGACY_STDERRS.contains(&&**aggregation),
         Setting::Given(Reference::Function(_)) => false,
         Setting::Null => true,
-        // Reference: the 0.4 line aggregates Brier scores by a function that it knows no error of.
+        // Reference: the 0.4 line aggregates Brier scores with a function for which it has no standard error.
         Setting::Own => metric.is_none_or(|entry| {
             entry.name != "brier_score"
-                && entry.facts.aggregation.is_some_and(|own| OLDER_STDERRS.contains(&own))
+                && entry.facts.aggregation.is_some_and(|own| LEGACY_STDERRS.contains(&own))
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! What scoring makes of a document.
+//! The values of documents.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use lmeval_pycompat::{Dict, Value};
 
 use crate::document::DocId;
 
-/// Something for each metric, in the order in which metrics first came up.
+/// A small ordered map from metrics to values, in order of insertion.
 ///
-/// There are few metrics per document and many documents, so this is a list and not a map, and a single entry, which is
-/// what most documents have, needs no room of its own.
+/// A list instead of a hash map, because documents are many and their metrics few; a single entry, the common case,
+/// is stored inline.
 #[derive(Clone)]
 pub struct Scores<T> {
     entries: Entries<T>,
@@ -50,12 +50,12 @@ impl<T> Entries<T> {
 }
 
 impl<T> Scores<T> {
-    /// Nothing.
+    /// An empty map.
     pub fn new() -> Self {
         Self { entries: Entries::Any(Vec::new()) }
     }
 
-    /// Sets the value of a metric; a metric that is there keeps its place.
+    /// Sets the value of a metric; an existing metric keeps its position.
     pub fn insert(&mut self, metric: impl Into<Arc<str>>, value: T) {
         let metric = metric.into();
         match self.entries.as_mut_slice().iter_mut().find(|(known, _)| *known == metric) {
@@ -69,12 +69,12 @@ impl<T> Scores<T> {
         self.entries.as_slice().iter().find(|(known, _)| &**known == metric).map(|(_, value)| value)
     }
 
-    /// The value of a metric, to be changed.
+    /// A mutable reference to the value of a metric.
     pub fn get_mut(&mut self, metric: &str) -> Option<&mut T> {
         self.entries.as_mut_slice().iter_mut().find(|(known, _)| &**known == metric).map(|(_, value)| value)
     }
 
-    /// Metrics and values, in order.
+    /// Metrics and values, in insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &T)> {
         self.entries.as_slice().iter().map(|(metric, value)| (metric, value))
     }
@@ -131,28 +131,28 @@ impl<T, K: Into<Arc<str>>> FromIterator<(K, T)> for Scores<T> {
     }
 }
 
-/// The values of a document before repeats are reduced: for each metric one value per repeat.
+/// The values of a document before reduction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoredDoc {
-    /// The document.
+    /// The index of the document in its split.
     pub doc_id: DocId,
-    /// What the answers were compared with.
+    /// The target that answers were compared with.
     pub reference: Value,
-    /// For each metric its values, one per repeat.
+    /// One value per repeat, by metric.
     pub scores: Scores<Vec<Value>>,
 }
 
-/// The values of a document after reduction: for each metric one number, or what its aggregation takes.
+/// The values of a document after reduction: for each metric a number, or whatever its aggregation takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReducedDoc {
-    /// The document.
+    /// The index of the document in its split.
     pub doc_id: DocId,
-    /// For each metric its value.
+    /// One value per metric.
     pub values: Scores<Value>,
 }
 
 impl ReducedDoc {
-    /// The dictionary of metrics and values.
+    /// The values as a dictionary by metric.
     pub fn to_dict(&self) -> Dict {
         self.values.iter().map(|(metric, value)| (Value::Str(Arc::clone(metric)), value.clone())).collect()
     }

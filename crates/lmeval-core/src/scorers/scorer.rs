@@ -16,11 +16,11 @@ use crate::OutputType;
 use crate::filters::FilterSpec;
 use crate::groups::Directions;
 
-/// From filtered answers to the values of metrics.
+/// Turns filtered answers into the values of metrics.
 ///
-/// There are three ways to write one, each with more to say than the one before.
+/// A scorer can be written at three levels, each with more control than the previous one.
 ///
-/// Defaults only: which filters and metrics a task gets that names none. Everything else is inherited.
+/// Defaults only: the filters and metrics of tasks that do not name any. Everything else is inherited.
 ///
 /// ```
 /// use lmeval_core::filters::FilterSpec;
@@ -68,7 +68,7 @@ use crate::groups::Directions;
 /// }
 /// ```
 ///
-/// Whole batch: all documents at once, for judges that are asked in batches.
+/// Batch: all documents at once, for judges that are queried in batches.
 ///
 /// ```
 /// use lmeval_core::scorers::{ScoreError, ScoredDoc, Scorer, ScoringInput};
@@ -83,7 +83,7 @@ use crate::groups::Directions;
 ///     }
 ///
 ///     fn score_documents(&self, inputs: &[ScoringInput<'_>]) -> Result<Vec<ScoredDoc>, ScoreError> {
-///         let verdicts = ask_in_one_batch(inputs);
+///         let verdicts = query_in_one_batch(inputs);
 ///         let scored = inputs.iter().zip(verdicts).map(|(input, verdict)| {
 ///             Ok(ScoredDoc {
 ///                 doc_id: input.doc_id(),
@@ -95,7 +95,7 @@ use crate::groups::Directions;
 ///     }
 /// }
 ///
-/// fn ask_in_one_batch(inputs: &[ScoringInput<'_>]) -> Vec<bool> {
+/// fn query_in_one_batch(inputs: &[ScoringInput<'_>]) -> Vec<bool> {
 ///     vec![true; inputs.len()]
 /// }
 /// ```
@@ -103,32 +103,33 @@ pub trait Scorer: Debug + Send + Sync {
     /// The name used in `scorer:`.
     fn name(&self) -> &str;
 
-    /// The filters of a pipeline that names none; `None` leaves answers as they are.
+    /// The filters of a pipeline that does not name any; `None` leaves answers unchanged.
     fn default_filters(&self) -> Option<Vec<FilterSpec>> {
         None
     }
 
-    /// The metrics of a pipeline that names none; `None` means those of the output type.
+    /// The metrics of a pipeline that does not name any; `None` selects those of the output type.
     fn default_metrics(&self) -> Option<Vec<MetricSpec>> {
         None
     }
 
-    /// Whether the values of every document are those of the metrics; unless a scorer says otherwise, they may not be.
+    /// Whether every document's values come from the pipeline's metrics.
     fn scores_by_metrics(&self) -> bool {
         false
     }
 
-    /// What the scorer looks at beside targets and answers; unless it scores by metrics alone, that may be everything.
+    /// The parts of documents the scorer reads besides targets and answers. The default is everything, unless it
+    /// scores by metrics alone.
     ///
-    /// A scorer that says it needs less than it reads finds empty documents and prompts where samples are not logged. One
-    /// that does not need documents together is called for some at a time, and its [`Scorer::reduce`] and
+    /// A scorer that declares less than it reads gets empty documents and prompts if samples are not logged. One that
+    /// does not need documents together is called for a block at a time, and its [`Scorer::reduce`] and
     /// [`Scorer::higher_is_better`] are not called.
     fn needs(&self) -> Needs {
         if self.scores_by_metrics() { Needs { together: true, ..Needs::NOTHING } } else { Needs::EVERYTHING }
     }
 
-    /// What takes the place of the pipeline's filters: for each request of each document what becomes of its answers,
-    /// a list or an answer that stands for itself. `None` leaves it to the filters.
+    /// Replaces the pipeline's filters: returns one item per request of each document, either a list of answers or a
+    /// single unwrapped one. `None` uses the pipeline's filters.
     fn apply_filter(
         &self,
         documents: &[AnsweredDocument],
@@ -138,23 +139,23 @@ pub trait Scorer: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// The values of one document; the metrics of the pipeline, unless said otherwise.
+    /// Scores one document. Defaults to the pipeline's metrics.
     fn score(&self, input: &ScoringInput<'_>) -> Result<Scores<Vec<Value>>, ScoreError> {
         input.metric_scores()
     }
 
-    /// The values of all documents, in their order; [`Scorer::score`] of each, unless said otherwise.
+    /// Scores all documents, in order. Defaults to [`Scorer::score`] for each.
     fn score_documents(&self, inputs: &[ScoringInput<'_>]) -> Result<Vec<ScoredDoc>, ScoreError> {
         score_each(self, inputs)
     }
 
-    /// The values of each document after reduction, in their order; `None` leaves that to the metrics' reductions.
+    /// Reduces the repeats of each document, in order; `None` uses the metrics' reductions.
     fn reduce(&self, scored: &[ScoredDoc]) -> Result<Option<Vec<ReducedDoc>>, ScoreError> {
         let _ = scored;
         Ok(None)
     }
 
-    /// The scores and standard errors of all documents; `None` leaves them to the metrics' aggregations.
+    /// Aggregates all documents into scores and standard errors; `None` uses the metrics' aggregations.
     fn aggregate(
         &self,
         reduced: &[ReducedDoc],
@@ -164,14 +165,14 @@ pub trait Scorer: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// For each metric whether higher is better; `None` leaves that to the metrics.
+    /// Whether higher is better, by metric; `None` uses the metrics' own directions.
     fn higher_is_better(&self, reduced: &[ReducedDoc]) -> Result<Option<Directions>, ScoreError> {
         let _ = reduced;
         Ok(None)
     }
 }
 
-/// [`Scorer::score`] of each document.
+/// Calls [`Scorer::score`] for each document in parallel.
 pub(super) fn score_each<S: Scorer + ?Sized>(
     scorer: &S,
     inputs: &[ScoringInput<'_>],

@@ -1,4 +1,4 @@
-//! Metrics and pipelines as tasks write them.
+//! Metrics and pipelines as configured in tasks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::filters::FilterSpec;
 
-/// Something that is given by a registered name or by a function of the task.
+/// A reference to a registered name or to a task function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
-    /// A name, to be looked up.
+    /// A registered name.
     Name(Arc<str>),
-    /// A function.
+    /// A task function.
     Function(Arc<Function>),
 }
 
@@ -31,35 +31,35 @@ impl fmt::Display for Reference {
     }
 }
 
-/// A setting that may be left to the metric, switched off, or given.
+/// A setting that is inherited from the metric, switched off, or overridden.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Setting<T> {
-    /// What the metric has.
+    /// Inherited from the metric.
     #[default]
     Own,
-    /// Nothing: the mean, the first repeat, or higher is better.
+    /// Switched off: use the mean, the first repeat, or "higher is better".
     Null,
-    /// This.
+    /// Overridden.
     Given(T),
 }
 
-/// One metric of a pipeline.
+/// The configuration of one metric in a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricSpec {
-    /// The metric.
+    /// The function that computes it.
     pub metric: Reference,
-    /// How the values of all documents become one.
+    /// Combines the values of all documents.
     pub aggregation: Setting<Reference>,
-    /// How the values of a document's repeats become one.
+    /// Combines the values of a document's repeats.
     pub reduction: Setting<Reference>,
-    /// Whether a higher score is better.
+    /// Whether higher scores are better.
     pub higher_is_better: Setting<bool>,
-    /// Keyword arguments.
+    /// Options passed to the metric.
     pub kwargs: Dict,
 }
 
 impl MetricSpec {
-    /// A metric of a name as it is registered.
+    /// A metric with its registered settings.
     pub fn named(name: &str) -> Self {
         Self {
             metric: name.into(),
@@ -88,36 +88,36 @@ impl MetricSpec {
         self
     }
 
-    /// The metric of the ready-made scorers: the mean of exact matches without regard to case and punctuation.
+    /// The metric of the built-in scorers: mean exact match, ignoring case and punctuation.
     pub(super) fn normalised_exact_match() -> Self {
         let spec = Self::named("exact_match").with("ignore_case", true).with("ignore_punctuation", true);
         Self { higher_is_better: Setting::Given(true), ..spec.with_aggregation("mean") }
     }
 }
 
-/// A pipeline: a name, filters, and the metrics that score what they make of answers.
+/// The configuration of a pipeline: filters, and the metrics that score the filtered answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipelineSpec {
     /// The name, which is part of result keys.
     pub name: String,
-    /// The filters; none means the scorer's own.
+    /// The filters; if empty, those of the scorer.
     pub filters: Vec<FilterSpec>,
-    /// The metrics; none means the scorer's own, or those of the output type.
+    /// The metrics; if empty, those of the scorer, or of the output type.
     pub metrics: Vec<MetricSpec>,
 }
 
 impl PipelineSpec {
-    /// A pipeline that leaves everything to the scorer.
+    /// A pipeline that uses the scorer's defaults.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), filters: Vec::new(), metrics: Vec::new() }
     }
 }
 
-/// A scorer by name, with arguments.
+/// The configuration of a scorer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScorerSpec {
     /// The registered name.
     pub kind: String,
-    /// Keyword arguments.
+    /// Options passed to the scorer.
     pub kwargs: Dict,
 }

@@ -18,36 +18,36 @@ use crate::dialect::Dialect;
 use crate::groups::Directions;
 use crate::results::{Audit, SampleRecord, sample_records};
 
-/// The values of each document by pipeline.
+/// The reduced values of each document, by pipeline.
 pub type Exported = Vec<(Arc<str>, Vec<ReducedDoc>)>;
 
-/// What a pipeline held: the values of its documents, and the metrics that names of values belong to.
+/// The state of a pipeline: the values of its documents, and the metrics that value names belong to.
 pub type Restored = (Vec<ReducedDoc>, Vec<(Arc<str>, usize)>);
 
-/// The pipelines of a task and, where it has some, the code that scores in their place.
+/// The pipelines of a task, and the task code that replaces their metrics, if any.
 #[derive(Debug)]
 pub struct TaskScorer {
     pipelines: Vec<ScoringPipeline>,
     code: Option<Arc<dyn TaskCode>>,
     output_type: OutputType,
     dialect: Dialect,
-    /// The counts of documents of which only values are kept.
+    /// The counts of documents scored in earlier blocks, of which only the values are kept.
     earlier: Audit,
 }
 
 impl TaskScorer {
-    /// The pipelines of a task.
+    /// Combines the pipelines of a task.
     pub fn new(pipelines: Vec<ScoringPipeline>, output_type: OutputType, dialect: Dialect) -> Self {
         Self { pipelines, code: None, output_type, dialect, earlier: Audit::default() }
     }
 
-    /// Sets the code of the task.
+    /// Sets the task code.
     pub fn with_code(mut self, code: Option<Arc<dyn TaskCode>>) -> Self {
         self.code = code;
         self
     }
 
-    /// Sets keyword arguments that every metric is offered, over those of its configuration.
+    /// Sets keyword arguments passed to every metric, overriding its configuration.
     pub fn with_context(mut self, context: &Dict) -> Self {
         for pipeline in &mut self.pipelines {
             pipeline.set_context(context.clone());
@@ -55,27 +55,28 @@ impl TaskScorer {
         self
     }
 
-    /// The pipelines, in order.
+    /// The pipelines in the order of `filter_list`.
     pub fn pipelines(&self) -> &[ScoringPipeline] {
         &self.pipelines
     }
 
-    /// What scoring looks at; the rest may be empty where no records ([`TaskScorer::samples`]) are made.
+    /// The combined needs of scoring; other parts may be empty if no records ([`TaskScorer::samples`]) are built.
     ///
-    /// A million documents that are kept for nothing can take a gigabyte.
+    /// A million documents retained for nothing can take a gigabyte.
     pub fn needs(&self) -> Needs {
         let by_code = Needs { together: true, ..Needs::NOTHING };
         let code = self.code.as_ref().map_or(Needs::NOTHING, |code| code.needs() | by_code);
         self.pipelines.iter().map(ScoringPipeline::needs).fold(code, |all, needs| all | needs)
     }
 
-    /// The values of each document by pipeline, to be gathered elsewhere; pipelines without documents are left out.
+    /// Copies the reduced values by pipeline, to be merged in another process; pipelines without documents are
+    /// omitted.
     pub fn export_reduced(&self) -> Exported {
         let filled = self.pipelines.iter().filter(|pipeline| !pipeline.reduced_docs().is_empty());
         filled.map(|pipeline| (Arc::clone(pipeline.name()), pipeline.export_reduced())).collect()
     }
 
-    /// Takes the values that several processes exported, in the order of the processes.
+    /// Merges the values that several processes exported, in process order.
     pub fn import_reduced(&mut self, ranks: &[Exported]) {
         for pipeline in &mut self.pipelines {
             let of_pipeline = ranks.iter().flatten().filter(|(name, _)| name == pipeline.name());
@@ -83,15 +84,15 @@ impl TaskScorer {
         }
     }
 
-    /// Takes back, for each pipeline in order, its values and the owners of their names, so that they can be
-    /// aggregated without being scored again.
+    /// Restores the values of each pipeline and the owners of their names, so that they can be aggregated without
+    /// scoring again.
     pub fn restore(&mut self, pipelines: impl IntoIterator<Item = Restored>) {
         for (pipeline, (documents, owners)) in self.pipelines.iter_mut().zip(pipelines) {
             pipeline.restore(documents, owners);
         }
     }
 
-    /// Applies the filters of all pipelines to the answers of all documents and scores nothing.
+    /// Applies the filters of all pipelines to the answers of all documents, without scoring.
     pub fn apply_filters(&mut self, documents: &[AnsweredDocument]) -> Result<(), ScoreError> {
         let answered = AnsweredDocuments::new(documents);
         for pipeline in &mut self.pipelines {
@@ -103,8 +104,8 @@ impl TaskScorer {
 
     /// Filters, scores and reduces the answers of all documents.
     ///
-    /// All filters run before any scoring. Of two pipelines with the same name, both score what the later one made of
-    /// the answers.
+    /// All filters run before any scoring. If two pipelines have the same name, both score the answers filtered by
+    /// the later one.
     pub fn score(&mut self, documents: &[AnsweredDocument]) -> Result<(), ScoreError> {
         self.filter(documents)?;
         for pipeline in &mut self.pipelines {
@@ -113,17 +114,17 @@ impl TaskScorer {
         Ok(())
     }
 
-    /// Scores the next documents of a task, after those that were scored before them, and keeps their values alone.
+    /// Scores the next block of a task's documents and keeps only their values.
     ///
-    /// For tasks whose scoring does not need documents together ([`Needs::together`]). What [`TaskScorer::audit`] counts
-    /// is counted here; there are no records of these documents.
+    /// For tasks whose scoring does not need documents together ([`Needs::together`]). Counts for
+    /// [`TaskScorer::audit`] are updated here; these documents have no sample records.
     pub fn score_next(&mut self, documents: &[AnsweredDocument]) -> Result<(), ScoreError> {
         self.earlier = self.earlier + Audit::of_answers(documents, self.output_type);
         self.filter(documents)?;
         self.pipelines.iter_mut().try_for_each(|pipeline| pipeline.score_next(documents))
     }
 
-    /// Gives each pipeline what it scores.
+    /// Sets the filtered answers of each pipeline.
     fn filter(&mut self, documents: &[AnsweredDocument]) -> Result<(), ScoreError> {
         let answered = AnsweredDocuments::new(documents);
         let filtered = self
@@ -136,7 +137,7 @@ impl TaskScorer {
             .pipelines
             .iter()
             .enumerate()
-            .map(|(place, own)| last_of(own.name()).unwrap_or(place))
+            .map(|(index, own)| last_of(own.name()).unwrap_or(index))
             .collect();
         for (pipeline, used) in self.pipelines.iter_mut().zip(used) {
             pipeline.set_filtered(Arc::clone(&filtered[used]));
@@ -144,26 +145,26 @@ impl TaskScorer {
         Ok(())
     }
 
-    /// Calls metrics that are functions of the task for a single document, so that a run need not wait for its last
-    /// answer to learn that they fail, or that aggregations cannot take what they give.
+    /// Calls metrics that are task functions for a single document, so that a run finds out early if they fail or
+    /// return values that cannot be aggregated.
     ///
-    /// The values are kept for [`TaskScorer::score`], which does not call the functions for this document again.
+    /// [`TaskScorer::score`] reuses the values and does not call the functions for this document again.
     pub fn check_first(&mut self, document: &AnsweredDocument) -> Result<(), ScoreError> {
         if self.code.is_some() {
             return Ok(());
         }
-        for place in 0..self.pipelines.len() {
-            let (pipeline, later) = (&self.pipelines[place], &self.pipelines[place + 1..]);
-            // Of two pipelines with the same name, both score what the later one filters.
+        for index in 0..self.pipelines.len() {
+            let (pipeline, later) = (&self.pipelines[index], &self.pipelines[index + 1..]);
+            // If two pipelines have the same name, both score the answers filtered by the later one.
             let is_last = !later.iter().any(|later| later.name() == pipeline.name());
-            if is_last && pipeline.may_give_what_cannot_be_aggregated() {
-                self.pipelines[place].check_first(document)?;
+            if is_last && pipeline.may_produce_unsupported_values() {
+                self.pipelines[index].check_first(document)?;
             }
         }
         Ok(())
     }
 
-    /// The scores of all pipelines.
+    /// Aggregates the scores of all pipelines.
     pub fn aggregate(&self, bootstrap_iters: i64) -> Result<Aggregated, ScoreError> {
         let mut aggregated = Aggregated::default();
         for pipeline in &self.pipelines {
@@ -172,7 +173,7 @@ impl TaskScorer {
         Ok(aggregated)
     }
 
-    /// For each metric of all pipelines whether higher is better; what the task's own code says wins.
+    /// Whether higher is better, for each metric of all pipelines; task code takes precedence.
     pub fn higher_is_better(&self) -> Directions {
         if let Some(directions) = self.code.as_ref().and_then(|code| code.higher_is_better()) {
             return directions;
@@ -186,7 +187,8 @@ impl TaskScorer {
         directions
     }
 
-    /// Counts of odd answers, by pipeline: those of the documents, and of all that [`TaskScorer::score_next`] got.
+    /// Counts of suspicious answers by pipeline, over the given documents and all those passed to
+    /// [`TaskScorer::score_next`].
     pub fn audit(&self, documents: &[AnsweredDocument]) -> Vec<(Arc<str>, Audit)> {
         let of_answers = self.earlier + Audit::of_answers(documents, self.output_type);
         let audits = self.pipelines.iter().map(|pipeline| {

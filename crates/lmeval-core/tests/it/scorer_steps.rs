@@ -193,7 +193,7 @@ fn lists_for_one_answer_are_kept() {
         assert_eq!(score(dialect, own()).unwrap(), "'[[1, 0], [0]]'");
         let error = score(dialect, Setting::Given("mean".into())).unwrap_err();
         assert!(matches!(&error, ScoreError::AggregationValue { document: DocId(0), .. }), "{error:?}");
-        let expected = "The aggregation `mean` of `lists` cannot take the value of document 0";
+        let expected = "The aggregation `mean` of `lists` does not accept the value of document 0";
         assert_eq!(error.to_string(), expected);
         assert_eq!(error.hints().len(), 1);
     }

@@ -133,7 +133,7 @@ impl Plan {
 fn example_split<'a>(config: &'a TaskConfig, mapping: &Mapping, dialect: &Dialect) -> Option<&'a str> {
     let written =
         mapping.get("fewshot_config").and_then(Value::as_dict).and_then(|given| given.get_str("split"));
-    if dialect.null_split_counts && written.is_some_and(Value::is_none) {
+    if dialect.null_split_means_none && written.is_some_and(Value::is_none) {
         return None;
     }
     config.fewshot_config.split.as_deref()

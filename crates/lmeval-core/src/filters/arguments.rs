@@ -1,4 +1,4 @@
-//! Keyword arguments of a filter.
+//! Keyword arguments of filters.
 
 use lmeval_pycompat::re::{Flags, Regex};
 use lmeval_pycompat::{Dict, Value};
@@ -6,7 +6,7 @@ use lmeval_pycompat::{Dict, Value};
 use super::error::FilterError;
 use crate::registry::OptionKind;
 
-/// The keyword arguments of one step, together with the name of the filter, which errors give.
+/// The keyword arguments of one step, with the name of the filter for error messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'a> {
     filter: &'a str,
@@ -14,7 +14,7 @@ pub struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// The arguments of a filter.
+    /// Wraps the arguments of a filter.
     pub fn new(filter: &'a str, kwargs: &'a Dict) -> Self {
         Self { filter, kwargs }
     }
@@ -29,12 +29,12 @@ impl<'a> Arguments<'a> {
         self.kwargs
     }
 
-    /// The value of an argument, where it is given.
+    /// An argument, if present.
     pub fn get(&self, argument: &str) -> Option<&'a Value> {
         self.kwargs.get_str(argument)
     }
 
-    /// The value of an argument that must be given.
+    /// An argument that must be present.
     pub fn required(&self, argument: &str, kind: OptionKind) -> Result<&'a Value, FilterError> {
         let value = self.get(argument).ok_or_else(|| FilterError::MissingArgument {
             filter: self.filter.to_owned(),
@@ -44,24 +44,24 @@ impl<'a> Arguments<'a> {
         if kind.accepts(value) { Ok(value) } else { Err(self.wrong(argument, kind, value)) }
     }
 
-    /// The value of an argument that may be left out, or a default.
+    /// An argument, or a default.
     pub fn value_or(&self, argument: &str, default: impl Into<Value>) -> Value {
         self.get(argument).cloned().unwrap_or_else(|| default.into())
     }
 
-    /// An integer.
+    /// An integer argument, or a default.
     pub fn integer(&self, argument: &str, default: i64) -> Result<i64, FilterError> {
         self.get(argument).map_or(Ok(default), |value| {
             value.as_i64().ok_or_else(|| self.wrong(argument, OptionKind::Integer, value))
         })
     }
 
-    /// The truth of a value of any type; what is not given is false.
+    /// The truth value of an argument of any type; false if missing.
     pub fn truth(&self, argument: &str) -> bool {
         self.get(argument).is_some_and(Value::is_truthy)
     }
 
-    /// A regular expression.
+    /// A regular expression, or a default.
     pub fn pattern(&self, argument: &str, default: &str) -> Result<Regex, FilterError> {
         match self.get(argument) {
             None => self.compile(argument, default),
@@ -70,8 +70,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Regular expressions; nothing and `None` are no expressions, and a text is taken apart into characters, as
-    /// Python does.
+    /// A list of regular expressions; empty if missing or `None`. A string is split into characters, as in Python.
     pub fn patterns(&self, argument: &str) -> Result<Vec<Regex>, FilterError> {
         let wrong = |value| self.wrong(argument, OptionKind::Patterns, value);
         match self.get(argument) {
@@ -88,7 +87,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The error of an argument whose value has another type.
+    /// The error of an argument of the wrong type.
     pub fn wrong(&self, argument: &str, kind: OptionKind, value: &Value) -> FilterError {
         FilterError::WrongArgument {
             filter: self.filter.to_owned(),
@@ -112,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_a_list_of_one_character_patterns() {
+    fn splits_a_string_into_character_patterns() {
         let kwargs: Dict = [(Value::str("p"), Value::str(".a"))].into_iter().collect();
         let patterns = Arguments::new("f", &kwargs).patterns("p").unwrap();
         let texts: Vec<&str> = patterns.iter().map(Regex::pattern).collect();

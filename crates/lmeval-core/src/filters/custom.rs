@@ -1,4 +1,4 @@
-//! `custom`.
+//! The filter `custom`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
 
 const OPTIONS: &[OptionEntry] = &[OptionEntry::required("filter_fn", OptionKind::Function)];
 
-/// The entry of the registry.
+/// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("custom", |arguments, context| Ok(Box::new(Custom::from_arguments(arguments, context)?)))
         .options(OptionTable::lenient(OPTIONS))
@@ -23,7 +23,7 @@ pub(super) fn entry() -> FilterEntry {
 /// |---|---|---|
 /// | `filter_fn` | required | a function, written as `!function module.name`, with the arguments `resps` and `docs` |
 ///
-/// Other arguments are ignored. The function gives the new list of answers for each request, in the same order.
+/// Other arguments are ignored. The function returns a new list of answers for each request, in the same order.
 #[derive(Clone, Debug)]
 pub struct Custom {
     function: Arc<Function>,
@@ -32,7 +32,7 @@ pub struct Custom {
 }
 
 impl Custom {
-    /// The filter with the arguments of a step.
+    /// Creates the filter from a step's arguments.
     pub fn from_arguments(arguments: &Arguments<'_>, context: &FilterContext) -> Result<Self, FilterError> {
         let value = arguments.required("filter_fn", OptionKind::Function)?;
         let Value::Function(function) = value else {
@@ -67,7 +67,7 @@ impl Custom {
             other => Err(FilterError::WrongResponse {
                 filter: "custom".to_owned(),
                 document: docs.id(request),
-                expected: "`filter_fn` to give a list for each request",
+                expected: "`filter_fn` to return a list for each request",
                 found: other.type_name(),
             }),
         });
@@ -99,7 +99,7 @@ mod tests {
     use crate::registry::Registry;
     use lmeval_pycompat::Dict;
 
-    /// A host whose functions are written here.
+    /// A host with built-in test functions.
     #[derive(Debug)]
     struct Functions;
 
@@ -153,23 +153,23 @@ mod tests {
     }
 
     #[test]
-    fn a_function_gets_answers_and_documents() {
+    fn passes_answers_and_documents() {
         let filtered = run("utils.prepend", Dialect::V05).unwrap();
         assert_eq!(filtered, texts(&[&["def f(): pass"]]).into());
     }
 
     #[test]
-    fn results_must_be_lists() {
+    fn rejects_results_that_are_not_lists() {
         let error = run("utils.flat", Dialect::V05).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "The filter `custom` needs `filter_fn` to give a list for each request, and an answer to document 0 is `str`"
+            "The filter `custom` expects `filter_fn` to return a list for each request, but an answer to document 0 is `str`"
         );
         assert_eq!(run("utils.flat", Dialect::V04).unwrap(), Filtered::from_bare(vec![Value::str(" pass")]));
     }
 
     #[test]
-    fn failures_are_passed_on() {
+    fn reports_failures() {
         assert!(matches!(run("utils.short", Dialect::V05), Err(FilterError::Length { .. })));
         assert!(matches!(run("utils.other", Dialect::V05), Err(FilterError::Host { .. })));
     }

@@ -7,7 +7,7 @@ use lmeval_pycompat::Dict;
 use super::error::FilterError;
 use crate::document::{DocId, Documents};
 
-/// The document of each request, made when a filter asks for it.
+/// The document of each request, loaded on demand.
 #[derive(Clone, Copy, Debug)]
 pub struct FilterDocs<'a> {
     documents: &'a dyn Documents,
@@ -15,7 +15,7 @@ pub struct FilterDocs<'a> {
 }
 
 impl<'a> FilterDocs<'a> {
-    /// The documents of requests, given by the position of each one's document.
+    /// Maps each request to the document with the given index.
     pub fn new(documents: &'a dyn Documents, ids: &'a [DocId]) -> Self {
         Self { documents, ids }
     }
@@ -30,17 +30,17 @@ impl<'a> FilterDocs<'a> {
         self.ids.is_empty()
     }
 
-    /// The positions of the documents, one for each request.
+    /// The document index of each request.
     pub fn ids(&self) -> &'a [DocId] {
         self.ids
     }
 
-    /// The position of a request's document; for a request that does not exist, its number.
+    /// The document index of a request; for a request that does not exist, its own index.
     pub fn id(&self, request: usize) -> DocId {
         self.ids.get(request).copied().unwrap_or(DocId(request))
     }
 
-    /// The document of a request.
+    /// Loads the document of a request.
     pub fn get(&self, request: usize) -> Result<Arc<Dict>, FilterError> {
         let id = self.id(request);
         self.documents.get(id.0).map_err(|source| FilterError::Document { document: id, source })

@@ -3,7 +3,7 @@
 use super::error::FilterError;
 use super::{Filter, FilterDocs, Filtered, Responses};
 
-/// A named chain of filters: each works on what the one before it made.
+/// A named chain of filters, each applied to the output of the previous one.
 #[derive(Debug)]
 pub struct FilterEnsemble {
     name: String,
@@ -16,57 +16,57 @@ struct Step {
     filter: Box<dyn Filter>,
 }
 
-/// What a chain made of answers.
+/// The output of a chain.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// The new answers, in the order of the requests.
+    /// The filtered answers, in request order.
     pub responses: Responses,
-    /// Every list of answers holds one that stands for itself, see [`Filtered::bare`].
+    /// Whether every list holds a single unwrapped answer, see [`Filtered::bare`].
     pub bare: bool,
-    /// How often steps that look for something did not find it.
+    /// The number of failed extractions by step.
     pub audits: Vec<StepAudit>,
 }
 
-/// How often a step did not find what it looks for.
+/// The number of failed extractions in one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepAudit {
-    /// The place of the step in its chain, from 0.
+    /// The index of the step.
     pub step: usize,
-    /// The filter.
+    /// The name of the filter.
     pub filter: String,
-    /// For each request, how many of its answers were replaced by the fallback.
+    /// The number of answers replaced by the fallback, by request.
     pub fallbacks: Vec<u32>,
 }
 
 impl StepAudit {
-    /// How many answers were replaced in all.
+    /// The total number of replaced answers.
     pub fn total(&self) -> u64 {
         self.fallbacks.iter().map(|&count| u64::from(count)).sum()
     }
 }
 
-/// A step that failed.
+/// The error of a step.
 #[derive(Debug, thiserror::Error)]
 #[error("Step {} of the filter pipeline `{pipeline}`, `{filter}`, failed", step + 1)]
 pub struct EnsembleError {
     /// The name of the chain.
     pub pipeline: String,
-    /// The place of the step, from 0.
+    /// The index of the step.
     pub step: usize,
-    /// The filter.
+    /// The name of the filter.
     pub filter: String,
-    /// The cause.
+    /// The error of the filter.
     #[source]
     pub source: Box<FilterError>,
 }
 
 impl FilterEnsemble {
-    /// A chain without steps, which keeps answers as they are.
+    /// A chain without steps, which leaves answers unchanged.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), steps: Vec::new() }
     }
 
-    /// Adds a step at the end.
+    /// Appends a step.
     pub fn push(&mut self, name: impl Into<String>, filter: Box<dyn Filter>) {
         self.steps.push(Step { name: name.into(), filter });
     }
@@ -86,17 +86,17 @@ impl FilterEnsemble {
         self.steps.is_empty()
     }
 
-    /// Whether any step looks at documents.
+    /// Whether any step reads documents.
     pub fn needs_documents(&self) -> bool {
         self.steps.iter().any(|step| step.filter.needs_documents())
     }
 
-    /// Whether every step looks at the answers to one request at a time.
+    /// Whether every step filters requests independently of each other.
     pub(crate) fn works_apart(&self) -> bool {
         self.steps.iter().all(|step| step.filter.works_apart())
     }
 
-    /// Whether any step calls code of a task.
+    /// Whether any step calls task code.
     pub(crate) fn calls_task_code(&self) -> bool {
         self.steps.iter().any(|step| step.filter.calls_task_code())
     }
@@ -126,7 +126,7 @@ impl FilterEnsemble {
         Ok(outcome)
     }
 
-    /// The error of a step.
+    /// Adds the context of a step to an error.
     pub(super) fn failure(&self, step: usize, filter: &str, source: FilterError) -> EnsembleError {
         EnsembleError {
             pipeline: self.name.clone(),
@@ -180,18 +180,18 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_requests_stays() {
+    fn rejects_a_changed_number_of_requests() {
         let mut ensemble = FilterEnsemble::new("x");
         ensemble.push("swallow", Box::new(Swallow));
         let error = with_docs(2, |docs| ensemble.apply(texts(&[&["a"], &["b"]]), docs)).unwrap_err();
         assert_eq!(error.to_string(), "Step 1 of the filter pipeline `x`, `swallow`, failed");
-        assert_eq!(error.source.to_string(), "The filter gave results for 1 requests, and there are 2");
+        assert_eq!(error.source.to_string(), "The filter returned results for 1 requests instead of 2");
         assert!(with_docs(3, |docs| ensemble.apply(texts(&[&["a"]]), docs)).is_err());
         assert_eq!(with_docs(0, |docs| ensemble.apply(Vec::new(), docs)).unwrap(), Outcome::default());
     }
 
     #[test]
-    fn the_older_line_goes_through_the_characters_of_a_single_answer() {
+    fn dialect_0_4_splits_a_bare_answer_into_characters() {
         let mapping: Dict = [(Value::str("A"), Value::Int(0))].into_iter().collect();
         let steps = [
             FilterSpec::named("take_first"),

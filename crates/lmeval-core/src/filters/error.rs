@@ -1,4 +1,4 @@
-//! What can go wrong with a filter.
+//! Errors of filters.
 
 use lmeval_pycompat::re;
 
@@ -7,199 +7,199 @@ use crate::document::{DocId, DocumentError};
 use crate::host::HostError;
 use crate::registry::UnknownName;
 
-/// Why a filter cannot be made or applied.
+/// The error of a filter that could not be created or applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// There is no filter of this name.
+    /// An unknown filter name.
     #[error(transparent)]
     Unknown(#[from] UnknownName),
-    /// The filter is Python code, and there is nothing that runs it.
+    /// The filter is Python code and no interpreter is available.
     #[error("The filter `{filter}` needs Python")]
     NeedsPython {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
     },
-    /// A step is not written as one.
+    /// A malformed step.
     #[error("A filter step must be {expected}, not `{found}`")]
     Step {
-        /// What it must be.
+        /// The expected shape.
         expected: &'static str,
-        /// Python's name of the type that it has, or the part that it lacks.
+        /// The Python type name, or the part it lacks.
         found: String,
     },
-    /// The filter has no such argument.
+    /// An argument that the filter does not have.
     #[error("The filter `{filter}` has no argument `{argument}`")]
     UnknownArgument {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// The argument.
+        /// The unknown argument.
         argument: String,
-        /// Arguments that look like it.
+        /// Similar arguments.
         nearest: Vec<String>,
     },
-    /// An argument must be given.
+    /// A missing argument.
     #[error("The filter `{filter}` needs the argument `{argument}`, {expected}")]
     MissingArgument {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// The argument.
+        /// The missing argument.
         argument: String,
-        /// What its value must be.
+        /// The expected value.
         expected: &'static str,
     },
-    /// An argument has a value of another type.
+    /// An argument of the wrong type.
     #[error("The argument `{argument}` of the filter `{filter}` must be {expected}, not `{found}`")]
     WrongArgument {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// The argument.
+        /// The name of the argument.
         argument: String,
-        /// What its value must be.
+        /// The expected value.
         expected: &'static str,
-        /// Python's name of the type that it has.
+        /// The Python type name of the value.
         found: &'static str,
     },
-    /// An argument is not a regular expression.
+    /// An argument that is not a valid regular expression.
     #[error("The argument `{argument}` of the filter `{filter}` must be a regular expression")]
     Pattern {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// The argument.
+        /// The name of the argument.
         argument: String,
-        /// What is wrong with it.
+        /// The error of the regular expression.
         #[source]
         source: re::Error,
     },
-    /// A pattern that was made from a document is not a regular expression.
+    /// A pattern built from a document is not a valid regular expression.
     #[error("The filter `{filter}` cannot search for the options of document {document}")]
     DocumentPattern {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// The document.
+        /// The document with the options.
         document: DocId,
-        /// What is wrong with it.
+        /// The error of the regular expression.
         #[source]
         source: re::Error,
     },
-    /// A pattern takes too long.
+    /// A search exceeded the step limit.
     #[error(
         "The filter `{filter}` gave up on an answer to document {document}: the pattern `{pattern}` takes too many steps"
     )]
     Runaway {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// The document.
+        /// The document of the answer.
         document: DocId,
-        /// The pattern.
+        /// The regular expression.
         pattern: String,
     },
-    /// A pattern was found less often than needed.
+    /// Fewer matches than `group_select` requires.
     #[error(
-        "The filter `{filter}` is asked for match {wanted} of `{pattern}` (`group_select`), and an answer to document \
+        "The filter `{filter}` selects match {wanted} of `{pattern}` (`group_select`), but an answer to document \
          {document} has {found}"
     )]
     NoSuchMatch {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// The document.
+        /// The document of the answer.
         document: DocId,
-        /// The pattern.
+        /// The regular expression.
         pattern: String,
         /// The value of `group_select`.
         wanted: i64,
-        /// How many matches there are.
+        /// The number of matches.
         found: usize,
     },
-    /// There are no answers to choose from.
-    #[error("The filter `{filter}` needs an answer, and document {document} has none")]
+    /// A request without answers.
+    #[error("The filter `{filter}` needs an answer, but document {document} has none")]
     NoResponse {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// The document.
+        /// The document of the request.
         document: DocId,
     },
-    /// There are too few answers.
+    /// A request with too few answers.
     #[error(
-        "The filter `{filter}` needs {wanted} answers for each document, and document {document} has {found}"
+        "The filter `{filter}` needs {wanted} answers for each document, but document {document} has {found}"
     )]
     TooFewResponses {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// The document.
+        /// The document of the request.
         document: DocId,
-        /// How many are needed.
+        /// The number of answers needed.
         wanted: i64,
-        /// How many there are.
+        /// The number of answers available.
         found: usize,
     },
-    /// An answer, or what stands for it, has a type that the filter cannot use.
-    #[error("The filter `{filter}` needs {expected}, and an answer to document {document} is `{found}`")]
+    /// An answer of a type that the filter does not support.
+    #[error("The filter `{filter}` expects {expected}, but an answer to document {document} is `{found}`")]
     WrongResponse {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// The document.
+        /// The document of the answer.
         document: DocId,
-        /// What is needed.
+        /// The expected type.
         expected: &'static str,
-        /// Python's name of the type that it has.
+        /// The Python type name of the answer.
         found: &'static str,
     },
-    /// A document lacks something, or has it in another type.
+    /// A document whose field is missing or of the wrong type.
     #[error(
         "The filter `{filter}` needs `{field}` of document {document} to be {expected}, not {}",
         found.map_or_else(|| "absent".to_owned(), |found| format!("`{found}`"))
     )]
     DocumentField {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// The document.
+        /// The index of the document.
         document: DocId,
-        /// The field.
+        /// The name of the field.
         field: &'static str,
-        /// What it must be.
+        /// The expected type.
         expected: &'static str,
-        /// Python's name of the type that it has, where it is there.
+        /// The Python type name of the field, if present.
         found: Option<&'static str>,
     },
-    /// A document cannot be read.
+    /// A document that could not be read.
     #[error("Cannot read document {document}")]
     Document {
-        /// The document.
+        /// The index of the document.
         document: DocId,
-        /// The cause.
+        /// The error of the data set.
         #[source]
         source: DocumentError,
     },
-    /// A filter gave a wrong number of results.
-    #[error("The filter gave results for {returned} requests, and there are {given}")]
+    /// A filter returned the wrong number of results.
+    #[error("The filter returned results for {returned} requests instead of {given}")]
     Length {
-        /// How many requests there are.
+        /// The number of requests.
         given: usize,
-        /// How many it returned.
+        /// The number of results.
         returned: usize,
     },
-    /// A function of the task failed.
+    /// A task function failed.
     #[error("The filter `{filter}` failed")]
     Host {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// The cause.
+        /// The error of the host.
         #[source]
         source: HostError,
     },
-    /// The filter has a name and nothing else.
-    #[error("The filter `{filter}` does nothing in any version of the harness, so it cannot be applied")]
+    /// A filter that is only a name in the reference harness.
+    #[error("The filter `{filter}` is not implemented in any version of the harness")]
     NotImplemented {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
     },
-    /// A filter of a program failed in a way of its own.
+    /// An error reported by a custom filter.
     #[error("The filter `{filter}` failed: {message}")]
     Other {
-        /// The filter.
+        /// The name of the filter.
         filter: String,
-        /// What went wrong.
+        /// The message of the filter.
         message: String,
     },
 }
@@ -212,11 +212,11 @@ impl Diagnose for FilterError {
             }
             Self::Runaway { .. } => {
                 let advice =
-                    "Nested repeats such as `(a+)+` make a pattern try every way to split a text; write `a+`";
+                    "Nested repeats such as `(a+)+` make a pattern try every way to split a string; write `a+`";
                 vec![advice.to_owned()]
             }
             Self::NoSuchMatch { .. } => {
-                vec!["`group_select` counts matches, not groups; 0 is the first and -1 the last".to_owned()]
+                vec!["`group_select` is the index of a match, not of a group: 0 is the first and -1 the last".to_owned()]
             }
             Self::TooFewResponses { wanted, .. } => vec![format!("Set `repeats: {wanted}` in the task")],
             _ => Vec::new(),
@@ -225,7 +225,7 @@ impl Diagnose for FilterError {
 }
 
 impl FilterError {
-    /// The error of a search that did not end, or whose pattern is wrong.
+    /// The error of a failed search: over the step limit, or an invalid pattern.
     pub(super) fn search(filter: &str, document: DocId, source: re::Error) -> Self {
         let filter = filter.to_owned();
         if source.kind() == re::ErrorKind::Limit {
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_name_everything() {
+    fn message_names_filter_field_and_document() {
         let error = FilterError::DocumentField {
             filter: "multi_choice_regex".into(),
             document: DocId(3),

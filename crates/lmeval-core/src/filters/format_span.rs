@@ -1,4 +1,4 @@
-//! `format_span`.
+//! The filter `format_span`.
 
 use lmeval_pycompat::Value;
 use lmeval_pycompat::re::{Error, Regex};
@@ -10,7 +10,7 @@ use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
 use crate::dialect::Dialect;
 use crate::registry::{FilterEntry, OptionTable};
 
-/// Words for labels, in the order in which they are replaced.
+/// Words for labels, in replacement order.
 const LABELS: [(&str, &str); 15] = [
     ("person", "PER"),
     ("location", "LOC"),
@@ -29,7 +29,7 @@ const LABELS: [(&str, &str); 15] = [
     ("org", "ORG"),
 ];
 
-/// The entry of the registry.
+/// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("format_span", |_, context| Ok(Box::new(FormatSpan::new(&context.dialect))))
         .options(OptionTable::NONE)
@@ -37,14 +37,14 @@ pub(super) fn entry() -> FilterEntry {
         .strict_before()
 }
 
-/// Writes labelled spans of named entities in one form: `per: ada $ loc: london`.
+/// Normalises labelled spans of named entities to the form `per: ada $ loc: london`.
 ///
-/// It has no arguments. An answer names labels and their entities, as in `PERSON: Ada, Alan $$ location: London`; words
-/// such as `person` stand for `per`, `loc`, `org` and `date`. Spans are separated by `$$`, `$` or the end of a line,
-/// entities by commas; entities called `none` are dropped. An answer that is not a text is an error.
+/// It has no arguments. An answer lists labels with their entities, as in `PERSON: Ada, Alan $$ location: London`;
+/// words such as `person` map to `per`, `loc`, `org` and `date`. Spans are separated by `$$`, `$` or a line break,
+/// entities by commas; entities named `none` are dropped. An answer that is not a string is an error.
 ///
-/// Words for labels are replaced wherever they stand, also inside of entities, which then are written in upper case
-/// (`upDATE`); in dialect 0.4 only before a colon.
+/// Label words are replaced everywhere, even inside entities, where they turn upper-case (`upDATE`); dialect 0.4
+/// replaces them only before a colon.
 #[derive(Clone, Debug)]
 pub struct FormatSpan {
     spans: Regex,
@@ -52,7 +52,7 @@ pub struct FormatSpan {
 }
 
 impl FormatSpan {
-    /// The filter by the rules of a dialect.
+    /// Creates the filter for a dialect.
     pub fn new(dialect: &Dialect) -> Self {
         let before_colon =
             |&(word, label): &(&str, &str)| (own_pattern(&format!(r"\b{word}\s*:")), format!("{label}:"));
@@ -80,7 +80,7 @@ impl FormatSpan {
             }
         }
         let text = text.replace("$$", "$");
-        // What stays at the end decides whether a label without entities is found.
+        // The remaining suffix decides whether a label without entities is found.
         let text = if self.before_colon.is_empty() {
             text.strip_suffix("$$").unwrap_or(&text)
         } else {
@@ -113,7 +113,7 @@ impl Filter for FormatSpan {
                 return Err(FilterError::WrongResponse {
                     filter: "format_span".to_owned(),
                     document: docs.id(request),
-                    expected: "texts",
+                    expected: "strings",
                     found: answer.type_name(),
                 });
             };
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_replaced_before_colons_in_the_older_line() {
+    fn dialect_0_4_replaces_labels_only_before_colons() {
         let filter = FormatSpan::new(&Dialect::V04);
         for (answer, expected) in [
             ("persons: x", "per: x"),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_are_errors() {
+    fn rejects_other_types() {
         assert!(filter_one(&FilterSpec::named("format_span"), Value::None).is_err());
     }
 }

@@ -1,29 +1,29 @@
-//! One match out of all that a pattern finds.
+//! Selecting one match of a pattern.
 
 use lmeval_pycompat::re::{Error, Flags, Match, Nth, Regex};
 
-/// Compiles a pattern that is part of this program.
+/// Compiles a built-in pattern.
 pub(super) fn own_pattern(pattern: &str) -> Regex {
-    Regex::new(pattern, Flags::NONE).expect("tests compile every pattern of the program")
+    Regex::new(pattern, Flags::NONE).expect("tests compile every built-in pattern")
 }
 
-/// What `findall(...)[index]` is.
+/// The result of `findall(...)[index]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found<'t> {
-    /// There is no match.
+    /// No match.
     Nothing,
-    /// There are matches, but not as many.
+    /// Matches, but too few for the index.
     OutOfRange {
         /// The number of matches.
         matches: usize,
     },
-    /// The text of the match, of its only group, or of its first group that is not empty.
+    /// The match, its only group, or its first non-empty group.
     Text(&'t str),
     /// The pattern has several groups, and all are empty.
     NoText,
 }
 
-/// Looks for the match of a number; negative numbers count from the last match.
+/// Finds the match at an index; negative indices count from the end.
 pub(super) fn find<'t>(regex: &Regex, text: &'t str, index: i64) -> Result<Found<'t>, Error> {
     Ok(match regex.nth_match(text, index)? {
         Nth::Found(found) => text_of(regex, &found),

@@ -1,4 +1,4 @@
-//! Texts that are searched for as they are.
+//! Searching for literal strings.
 
 use std::cmp::Reverse;
 use std::iter::from_fn;
@@ -7,50 +7,50 @@ use lmeval_pycompat::re::escape;
 
 use super::found::Found;
 
-/// Texts, one of which is searched for, as in a pattern that lists them escaped.
+/// A set of literal strings to search for, equivalent to a pattern of escaped alternatives.
 ///
-/// Such a pattern would be compiled for every document: 100,000 documents with four options take 0.4 s without it and
-/// 1.3 s with it.
+/// Such a pattern would have to be compiled for every document: 100,000 documents with four options take 0.4 s
+/// without it and 1.3 s with it.
 #[derive(Debug)]
 pub(super) struct Literals {
     texts: Vec<String>,
-    /// The places of the texts, in the order in which they are tried.
+    /// The indices of the strings, in the order in which they are tried.
     order: Vec<usize>,
 }
 
 impl Literals {
-    /// Texts that are tried in this order, or the longest escaped ones first.
+    /// Strings that are tried in this order, or longest first (by escaped length).
     pub(super) fn new(texts: Vec<String>, longest_first: bool) -> Self {
         let mut order: Vec<usize> = (0..texts.len()).collect();
         if longest_first {
-            order.sort_by_key(|&place| Reverse(escape(&texts[place]).chars().count()));
+            order.sort_by_key(|&index| Reverse(escape(&texts[index]).chars().count()));
         }
         Self { texts, order }
     }
 
-    /// The last place of a text.
-    pub(super) fn place(&self, text: &str) -> Option<usize> {
+    /// The last index of a string.
+    pub(super) fn last_index(&self, text: &str) -> Option<usize> {
         self.texts.iter().rposition(|own| own == text)
     }
 
-    /// The pattern that finds the same.
+    /// The equivalent regular expression.
     pub(super) fn pattern(&self) -> String {
         let escaped: Vec<String> = self.tried().map(escape).collect();
         escaped.join("|")
     }
 
-    /// Looks for the match of a number; negative numbers count from the last match.
+    /// Finds the match at an index; negative indices count from the end.
     pub(super) fn find<'t>(&self, text: &'t str, index: i64) -> Found<'t> {
         let mut matches = 0;
-        let place = match usize::try_from(index) {
-            Ok(place) => Some(place),
+        let wanted = match usize::try_from(index) {
+            Ok(wanted) => Some(wanted),
             Err(_) => {
                 let count = self.matches(text).count();
                 usize::try_from(index.unsigned_abs()).ok().and_then(|back| count.checked_sub(back))
             }
         };
         for found in self.matches(text) {
-            if Some(matches) == place {
+            if Some(matches) == wanted {
                 return Found::Text(found);
             }
             matches += 1;
@@ -58,7 +58,8 @@ impl Literals {
         if matches == 0 { Found::Nothing } else { Found::OutOfRange { matches } }
     }
 
-    /// All matches, as `findall` gives them: at one place an empty one may come before another one, not after it.
+    /// All matches, as returned by `findall`: at any offset, an empty match may precede another one but not follow
+    /// it.
     fn matches<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
         let mut rest = text;
         let mut may_be_empty = true;
@@ -78,7 +79,7 @@ impl Literals {
         })
     }
 
-    /// The length of the first text with which the rest begins.
+    /// The length of the first string that is a prefix of the rest.
     fn length_at(&self, rest: &str, may_be_empty: bool) -> Option<usize> {
         if self.texts.is_empty() {
             return may_be_empty.then_some(0);
@@ -93,7 +94,7 @@ impl Literals {
     }
 
     fn tried(&self) -> impl Iterator<Item = &str> {
-        self.order.iter().map(|&place| self.texts[place].as_str())
+        self.order.iter().map(|&index| self.texts[index].as_str())
     }
 }
 
@@ -103,7 +104,7 @@ mod tests {
     use crate::filters::found::find;
     use lmeval_pycompat::re::{Flags, Regex};
 
-    /// All texts of up to so many of the characters.
+    /// All strings over the characters, up to the given length.
     fn texts(characters: &[char], longest: usize) -> Vec<String> {
         let mut all = vec![String::new()];
         let mut last = all.clone();
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_finds_the_same() {
+    fn agrees_with_the_pattern() {
         let words = texts(&['a', 'é', '.'], 2);
         let answers = texts(&['a', 'é', '.'], 4);
         let pairs = words.iter().flat_map(|one| words.iter().map(move |other| vec![one, other]));

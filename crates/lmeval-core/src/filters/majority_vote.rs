@@ -1,4 +1,4 @@
-//! `majority_vote`.
+//! The filter `majority_vote`.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::sequence::is_hashable;
 use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
 use crate::registry::{FilterEntry, OptionTable};
 
-/// The entry of the registry.
+/// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("majority_vote", |_, _| Ok(Box::new(MajorityVote)))
         .options(OptionTable::NONE)
@@ -19,17 +19,17 @@ pub(super) fn entry() -> FilterEntry {
 
 /// Keeps the most frequent answer of each request.
 ///
-/// It has no arguments. Of equally frequent answers the one that came first wins. Answers are equal as in Python: `1`,
-/// `1.0` and `True` are the same. Answers that Python cannot hash, such as lists, are an error, and so is a request
-/// without answers.
+/// It has no arguments. Ties go to the answer that came first. Answers are compared as in Python: `1`, `1.0` and
+/// `True` are equal. Answers that Python cannot hash, such as lists, are an error, and so is a request without
+/// answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MajorityVote;
 
-/// Up to here comparing all pairs beats a table.
+/// Up to this many answers, comparing all pairs is faster than a hash table.
 const FEW: usize = 8;
 
 impl MajorityVote {
-    /// The place of the winner, which is where it stands first.
+    /// The index of the winner's first occurrence.
     fn winner(answers: &[Value]) -> Option<usize> {
         let counts = if answers.len() > FEW {
             Self::count_texts(answers).unwrap_or_else(|| Self::count_pairs(answers))
@@ -40,7 +40,7 @@ impl MajorityVote {
         counts.iter().position(|&count| count == most)
     }
 
-    /// For each answer that stands somewhere first, how often it is there.
+    /// The number of occurrences, at the index of each distinct answer's first one.
     fn count_pairs(answers: &[Value]) -> Vec<usize> {
         let mut counts = vec![0; answers.len()];
         for (index, answer) in answers.iter().enumerate() {
@@ -50,7 +50,7 @@ impl MajorityVote {
         counts
     }
 
-    /// The same by a table, where all answers are texts.
+    /// The same with a hash table, if all answers are strings.
     fn count_texts(answers: &[Value]) -> Option<Vec<usize>> {
         let mut counts = vec![0; answers.len()];
         let mut firsts: HashMap<&str, usize> = HashMap::with_capacity(answers.len());
@@ -66,7 +66,7 @@ impl Filter for MajorityVote {
         try_each(&mut responses, |request, answers| {
             let (filter, document) = (|| "majority_vote".to_owned(), || docs.id(request));
             if let Some(odd) = answers.iter().find(|answer| !is_hashable(answer)) {
-                let (expected, found) = ("answers that can be counted", odd.type_name());
+                let (expected, found) = ("hashable answers", odd.type_name());
                 return Err(FilterError::WrongResponse {
                     filter: filter(),
                     document: document(),
@@ -98,21 +98,21 @@ mod tests {
     use crate::filters::testing::{apply, texts};
 
     #[test]
-    fn the_earliest_of_equals_wins() {
+    fn first_answer_wins_ties() {
         let answers = texts(&[&["a", "b", "b", "a"], &["x", "y"], &["a", "b", "b"]]);
         let filtered = apply(&MajorityVote, answers).unwrap();
         assert_eq!(filtered.responses, texts(&[&["a"], &["x"], &["b"]]));
     }
 
     #[test]
-    fn many_answers_are_counted_alike() {
+    fn both_counting_methods_agree() {
         let many: Vec<Value> = "ccabbacacbba".chars().map(|c| Value::str(c.to_string())).collect();
         assert_eq!(MajorityVote::count_texts(&many), Some(MajorityVote::count_pairs(&many)));
         assert_eq!(apply(&MajorityVote, vec![many]).unwrap().responses, texts(&[&["c"]]));
     }
 
     #[test]
-    fn numbers_share_a_bucket() {
+    fn equal_numbers_are_counted_together() {
         let mixed =
             vec![Value::str("1"), Value::Bool(true), Value::Float(1.0), Value::Int(1), Value::str("1")];
         let filtered = apply(&MajorityVote, vec![mixed]).unwrap();
@@ -120,11 +120,11 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_empty_requests_are_errors() {
+    fn rejects_lists_and_empty_requests() {
         let error = apply(&MajorityVote, vec![vec![Value::tuple([Value::list([])])]]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "The filter `majority_vote` needs answers that can be counted, and an answer to document 0 is `tuple`"
+            "The filter `majority_vote` expects hashable answers, but an answer to document 0 is `tuple`"
         );
         assert!(matches!(apply(&MajorityVote, vec![Vec::new()]), Err(FilterError::NoResponse { .. })));
     }

@@ -1,4 +1,4 @@
-//! `map`.
+//! The filter `map`.
 
 use std::sync::Arc;
 
@@ -14,23 +14,24 @@ const OPTIONS: &[OptionEntry] = &[
     OptionEntry::optional("default_value", OptionKind::Any, "None"),
 ];
 
-/// The entry of the registry.
+/// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("map", |arguments, _| Ok(Box::new(MapFilter::from_arguments(arguments)?)))
         .options(OptionTable::lenient(OPTIONS))
-        .summary("Looks every answer up in a dictionary")
+        .summary("Looks up every answer in a dictionary")
         .strict_before()
 }
 
-/// Looks every answer up in a dictionary.
+/// Looks up every answer in a dictionary.
 ///
 /// | argument | default | |
 /// |---|---|---|
-/// | `mapping_dict` | `{}` | what becomes of each answer; `null` is an empty one |
-/// | `default_value` | `null` | what becomes of answers that are not in the dictionary |
+/// | `mapping_dict` | `{}` | the replacement of each answer; `null` means empty |
+/// | `default_value` | `null` | the replacement of answers that are not in the dictionary |
 ///
-/// Keys are equal as in Python: the text `"1"` is not the number `1`, and `1` is `true`. Mind that YAML reads `Yes:` as
-/// `true`. Values may be of any type. Answers that Python cannot hash, such as lists, are an error.
+/// Keys are compared as in Python: the string `"1"` differs from the number `1`, and `1` equals `true`. Note that
+/// YAML reads `Yes:` as `true`. Values may be of any type. Answers that Python cannot hash, such as lists, are an
+/// error.
 #[derive(Clone, Debug)]
 pub struct MapFilter {
     mapping: Arc<Dict>,
@@ -38,7 +39,7 @@ pub struct MapFilter {
 }
 
 impl MapFilter {
-    /// The filter with the arguments of a step.
+    /// Creates the filter from a step's arguments.
     pub fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
         let mapping = match arguments.get("mapping_dict") {
             None | Some(Value::None) => Arc::default(),
@@ -50,7 +51,7 @@ impl MapFilter {
 
     fn look_up(&self, answer: &Value) -> Option<&Value> {
         match answer {
-            // Python finds a value that is not a number only by identity, which an answer never shares.
+            // Python finds NaN only by identity, which an answer never shares.
             Value::Float(number) if number.is_nan() => None,
             _ => self.mapping.get(answer),
         }
@@ -64,7 +65,7 @@ impl Filter for MapFilter {
                 return Err(FilterError::WrongResponse {
                     filter: "map".to_owned(),
                     document: docs.id(request),
-                    expected: "answers that can be keys",
+                    expected: "hashable answers",
                     found: answer.type_name(),
                 });
             }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_looked_up() {
+    fn replaces_answers() {
         let kwargs = mapping().kwargs;
         let filter = MapFilter::from_arguments(&Arguments::new("map", &kwargs)).unwrap();
         let filtered = apply(&filter, texts(&[&["A", "B", "C"], &["1"]])).unwrap();
@@ -113,18 +114,18 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_equal_as_in_python() {
+    fn compares_keys_as_python_does() {
         assert_eq!(filter_one(&mapping(), true).unwrap(), Value::list([]));
         assert_eq!(filter_one(&mapping(), f64::NAN).unwrap(), Value::str("d"));
         let error = filter_one(&mapping(), Value::list([])).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "The filter `map` needs answers that can be keys, and an answer to document 0 is `list`"
+            "The filter `map` expects hashable answers, but an answer to document 0 is `list`"
         );
     }
 
     #[test]
-    fn nothing_is_an_empty_dictionary() {
+    fn null_is_an_empty_dictionary() {
         let step = FilterSpec::named("map").with("mapping_dict", Value::None);
         assert_eq!(filter_one(&step, "a").unwrap(), Value::None);
         assert_eq!(filter_one(&FilterSpec::named("map"), "a").unwrap(), Value::None);

@@ -1,8 +1,7 @@
-//! Filters: what becomes of a model's answers before they are scored. One file each.
+//! Filters, which transform a model's answers before they are scored. One file each.
 //!
-//! A [`Filter`] works on the answers of many requests at once. A [`FilterEnsemble`] is a named chain of filters. A registry
-//! makes filters from their names and keyword arguments, and says what is wrong with those before anything is sent to a
-//! model.
+//! A [`Filter`] processes the answers to many requests at once. A [`FilterEnsemble`] is a named chain of filters. The
+//! registry creates filters from their names and keyword arguments, and checks those before anything is sent to a model.
 //!
 //! ```
 //! use lmeval_core::filters::{FilterContext, FilterDocs, FilterSpec};
@@ -77,52 +76,51 @@ pub use self::take_first::TakeFirst;
 pub use self::take_first_k::TakeFirstK;
 pub use self::uppercase::Uppercase;
 
-/// The answers to many requests: for each request its repeats, in order.
+/// The answers to many requests: one list of repeats per request.
 ///
-/// A generation is a string, a log-likelihood is a tuple of a float and a bool; filters may turn them into anything.
+/// A generation is a string, a log-likelihood a tuple of a float and a bool; filters may turn them into anything.
 pub type Responses = Vec<Vec<Value>>;
 
 /// A step between a model's answers and their scores.
 ///
-/// A filter keeps no state between calls; calls come from several threads.
+/// Filters keep no state between calls; calls come from several threads.
 pub trait Filter: fmt::Debug + Send + Sync {
-    /// Filters the answers to all requests of a task; the requests keep their number and order.
+    /// Filters the answers to all requests of a task; the number and order of requests must not change.
     fn apply(&self, responses: Responses, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError>;
 
-    /// Filters answers that stand for themselves, without the level of repeats.
+    /// Filters unwrapped answers, without the level of repeats.
     ///
-    /// They come from an earlier step of dialect 0.4, see [`Filtered::bare`]. Unless a filter knows better, each is
-    /// taken for the list of what Python finds in it: of a text, its characters.
+    /// They come from an earlier step in dialect 0.4, see [`Filtered::bare`]. By default each answer is iterated as
+    /// in Python: a string becomes the list of its characters.
     fn apply_bare(&self, values: Vec<Value>, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
         self.apply(sequence::lists(values, docs)?, docs)
     }
 
-    /// Whether the filter looks at documents; unless a filter says otherwise, it may.
+    /// Whether the filter reads documents; true by default.
     fn needs_documents(&self) -> bool {
         true
     }
 
-    /// Whether what becomes of the answers to a request depends on these answers alone; unless a filter says so, it may
-    /// depend on those to others.
+    /// Whether each request is filtered independently of the others; false by default.
     fn works_apart(&self) -> bool {
         false
     }
 
-    /// Whether the filter calls code of a task, which may keep state or cost something and so is called once per run.
+    /// Whether the filter calls task code, which may keep state or be expensive, and is therefore called once per
+    /// run.
     fn calls_task_code(&self) -> bool {
         false
     }
 }
 
-/// What a filter made of answers.
+/// The output of a filter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filtered {
-    /// The new answers, in the order of the requests.
+    /// The filtered answers, in request order.
     pub responses: Responses,
-    /// Every list of answers holds one that stands for itself; in dialect 0.4 some filters end the level of repeats.
+    /// Whether every list holds a single unwrapped answer; in dialect 0.4, some filters remove the level of repeats.
     pub bare: bool,
-    /// For each request, how many answers were replaced because nothing was found in them; empty for a filter that
-    /// does not look for anything.
+    /// The number of answers replaced by a fallback, by request; empty for filters that do not extract anything.
     pub fallbacks: Vec<u32>,
 }
 
@@ -133,7 +131,7 @@ impl From<Responses> for Filtered {
 }
 
 impl Filtered {
-    /// Answers that stand for themselves.
+    /// Wraps bare answers.
     pub fn from_bare(values: Vec<Value>) -> Self {
         Self {
             responses: values.into_iter().map(|value| vec![value]).collect(),

@@ -1,4 +1,4 @@
-//! `multi_choice_regex`.
+//! The filter `multi_choice_regex`.
 
 use std::sync::OnceLock;
 
@@ -17,7 +17,7 @@ use crate::dialect::Dialect;
 use crate::document::DocId;
 use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
 
-/// The name in errors.
+/// The name used in errors.
 const NAME: &str = "multi_choice_regex";
 
 const OPTIONS: &[OptionEntry] = &[
@@ -29,29 +29,29 @@ const OPTIONS: &[OptionEntry] = &[
     OptionEntry::optional("regexes_to_ignore", OptionKind::Patterns, "None"),
 ];
 
-/// The entry of the registry.
+/// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("multi_choice_regex", |arguments, context| {
         Ok(Box::new(MultiChoiceRegex::from_arguments(arguments, &context.dialect)?))
     })
     .options(OptionTable::strict(OPTIONS))
-    .summary("Takes the letter of the option that the answer names")
+    .summary("Extracts the letter of the option that the answer names")
 }
 
-/// Takes the letter of the option that each answer names.
+/// Extracts the letter of the option that each answer names.
 ///
 /// | argument | default | |
 /// |---|---|---|
-/// | `regex_pattern` | `#### (\-?[0-9\.\,]+)` | what is searched for first, see `regex` |
-/// | `group_select` | `0` | which match is taken, in every search |
-/// | `fallback` | `"[invalid]"` | what becomes of answers in which nothing is found |
-/// | `ignore_case` | `false` | the text of an option is found in upper and lower case |
-/// | `ignore_punctuation` | `false` | punctuation does not count when the text of an option is searched for |
-/// | `regexes_to_ignore` | `null` | patterns whose matches do not count when the text of an option is searched for |
+/// | `regex_pattern` | `#### (\-?[0-9\.\,]+)` | the first pattern to search for, see `regex` |
+/// | `group_select` | `0` | the index of the match to use, in every search |
+/// | `fallback` | `"[invalid]"` | the replacement of answers without a match |
+/// | `ignore_case` | `false` | ignore case when searching for the text of an option |
+/// | `ignore_punctuation` | `false` | ignore punctuation when searching for the text of an option |
+/// | `regexes_to_ignore` | `null` | patterns whose matches are ignored when searching for the text of an option |
 ///
-/// Other arguments are errors. Every document needs `choices`, a list of texts; the first one is called `(A)`. An answer
-/// is searched for the pattern, then for the text of an option, then for a colon and a letter. The first search that
-/// finds something that is not empty decides: the result is what the pattern found, or the letter in parentheses.
+/// Other arguments are errors. Every document needs `choices`, a list of strings; the first one is called `(A)`. An
+/// answer is searched for the pattern, then for the text of an option, then for a colon and a letter. The first
+/// search with a non-empty match decides: the result is the match of the pattern, or the letter in parentheses.
 #[derive(Debug)]
 pub struct MultiChoiceRegex {
     regex: Regex,
@@ -62,11 +62,11 @@ pub struct MultiChoiceRegex {
     letters: [OnceLock<Regex>; CACHED],
 }
 
-/// The numbers of options for which the search for a letter is kept.
+/// The largest number of options for which the letter pattern is cached.
 const CACHED: usize = 27;
 
 impl MultiChoiceRegex {
-    /// The filter with the arguments of a step.
+    /// Creates the filter from a step's arguments.
     pub fn from_arguments(arguments: &Arguments<'_>, dialect: &Dialect) -> Result<Self, FilterError> {
         Ok(Self {
             regex: arguments.pattern("regex_pattern", DEFAULT_PATTERN)?,
@@ -78,7 +78,7 @@ impl MultiChoiceRegex {
         })
     }
 
-    /// Replaces the answers to one request; how often nothing was found.
+    /// Replaces the answers to one request; returns the number of fallbacks.
     fn extract(
         &self,
         request: usize,
@@ -110,7 +110,7 @@ impl MultiChoiceRegex {
         Ok(fallbacks)
     }
 
-    /// The match of `group_select`, stripped, unless it is empty.
+    /// The match selected by `group_select`, stripped, unless it is empty.
     fn search<'t>(
         &self,
         regex: &Regex,
@@ -122,7 +122,7 @@ impl MultiChoiceRegex {
         self.text_of(found, document, || regex.pattern().to_owned())
     }
 
-    /// What was found, stripped, unless it is empty.
+    /// The selected match, stripped, unless it is empty.
     fn text_of<'t>(
         &self,
         found: Found<'t>,
@@ -153,7 +153,7 @@ impl MultiChoiceRegex {
             return Err(FilterError::WrongResponse {
                 filter: NAME.to_owned(),
                 document,
-                expected: "texts",
+                expected: "strings",
                 found: answer.type_name(),
             });
         }
@@ -163,9 +163,9 @@ impl MultiChoiceRegex {
             .map_err(|source| FilterError::search(NAME, document, source))?;
         let found = options.find(&text, self.group_select);
         let found = self.text_of(found, document, || options.pattern())?;
-        // Of equal options the last one gives the letter; a text that stripping changed is none of them.
+        // The last of equal options provides the letter; a match that stripping changed equals none of them.
         Ok(found.map(|found| {
-            let option = options.place(found);
+            let option = options.last_index(found);
             option.map_or_else(|| Value::str(found), |option| Value::str(format!("({})", letter(option))))
         }))
     }
@@ -207,7 +207,7 @@ impl MultiChoiceRegex {
     }
 }
 
-/// The letter of an option: `A` and the code points after it.
+/// The letter of an option: `A` and the code points that follow it.
 fn letter(option: usize) -> char {
     let code = u32::try_from(option).ok().and_then(|option| option.checked_add(u32::from('A')));
     code.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER)
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn three_searches_follow_each_other() {
+    fn tries_three_searches_in_order() {
         let relaxed = step().with("ignore_case", true).with("ignore_punctuation", true);
         let last = step().with("group_select", -1_i64);
         let plain = FilterSpec::named("multi_choice_regex");
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_begins_another_one() {
+    fn option_that_is_a_prefix_of_another() {
         let choices = list(&["Guilty", "Guilty of Romance"]);
         for (dialect, expected) in [(Dialect::V05, "(A)"), (Dialect::V04, "(B)")] {
             let found = run(&step(), dialect, choices.clone(), "Guilty of Romance").unwrap();
@@ -318,14 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn what_stripping_changes_is_no_option() {
+    fn stripped_match_is_not_an_option() {
         let step = step().with("regexes_to_ignore", Value::list([Value::str("!")]));
         let found = run(&step, Dialect::V05, list(&["! x"]), "so x").unwrap();
         assert_eq!(found, Value::str("x"));
     }
 
     #[test]
-    fn more_options_than_letters_are_an_error() {
+    fn rejects_more_options_than_letters() {
         let many: Vec<String> = (0..27).map(|number| format!("option {number}.")).collect();
         let many = Value::list(many.into_iter().map(Value::from));
         let error = run(&step(), Dialect::V05, many.clone(), "none of them").unwrap_err();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_need_options() {
+    fn rejects_documents_without_options() {
         let absent = with_documents(vec![Dict::new()], |docs| {
             let filter = Registry::default().filter(&step(), &FilterContext::default())?;
             filter.apply(vec![vec![Value::str("(A)")]], docs)
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_text_is_empty_unless_something_is_ignored() {
+    fn other_types_are_empty_unless_normalised() {
         let choices = list(&["a"]);
         assert_eq!(
             run(&step(), Dialect::V05, choices.clone(), Value::None).unwrap(),

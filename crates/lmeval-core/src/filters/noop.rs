@@ -1,20 +1,20 @@
-//! `noop`.
+//! The filter `noop`.
 
 use lmeval_pycompat::Value;
 
 use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
 use crate::registry::{FilterEntry, OptionTable};
 
-/// The entry of the registry.
+/// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("noop", |_, _| Ok(Box::new(Noop)))
         .options(OptionTable::NONE)
-        .summary("Keeps every answer as it is")
+        .summary("Keeps every answer unchanged")
 }
 
-/// Keeps every answer as it is.
+/// Keeps every answer unchanged.
 ///
-/// It has no arguments. It is what runs when a pipeline and its scorer name no filter.
+/// It has no arguments. It is used if neither the pipeline nor its scorer names a filter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Noop;
 
@@ -42,7 +42,7 @@ mod tests {
     use crate::filters::testing::apply;
 
     #[test]
-    fn nothing_changes() {
+    fn keeps_answers() {
         let pair = Value::tuple([Value::Float(-1.5), Value::Bool(true)]);
         let answers = vec![vec![pair, Value::str(" a ")], Vec::new()];
         assert_eq!(apply(&Noop, answers.clone()).unwrap(), answers.into());

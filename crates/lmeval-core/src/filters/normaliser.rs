@@ -1,4 +1,4 @@
-//! What does not count when options are searched for.
+//! Normalisation of strings before options are searched for.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use lmeval_pycompat::strings::{is_punctuation, lower};
 
 use super::{Arguments, FilterError};
 
-/// Removes from texts what does not count: matches of patterns, then case, then punctuation.
+/// Removes the ignored parts of strings: matches of patterns, then case, then punctuation.
 #[derive(Clone, Debug)]
 pub(super) struct Normaliser {
     ignored: Vec<Regex>,
@@ -16,7 +16,7 @@ pub(super) struct Normaliser {
 }
 
 impl Normaliser {
-    /// The normaliser with the arguments of a step.
+    /// Creates the normaliser from a step's arguments.
     pub(super) fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
         Ok(Self {
             ignored: arguments.patterns("regexes_to_ignore")?,
@@ -25,12 +25,12 @@ impl Normaliser {
         })
     }
 
-    /// Whether texts stay as they are.
+    /// Whether strings remain unchanged.
     pub(super) fn is_idle(&self) -> bool {
         self.ignored.is_empty() && !self.case && !self.punctuation
     }
 
-    /// The text without what does not count.
+    /// The normalised string.
     pub(super) fn apply<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, Error> {
         let mut text = Cow::Borrowed(text);
         for regex in &self.ignored {

@@ -1,4 +1,4 @@
-//! One function for the answers of each request, on all cores.
+//! Parallel processing of answers by request.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,12 +8,12 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelI
 
 use super::error::FilterError;
 
-/// Requests that one task of a thread takes at least; fewer cost more to hand out than to filter.
+/// The minimum number of requests per parallel job; fewer cost more to schedule than to filter.
 const BLOCK: usize = 64;
 
-/// Changes the answers of each request in place; gives what the function returns, in the order of the requests.
+/// Changes the answers of each request in place; returns the function's results in request order.
 ///
-/// The error is that of the first request that fails, whatever finishes first; requests after it may be left out.
+/// Reports the error of the first failing request, regardless of completion order; later requests may be skipped.
 pub(super) fn try_each<T: Send + Default>(
     responses: &mut [Vec<Value>],
     change: impl Fn(usize, &mut Vec<Value>) -> Result<T, FilterError> + Sync,
@@ -44,7 +44,8 @@ pub(super) fn try_each<T: Send + Default>(
     }
 }
 
-/// Changes every answer in place; the function says whether it fell back. Gives the number of times for each request.
+/// Changes every answer in place; the function returns whether it used the fallback. Returns the number of fallbacks
+/// by request.
 pub(super) fn count_fallbacks(
     responses: &mut [Vec<Value>],
     change: impl Fn(usize, &mut Value) -> Result<bool, FilterError> + Sync,
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_failure_is_reported_and_order_is_kept() {
+    fn reports_first_failure_and_keeps_order() {
         let mut responses: Vec<Vec<Value>> = (0..10_000).map(|number| vec![Value::Int(number)]).collect();
         let doubled = try_each(&mut responses, |request, _| Ok(request * 2)).unwrap();
         assert!(doubled.iter().enumerate().all(|(request, value)| *value == request * 2));

@@ -1,4 +1,4 @@
-//! `regex`.
+//! The filter `regex`.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::{Arguments, Filter, FilterDocs, FilterError, Filtered, Responses};
 use crate::document::DocId;
 use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
 
-/// The pattern of those who name none: the number after `####`.
+/// The default pattern: the number after `####`.
 pub(super) const DEFAULT_PATTERN: &str = r"#### (\-?[0-9\.\,]+)";
-/// What stands for an answer in which nothing is found.
+/// The default replacement of an answer without a match.
 pub(super) const DEFAULT_FALLBACK: &str = "[invalid]";
 
 const OPTIONS: &[OptionEntry] = &[
@@ -23,25 +23,25 @@ const OPTIONS: &[OptionEntry] = &[
     OptionEntry::optional("fallback", OptionKind::Any, "'[invalid]'"),
 ];
 
-/// The entry of the registry.
+/// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("regex", |arguments, _| Ok(Box::new(RegexFilter::from_arguments(arguments)?)))
         .options(OptionTable::strict(OPTIONS))
-        .summary("Takes what a pattern finds")
+        .summary("Extracts the match of a pattern")
 }
 
-/// Takes what a pattern finds in each answer.
+/// Extracts the match of a pattern from each answer.
 ///
 /// | argument | default | |
 /// |---|---|---|
 /// | `regex_pattern` | `#### (\-?[0-9\.\,]+)` | a pattern in Python's syntax; flags only inline, as in `(?i)` |
-/// | `group_select` | `0` | which match is taken, not which group; negative numbers count from the last |
-/// | `fallback` | `"[invalid]"` | what becomes of answers without a match; any type |
+/// | `group_select` | `0` | the index of the match (not of the group) to use; negative indices count from the end |
+/// | `fallback` | `"[invalid]"` | the replacement of answers without a match; any type |
 ///
-/// Other arguments are errors. Of a match, its only group is taken, or the first group that is not empty, or the whole
-/// match where there are no groups; white space at both ends is stripped. An empty match is a result like any other,
-/// but several groups that are all empty are none. Fewer matches than `group_select` asks for are an error. What is
-/// not a text counts as an empty one.
+/// Other arguments are errors. The result is the match's only group, or its first non-empty group, or the complete
+/// match if there are no groups, with surrounding whitespace stripped. An empty match is a valid result, but several
+/// groups that are all empty are not a match. Fewer matches than `group_select` requires are an error. An answer that
+/// is not a string is treated as empty.
 #[derive(Clone, Debug)]
 pub struct RegexFilter {
     regex: Regex,
@@ -50,7 +50,7 @@ pub struct RegexFilter {
 }
 
 impl RegexFilter {
-    /// The filter with the arguments of a step.
+    /// Creates the filter from a step's arguments.
     pub fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
         Ok(Self {
             regex: arguments.pattern("regex_pattern", DEFAULT_PATTERN)?,
@@ -59,7 +59,7 @@ impl RegexFilter {
         })
     }
 
-    /// Replaces an answer; whether nothing was found.
+    /// Replaces an answer; returns whether the fallback was used.
     fn extract(&self, document: DocId, answer: &mut Value) -> Result<bool, FilterError> {
         let text = match &*answer {
             Value::Str(text) => Arc::clone(text),
@@ -80,11 +80,11 @@ impl RegexFilter {
                 Ok(true)
             }
             Found::NoText => {
-                // Reference: the fallback goes the way of a match here, and is stripped.
+                // Reference: the fallback is treated like a match here, and stripped.
                 let fallback = self.fallback.as_str().ok_or_else(|| FilterError::WrongResponse {
                     filter: "regex".to_owned(),
                     document,
-                    expected: "a text as `fallback` where all groups are empty",
+                    expected: "a string as `fallback` if all groups are empty",
                     found: self.fallback.type_name(),
                 })?;
                 *answer = Value::str(strip(fallback));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn matches_are_chosen_and_stripped() {
+    fn selects_and_strips_matches() {
         let several = r"(-?[$0-9.,]{2,})|(-?[0-9]+)";
         let looking = "(?=(female|woman|man|male))";
         for (pattern, group_select, answer, expected) in [
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_text_is_empty() {
+    fn other_types_are_empty() {
         for answer in [Value::None, Value::Int(42), Value::list([Value::str("#### 1")])] {
             assert_eq!(filter_one(&FilterSpec::named("regex"), answer).unwrap(), Value::str("[invalid]"));
         }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fallback_is_stripped_only_among_empty_groups() {
+    fn strips_fallback_only_for_empty_groups() {
         let plain = step("(y)", 0).with("fallback", " no ");
         assert_eq!(filter_one(&plain, "x").unwrap(), Value::str(" no "));
         let groups = step("(a?)(b?)x", 0).with("fallback", " no ");
@@ -174,11 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn too_few_matches_are_an_error() {
+    fn rejects_too_few_matches() {
         let error = filter_one(&step(DEFAULT_PATTERN, 1), "#### -5").unwrap_err();
         assert_eq!(
             error.to_string(),
-            r"The filter `regex` is asked for match 1 of `#### (\-?[0-9\.\,]+)` (`group_select`), and an answer to document 0 has 1"
+            r"The filter `regex` selects match 1 of `#### (\-?[0-9\.\,]+)` (`group_select`), but an answer to document 0 has 1"
         );
         assert!(filter_one(&step("a", -3), "aa").is_err());
         assert!(filter_one(&step("a", i64::MIN), "aa").is_err());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn fallbacks_are_counted() {
+    fn counts_fallbacks() {
         let kwargs = step("(a?)(b?)x", 0).kwargs;
         let filter = RegexFilter::from_arguments(&Arguments::new("regex", &kwargs)).unwrap();
         let filtered = apply(&filter, texts(&[&["ax", "x", "y"], &["bx"]])).unwrap();

@@ -1,4 +1,4 @@
-//! `regex_pos`.
+//! The filter `regex_pos`.
 
 use lmeval_pycompat::Value;
 use lmeval_pycompat::re::Regex;
@@ -16,23 +16,23 @@ const OPTIONS: &[OptionEntry] = &[
     OptionEntry::optional("fallback", OptionKind::Any, "['invalid']"),
 ];
 
-/// The entry of the registry.
+/// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("regex_pos", |arguments, _| Ok(Box::new(RegexPos::from_arguments(arguments)?)))
         .options(OptionTable::strict(OPTIONS))
-        .summary("Takes the part-of-speech tags")
+        .summary("Extracts part-of-speech tags")
 }
 
-/// Takes the part-of-speech tags out of each answer.
+/// Extracts part-of-speech tags from each answer.
 ///
 /// | argument | default | |
 /// |---|---|---|
-/// | `regex_pattern` | `\['(.*?)'\]` | must be a pattern, and is not used |
+/// | `regex_pattern` | `\['(.*?)'\]` | must be a valid pattern, but is not used |
 /// | `group_select` | `0` | not used |
-/// | `fallback` | `["invalid"]` | what becomes of answers without tags |
+/// | `fallback` | `["invalid"]` | the replacement of answers without tags |
 ///
-/// Other arguments are errors. A text is searched for pairs as Python prints them, `('cat', 'NOUN')`; what is a sequence
-/// of pairs already is taken as it is. The result is the list of the second members.
+/// Other arguments are errors. A string is searched for pairs as Python prints them, `('cat', 'NOUN')`; a sequence of
+/// pairs is used directly. The result is the list of the second items.
 #[derive(Clone, Debug)]
 pub struct RegexPos {
     pairs: Regex,
@@ -40,9 +40,9 @@ pub struct RegexPos {
 }
 
 impl RegexPos {
-    /// The filter with the arguments of a step.
+    /// Creates the filter from a step's arguments.
     pub fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
-        // Reference: the pattern is compiled, and another one is used.
+        // Reference: the pattern is compiled, but another one is used.
         arguments.pattern("regex_pattern", r"\['(.*?)'\]")?;
         let pairs = own_pattern(r"\('([^']*)', '([^']*)'\)");
         let fallback = match arguments.value_or("fallback", Value::None) {
@@ -63,7 +63,7 @@ impl RegexPos {
         let wrong = |found: &Value| FilterError::WrongResponse {
             filter: "regex_pos".to_owned(),
             document,
-            expected: "texts or lists of pairs",
+            expected: "strings or lists of pairs",
             found: found.type_name(),
         };
         let pairs = items(answer).ok_or_else(|| wrong(answer))?;
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_found_in_texts_and_pairs() {
+    fn extracts_tags_from_strings_and_pairs() {
         let step = FilterSpec::named("regex_pos");
         let text = "[('The', 'DET'), ('cat', 'NOUN')]";
         assert_eq!(filter_one(&step, text).unwrap(), tags(&["DET", "NOUN"]));

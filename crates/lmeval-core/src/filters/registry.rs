@@ -1,4 +1,4 @@
-//! Filters by name.
+//! Lookup of filters by name.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use crate::registry::{
     Code, FilterEntry, OptionEntry, OptionKind, OptionProblem, OptionTable, Registry, UnknownOptions,
 };
 
-/// What filters are made with, beside their arguments.
+/// The environment in which filters are created.
 #[derive(Clone, Debug)]
 pub struct FilterContext {
     /// The rules of the run.
     pub dialect: Dialect,
-    /// What runs filters that are Python code.
+    /// Runs filters that are Python code.
     pub host: Arc<dyn Host>,
 }
 
@@ -33,7 +33,7 @@ impl Default for FilterContext {
     }
 }
 
-/// The built-in filters.
+/// The built-in filters, one line each.
 pub(crate) fn built_in() -> Vec<FilterEntry> {
     let entries = [
         noop::entry(),
@@ -54,7 +54,7 @@ pub(crate) fn built_in() -> Vec<FilterEntry> {
     entries.into_iter().map(FilterEntry::built_in).collect()
 }
 
-/// A filter of the task library, which is Python code.
+/// A Python filter of the task library.
 fn planning_grammar() -> FilterEntry {
     const OPTIONS: &[OptionEntry] = &[
         OptionEntry::required("grammar_task", OptionKind::Text),
@@ -66,7 +66,7 @@ fn planning_grammar() -> FilterEntry {
 }
 
 impl Registry {
-    /// Makes the filter of a step; its arguments are checked here.
+    /// Creates the filter of a step; checks its arguments.
     ///
     /// ```
     /// use lmeval_core::filters::{Filter, FilterContext, FilterDocs, FilterError, FilterSpec, Filtered, Responses};
@@ -110,7 +110,7 @@ impl Registry {
         }
     }
 
-    /// Makes the chain of a pipeline; the arguments of all steps are checked here.
+    /// Creates the filter chain of a pipeline; checks the arguments of all steps.
     pub fn filter_ensemble(
         &self,
         name: impl Into<String>,
@@ -128,7 +128,7 @@ impl Registry {
     }
 }
 
-/// Compares arguments with the table of a filter.
+/// Checks arguments against the filter's option table.
 fn check(entry: &FilterEntry, kwargs: &Dict, dialect: &Dialect) -> Result<(), FilterError> {
     let filter = entry.name.clone().into_owned();
     let strict = dialect.filters.refuse_unknown_arguments && entry.facts.strict_before;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_have_neighbours() {
+    fn unknown_names_list_similar_ones() {
         assert_eq!(error(&FilterSpec::named("take_frist")), "`take_frist` is not a known filter");
         let error =
             Registry::default().filter(&FilterSpec::named("regexx"), &FilterContext::default()).unwrap_err();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_checked_when_a_filter_is_made() {
+    fn checks_arguments_on_creation() {
         let cases = [
             (
                 FilterSpec::named("regex").with("regex_patern", "a"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_arguments_are_ignored_or_refused() {
+    fn ignores_or_rejects_unknown_arguments() {
         let older = FilterContext { dialect: Dialect::V04, ..FilterContext::default() };
         for name in ["format_span", "lowercase", "majority_vote", "map", "take_first", "uppercase"] {
             let step = FilterSpec::named(name).with("foo", 1_i64);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_registered_once() {
+    fn rejects_duplicate_names() {
         let mut registry = Registry::default();
         let entry = |name| FilterEntry::new(name, |_, _| Ok(Box::new(Noop)));
         assert!(registry.register(entry("noop")).is_err());

@@ -1,4 +1,4 @@
-//! `remove_whitespace`.
+//! The filter `remove_whitespace`.
 
 use lmeval_pycompat::Value;
 use lmeval_pycompat::strings::strip;
@@ -7,17 +7,16 @@ use super::parallel::change_each;
 use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
 use crate::registry::{FilterEntry, OptionTable};
 
-/// The entry of the registry.
+/// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("remove_whitespace", |_, _| Ok(Box::new(RemoveWhitespace)))
         .options(OptionTable::NONE)
         .summary("Strips whitespace at both ends")
 }
 
-/// Strips white space at both ends of every answer.
+/// Strips whitespace, as defined by Python's `str.strip`, at both ends of every answer.
 ///
-/// It has no arguments. White space is what Python's `str.strip` takes for it. An answer that is not a text is an
-/// error.
+/// It has no arguments. An answer that is not a string is an error.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RemoveWhitespace;
 
@@ -28,7 +27,7 @@ impl Filter for RemoveWhitespace {
                 return Err(FilterError::WrongResponse {
                     filter: "remove_whitespace".to_owned(),
                     document: docs.id(request),
-                    expected: "texts",
+                    expected: "strings",
                     found: answer.type_name(),
                 });
             };
@@ -57,7 +56,7 @@ mod tests {
     use crate::filters::testing::filter_one;
 
     #[test]
-    fn white_space_is_pythons() {
+    fn strips_python_whitespace() {
         let step = FilterSpec::named("remove_whitespace");
         for (answer, filtered) in [
             ("  a b\n\t", "a b"),

@@ -1,11 +1,11 @@
-//! What Python finds in a value when it goes through it.
+//! Iteration over values as in Python.
 
 use lmeval_pycompat::Value;
 
 use super::error::FilterError;
 use super::{FilterDocs, Responses};
 
-/// The items that a `for` loop over the value gives; `None` where Python cannot go through it.
+/// The items that a `for` loop over the value yields; `None` if it is not iterable.
 pub(super) fn items(value: &Value) -> Option<Vec<Value>> {
     Some(match value {
         Value::List(items) | Value::Tuple(items) | Value::Set(items) => items.to_vec(),
@@ -29,7 +29,7 @@ pub(super) fn lists(values: Vec<Value>, docs: &FilterDocs<'_>) -> Result<Respons
     lists.collect()
 }
 
-/// Whether Python can look the value up in a dictionary.
+/// Whether Python can hash the value.
 pub(super) fn is_hashable(value: &Value) -> bool {
     match value {
         Value::List(_) | Value::Set(_) | Value::Dict(_) => false,

@@ -1,4 +1,4 @@
-//! A step as a task writes it.
+//! Filter steps as configured in tasks.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use lmeval_pycompat::{Dict, Function, Value};
 
 use super::error::FilterError;
 
-/// What a step applies.
+/// The filter that a step applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterFunction {
-    /// A filter of this name.
+    /// A registered filter.
     Name(String),
-    /// An object of a Python class.
+    /// A Python class to instantiate.
     Class(Arc<Function>),
 }
 
 impl FilterFunction {
-    /// The name, or the reference to the class.
+    /// The filter's name, or the reference to its class.
     pub fn name(&self) -> &str {
         match self {
             Self::Name(name) => name,
@@ -25,7 +25,7 @@ impl FilterFunction {
     }
 }
 
-/// A filter and its keyword arguments: everything that is needed to make it.
+/// A filter and its keyword arguments.
 ///
 /// ```
 /// use lmeval_core::filters::FilterSpec;
@@ -37,19 +37,19 @@ impl FilterFunction {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterSpec {
-    /// The filter.
+    /// The filter to apply.
     pub function: FilterFunction,
-    /// Its keyword arguments.
+    /// Options passed to the filter.
     pub kwargs: Dict,
 }
 
 impl FilterSpec {
-    /// A filter of a name, without arguments.
+    /// A registered filter without arguments.
     pub fn named(name: impl Into<String>) -> Self {
         Self { function: FilterFunction::Name(name.into()), kwargs: Dict::new() }
     }
 
-    /// An object of a Python class, without arguments.
+    /// A Python class without arguments.
     pub fn of_class(class: Arc<Function>) -> Self {
         Self { function: FilterFunction::Class(class), kwargs: Dict::new() }
     }
@@ -66,7 +66,7 @@ impl FilterSpec {
         self
     }
 
-    /// Reads a step: `function`, and arguments beside it or under `kwargs`, which wins.
+    /// Reads a step: `function`, with arguments next to it or under `kwargs`, which takes precedence.
     pub fn from_value(step: &Value) -> Result<Self, FilterError> {
         let wrong = |expected, found: &str| FilterError::Step { expected, found: found.to_owned() };
         let Value::Dict(given) = step else {
@@ -104,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn explicit_kwargs_win() {
+    fn kwargs_take_precedence() {
         let spec =
             read("{function: regex, regex_pattern: a, group_select: 1, kwargs: {regex_pattern: b}}").unwrap();
         assert_eq!(spec, FilterSpec::named("regex").with("regex_pattern", "b").with("group_select", 1_i64));
     }
 
     #[test]
-    fn what_is_not_a_step_is_refused() {
+    fn rejects_malformed_steps() {
         for text in ["regex", "{name: regex}", "{function: 1}", "{function: regex, kwargs: null}"] {
             assert!(matches!(read(text), Err(FilterError::Step { .. })), "{text}");
         }

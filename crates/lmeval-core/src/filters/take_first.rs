@@ -1,11 +1,11 @@
-//! `take_first`.
+//! The filter `take_first`.
 
 use super::parallel::try_each;
 use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
 use crate::dialect::Dialect;
 use crate::registry::{FilterEntry, OptionTable};
 
-/// The entry of the registry.
+/// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("take_first", |_, context| Ok(Box::new(TakeFirst::new(&context.dialect))))
         .options(OptionTable::NONE)
@@ -15,15 +15,15 @@ pub(super) fn entry() -> FilterEntry {
 
 /// Keeps the first answer of each request.
 ///
-/// It has no arguments. A request without answers is an error. The answer stays in a list of one; in dialect 0.4 it
-/// leaves the list.
+/// It has no arguments. A request without answers is an error. The result is a one-element list, or in dialect 0.4
+/// the bare answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TakeFirst {
     unwraps: bool,
 }
 
 impl TakeFirst {
-    /// The filter by the rules of a dialect.
+    /// Creates the filter for a dialect.
     pub fn new(dialect: &Dialect) -> Self {
         Self { unwraps: dialect.filters.take_first_unwraps }
     }
@@ -57,19 +57,19 @@ mod tests {
     use crate::filters::testing::{apply, texts};
 
     #[test]
-    fn the_first_stays_in_a_list() {
+    fn keeps_first_answer_in_a_list() {
         let filtered = apply(&TakeFirst::default(), texts(&[&["a", "b"], &["c"]])).unwrap();
         assert_eq!(filtered, texts(&[&["a"], &["c"]]).into());
     }
 
     #[test]
-    fn the_older_line_unwraps() {
+    fn dialect_0_4_unwraps() {
         assert!(apply(&TakeFirst::new(&Dialect::V04), texts(&[&["a"]])).unwrap().bare);
     }
 
     #[test]
-    fn no_answer_is_an_error() {
+    fn rejects_a_request_without_answers() {
         let error = apply(&TakeFirst::default(), texts(&[&["a"], &[]])).unwrap_err();
-        assert_eq!(error.to_string(), "The filter `take_first` needs an answer, and document 1 has none");
+        assert_eq!(error.to_string(), "The filter `take_first` needs an answer, but document 1 has none");
     }
 }

@@ -1,4 +1,4 @@
-//! `take_first_k`.
+//! The filter `take_first_k`.
 
 use lmeval_pycompat::Value;
 
@@ -8,7 +8,7 @@ use crate::registry::{FilterEntry, OptionEntry, OptionKind, OptionTable};
 
 const OPTIONS: &[OptionEntry] = &[OptionEntry::required("k", OptionKind::Integer)];
 
-/// The entry of the registry.
+/// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("take_first_k", |arguments, _| Ok(Box::new(TakeFirstK::from_arguments(arguments)?)))
         .options(OptionTable::lenient(OPTIONS))
@@ -19,7 +19,7 @@ pub(super) fn entry() -> FilterEntry {
 ///
 /// | argument | default | |
 /// |---|---|---|
-/// | `k` | required | an integer; a negative one drops answers at the end, as Python's slices do |
+/// | `k` | required | an integer; a negative one drops answers at the end, like Python's slices |
 ///
 /// Other arguments are ignored. The first request must have at least `k` answers; later ones may have fewer.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub struct TakeFirstK {
 }
 
 impl TakeFirstK {
-    /// The filter with the arguments of a step.
+    /// Creates the filter from a step's arguments.
     pub fn from_arguments(arguments: &Arguments<'_>) -> Result<Self, FilterError> {
         arguments.required("k", OptionKind::Integer)?;
         Ok(Self { k: arguments.integer("k", 0)? })
@@ -36,7 +36,7 @@ impl TakeFirstK {
 }
 
 impl TakeFirstK {
-    /// Refuses a first request with too few answers.
+    /// Rejects a first request with too few answers.
     fn check_first(self, found: usize, docs: &FilterDocs<'_>) -> Result<(), FilterError> {
         // Reference: only the first request is checked.
         if i64::try_from(found).is_ok_and(|count| count < self.k) {
@@ -50,7 +50,7 @@ impl TakeFirstK {
         Ok(())
     }
 
-    /// How many of a number of answers are kept.
+    /// The number of answers to keep out of `count`.
     fn kept(self, count: usize) -> usize {
         let distance = usize::try_from(self.k.unsigned_abs()).unwrap_or(usize::MAX);
         if self.k < 0 { count.saturating_sub(distance) } else { count.min(distance) }
@@ -100,7 +100,7 @@ impl Filter for TakeFirstK {
         false
     }
 
-    // The number of answers to the first request is checked, which must be the first of all.
+    // `check_first` must see the first request of all.
     fn works_apart(&self) -> bool {
         false
     }
@@ -113,7 +113,7 @@ mod tests {
     use crate::filters::testing::{apply, texts};
 
     #[test]
-    fn answers_are_sliced() {
+    fn slices_answers() {
         let answers = texts(&[&["a", "b", "c"], &["d"]]);
         for (k, kept) in [
             (2, texts(&[&["a", "b"], &["d"]])),
@@ -127,11 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_request_decides() {
+    fn checks_only_the_first_request() {
         let error = apply(&TakeFirstK { k: 2 }, texts(&[&["a"], &["d", "e"]])).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "The filter `take_first_k` needs 2 answers for each document, and document 0 has 1"
+            "The filter `take_first_k` needs 2 answers for each document, but document 0 has 1"
         );
         assert_eq!(error.hints(), ["Set `repeats: 2` in the task"]);
     }

@@ -6,12 +6,12 @@ use super::{Filter, FilterContext, FilterDocs, FilterError, FilterSpec, Filtered
 use crate::document::{DocId, MemoryDocuments};
 use crate::registry::Registry;
 
-/// Answers that are texts.
+/// Answers that are strings.
 pub(super) fn texts(answers: &[&[&str]]) -> Responses {
     answers.iter().map(|list| list.iter().map(|text| Value::str(*text)).collect()).collect()
 }
 
-/// Calls a function with this many empty documents.
+/// Calls a function with `count` empty documents.
 pub(super) fn with_docs<T>(count: usize, call: impl FnOnce(&FilterDocs<'_>) -> T) -> T {
     with_documents(vec![Dict::new(); count], call)
 }
@@ -27,7 +27,7 @@ pub(super) fn apply(filter: &dyn Filter, responses: Responses) -> Result<Filtere
     with_docs(responses.len(), |docs| filter.apply(responses, docs))
 }
 
-/// Makes a filter and applies it to the only answer to one document.
+/// Creates a filter and applies it to a single answer.
 pub(super) fn filter_one(step: &FilterSpec, answer: impl Into<Value>) -> Result<Value, FilterError> {
     let filter = Registry::default().filter(step, &FilterContext::default())?;
     let filtered = apply(&*filter, vec![vec![answer.into()]])?;

@@ -1,4 +1,4 @@
-//! `uppercase`.
+//! The filter `uppercase`.
 
 use lmeval_pycompat::Value;
 use lmeval_pycompat::strings::upper;
@@ -7,7 +7,7 @@ use super::parallel::change_each;
 use super::{Filter, FilterDocs, FilterError, Filtered, Responses};
 use crate::registry::{FilterEntry, OptionTable};
 
-/// The entry of the registry.
+/// The entry in the registry.
 pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("uppercase", |_, _| Ok(Box::new(Uppercase)))
         .options(OptionTable::NONE)
@@ -17,7 +17,7 @@ pub(super) fn entry() -> FilterEntry {
 
 /// Upper-cases every answer by the rules of Unicode.
 ///
-/// It has no arguments. An answer that is not a text is an error.
+/// It has no arguments. An answer that is not a string is an error.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uppercase;
 
@@ -28,7 +28,7 @@ impl Filter for Uppercase {
                 return Err(FilterError::WrongResponse {
                     filter: "uppercase".to_owned(),
                     document: docs.id(request),
-                    expected: "texts",
+                    expected: "strings",
                     found: answer.type_name(),
                 });
             };
@@ -56,7 +56,7 @@ mod tests {
     use crate::filters::testing::filter_one;
 
     #[test]
-    fn special_rules_hold() {
+    fn applies_special_casing() {
         let step = FilterSpec::named("uppercase");
         for (answer, filtered) in [("ŉ straße", "ʼN STRASSE"), ("", ""), ("12 .", "12 .")] {
             assert_eq!(filter_one(&step, answer).unwrap(), Value::str(filtered));
@@ -64,10 +64,10 @@ mod tests {
     }
 
     #[test]
-    fn other_types_are_errors() {
+    fn rejects_other_types() {
         assert_eq!(
             filter_one(&FilterSpec::named("uppercase"), 1_i64).unwrap_err().to_string(),
-            "The filter `uppercase` needs texts, and an answer to document 0 is `int`"
+            "The filter `uppercase` expects strings, but an answer to document 0 is `int`"
         );
     }
 }

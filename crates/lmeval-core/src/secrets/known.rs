@@ -1,4 +1,4 @@
-//! The secrets that the program has been given, and text without them.
+//! The known secrets, and masking them in strings.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,20 +10,20 @@ use super::names::{is_open_header, is_secret};
 use super::settings::MASK;
 use super::worth::{is_credential, is_hidden_in_messages};
 
-/// The secrets, the longest first, so that a shorter one leaves no part of a longer one.
+/// The known secrets, longest first, so that masking a shorter one leaves no part of a longer one.
 static KNOWN: RwLock<Vec<Known>> = RwLock::new(Vec::new());
 
 struct Known {
     text: String,
-    /// Whether it is masked in data as well.
+    /// Whether it is masked in data too.
     is_credential: bool,
 }
 
-/// Remembers a secret in every form in which it may turn up, unless it may be an ordinary word.
+/// Registers a secret in every form in which it may appear, unless it could be an ordinary word.
 pub fn remember(secret: &str) {
     let secret = secret.trim();
     let mut forms = vec![secret.to_owned()];
-    // `Bearer` and its like are no secrets; what follows is.
+    // `Bearer` and similar schemes are not secret; the part after them is.
     forms.extend(secret.split_once(' ').map(|(_, key)| key.trim().to_owned()));
     for form in forms.clone() {
         forms.extend([in_json(&form), percent_decoded(&form)]);
@@ -38,7 +38,7 @@ pub fn remember(secret: &str) {
     known.sort_by_key(|secret| std::cmp::Reverse(secret.text.len()));
 }
 
-/// Remembers the secrets among settings: what stands under a name of a secret, and what addresses carry.
+/// Registers the secrets in settings: the values of keys that are named like secrets, and credentials in URLs.
 pub fn learn(settings: &Value) {
     match settings {
         Value::Dict(dict) => {
@@ -50,7 +50,7 @@ pub fn learn(settings: &Value) {
         Value::Tuple(items) => items.iter().for_each(learn),
         Value::Str(text) => {
             learn_addresses(text);
-            // Arguments of a model may be text: `key=value,…`.
+            // Model arguments may be a string: `key=value,…`.
             let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
             pairs.filter(|(name, _)| is_secret(name)).for_each(|(_, value)| remember(value));
         }
@@ -58,7 +58,7 @@ pub fn learn(settings: &Value) {
     }
 }
 
-/// Remembers everything within a secret, but for headers that anybody may see.
+/// Registers every string inside a secret, except public headers.
 fn learn_all(value: &Value) {
     match value {
         Value::Dict(dict) => {
@@ -72,7 +72,7 @@ fn learn_all(value: &Value) {
     }
 }
 
-/// Remembers the passwords and the query values of the addresses in a text.
+/// Registers the passwords and query values of URLs in a string.
 fn learn_addresses(text: &str) {
     for (start, _) in text.match_indices("://") {
         let rest = &text[start + 3..];
@@ -83,7 +83,7 @@ fn learn_addresses(text: &str) {
             remember(user.split_once(':').map_or(user, |(_, password)| password));
         }
         for (name, value) in query.split(['&', '#']).filter_map(|parameter| parameter.split_once('=')) {
-            // `api-version=2024-02-01` is no secret, and a date in results must stay one.
+            // `api-version=2024-02-01` is not secret, and a date in results must remain readable.
             if !name.ends_with("version") {
                 remember(value);
             }
@@ -91,7 +91,7 @@ fn learn_addresses(text: &str) {
     }
 }
 
-/// Remembers the secrets in text that nobody could read as settings, such as a file that is no valid YAML.
+/// Registers the secrets in a file that cannot be parsed as settings, such as invalid YAML.
 pub fn learn_from_text(text: &str) {
     for range in secret_ranges(text) {
         learn_pieces(&text[range]);
@@ -99,8 +99,8 @@ pub fn learn_from_text(text: &str) {
     learn_addresses(text);
 }
 
-/// The text of a file of settings with as many bytes as before, and asterisks for everything that follows the name of a
-/// secret: on its line, and on the lines that are indented below it.
+/// A settings file with everything after the name of a secret replaced by asterisks, both on its line and on the
+/// lines indented below it. The length in bytes does not change.
 pub fn hide_secret_lines(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     for range in secret_ranges(text) {
@@ -109,12 +109,12 @@ pub fn hide_secret_lines(text: &str) -> String {
             bytes[start + place..start + place + character.len_utf8()].fill(b'*');
         }
     }
-    // Whole characters are replaced by ASCII, so this is text.
+    // Only complete characters are replaced, and by ASCII, so this is valid UTF-8.
     let hidden = String::from_utf8(bytes).unwrap_or_default();
     mask_keeping_length(&hidden).into_owned()
 }
 
-/// What may be secret in a text of settings.
+/// The byte ranges in a settings file that may be secret.
 fn secret_ranges(text: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut within: Option<usize> = None;
@@ -151,13 +151,13 @@ fn names_and_rests(line: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Remembers a text and its parts between quotes, brackets and blanks: one of them is the secret.
+/// Registers a string and its parts between quotes, brackets and spaces: one of them is the secret.
 fn learn_pieces(text: &str) {
     remember(text.trim().trim_matches(['"', '\'']));
     let names = names_and_rests(text);
     let pieces = text.split(|c: char| c.is_whitespace() || "\"'{}[],".contains(c));
     for piece in pieces.map(|piece| piece.trim_end_matches(':')) {
-        // The names of headers are none, nor are other settings on the line.
+        // Skip header names and other settings on the line.
         let is_setting = names.iter().any(|(name, _)| {
             *name == piece
                 || piece.strip_prefix(name).is_some_and(|rest| rest.starts_with('=') && !is_secret(name))
@@ -168,18 +168,18 @@ fn learn_pieces(text: &str) {
     }
 }
 
-/// Remembers the values of environment variables that are named like secrets.
+/// Registers the values of environment variables that are named like secrets.
 pub fn learn_environment() {
     for (name, value) in std::env::vars_os() {
         let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { continue };
-        // A file that holds a key is no key.
+        // The path of a key file is not a key.
         if is_secret(name) && !value.starts_with(['/', '~', '.']) {
             remember(value);
         }
     }
 }
 
-/// A message with every remembered secret masked.
+/// Masks every known secret in a message.
 ///
 /// ```
 /// use lmeval_core::secrets;
@@ -192,12 +192,13 @@ pub fn mask(text: &str) -> Cow<'_, str> {
     replace(text, |_| true, |_| MASK.to_owned())
 }
 
-/// The same with as many bytes as before, for text that places are known in.
+/// Like [`mask`], but keeps the length in bytes, so that locations remain valid.
 pub fn mask_keeping_length(text: &str) -> Cow<'_, str> {
     replace(text, |_| true, |secret| "*".repeat(secret.len()))
 }
 
-/// Text that is data, such as a prompt: only what looks like a generated key is masked, and words stay what they are.
+/// Masks secrets in data, such as a prompt: only values that look like generated keys, so that ordinary words
+/// survive.
 ///
 /// ```
 /// use lmeval_core::secrets;
@@ -210,12 +211,12 @@ pub fn mask_data(text: &str) -> Cow<'_, str> {
     replace(text, |secret| secret.is_credential, |_| MASK.to_owned())
 }
 
-/// A value with the strings in it masked, by [`mask`] or [`mask_data`]. Numbers and names stay.
+/// Masks the strings inside a value using [`mask`] or [`mask_data`]. Numbers and keys remain.
 pub fn mask_strings(value: Value, mask: fn(&str) -> Cow<'_, str>) -> Value {
     changed(&value, mask).unwrap_or(value)
 }
 
-/// The masked value; `None` where nothing changes, so that nothing is copied.
+/// The masked value; `None` if nothing changes, to avoid a copy.
 fn changed(value: &Value, mask: fn(&str) -> Cow<'_, str>) -> Option<Value> {
     let all = |items: &[Value]| -> Option<Vec<Value>> {
         let masked: Vec<Option<Value>> = items.iter().map(|item| changed(item, mask)).collect();
@@ -251,12 +252,12 @@ fn replace(text: &str, is_wanted: impl Fn(&Known) -> bool, masked: impl Fn(&str)
     out
 }
 
-/// The text as it stands within a string of JSON.
+/// The string as it appears inside a JSON string.
 fn in_json(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-/// The text with `%41` undone.
+/// Decodes percent-encoding such as `%41`.
 fn percent_decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -277,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_learnt_is_masked_whole() {
+    fn masks_known_secrets_completely() {
         let settings = json::loads(
             r#"{"header": {"Authorization": "Bearer sk-known-11", "Content-Type": "application/known"},
                 "base_url": "http://me:pw%2Fknown-12@h/v1?code=known-13&api-version=2024-known", "model": "known-model",
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn data_loses_generated_keys_and_nothing_else() {
+    fn masks_only_generated_keys_in_data() {
         for secret in ["password", "question", "2718281828459045", "Known-Word", "sk-data-0123456789"] {
             remember(secret);
         }
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_yaml_gives_its_secrets_away_to_the_mask_alone() {
+    fn learns_secrets_from_invalid_yaml() {
         learn_from_text(
             "model: known-model\nmodel_args:\n  header: {\"Authorization\": \"Bearer sk-text-21\"\n  header:\n    \
              X-One: sk-text-22\n  bearer: 'sk text-23'\n  max_length: 20480000\n\
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_secrets_are_hidden_and_nothing_moves() {
+    fn hides_secret_lines_without_moving_offsets() {
         let text = "model: m\nmodel_args:\n  header:\n    X: é1\n  n: 2\n  args: a=1,api_key=x\nb: 1\n";
         let hidden = "model: m\nmodel_args:\n  header:\n    X: ***\n  n: 2\n  args: a=1,api_key=*\nb: 1\n";
         assert_eq!(hide_secret_lines(text), hidden);

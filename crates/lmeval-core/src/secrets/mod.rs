@@ -1,8 +1,9 @@
-//! Keys and passwords: which settings hold them, and text without them.
+//! Keys and passwords: recognising settings that hold them, and masking them in output.
 //!
-//! [`mask_secrets`] hides what a setting is known to hold by its name. [`learn`] and its kin remember the values, and
-//! every way out of the program masks them: [`mask`] for messages, [`mask_data`] for documents, prompts, answers and
-//! results, which [`mask_strings`] applies to the strings of a value. `worth.rs` says which values are masked where.
+//! [`mask_secrets`] hides the values of settings that are named like secrets. [`learn`] and its siblings register the
+//! values, and all output is masked: messages by [`mask`], and documents, prompts, answers and results by
+//! [`mask_data`], which [`mask_strings`] applies to the strings inside a value. `worth.rs` decides which values are
+//! masked where.
 
 mod known;
 mod names;

@@ -1,4 +1,4 @@
-//! Which names are those of secrets.
+//! Recognising the names of secrets.
 
 /// Words that end the name of a secret.
 const SECRET: [&str; 25] = [
@@ -29,14 +29,14 @@ const SECRET: [&str; 25] = [
     "accesskey",
 ];
 
-/// Words in front of `token` and `key` that make them something else.
+/// Words before `token` and `key` that make them harmless.
 const HARMLESS: [&str; 12] =
     ["bos", "eos", "pad", "unk", "eot", "sep", "cls", "mask", "stop", "prefix", "think", "end"];
 
-/// Words in front of a plural that make it one of secrets: `max_tokens` is a number.
+/// Words before a plural that make it secret: `max_tokens`, by contrast, is a number.
 const OF_SECRETS: [&str; 6] = ["api", "auth", "access", "secret", "private", "bearer"];
 
-/// Headers whose values anybody may see.
+/// Headers with public values.
 const OPEN_HEADERS: [&str; 10] = [
     "accept",
     "accept-encoding",
@@ -62,12 +62,12 @@ pub fn is_secret(name: &str) -> bool {
     SECRET.contains(&last.as_str()) && !is_harmless
 }
 
-/// Whether a header of this name holds no secret.
+/// Whether a header of this name is public.
 pub fn is_open_header(name: &str) -> bool {
     OPEN_HEADERS.iter().any(|open| name.trim().eq_ignore_ascii_case(open))
 }
 
-/// The words of a name, in lower case: `apiKey`, `api_key` and `API-KEY` have the same.
+/// The lower-case words of a name: the same for `apiKey`, `api_key` and `API-KEY`.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut after_small = false;
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_secrets_are_known() {
+    fn recognises_secret_names() {
         for name in [
             "header",
             "auth_token",

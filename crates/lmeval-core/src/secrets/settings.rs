@@ -1,16 +1,17 @@
-//! Settings without the secrets among them.
+//! Masking secrets in settings.
 
 use lmeval_pycompat::json;
 use lmeval_pycompat::{Dict, Value};
 
 use super::names::is_secret;
 
-/// What stands for a secret.
+/// The replacement of a secret.
 pub const MASK: &str = "***";
 
-/// A value in which secrets are `***`: whatever stands under a key that is named like one, and what a URL carries.
+/// A value with its secrets replaced by `***`: everything under a key that is named like a secret, and credentials in
+/// URLs.
 ///
-/// The arguments of a model as text (`key=value,…`) are masked part by part.
+/// Model arguments in string form (`key=value,…`) are masked individually.
 ///
 /// ```
 /// use lmeval_pycompat::{Value, repr};
@@ -47,7 +48,7 @@ fn mask_within(value: &Value) -> Value {
     }
 }
 
-/// Switches and what is not there tell nothing.
+/// Booleans and missing values reveal nothing.
 fn is_worth_hiding(value: &Value) -> bool {
     match value {
         Value::None | Value::Bool(_) => false,
@@ -56,8 +57,8 @@ fn is_worth_hiding(value: &Value) -> bool {
     }
 }
 
-/// `key=value,…` with masked values. A value ends where the next `,key=` begins, so that a comma inside a secret
-/// does not show its rest.
+/// `key=value,…` with masked values. A value ends where the next `,key=` begins, so that a comma inside a secret does
+/// not reveal the rest.
 fn mask_text(text: &str) -> String {
     if text.trim_start().starts_with('{')
         && let Ok(value @ Value::Dict(_)) = json::loads(text)
@@ -70,7 +71,7 @@ fn mask_text(text: &str) -> String {
     }
     let mut out = String::with_capacity(text.len());
     let mut hidden = false;
-    // How many braces a secret has opened: what looks like an argument inside them is none.
+    // The number of braces the secret has opened: `key=` inside them is not another argument.
     let mut open = 0;
     for (place, part) in text.split(',').enumerate() {
         let named = part.split_once('=').filter(|(key, _)| open == 0 && is_argument_name(key));
@@ -111,7 +112,7 @@ fn is_argument_name(key: &str) -> bool {
     !key.is_empty() && key.chars().all(|character| character.is_alphanumeric() || "_-.".contains(character))
 }
 
-/// The text with the user, the query and the fragment of each URL masked; `None` where there are none.
+/// Masks the user, query and fragment of each URL; `None` if there are no URLs.
 fn mask_urls(text: &str) -> Option<String> {
     let mut rest = text;
     let mut out = String::new();
@@ -129,8 +130,8 @@ fn mask_urls(text: &str) -> Option<String> {
     changed.then_some(out)
 }
 
-/// Where a URL in a text ends. Commas and semicolons may be part of a secret, and also separate settings and addresses:
-/// they end a URL only where another setting or address follows.
+/// The end of a URL in a string. Commas and semicolons may be part of a secret, but also separate settings and URLs:
+/// they end a URL only if another setting or URL follows.
 fn url_end(text: &str) -> usize {
     let hard = text.find(|c: char| c.is_whitespace() || "\"'<>".contains(c)).unwrap_or(text.len());
     let separators = text[..hard].char_indices().filter(|(_, c)| matches!(c, ',' | ';'));
@@ -142,7 +143,7 @@ fn url_end(text: &str) -> usize {
     ends.next().unwrap_or(hard)
 }
 
-/// What follows `scheme://`.
+/// Masks the part after `scheme://`.
 fn mask_url(url: &str) -> String {
     let authority = url.find(['/', '?', '#']).unwrap_or(url.len());
     let (authority, path) = url.split_at(authority);
@@ -155,7 +156,7 @@ fn mask_url(url: &str) -> String {
     out.push_str(path);
     for (place, parameter) in query.split('&').filter(|parameter| !parameter.is_empty()).enumerate() {
         out.push(if place == 0 { '?' } else { '&' });
-        // A parameter without a name may be a secret as well.
+        // A parameter without a name may be a secret too.
         let (name, value) = parameter.split_once('=').unwrap_or(("", parameter));
         out.push_str(name);
         out.push_str(if name.is_empty() { "" } else { "=" });
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nested_values_are_masked() {
+    fn masks_nested_values() {
         let value = json::loads(
             r#"{"model": "m", "header": {"Authorization": "Bearer x"}, "list": [{"password": 12, "n": 1}],
                 "token": true, "key": null, "base_url": "https://me:pw@host/v1?api_key=abc&v=2"}"#,
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_masked_part_by_part() {
+    fn masks_argument_strings() {
         for (given, masked) in [
             ("model=m,header={\"Authorization\": \"Bearer a,b=c\"},x=1", "model=m,header=***,x=1"),
             ("model=m,api_key=a,b,c", "model=m,api_key=***"),

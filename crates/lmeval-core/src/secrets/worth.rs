@@ -1,35 +1,35 @@
-//! Which remembered values are masked where.
+//! Which known values are masked where.
 //!
-//! Any setting with a telling name can hold an ordinary word: `POSTGRES_PASSWORD=password`, `answer_key: question`. A word
-//! that is masked in a message costs a little readability; one that is masked in data is wrong data. So there are three
-//! levels, from the most to the least specific place:
+//! A setting named like a secret may hold an ordinary word: `POSTGRES_PASSWORD=password`, `answer_key: question`.
+//! Masking a word in a message costs a little readability; masking it in data corrupts the data. So there are three
+//! levels, from the strictest to the most lenient:
 //!
-//! - what a server says about the request that carried the secret: [`is_echo`];
+//! - the server's response to the request that carried the secret: [`is_echo`];
 //! - messages for people, events and tracebacks: [`is_hidden_in_messages`];
 //! - data, that is documents, prompts, answers and results: [`is_credential`].
 
-/// The shortest secret of a client that is masked in what its server says.
+/// The minimum length of a client's secret that is masked in its server's responses.
 const SHORTEST_ECHO: usize = 4;
-/// The shortest secret that is masked in messages.
+/// The minimum length of a secret that is masked in messages.
 const SHORTEST_IN_MESSAGES: usize = 8;
-/// Lowercase words below this length are taken for dictionary words.
+/// Lower-case words shorter than this are assumed to be dictionary words.
 const LONGEST_WORD: usize = 12;
-/// The shortest secret that is masked in data.
+/// The minimum length of a secret that is masked in data.
 const SHORTEST_CREDENTIAL: usize = 16;
 
-/// Whether a secret is masked in what the server that received it says.
+/// Whether a secret is masked in responses of the server that received it.
 pub fn is_echo(secret: &str) -> bool {
     secret.len() >= SHORTEST_ECHO && !secret.eq_ignore_ascii_case("bearer")
 }
 
-/// Whether a secret is masked in messages: not where it is a number or a short lowercase word.
+/// Whether a secret is masked in messages: not if it is a number or a short lower-case word.
 pub(super) fn is_hidden_in_messages(secret: &str) -> bool {
     let is_number = secret.bytes().all(|byte| byte.is_ascii_digit());
     let is_word = secret.len() < LONGEST_WORD && secret.chars().all(char::is_lowercase);
     secret.len() >= SHORTEST_IN_MESSAGES && !is_number && !is_word
 }
 
-/// Whether a secret is masked in data: only where it looks like a key, long and with more than letters or digits alone.
+/// Whether a secret is masked in data: only if it looks like a key, that is long and not just letters or digits.
 pub fn is_credential(secret: &str) -> bool {
     secret.len() >= SHORTEST_CREDENTIAL
         && secret.chars().any(char::is_alphabetic)
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_numbers_are_not_masked() {
+    fn leaves_words_and_numbers() {
         for word in ["password", "question", "12345678", "1234567890123456", "EMPTY", "hunter2"] {
             assert!(!is_hidden_in_messages(word) && !is_credential(word), "{word}");
         }

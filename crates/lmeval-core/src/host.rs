@@ -44,7 +44,7 @@ pub enum HostError {
         function: String,
         /// The function that timed out.
         culprit: String,
-        /// The timeout.
+        /// The timeout in seconds.
         seconds: f64,
     },
 }

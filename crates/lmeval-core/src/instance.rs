@@ -100,7 +100,7 @@ impl From<&str> for Context {
 pub enum Arguments {
     /// Score a continuation after a context.
     Loglikelihood {
-        /// The prompt.
+        /// The prompt before the continuation.
         context: Context,
         /// The scored string.
         continuation: Arc<str>,
@@ -112,7 +112,7 @@ pub enum Arguments {
     },
     /// Generate after a context.
     Generate {
-        /// The prompt.
+        /// The prompt to complete.
         context: Context,
         /// Generation settings: stop strings, sampling, token limit.
         kwargs: Arc<Dict>,
@@ -155,7 +155,7 @@ pub struct Instance {
     pub idx: usize,
     /// How often the request is sent.
     pub repeats: usize,
-    /// The inputs.
+    /// The type-specific inputs.
     pub arguments: Arguments,
     /// The gold answer as logs show it.
     pub target: Value,

@@ -10,9 +10,9 @@ use lmeval_pycompat::Value;
 pub enum Role {
     /// The system prompt.
     System,
-    /// The user.
+    /// The human side of the conversation.
     User,
-    /// The model.
+    /// The model's side of the conversation.
     Assistant,
 }
 

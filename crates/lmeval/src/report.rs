@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(
             plain(scored),
             "error: The task `t` cannot be scored\n  caused by: Step 1 of the filter pipeline `f`, `take_first_k`, \
-             failed\n  caused by: The filter `take_first_k` needs 3 answers for each document, and document 0 has \
+             failed\n  caused by: The filter `take_first_k` needs 3 answers for each document, but document 0 has \
              1\nhint: Set `repeats: 3` in the task"
         );
         let failed = HostError::Failed {

@@ -7,7 +7,7 @@ pub struct GroupMetric {
     pub metric: String,
     /// The pipelines; `None` means every pipeline under which a task reports the metric.
     pub filter_list: Option<Vec<String>>,
-    /// Whether tasks are weighted by their number of documents.
+    /// Whether tasks are weighted by document count.
     pub weight_by_size: bool,
 }
 

@@ -32,7 +32,7 @@ pub struct NameScope {
 /// The outcome of a name lookup.
 #[derive(Clone, Debug)]
 pub enum NameLookup {
-    /// The registration.
+    /// The name is registered.
     Found(Registered),
     /// Not registered; lists the registered names of the kind.
     Unknown(Vec<String>),

@@ -32,7 +32,7 @@ pub struct AlreadyRegistered {
     pub name: String,
 }
 
-/// The entries of one kind: built-in, registered by the program, and registered by Python code.
+/// The entries of one kind: built-in, registered by a Rust program, and registered by Python code.
 #[derive(Clone)]
 pub struct Table<K: Kind> {
     entries: Arc<Vec<Entry<K>>>,
@@ -56,8 +56,8 @@ impl<K: Kind> Table<K> {
         Arc::make_mut(&mut self.entries).push(Entry::with_code(name.to_owned(), Code::Python(registered)));
     }
 
-    /// The entry in effect for a name: Python registrations take precedence over the program's, and those over
-    /// built-in ones.
+    /// The entry in effect for a name: Python registrations take precedence over those of a Rust program, and those
+    /// over built-in ones.
     pub fn get(&self, name: &str) -> Option<&Entry<K>> {
         self.best(name, |_| true)
     }

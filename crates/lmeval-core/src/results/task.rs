@@ -44,7 +44,7 @@ impl TaskEntry {
 /// All results of one task.
 #[derive(Clone, Debug)]
 pub struct TaskResult {
-    /// The scores.
+    /// Scores with their standard errors.
     pub entry: TaskEntry,
     /// The version, with its type in the task file.
     pub version: Value,

@@ -1,4 +1,4 @@
-//! Keys and passwords: recognising settings that hold them, and masking them in output.
+//! Keys and passwords: recognising settings with secret values, and masking them in output.
 //!
 //! [`mask_secrets`] hides the values of settings that are named like secrets. [`learn`] and its siblings register the
 //! values, and all output is masked: messages by [`mask`], and documents, prompts, answers and results by

@@ -1,4 +1,4 @@
-//! Filters against recordings.
+//! Filters compared with recordings of the reference.
 
 use lmeval_core::filters::{FilterContext, FilterDocs, FilterSpec, Responses};
 use lmeval_core::registry::Registry;
@@ -21,7 +21,7 @@ fn responses(values: &[Value]) -> Responses {
 }
 
 #[test]
-fn recordings() {
+fn match_recordings() {
     let cases = json::loads(RECORDED).unwrap();
     let cases = cases.as_list().unwrap();
     assert_eq!(cases.len(), 84);
@@ -36,7 +36,7 @@ fn recordings() {
         let docs = FilterDocs::new(&documents, &ids);
         let outcome = ensemble.apply(responses(field(case, "resps")), &docs).unwrap();
         let expected = responses(field(case, "out"));
-        // Python's `==` holds between numbers of different types, so the printed form is compared, too.
+        // Numbers of different types may be equal in Python, so compare the debug output as well.
         assert_eq!(format!("{:?}", outcome.responses), format!("{expected:?}"), "case {number}: {steps:?}");
         assert_eq!(outcome.responses, expected, "case {number}");
     }

@@ -1,4 +1,4 @@
-//! Filters against the reference harness on random answers.
+//! Filters compared with the reference harness on random answers.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use lmeval_testkit::test_environment;
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/filters_reference.py");
 const CASES: &str = "10000";
 
-/// The same answers on every run; set another number to look elsewhere.
+/// A fixed seed, so that every run sees the same answers; override it to explore others.
 fn seed() -> String {
     std::env::var("LM_EVAL_TEST_SEED").unwrap_or_else(|_| "20".to_owned())
 }
@@ -66,11 +66,11 @@ fn compare(dialect: Dialect) {
 }
 
 #[test]
-fn the_older_line() {
+fn agree_with_reference_in_dialect_0_4() {
     compare(Dialect::V04);
 }
 
 #[test]
-fn the_newer_line() {
+fn agree_with_reference_in_dialect_0_5() {
     compare(Dialect::V05);
 }

@@ -1,4 +1,4 @@
-//! Filters on patterns without end and on many answers.
+//! Filters with runaway patterns and with many answers.
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,11 @@ fn run(steps: &[FilterSpec], responses: Responses, ids: &[DocId]) -> Result<Outc
     ensemble.apply(responses, &docs).map_err(|error| *error.source)
 }
 
-/// A pattern that tries every way to split a text, and that the linear matcher cannot run.
+/// A pattern that tries every way to split a string, and that the linear-time matcher does not support.
 const RUNAWAY: &str = r"(a+)+\1$";
 
 #[test]
-fn a_runaway_pattern_ends() {
+fn runaway_pattern_hits_the_step_limit() {
     let runaway = Value::str(format!("{}!", "a".repeat(64)));
     let answers = vec![vec![Value::str("b")], vec![Value::str("fine"), runaway], vec![Value::str("c")]];
     let ids = [DocId(4), DocId(7), DocId(9)];
@@ -38,7 +38,7 @@ fn a_runaway_pattern_ends() {
 }
 
 #[test]
-fn many_answers_keep_their_order() {
+fn keeps_order_of_many_answers() {
     let count = 100_000;
     let ids: Vec<DocId> = (0..count).map(DocId).collect();
     let answers = (0..count).map(|number| {

@@ -1,4 +1,4 @@
-//! Behaviour against recordings from the reference harness, and beyond them.
+//! Integration tests, mostly against recordings of the reference harness.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The tables of names say what the code behind the names does.
+//! The metadata in registry tables agrees with the code of each entry.
 
 use lmeval_core::OutputType;
 use lmeval_core::registry::Registry;
@@ -6,7 +6,7 @@ use lmeval_core::scorers::{MetricSpec, PipelineSpec, ScoringSources, TaskFacts, 
 use lmeval_pycompat::{Dict, Value};
 
 #[test]
-fn entries_have_the_facts_of_their_code() {
+fn metadata_agrees_with_code() {
     let registry = Registry::default();
     for entry in registry.metrics.iter() {
         let name = &entry.name;
@@ -17,9 +17,9 @@ fn entries_have_the_facts_of_their_code() {
         assert_eq!(metric.higher_is_better(), entry.facts.higher_is_better, "{name}");
         for output_type in OutputType::ALL {
             let computed = metric.output_types().contains(&output_type);
-            // Pairs of target and answer go to the aggregation of a generation task.
+            // Generation tasks pass pairs of target and answer to the aggregation.
             let as_pair = output_type == OutputType::GenerateUntil && ["f1", "mcc"].contains(&&**name);
-            // Runs that only predict name it for every output type; tasks do not.
+            // Predict-only runs use it for every output type; tasks do not.
             let only_predicts = output_type == OutputType::LoglikelihoodRolling && name == "bypass";
             assert!(as_pair || only_predicts || computed == entry.fits(output_type), "{name} {output_type}");
         }
@@ -33,7 +33,7 @@ fn entries_have_the_facts_of_their_code() {
 }
 
 #[test]
-fn names_are_found_from_a_task() {
+fn resolves_names_of_a_task() {
     let sources = ScoringSources::new(&lmeval_core::Dialect::V05);
     let registry = Registry::default();
     for name in ["rouge1", "rouge2", "rougeL", "rougeLsum", "squad_exact_match", "squad_f1"] {

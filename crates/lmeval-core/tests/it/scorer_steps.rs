@@ -1,4 +1,4 @@
-//! What scoring needs to see, the steps that a scorer can take over, and values that aggregations cannot take.
+//! Needs of scoring, steps that a scorer overrides, and values that aggregations do not accept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::scorers::{chosen, facts, function, generated, pipeline, scorer_of, scores, sources};
 
-/// A function that gives lists, and one that takes them.
+/// A metric that returns lists, and an aggregation that accepts them.
 #[derive(Debug)]
 struct Lists;
 
@@ -66,7 +66,7 @@ fn host_metric() -> MetricSpec {
     MetricSpec { metric: Reference::Function(function("utils.lists")), ..MetricSpec::named("") }
 }
 
-/// Length of the prompt, by a metric of the program.
+/// The length of the prompt, as a Rust metric.
 fn prompt_length() -> Arc<dyn AnyMetric> {
     Arc::new(Metric::new("prompt_length", &[OutputType::MultipleChoice], Mean, |_| {
         Ok(Box::new(|input: MetricInput<'_>| Ok(vec![Number::Int(input.likelihood()?.1.ctx.len() as i64)])))
@@ -74,7 +74,7 @@ fn prompt_length() -> Arc<dyn AnyMetric> {
 }
 
 #[test]
-fn only_what_nobody_sees_is_not_needed() {
+fn needs_include_everything_that_is_read() {
     let mut sources = ScoringSources { host: Arc::new(Lists), ..sources() };
     sources.registry.register(MetricEntry::new(prompt_length())).unwrap();
     sources.registry.register(ScorerEntry::new("steps", |_| Ok(Arc::new(Steps)))).unwrap();
@@ -87,12 +87,12 @@ fn only_what_nobody_sees_is_not_needed() {
         (choice, vec![FilterSpec::named("take_first")], vec![MetricSpec::named("acc_norm")], Needs::NOTHING),
         (text, vec![FilterSpec::named("regex")], vec![MetricSpec::named("bleu")], Needs::NOTHING),
         (text, vec![FilterSpec::named("multi_choice_regex")], vec![], documents),
-        // A function gets the prompt as a part of log-likelihoods alone.
+        // Functions get prompts only as part of log-likelihoods.
         (text, vec![], vec![host_metric()], together),
         (choice, vec![], vec![MetricSpec::named("acc"), host_metric()], prompts | together),
-        // The filter looks at the first request of all.
+        // The filter checks the very first request.
         (text, vec![FilterSpec::named("take_first_k").with("k", 1_i64)], vec![], together),
-        // So does a metric of the program, which did not say that it does without.
+        // The metric does not declare that it ignores prompts.
         (choice, vec![], vec![MetricSpec::named("prompt_length")], prompts),
     ] {
         let spec = pipeline("none", &filters, &metrics);
@@ -115,7 +115,7 @@ fn only_what_nobody_sees_is_not_needed() {
     assert_eq!(scores(&scorer), "prompt_length,none=1.0");
 }
 
-/// A scorer of the program that takes over every step.
+/// A Rust scorer that overrides every step.
 #[derive(Debug)]
 struct Steps;
 
@@ -162,7 +162,7 @@ impl Scorer for Steps {
 }
 
 #[test]
-fn a_scorer_takes_over_steps() {
+fn scorer_overrides_steps() {
     let mut sources = sources();
     sources.registry.register(ScorerEntry::new("steps", |_| Ok(Arc::new(Steps)))).unwrap();
     let spec = ScorerSpec { kind: "steps".to_owned(), kwargs: Dict::new() };
@@ -178,7 +178,7 @@ fn a_scorer_takes_over_steps() {
 }
 
 #[test]
-fn lists_for_one_answer_are_kept() {
+fn keeps_lists_for_one_answer() {
     let documents = [generated(0, "a", &["a"]), generated(4, "a", &["b"])];
     let score = |dialect: Dialect, aggregation: Setting<Reference>| {
         let sources = ScoringSources { host: Arc::new(Lists), ..ScoringSources::new(&dialect) };
@@ -197,13 +197,13 @@ fn lists_for_one_answer_are_kept() {
         assert_eq!(error.to_string(), expected);
         assert_eq!(error.hints().len(), 1);
     }
-    // A pair is what this aggregation takes; the other document has none.
+    // This aggregation accepts pairs; the other document does not have one.
     let error = score(Dialect::V05, Setting::Given("weighted_mean".into())).unwrap_err();
     assert!(matches!(&error, ScoreError::AggregationValue { document: DocId(4), .. }), "{error:?}");
 }
 
 #[test]
-fn delivered_lists_are_values_per_answer_or_one_value() {
+fn process_results_lists_are_per_answer_or_one_value() {
     let sources = ScoringSources { host: Arc::new(Lists), ..sources() };
     let spec = pipeline("none", &[], &[MetricSpec::named("lists").with_reduction("mean")]);
     let build = || {
@@ -222,7 +222,7 @@ fn delivered_lists_are_values_per_answer_or_one_value() {
 }
 
 #[test]
-fn the_first_document_shows_what_cannot_be_aggregated() {
+fn first_document_reveals_unsupported_values() {
     let sources = ScoringSources { host: Arc::new(Lists), ..sources() };
     for (metric, is_fine) in [
         (host_metric().with_aggregation("mean"), false),
@@ -236,7 +236,7 @@ fn the_first_document_shows_what_cannot_be_aggregated() {
     }
 }
 
-/// A metric and a filter that count their calls; an answer `fail` fails the metric.
+/// A metric and a filter that count their calls; the metric fails on the answer `fail`.
 #[derive(Clone, Debug, Default)]
 struct Counted {
     metric: Arc<AtomicUsize>,
@@ -275,7 +275,7 @@ impl Host for Counted {
 }
 
 #[test]
-fn the_check_of_the_first_document_calls_nothing_twice() {
+fn checking_first_document_calls_nothing_twice() {
     let own = FilterSpec::named("custom").with("filter_fn", Value::Function(function("utils.own")));
     let filters = [vec![], vec![FilterSpec::named("lowercase")], vec![own]];
     for (filters, calls_when_checked) in filters.into_iter().zip([1, 1, 0]) {
@@ -285,7 +285,7 @@ fn the_check_of_the_first_document_calls_nothing_twice() {
         let built = build_scorer(Some(&spec), facts(OutputType::GenerateUntil), &sources).unwrap();
         let mut scorer = scorer_of(vec![built], OutputType::GenerateUntil);
         let documents = [generated(0, "a", &["a"]), generated(1, "b", &["b"]), generated(2, "c", &["c"])];
-        // The document that is answered first need not be the first one.
+        // The first document to be answered need not be the first of the split.
         scorer.check_first(&documents[1]).unwrap();
         assert_eq!(counted.metric.load(Ordering::Relaxed), calls_when_checked, "{filters:?}");
         assert_eq!(counted.filter.load(Ordering::Relaxed), 0, "{filters:?}");
@@ -297,7 +297,7 @@ fn the_check_of_the_first_document_calls_nothing_twice() {
 }
 
 #[test]
-fn a_failure_on_the_first_document_is_reported_as_such() {
+fn reports_failure_on_first_document() {
     let sources = ScoringSources { host: Arc::new(Counted::default()), ..sources() };
     let spec = pipeline("none", &[], &[host_metric().with_aggregation("mean")]);
     let built = build_scorer(Some(&spec), facts(OutputType::GenerateUntil), &sources).unwrap();

@@ -1,4 +1,4 @@
-//! Scorers on small tasks: values of the task's own, repeats, unresolved targets, pipelines and records.
+//! Scorers on small tasks: `process_results`, repeats, unresolved targets, pipelines and records.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,7 +88,7 @@ pub(crate) fn scorer_of(pipelines: Vec<ScoringPipeline>, output_type: OutputType
     TaskScorer::new(pipelines, output_type, Dialect::V05)
 }
 
-/// The scores without standard errors, as one line.
+/// The scores without standard errors, on one line.
 pub(crate) fn scores(scorer: &TaskScorer) -> String {
     let aggregated = scorer.aggregate(0).unwrap();
     let scores = aggregated.metrics.iter().filter(|(key, _)| !key.is_stderr);
@@ -96,7 +96,7 @@ pub(crate) fn scores(scorer: &TaskScorer) -> String {
 }
 
 #[test]
-fn repeats_become_composites() {
+fn reduces_repeats_to_composites() {
     let metric = MetricSpec::named("exact_match").with("regexes_to_ignore", Value::list([Value::str("x")]));
     let number = FilterSpec::named("regex").with("regex_pattern", r"(\d)");
     let all = pipeline("strict", std::slice::from_ref(&number), std::slice::from_ref(&metric));
@@ -121,9 +121,9 @@ fn repeats_become_composites() {
     assert!(records[1].scores_per_repeat.is_none());
 }
 
-/// Whatever the blocks are, the scores, directions and counts are those of all documents at once.
+/// Scores, directions and counts do not depend on the block size.
 #[test]
-fn documents_scored_in_blocks_give_the_same() {
+fn scoring_in_blocks_gives_same_results() {
     let number = FilterSpec::named("regex").with("regex_pattern", r"(\d)");
     let exact = MetricSpec::named("exact_match");
     let pipelines = [
@@ -159,7 +159,7 @@ fn documents_scored_in_blocks_give_the_same() {
 }
 
 #[test]
-fn values_are_gathered_from_processes() {
+fn merges_values_of_several_processes() {
     let spec = pipeline("none", &[], &[MetricSpec::named("exact_match")]);
     let build = || build_scorer(Some(&spec), facts(OutputType::GenerateUntil), &sources()).unwrap();
     let mut ranks = Vec::new();
@@ -179,7 +179,7 @@ fn values_are_gathered_from_processes() {
 }
 
 #[test]
-fn unresolved_targets_count_as_wrong_and_are_counted() {
+fn unresolved_targets_are_wrong_and_counted() {
     let metrics =
         ["acc", "acc_norm", "exact_match_mc", "logprob", "brier_score", "mcc"].map(MetricSpec::named);
     let spec = pipeline("none", &[], &metrics);
@@ -199,7 +199,7 @@ fn unresolved_targets_count_as_wrong_and_are_counted() {
 }
 
 #[test]
-fn odd_answers_are_counted() {
+fn counts_suspicious_answers() {
     let filters =
         [FilterSpec::named("regex").with("regex_pattern", r"(\d+)"), FilterSpec::named("take_first")];
     let spec = pipeline("strict", &filters, &[]);
@@ -217,7 +217,7 @@ fn odd_answers_are_counted() {
 }
 
 #[test]
-fn a_run_can_only_predict() {
+fn predict_only_scores_bypass() {
     for output_type in OutputType::ALL {
         let built = build_predict_only(output_type, &sources()).unwrap();
         let mut scorer = scorer_of(vec![built], output_type);
@@ -234,13 +234,13 @@ fn a_run_can_only_predict() {
 }
 
 #[test]
-fn filters_and_metrics_have_three_sources() {
+fn filters_and_metrics_come_from_pipeline_scorer_or_output_type() {
     let first_token = ScorerSpec { kind: "first_token".to_owned(), kwargs: Dict::new() };
     let with_scorer = TaskFacts { scorer: Some(&first_token), ..facts(OutputType::GenerateUntil) };
     let names = |pipeline: &ScoringPipeline| -> Vec<String> {
         pipeline.metrics().iter().map(|metric| metric.name.to_string()).collect()
     };
-    // Those of the scorer, and those of the pipeline over them.
+    // From the scorer, overridden by the pipeline.
     let by_scorer = build_scorer(Some(&PipelineSpec::new("p")), with_scorer, &sources()).unwrap();
     let mut scorer = scorer_of(vec![by_scorer], OutputType::GenerateUntil);
     scorer.score(&[generated(0, "Paris", &[" paris!\n"])]).unwrap();
@@ -252,11 +252,11 @@ fn filters_and_metrics_have_three_sources() {
     );
     scorer.score(&[generated(0, "Paris", &[" paris!\n"])]).unwrap();
     assert_eq!(scores(&scorer), "exact_match,p=0.0");
-    // Those of the output type.
+    // From the output type.
     let by_type =
         build_scorer(Some(&PipelineSpec::new("p")), facts(OutputType::LoglikelihoodRolling), &sources());
     assert_eq!(names(&by_type.unwrap()), ["word_perplexity", "byte_perplexity", "bits_per_byte"]);
-    // A generation scorer on other tasks, unknown scorers and arguments.
+    // Errors: a generation scorer on another output type, unknown scorers and arguments.
     let wrong = TaskFacts { output_type: OutputType::LoglikelihoodRolling, ..with_scorer };
     assert!(matches!(build_scorer(None, wrong, &sources()), Err(ScoreError::OutputType { .. })));
     let unknown = ScorerSpec { kind: "first_tokens".to_owned(), kwargs: Dict::new() };
@@ -315,7 +315,7 @@ impl Scorer for Batch {
 }
 
 #[test]
-fn programs_bring_their_own_scorers() {
+fn registers_custom_scorers() {
     let mut sources = sources();
     sources.registry.register(ScorerEntry::new("length", |_| Ok(Arc::new(Length)))).unwrap();
     sources.registry.register(ScorerEntry::new("batch", |_| Ok(Arc::new(Batch)))).unwrap();
@@ -330,7 +330,7 @@ fn programs_bring_their_own_scorers() {
     }
 }
 
-/// Scoring functions of a task, in place of Python.
+/// Scoring functions of a task, without Python.
 #[derive(Debug)]
 struct FlagsHost;
 
@@ -348,7 +348,7 @@ impl HostAggregation for Flatten {
     }
 }
 
-/// Fails for one document, and counts how often it is called.
+/// Fails on one document and counts its calls.
 #[derive(Debug, Default)]
 struct Failing(AtomicUsize);
 
@@ -372,7 +372,7 @@ impl Host for FailingHost {
 }
 
 #[test]
-fn a_function_that_fails_is_not_called_again() {
+fn stops_calling_a_failed_function() {
     let metric = Arc::new(Failing::default());
     let sources = ScoringSources { host: Arc::new(FailingHost(Arc::clone(&metric))), ..sources() };
     let failing = MetricSpec {
@@ -435,7 +435,7 @@ pub(crate) fn function(reference: &str) -> Arc<Function> {
 }
 
 #[test]
-fn tasks_deliver_values_themselves() {
+fn process_results_replaces_metrics() {
     let sources = ScoringSources { host: Arc::new(FlagsHost), ..sources() };
     let flags = MetricSpec {
         aggregation: Setting::Given(Reference::Function(function("utils.flatten"))),
@@ -449,17 +449,17 @@ fn tasks_deliver_values_themselves() {
     let code = sources.host.process_results(&function("utils.process")).unwrap();
     let mut scorer = scorer_of(vec![build()], OutputType::GenerateUntil).with_code(Some(code.clone()));
     scorer.score(&[generated(0, "a", &["a"]), generated(1, "a", &["b"])]).unwrap();
-    // A list is the value where the task aggregates it; each metric has the documents that have it.
+    // The task aggregates the list as one value; each metric covers the documents that have it.
     assert_eq!(scores(&scorer), "flags,none=0.6666666666666666 only_first,none=7.0 count,none=1.0");
     let aggregated = scorer.aggregate(200).unwrap();
     assert_eq!(aggregated.sample_len, 2);
     assert!(aggregated.metrics[1].1.to_f64().unwrap() < 1e-12);
     assert_eq!(repr(&aggregated.metrics[3].1), "'N/A'");
-    // With several answers a list is one value per answer, and `only_first` has no reduction to fall back on.
+    // With several answers, a list holds one value per answer, and `only_first` has no reduction.
     let mut scorer = scorer_of(vec![build()], OutputType::GenerateUntil).with_code(Some(code.clone()));
     scorer.score(&[generated(1, "a", &["a", "b", "c"])]).unwrap();
     assert_eq!(repr(scorer.pipelines()[0].reduced_docs()[0].values.get("flags").unwrap()), "1");
-    // Values for the first document only are an error, none for the first leave scoring to the metrics.
+    // Values for the first document only are an error; none for the first leave scoring to the metrics.
     let mut scorer = scorer_of(vec![build()], OutputType::GenerateUntil).with_code(Some(code.clone()));
     let error = scorer.score(&[generated(0, "a", &["a"]), generated(100, "a", &["b"])]).unwrap_err();
     assert!(matches!(error, ScoreError::NoValues { document: DocId(100) }));
@@ -470,7 +470,7 @@ fn tasks_deliver_values_themselves() {
 }
 
 #[test]
-fn functions_of_a_task_are_metrics() {
+fn task_functions_are_metrics() {
     let sources = ScoringSources { host: Arc::new(FlagsHost), ..sources() };
     let metric = MetricSpec {
         metric: Reference::Function(function("utils.halves")),
@@ -484,7 +484,7 @@ fn functions_of_a_task_are_metrics() {
     assert_eq!(scores(&scorer), "half,none=0.5 whole,none=1.0");
     let directions = scorer.higher_is_better();
     assert_eq!(directions.get("half"), Some(&Some(false)));
-    // A pair goes to an aggregation of the task where the metric is made for other tasks.
+    // The task's aggregation gets pairs if the metric does not support the output type.
     let pairs = MetricSpec {
         aggregation: Setting::Given(Reference::Function(function("utils.flatten"))),
         ..MetricSpec::named("f1")
@@ -497,7 +497,7 @@ fn functions_of_a_task_are_metrics() {
 }
 
 #[test]
-fn what_is_not_known_fails_when_it_is_needed() {
+fn unknown_metric_fails_when_used() {
     let spec = pipeline("none", &[], &[MetricSpec::named("no_such")]);
     let built = build_scorer(Some(&spec), facts(OutputType::GenerateUntil), &sources()).unwrap();
     let mut scorer = scorer_of(vec![built], OutputType::GenerateUntil);

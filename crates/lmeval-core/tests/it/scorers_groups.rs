@@ -1,4 +1,4 @@
-//! Groups over tasks that were scored.
+//! Groups of scored tasks.
 
 use lmeval_core::Dialect;
 use lmeval_core::groups::{Directions, GroupMetric, GroupSpec};
@@ -56,7 +56,7 @@ fn three_and_five() -> Vec<TaskResult> {
 }
 
 #[test]
-fn means_and_errors_follow_the_dialect() {
+fn means_and_stderrs_follow_the_dialect() {
     for (dialect, weighted, expected) in [
         (Dialect::V05, true, "'acc,none': 0.25, 'acc_stderr,none': 0.17480147469502527"),
         (Dialect::V05, false, "'acc,none': 0.26666666666666666, 'acc_stderr,none': 0.17480147469502527"),
@@ -74,7 +74,7 @@ fn means_and_errors_follow_the_dialect() {
 }
 
 #[test]
-fn groups_of_groups_average_tasks() {
+fn nested_groups_average_tasks() {
     let inner = group("inner", &["t5"], &[]);
     let outer = GroupSpec {
         alias: Some("Outer".to_owned()),
@@ -91,7 +91,7 @@ fn groups_of_groups_average_tasks() {
     );
     let subtasks = repr(&Value::from(run.group_subtasks.clone()));
     assert_eq!(subtasks, "{'top': ['outer'], 'outer': ['t3', 'inner'], 'inner': ['t5']}");
-    // Parents come first, so a group of groups has neither examples nor directions.
+    // Parents come first, so a group of groups has neither few-shot counts nor directions.
     assert_eq!(repr(&Value::from(run.num_fewshot.clone())), "{'inner': 0, 'outer': 0, 't3': 0, 't5': 0}");
     assert!(run.higher_is_better.get_str("top").is_none());
     assert_eq!(
@@ -101,7 +101,7 @@ fn groups_of_groups_average_tasks() {
 }
 
 #[test]
-fn missing_scores_and_errors_are_noticed() {
+fn warns_about_missing_scores_and_stderrs() {
     let mut tasks = three_and_five();
     tasks.push(task("other", 2, &[("f1,none", Value::Float(1.0), Value::str("N/A"))], Some(true)));
     tasks.push(task("lower", 2, &[("acc,b", Value::Float(1.0), Value::str("N/A"))], Some(false)));
@@ -136,7 +136,7 @@ fn missing_scores_and_errors_are_noticed() {
 }
 
 #[test]
-fn what_is_no_number_is_an_error() {
+fn rejects_scores_that_are_not_numbers() {
     let tasks = vec![task("t", 2, &[("acc,none", Value::str("x"), Value::str("N/A"))], Some(true))];
     let groups = [group("g", &["t"], &[metric("acc", None, true)])];
     let error = RunResults::collect(tasks, &groups, &Dialect::V05).unwrap_err();

@@ -34,8 +34,8 @@ pub trait Documents: Debug + Send + Sync {
     /// The document at an index below [`Documents::len`].
     fn get(&self, index: usize) -> Result<Arc<Dict>, DocumentError>;
 
-    /// The column types in the notation of the `datasets` library, if known, as in `{"_type": "ClassLabel", "names":
-    /// ["no", "yes"]}`.
+    /// The column types in the notation of the `datasets` library, if known, as in
+    /// `{"_type": "ClassLabel", "names": ["no", "yes"]}`.
     fn features(&self) -> Option<Dict> {
         None
     }

@@ -1,24 +1,24 @@
-//! What can go wrong while scoring.
+//! Errors of metrics.
 
 use lmeval_pycompat::{Value, re};
 
-/// Why a value, an aggregate or a standard error could not be computed.
+/// The error of a value, an aggregate or a standard error that could not be computed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetricError {
-    /// The metric works on another kind of answer.
-    #[error("The metric works on {expected}, which this task does not have")]
+    /// The metric does not support this output type.
+    #[error("The metric needs {expected}, which this task does not produce")]
     WrongInput {
-        /// What it works on.
+        /// The input that the metric needs.
         expected: &'static str,
     },
-    /// There is nothing to choose from.
+    /// A document without options.
     #[error("There are no options to choose from")]
     NoOptions,
-    /// A target that no option belongs to.
+    /// A target index without an option.
     #[error("The target `{index}` is out of range: there are {count} options")]
     IndexOutOfRange {
-        /// The target.
+        /// The target index.
         index: i64,
         /// The number of options.
         count: usize,
@@ -26,21 +26,21 @@ pub enum MetricError {
     /// A target that is not the index of an option.
     #[error("The target is not the index of an option: `{target}`")]
     NotAnIndex {
-        /// The target, as Python writes it.
+        /// The `repr` of the target.
         target: String,
     },
-    /// A list of targets where the metric needs one.
-    #[error("The metric needs one target, and the document has {count}")]
+    /// Several targets for a metric that supports only one.
+    #[error("The metric needs one target, but the document has {count}")]
     SeveralTargets {
-        /// How many there are.
+        /// The number of targets.
         count: usize,
     },
-    /// A mutual-information request for some options only.
+    /// Unconditional answers, for mutual information, are missing for some options.
     #[error("{conditional} answers with the context, but {unconditional} without it")]
     UnpairedAnswers {
-        /// Answers with the context.
+        /// The number of answers with the context.
         conditional: usize,
-        /// Answers without it.
+        /// The number of answers without it.
         unconditional: usize,
     },
     /// Nothing to aggregate or to reduce.
@@ -49,63 +49,63 @@ pub enum MetricError {
     /// More values than can be resampled.
     #[error("There are too many values to resample: {count}")]
     TooManyValues {
-        /// How many there are.
+        /// The number of values.
         count: usize,
     },
-    /// A value that the aggregation or reduction cannot work on.
+    /// A value of a type that the aggregation or reduction does not support.
     #[error("Expected {expected} per document, found: `{found}`")]
     WrongValue {
-        /// What it works on.
+        /// The expected type.
         expected: &'static str,
-        /// The value, as Python writes it.
+        /// The `repr` of the value.
         found: String,
     },
-    /// A result beyond the largest float.
-    #[error("The result is too large for a number: exp({argument})")]
+    /// A result that overflows a float.
+    #[error("The result overflows a float: exp({argument})")]
     Overflow {
-        /// The exponent.
+        /// The exponent that overflows.
         argument: f64,
     },
-    /// A total of zero in a denominator.
+    /// A zero denominator.
     #[error("Division by zero: {what} is zero")]
     DivisionByZero {
-        /// What is zero.
+        /// The quantity that is zero.
         what: &'static str,
     },
-    /// A binary score over more than two labels.
-    #[error("The labels are not binary: there are {count} of them; choose another average than `binary`")]
+    /// Binary F1 over more than two labels.
+    #[error("The labels are not binary: there are {count} of them; use an average other than `binary`")]
     Multiclass {
         /// The number of distinct labels.
         count: usize,
     },
-    /// A binary score over two labels, none of which is 1.
+    /// Binary F1 over two labels, neither of which is 1.
     #[error("The label 1 is not among the two labels: {labels}")]
     NoPositiveLabel {
-        /// The labels.
+        /// The two labels.
         labels: String,
     },
     /// An option that the metric does not have.
     #[error("`{metric}` has no option `{option}`")]
     UnknownOption {
-        /// The metric.
+        /// The name of the metric.
         metric: &'static str,
-        /// The option.
+        /// The unknown option.
         option: String,
     },
-    /// An option with a value of a wrong type.
+    /// An option of the wrong type.
     #[error("The option `{option}` must be {expected}, not `{found}`")]
     WrongOption {
-        /// The option.
+        /// The name of the option.
         option: &'static str,
-        /// What it must be.
+        /// The expected type.
         expected: &'static str,
-        /// Python's name of the type of the value.
+        /// The Python type name of the value.
         found: &'static str,
     },
-    /// A pattern that does not compile, or whose search takes too long.
+    /// A pattern that does not compile, or whose search exceeds the step limit.
     #[error(transparent)]
     Pattern(#[from] re::Error),
-    /// Lists that cannot be compared element by element.
+    /// Lists of different lengths.
     #[error("Cannot compare {predictions} predictions with {references} references")]
     Shapes {
         /// The number of predictions.
@@ -116,31 +116,31 @@ pub enum MetricError {
     /// Documents with different numbers of references.
     #[error("Document {document} has {found} references, but the first one has {expected}")]
     ReferenceCounts {
-        /// The position of the document.
+        /// The index of the document.
         document: usize,
-        /// Its number of references.
+        /// The number of references of the document.
         found: usize,
-        /// That of the first document.
+        /// The number of references of the first document.
         expected: usize,
     },
-    /// A document with no reference at all.
+    /// A document without references.
     #[error("Document {document} has no reference")]
     NoReference {
-        /// The position of the document.
+        /// The index of the document.
         document: usize,
     },
-    /// A reduction over more repeats than there are.
+    /// A reduction over more repeats than available.
     #[error("Cannot reduce {count} repeats by k = {k}")]
     TooFewRepeats {
-        /// The wanted number of repeats.
+        /// The requested number of repeats.
         k: usize,
-        /// The number of repeats there are.
+        /// The available number of repeats.
         count: usize,
     },
 }
 
 impl MetricError {
-    /// A value of an unexpected shape.
+    /// The error of a value of the wrong type.
     pub(crate) fn wrong_value(expected: &'static str, found: &Value) -> Self {
         Self::WrongValue { expected, found: lmeval_pycompat::repr::repr(found) }
     }

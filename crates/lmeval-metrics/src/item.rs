@@ -1,4 +1,4 @@
-//! What metrics give for one document, and how it travels as a Python value.
+//! Per-document values of metrics, and their encoding as Python values.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use lmeval_pycompat::Value;
 use crate::error::MetricError;
 use crate::number::Number;
 
-/// A value of one document, between metric, reduction and aggregation.
+/// A per-document value, passed from metric to reduction to aggregation.
 pub trait Item: Clone + Send + Sync + 'static {
-    /// Whether one value means something without those of the other documents.
-    const STANDS_ALONE: bool = true;
+    /// Whether a single document's value is meaningful without the others.
+    const IS_MEANINGFUL_ALONE: bool = true;
 
-    /// Reads the values of all documents; the first one may decide how the others are read.
+    /// Decodes the values of all documents; the first one may determine how the others are read.
     fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError>;
 
-    /// The value as it is logged.
+    /// Encodes the value for the log.
     fn to_value(&self) -> Value;
 }
 
-/// Any value at all.
+/// Any Python value, passed through unchanged.
 impl Item for Value {
     fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
         Ok(values.to_vec())
@@ -43,17 +43,17 @@ impl Item for Number {
     }
 }
 
-/// A total and the weight that it is divided by, such as a log-likelihood and a number of words.
+/// A total and the weight that it is divided by, such as a log-likelihood and a word count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weighted {
-    /// The total.
+    /// The sum to divide.
     pub total: f64,
-    /// The weight.
+    /// The divisor, such as a length.
     pub weight: Number,
 }
 
 impl Item for Weighted {
-    const STANDS_ALONE: bool = false;
+    const IS_MEANINGFUL_ALONE: bool = false;
 
     fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
         const EXPECTED: &str = "a pair of total and weight";
@@ -74,17 +74,17 @@ impl Item for Weighted {
     }
 }
 
-/// The right label of a document and the predicted one.
+/// The gold label of a document and the predicted one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelPair {
-    /// The right label.
+    /// The gold label.
     pub gold: Value,
     /// The predicted label.
     pub prediction: Value,
 }
 
 impl Item for LabelPair {
-    const STANDS_ALONE: bool = false;
+    const IS_MEANINGFUL_ALONE: bool = false;
 
     fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
         values
@@ -104,14 +104,14 @@ impl Item for LabelPair {
 /// The target of a document and the log-likelihoods of all its options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GoldLikelihoods {
-    /// The target.
+    /// The index of the gold option, or a list of indices.
     pub gold: Value,
-    /// Log-likelihood of each option.
+    /// The log-likelihood of each option.
     pub lls: Vec<f64>,
 }
 
 impl Item for GoldLikelihoods {
-    const STANDS_ALONE: bool = false;
+    const IS_MEANINGFUL_ALONE: bool = false;
 
     fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
         const EXPECTED: &str = "a pair of gold and log-likelihoods";
@@ -132,17 +132,17 @@ impl Item for GoldLikelihoods {
     }
 }
 
-/// The reference texts of a document and the predicted text.
+/// The reference strings of a document and the prediction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextPair {
-    /// The references; `None` stands for one that this document does not have.
+    /// The references; `None` marks a reference that this document lacks.
     pub references: Vec<Option<Arc<str>>>,
-    /// The prediction.
+    /// The predicted string.
     pub prediction: Arc<str>,
 }
 
 impl TextPair {
-    /// The pair of a generation: a target, which may be a list, and the first answer.
+    /// The pair for a generation: a target, possibly a list, and the first answer.
     pub(crate) fn from_generation(target: &Value, prediction: &Value) -> Result<Self, MetricError> {
         let references = match items(target) {
             Some(targets) => targets.iter().map(reference).collect::<Result<_, _>>()?,
@@ -153,9 +153,10 @@ impl TextPair {
 }
 
 impl Item for TextPair {
-    const STANDS_ALONE: bool = false;
+    const IS_MEANINGFUL_ALONE: bool = false;
 
-    /// The first document decides: one text or a list as reference, one text or a list of one as prediction.
+    /// The first document decides whether references are strings or lists, and predictions strings or one-element
+    /// lists.
     fn from_values(values: &[Value]) -> Result<Vec<Self>, MetricError> {
         const EXPECTED: &str = "a pair of references and prediction";
         let Some(first) = values.first() else {
@@ -165,7 +166,7 @@ impl Item for TextPair {
         let single_reference = first_references.as_str().is_some();
         let single_prediction = first_prediction.as_str().is_some();
         if !single_prediction && items(first_prediction).is_none_or(|items| items.len() != 1) {
-            return Err(MetricError::wrong_value("one predicted text", first_prediction));
+            return Err(MetricError::wrong_value("one predicted string", first_prediction));
         }
         let mut pairs: Vec<Self> = Vec::with_capacity(values.len());
         for (document, value) in values.iter().enumerate() {
@@ -188,7 +189,7 @@ impl Item for TextPair {
             } else {
                 items(prediction)
                     .and_then(<[Value]>::first)
-                    .ok_or_else(|| MetricError::wrong_value("a predicted text", prediction))
+                    .ok_or_else(|| MetricError::wrong_value("a predicted string", prediction))
                     .and_then(text)?
             };
             pairs.push(Self { references, prediction });
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_text_pair_decides() {
+    fn first_pair_decides_the_shape() {
         let texts =
             TextPair::from_values(&[tuple("a".into(), "b".into()), tuple("c".into(), "d".into())]).unwrap();
         assert_eq!(texts[1].references, [Some("c".into())]);
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_pairs_are_refused() {
+    fn rejects_other_pairs() {
         for (left, right) in [
             (Value::list([Value::list(["a".into()])]), "b".into()),
             (Value::Int(1), "b".into()),
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back() {
+    fn values_round_trip() {
         let weighted = Weighted { total: -2.5, weight: Number::Int(3) };
         assert_eq!(Weighted::from_values(&[weighted.to_value()]).unwrap(), [weighted]);
         let gold = GoldLikelihoods { gold: Value::Int(1), lls: vec![-1.0, -2.0] };

@@ -1,9 +1,9 @@
 //! Metrics, aggregations, reductions and standard errors.
 //!
-//! A value goes through a chain of three: a metric looks at one document and gives one value per repeat, a
-//! reduction makes one value of the repeats, and an aggregation makes one number of all documents. Beside that
-//! number stands its standard error. [`Metric`] keeps the chain in its types; [`AnyMetric`], [`AnyReduction`] and
-//! [`AnyAggregation`] are the same without the types, for programs that find metrics by name.
+//! A score is computed in three steps: a metric computes one value per repeat of a document, a reduction combines the
+//! repeats, and an aggregation combines all documents into one number, which has a standard error. [`Metric`] tracks
+//! the types of these steps; [`AnyMetric`], [`AnyReduction`] and [`AnyAggregation`] are type-erased, for lookup by
+//! name.
 //!
 //! ```
 //! use lmeval_metrics::{LLResults, MetricInput, StandardError, metric, stderr_for_metric};
@@ -25,7 +25,7 @@
 //! assert_eq!(error, StandardError::Known(0.25));
 //! ```
 //!
-//! Sums, ties, resampling and rounding are those of the reference harness on CPython 3.11 and numpy.
+//! Summation order, ties, resampling and rounding match the reference harness on CPython 3.11 and numpy.
 
 pub mod aggregation;
 mod error;

@@ -1,36 +1,36 @@
-//! What the model said about the options of one document.
+//! Log-likelihoods of the options of one document.
 
 use lmeval_pycompat::strings::is_space;
 use lmeval_pycompat::{Dict, Value};
 
 use crate::error::MetricError;
 
-/// The log-likelihoods of one document: what the metrics of `loglikelihood`, `loglikelihood_rolling` and
-/// `multiple_choice` tasks get as predictions.
+/// The log-likelihoods of one document: the predictions that metrics of `loglikelihood`, `loglikelihood_rolling` and
+/// `multiple_choice` tasks receive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LLResults {
-    /// Log-likelihood of each option.
+    /// The log-likelihood of each option.
     pub lls: Vec<f64>,
-    /// Whether each option is what the model would have written.
+    /// Whether greedy decoding would produce the option.
     pub is_greedy: Vec<bool>,
-    /// The target: an index, a list of indices, or text.
+    /// The target: an index, a list of indices, or a string.
     pub targets: Value,
     /// The context of the first option.
     pub ctx: String,
-    /// The text of each option as it was sent, delimiter included.
+    /// The text of each option as sent, including the delimiter.
     pub choices: Vec<String>,
-    /// Log-likelihood with the context minus log-likelihood without it; empty where that was not asked for.
+    /// Log-likelihood with the context minus log-likelihood without it; empty if it was not requested.
     pub lls_mutual_info: Vec<f64>,
-    /// Anything else, for metrics of the user.
+    /// Additional data for custom metrics.
     pub metadata: Dict,
-    /// The text whose length `acc_norm` and `acc_bytes` divide by: the option without its delimiter, or its
-    /// context where the contexts are the options. Empty stands for [`LLResults::choices`].
+    /// The strings whose length normalises `acc_norm` and `acc_bytes`: each option without its delimiter, or its
+    /// context if the contexts are the options. If empty, [`LLResults::choices`] is used.
     pub option_texts: Vec<String>,
 }
 
 impl LLResults {
-    /// The results of answers to one document: `(log-likelihood, is greedy)` of each option with the context and,
-    /// for mutual information, without it.
+    /// Builds the results from the answers to one document: `(log-likelihood, is greedy)` of each option with the
+    /// context and, for mutual information, without it.
     ///
     /// ```
     /// use lmeval_metrics::LLResults;
@@ -79,33 +79,33 @@ impl LLResults {
         self
     }
 
-    /// Sets the texts whose length `acc_norm` and `acc_bytes` divide by.
+    /// Sets the strings whose length normalises `acc_norm` and `acc_bytes`.
     pub fn with_option_texts(mut self, texts: Vec<String>) -> Self {
         self.option_texts = texts;
         self
     }
 
-    /// Characters of each option.
+    /// The length of each option in characters.
     pub fn char_len(&self) -> Vec<f64> {
         self.lengths(&self.choices, |text| text.chars().count())
     }
 
-    /// Bytes of each option.
+    /// The length of each option in bytes.
     pub fn byte_len(&self) -> Vec<f64> {
         self.lengths(&self.choices, str::len)
     }
 
-    /// Pieces of each option between white space; empty ones at the ends count.
+    /// The number of whitespace-separated pieces of each option, including empty ones at the ends.
     pub fn word_len(&self) -> Vec<f64> {
         self.lengths(&self.choices, words)
     }
 
-    /// Characters of each option without its delimiter.
+    /// The length of each option in characters, without its delimiter.
     pub fn option_char_len(&self) -> Vec<f64> {
         self.lengths(self.option_texts(), |text| text.chars().count())
     }
 
-    /// Bytes of each option without its delimiter.
+    /// The length of each option in bytes, without its delimiter.
     pub fn option_byte_len(&self) -> Vec<f64> {
         self.lengths(self.option_texts(), str::len)
     }
@@ -122,12 +122,12 @@ impl LLResults {
     }
 }
 
-/// The number of pieces that splitting at `\s+` gives.
+/// The number of pieces after splitting at `\s+`.
 fn words(text: &str) -> usize {
     let mut pieces = 1;
     let mut in_space = false;
     for character in text.chars() {
-        // Python's `\s` in text patterns is `str.isspace`.
+        // Python's `\s` in `str` patterns is `str.isspace`.
         let space = is_space(character);
         pieces += usize::from(space && !in_space);
         in_space = space;
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_count_what_they_say() {
+    fn counts_characters_bytes_and_words() {
         let results = LLResults {
             lls: vec![-1.0, -2.0],
             choices: vec![" é".to_owned(), "a b  c\n".to_owned()],
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_in_pairs() {
+    fn rejects_unpaired_answers() {
         let error = LLResults::from_answers(&[(-1.0, true)], &[(0.0, true); 2], Vec::new()).unwrap_err();
         assert_eq!(error.to_string(), "1 answers with the context, but 2 without it");
     }

@@ -1,4 +1,4 @@
-//! A metric: function, reduction and aggregation under one name.
+//! Metrics: a function, a reduction and an aggregation under one name.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,27 +15,27 @@ use crate::options::OptionTable;
 use crate::output_type::OutputType;
 use crate::reduction::{AnyReduction, Reduced, Reduction, TakeFirst, erase_reduction};
 
-/// What a metric looks at: one document and its answers.
+/// The input of a metric: one document with its answers.
 #[derive(Clone, Copy, Debug)]
 pub enum MetricInput<'a> {
-    /// Log-likelihoods of options.
+    /// The log-likelihoods of options.
     Likelihood {
         /// The target of the document.
         reference: &'a Value,
-        /// The log-likelihoods.
+        /// The log-likelihoods of all options.
         results: &'a LLResults,
     },
-    /// Generated texts.
+    /// Generated answers.
     Generation {
-        /// The target of the document, as a list of one.
+        /// The target of the document, as a one-element list.
         references: &'a [Value],
-        /// The answers, one per repeat.
+        /// One answer per repeat.
         predictions: &'a [Value],
     },
 }
 
 impl<'a> MetricInput<'a> {
-    /// The target and the log-likelihoods.
+    /// The target and the log-likelihoods, or an error for a generation.
     pub fn likelihood(self) -> Result<(&'a Value, &'a LLResults), MetricError> {
         match self {
             Self::Likelihood { reference, results } => Ok((reference, results)),
@@ -43,7 +43,7 @@ impl<'a> MetricInput<'a> {
         }
     }
 
-    /// The references and the predictions.
+    /// The references and the predictions, or an error for log-likelihoods.
     pub fn generation(self) -> Result<(&'a [Value], &'a [Value]), MetricError> {
         match self {
             Self::Generation { references, predictions } => Ok((references, predictions)),
@@ -52,15 +52,15 @@ impl<'a> MetricInput<'a> {
     }
 }
 
-/// A metric with its options: from one document to one value per repeat.
+/// A metric with its options bound: maps one document to one value per repeat.
 pub type MetricFunction<T> = Box<dyn Fn(MetricInput<'_>) -> Result<Vec<T>, MetricError> + Send + Sync>;
 
-/// A [`MetricFunction`] without its type.
+/// A type-erased [`MetricFunction`].
 pub type BoundMetric = MetricFunction<Value>;
 
 type Binder<T> = Arc<dyn Fn(&Dict) -> Result<MetricFunction<T>, MetricError> + Send + Sync>;
 
-/// A metric whose documents have values of type `T` per repeat and `K` after the reduction.
+/// A metric with values of type `T` per repeat and `K` after the reduction.
 pub struct Metric<T, K = T> {
     name: Cow<'static, str>,
     function: Binder<T>,
@@ -102,10 +102,10 @@ impl<T, K> fmt::Debug for Metric<T, K> {
 }
 
 impl<T: Item> Metric<T> {
-    /// A metric that takes the first repeat; a higher score is a better one.
+    /// A metric that uses the first repeat; higher is better.
     ///
-    /// `function` gets the options of the task and answers what is called for each document, so that patterns are
-    /// compiled once.
+    /// `function` receives the task's options and returns the function to call for each document, so that patterns
+    /// are compiled only once.
     pub fn new(
         name: impl Into<Cow<'static, str>>,
         output_types: &'static [OutputType],
@@ -127,7 +127,7 @@ impl<T: Item> Metric<T> {
         }
     }
 
-    /// A metric over the whole corpus.
+    /// A metric over the complete corpus.
     pub fn from_corpus(metric: impl CorpusMetric<Item = T>) -> Self {
         let metric = Arc::new(metric);
         let function = Arc::clone(&metric);
@@ -151,50 +151,50 @@ impl<T: Item> Metric<T> {
 }
 
 impl<T: Item, K: Item> Metric<T, K> {
-    /// The same metric with options, which those of a call override.
+    /// Sets default options, which those of a call override.
     pub fn with_kwargs(mut self, kwargs: Dict) -> Self {
         self.kwargs = kwargs;
         self
     }
 
-    /// The same metric with the other direction: a lower score is a better one.
+    /// Reverses the direction: lower is better.
     pub fn lower_is_better(mut self) -> Self {
         self.higher_is_better = false;
         self
     }
 
-    /// The same metric, declared not to read [`LLResults::ctx`], so that a run need not keep prompts for it.
+    /// Declares that the metric does not read [`LLResults::ctx`], so that a run need not retain prompts for it.
     pub fn without_prompt(mut self) -> Self {
         self.needs_prompt = false;
         self
     }
 
-    /// The same metric with the options that it has, so that others are refused or reported; without them, any option
-    /// reaches the function.
+    /// Sets the accepted options; others are rejected or reported. By default, every option is passed to the
+    /// function.
     pub fn with_options(mut self, options: OptionTable) -> Self {
         self.options = options;
         self
     }
 
-    /// The same metric with a line for listings.
+    /// Sets the description for listings.
     pub fn with_summary(mut self, summary: impl Into<Cow<'static, str>>) -> Self {
         self.summary = summary.into();
         self
     }
 
-    /// The same metric, for the tasks of other output types than those whose answers its function reads.
+    /// Sets the output types of tasks that may name the metric, if they differ from those its function reads.
     pub fn listed_for(mut self, output_types: &'static [OutputType]) -> Self {
         self.listed_for = output_types;
         self
     }
 
-    /// The same metric with another aggregation.
+    /// Replaces the aggregation.
     pub fn with_aggregation(mut self, aggregation: impl Aggregation<K> + 'static) -> Self {
         self.aggregation = Arc::new(aggregation);
         self
     }
 
-    /// The same function with another reduction and the aggregation that fits it.
+    /// Replaces the reduction, and the aggregation that matches it.
     pub fn with_reduction<L: Item>(
         self,
         reduction: impl Reduction<T, L> + 'static,
@@ -215,17 +215,17 @@ impl<T: Item, K: Item> Metric<T, K> {
         }
     }
 
-    /// The values of one document, one per repeat.
+    /// Computes the values of one document, one per repeat.
     pub fn compute(&self, input: MetricInput<'_>, kwargs: &Dict) -> Result<Vec<T>, MetricError> {
         self.function(kwargs)?(input)
     }
 
-    /// One value of the repeats of one document.
+    /// Combines the repeats of one document.
     pub fn reduce(&self, reference: &Value, values: &[T]) -> Result<Reduced<K>, MetricError> {
         self.reduction.reduce(reference, values)
     }
 
-    /// One number of the values of all documents.
+    /// Combines the values of all documents into a score.
     pub fn aggregate(&self, values: &[K]) -> Result<Number, MetricError> {
         self.aggregation.aggregate(values)
     }
@@ -240,34 +240,34 @@ impl<T: Item, K: Item> Metric<T, K> {
     }
 }
 
-/// A metric that has its number only for the whole corpus.
+/// A metric whose score exists only for the complete corpus.
 ///
-/// The value of one document means something to its own aggregation alone.
+/// The value of a single document is meaningful only to its own aggregation.
 pub trait CorpusMetric: Send + Sync + 'static {
-    /// The value of one document.
+    /// The type of a document's value.
     type Item: Item;
 
     /// The name used in `metric:`.
     fn name(&self) -> &'static str;
 
-    /// The output types it is made for.
+    /// The supported output types.
     fn output_types(&self) -> &'static [OutputType];
 
-    /// Whether a higher score is a better one.
+    /// Whether higher scores are better.
     fn higher_is_better(&self) -> bool {
         true
     }
 
-    /// The value of one document.
+    /// Computes the value of one document.
     fn value(&self, input: MetricInput<'_>) -> Result<Self::Item, MetricError>;
 
-    /// One value of the repeats of one document; the first, unless said otherwise.
+    /// Combines the repeats of one document. Defaults to the first.
     fn reduce(&self, reference: &Value, values: &[Self::Item]) -> Result<Self::Item, MetricError> {
         let _ = reference;
         values.first().cloned().ok_or(MetricError::NoValues)
     }
 
-    /// From the values of all documents to one number.
+    /// Combines the values of all documents.
     fn aggregation(&self) -> Arc<dyn Aggregation<Self::Item>>;
 }
 
@@ -279,7 +279,7 @@ impl<C: CorpusMetric> Reduction<C::Item, C::Item> for CorpusReduction<C> {
     }
 }
 
-/// A [`Metric`] without its types: what a scorer holds.
+/// A type-erased [`Metric`].
 pub trait AnyMetric: Send + Sync {
     /// The name used in `metric:`.
     fn name(&self) -> &str;
@@ -292,34 +292,34 @@ pub trait AnyMetric: Send + Sync {
         self.output_types()
     }
 
-    /// Whether a higher score is a better one.
+    /// Whether higher scores are better.
     fn higher_is_better(&self) -> bool;
 
-    /// Whether there is a score only for all documents together.
+    /// Whether the score exists only for the complete corpus.
     fn needs_corpus(&self) -> bool {
         false
     }
 
-    /// Its keyword arguments.
+    /// The accepted keyword arguments.
     fn options(&self) -> OptionTable {
         OptionTable::OPEN
     }
 
-    /// One line for listings.
+    /// A one-line description for listings.
     fn summary(&self) -> &str;
 
-    /// Whether it may read [`LLResults::ctx`]; unless a metric says otherwise, it may.
+    /// Whether it may read [`LLResults::ctx`]; true by default.
     fn needs_prompt(&self) -> bool {
         true
     }
 
-    /// The function with its options, to be called for each document.
+    /// Binds the options; the result is called for each document.
     fn bind(&self, kwargs: &Dict) -> Result<BoundMetric, MetricError>;
 
-    /// Its reduction.
+    /// Combines the repeats of one document.
     fn reduction(&self) -> Arc<dyn AnyReduction>;
 
-    /// Its aggregation.
+    /// Combines the values of all documents.
     fn aggregation(&self) -> Arc<dyn AnyAggregation>;
 }
 
@@ -341,7 +341,7 @@ impl<T: Item, K: Item> AnyMetric for Metric<T, K> {
     }
 
     fn needs_corpus(&self) -> bool {
-        !T::STANDS_ALONE
+        !T::IS_MEANINGFUL_ALONE
     }
 
     fn options(&self) -> OptionTable {
@@ -370,7 +370,7 @@ impl<T: Item, K: Item> AnyMetric for Metric<T, K> {
     }
 }
 
-/// `bypass`: −1 for every document, for runs that only predict.
+/// `bypass`: −1 for every document, for predict-only runs.
 pub fn bypass() -> Metric<Value> {
     Metric::new("bypass", &OutputType::ALL, Bypass, |_| Ok(Box::new(|_| Ok(vec![Value::Int(-1)]))))
 }
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_runs_with_and_without_types() {
+    fn typed_and_erased_chains_agree() {
         let metric = length().with_kwargs([(Value::from("extra"), Value::Int(1))].into_iter().collect());
         let predictions = ["a".into(), "bcd".into()];
         let input = MetricInput::Generation { references: &[Value::None], predictions: &predictions };
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn other_inputs_are_errors() {
+    fn rejects_other_inputs() {
         let results = LLResults::default();
         let input = MetricInput::Likelihood { reference: &Value::None, results: &results };
         assert!(length().compute(input, &Dict::new()).is_err());

@@ -1,11 +1,11 @@
-//! Nearest known names, for error messages.
+//! Similar names, for error messages.
 
-/// How many letters to insert, drop, replace or swap to get from one text to the other.
+/// The number of insertions, deletions, substitutions and transpositions between two strings.
 pub fn edit_distance(one: &str, other: &str) -> usize {
     strsim::damerau_levenshtein(one, other)
 }
 
-/// Up to three known names that look like `name`, best first.
+/// Up to three known names similar to `name`, best first.
 ///
 /// ```
 /// let known = ["exact_match", "acc", "acc_norm"];
@@ -22,7 +22,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
             let mut score = strsim::jaro_winkler(&lower, &other);
             let length = lower.chars().count().max(other.chars().count()).max(1);
             let distance = edit_distance(&lower, &other);
-            // A typo changes few letters; a name that merely starts alike is not meant.
+            // A typo changes few letters; sharing only a prefix is not enough.
             if distance * 3 > length && !(lower.len() >= 4 && other.contains(&lower)) {
                 return None;
             }

@@ -1,10 +1,10 @@
-//! Numbers as Python has them: integers stay integers.
+//! Python numbers, which keep `int` and `float` apart.
 
 use std::hint::black_box;
 
 use lmeval_pycompat::Value;
 
-/// An integer or a float; which of the two shows in result files.
+/// An integer or a float; result files show the difference.
 #[derive(Clone, Copy, Debug)]
 pub enum Number {
     /// An `int`.
@@ -14,7 +14,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// The number as a float.
+    /// Converts to a float.
     pub fn to_f64(self) -> f64 {
         match self {
             Self::Int(number) => number as f64,
@@ -22,7 +22,7 @@ impl Number {
         }
     }
 
-    /// The number of a value; `None` for what is not a number.
+    /// The number in a value; `None` if it is not a number.
     pub fn from_value(value: &Value) -> Option<Self> {
         match value {
             Value::Float(number) => Some(Self::Float(*number)),
@@ -68,8 +68,8 @@ impl From<Number> for Value {
 
 /// `x ** 2` of Python floats.
 ///
-/// C's `pow` differs from `x * x` in the last digit for about one number in a thousand, and a constant exponent
-/// would be turned into the product.
+/// C's `pow` differs from `x * x` in the last digit for about one number in a thousand, and the compiler would turn a
+/// constant exponent into the product.
 pub(crate) fn square(number: f64) -> f64 {
     number.powf(black_box(2.0))
 }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_stay_integers() {
+    fn keeps_integers() {
         assert!(matches!(Number::from_value(&Value::Bool(true)), Some(Number::Int(1))));
         assert!(matches!(Value::from(Number::Float(1.0)), Value::Float(_)));
         assert_eq!(Number::Int(1), Number::Float(1.0));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn squares_are_those_of_c() {
+    fn squares_match_c_pow() {
         assert_eq!(square(3.0), 9.0);
         assert_eq!(square(-0.6352), 0.40347903999999996);
         assert_eq!(-0.6352 * -0.6352, 0.40347904);

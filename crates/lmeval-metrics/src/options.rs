@@ -1,4 +1,4 @@
-//! Keyword arguments: which there are, of which type, and what happens to others.
+//! Option tables: which keyword arguments exist, their types, and the treatment of unknown ones.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::near::nearest;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OptionKind {
-    /// Its truth value counts, so every type works.
+    /// Any type; its truth value is used.
     Truth,
     /// An `int`.
     Integer,
@@ -18,9 +18,9 @@ pub enum OptionKind {
     Text,
     /// A regular expression in Python's syntax.
     Pattern,
-    /// A `list` of regular expressions, or nothing.
+    /// A `list` of regular expressions, or `None`.
     Patterns,
-    /// A `dict`, or nothing.
+    /// A `dict`, or `None`.
     Mapping,
     /// A function.
     Function,
@@ -29,7 +29,7 @@ pub enum OptionKind {
 }
 
 impl OptionKind {
-    /// What a value must be, for messages.
+    /// The expected type, for messages.
     pub fn expected(self) -> &'static str {
         match self {
             Self::Truth => "a bool",
@@ -60,90 +60,90 @@ impl OptionKind {
         }
     }
 
-    /// Whether a value of another type makes the run fail; otherwise it only means something unexpected.
+    /// Whether a value of another type fails the run; otherwise it is only misinterpreted.
     fn is_strict(self, value: &Value) -> bool {
         match self {
             Self::Truth => false,
-            // A bare text is read as a list of one-character patterns.
+            // A plain string is read as a list of one-character patterns.
             Self::Patterns => !matches!(value, Value::Str(_)),
             _ => true,
         }
     }
 }
 
-/// One keyword argument.
+/// The definition of one keyword argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionEntry {
-    /// Its name.
+    /// The name as spelled in task files.
     pub name: Cow<'static, str>,
     /// The type of its value.
     pub kind: OptionKind,
-    /// The value that is used when it is not given, as a Python literal; `None` when it must be given.
+    /// The default as a Python literal; `None` if the option is required.
     pub default: Option<Cow<'static, str>>,
 }
 
 impl OptionEntry {
-    /// An option that may be left out.
+    /// An optional argument.
     pub const fn optional(name: &'static str, kind: OptionKind, default: &'static str) -> Self {
         Self { name: Cow::Borrowed(name), kind, default: Some(Cow::Borrowed(default)) }
     }
 
-    /// An option that must be given.
+    /// A required argument.
     pub const fn required(name: &'static str, kind: OptionKind) -> Self {
         Self { name: Cow::Borrowed(name), kind, default: None }
     }
 }
 
-/// The option that every built-in metric is offered, whether it looks at it or not.
+/// The option passed to every built-in metric, whether or not it reads it.
 pub(crate) const SEVERAL_TARGETS: &[OptionEntry] =
     &[OptionEntry::optional("multiple_targets", OptionKind::Truth, "False")];
 
-/// What happens to an option that is not in the table.
+/// The treatment of an option that is not in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnknownOptions {
-    /// It is dropped without a word.
+    /// Dropped silently.
     Ignored,
-    /// It is an error.
+    /// Rejected with an error.
     Rejected,
-    /// It reaches code that is not known here.
+    /// Passed on to code that the table does not know.
     PassedOn,
 }
 
 /// The options of one filter, metric or scorer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionTable {
-    /// The options that there are.
+    /// The known options.
     pub known: Cow<'static, [OptionEntry]>,
-    /// What happens to others.
+    /// The treatment of other options.
     pub unknown: UnknownOptions,
 }
 
-/// Something that is wrong with given options.
+/// A problem with the given options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionProblem {
-    /// There is no such option.
+    /// An option that does not exist.
     Unknown {
-        /// The option.
+        /// The name of the option.
         name: String,
-        /// Options that look like it.
+        /// Similar options.
         nearest: Vec<String>,
-        /// Whether it is an error, or has no effect.
+        /// Whether it is an error; otherwise it has no effect.
         fatal: bool,
     },
-    /// An option is missing.
+    /// A required option is missing.
     Missing {
-        /// The option.
+        /// The name of the option.
         name: String,
     },
-    /// A value has another type.
+    /// A value of the wrong type.
     WrongType {
-        /// The option.
+        /// The name of the option.
         name: String,
-        /// What its value must be.
+        /// The expected type.
         expected: &'static str,
-        /// Python's name of the type of the value, or what else is wrong with it.
+        /// The Python type name of the value, or a description of the problem.
         found: &'static str,
-        /// Whether it is an error, or only means something unexpected.
+        /// Whether it is an error; otherwise the value is misinterpreted.
         fatal: bool,
     },
 }
@@ -157,7 +157,7 @@ impl OptionProblem {
         }
     }
 
-    /// The option that it is about.
+    /// The name of the option with the problem.
     pub fn option(&self) -> &str {
         match self {
             Self::Unknown { name, .. } | Self::Missing { name } | Self::WrongType { name, .. } => name,
@@ -169,13 +169,13 @@ impl OptionTable {
     /// No options; given ones are dropped.
     pub const NONE: Self = Self { known: Cow::Borrowed(&[]), unknown: UnknownOptions::Ignored };
 
-    /// No options; given ones are errors.
+    /// No options; given ones are rejected.
     pub const NONE_ALLOWED: Self = Self { known: Cow::Borrowed(&[]), unknown: UnknownOptions::Rejected };
 
-    /// Any options: they reach code that is not known here.
+    /// Any options, passed on to code that the table does not know.
     pub const OPEN: Self = Self { known: Cow::Borrowed(&[]), unknown: UnknownOptions::PassedOn };
 
-    /// These options and no others.
+    /// Only these options; others are rejected.
     pub const fn strict(known: &'static [OptionEntry]) -> Self {
         Self { known: Cow::Borrowed(known), unknown: UnknownOptions::Rejected }
     }
@@ -185,12 +185,12 @@ impl OptionTable {
         Self { known: Cow::Borrowed(known), unknown: UnknownOptions::Ignored }
     }
 
-    /// The option of a name.
+    /// Looks up an option by name.
     pub fn get(&self, name: &str) -> Option<&OptionEntry> {
         self.known.iter().find(|option| option.name == name)
     }
 
-    /// Everything that is wrong with given options, in their order, missing ones last.
+    /// All problems with the given options, in their order; missing ones last.
     pub fn check(&self, given: &Dict) -> Vec<OptionProblem> {
         let mut problems = Vec::new();
         for (key, value) in given.iter() {
@@ -201,7 +201,7 @@ impl OptionTable {
                     name: name.to_owned(),
                     expected: option.kind.expected(),
                     found: match value {
-                        Value::BigInt(_) if option.kind == OptionKind::Integer => "one that is too large",
+                        Value::BigInt(_) if option.kind == OptionKind::Integer => "an int that is too large",
                         _ => value.type_name(),
                     },
                     fatal: option.kind.is_strict(value),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_tables_reject_and_lenient_ones_drop() {
+    fn strict_tables_reject_lenient_ones_drop() {
         let options = given(&[("k", Value::Int(1)), ("ignore_caes", Value::Bool(true))]);
         let problems = OptionTable::strict(OPTIONS).check(&options);
         assert_eq!(
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_and_wrong_options_are_named() {
+    fn names_missing_and_wrong_options() {
         let problems = OptionTable::strict(OPTIONS).check(&Dict::new());
         assert_eq!(problems, [OptionProblem::Missing { name: "k".into() }]);
         let problems = OptionTable::strict(OPTIONS).check(&given(&[
@@ -270,6 +270,9 @@ mod tests {
         assert_eq!(problems[0].option(), "k");
         let huge = literal_eval("123456789012345678901234567890").unwrap();
         let problems = OptionTable::strict(OPTIONS).check(&given(&[("k", huge)]));
-        assert!(matches!(&problems[..], [OptionProblem::WrongType { found: "one that is too large", .. }]));
+        assert!(matches!(
+            &problems[..],
+            [OptionProblem::WrongType { found: "an int that is too large", .. }]
+        ));
     }
 }

@@ -1,24 +1,24 @@
-//! What a task asks of a model.
+//! The output type of a task.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The kind of request that a task's documents become.
+/// The kind of requests that a task sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OutputType {
-    /// Free text until a stop string.
+    /// Generation until a stop string.
     #[default]
     GenerateUntil,
     /// The log-likelihood of one continuation.
     Loglikelihood,
-    /// The log-likelihood of a whole text, in windows.
+    /// The log-likelihood of a complete string, in windows.
     LoglikelihoodRolling,
     /// The log-likelihoods of several options.
     MultipleChoice,
 }
 
 impl OutputType {
-    /// All output types, in the order in which messages list them.
+    /// All output types, in the order used by messages.
     pub const ALL: [Self; 4] =
         [Self::GenerateUntil, Self::Loglikelihood, Self::LoglikelihoodRolling, Self::MultipleChoice];
 
@@ -50,7 +50,7 @@ impl FromStr for OutputType {
     }
 }
 
-/// A name that is no output type.
+/// The error of an unknown output type.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("`{0}` is not an output type")]
 pub struct UnknownOutputType(pub String);

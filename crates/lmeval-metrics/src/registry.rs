@@ -27,9 +27,9 @@ use crate::reduction::{
     erase_reduction,
 };
 
-// Reference: a generation is scored by the pairs of target and answer, as 0.4 does.
+// Reference: generations are scored by pairs of target and answer, as in 0.4.
 const CHOICE_OR_GENERATION: &[OutputType] = &[MultipleChoice, GenerateUntil];
-// Runs that only predict use `bypass` for every output type; tasks name it for these.
+// Predict-only runs use `bypass` for every output type; tasks name it for these.
 const PREDICTED: &[OutputType] = &[Loglikelihood, MultipleChoice, GenerateUntil];
 
 /// The built-in metrics.
@@ -38,15 +38,15 @@ pub static METRICS: LazyLock<Vec<Arc<dyn AnyMetric>>> = LazyLock::new(|| {
         any(acc(), "The most likely option is the gold one"),
         any(acc_norm(), "Accuracy by log-likelihood per character"),
         any(acc_bytes(), "Accuracy by log-likelihood per byte"),
-        any(acc_mutual_info(), "Accuracy by what the context adds to the option"),
+        any(acc_mutual_info(), "Accuracy by the log-likelihood gained from the context"),
         any(exact_match_mc(), "The gold option is the greedy continuation"),
         any(bpb(), "Bits per byte of the gold option"),
         any(logprob(), "Log-likelihood of the gold option"),
         any(choice_logprob(), "Log-probability of the gold option among all"),
         any(choice_prob_norm(), "Probability of the gold option, per byte"),
         any(choice_logprob_norm(), "Log-probability of the gold option, per byte"),
-        any(brier_score(), "Squared distance of the probabilities from the gold"),
-        any(bypass().listed_for(PREDICTED), "No score, for runs that only predict"),
+        any(brier_score(), "Squared error of the option probabilities"),
+        any(bypass().listed_for(PREDICTED), "No score, for predict-only runs"),
         any(exact_match(), "The answer equals the target"),
         corpus(PerplexityOfTarget, "Perplexity of the target"),
         corpus(WordPerplexity, "Perplexity per word of the text"),
@@ -85,9 +85,9 @@ pub static METRICS: LazyLock<Vec<Arc<dyn AnyMetric>>> = LazyLock::new(|| {
 pub struct BuiltInAggregation {
     /// The name used in `aggregation:`.
     pub name: &'static str,
-    /// One line for listings.
+    /// A one-line description for listings.
     pub summary: &'static str,
-    /// What it computes.
+    /// The implementation, type-erased.
     pub aggregation: Arc<dyn AnyAggregation>,
 }
 
@@ -101,7 +101,7 @@ pub static AGGREGATIONS: LazyLock<Vec<BuiltInAggregation>> = LazyLock::new(|| {
         of::<Number>("perplexity", Perplexity, "exp of the negated mean"),
         of::<Weighted>("weighted_perplexity", WeightedPerplexity, "exp(-sum / total length)"),
         of::<Weighted>("bits_per_byte", BitsPerByte, "Bits per unit of length"),
-        of::<Value>("bypass", Bypass, "The constant 999, for runs that only predict"),
+        of::<Value>("bypass", Bypass, "The constant 999, for predict-only runs"),
         of::<LabelPair>("f1", F1::default(), "F1 score of the label 1"),
         of::<LabelPair>("matthews_corrcoef", Matthews, "Matthews correlation coefficient"),
         of::<TextPair>("bleu", Bleu, "Corpus BLEU"),
@@ -122,14 +122,14 @@ fn of<K: Item>(
 
 /// A built-in reduction.
 ///
-/// A name that ends in `k` after `@` or `^` also stands for every name with a number in that place.
+/// A name that ends in `k` after `@` or `^` also matches every name with a number instead.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltInReduction {
     /// The name used in `reduction:`.
     pub name: &'static str,
-    /// One line for listings.
+    /// A one-line description for listings.
     pub summary: &'static str,
-    /// Makes it for the numbers of repeats that the name fixes, or for all that fit where there are none.
+    /// Creates it for the numbers of repeats in the name, or for all that fit if there are none.
     pub make: MakeReduction,
 }
 
@@ -143,16 +143,8 @@ pub const REDUCTIONS: &[BuiltInReduction] = &[
         "The value of the first repeat",
     ),
     by("mean", |_| numbers(MeanOfRepeats), "The mean over all repeats"),
-    by(
-        "pass@k",
-        |k| numbers(PassAtK { k }),
-        "Chance that one of k repeats is right, estimated from all of them",
-    ),
-    by(
-        "pass^k",
-        |k| numbers(PassPowerK { k }),
-        "Chance that all of k repeats are right, estimated from all of them",
-    ),
+    by("pass@k", |k| numbers(PassAtK { k }), "Probability that at least one of k repeats is correct"),
+    by("pass^k", |k| numbers(PassPowerK { k }), "Probability that all of k repeats are correct"),
     by("avg@k", |k| numbers(AverageAtK { k }), "The mean over the first k repeats"),
     by("maj@k", |k| numbers(MajorityAtK { k }), "The most frequent value of the first k repeats"),
 ];
@@ -161,26 +153,26 @@ const fn by(name: &'static str, make: MakeReduction, summary: &'static str) -> B
     BuiltInReduction { name, summary, make }
 }
 
-/// The built-in metric of a name; `matthews_corrcoef` is understood for `mcc`.
+/// The built-in metric of a name; `matthews_corrcoef` is an alias of `mcc`.
 pub fn metric(name: &str) -> Option<Arc<dyn AnyMetric>> {
     let name = if name == "matthews_corrcoef" { "mcc" } else { name };
     METRICS.iter().find(|metric| metric.name() == name).cloned()
 }
 
-/// The built-in aggregation of a name; `mcc` is understood for `matthews_corrcoef`.
+/// The built-in aggregation of a name; `mcc` is an alias of `matthews_corrcoef`.
 pub fn aggregation(name: &str) -> Option<Arc<dyn AnyAggregation>> {
     let name = if name == "mcc" { "matthews_corrcoef" } else { name };
     AGGREGATIONS.iter().find(|entry| entry.name == name).map(|entry| Arc::clone(&entry.aggregation))
 }
 
-/// The built-in reduction of a name: `take_first`, `mean`, or `pass@k`, `pass^k`, `avg@k`, `maj@k`, where a number in the
-/// place of `k` asks for that one alone. `pass_at_k` is `pass@k`.
+/// The built-in reduction of a name: `take_first`, `mean`, or `pass@k`, `pass^k`, `avg@k`, `maj@k`. A number instead
+/// of `k` selects that one alone. `pass_at_k` is an alias of `pass@k`.
 pub fn reduction(name: &str) -> Option<Arc<dyn AnyReduction>> {
     REDUCTIONS.iter().find_map(|entry| Some((entry.make)(reduction_counts(entry.name, name)?)))
 }
 
-/// The numbers of repeats that `name` asks of the reduction `known`: none for all that fit; `None` where the name means
-/// another reduction.
+/// The numbers of repeats that `name` selects for the reduction `known`: empty for all that fit; `None` if the name
+/// refers to another reduction.
 ///
 /// ```
 /// use lmeval_metrics::reduction_counts;
@@ -202,7 +194,7 @@ pub fn reduction_counts(known: &str, name: &str) -> Option<Vec<usize>> {
     count.parse().ok().map(|count| vec![count])
 }
 
-// No built-in metric reads prompts; a test gives each of them other ones.
+// No built-in metric reads prompts; a test varies them.
 fn any<T: Item>(metric: Metric<T>, summary: &'static str) -> Arc<dyn AnyMetric> {
     let mut metric = metric.without_prompt().with_summary(summary);
     if metric.options() == OptionTable::OPEN {
@@ -233,7 +225,7 @@ mod tests {
     use crate::reduction::Reduced;
 
     #[test]
-    fn every_name_is_there() {
+    fn all_names_are_registered() {
         let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name()).collect();
         names.sort_unstable();
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
@@ -248,9 +240,9 @@ mod tests {
         assert!(!metric("ter").unwrap().higher_is_better());
     }
 
-    /// A run lets go of prompts that no metric needs, so what is declared must be true.
+    /// A run drops prompts that no metric needs, so the declaration must be true.
     #[test]
-    fn no_built_in_metric_reads_the_prompt() {
+    fn built_in_metrics_ignore_the_prompt() {
         let reference = Value::Int(1);
         let pairs = [(-1.5, true), (-0.5, false), (-3.0, false)];
         let texts = ["a", " b c", "é"].map(str::to_owned).to_vec();
@@ -274,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn reductions_take_their_k_from_the_name() {
+    fn reductions_parse_k() {
         let values = [1, 0, 0, 1].map(Value::Int);
         let names = |name: &str| match reduction(name).unwrap().reduce(&Value::None, &values).unwrap() {
             Reduced::Named(named) => named.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" "),

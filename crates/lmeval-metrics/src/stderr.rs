@@ -1,4 +1,4 @@
-//! Standard errors of aggregates and of groups.
+//! Standard errors of aggregates and groups.
 
 use lmeval_pycompat::Value;
 use lmeval_pycompat::draws::Draws;
@@ -9,17 +9,17 @@ use crate::aggregation::{AnyAggregation, LANES, Resample, quotient};
 use crate::error::MetricError;
 use crate::number::square;
 
-/// A standard error, if there is one.
+/// A standard error, if available.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StandardError {
-    /// The error.
+    /// The computed value.
     Known(f64),
-    /// There is none, because nothing was to be drawn or there are fewer than two values.
+    /// Not available: resampling is off, or there are fewer than two values.
     NotAvailable,
 }
 
 impl StandardError {
-    /// The error as it stands in result files: a number or `"N/A"`.
+    /// The value in result files: a number or `"N/A"`.
     pub fn to_value(self) -> Value {
         match self {
             Self::Known(error) => Value::Float(error),
@@ -28,18 +28,18 @@ impl StandardError {
     }
 }
 
-/// Resamples are drawn in chunks, each with a generator of its own.
+/// The number of resamples per chunk; each chunk has its own generator.
 const CHUNK: usize = 1000;
 
-/// Squares that are worth a thread of their own.
+/// The minimum number of squares per parallel job.
 const SQUARES: usize = 8192;
 
-/// Positions that are drawn before they are scored.
+/// The number of indices drawn before they are scored.
 const BATCH_DRAWS: usize = 8192;
 
 /// The standard error of an aggregate: closed form for the mean, bootstrap for everything else.
 ///
-/// There is none without draws (`bootstrap_iters` of zero or less) or with fewer than two values.
+/// Not available if `bootstrap_iters` is zero or negative, or with fewer than two values.
 pub fn stderr_for_metric(
     aggregation: &dyn AnyAggregation,
     values: &[Value],
@@ -71,19 +71,21 @@ pub fn mean_stderr(numbers: &[f64]) -> Result<f64, MetricError> {
     Ok(sample_stddev(numbers)? / (numbers.len() as f64).sqrt())
 }
 
-/// How a bootstrap of so many iterations is drawn: the number of generators, seeded from 0 on, and the draws of each.
+/// How a bootstrap with `iterations` resamples is split: the number of generators, seeded from 0, and the resamples
+/// of each.
 ///
-/// What does not fill a generator's share is not drawn.
+/// Resamples that do not fill a generator's share are not drawn.
 pub fn bootstrap_plan(iterations: usize) -> (usize, usize) {
     let chunk = iterations.min(CHUNK);
     (iterations.checked_div(chunk).unwrap_or(0), chunk)
 }
 
-/// The standard deviation of a sample: `√(Σ(x−μ)² / (n−1))`. Of the scores of resamples it is their standard error.
+/// The sample standard deviation: `√(Σ(x−μ)² / (n−1))`. Over the scores of resamples it is the standard error.
 pub fn sample_stddev(numbers: &[f64]) -> Result<f64, MetricError> {
     let count = numbers.len() as f64;
     let mean = quotient(sum(numbers.iter().copied()), count, "the number of values")?;
-    // A square takes 11 ns, those of 100,000 numbers as long as 600 draws; few numbers are not worth a thread.
+    // A square takes 11 ns, so squaring 100,000 numbers costs as much as 600 resamples; small inputs are not worth a
+    // thread.
     let squares: Vec<f64> =
         numbers.par_iter().with_min_len(SQUARES).map(|number| square(number - mean)).collect();
     Ok(quotient(sum(squares), count - 1.0, "the number of values minus one")?.sqrt())
@@ -91,8 +93,8 @@ pub fn sample_stddev(numbers: &[f64]) -> Result<f64, MetricError> {
 
 /// The standard deviation of the scores of resamples with replacement.
 ///
-/// `iterations` are drawn in chunks of 1,000 (or once, if there are fewer; what is left over is not drawn), each by
-/// Python's generator seeded with the number of the chunk. Chunks run in parallel; the result does not depend on it.
+/// Resamples are drawn in chunks of 1,000 (or in one chunk, if there are fewer; a remainder is not drawn), each by
+/// Python's generator seeded with the index of the chunk. Chunks run in parallel, which does not affect the result.
 pub fn bootstrap_stderr(
     prepared: &dyn Resample,
     count: usize,
@@ -119,7 +121,7 @@ fn draw_chunk(
     seed: u32,
 ) -> Result<Vec<f64>, MetricError> {
     let mut draws = Draws::new(seed, count);
-    // Resamples are added up side by side, so many at a time; more groups of them would leave the cache.
+    // Resamples are summed side by side in groups; more groups at a time would not fit the cache.
     let batch = (BATCH_DRAWS / (LANES * count)).max(1) * LANES;
     let mut positions = vec![0; batch.min(chunk) * count];
     let mut scores = Vec::with_capacity(chunk);
@@ -131,7 +133,7 @@ fn draw_chunk(
     Ok(scores)
 }
 
-/// The mean of the parts of a group: `Σ m·s / Σ s`, with every size 1 where size does not count.
+/// The mean over the parts of a group: `Σ m·s / Σ s`, with every size set to 1 unless weighted.
 pub fn weighted_mean(means: &[f64], sizes: &[u64], weight_by_size: bool) -> Result<f64, MetricError> {
     let weight = |size: &u64| if weight_by_size { *size as f64 } else { 1.0 };
     let total = sum(means.iter().zip(sizes).map(|(mean, size)| mean * weight(size)));
@@ -147,7 +149,7 @@ pub fn pooled_stderr(errors: &[f64], sizes: &[u64]) -> Result<f64, MetricError> 
     Ok(quotient(pooled, total, "the size of the group")?.sqrt())
 }
 
-/// The standard error of an unweighted mean of parts, as the 0.4 line has it: `√(Σe²) / k`.
+/// The standard error of an unweighted mean of parts, as in the 0.4 line: `√(Σe²) / k`.
 pub fn combined_stderr_unweighted(errors: &[f64]) -> Result<f64, MetricError> {
     let squares = sum(errors.iter().map(|error| square(*error)));
     quotient(squares.sqrt(), errors.len() as f64, "the number of parts")
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn resampling_is_that_of_the_reference() {
+    fn resampling_matches_the_reference() {
         let values = numbers(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         let median = Median.prepare(&values).unwrap();
         for (iterations, expected) in
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn some_have_no_error() {
+    fn not_available_without_resamples_or_values() {
         let mean = aggregation("mean").unwrap();
         let error = |values: &[Value], iterations| stderr_for_metric(&*mean, values, iterations).unwrap();
         let two = [Value::Int(0), Value::Int(1)];
@@ -201,14 +203,14 @@ mod tests {
         let perplexity = aggregation("perplexity").unwrap();
         let far = [Value::Float(-1000.0), Value::Float(-1000.0)];
         assert!(stderr_for_metric(&*perplexity, &far, 10).is_err());
-        // One draw has no deviation.
+        // A single resample has no deviation.
         assert!(stderr_for_metric(&*perplexity, &two, 1).is_err());
         let holes = [Value::Float(f64::NAN), Value::Int(1)];
         assert!(matches!(error(&holes, 10), StandardError::Known(known) if known.is_nan()));
     }
 
     #[test]
-    fn groups_are_pooled() {
+    fn pools_groups() {
         assert_eq!(pooled_stderr(&[0.1, 0.2], &[10, 20]), Ok(0.13844373104863458));
         assert_eq!(pooled_stderr(&[0.05, 0.03], &[10, 30]), Ok(0.025751852258368565));
         assert!(pooled_stderr(&[0.1], &[1]).is_err());

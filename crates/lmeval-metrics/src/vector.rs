@@ -1,8 +1,8 @@
-//! Arithmetic on arrays by numpy's rules.
+//! Array arithmetic following numpy.
 
 use crate::error::MetricError;
 
-/// The index of the maximum: the first of equal ones; the first NaN, if there is one.
+/// The index of the maximum; ties go to the first, and NaN wins over everything.
 pub fn argmax(numbers: &[f64]) -> Result<usize, MetricError> {
     let mut best = 0;
     for (index, number) in numbers.iter().enumerate() {
@@ -19,7 +19,7 @@ pub fn argmax(numbers: &[f64]) -> Result<usize, MetricError> {
     Ok(best)
 }
 
-/// The sum in the order in which numpy adds: eight running totals, and halves above 128 numbers.
+/// The sum in numpy's order of additions: eight running totals, and recursive halves above 128 numbers.
 pub fn pairwise_sum(numbers: &[f64]) -> f64 {
     0.0 + pairwise(numbers)
 }
@@ -50,7 +50,7 @@ fn pairwise(numbers: &[f64]) -> f64 {
 /// `ln(e^x + e^y)` without overflow.
 pub fn log_add_exp(x: f64, y: f64) -> f64 {
     if x == y {
-        // Infinities of one sign, too: their difference would be NaN.
+        // Also for infinities of equal sign, whose difference would be NaN.
         return x + std::f64::consts::LN_2;
     }
     let difference = x - y;
@@ -63,7 +63,7 @@ pub fn log_add_exp(x: f64, y: f64) -> f64 {
     }
 }
 
-/// `ln Σ e^x`, added from the left; `-inf` for no numbers.
+/// `ln Σ e^x`, added from the left; `-inf` for an empty slice.
 pub fn log_sum_exp(numbers: &[f64]) -> f64 {
     let Some((first, rest)) = numbers.split_first() else {
         return f64::NEG_INFINITY;
@@ -71,7 +71,7 @@ pub fn log_sum_exp(numbers: &[f64]) -> f64 {
     rest.iter().fold(*first, |total, number| log_add_exp(total, *number))
 }
 
-/// Probabilities from log-likelihoods, the maximum subtracted first.
+/// Probabilities from log-likelihoods; subtracts the maximum first.
 pub fn softmax(numbers: &[f64]) -> Vec<f64> {
     let maximum = numbers.iter().fold(f64::NEG_INFINITY, |maximum, number| {
         if number.is_nan() || *number > maximum { *number } else { maximum }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn argmax_prefers_the_first() {
+    fn argmax_ties_go_to_the_first() {
         assert_eq!(argmax(&[-1.0, -1.0]), Ok(0));
         assert_eq!(argmax(&[-1.0, f64::NAN, 0.0]), Ok(1));
         assert_eq!(argmax(&[f64::NEG_INFINITY; 3]), Ok(0));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_differ_from_plain_ones() {
+    fn pairwise_sum_differs_from_plain_sum() {
         let tenths = [0.1; 10];
         assert_eq!(pairwise_sum(&tenths), 1.0);
         assert_eq!(lmeval_pycompat::float::sum(tenths), 0.9999999999999999);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn infinities_and_nan_go_through() {
+    fn propagates_infinities_and_nan() {
         let low = f64::NEG_INFINITY;
         assert_eq!(log_sum_exp(&[low, -1.0]), -1.0);
         assert_eq!(log_sum_exp(&[low, low]), low);

@@ -211,12 +211,14 @@ impl Diagnose for FilterError {
                 nearest.iter().map(|name| format!("Did you mean `{name}`?")).collect()
             }
             Self::Runaway { .. } => {
-                let advice =
-                    "Nested repeats such as `(a+)+` make a pattern try every way to split a string; write `a+`";
+                let advice = "Nested repeats such as `(a+)+` make a pattern try every way to split a string; write `a+`";
                 vec![advice.to_owned()]
             }
             Self::NoSuchMatch { .. } => {
-                vec!["`group_select` is the index of a match, not of a group: 0 is the first and -1 the last".to_owned()]
+                vec![
+                    "`group_select` is the index of a match, not of a group: 0 is the first and -1 the last"
+                        .to_owned(),
+                ]
             }
             Self::TooFewResponses { wanted, .. } => vec![format!("Set `repeats: {wanted}` in the task")],
             _ => Vec::new(),

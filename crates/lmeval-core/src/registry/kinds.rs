@@ -226,7 +226,7 @@ pub(super) fn metrics() -> Vec<MetricEntry> {
     entries.push(
         MetricEntry::with_code("acc_all", Code::TaskCode)
             .output_types(vec![Loglikelihood])
-            .summary("All answers to one question are right, as `process_results` says"),
+            .summary("All answers to one question are correct, as computed by `process_results`"),
     );
     entries
 }

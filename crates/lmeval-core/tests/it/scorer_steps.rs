@@ -7,9 +7,9 @@ use lmeval_core::filters::{FilterDocs, FilterSpec};
 use lmeval_core::groups::Directions;
 use lmeval_core::registry::{MetricEntry, ScorerEntry};
 use lmeval_core::scorers::{
-    Aggregated, AnsweredDocument, HostAggregation, HostMetric, HostReduction, MetricKey, MetricSpec, Needs,
-    ReducedDoc, Reference, ScoreError, ScoredDoc, Scorer, ScorerSpec, ScoringSources, Setting, TaskCode,
-    TaskFacts, build_scorer,
+    Aggregated, AnsweredDocument, HostAggregation, HostMetric, MetricKey, MetricSpec, Needs, ReducedDoc,
+    Reference, ScoreError, ScoredDoc, Scorer, ScorerSpec, ScoringSources, Setting, TaskCode, TaskFacts,
+    build_scorer,
 };
 use lmeval_core::{Diagnose, Dialect, DocId, Host, HostError, OutputType};
 use lmeval_metrics::aggregation::Mean;

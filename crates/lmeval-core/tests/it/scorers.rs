@@ -7,10 +7,9 @@ use lmeval_core::filters::FilterSpec;
 use lmeval_core::groups::Directions;
 use lmeval_core::registry::ScorerEntry;
 use lmeval_core::scorers::{
-    AnsweredDocument, AnsweredInstance, HostAggregation, HostMetric, HostReduction, MetricSpec, PipelineSpec,
-    Reference, ScoreError, ScoredDoc, Scorer, ScorerSpec, Scores, ScoringInput, ScoringPipeline,
-    ScoringSources, Setting, TaskCode, TaskFacts, TaskScorer, build_predict_only, build_scorer,
-    loglikelihood_response,
+    AnsweredDocument, AnsweredInstance, HostAggregation, HostMetric, MetricSpec, PipelineSpec, Reference,
+    ScoreError, ScoredDoc, Scorer, ScorerSpec, Scores, ScoringInput, ScoringPipeline, ScoringSources,
+    Setting, TaskCode, TaskFacts, TaskScorer, build_predict_only, build_scorer, loglikelihood_response,
 };
 use lmeval_core::{
     Arguments, Context, Diagnose, Dialect, DocId, Host, HostError, Instance, InstanceMetadata, OutputType,

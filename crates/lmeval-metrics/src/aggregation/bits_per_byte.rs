@@ -1,4 +1,4 @@
-//! `bits_per_byte`.
+//! The aggregation `bits_per_byte`.
 
 use std::f64::consts::LN_2;
 
@@ -27,7 +27,7 @@ mod tests {
     use crate::number::Number;
 
     #[test]
-    fn bits_are_natural_units_over_ln_2() {
+    fn converts_nats_to_bits() {
         let items =
             [(-10.0, 5), (-20.0, 3)].map(|(total, weight)| Weighted { total, weight: Number::Int(weight) });
         assert_eq!(BitsPerByte.aggregate(&items).unwrap().to_f64(), 5.410106403333613);

@@ -1,10 +1,10 @@
-//! `bypass`.
+//! The aggregation `bypass`.
 
 use super::{Aggregation, Resample};
 use crate::error::MetricError;
 use crate::number::Number;
 
-/// The constant 999, for runs that only predict.
+/// The constant 999, for predict-only runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bypass;
 
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_looked_at() {
+    fn ignores_values() {
         assert!(matches!(Bypass.aggregate(&["x"]), Ok(Number::Int(999))));
         assert!(matches!(Aggregation::<&str>::aggregate(&Bypass, &[]), Ok(Number::Int(999))));
     }

@@ -1,4 +1,4 @@
-//! `f1`.
+//! The aggregation `f1`.
 
 use super::labels::{Label, LabelCount, LabelCounts, f1};
 use super::{Aggregation, Resample};
@@ -6,24 +6,24 @@ use crate::error::MetricError;
 use crate::item::LabelPair;
 use crate::vector::pairwise_sum;
 
-/// How F1 scores of several labels become one.
+/// How the F1 scores of several labels are averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum F1Average {
-    /// F1 of the label 1; there may be no more than two labels.
+    /// F1 of the label 1; requires at most two labels.
     #[default]
     Binary,
-    /// F1 of the counts of all labels together, which is the accuracy.
+    /// F1 of the pooled counts of all labels, which equals accuracy.
     Micro,
     /// The mean over the labels.
     Macro,
-    /// The mean over the labels, weighted by how often each is the right one.
+    /// The mean over the labels, weighted by how often each is the gold label.
     Weighted,
 }
 
-/// F1: `2·TP / (2·TP + FP + FN)`, as scikit-learn has it; 0 where it is undefined.
+/// F1 following scikit-learn: `2·TP / (2·TP + FP + FN)`; 0 if undefined.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct F1 {
-    /// How the scores of labels become one.
+    /// How the scores of labels are averaged.
     pub average: F1Average,
 }
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_f1_is_that_of_label_one() {
+    fn binary_f1_is_of_label_one() {
         let binary = |golds: &[i64], predictions: &[i64]| score(F1Average::Binary, golds, predictions);
         assert_eq!(binary(&[0, 1, 1, 0], &[0, 1, 0, 1]), Ok(0.5));
         assert_eq!(binary(&[1, 1], &[1, 1]), Ok(1.0));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn averages_are_those_of_scikit_learn() {
+    fn averages_match_scikit_learn() {
         let golds = [0, 1, 2, 2, 1, 0, 2];
         let predictions = [0, 2, 2, 1, 1, 0, 0];
         assert_eq!(score(F1Average::Micro, &golds, &predictions), Ok(0.5714285714285714));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_no_labels() {
+    fn rejects_lists_as_labels() {
         let item = LabelPair { gold: Value::list([Value::Int(1)]), prediction: Value::Int(1) };
         assert!(F1::default().aggregate(&[item]).is_err());
     }

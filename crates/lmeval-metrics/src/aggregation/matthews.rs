@@ -1,14 +1,14 @@
-//! `matthews_corrcoef`.
+//! The aggregation `matthews_corrcoef`.
 
 use super::labels::LabelCounts;
 use super::{Aggregation, Resample};
 use crate::error::MetricError;
 use crate::item::LabelPair;
 
-/// Matthews' correlation coefficient of any number of labels.
+/// Matthews correlation coefficient for any number of labels.
 ///
-/// With `t` and `p` the counts of each label among golds and predictions, `c` the right answers and `s` all of them:
-/// `(c·s − Σtp) / √((s² − Σp²)·(s² − Σt²))`; 0 where that is undefined.
+/// With `t` and `p` the counts of each label among golds and predictions, `c` the number of correct answers and `s`
+/// the number of all answers: `(c·s − Σtp) / √((s² − Σp²)·(s² − Σt²))`; 0 if undefined.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Matthews;
 
@@ -46,7 +46,7 @@ mod tests {
     use lmeval_pycompat::Value;
 
     #[test]
-    fn several_labels_are_welcome() {
+    fn supports_several_labels() {
         let score = |golds: &[i64], predictions: &[i64]| {
             let items: Vec<LabelPair> = golds
                 .iter()

@@ -1,10 +1,10 @@
-//! `mean`.
+//! The aggregation `mean`.
 
 use super::{Aggregation, Resample, Totals};
 use crate::error::MetricError;
 use crate::number::Number;
 
-/// The arithmetic mean: `Σx / n`, added from the left in the order of the documents.
+/// The arithmetic mean: `Σx / n`, summed from the left in document order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mean;
 
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_add_from_the_left() {
+    fn sums_from_the_left() {
         let tenths = [Number::Float(0.1); 10];
         assert_eq!(Mean.aggregate(&tenths).unwrap().to_f64(), 0.09999999999999999);
         assert!(Mean.aggregate(&[Number::Float(f64::NAN)]).unwrap().to_f64().is_nan());

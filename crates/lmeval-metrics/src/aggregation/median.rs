@@ -1,4 +1,4 @@
-//! `median`.
+//! The aggregation `median`.
 
 use super::{Aggregation, Resample};
 use crate::error::MetricError;
@@ -6,7 +6,7 @@ use crate::number::Number;
 
 /// The upper median: the element at `⌊n/2⌋` of the sorted values.
 ///
-/// Where the values hold NaN, which has no place in any order, it comes last.
+/// NaN sorts last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Median;
 
@@ -46,7 +46,7 @@ fn sorted(values: &[Number]) -> Vec<usize> {
     order
 }
 
-/// Each value's place in the sorted list, so that a resample is counted instead of sorted.
+/// The rank of each value, so that a resample is counted instead of sorted.
 struct Ranks {
     ranks: Vec<u32>,
     sorted: Vec<f64>,
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_upper_one_of_two() {
+    fn takes_the_upper_median() {
         let values = [4.0, 1.0, 3.0, 2.0].map(Number::Float);
         assert_eq!(Median.aggregate(&values).unwrap(), Number::Float(3.0));
         let prepared = Median.prepare(&values).unwrap();

@@ -1,4 +1,4 @@
-//! Aggregations: from the values of all documents to one number. One file each.
+//! Aggregations, which combine the values of all documents into one number. One file each.
 
 mod bits_per_byte;
 mod bypass;
@@ -33,17 +33,17 @@ use crate::error::MetricError;
 use crate::item::Item;
 use crate::number::Number;
 
-/// From the values of all documents to one number.
+/// Combines the values of all documents into one number.
 pub trait Aggregation<K>: Send + Sync {
-    /// The name that tasks know it by; an aggregation that belongs to one metric alone has none.
+    /// The registered name; `None` for an aggregation specific to one metric.
     fn name(&self) -> Option<&'static str> {
         None
     }
 
-    /// Works out once what every resample of these values needs.
+    /// Precomputes everything that resamples of these values share.
     fn prepare(&self, values: &[K]) -> Result<Box<dyn Resample>, MetricError>;
 
-    /// The number of all values.
+    /// Aggregates all values.
     fn aggregate(&self, values: &[K]) -> Result<Number, MetricError> {
         let all: Vec<u32> = (0..values.len() as u32).collect();
         self.prepare(values)?.score(&all).map(Number::Float)
@@ -55,12 +55,12 @@ pub trait Aggregation<K>: Send + Sync {
     }
 }
 
-/// Values made ready to be resampled.
+/// Values prepared for resampling.
 pub trait Resample: Send + Sync {
-    /// The number of the values at these positions, which may repeat; the order is that of the values.
+    /// Aggregates the values at these indices, which may repeat, in document order.
     fn score(&self, draws: &[u32]) -> Result<f64, MetricError>;
 
-    /// Appends the scores of several resamples of `count` positions each, in their order.
+    /// Appends the scores of several resamples of `count` indices each.
     fn score_all(&self, draws: &[u32], count: usize, scores: &mut Vec<f64>) -> Result<(), MetricError> {
         for draws in draws.chunks_exact(count) {
             scores.push(self.score(draws)?);
@@ -69,24 +69,24 @@ pub trait Resample: Send + Sync {
     }
 }
 
-/// An [`Aggregation`] without its type: what a scorer holds.
+/// A type-erased [`Aggregation`].
 pub trait AnyAggregation: Send + Sync {
-    /// The name that tasks know it by.
+    /// The registered name.
     fn name(&self) -> Option<&'static str> {
         None
     }
 
-    /// Works out once what every resample of these values needs.
+    /// Precomputes everything that resamples of these values share.
     fn prepare(&self, values: &[Value]) -> Result<Box<dyn Resample>, MetricError>;
 
-    /// The number of all values.
+    /// Aggregates all values.
     fn aggregate(&self, values: &[Value]) -> Result<Number, MetricError>;
 
     /// Whether this is the arithmetic mean, whose standard error has a closed form.
     fn is_mean(&self) -> bool;
 }
 
-/// Takes the type away from an aggregation.
+/// Erases the type of an aggregation.
 pub fn erase_aggregation<K: Item>(aggregation: Arc<dyn Aggregation<K>>) -> Arc<dyn AnyAggregation> {
     Arc::new(Erased { aggregation, item: PhantomData })
 }
@@ -114,7 +114,7 @@ impl<K: Item> AnyAggregation for Erased<K> {
     }
 }
 
-/// Python's `math.exp`: an overflow is an error, an infinite argument is not.
+/// Python's `math.exp`: overflow is an error, an infinite argument is not.
 pub(crate) fn exp(argument: f64) -> Result<f64, MetricError> {
     let power = argument.exp();
     if power.is_infinite() && argument.is_finite() {
@@ -123,7 +123,7 @@ pub(crate) fn exp(argument: f64) -> Result<f64, MetricError> {
     Ok(power)
 }
 
-/// A quotient; zero below is an error, as in Python.
+/// A quotient; division by zero is an error, as in Python.
 pub(crate) fn quotient(above: f64, below: f64, what: &'static str) -> Result<f64, MetricError> {
     if below == 0.0 {
         return Err(MetricError::DivisionByZero { what });
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exponentials_overflow_as_in_python() {
+    fn exp_overflows_like_python() {
         assert!(matches!(exp(710.0), Err(MetricError::Overflow { .. })));
         assert_eq!(exp(f64::INFINITY), Ok(f64::INFINITY));
         assert_eq!(exp(f64::NEG_INFINITY), Ok(0.0));

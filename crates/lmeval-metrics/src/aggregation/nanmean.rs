@@ -1,11 +1,11 @@
-//! `nanmean`.
+//! The aggregation `nanmean`.
 
 use super::{Aggregation, Resample};
 use crate::error::MetricError;
 use crate::number::Number;
 use crate::vector::pairwise_sum;
 
-/// The mean of the values that are not NaN, by numpy's summation; NaN if there are none.
+/// The mean of the values that are not NaN, with numpy's summation; NaN if there are none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NanMean;
 
@@ -24,7 +24,7 @@ struct Values(Vec<f64>);
 impl Resample for Values {
     fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
         let mut count = 0_u32;
-        // A NaN keeps its place as a zero, which decides what is added to what.
+        // NaN is replaced by zero rather than removed, to keep the grouping of additions.
         let numbers: Vec<f64> = draws
             .iter()
             .map(|draw| {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holes_do_not_count() {
+    fn ignores_nan() {
         let values = [1.0, f64::NAN, 4.0].map(Number::Float);
         assert_eq!(NanMean.aggregate(&values).unwrap().to_f64(), 2.5);
         assert!(NanMean.aggregate(&values[1..2]).unwrap().to_f64().is_nan());

@@ -1,4 +1,4 @@
-//! `perplexity`.
+//! The aggregation `perplexity`.
 
 use super::{Aggregation, Resample, Totals, exp};
 use crate::error::MetricError;
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn perplexity_of_no_doubt_is_one() {
+    fn perplexity_of_certainty_is_one() {
         assert_eq!(Perplexity.aggregate(&[Number::Int(0), Number::Int(0)]).unwrap().to_f64(), 1.0);
         let impossible = [Number::Float(f64::NEG_INFINITY)];
         assert_eq!(Perplexity.aggregate(&impossible).unwrap().to_f64(), f64::INFINITY);

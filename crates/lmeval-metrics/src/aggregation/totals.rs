@@ -3,18 +3,18 @@
 use super::Resample;
 use crate::error::MetricError;
 
-/// Resamples that are added up side by side, so that no addition waits for the one before it.
+/// The number of resamples summed side by side, so that additions do not wait for each other.
 pub(crate) const LANES: usize = 8;
 
-/// Numbers of each document, which a resample adds up from the left, in the order of its draws.
+/// Numbers of each document, which a resample sums from the left, in the order of its draws.
 pub(crate) struct Totals<const N: usize> {
     documents: Vec<[f64; N]>,
-    /// The score of the totals of so many documents.
+    /// Computes the score from the totals and the number of documents.
     score: fn([f64; N], usize) -> Result<f64, MetricError>,
 }
 
 impl<const N: usize> Totals<N> {
-    /// What resamples of these documents need; no document at all is an error.
+    /// Prepares resampling; fails if there are no documents.
     pub(crate) fn prepare(
         documents: impl IntoIterator<Item = [f64; N]>,
         score: fn([f64; N], usize) -> Result<f64, MetricError>,

@@ -1,10 +1,10 @@
-//! `weighted_mean`.
+//! The aggregation `weighted_mean`.
 
 use super::{Aggregation, Resample, Totals, quotient};
 use crate::error::MetricError;
 use crate::item::Weighted;
 
-/// The mean of totals by their weights: `Σa / Σb` over pairs `(a, b)`.
+/// The mean of totals divided by their weights: `Σa / Σb` over pairs `(a, b)`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WeightedMean;
 
@@ -18,12 +18,12 @@ impl Aggregation<Weighted> for WeightedMean {
     }
 }
 
-/// Totals and weights as numbers to be added up.
+/// Totals and weights as floats to sum.
 pub(super) fn pairs(values: &[Weighted]) -> impl Iterator<Item = [f64; 2]> {
     values.iter().map(|value| [value.total, value.weight.to_f64()])
 }
 
-/// The weighted mean of their sums.
+/// The weighted mean from their sums.
 pub(super) fn mean([total, weight]: [f64; 2]) -> Result<f64, MetricError> {
     quotient(total, weight, "the total weight")
 }
@@ -34,7 +34,7 @@ mod tests {
     use crate::number::Number;
 
     #[test]
-    fn weights_divide() {
+    fn divides_by_total_weight() {
         let pair = |total, weight| Weighted { total, weight: Number::Int(weight) };
         let mean = WeightedMean.aggregate(&[pair(-10.0, 5), pair(-20.0, 3)]).unwrap();
         assert_eq!(mean.to_f64(), -3.75);

@@ -1,4 +1,4 @@
-//! `weighted_perplexity`.
+//! The aggregation `weighted_perplexity`.
 
 use super::weighted_mean::{mean, pairs};
 use super::{Aggregation, Resample, Totals, exp};
@@ -25,7 +25,7 @@ mod tests {
     use crate::number::Number;
 
     #[test]
-    fn lengths_are_summed_apart() {
+    fn sums_lengths_separately() {
         let items =
             [(-10.0, 5), (-20.0, 3)].map(|(total, weight)| Weighted { total, weight: Number::Int(weight) });
         let perplexity = WeightedPerplexity.aggregate(&items).unwrap().to_f64();

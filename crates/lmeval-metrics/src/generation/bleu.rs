@@ -1,4 +1,4 @@
-//! `bleu`.
+//! The metric `bleu`.
 
 use rayon::prelude::*;
 
@@ -10,15 +10,15 @@ use crate::error::MetricError;
 use crate::item::TextPair;
 use lmeval_pycompat::strings::rstrip;
 
-/// Corpus BLEU as sacrebleu has it by default: tokenizer 13a, case counts, n-grams up to 4, exponential smoothing.
+/// Corpus BLEU with sacrebleu's defaults: tokenizer 13a, case-sensitive, n-grams up to 4, exponential smoothing.
 ///
-/// `BP · exp(¼ Σ ln p_n)` with `p_n` the share of n-grams that a reference has, and `BP = exp(1 − r/h)` where the
+/// `BP · exp(¼ Σ ln p_n)` with `p_n` the fraction of n-grams found in a reference, and `BP = exp(1 − r/h)` if the
 /// predictions (length `h`) are shorter than the references (`r`). On a scale from 0 to 100.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bleu;
 
 const ORDER: usize = 4;
-/// Length of prediction and reference, then shared n-grams, then all n-grams of each order.
+/// Length of prediction and reference, then the shared n-grams, then all n-grams of each order.
 const SIZE: usize = 2 + 2 * ORDER;
 
 impl Aggregation<TextPair> for Bleu {
@@ -45,7 +45,7 @@ fn statistics(prediction: &str, references: &[&str]) -> [u32; SIZE] {
     let references: Vec<Vec<String>> = references.iter().map(|text| tokens(text)).collect();
     let mut numbers = [0; SIZE];
     numbers[0] = prediction.len() as u32;
-    // The closest length; of two equally close ones, the shorter.
+    // The closest length; ties go to the shorter one.
     let closest =
         references.iter().map(Vec::len).min_by_key(|length| (length.abs_diff(prediction.len()), *length));
     numbers[1] = closest.unwrap_or_default() as u32;
@@ -89,7 +89,7 @@ fn score(totals: &[u64; SIZE]) -> f64 {
             100.0 * *shared as f64 / *all as f64
         };
     }
-    // Reference: the logarithm of zero is a very negative number.
+    // Reference: the logarithm of zero is a large negative number.
     let logarithm = |precision: &f64| if *precision == 0.0 { -9_999_999_999.0 } else { precision.ln() };
     let total = precisions.iter().fold(0.0, |total, precision| total + logarithm(precision));
     penalty * (total / ORDER as f64).exp()
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_the_documentation() {
+    fn matches_documented_values() {
         let bleu = |documents: &[(&[&str], &str)]| corpus(&Bleu, documents);
         assert_eq!(
             bleu(&[

@@ -1,4 +1,4 @@
-//! `chrf` and `chrf++`.
+//! The metrics `chrf` and `chrf++`.
 
 use rayon::prelude::*;
 
@@ -9,17 +9,17 @@ use crate::error::MetricError;
 use crate::item::TextPair;
 use lmeval_pycompat::strings::split_whitespace;
 
-/// Corpus chrF as sacrebleu has it by default: character n-grams up to 6 without white space, case counts, β = 2.
+/// Corpus chrF with sacrebleu's defaults: character n-grams up to 6 without whitespace, case-sensitive, β = 2.
 ///
-/// With P and R the mean precision and recall over the orders that occur: `100 · 5PR / (4P + R)`. Of several references,
-/// the one with the highest score of the segment counts. chrF++ adds n-grams of words, up to 2.
+/// With P and R the mean precision and recall over the orders that occur: `100 · 5PR / (4P + R)`. With several
+/// references, the one with the best score of the segment is used. chrF++ adds word n-grams up to 2.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChrF {
     words: bool,
 }
 
 impl ChrF {
-    /// chrF++: with n-grams of words, up to 2.
+    /// chrF++: adds word n-grams up to 2.
     pub fn plus_plus() -> Self {
         Self { words: true }
     }
@@ -28,7 +28,7 @@ impl ChrF {
 const CHARACTERS: usize = 6;
 const WORDS: usize = 2;
 const ORDERS: usize = CHARACTERS + WORDS;
-/// For each order: n-grams of the prediction, of the reference, and shared ones.
+/// For each order: the n-grams of the prediction, of the reference, and the shared ones.
 const SIZE: usize = 3 * ORDERS;
 
 impl Aggregation<TextPair> for ChrF {
@@ -48,12 +48,12 @@ impl Aggregation<TextPair> for ChrF {
                 Ok(best_statistics(&pair.prediction, &references, self.words))
             })
             .collect::<Result<_, MetricError>>()?;
-        // Without words their counts are all zero, and orders without n-grams do not count.
+        // Without words their counts are all zero, and orders without n-grams are ignored.
         Ok(Box::new(Statistics::new(documents, score)))
     }
 }
 
-/// A text as characters without white space and, for chrF++, words.
+/// A segment as characters without whitespace and, for chrF++, words.
 struct Segment<'a> {
     characters: Vec<char>,
     words: Vec<&'a str>,
@@ -100,13 +100,13 @@ impl SegmentCounts<'_, '_> {
     }
 }
 
-/// Splits a punctuation mark off the end of a word or, if there is none, off its start.
+/// Splits a punctuation mark off the end of a word or, failing that, off its start.
 fn split_punctuation(word: &str) -> Vec<&str> {
     let mut characters = word.chars();
     let (first, last) = (characters.next(), characters.next_back());
     let is_mark =
         |character: Option<char>| character.is_some_and(|character| character.is_ascii_punctuation());
-    // Both marks are one byte long; a word of one character has no last one here.
+    // Both marks are one byte long; a word of one character has no separate last one.
     if is_mark(last) {
         let (word, mark) = word.split_at(word.len() - 1);
         vec![word, mark]
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_the_documentation() {
+    fn matches_documented_values() {
         let chrf = |documents: &[(&[&str], &str)]| corpus(&ChrF::default(), documents);
         assert_eq!(
             chrf(&[
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_leave_words() {
+    fn splits_punctuation_off_words() {
         for (word, expected) in [
             ("(hi)", &["(hi", ")"][..]),
             ("(hi", &["(", "hi"]),

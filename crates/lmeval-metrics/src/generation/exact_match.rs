@@ -1,4 +1,4 @@
-//! `exact_match`.
+//! The metric `exact_match`.
 
 use std::borrow::Cow;
 
@@ -15,11 +15,11 @@ use crate::number::Number;
 use crate::options::{OptionEntry, OptionKind, OptionTable};
 use crate::reduction::PassAtK;
 
-/// `exact_match`: 1 for each answer that equals the target, or one of them, else 0.
+/// `exact_match`: 1 for each answer that equals a target, else 0.
 ///
-/// Before the comparison, answers and targets lose, in this order: what `regexes_to_ignore` match, their case
-/// (`ignore_case`), the 32 ASCII punctuation characters (`ignore_punctuation`), and ASCII digits
-/// (`ignore_numbers`). A list as target means several, as `multiple_targets` does.
+/// Before the comparison, answers and targets are stripped, in this order, of matches of `regexes_to_ignore`, case
+/// (`ignore_case`), the 32 ASCII punctuation characters (`ignore_punctuation`), and ASCII digits (`ignore_numbers`).
+/// A list as the target means several targets, like `multiple_targets`.
 pub fn exact_match() -> Metric<Number> {
     Metric::new("exact_match", GENERATION, Mean, |kwargs| {
         let options = ExactMatch::from_kwargs(kwargs)?;
@@ -43,11 +43,11 @@ const OPTIONS: &[OptionEntry] = &[
 /// The comparison of `exact_match` with its options.
 #[derive(Debug, Default)]
 pub struct ExactMatch {
-    /// Whether the references are several targets, each of which will do.
+    /// Whether the references are alternatives, any of which is acceptable.
     pub multiple_targets: bool,
     /// Patterns whose matches are deleted.
     pub regexes_to_ignore: Vec<Regex>,
-    /// Whether case does not count.
+    /// Whether case is ignored.
     pub ignore_case: bool,
     /// Whether ASCII punctuation is deleted.
     pub ignore_punctuation: bool,
@@ -55,7 +55,7 @@ pub struct ExactMatch {
     pub ignore_numbers: bool,
 }
 
-/// A text, or something else that is compared as it is.
+/// A string, or another value that is compared unchanged.
 #[derive(Clone, Debug)]
 enum Cell<'a> {
     Text(Cow<'a, str>),
@@ -63,7 +63,7 @@ enum Cell<'a> {
 }
 
 impl ExactMatch {
-    /// Reads the options; an unknown one is an error.
+    /// Reads the options; rejects unknown ones.
     pub fn from_kwargs(kwargs: &Dict) -> Result<Self, MetricError> {
         let mut options = Self::default();
         for (name, value) in kwargs.iter() {
@@ -84,7 +84,7 @@ impl ExactMatch {
         Ok(options)
     }
 
-    /// 1 or 0 for each prediction.
+    /// Scores each prediction as 1 or 0.
     pub fn score(&self, references: &[Value], predictions: &[Value]) -> Result<Vec<Number>, MetricError> {
         let list = references.first().and_then(items);
         if self.multiple_targets || list.is_some() {
@@ -137,7 +137,7 @@ impl ExactMatch {
 }
 
 impl<'a> Cell<'a> {
-    /// Python's `str` of the cell, which is empty afterwards.
+    /// Python's `str` of the cell; leaves it empty.
     fn take_text(&mut self) -> Cow<'a, str> {
         match self {
             Self::Text(text) => std::mem::take(text),
@@ -146,7 +146,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// The values of one side. Reference: numbers among texts become texts, as in an array of numpy.
+/// The values of one side. Reference: numbers among strings are converted, as in a numpy array.
 fn column(side: &[Value]) -> Vec<Cell<'_>> {
     let some_text = side.iter().any(|value| value.as_str().is_some());
     let plain = side.iter().all(|value| value.as_str().is_some() || value.to_f64().is_some());
@@ -176,14 +176,14 @@ fn lower_all(cells: &mut [Cell<'_>]) -> Result<(), MetricError> {
         match cell {
             Cell::Text(text) => longest = longest.max(text.chars().count()),
             Cell::Other(value) => {
-                return Err(MetricError::wrong_value("text where `ignore_case` is set", value));
+                return Err(MetricError::wrong_value("a string if `ignore_case` is set", value));
             }
         }
     }
     for cell in cells {
         if let Cell::Text(text) = cell {
             let lowered = lower(text);
-            // Reference: a column of text has a fixed width, which a longer lower-case form does not widen.
+            // Reference: a string column has a fixed width, which truncates a longer lower-case form.
             *text = Cow::Owned(match lowered.char_indices().nth(longest) {
                 Some((end, _)) => lowered[..end].to_owned(),
                 None => lowered,
@@ -195,7 +195,7 @@ fn lower_all(cells: &mut [Cell<'_>]) -> Result<(), MetricError> {
 
 fn equal(left: &Cell<'_>, right: &Cell<'_>) -> bool {
     match (left, right) {
-        // Reference: numpy pads text with NUL characters.
+        // Reference: numpy pads strings with NUL characters.
         (Cell::Text(left), Cell::Text(right)) => left.trim_end_matches('\0') == right.trim_end_matches('\0'),
         (Cell::Other(left), Cell::Other(right)) => left == right,
         _ => false,
@@ -210,7 +210,7 @@ fn patterns(value: &Value) -> Result<Vec<Regex>, MetricError> {
     };
     let texts: Vec<String> = match value {
         _ if !value.is_truthy() => Vec::new(),
-        // Reference: a text is a list of its characters.
+        // Reference: a string is a list of its characters.
         Value::Str(text) => text.chars().map(String::from).collect(),
         _ => items(value)
             .ok_or_else(|| wrong(value))?
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_the_documentation() {
+    fn matches_documented_table() {
         for (references, predictions, kwargs, expected) in [
             ("[42]", "['42', 'x']", "{}", &[0, 0][..]),
             ("[42]", "['42', 'x']", "{'regexes_to_ignore': [',']}", &[1, 0]),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_is_wrong() {
+    fn error_messages() {
         for (references, predictions, kwargs, expected) in [
             ("[42]", "['42']", "{'ignore_case': True}", "ignore_case"),
             ("['a']", "['b']", "{'k': 1}", "`exact_match` has no option `k`"),

@@ -1,4 +1,4 @@
-//! Metrics of generated text. One file each.
+//! Metrics of generated answers. One file each.
 
 mod bleu;
 mod chrf;

@@ -1,9 +1,9 @@
-//! Counts of n-grams.
+//! Counting n-grams.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// How often each n-gram occurs.
+/// The number of occurrences of each n-gram.
 pub(super) type Counts<'a, T> = HashMap<&'a [T], u32>;
 
 /// Counts the n-grams of one order.
@@ -20,7 +20,7 @@ pub(super) fn total_ngrams(tokens: usize, order: usize) -> u32 {
     (tokens + 1).saturating_sub(order) as u32
 }
 
-/// How many n-grams two counts share.
+/// The number of n-grams that two counts share.
 pub(super) fn shared<T: Hash + Eq>(left: &Counts<'_, T>, right: &Counts<'_, T>) -> u32 {
     left.iter().map(|(ngram, count)| right.get(ngram).map_or(0, |other| *count.min(other))).sum()
 }

@@ -1,6 +1,6 @@
-//! The Porter stemmer, with the extensions that ROUGE's implementation has.
+//! The Porter stemmer, with the extensions of ROUGE's implementation.
 
-/// Words that the rules would get wrong.
+/// Exceptions to the rules.
 const IRREGULAR: &[(&str, &str)] = &[
     ("sky", "sky"),
     ("skies", "sky"),
@@ -162,7 +162,7 @@ fn final_e(word: &mut String) {
     }
 }
 
-/// Applies the first rule whose suffix the word has, if the condition holds for what remains.
+/// Applies the first rule whose suffix the word has, if the condition holds for the remainder.
 fn replace_first(word: &mut String, rules: &[(&str, &str)], condition: impl Fn(&str) -> bool) {
     for (suffix, replacement) in rules {
         if let Some(stem) = word.strip_suffix(suffix) {
@@ -175,14 +175,14 @@ fn replace_first(word: &mut String, rules: &[(&str, &str)], condition: impl Fn(&
     }
 }
 
-/// A letter that is no vowel; `y` is one after a vowel and at the start.
+/// Whether a letter is a consonant; `y` is one at the start and after a vowel.
 fn is_consonant(word: &[u8], position: usize) -> bool {
     match word[position] {
         b'a' | b'e' | b'i' | b'o' | b'u' => false,
         b'y' => {
             let before = word[..position].iter().rev().take_while(|letter| **letter == b'y').count();
             let first = position - before;
-            // The first `y` of a run follows from the letter before it, and each next one is the opposite.
+            // The first `y` of a run depends on the preceding letter, and each further one alternates.
             let first_is_consonant = first == 0 || !is_consonant(word, first - 1);
             first_is_consonant == before.is_multiple_of(2)
         }
@@ -190,7 +190,7 @@ fn is_consonant(word: &[u8], position: usize) -> bool {
     }
 }
 
-/// The number of changes from vowels to consonants.
+/// The number of transitions from vowels to consonants.
 fn measure(stem: &str) -> usize {
     consonants(stem).windows(2).filter(|pair| !pair[0] && pair[1]).count()
 }
@@ -211,7 +211,8 @@ fn consonants(stem: &str) -> Vec<bool> {
     flags
 }
 
-/// Whether a word ends in consonant, vowel and consonant other than w, x and y, or is a vowel and a consonant.
+/// Whether a word ends in consonant, vowel and consonant other than w, x and y, or consists of a vowel and a
+/// consonant.
 fn ends_cvc(word: &str) -> bool {
     match consonants(word)[..] {
         [false, true] => true,

@@ -1,4 +1,4 @@
-//! ROUGE.
+//! The ROUGE metrics.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,10 +16,10 @@ use crate::number::Number;
 use crate::options::{OptionEntry, OptionKind, OptionTable};
 use crate::vector::argmax;
 
-/// What ROUGE compares.
+/// The units that ROUGE compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RougeKind {
-    /// N-grams of words: `rouge1`, `rouge2`, …
+    /// Word n-grams: `rouge1`, `rouge2`, …
     Ngrams(usize),
     /// The longest common subsequence: `rougeL`.
     Longest,
@@ -30,11 +30,11 @@ pub enum RougeKind {
 /// Precision, recall and their harmonic mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RougeScore {
-    /// The share of the prediction that the target has.
+    /// The fraction of the prediction found in the target.
     pub precision: f64,
-    /// The share of the target that the prediction has.
+    /// The fraction of the target found in the prediction.
     pub recall: f64,
-    /// `2PR / (P + R)`; 0 where that is undefined.
+    /// `2PR / (P + R)`; 0 if undefined.
     pub fmeasure: f64,
 }
 
@@ -48,10 +48,10 @@ impl RougeScore {
     }
 }
 
-/// ROUGE of a prediction, as the `rouge_score` package computes it. On a scale from 0 to 1.
+/// ROUGE of a prediction, as computed by the `rouge_score` package. On a scale from 0 to 1.
 ///
-/// Words are runs of ASCII letters and digits in lower case; with `use_stemmer`, those of more than three characters
-/// are replaced by their stem.
+/// Words are runs of ASCII letters and digits in lower case; with `use_stemmer`, words of more than three characters
+/// are stemmed.
 pub fn rouge(kind: RougeKind, target: &str, prediction: &str, use_stemmer: bool) -> RougeScore {
     let tokens = |text: &str| tokenize(text, use_stemmer);
     match kind {
@@ -66,7 +66,7 @@ pub fn rouge(kind: RougeKind, target: &str, prediction: &str, use_stemmer: bool)
     }
 }
 
-/// ROUGE against several targets: the score with the highest f-measure, the first of equal ones.
+/// ROUGE against several targets: the score with the highest f-measure; ties go to the first.
 pub fn rouge_multi(
     kind: RougeKind,
     targets: &[&str],
@@ -102,7 +102,7 @@ const OPTIONS: &[OptionEntry] = &[
     OptionEntry::optional("use_stemmer", OptionKind::Truth, "False"),
 ];
 
-/// The texts of values.
+/// Extracts strings; fails on other values.
 pub(super) fn texts(values: &[Value]) -> Result<Vec<&str>, MetricError> {
     let text = |value| Value::as_str(value).ok_or_else(|| MetricError::wrong_value("text", value));
     values.iter().map(text).collect()
@@ -162,7 +162,7 @@ fn longest_of_lines(target: &[Vec<String>], prediction: &[Vec<String>]) -> Rouge
             prediction.iter().flat_map(|other| common_positions(line, other)).collect();
         for position in common {
             let word = line[position].as_str();
-            // A word counts as often as both sides have it.
+            // A word counts as often as it occurs on both sides.
             if let (Some(left @ 1..), Some(right @ 1..)) =
                 (target_counts.get_mut(word), prediction_counts.get_mut(word))
             {
@@ -183,7 +183,7 @@ fn word_counts(lines: &[Vec<String>]) -> HashMap<&str, usize> {
     counts
 }
 
-/// The positions in `line` of one longest common subsequence, last first.
+/// The indices in `line` of one longest common subsequence, in reverse.
 fn common_positions(line: &[String], other: &[String]) -> Vec<usize> {
     let table = subsequences(line, other);
     let (mut row, mut column) = (line.len(), other.len());
@@ -208,7 +208,7 @@ mod tests {
     use crate::metric::MetricInput;
 
     #[test]
-    fn words_subsequences_and_lines() {
+    fn compares_words_subsequences_and_lines() {
         let (target, prediction) =
             ("The quick brown fox jumps over the lazy dog", "The quick brown dog jumps on the log.");
         let fmeasure = |kind| rouge(kind, target, prediction, true).fmeasure;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_target_counts() {
+    fn uses_the_best_target() {
         let metric = rouge_metric("rouge1", RougeKind::Ngrams(1));
         let targets = Value::list(["a b".into(), "c d".into()]);
         let input =

@@ -1,4 +1,4 @@
-//! Exact match and F1 of extracted answers, as the SQuAD data set defines them.
+//! Exact match and F1 of extracted answers, as defined by the SQuAD data set.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ use crate::number::Number;
 static ARTICLES: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b(a|an|the)\b", Flags::default()).expect("the pattern is valid"));
 
-/// An answer in lower case, without ASCII punctuation, articles and surplus white space.
+/// An answer in lower case, without ASCII punctuation, articles and extra whitespace.
 pub fn squad_normalize(answer: &str) -> Result<String, MetricError> {
     let answer: String =
         lower(answer).chars().filter(|character| !character.is_ascii_punctuation()).collect();
@@ -25,12 +25,12 @@ pub fn squad_normalize(answer: &str) -> Result<String, MetricError> {
     Ok(split_whitespace(&answer, None).join(" "))
 }
 
-/// 1 if the normalised answer equals one of the normalised targets, else 0; 0 without targets.
+/// 1 if the normalised answer equals a normalised target, else 0; 0 without targets.
 pub fn squad_exact_match(targets: &[&str], prediction: &str) -> Result<f64, MetricError> {
     best(targets, prediction, |target, prediction| f64::from(u8::from(target == prediction)))
 }
 
-/// The best F1 of the words of the normalised answer over the targets: `2PR / (P + R)`; 0 without targets.
+/// The best F1 over the targets of the words of the normalised answer: `2PR / (P + R)`; 0 without targets.
 pub fn squad_f1(targets: &[&str], prediction: &str) -> Result<f64, MetricError> {
     best(targets, prediction, |target, prediction| {
         let (target, prediction) = (split_whitespace(target, None), split_whitespace(prediction, None));
@@ -105,7 +105,7 @@ mod tests {
     use lmeval_pycompat::{Dict, Value};
 
     #[test]
-    fn articles_and_marks_do_not_count() {
+    fn ignores_articles_and_punctuation() {
         assert_eq!(squad_normalize("The  Cat, a theatre!").unwrap(), "cat theatre");
         assert_eq!(squad_exact_match(&["the cat"], "A cat."), Ok(1.0));
         assert_eq!(squad_exact_match(&[], ""), Ok(0.0));

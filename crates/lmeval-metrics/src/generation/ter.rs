@@ -1,4 +1,4 @@
-//! `ter`.
+//! The metric `ter`.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use crate::error::MetricError;
 use crate::item::TextPair;
 use lmeval_pycompat::strings::{lower, rstrip, split_whitespace};
 
-/// Translation edit rate as sacrebleu has it by default: case does not count, punctuation does.
+/// Translation edit rate with sacrebleu's defaults: case-insensitive, including punctuation.
 ///
-/// `100 · Σedits / Σlength`: the fewest edits (insertions, deletions, substitutions and shifts of words) over the
-/// references of each document, and their mean length. Lower is better.
+/// `100 · Σedits / Σlength`: the minimum number of edits (insertions, deletions, substitutions and shifts of words)
+/// over the references of each document, divided by their mean length. Lower is better.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ter;
 
@@ -44,7 +44,7 @@ fn rate([edits, length]: [f64; 2]) -> f64 {
     100.0 * rate
 }
 
-/// The edits and the length of a document.
+/// The number of edits and the length of a document.
 fn statistics(prediction: &str, references: &[&str]) -> [f64; 2] {
     let mut numbers = HashMap::new();
     let prediction = words(prediction, &mut numbers);
@@ -58,7 +58,7 @@ fn statistics(prediction: &str, references: &[&str]) -> [f64; 2] {
     [fewest as f64, length as f64 / references.len() as f64]
 }
 
-/// The words of a text as numbers, equal words having equal numbers.
+/// The words of a string as ids, equal for equal words.
 fn words(text: &str, numbers: &mut HashMap<String, u32>) -> Vec<u32> {
     let text = lower(rstrip(text));
     split_whitespace(&text, None)
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_the_documentation() {
+    fn matches_documented_values() {
         let ter = |documents: &[(&[&str], &str)]| corpus(&Ter, documents);
         assert_eq!(
             ter(&[

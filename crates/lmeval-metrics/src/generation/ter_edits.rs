@@ -1,26 +1,28 @@
-//! The edits of TER between two lists of words, where moving a run of words counts as one edit.
+//! TER's edit count between two lists of words, in which moving a run of words is one edit.
 //!
-//! The measure is that of Snover et al., "A Study of Translation Edit Rate with Targeted Human Annotation" (AMTA 2006).
-//! The best sequence of moves is too expensive to find, so every tool searches in part of the space, and equal numbers
-//! need equal choices. These are the choices of sacrebleu:
+//! The measure is that of Snover et al., "A Study of Translation Edit Rate with Targeted Human Annotation" (AMTA
+//! 2006). Finding the best sequence of moves is too expensive, so every tool searches only part of the space, and
+//! equal scores require equal choices. sacrebleu's choices are:
 //!
-//! 1. A missing, a superfluous and a wrong word cost 1 each, and so does a move. With an empty reference every word is
-//!    superfluous and nothing is moved.
-//! 2. Distances are computed in a band. Row `i` of `n` (the first `i` words) has the columns from `d - w` up to but not
-//!    including `d + w`, where `d = ⌊i · r⌋` and `r` is the length of the reference over `n`. `w` is 25, or `⌈r / 2 + 25⌉`
-//!    where `r / 2` is larger than 25. Row 0 is complete and the last row reaches the last column.
-//! 3. Where several last steps give the same distance, the alignment pairs two words, else drops a word, else inserts one.
-//! 4. Moves are greedy: in each round the best move is made, until none gains anything.
-//! 5. A round looks at runs of 1 to 10 words that are equal in both lists and start at most 50 positions apart; by start
-//!    among the words, then by start in the reference, then by length.
+//! 1. A missing, a superfluous and a wrong word cost 1 each, and so does a move. With an empty reference every word
+//!    is superfluous and nothing is moved.
+//! 2. Distances are computed in a band. Row `i` of `n` (the first `i` words) has the columns from `d - w` up to but
+//!    not including `d + w`, where `d = ⌊i · r⌋` and `r` is the length of the reference over `n`. `w` is 25, or
+//!    `⌈r / 2 + 25⌉` if `r / 2` is larger than 25. Row 0 is complete and the last row reaches the last column.
+//! 3. If several last steps give the same distance, the alignment prefers to pair two words, then to drop a word,
+//!    then to insert one.
+//! 4. Moves are greedy: each round makes the best move, until none improves the distance.
+//! 5. A round considers runs of 1 to 10 words that are equal in both lists and start at most 50 positions apart,
+//!    ordered by start among the words, then by start in the reference, then by length.
 //! 6. A run is worth moving if the alignment has an error in it on both sides, and aligns its first reference word
 //!    outside the run itself.
-//! 7. It is tried at the place where the alignment has consumed the reference up to the run, then after each of the run's
-//!    words. A place equal to the one before it is not tried again. A place inside the run, or at either
-//!    end of it, means that many words further right.
-//! 8. The best move gains most; then it has the longest run, then the leftmost start, then the leftmost place.
-//! 9. At most about 1,000 moves are tried in all rounds together. The limit is checked after each run that was tried; the
-//!    round in which it is reached makes no move.
+//! 7. The first target position is where the alignment has consumed the reference up to the run, then after each of
+//!    the run's words. A position equal to the previous one is skipped. A position inside the run, or at either end
+//!    of it, means that many words further right.
+//! 8. The best move gains most; ties go to the longest run, then the leftmost start, then the leftmost target
+//!    position.
+//! 9. At most about 1,000 moves are tried in all rounds together. The limit is checked after each run that was tried;
+//!    the round that reaches it makes no move.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -30,17 +32,17 @@ const FARTHEST_RUN: usize = 50;
 const MOST_TRIALS: usize = 1000;
 const HALF_BAND: usize = 25;
 
-/// The distance of a cell outside the band: larger than any real one, with room to add.
+/// The distance of a cell outside the band: larger than any real one, without overflow on addition.
 const FAR: u32 = u32::MAX / 2;
 
-/// The edits that turn `words` into `reference`.
+/// The number of edits that turn `words` into `reference`.
 pub(super) fn edits(words: &[u32], reference: &[u32]) -> usize {
     if reference.is_empty() {
         return words.len();
     }
     let mut search = Search {
         grid: Grid::new(words.len(), reference),
-        places: places(reference),
+        positions: positions(reference),
         words: words.to_vec(),
         trials: 0,
     };
@@ -52,13 +54,13 @@ pub(super) fn edits(words: &[u32], reference: &[u32]) -> usize {
     moves + search.grid.distance() as usize
 }
 
-/// Where each word stands in the reference, from left to right.
-fn places(reference: &[u32]) -> HashMap<u32, Vec<usize>> {
-    let mut places: HashMap<u32, Vec<usize>> = HashMap::new();
-    for (place, word) in reference.iter().enumerate() {
-        places.entry(*word).or_default().push(place);
+/// The positions of each word in the reference, from left to right.
+fn positions(reference: &[u32]) -> HashMap<u32, Vec<usize>> {
+    let mut positions: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (position, word) in reference.iter().enumerate() {
+        positions.entry(*word).or_default().push(position);
     }
-    places
+    positions
 }
 
 /// Distances between prefixes of the words (rows) and of the reference (columns).
@@ -69,7 +71,7 @@ struct Grid<'r> {
     slope: f64,
     half_band: usize,
     cells: Vec<u32>,
-    /// Two rows in which the distance after a move is computed.
+    /// Two scratch rows for computing the distance after a move.
     spare: [Vec<u32>; 2],
 }
 
@@ -108,7 +110,7 @@ impl<'r> Grid<'r> {
         self.cell(self.last_row, self.reference.len())
     }
 
-    /// The columns of a row that are in the band.
+    /// The columns of a row that are inside the band.
     fn band(&self, row: usize) -> Range<usize> {
         let diagonal = (row as f64 * self.slope).floor() as usize;
         let end = if row == self.last_row {
@@ -129,7 +131,7 @@ impl<'r> Grid<'r> {
         }
     }
 
-    /// The distance of words that differ from the ones of the grid below the row `unchanged`.
+    /// The distance for words that differ from the grid's only below the row `unchanged`.
     fn distance_of(&mut self, words: &[u32], unchanged: usize) -> u32 {
         let columns = self.columns();
         let [mut above, mut below] = std::mem::take(&mut self.spare);
@@ -146,7 +148,7 @@ impl<'r> Grid<'r> {
         distance
     }
 
-    /// Walks back from the end, by rule 3.
+    /// Walks back from the end, following rule 3.
     fn alignment(&self, words: &[u32]) -> Alignment {
         let (mut row, mut column) = (self.last_row, self.reference.len());
         let mut alignment = Alignment {
@@ -173,7 +175,7 @@ impl<'r> Grid<'r> {
     }
 }
 
-/// Computes the cells of a row in the band from the row above.
+/// Computes the cells of a row inside the band from the row above.
 fn step(above: &[u32], cells: &mut [u32], band: Range<usize>, word: u32, reference: &[u32]) {
     let mut left = FAR;
     let mut start = band.start;
@@ -191,7 +193,7 @@ fn step(above: &[u32], cells: &mut [u32], band: Range<usize>, word: u32, referen
 
 /// One way of turning the words into the reference without moves.
 struct Alignment {
-    /// How many words are used up when this many words of the reference are.
+    /// The number of words consumed after each number of reference words.
     consumed: Vec<usize>,
     wrong_words: Vec<bool>,
     wrong_reference: Vec<bool>,
@@ -207,22 +209,22 @@ impl Alignment {
     }
 }
 
-/// A run of words taken to another place, which is a rotation of everything between the two.
+/// A run of words moved to another position, which is a rotation of everything between the two.
 #[derive(Clone, Debug, PartialEq)]
 struct Move {
     span: Range<usize>,
-    /// How many words of the span change sides.
+    /// The number of words in the span that change sides.
     by: usize,
 }
 
 impl Move {
-    fn new(start: usize, length: usize, place: usize, words: usize) -> Self {
+    fn new(start: usize, length: usize, position: usize, words: usize) -> Self {
         let end = start + length;
-        if place < start {
-            return Self { span: place..end, by: start - place };
+        if position < start {
+            return Self { span: position..end, by: start - position };
         }
-        let place = if place > end { place } else { (place + length).min(words) };
-        Self { span: start..place, by: length }
+        let position = if position > end { position } else { (position + length).min(words) };
+        Self { span: start..position, by: length }
     }
 
     fn apply(&self, words: &mut [u32]) {
@@ -236,13 +238,13 @@ impl Move {
 
 struct Search<'r> {
     grid: Grid<'r>,
-    places: HashMap<u32, Vec<usize>>,
+    positions: HashMap<u32, Vec<usize>>,
     words: Vec<u32>,
     trials: usize,
 }
 
 impl Search<'_> {
-    /// The best move of the words as they are, if one helps.
+    /// The best move for the current words, if any improves the distance.
     fn round(&mut self) -> Option<Move> {
         self.grid.fill(&self.words, 0);
         let alignment = self.grid.alignment(&self.words);
@@ -253,14 +255,14 @@ impl Search<'_> {
                 continue;
             }
             let mut tried = None;
-            for place in &alignment.consumed[reference_start..=reference_start + length] {
-                if tried.replace(place) == Some(place) {
+            for position in &alignment.consumed[reference_start..=reference_start + length] {
+                if tried.replace(position) == Some(position) {
                     continue;
                 }
-                let candidate = Move::new(start, length, *place, self.words.len());
+                let candidate = Move::new(start, length, *position, self.words.len());
                 let gain = before - i64::from(self.distance_after(&candidate));
                 self.trials += 1;
-                let rank = (gain, length, std::cmp::Reverse((start, *place)));
+                let rank = (gain, length, std::cmp::Reverse((start, *position)));
                 if best.as_ref().is_none_or(|(best, _)| rank > *best) {
                     best = Some((rank, candidate));
                 }
@@ -283,16 +285,18 @@ impl Search<'_> {
     fn runs(&self) -> Vec<(usize, usize, usize)> {
         let mut runs = Vec::new();
         for (start, word) in self.words.iter().enumerate() {
-            let places = self.places.get(word).map_or(&[][..], Vec::as_slice);
-            let first = places.partition_point(|place| place + FARTHEST_RUN < start);
-            for &place in places[first..].iter().take_while(|place| **place <= start + FARTHEST_RUN) {
+            let positions = self.positions.get(word).map_or(&[][..], Vec::as_slice);
+            let first = positions.partition_point(|position| position + FARTHEST_RUN < start);
+            for &position in
+                positions[first..].iter().take_while(|position| **position <= start + FARTHEST_RUN)
+            {
                 let equal = self.words[start..]
                     .iter()
-                    .zip(&self.grid.reference[place..])
+                    .zip(&self.grid.reference[position..])
                     .take(LONGEST_RUN)
                     .take_while(|(word, wanted)| word == wanted)
                     .count();
-                runs.extend((1..=equal).map(|length| (start, place, length)));
+                runs.extend((1..=equal).map(|length| (start, position, length)));
             }
         }
         runs
@@ -304,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shifts_count_once() {
+    fn counts_a_shift_once() {
         assert_eq!(edits(&[4, 5, 6, 1, 2, 3], &[1, 2, 3, 4, 5, 6]), 1);
         assert_eq!(edits(&[1, 2, 3], &[1, 2, 3]), 0);
         assert_eq!(edits(&[1, 9, 3], &[1, 2, 3]), 1);
@@ -313,10 +317,10 @@ mod tests {
     }
 
     #[test]
-    fn runs_move_before_and_behind() {
-        let moved = |start, length, place| {
+    fn moves_runs_left_and_right() {
+        let moved = |start, length, position| {
             let mut words = [0, 1, 2, 3, 4];
-            let candidate = Move::new(start, length, place, words.len());
+            let candidate = Move::new(start, length, position, words.len());
             candidate.apply(&mut words);
             let after = words;
             candidate.undo(&mut words);
@@ -330,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn very_different_lengths_end() {
+    fn handles_very_different_lengths() {
         let long: Vec<u32> = (0..400).collect();
         // The only match is outside the band.
         assert_eq!(edits(&[7], &long), 400);

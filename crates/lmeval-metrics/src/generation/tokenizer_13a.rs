@@ -1,8 +1,8 @@
-//! The tokenizer of BLEU.
+//! BLEU's tokenizer.
 
 use lmeval_pycompat::strings::split_whitespace;
 
-/// Splits a segment as the `13a` tokenizer does: punctuation stands alone, except within numbers.
+/// Tokenizes a segment like `13a`: punctuation is separated, except inside numbers.
 ///
 /// ```
 /// use lmeval_metrics::generation::tokenize_13a;
@@ -44,7 +44,7 @@ pub fn tokenize_13a(text: &str) -> Vec<String> {
     split_whitespace(&text, None).into_iter().map(str::to_owned).collect()
 }
 
-/// Replaces each pair of neighbours that fits, from the left and without overlap.
+/// Replaces each matching pair of adjacent characters, from the left and without overlap.
 fn split_pairs(
     text: &[char],
     fits: impl Fn(char, char) -> bool,
@@ -72,7 +72,7 @@ fn is_point(character: char) -> bool {
     matches!(character, '.' | ',')
 }
 
-/// The characters that always stand alone: all ASCII punctuation and the space, except `'`, `,`, `-` and `.`.
+/// The characters that are always separated: all ASCII punctuation and the space, except `'`, `,`, `-` and `.`.
 fn is_symbol(character: char) -> bool {
     (character.is_ascii_punctuation() || character == ' ') && !matches!(character, '\'' | ',' | '-' | '.')
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stay_whole() {
+    fn keeps_numbers_intact() {
         for (text, expected) in [
             ("It costs $1,234.50, isn't it? 5-3 a-b x/y", "It costs $ 1,234.50 , isn't it ? 5 - 3 a-b x / y"),
             ("e.g. A.B 3,5", "e . g . A . B 3,5"),

@@ -1,4 +1,4 @@
-//! `acc`.
+//! The metric `acc`.
 
 use super::target::is_target;
 use super::{ANY_OPTION, number_metric};
@@ -6,10 +6,9 @@ use crate::metric::Metric;
 use crate::number::Number;
 use crate::vector::argmax;
 
-/// `acc`: 1 if the most likely option is the target, or one of them, else 0.
+/// `acc`: 1 if the most likely option is a target, else 0.
 ///
-/// Of equally likely options, the first counts. Where there is only one, the value is whether the model would have
-/// written it.
+/// Ties go to the first option. With only one option, the value is whether the option is the greedy continuation.
 pub fn acc() -> Metric<Number> {
     number_metric("acc", ANY_OPTION, |reference, results| {
         if let ([_], Some(greedy)) = (&results.lls[..], results.is_greedy.first()) {
@@ -19,7 +18,7 @@ pub fn acc() -> Metric<Number> {
     })
 }
 
-/// `acc` by the rule of the 0.4 line, where a document with one option is no special case.
+/// `acc` as in the 0.4 line, without the special case for a single option.
 pub fn acc_by_argmax() -> Metric<Number> {
     number_metric("acc", ANY_OPTION, |reference, results| is_target(argmax(&results.lls)?, reference))
 }
@@ -32,7 +31,7 @@ mod tests {
     use lmeval_pycompat::Value;
 
     #[test]
-    fn the_most_likely_option_counts() {
+    fn scores_the_most_likely_option() {
         let options = three_options();
         assert_eq!(number(&acc(), &options, 1), 1.0);
         assert_eq!(number(&acc(), &options, 0), 0.0);

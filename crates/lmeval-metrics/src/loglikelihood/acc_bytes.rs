@@ -1,4 +1,4 @@
-//! `acc_bytes`.
+//! The metric `acc_bytes`.
 
 use super::target::is_target;
 use super::{CHOICE, number_metric, per_length};
@@ -6,7 +6,7 @@ use crate::metric::Metric;
 use crate::number::Number;
 use crate::vector::argmax;
 
-/// `acc_bytes`: 1 if the option with the highest log-likelihood per byte is the target, or one of them, else 0.
+/// `acc_bytes`: 1 if the option with the highest log-likelihood per byte is a target, else 0.
 pub fn acc_bytes() -> Metric<Number> {
     number_metric("acc_bytes", CHOICE, |reference, results| {
         is_target(argmax(&per_length(results, &results.option_byte_len()))?, reference)
@@ -20,7 +20,7 @@ mod tests {
     use crate::ll_results::LLResults;
 
     #[test]
-    fn bytes_divide() {
+    fn divides_by_bytes() {
         let options = LLResults {
             lls: vec![-2.0, -1.5],
             choices: vec!["é".to_owned(), "a".to_owned()],

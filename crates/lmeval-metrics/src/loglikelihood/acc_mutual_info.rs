@@ -1,4 +1,4 @@
-//! `acc_mutual_info`.
+//! The metric `acc_mutual_info`.
 
 use super::target::is_target;
 use super::{CHOICE, number_metric};
@@ -6,9 +6,9 @@ use crate::metric::Metric;
 use crate::number::Number;
 use crate::vector::argmax;
 
-/// `acc_mutual_info`: 1 if the option that gains most from the context is the target, or one of them, else 0.
+/// `acc_mutual_info`: 1 if the option that gains most from the context is a target, else 0.
 ///
-/// The gain is the log-likelihood with the context minus that of the same text without it.
+/// The gain is the option's log-likelihood with the context minus its log-likelihood without it.
 pub fn acc_mutual_info() -> Metric<Number> {
     number_metric("acc_mutual_info", CHOICE, |reference, results| {
         is_target(argmax(&results.lls_mutual_info)?, reference)
@@ -22,7 +22,7 @@ mod tests {
     use crate::ll_results::LLResults;
 
     #[test]
-    fn the_gain_counts() {
+    fn scores_the_gain() {
         assert_eq!(number(&acc_mutual_info(), &three_options(), 0), 1.0);
         assert!(value(&acc_mutual_info(), &LLResults::default(), 0).is_err());
     }

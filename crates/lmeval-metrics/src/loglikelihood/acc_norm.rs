@@ -1,4 +1,4 @@
-//! `acc_norm`.
+//! The metric `acc_norm`.
 
 use super::target::is_target;
 use super::{CHOICE, number_metric, per_length};
@@ -6,7 +6,7 @@ use crate::metric::Metric;
 use crate::number::Number;
 use crate::vector::argmax;
 
-/// `acc_norm`: 1 if the option with the highest log-likelihood per character is the target, or one of them, else 0.
+/// `acc_norm`: 1 if the option with the highest log-likelihood per character is a target, else 0.
 pub fn acc_norm() -> Metric<Number> {
     number_metric("acc_norm", CHOICE, |reference, results| {
         is_target(argmax(&per_length(results, &results.option_char_len()))?, reference)
@@ -20,7 +20,7 @@ mod tests {
     use crate::ll_results::LLResults;
 
     #[test]
-    fn characters_divide() {
+    fn divides_by_characters() {
         assert_eq!(number(&acc_norm(), &three_options(), 2), 1.0);
         let options = |texts: [&str; 2], lls: [f64; 2]| LLResults {
             lls: lls.to_vec(),

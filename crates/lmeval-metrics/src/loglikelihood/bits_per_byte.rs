@@ -1,4 +1,4 @@
-//! `bits_per_byte`.
+//! The metric `bits_per_byte`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::item::Weighted;
 use crate::metric::{CorpusMetric, MetricInput};
 use crate::output_type::OutputType;
 
-/// `bits_per_byte`: `−(Σll / Σbytes) / ln 2` over all texts; the value of one is its log-likelihood and its bytes.
+/// `bits_per_byte`: `−(Σll / Σbytes) / ln 2` over all documents; a document's value is its log-likelihood and byte
+/// count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BitsPerByteOfText;
 
@@ -47,7 +48,7 @@ mod tests {
     use lmeval_pycompat::Value;
 
     #[test]
-    fn bits_of_all_bytes() {
+    fn divides_by_all_bytes() {
         let metric = Metric::from_corpus(BitsPerByteOfText);
         let value = value(&metric, &three_options(), 2).unwrap();
         assert_eq!(value, Value::tuple([Value::Float(-6.0), Value::Int(9)]));

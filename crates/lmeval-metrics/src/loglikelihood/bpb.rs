@@ -1,4 +1,4 @@
-//! `bpb`.
+//! The metric `bpb`.
 
 use super::target::one_target;
 use super::{ANY_OPTION, number_metric};
@@ -28,7 +28,7 @@ mod tests {
     use lmeval_pycompat::Value;
 
     #[test]
-    fn the_delimiter_counts() {
+    fn includes_the_delimiter() {
         assert_eq!(number(&bpb(), &three_options(), 2), 0.9617966939259756);
         let empty = LLResults { lls: vec![-1.0], choices: vec![String::new()], ..LLResults::default() };
         assert_eq!(number(&bpb(), &empty, 0), f64::INFINITY);

@@ -1,4 +1,4 @@
-//! `brier_score`.
+//! The metric `brier_score`.
 
 use super::target::all_targets;
 use super::{CHOICE, number_metric};
@@ -8,7 +8,7 @@ use crate::vector::{pairwise_sum, softmax};
 
 /// `brier_score`: `Σ (p_i − [i = g])²`, with `p` the softmax of the log-likelihoods. Lower is better.
 ///
-/// Several targets all count as right.
+/// With several targets, all of them are treated as correct.
 pub fn brier_score() -> Metric<Number> {
     number_metric("brier_score", CHOICE, |reference, results| {
         let mut distances = softmax(&results.lls);
@@ -31,7 +31,7 @@ mod tests {
     use crate::ll_results::LLResults;
 
     #[test]
-    fn distance_from_certainty() {
+    fn squared_distance_from_certainty() {
         assert_eq!(number(&brier_score(), &three_options(), 2), 1.4959010158206711);
         let lls = |lls: &[f64]| LLResults { lls: lls.to_vec(), ..LLResults::default() };
         assert_eq!(number(&brier_score(), &lls(&[-1.0; 3]), 0), 0.6666666666666667);

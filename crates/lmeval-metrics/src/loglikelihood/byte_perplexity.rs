@@ -1,4 +1,4 @@
-//! `byte_perplexity`.
+//! The metric `byte_perplexity`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::item::Weighted;
 use crate::metric::{CorpusMetric, MetricInput};
 use crate::output_type::OutputType;
 
-/// `byte_perplexity`: `exp(−Σll / Σbytes)` over all texts; the value of one is its log-likelihood and its bytes.
+/// `byte_perplexity`: `exp(−Σll / Σbytes)` over all documents; a document's value is its log-likelihood and byte
+/// count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BytePerplexity;
 
@@ -47,7 +48,7 @@ mod tests {
     use lmeval_pycompat::Value;
 
     #[test]
-    fn bytes_are_counted() {
+    fn counts_bytes() {
         let value = value(&Metric::from_corpus(BytePerplexity), &three_options(), 2).unwrap();
         assert_eq!(value, Value::tuple([Value::Float(-6.0), Value::Int(9)]));
     }

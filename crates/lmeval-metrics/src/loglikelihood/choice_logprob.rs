@@ -1,4 +1,4 @@
-//! `choice_logprob`.
+//! The metric `choice_logprob`.
 
 use super::target::one_target;
 use super::{CHOICE, number_metric};
@@ -21,7 +21,7 @@ mod tests {
     use crate::ll_results::LLResults;
 
     #[test]
-    fn options_share_the_probability() {
+    fn normalises_over_options() {
         assert_eq!(number(&choice_logprob(), &three_options(), 2), -3.3490122167681866);
         let low = f64::NEG_INFINITY;
         let lls = |lls: [f64; 2]| LLResults { lls: lls.to_vec(), ..LLResults::default() };

@@ -1,4 +1,4 @@
-//! `choice_logprob_norm`.
+//! The metric `choice_logprob_norm`.
 
 use lmeval_pycompat::Value;
 
@@ -10,8 +10,8 @@ use crate::metric::Metric;
 use crate::number::Number;
 use crate::vector::log_sum_exp;
 
-/// `choice_logprob_norm`: the log-probability of the target among the options, each per byte: `w_g − ln Σ e^w` with
-/// `w = ll / bytes`.
+/// `choice_logprob_norm`: the log-probability of the target among the options, normalised by bytes: `w_g − ln Σ e^w`
+/// with `w = ll / bytes`.
 pub fn choice_logprob_norm() -> Metric<Number> {
     number_metric("choice_logprob_norm", CHOICE, |reference, results| {
         per_byte(reference, results).map(Number::Float)
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_as_sent_divide() {
+    fn divides_by_bytes_as_sent() {
         assert_eq!(number(&choice_logprob_norm(), &three_options(), 2), -0.765993061899554);
     }
 }

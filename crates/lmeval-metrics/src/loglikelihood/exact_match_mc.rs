@@ -1,11 +1,11 @@
-//! `exact_match_mc`.
+//! The metric `exact_match_mc`.
 
 use super::target::any_flag;
 use super::{CHOICE, number_metric};
 use crate::metric::Metric;
 use crate::number::Number;
 
-/// `exact_match_mc`: 1 if the target, or one of them, is what the model would have written, else 0.
+/// `exact_match_mc`: 1 if a target is the greedy continuation, else 0.
 pub fn exact_match_mc() -> Metric<Number> {
     number_metric("exact_match_mc", CHOICE, |reference, results| any_flag(&results.is_greedy, reference))
 }
@@ -17,7 +17,7 @@ mod tests {
     use lmeval_pycompat::Value;
 
     #[test]
-    fn the_greedy_option_counts() {
+    fn scores_the_greedy_option() {
         let options = three_options();
         assert_eq!(number(&exact_match_mc(), &options, 1), 1.0);
         assert_eq!(number(&exact_match_mc(), &options, -100), 0.0);

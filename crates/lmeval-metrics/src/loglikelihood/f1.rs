@@ -1,4 +1,4 @@
-//! `f1`.
+//! The metric `f1`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::metric::{CorpusMetric, MetricInput};
 use crate::output_type::OutputType;
 use crate::vector::argmax;
 
-/// `f1`: F1 of the option with index 1; the value of a document is its target and the most likely option.
+/// `f1`: F1 of the option with index 1; a document's value is its target and the most likely option.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct F1OfChoices;
 

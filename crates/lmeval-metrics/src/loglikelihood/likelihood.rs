@@ -1,4 +1,4 @@
-//! `likelihood`.
+//! The metric `likelihood`.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::metric::{CorpusMetric, MetricInput};
 use crate::number::Number;
 use crate::output_type::OutputType;
 
-/// `likelihood`: the mean log-likelihood of the target; the value of a document is its target and the
-/// log-likelihoods of all options, for aggregations of the task.
+/// `likelihood`: the mean log-likelihood of the target; a document's value is its target and the log-likelihoods of
+/// all options, for aggregations of the task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Likelihood;
 
@@ -57,7 +57,7 @@ mod tests {
     use lmeval_pycompat::Value;
 
     #[test]
-    fn the_mean_of_the_targets() {
+    fn averages_the_targets() {
         let metric = Metric::from_corpus(Likelihood);
         let options = three_options();
         let value = value(&metric, &options, 2).unwrap();

@@ -1,4 +1,4 @@
-//! `logprob`.
+//! The metric `logprob`.
 
 use super::target::one_target;
 use super::{ANY_OPTION, number_metric};
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_counts() {
+    fn scores_the_target() {
         assert_eq!(number(&logprob(), &three_options(), 2), -6.0);
         assert_eq!(number(&logprob(), &three_options(), -1), -6.0);
         assert!(value(&logprob(), &three_options(), 3).is_err());

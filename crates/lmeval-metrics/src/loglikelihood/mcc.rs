@@ -1,4 +1,4 @@
-//! `mcc`.
+//! The metric `mcc`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::metric::{CorpusMetric, MetricInput};
 use crate::output_type::OutputType;
 use crate::vector::argmax;
 
-/// `mcc`: Matthews' correlation coefficient; the value of a document is its target and the most likely option.
+/// `mcc`: Matthews correlation coefficient; a document's value is its target and the most likely option.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MatthewsOfChoices;
 

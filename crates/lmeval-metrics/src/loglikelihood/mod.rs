@@ -1,7 +1,7 @@
 //! Metrics of log-likelihoods. One file each.
 //!
-//! Lengths in `acc_norm` and `acc_bytes` are those of the option without its delimiter; every other metric divides by
-//! the text as it was sent.
+//! `acc_norm` and `acc_bytes` use the length of the option without its delimiter; every other metric divides by the
+//! length of the string as sent.
 
 mod acc;
 mod acc_bytes;

@@ -1,4 +1,4 @@
-//! `perplexity`.
+//! The metric `perplexity`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::metric::{CorpusMetric, MetricInput};
 use crate::number::Number;
 use crate::output_type::OutputType;
 
-/// `perplexity`: `exp(−Σll / n)` over all documents; the value of one is the log-likelihood of its target.
+/// `perplexity`: `exp(−Σll / n)` over all documents; a document's value is the log-likelihood of its target.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PerplexityOfTarget;
 

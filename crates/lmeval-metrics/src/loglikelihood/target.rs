@@ -1,4 +1,4 @@
-//! Targets as indices of options.
+//! Targets as option indices.
 
 use lmeval_pycompat::float::parse_int;
 use lmeval_pycompat::repr::repr;
@@ -8,10 +8,10 @@ use crate::error::MetricError;
 use crate::item::items;
 use crate::number::Number;
 
-/// A target that stands for no option.
+/// A target that is not among the options.
 const NONE: i64 = -100;
 
-/// Whether the chosen option is the target, or one of them.
+/// Whether the chosen option is a target.
 pub(super) fn is_target(chosen: usize, target: &Value) -> Result<Number, MetricError> {
     let chosen = chosen as i64;
     let right = match items(target) {
@@ -23,7 +23,7 @@ pub(super) fn is_target(chosen: usize, target: &Value) -> Result<Number, MetricE
     Ok(Number::from(right))
 }
 
-/// Whether a flag is set for the target, or for one of them; −100 has none.
+/// Whether a flag is set for a target; −100 has no flag.
 pub(super) fn any_flag(flags: &[bool], target: &Value) -> Result<Number, MetricError> {
     let targets = items(target).unwrap_or(std::slice::from_ref(target));
     for target in targets {
@@ -35,7 +35,7 @@ pub(super) fn any_flag(flags: &[bool], target: &Value) -> Result<Number, MetricE
     Ok(Number::Int(0))
 }
 
-/// The position of the one target among `count` options; negative targets count from the end.
+/// The index of the only target among `count` options; negative targets count from the end.
 pub(super) fn one_target(target: &Value, count: usize) -> Result<usize, MetricError> {
     match items(target) {
         Some([target]) => position(integer(target)?, count),
@@ -44,7 +44,7 @@ pub(super) fn one_target(target: &Value, count: usize) -> Result<usize, MetricEr
     }
 }
 
-/// The positions of all targets among `count` options.
+/// The indices of all targets among `count` options.
 pub(super) fn all_targets(target: &Value, count: usize) -> Result<Vec<usize>, MetricError> {
     items(target)
         .unwrap_or(std::slice::from_ref(target))
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_found() {
+    fn resolves_targets() {
         let list = Value::list([Value::Int(-100), Value::Int(2)]);
         assert_eq!(is_target(2, &list), Ok(Number::Int(1)));
         assert_eq!(is_target(0, &Value::list([])), Ok(Number::Int(0)));

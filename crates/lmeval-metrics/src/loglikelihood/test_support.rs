@@ -1,4 +1,4 @@
-//! The three options that the unit tests share.
+//! Three options shared by the unit tests.
 
 use lmeval_pycompat::{Dict, Value};
 

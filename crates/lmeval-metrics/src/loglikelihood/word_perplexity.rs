@@ -1,4 +1,4 @@
-//! `word_perplexity`.
+//! The metric `word_perplexity`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::item::Weighted;
 use crate::metric::{CorpusMetric, MetricInput};
 use crate::output_type::OutputType;
 
-/// `word_perplexity`: `exp(−Σll / Σwords)` over all texts; the value of one is its log-likelihood and its words.
+/// `word_perplexity`: `exp(−Σll / Σwords)` over all documents; a document's value is its log-likelihood and word
+/// count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WordPerplexity;
 
@@ -47,7 +48,7 @@ mod tests {
     use lmeval_pycompat::Value;
 
     #[test]
-    fn words_are_counted() {
+    fn counts_words() {
         let value = value(&Metric::from_corpus(WordPerplexity), &three_options(), 2).unwrap();
         assert_eq!(value, Value::tuple([Value::Float(-6.0), Value::Int(2)]));
     }

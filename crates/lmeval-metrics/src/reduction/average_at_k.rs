@@ -1,4 +1,4 @@
-//! `avg@k`.
+//! The reduction `avg@k`.
 
 use lmeval_pycompat::Value;
 
@@ -9,7 +9,7 @@ use crate::number::Number;
 /// The mean over the first k repeats.
 #[derive(Clone, Debug, Default)]
 pub struct AverageAtK {
-    /// The k to take; empty for [`automatic_k`](super::automatic_k).
+    /// The values of k; empty for [`automatic_k`](super::automatic_k).
     pub k: Vec<usize>,
 }
 
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_first_count() {
+    fn averages_only_the_first_k() {
         let values = [1, 0, 0, 1].map(Number::Int);
         let reduced = AverageAtK { k: vec![2] }.reduce(&Value::None, &values).unwrap();
         assert_eq!(reduced, Reduced::Named(vec![("avg@2".to_owned(), Number::Float(0.5))]));

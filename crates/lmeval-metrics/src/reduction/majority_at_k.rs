@@ -1,4 +1,4 @@
-//! `maj@k`.
+//! The reduction `maj@k`.
 
 use lmeval_pycompat::Value;
 
@@ -6,10 +6,10 @@ use super::{Reduced, Reduction, for_each_k};
 use crate::error::MetricError;
 use crate::number::Number;
 
-/// The most frequent value of the first k repeats; of equally frequent ones, the one that came first.
+/// The most frequent value of the first k repeats; ties go to the one that came first.
 #[derive(Clone, Debug, Default)]
 pub struct MajorityAtK {
-    /// The k to take; empty for [`automatic_k`](super::automatic_k).
+    /// The values of k; empty for [`automatic_k`](super::automatic_k).
     pub k: Vec<usize>,
 }
 
@@ -27,7 +27,7 @@ fn majority(values: &[Number]) -> Number {
             None => counts.push((*value, 1)),
         }
     }
-    // `max_by_key` answers the last of equal ones.
+    // `max_by_key` returns the last of equal ones.
     let most = counts.iter().rev().max_by_key(|(_, count)| *count);
     most.map_or(Number::Float(f64::NAN), |(value, _)| *value)
 }

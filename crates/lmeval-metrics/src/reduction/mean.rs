@@ -1,4 +1,4 @@
-//! `mean`.
+//! The reduction `mean`.
 
 use lmeval_pycompat::Value;
 
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeats_are_averaged() {
+    fn averages_repeats() {
         let values = [1, 0, 0, 1].map(Number::Int);
         let reduced = MeanOfRepeats.reduce(&Value::None, &values).unwrap();
         assert_eq!(reduced, Reduced::One(Number::Float(0.5)));

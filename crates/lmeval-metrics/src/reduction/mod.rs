@@ -1,4 +1,4 @@
-//! Reductions: from the values of one document's repeats to one value, or to several named ones. One file each.
+//! Reductions, which combine the values of one document's repeats. One file each.
 
 mod average_at_k;
 mod majority_at_k;
@@ -21,17 +21,17 @@ use crate::error::MetricError;
 use crate::item::Item;
 use crate::number::Number;
 
-/// What a reduction makes of the repeats of one document.
+/// The result of a reduction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reduced<K> {
     /// One value under the metric's own name.
     One(K),
-    /// Values under names such as `pass@1`, which stand before the metric's name: `pass@1(exact_match)`.
+    /// Values under names such as `pass@1`, which are prepended to the metric's name: `pass@1(exact_match)`.
     Named(Vec<(String, K)>),
 }
 
 impl<K> Reduced<K> {
-    /// The same with each value turned into another.
+    /// Converts each value.
     pub fn map<L>(self, change: impl Fn(K) -> L) -> Reduced<L> {
         match self {
             Self::One(value) => Reduced::One(change(value)),
@@ -42,11 +42,11 @@ impl<K> Reduced<K> {
     }
 }
 
-/// From the values of one document's repeats to one value, or to several named ones.
+/// Combines the values of one document's repeats into one value, or into several named ones.
 ///
-/// It is called where a document has any other number of values than one.
+/// Not called for a document with exactly one value.
 pub trait Reduction<T, K>: Send + Sync {
-    /// The name that tasks know it by, where a rule depends on it.
+    /// The registered name, if a rule depends on it.
     fn name(&self) -> Option<&'static str> {
         None
     }
@@ -55,9 +55,9 @@ pub trait Reduction<T, K>: Send + Sync {
     fn reduce(&self, reference: &Value, values: &[T]) -> Result<Reduced<K>, MetricError>;
 }
 
-/// A [`Reduction`] without its types: what a scorer holds.
+/// A type-erased [`Reduction`].
 pub trait AnyReduction: Send + Sync {
-    /// The name that tasks know it by, where a rule depends on it.
+    /// The registered name, if a rule depends on it.
     fn name(&self) -> Option<&'static str> {
         None
     }
@@ -66,7 +66,7 @@ pub trait AnyReduction: Send + Sync {
     fn reduce(&self, reference: &Value, values: &[Value]) -> Result<Reduced<Value>, MetricError>;
 }
 
-/// Takes the types away from a reduction.
+/// Erases the types of a reduction.
 pub fn erase_reduction<T: Item, K: Item>(reduction: Arc<dyn Reduction<T, K>>) -> Arc<dyn AnyReduction> {
     Arc::new(Erased(reduction))
 }
@@ -84,7 +84,7 @@ impl<T: Item, K: Item> AnyReduction for Erased<T, K> {
     }
 }
 
-/// The k that a reduction is asked for: those given, or those that fit the number of repeats.
+/// The requested values of k: those given, or those that fit the number of repeats.
 fn wanted(given: &[usize], count: usize) -> Vec<usize> {
     if given.is_empty() { automatic_k(count) } else { given.to_vec() }
 }
@@ -106,7 +106,7 @@ fn for_each_k(
     Ok(Reduced::Named(values))
 }
 
-/// Python's truth of a number: NaN is true.
+/// Python's truth value of a number: NaN is true.
 fn is_truthy(number: Number) -> bool {
     number.to_f64() != 0.0
 }

@@ -1,4 +1,4 @@
-//! `pass@k`.
+//! The reduction `pass@k`.
 
 use lmeval_pycompat::Value;
 
@@ -6,11 +6,11 @@ use super::{Reduced, Reduction, is_truthy, wanted};
 use crate::error::MetricError;
 use crate::number::Number;
 
-/// The chance that at least one of k repeats is right, estimated without bias from all n:
-/// `1 − C(n−c, k) / C(n, k)` with c right ones; 1 where `n − c < k`.
+/// The unbiased estimate, from all n repeats, of the probability that at least one of k repeats is correct:
+/// `1 − C(n−c, k) / C(n, k)` with c correct ones; 1 if `n − c < k`.
 #[derive(Clone, Debug, Default)]
 pub struct PassAtK {
-    /// The k to estimate for; empty for [`automatic_k`].
+    /// The values of k; empty for [`automatic_k`].
     pub k: Vec<usize>,
 }
 
@@ -37,8 +37,8 @@ fn estimate(count: usize, right: usize, k: usize) -> f64 {
     1.0 - wrong
 }
 
-/// The k that are reported for n repeats: 1, 3, 5, 10, 20, 50 and 100 up to n, n itself, and evenly spread ones (by
-/// their logarithm) between 100 and n.
+/// The values of k reported for n repeats: 1, 3, 5, 10, 20, 50 and 100 up to n, n itself, and logarithmically spaced
+/// ones between 100 and n.
 pub fn automatic_k(count: usize) -> Vec<usize> {
     if count == 0 {
         return Vec::new();
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_are_without_bias() {
+    fn estimates_are_unbiased() {
         let named = |name: &str, value| (name.to_owned(), value);
         assert_eq!(
             reduce(&[1, 0, 0, 1], &[]),

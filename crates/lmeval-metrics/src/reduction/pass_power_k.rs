@@ -1,4 +1,4 @@
-//! `pass^k`.
+//! The reduction `pass^k`.
 
 use lmeval_pycompat::Value;
 
@@ -6,11 +6,11 @@ use super::{Reduced, Reduction, for_each_k, is_truthy};
 use crate::error::MetricError;
 use crate::number::Number;
 
-/// The chance that all of k repeats are right, estimated without bias from all n: `C(c, k) / C(n, k)` with c right
-/// ones.
+/// The unbiased estimate, from all n repeats, of the probability that all of k repeats are correct:
+/// `C(c, k) / C(n, k)` with c correct ones.
 #[derive(Clone, Debug, Default)]
 pub struct PassPowerK {
-    /// The k to estimate for; empty for [`automatic_k`](super::automatic_k).
+    /// The values of k; empty for [`automatic_k`](super::automatic_k).
     pub k: Vec<usize>,
 }
 
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_must_be_right() {
+    fn requires_all_to_be_correct() {
         let values = [1, 0, 1, 1].map(Number::Int);
         let reduced = PassPowerK { k: vec![1, 2, 4] }.reduce(&Value::None, &values).unwrap();
         let expected = [("pass^1", 0.75), ("pass^2", 0.5), ("pass^4", 0.0)];

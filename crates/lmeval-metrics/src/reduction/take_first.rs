@@ -1,4 +1,4 @@
-//! `take_first`.
+//! The reduction `take_first`.
 
 use lmeval_pycompat::Value;
 
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_counts() {
+    fn takes_the_first() {
         assert_eq!(TakeFirst.reduce(&Value::None, &[3, 4]), Ok(Reduced::One(3)));
         assert_eq!(TakeFirst.reduce(&Value::None, &[0; 0]), Err(MetricError::NoValues));
     }

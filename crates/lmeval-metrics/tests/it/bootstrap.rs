@@ -1,4 +1,4 @@
-//! Bootstrap standard errors against their plain definition, digit for digit.
+//! Bootstrap standard errors compared with their plain definition, digit for digit.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use lmeval_pycompat::random::Random;
 
 use crate::number;
 
-/// One draw after the other, each scored from the values that it took.
+/// A straightforward implementation: one resample after another, each scored from its values.
 fn plain(values: &[Value], iterations: usize, score: impl Fn(&[Value]) -> f64) -> f64 {
     let chunk = iterations.min(1000);
     let mut scores = Vec::new();
@@ -42,7 +42,7 @@ fn parts(value: &Value) -> (&Value, &Value) {
     }
 }
 
-/// How often a label is the gold one, the predicted one, and both.
+/// How often a label is gold, predicted, and both.
 fn label_counts(pairs: &[Value], label: i64) -> (f64, f64, f64) {
     let count = |test: &dyn Fn(&Value, &Value) -> bool| {
         pairs.iter().map(parts).filter(|(gold, predicted)| test(gold, predicted)).count() as f64
@@ -74,12 +74,12 @@ fn matthews(pairs: &[Value], labels: i64) -> f64 {
     if spread == 0.0 { 0.0 } else { (right * all - products) / spread.sqrt() }
 }
 
-/// Sizes around the bounds of what is drawn and added up at once, with a number of draws each.
+/// Sizes around the batch limits, with a number of resamples each.
 const SIZES: [(usize, usize); 7] =
     [(2, 1003), (3, 2500), (5, 7), (8, 999), (311, 100), (313, 60), (1319, 43)];
 
 #[test]
-fn sums_are_added_in_order() {
+fn adds_sums_in_order() {
     for (count, iterations) in SIZES {
         let mut random = Random::from_seed(count as i64);
         let numbers: Vec<Value> = (0..count).map(|_| Value::Float(random.uniform(-9.0, 2.0))).collect();
@@ -109,7 +109,7 @@ fn label_pairs(count: usize, labels: i64) -> Vec<Value> {
 }
 
 #[test]
-fn labels_are_counted() {
+fn counts_labels() {
     for (count, iterations) in SIZES {
         assert_plain("f1", &label_pairs(count, 2), iterations, f1);
         for labels in [1, 2, 3, 7] {
@@ -117,7 +117,7 @@ fn labels_are_counted() {
             assert_plain("matthews_corrcoef", &pairs, iterations, |values| matthews(values, labels));
         }
     }
-    // More documents than 16 bits count.
+    // More documents than 16 bits can count.
     let pairs = [Value::tuple([Value::Int(1), Value::Int(1)]), Value::tuple([Value::Int(1), Value::Int(0)])];
     let pairs: Vec<Value> = pairs.iter().cycle().take(140_001).cloned().collect();
     assert_plain("f1", &pairs, 3, f1);
@@ -125,7 +125,7 @@ fn labels_are_counted() {
 }
 
 #[test]
-fn statistics_of_texts_are_added_up() {
+fn adds_string_statistics() {
     let words = ["the", "cat", "sat", "on", "a", "mat", "today", "1,000", "isn't"];
     let mut random = Random::from_seed(0);
     let mut text = || {

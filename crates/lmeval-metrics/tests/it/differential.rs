@@ -1,4 +1,4 @@
-//! Random cases against sacrebleu, scikit-learn, rouge-score, numpy and the reference harness.
+//! Random cases compared with sacrebleu, scikit-learn, rouge-score, numpy and the reference harness.
 
 use std::process::Command;
 
@@ -12,18 +12,18 @@ use lmeval_testkit::test_environment;
 
 use crate::{close, field, load, number, numbers, same};
 
-/// Cases of each run; another seed and number can be set from outside.
+/// The default seed; environment variables override it and the number of cases.
 const SEED: u64 = 20;
 const CASES: u64 = 60;
 
 #[test]
-fn random_cases_equal_python() {
+fn random_cases_match_python() {
     compare_with_python(&[], CASES);
 }
 
 /// Three thousand pairs of word lists, fifty in each case.
 #[test]
-fn random_moves_equal_sacrebleu() {
+fn random_moves_match_sacrebleu() {
     compare_with_python(&["--kinds", "moves"], CASES);
 }
 
@@ -188,7 +188,7 @@ fn check_numbers(case: &Value) -> Result<(), String> {
         let input = MetricInput::Likelihood { reference: field(case, "target"), results: &results };
         let found = metric(name).unwrap().bind(&Dict::new()).unwrap()(input);
         let found = found.map(|values| values[0].to_f64().unwrap());
-        // A difference of nearly equal numbers keeps only their common digits.
+        // The difference of nearly equal numbers keeps only their common digits.
         let scale = results.lls.iter().fold(1.0_f64, |scale, ll| scale.max(ll.abs()));
         let expected = number(field(case, name));
         let found = found.unwrap();

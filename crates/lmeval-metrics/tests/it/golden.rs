@@ -1,4 +1,4 @@
-//! Every case of the recordings.
+//! All recorded cases.
 
 use fs_err as fs;
 use lmeval_metrics::{
@@ -86,7 +86,7 @@ fn exact_match() {
     }
 }
 
-/// The items that an aggregation of the recording works on.
+/// The items that a recorded aggregation works on.
 fn items(case: &Value, name: &str) -> Vec<Value> {
     let pairs = matches!(name, "weighted_perplexity" | "bits_per_byte" | "weighted_mean");
     field(case, if pairs { "pairs" } else { "values" }).as_list().unwrap().to_vec()
@@ -161,7 +161,7 @@ fn pass_at_k() {
 }
 
 #[test]
-fn texts_of_a_corpus() {
+fn corpus_metrics() {
     for (position, case) in cases("corpus_text").iter().enumerate() {
         let predictions = field(case, "predictions").as_list().unwrap();
         let references = field(case, "references").as_list().unwrap();
@@ -201,7 +201,7 @@ fn labels() {
 }
 
 #[test]
-fn every_resample_equals_the_slow_one() {
+fn resamples_match_the_slow_path() {
     let pairs = |name: &str| -> Vec<Value> {
         (0..23_i64)
             .map(|i| {

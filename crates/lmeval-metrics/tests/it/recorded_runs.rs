@@ -1,4 +1,4 @@
-//! The values of every sample in the recorded runs, aggregated again.
+//! Aggregates the per-sample values of every recorded run again.
 
 use fs_err as fs;
 use lmeval_metrics::{metric, stderr_for_metric};
@@ -6,7 +6,7 @@ use lmeval_pycompat::Value;
 
 use crate::{close, field, load, number};
 
-/// Values of one metric of a task under one filter, in the order of the documents.
+/// The values of one metric of a task under one filter, in document order.
 fn values(samples: &[Value], filter: &str, name: &str) -> Vec<Value> {
     samples
         .iter()

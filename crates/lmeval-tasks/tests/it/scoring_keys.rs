@@ -37,10 +37,7 @@ fn configuration_errors_show_before_any_request() {
         ),
         ("metric_list: [{metric: exact_match, aggregation: meann}]", "`meann` is not a known aggregation"),
         ("metric_list: [{metric: exact_match, reduction: pass}]", "`pass` is not a known reduction"),
-        (
-            "metric_list: [{metric: exact_match, k: 3}]",
-            "The metric `exact_match` has invalid options",
-        ),
+        ("metric_list: [{metric: exact_match, k: 3}]", "The metric `exact_match` has invalid options"),
         ("scorer: regexx", "`regexx` is not a known scorer"),
         ("process_results: !function utils.process", "The function `utils.process` needs Python"),
         (

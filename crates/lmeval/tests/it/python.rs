@@ -155,7 +155,8 @@ fn a_list_that_cannot_be_aggregated_shows_with_the_first_answer() {
     let run = [&run[..], &LIBRARY, &["--output_path", "out"]].concat();
     let output = context.run(&run);
     assert_eq!(output.status, 1, "{output}");
-    for part in ["`marked`", "`mean` of `marks` does not accept the value of document 0", "[1.0, 0.0]", "hint: "]
+    for part in
+        ["`marked`", "`mean` of `marks` does not accept the value of document 0", "[1.0, 0.0]", "hint: "]
     {
         assert!(output.stderr.contains(part), "{part}: {output}");
     }

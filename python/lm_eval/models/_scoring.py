@@ -211,7 +211,7 @@ class Scorer:
         if not getattr(lm.model, "_supports_cache_class", True) or not hasattr(lm.config, "to_dict"):
             return False
         rope = str([value for key, value in lm.config.to_dict().items() if "rope" in key])
-        # There, a token's position depends on the length of the entire sequence.
+        # With these, a token's rotation depends on the length of the entire sequence.
         return not any(f"'{kind}'" in rope for kind in _LENGTH_DEPENDENT_ROPE)
 
     def _shared(self, group: list[Family]) -> Any:

@@ -13,7 +13,18 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from lm_eval import _calls, _class_tasks, _code, _dataset, _evaluate, _loader, _models, _plugins, _registered
+from lm_eval import (
+    _calls,
+    _class_tasks,
+    _code,
+    _dataset,
+    _evaluate,
+    _loader,
+    _models,
+    _plugins,
+    _registered,
+    _scorer_calls,
+)
 from lm_eval._loader import Loader
 from lm_eval._protocol import VERSION, Channel, to_wire
 
@@ -23,6 +34,7 @@ Operation = Callable[["Worker", Any, dict[str, Any]], Iterator[Any]]
 _OPERATIONS: dict[str, Operation] = {
     **_calls.OPERATIONS,
     **_registered.OPERATIONS,
+    **_scorer_calls.OPERATIONS,
     **_class_tasks.OPERATIONS,
     **_models.OPERATIONS,
     **_code.OPERATIONS,

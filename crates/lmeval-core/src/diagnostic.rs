@@ -57,7 +57,7 @@ pub trait Diagnose: Error {
     }
 
     /// The locations the error is about, most specific first.
-    fn places(&self) -> Vec<Location> {
+    fn locations(&self) -> Vec<Location> {
         Vec::new()
     }
 
@@ -73,7 +73,7 @@ pub trait Diagnose: Error {
 }
 
 /// Downcasts an error, also through the boxes and `Arc`s that sources are wrapped in.
-pub fn as_known<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+pub fn downcast_error<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     error.downcast_ref().or_else(|| error.downcast_ref::<Box<T>>().map(|boxed| &**boxed))
 }
 
@@ -98,13 +98,19 @@ pub struct Diagnostic {
     pub hints: Vec<String>,
     cause: Option<SharedError>,
     /// Whether the message includes the message of the cause.
-    tells_cause: bool,
+    includes_cause: bool,
 }
 
 impl Diagnostic {
     /// An error with only a message.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), location: None, hints: Vec::new(), cause: None, tells_cause: false }
+        Self {
+            message: message.into(),
+            location: None,
+            hints: Vec::new(),
+            cause: None,
+            includes_cause: false,
+        }
     }
 
     /// Sets the location unless one is already set: the innermost location is the most precise.
@@ -134,14 +140,14 @@ impl Diagnostic {
     #[must_use]
     pub fn caused_by(mut self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.cause = Some(Arc::from(cause.into()));
-        self.tells_cause = false;
+        self.includes_cause = false;
         self
     }
 
     /// Sets a cause whose message is already part of this one.
     #[must_use]
-    pub fn telling(self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { tells_cause: true, ..self.caused_by(cause) }
+    pub fn including_cause(self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { includes_cause: true, ..self.caused_by(cause) }
     }
 
     /// The cause, whether or not the message includes it.
@@ -162,7 +168,7 @@ impl fmt::Display for Diagnostic {
 impl Error for Diagnostic {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         let cause = self.cause()?;
-        if self.tells_cause { cause.source() } else { Some(cause) }
+        if self.includes_cause { cause.source() } else { Some(cause) }
     }
 }
 
@@ -171,7 +177,7 @@ impl Diagnose for Diagnostic {
         self.message.clone()
     }
 
-    fn places(&self) -> Vec<Location> {
+    fn locations(&self) -> Vec<Location> {
         self.location.clone().into_iter().collect()
     }
 
@@ -200,9 +206,9 @@ mod tests {
         let cause = Diagnostic::new("`a` cannot be written").caused_by(below);
         let linked = Diagnostic::new("Nothing was saved").caused_by(cause.clone());
         assert_eq!(chain(&linked), ["Nothing was saved", "`a` cannot be written", "The disk is full"]);
-        let telling = Diagnostic::new(format!("Nothing was saved: {cause}")).telling(cause);
-        assert_eq!(chain(&telling), ["Nothing was saved: `a` cannot be written", "The disk is full"]);
-        assert_eq!(telling.cause().unwrap().to_string(), "`a` cannot be written");
+        let including = Diagnostic::new(format!("Nothing was saved: {cause}")).including_cause(cause);
+        assert_eq!(chain(&including), ["Nothing was saved: `a` cannot be written", "The disk is full"]);
+        assert_eq!(including.cause().unwrap().to_string(), "`a` cannot be written");
     }
 
     #[test]

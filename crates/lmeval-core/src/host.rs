@@ -7,7 +7,7 @@ use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::chat::ChatTemplate;
 use crate::dataset::DatasetRequest;
-use crate::diagnostic::{Diagnose, as_known};
+use crate::diagnostic::{Diagnose, downcast_error};
 use crate::document::{DocId, DocumentError, Documents, Splits};
 use crate::filters::{Filter, FilterDocs};
 use crate::registry::{NameLookup, NameScope};
@@ -52,7 +52,7 @@ pub enum HostError {
 impl HostError {
     /// The error of a host without Python.
     pub fn needs_python(function: &Function) -> Self {
-        Self::NeedsPython { function: shown_reference(&function.reference) }
+        Self::NeedsPython { function: display_reference(&function.reference) }
     }
 
     /// Finds the host error in an error's chain of sources.
@@ -60,10 +60,10 @@ impl HostError {
         let mut next = Some(error);
         while let Some(error) = next {
             // `ScoreError::Host` repeats the message of the function's error and therefore omits it from its sources.
-            if let Some(ScoreError::Host(found)) = as_known(error) {
+            if let Some(ScoreError::Host(found)) = downcast_error(error) {
                 return Some(found);
             }
-            if let Some(found) = as_known(error) {
+            if let Some(found) = downcast_error(error) {
                 return Some(found);
             }
             next = error.source();
@@ -241,13 +241,13 @@ pub trait HostServices: Debug + Send + Sync {
 /// something that Python code registered.
 ///
 /// ```
-/// use lmeval_core::shown_reference;
+/// use lmeval_core::display_reference;
 ///
-/// assert_eq!(shown_reference("class:3:tasks.Mine/score"), "tasks.Mine.score");
-/// assert_eq!(shown_reference("registry:metric@aggregation/near"), "near");
-/// assert_eq!(shown_reference("utils.score"), "utils.score");
+/// assert_eq!(display_reference("class:3:tasks.Mine/score"), "tasks.Mine.score");
+/// assert_eq!(display_reference("registry:metric@aggregation/near"), "near");
+/// assert_eq!(display_reference("utils.score"), "utils.score");
 /// ```
-pub fn shown_reference(reference: &str) -> String {
+pub fn display_reference(reference: &str) -> String {
     if let Some((_, name)) = reference.strip_prefix("registry:").and_then(|rest| rest.split_once('/')) {
         return name.to_owned();
     }

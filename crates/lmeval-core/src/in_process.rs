@@ -118,7 +118,7 @@ impl<M: LocalModel> Model for InProcess<M> {
         self.0.depends_on_document()
     }
 
-    fn is_worth_keeping(&self) -> bool {
+    fn is_worth_saving(&self) -> bool {
         !self.0.is_instant()
     }
 
@@ -180,7 +180,7 @@ mod tests {
     fn slow_model_does_not_block_runtime() {
         let (tell, told) = channel();
         let model = InProcess::new(Waiting(Mutex::new(told)));
-        assert!(model.is_worth_keeping());
+        assert!(model.is_worth_saving());
         let request = ModelRequest {
             task_name: "t".into(),
             doc_id: DocId(0),

@@ -11,7 +11,7 @@ use crate::document::DocId;
 use crate::message::ChatMessage;
 
 /// The maximum number of repeats of a request: a slot for every answer is allocated up front.
-pub const MOST_REPEATS: usize = 100_000;
+pub const MAX_REPEATS: usize = 100_000;
 
 /// The kind of call on a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

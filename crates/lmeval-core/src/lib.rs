@@ -37,16 +37,16 @@ mod words;
 
 pub use chat::{ChatError, ChatTemplate, RemoteTemplate};
 pub use dataset::DatasetRequest;
-pub use diagnostic::{Diagnose, Diagnostic, Location, as_known};
+pub use diagnostic::{Diagnose, Diagnostic, Location, downcast_error};
 pub use dialect::{Dialect, FilterRules, ScoringRules, UnknownDialect};
 pub use document::{
     DocId, DocumentError, Documents, MemoryDocuments, MemorySplits, NoSuchDocument, NoSuchSplit, Splits,
 };
 pub use downloads::{DownloadProgress, NoProgress};
 pub use guard::{guarded, is_guarded};
-pub use host::{ClassCall, Host, HostError, HostFn, HostServices, NamedSplits, NoHost, shown_reference};
+pub use host::{ClassCall, Host, HostError, HostFn, HostServices, NamedSplits, NoHost, display_reference};
 pub use in_process::{InProcess, LocalModel};
-pub use instance::{Arguments, Context, Instance, InstanceMetadata, MOST_REPEATS, RequestType};
+pub use instance::{Arguments, Context, Instance, InstanceMetadata, MAX_REPEATS, RequestType};
 pub use lmeval_metrics::{OutputType, UnknownOutputType, edit_distance, nearest};
 pub use message::{ChatMessage, Message, Role, messages_to_single_turn, messages_to_text, messages_to_turns};
 pub use model::{

@@ -254,7 +254,7 @@ pub struct ModelStats {
     /// Tokens computed for those sequences: shared prefixes are computed once.
     pub tokens_computed: AtomicU64,
     /// The reason for the latest retry.
-    trouble: Mutex<Option<String>>,
+    retry_reason: Mutex<Option<String>>,
     warnings: Mutex<Warnings>,
 }
 
@@ -278,8 +278,8 @@ impl ModelStats {
     /// Counts a retry and remembers its reason.
     pub fn retry(&self, reason: String) {
         self.retries.fetch_add(1, Ordering::Relaxed);
-        if let Ok(mut trouble) = self.trouble.lock() {
-            *trouble = Some(reason);
+        if let Ok(mut retry_reason) = self.retry_reason.lock() {
+            *retry_reason = Some(reason);
         }
     }
 
@@ -313,8 +313,8 @@ impl ModelStats {
     }
 
     /// The reason for the latest retry; cleared by the call.
-    pub fn take_trouble(&self) -> Option<String> {
-        self.trouble.lock().ok()?.take()
+    pub fn take_retry_reason(&self) -> Option<String> {
+        self.retry_reason.lock().ok()?.take()
     }
 }
 
@@ -357,7 +357,7 @@ pub trait Model: Debug + Send + Sync {
     }
 
     /// Whether answers are worth saving. False for models that answer faster than a file can be read.
-    fn is_worth_keeping(&self) -> bool {
+    fn is_worth_saving(&self) -> bool {
         true
     }
 

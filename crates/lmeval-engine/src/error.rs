@@ -144,8 +144,8 @@ impl Diagnose for EngineError {
         self.inner().map_or_else(|| self.to_string(), Diagnose::headline)
     }
 
-    fn places(&self) -> Vec<Location> {
-        self.inner().map(Diagnose::places).unwrap_or_default()
+    fn locations(&self) -> Vec<Location> {
+        self.inner().map(Diagnose::locations).unwrap_or_default()
     }
 
     fn hints(&self) -> Vec<String> {

@@ -128,7 +128,7 @@ fn stream(
     events: &Arc<dyn Events>,
     runtime: &Runtime,
 ) -> Result<Streamed, EngineError> {
-    let wanted = options.journal.as_ref().filter(|_| model.is_worth_keeping());
+    let wanted = options.journal.as_ref().filter(|_| model.is_worth_saving());
     let (journal, fingerprint) = match wanted {
         Some(wanted) => {
             let identity = identity(model, runtime, &options.cancel)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lmeval_core::groups::GroupSpec;
 use lmeval_core::scorers::{ScoringSources, TaskScorer};
-use lmeval_core::{Diagnostic, Host, MOST_REPEATS, Model, ModelTemplate, OutputType, RequestType, nearest};
+use lmeval_core::{Diagnostic, Host, MAX_REPEATS, Model, ModelTemplate, OutputType, RequestType, nearest};
 use lmeval_pycompat::Value;
 use lmeval_tasks::prompt::RequestOptions;
 use lmeval_tasks::scoring::{ResultKeys, group_specs, prepare_scoring};
@@ -88,9 +88,9 @@ fn adjust(task: &mut Task, options: &EvaluateOptions) -> Result<(), EngineError>
     }
     match options.repeats {
         Some(0) => return Err(settings("`repeats` must be at least 1", "Leave it out for what tasks say")),
-        Some(repeats) if repeats > MOST_REPEATS => {
+        Some(repeats) if repeats > MAX_REPEATS => {
             return Err(settings(
-                format!("`repeats` must be at most {MOST_REPEATS}, not {repeats}"),
+                format!("`repeats` must be at most {MAX_REPEATS}, not {repeats}"),
                 "Each repeat is one more request for every document",
             ));
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
-use lmeval_core::{HostError, shown_reference};
+use lmeval_core::{HostError, display_reference};
 use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::protocol::ProtocolError;
@@ -53,7 +53,7 @@ impl WorkerError {
     /// The error of a function, with the document that it was called with.
     pub(crate) fn of(self, function: &Function, document: Option<&Dict>) -> HostError {
         if let Self::Abandoned { culprit, limit } = self {
-            let function = shown_reference(&function.reference);
+            let function = display_reference(&function.reference);
             return HostError::Abandoned { function, culprit, seconds: limit.as_secs_f64() };
         }
         let mut message = self.to_string();
@@ -68,7 +68,7 @@ impl WorkerError {
             Self::Died { said, .. } => Some(said).filter(|said| !said.is_empty()),
             _ => None,
         };
-        HostError::Failed { function: shown_reference(&function.reference), message, traceback }
+        HostError::Failed { function: display_reference(&function.reference), message, traceback }
     }
 }
 

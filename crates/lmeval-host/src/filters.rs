@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lmeval_core::filters::{Filter, FilterDocs, FilterError, Filtered, Responses};
-use lmeval_core::{HostError, shown_reference};
+use lmeval_core::{HostError, display_reference};
 use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::message::{Message, failed, wrong_type};
@@ -65,8 +65,9 @@ impl Filter for ClassFilter {
 
     fn apply_bare(&self, values: Vec<Value>, docs: &FilterDocs<'_>) -> Result<Filtered, FilterError> {
         let message = Message::new("filter_class", &self.class).with_dict("kwargs", &self.kwargs);
-        let returned = filter(message, &self.pool, &self.class, &values, docs)
-            .map_err(|source| FilterError::Host { filter: shown_reference(&self.class.reference), source })?;
+        let returned = filter(message, &self.pool, &self.class, &values, docs).map_err(|source| {
+            FilterError::Host { filter: display_reference(&self.class.reference), source }
+        })?;
         if returned.len() != values.len() {
             return Err(FilterError::Length { given: values.len(), returned: returned.len() });
         }

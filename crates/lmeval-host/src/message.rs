@@ -1,6 +1,6 @@
 //! Messages to a worker.
 
-use lmeval_core::{HostError, shown_reference};
+use lmeval_core::{HostError, display_reference};
 use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::error::WorkerError;
@@ -139,10 +139,10 @@ pub(crate) fn wrong_type(function: &Function, expected: &str, found: &Value) -> 
 
 /// The error of a function.
 pub(crate) fn failed(function: &Function, message: String) -> HostError {
-    HostError::Failed { function: shown_reference(&function.reference), message, traceback: None }
+    HostError::Failed { function: display_reference(&function.reference), message, traceback: None }
 }
 
 /// The function as messages name it.
 fn shown(function: &Function) -> Function {
-    Function { directory: function.directory.clone(), reference: shown_reference(&function.reference) }
+    Function { directory: function.directory.clone(), reference: display_reference(&function.reference) }
 }

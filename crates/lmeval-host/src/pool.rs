@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use lmeval_core::shown_reference;
+use lmeval_core::display_reference;
 use lmeval_pycompat::{Dict, Function, Value};
 
 use crate::caller::Caller;
@@ -166,7 +166,7 @@ pub(crate) struct Lease<'a> {
 impl Lease<'_> {
     /// Says which function is called, for the errors of those that wait.
     pub(crate) fn calls(mut self, function: &Function) -> Self {
-        self.function = Some(shown_reference(&function.reference));
+        self.function = Some(display_reference(&function.reference));
         self
     }
 }

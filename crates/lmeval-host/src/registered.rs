@@ -26,7 +26,7 @@ pub(crate) fn find(pool: &Pool, kind: &str, name: &str, scope: &NameScope) -> Re
         .with("kind", &text(kind))
         .with("name", &text(name))
         .with("folders", &Value::list(scope.folders.iter().map(|folder| text(folder))))
-        .with("whole", &Value::Bool(scope.whole))
+        .with("whole", &Value::Bool(scope.import_utils))
         .ask_once(pool)?;
     let part = |name: &str| answer.as_dict().and_then(|answer| answer.get_str(name));
     match (part("function"), part("facts"), part("known")) {
@@ -46,7 +46,7 @@ pub(crate) struct ClassScorer {
     class: Arc<Function>,
     pipeline: Dict,
     pool: Arc<Pool>,
-    own_steps: Vec<String>,
+    overridden_steps: Vec<String>,
     /// Where the object is, if it has several steps to itself, between which it may keep things.
     pin: Option<Pin>,
 }
@@ -61,9 +61,9 @@ impl ClassScorer {
         let told = Message::new("scorer", class).with_dict("pipeline", &pipeline).ask_once(pool)?;
         let own = told.as_dict().and_then(|told| told.get_str("own")).and_then(Value::as_list);
         let own = own.unwrap_or_default().iter().filter_map(Value::as_str);
-        let own_steps: Vec<String> = own.map(str::to_owned).collect();
-        let pin = (!own_steps.is_empty()).then(Pin::default);
-        Ok(Self { class: Arc::clone(class), pipeline, pool: Arc::clone(pool), own_steps, pin })
+        let overridden_steps: Vec<String> = own.map(str::to_owned).collect();
+        let pin = (!overridden_steps.is_empty()).then(Pin::default);
+        Ok(Self { class: Arc::clone(class), pipeline, pool: Arc::clone(pool), overridden_steps, pin })
     }
 
     fn message(&self, operation: &str) -> Message<'_> {
@@ -92,8 +92,8 @@ impl HostScorer for ClassScorer {
         Ok(batches.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
-    fn own_steps(&self) -> &[String] {
-        &self.own_steps
+    fn overridden_steps(&self) -> &[String] {
+        &self.overridden_steps
     }
 
     fn apply_filter(&self, documents: &[Value]) -> Result<Vec<Value>, HostError> {

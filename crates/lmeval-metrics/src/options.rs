@@ -170,7 +170,7 @@ impl OptionTable {
     pub const NONE: Self = Self { known: Cow::Borrowed(&[]), unknown: UnknownOptions::Ignored };
 
     /// No options; given ones are rejected.
-    pub const NONE_ALLOWED: Self = Self { known: Cow::Borrowed(&[]), unknown: UnknownOptions::Rejected };
+    pub const REJECT_ALL: Self = Self { known: Cow::Borrowed(&[]), unknown: UnknownOptions::Rejected };
 
     /// Any options, passed on to code that the table does not know.
     pub const OPEN: Self = Self { known: Cow::Borrowed(&[]), unknown: UnknownOptions::PassedOn };

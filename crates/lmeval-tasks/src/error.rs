@@ -55,8 +55,8 @@ impl Error {
     }
 
     /// Keeps a cause whose message is part of this one.
-    pub fn telling(self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.with(|diagnostic| diagnostic.telling(cause))
+    pub fn including_cause(self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.with(|diagnostic| diagnostic.including_cause(cause))
     }
 
     /// The kind.
@@ -107,8 +107,8 @@ impl Diagnose for Error {
         self.0.1.headline()
     }
 
-    fn places(&self) -> Vec<Location> {
-        self.0.1.places()
+    fn locations(&self) -> Vec<Location> {
+        self.0.1.locations()
     }
 
     fn hints(&self) -> Vec<String> {

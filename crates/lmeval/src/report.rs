@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use lmeval_core::filters::FilterError;
 use lmeval_core::scorers::ScoreError;
-use lmeval_core::{Diagnose, Diagnostic, HostError, Location, ModelError, as_known, secrets};
+use lmeval_core::{Diagnose, Diagnostic, HostError, Location, ModelError, downcast_error, secrets};
 use lmeval_engine::EngineError;
 use lmeval_report::ReportError;
 use lmeval_tasks::prompt::PromptError;
@@ -29,7 +29,7 @@ type Cast = for<'a> fn(&'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose>;
 /// Every error that knows more than its message. The rest of a chain has messages alone.
 fn known<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose> {
     fn is<'a, T: Diagnose + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose> {
-        as_known::<T>(error).map(|known| known as &dyn Diagnose)
+        downcast_error::<T>(error).map(|known| known as &dyn Diagnose)
     }
     let kinds: [Cast; 11] = [
         is::<Diagnostic>,
@@ -122,7 +122,10 @@ impl Told {
         let diagnoses = || links.iter().filter_map(|link| known(*link));
         Self {
             headline: headline(error),
-            places: diagnoses().map(Diagnose::places).find(|places| !places.is_empty()).unwrap_or_default(),
+            places: diagnoses()
+                .map(Diagnose::locations)
+                .find(|places| !places.is_empty())
+                .unwrap_or_default(),
             causes: links[1..].iter().map(|link| headline(*link)).collect(),
             hints: diagnoses().flat_map(Diagnose::hints).collect(),
         }
@@ -235,7 +238,7 @@ mod tests {
         let made_for = vec!["multiple_choice".to_owned()];
         let odd = ScoreError::OutputType { metric: "acc".to_owned(), made_for, output_type };
         let cause = odd.to_string();
-        let told = Diagnostic::new(format!("No: {cause}")).telling(odd);
+        let told = Diagnostic::new(format!("No: {cause}")).including_cause(odd);
         assert_eq!(plain(told), format!("error: No: {cause}"));
     }
 

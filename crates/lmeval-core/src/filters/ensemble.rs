@@ -92,8 +92,8 @@ impl FilterEnsemble {
     }
 
     /// Whether every step filters requests independently of each other.
-    pub(crate) fn works_apart(&self) -> bool {
-        self.steps.iter().all(|step| step.filter.works_apart())
+    pub(crate) fn is_per_request(&self) -> bool {
+        self.steps.iter().all(|step| step.filter.is_per_request())
     }
 
     /// Whether any step calls task code.

@@ -34,7 +34,7 @@ pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("format_span", |_, context| Ok(Box::new(FormatSpan::new(&context.dialect))))
         .options(OptionTable::NONE)
         .summary("Normalises labelled spans of named entities")
-        .strict_before()
+        .strict_in_v04()
 }
 
 /// Normalises labelled spans of named entities to the form `per: ada $ loc: london`.
@@ -130,7 +130,7 @@ impl Filter for FormatSpan {
         false
     }
 
-    fn works_apart(&self) -> bool {
+    fn is_per_request(&self) -> bool {
         true
     }
 }

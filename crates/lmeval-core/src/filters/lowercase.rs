@@ -12,7 +12,7 @@ pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("lowercase", |_, _| Ok(Box::new(Lowercase)))
         .options(OptionTable::NONE)
         .summary("Lower-cases every answer")
-        .strict_before()
+        .strict_in_v04()
 }
 
 /// Lower-cases every answer by the rules of Unicode.
@@ -44,7 +44,7 @@ impl Filter for Lowercase {
         false
     }
 
-    fn works_apart(&self) -> bool {
+    fn is_per_request(&self) -> bool {
         true
     }
 }

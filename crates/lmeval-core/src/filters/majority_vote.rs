@@ -14,7 +14,7 @@ pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("majority_vote", |_, _| Ok(Box::new(MajorityVote)))
         .options(OptionTable::NONE)
         .summary("Keeps the most frequent answer")
-        .strict_before()
+        .strict_in_v04()
 }
 
 /// Keeps the most frequent answer of each request.
@@ -87,7 +87,7 @@ impl Filter for MajorityVote {
         false
     }
 
-    fn works_apart(&self) -> bool {
+    fn is_per_request(&self) -> bool {
         true
     }
 }

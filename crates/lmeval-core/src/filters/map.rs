@@ -19,7 +19,7 @@ pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("map", |arguments, _| Ok(Box::new(MapFilter::from_arguments(arguments)?)))
         .options(OptionTable::lenient(OPTIONS))
         .summary("Looks up every answer in a dictionary")
-        .strict_before()
+        .strict_in_v04()
 }
 
 /// Looks up every answer in a dictionary.
@@ -81,7 +81,7 @@ impl Filter for MapFilter {
         false
     }
 
-    fn works_apart(&self) -> bool {
+    fn is_per_request(&self) -> bool {
         true
     }
 }

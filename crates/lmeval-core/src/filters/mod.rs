@@ -102,7 +102,7 @@ pub trait Filter: fmt::Debug + Send + Sync {
     }
 
     /// Whether each request is filtered independently of the others; false by default.
-    fn works_apart(&self) -> bool {
+    fn is_per_request(&self) -> bool {
         false
     }
 

@@ -31,7 +31,7 @@ impl Filter for Noop {
         false
     }
 
-    fn works_apart(&self) -> bool {
+    fn is_per_request(&self) -> bool {
         true
     }
 }

@@ -112,7 +112,7 @@ impl Filter for RegexFilter {
         false
     }
 
-    fn works_apart(&self) -> bool {
+    fn is_per_request(&self) -> bool {
         true
     }
 }

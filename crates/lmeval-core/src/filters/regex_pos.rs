@@ -90,7 +90,7 @@ impl Filter for RegexPos {
         false
     }
 
-    fn works_apart(&self) -> bool {
+    fn is_per_request(&self) -> bool {
         true
     }
 }

@@ -13,7 +13,7 @@ use super::{
     remove_whitespace, take_first, take_first_k, uppercase,
 };
 use crate::dialect::Dialect;
-use crate::host::{Host, NoHost, shown_reference};
+use crate::host::{Host, NoHost, display_reference};
 use crate::registry::{
     Code, FilterEntry, OptionEntry, OptionKind, OptionProblem, OptionTable, Registry, UnknownOptions,
 };
@@ -91,7 +91,7 @@ impl Registry {
             FilterFunction::Name(name) => name,
             FilterFunction::Class(class) => {
                 return context.host.filter_of_class(class, &step.kwargs).map_err(|source| {
-                    FilterError::Host { filter: shown_reference(&class.reference), source }
+                    FilterError::Host { filter: display_reference(&class.reference), source }
                 });
             }
         };
@@ -131,7 +131,7 @@ impl Registry {
 /// Checks arguments against the filter's option table.
 fn check(entry: &FilterEntry, kwargs: &Dict, dialect: &Dialect) -> Result<(), FilterError> {
     let filter = entry.name.clone().into_owned();
-    let strict = dialect.filters.refuse_unknown_arguments && entry.facts.strict_before;
+    let strict = dialect.filters.refuse_unknown_arguments && entry.facts.strict_in_v04;
     let problem =
         entry.options.check(kwargs).into_iter().find(|problem| {
             problem.is_fatal() || (strict && matches!(problem, OptionProblem::Unknown { .. }))

@@ -44,7 +44,7 @@ impl Filter for RemoveWhitespace {
         false
     }
 
-    fn works_apart(&self) -> bool {
+    fn is_per_request(&self) -> bool {
         true
     }
 }

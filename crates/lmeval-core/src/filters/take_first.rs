@@ -10,7 +10,7 @@ pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("take_first", |_, context| Ok(Box::new(TakeFirst::new(&context.dialect))))
         .options(OptionTable::NONE)
         .summary("Keeps the first answer")
-        .strict_before()
+        .strict_in_v04()
 }
 
 /// Keeps the first answer of each request.
@@ -46,7 +46,7 @@ impl Filter for TakeFirst {
         false
     }
 
-    fn works_apart(&self) -> bool {
+    fn is_per_request(&self) -> bool {
         true
     }
 }

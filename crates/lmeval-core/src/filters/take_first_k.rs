@@ -101,7 +101,7 @@ impl Filter for TakeFirstK {
     }
 
     // `check_first` must see the first request of all.
-    fn works_apart(&self) -> bool {
+    fn is_per_request(&self) -> bool {
         false
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn entry() -> FilterEntry {
     FilterEntry::new("uppercase", |_, _| Ok(Box::new(Uppercase)))
         .options(OptionTable::NONE)
         .summary("Upper-cases every answer")
-        .strict_before()
+        .strict_in_v04()
 }
 
 /// Upper-cases every answer by the rules of Unicode.
@@ -44,7 +44,7 @@ impl Filter for Uppercase {
         false
     }
 
-    fn works_apart(&self) -> bool {
+    fn is_per_request(&self) -> bool {
         true
     }
 }

@@ -12,7 +12,7 @@ use crate::OutputType;
 /// A kind of registry entry, such as metrics.
 pub trait Kind: Clone + 'static {
     /// The noun used in messages, and the kind's name in the registration protocol.
-    const WORD: &'static str;
+    const NAME: &'static str;
 
     /// The code of an entry: the object itself, or its constructor.
     type Code: ?Sized + Send + Sync;
@@ -24,7 +24,7 @@ pub trait Kind: Clone + 'static {
     fn table_mut(registry: &mut Registry) -> &mut Table<Self>;
 
     /// Whether the entry also matches this name; some names are patterns, such as `pass@k`.
-    fn answers_to(_entry: &Entry<Self>, _name: &str) -> bool {
+    fn matches_name(_entry: &Entry<Self>, _name: &str) -> bool {
         false
     }
 }
@@ -54,7 +54,7 @@ impl<T: ?Sized> Clone for Code<T> {
 
 impl<T: ?Sized> Code<T> {
     /// The code, unless it is Python.
-    pub fn here(&self) -> Option<&Arc<T>> {
+    pub fn rust(&self) -> Option<&Arc<T>> {
         match self {
             Self::BuiltIn(code) | Self::Program(code) => Some(code),
             Self::Python(_) | Self::TaskCode => None,
@@ -79,7 +79,7 @@ impl<T: ?Sized> Code<T> {
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        match (self.here(), other.here()) {
+        match (self.rust(), other.rust()) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             _ => false,
         }
@@ -117,7 +117,7 @@ impl<K: Kind> Clone for Entry<K> {
 
 impl<K: Kind> fmt::Debug for Entry<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple(K::WORD).field(&self.name).finish()
+        f.debug_tuple(K::NAME).field(&self.name).finish()
     }
 }
 

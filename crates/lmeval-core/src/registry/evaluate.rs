@@ -73,7 +73,7 @@ pub fn is_evaluate_metric(name: &str) -> bool {
 }
 
 /// The built-in metrics that can replace a metric of Python's `evaluate` package.
-pub fn instead_of_evaluate(name: &str) -> &'static [&'static str] {
+pub fn replacements_for_evaluate(name: &str) -> &'static [&'static str] {
     match name {
         "accuracy" => &["exact_match"],
         "matthews_correlation" => &["mcc"],

@@ -31,7 +31,7 @@ macro_rules! kind {
         pub type $entry = Entry<$kind>;
 
         impl Kind for $kind {
-            const WORD: &'static str = $word;
+            const NAME: &'static str = $word;
             type Code = $code;
             type Facts = $facts;
 
@@ -39,7 +39,7 @@ macro_rules! kind {
                 &mut registry.$table
             }
 
-            $(fn answers_to(entry: &Entry<Self>, name: &str) -> bool {
+            $(fn matches_name(entry: &Entry<Self>, name: &str) -> bool {
                 let answers: fn(&str, &str) -> bool = $answers;
                 answers(&entry.name, name)
             })?
@@ -116,7 +116,7 @@ impl Default for MetricFacts {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FilterFacts {
     /// Whether dialect 0.4 rejects unknown arguments, which otherwise have no effect.
-    pub strict_before: bool,
+    pub strict_in_v04: bool,
 }
 
 impl MetricEntry {
@@ -186,8 +186,8 @@ impl FilterEntry {
     }
 
     /// Makes dialect 0.4 reject unknown arguments.
-    pub(crate) fn strict_before(mut self) -> Self {
-        self.facts.strict_before = true;
+    pub(crate) fn strict_in_v04(mut self) -> Self {
+        self.facts.strict_in_v04 = true;
         self
     }
 }
@@ -279,7 +279,7 @@ mod tests {
             }
         }
         for entry in registry.scorers.iter() {
-            let scorer = (entry.code.here().unwrap())(&Dict::new()).unwrap();
+            let scorer = (entry.code.rust().unwrap())(&Dict::new()).unwrap();
             for FilterSpec { function, .. } in scorer.default_filters().into_iter().flatten() {
                 let FilterFunction::Name(name) = function else { panic!("{function:?}") };
                 assert!(registry.filters.get(&name).is_some(), "{name}");

@@ -50,7 +50,7 @@ impl MetricSpec {
         }
         // Reference: a value that is neither a name nor a function is treated as null.
         let named = |key: &str| match given.get_str(key) {
-            None => Setting::Own,
+            None => Setting::Inherited,
             Some(value) => reference(value).map_or(Setting::Null, Setting::Given),
         };
         Ok(Self {
@@ -58,7 +58,7 @@ impl MetricSpec {
             aggregation: named("aggregation"),
             reduction: named("reduction"),
             higher_is_better: match given.get_str("higher_is_better") {
-                None => Setting::Own,
+                None => Setting::Inherited,
                 Some(Value::None) => Setting::Null,
                 Some(truth) => Setting::Given(truth.is_truthy()),
             },

@@ -23,7 +23,7 @@ mod registered;
 mod table;
 
 pub use entry::{Code, Entry, Kind};
-pub use evaluate::{instead_of_evaluate, is_evaluate_metric};
+pub use evaluate::{is_evaluate_metric, replacements_for_evaluate};
 pub use kinds::{
     AggregationEntry, AggregationKind, FilterEntry, FilterFacts, FilterKind, FormatEntry, FormatKind,
     MetricEntry, MetricFacts, MetricKind, ReductionEntry, ReductionKind, SamplerEntry, SamplerKind,
@@ -89,33 +89,33 @@ impl Registry {
     /// Adds a Python registration. Kinds that Python cannot register are ignored.
     pub fn add_python(&mut self, kind: &str, name: &str, registered: Registered) {
         match kind {
-            MetricKind::WORD => self.metrics.add_python(name, registered),
-            AggregationKind::WORD => self.aggregations.add_python(name, registered),
-            ReductionKind::WORD => self.reductions.add_python(name, registered),
-            FilterKind::WORD => self.filters.add_python(name, registered),
-            ScorerKind::WORD => self.scorers.add_python(name, registered),
-            SamplerKind::WORD => self.samplers.add_python(name, registered),
-            ModelKind::WORD => self.models.add_python(name, registered),
+            MetricKind::NAME => self.metrics.add_python(name, registered),
+            AggregationKind::NAME => self.aggregations.add_python(name, registered),
+            ReductionKind::NAME => self.reductions.add_python(name, registered),
+            FilterKind::NAME => self.filters.add_python(name, registered),
+            ScorerKind::NAME => self.scorers.add_python(name, registered),
+            SamplerKind::NAME => self.samplers.add_python(name, registered),
+            ModelKind::NAME => self.models.add_python(name, registered),
             _ => {}
         }
     }
 
     /// The Rust metric of a name.
     pub fn metric(&self, name: &str) -> Option<&Arc<dyn AnyMetric>> {
-        self.metrics.here(name)?.code.here()
+        self.metrics.get_rust(name)?.code.rust()
     }
 
     /// The Rust aggregation of a name.
     pub fn aggregation(&self, name: &str) -> Result<&Arc<dyn AnyAggregation>, UnknownName> {
-        let found = self.aggregations.here(name).and_then(|entry| entry.code.here());
+        let found = self.aggregations.get_rust(name).and_then(|entry| entry.code.rust());
         found.ok_or_else(|| self.aggregations.unknown(name))
     }
 
     /// The Rust reduction of a name.
     pub fn reduction(&self, name: &str) -> Result<Arc<dyn AnyReduction>, UnknownName> {
-        let made = self.reductions.here(name).and_then(|entry| {
+        let made = self.reductions.get_rust(name).and_then(|entry| {
             let counts = reduction_counts(&entry.name, name)?;
-            Some((entry.code.here()?)(counts))
+            Some((entry.code.rust()?)(counts))
         });
         made.ok_or_else(|| self.reductions.unknown(name))
     }

@@ -25,7 +25,7 @@ pub struct ModelNames {
 }
 
 impl Kind for ModelKind {
-    const WORD: &'static str = "model";
+    const NAME: &'static str = "model";
     type Code = dyn Fn(&ModelSettings) -> Result<Arc<dyn Model>, ModelError> + Send + Sync;
     type Facts = ModelNames;
 
@@ -33,7 +33,7 @@ impl Kind for ModelKind {
         &mut registry.models
     }
 
-    fn answers_to(entry: &Entry<Self>, name: &str) -> bool {
+    fn matches_name(entry: &Entry<Self>, name: &str) -> bool {
         entry.facts.other_names.contains(&name)
     }
 }
@@ -125,7 +125,7 @@ impl Registry {
     /// assert!(error.hints()[0].contains("--model local-completions"));
     /// ```
     pub fn model(&self, name: &str, settings: &ModelSettings) -> Result<Arc<dyn Model>, ModelError> {
-        match self.models.get(name).and_then(|entry| entry.code.here()) {
+        match self.models.get(name).and_then(|entry| entry.code.rust()) {
             Some(make) => make(settings),
             None => Err(self.unknown_model(name)),
         }

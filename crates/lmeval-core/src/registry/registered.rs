@@ -26,7 +26,7 @@ pub struct NameScope {
     /// Task folders whose modules may register names, nearest first; plug-ins take precedence over them.
     pub folders: Vec<String>,
     /// Whether to import a folder's `utils.py` even if it does not mention the name.
-    pub whole: bool,
+    pub import_utils: bool,
 }
 
 /// The outcome of a name lookup.

@@ -46,7 +46,7 @@ impl<K: Kind> Table<K> {
     pub(super) fn register(&mut self, entry: Entry<K>) -> Result<(), AlreadyRegistered> {
         match self.entries.iter().find(|known| known.name == entry.name) {
             Some(known) if known.code.is_same(&entry.code) => {}
-            Some(_) => return Err(AlreadyRegistered { kind: K::WORD, name: entry.name.into_owned() }),
+            Some(_) => return Err(AlreadyRegistered { kind: K::NAME, name: entry.name.into_owned() }),
             None => Arc::make_mut(&mut self.entries).push(entry),
         }
         Ok(())
@@ -63,8 +63,8 @@ impl<K: Kind> Table<K> {
     }
 
     /// The entry for a name, ignoring Python registrations.
-    pub fn here(&self, name: &str) -> Option<&Entry<K>> {
-        self.best(name, |entry| entry.code.here().is_some())
+    pub fn get_rust(&self, name: &str) -> Option<&Entry<K>> {
+        self.best(name, |entry| entry.code.rust().is_some())
     }
 
     /// The Python registration in effect for a name.
@@ -77,7 +77,7 @@ impl<K: Kind> Table<K> {
         named.max_by_key(|entry| entry.code.layer()).or_else(|| {
             self.entries
                 .iter()
-                .find(|entry| entry.code.python().is_none() && wanted(entry) && K::answers_to(entry, name))
+                .find(|entry| entry.code.python().is_none() && wanted(entry) && K::matches_name(entry, name))
         })
     }
 
@@ -90,7 +90,7 @@ impl<K: Kind> Table<K> {
     pub fn unknown(&self, name: &str) -> UnknownName {
         let known = self.names();
         UnknownName {
-            kind: K::WORD,
+            kind: K::NAME,
             name: name.to_owned(),
             nearest: nearest(name, known.iter().copied()).into_iter().map(str::to_owned).collect(),
             known: known.into_iter().map(str::to_owned).collect(),
@@ -113,7 +113,7 @@ impl<K: Kind> Table<K> {
 
 impl<K: Kind> fmt::Debug for Table<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple(K::WORD).field(&self.names()).finish()
+        f.debug_tuple(K::NAME).field(&self.names()).finish()
     }
 }
 

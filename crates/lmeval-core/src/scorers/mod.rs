@@ -20,7 +20,7 @@ mod logged;
 mod metric;
 mod metric_key;
 mod needs;
-mod own_steps;
+mod overrides;
 mod pipeline;
 mod process_results;
 mod reduce;

@@ -101,7 +101,7 @@ impl ScoringPipeline {
         let documents = self.filters.needs_documents();
         let prompts = self.metrics.iter().any(|metric| metric.needs_prompts(self.output_type));
         let together =
-            !self.filters.works_apart() || self.metrics.iter().any(PipelineMetric::calls_task_code);
+            !self.filters.is_per_request() || self.metrics.iter().any(PipelineMetric::calls_task_code);
         self.scorer.needs() | Needs { documents, prompts, together }
     }
 

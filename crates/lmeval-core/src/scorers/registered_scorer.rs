@@ -12,7 +12,7 @@ use super::input::{ScoringInput, as_text};
 use super::ll_scorer::target;
 use super::metric::text_keys;
 use super::needs::Needs;
-use super::own_steps::{self, OwnSteps};
+use super::overrides::{self, Overrides};
 use super::scored::{ReducedDoc, ScoredDoc, Scores};
 use super::scorer::Scorer;
 use super::spec::{MetricSpec, PipelineSpec, Reference, ScorerSpec, Setting};
@@ -89,7 +89,7 @@ fn record(entry: &Value) -> Option<(String, Registered)> {
 pub(super) struct RegisteredScorer {
     name: String,
     tier: Tier,
-    own: OwnSteps,
+    own: Overrides,
     defaults: ScorerDefaults,
     host: Option<Arc<dyn HostScorer>>,
 }
@@ -102,12 +102,12 @@ impl RegisteredScorer {
             _ => Tier::Config,
         };
         let defaults = ScorerDefaults::of(name, registered)?;
-        Ok(Self { name: name.to_owned(), tier, own: OwnSteps::default(), defaults, host: None })
+        Ok(Self { name: name.to_owned(), tier, own: Overrides::default(), defaults, host: None })
     }
 
     /// Attaches the instance of the class.
     pub(super) fn with_host(mut self, host: Arc<dyn HostScorer>) -> Self {
-        self.own = OwnSteps::of(&*host);
+        self.own = Overrides::of(&*host);
         if self.own.score && self.tier == Tier::Config {
             self.tier = Tier::Document;
         }
@@ -143,7 +143,7 @@ pub(super) fn config(
         entry.insert("kwargs", metric.kwargs.clone());
         for (kind, given) in [("aggregation", &metric.aggregation), ("reduction", &metric.reduction)] {
             let given = match given {
-                Setting::Own => continue,
+                Setting::Inherited => continue,
                 Setting::Null => Value::None,
                 Setting::Given(reference) => part(kind, reference),
             };
@@ -187,7 +187,7 @@ impl Scorer for RegisteredScorer {
     }
 
     fn scores_by_metrics(&self) -> bool {
-        self.tier == Tier::Config && self.own == OwnSteps::default()
+        self.tier == Tier::Config && self.own == Overrides::default()
     }
 
     fn needs(&self) -> Needs {
@@ -222,7 +222,7 @@ impl Scorer for RegisteredScorer {
 
     fn reduce(&self, scored: &[ScoredDoc]) -> Result<Option<Vec<ReducedDoc>>, ScoreError> {
         let host = self.host.as_deref().filter(|_| self.own.reduce);
-        host.map(|host| own_steps::reduce(host, scored)).transpose()
+        host.map(|host| overrides::reduce(host, scored)).transpose()
     }
 
     fn aggregate(
@@ -231,12 +231,12 @@ impl Scorer for RegisteredScorer {
         bootstrap_iters: i64,
     ) -> Result<Option<Aggregated>, ScoreError> {
         let host = self.host.as_deref().filter(|_| self.own.aggregate);
-        host.map(|host| own_steps::aggregate(host, &self.name, reduced, bootstrap_iters)).transpose()
+        host.map(|host| overrides::aggregate(host, &self.name, reduced, bootstrap_iters)).transpose()
     }
 
     fn higher_is_better(&self, reduced: &[ReducedDoc]) -> Result<Option<Directions>, ScoreError> {
         let host = self.host.as_deref().filter(|_| self.own.higher_is_better);
-        host.map(|host| own_steps::higher_is_better(host, reduced)).transpose()
+        host.map(|host| overrides::higher_is_better(host, reduced)).transpose()
     }
 
     fn score_documents(&self, inputs: &[ScoringInput<'_>]) -> Result<Vec<ScoredDoc>, ScoreError> {

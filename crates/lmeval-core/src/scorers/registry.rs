@@ -14,7 +14,7 @@ pub(crate) fn built_in() -> Vec<ScorerEntry> {
     let entries = [first_token::entry(), regex_extraction::entry(), choice_match::entry()];
     // Reference: the built-in scorers take no arguments; patterns are arguments of filters.
     let entry = |entry: ScorerEntry| {
-        entry.options(OptionTable::NONE_ALLOWED).output_types(vec![OutputType::GenerateUntil]).built_in()
+        entry.options(OptionTable::REJECT_ALL).output_types(vec![OutputType::GenerateUntil]).built_in()
     };
     entries.into_iter().map(entry).collect()
 }
@@ -36,8 +36,8 @@ impl Registry {
     /// # use lmeval_core::scorers::Scorer;
     /// ```
     pub fn scorer(&self, spec: &ScorerSpec) -> Result<Arc<dyn Scorer>, ScoreError> {
-        let entry = self.scorers.here(&spec.kind).ok_or_else(|| self.scorers.unknown(&spec.kind))?;
-        let Some(make) = entry.code.here() else {
+        let entry = self.scorers.get_rust(&spec.kind).ok_or_else(|| self.scorers.unknown(&spec.kind))?;
+        let Some(make) = entry.code.rust() else {
             return Err(self.scorers.unknown(&spec.kind).into());
         };
         match entry.options.check(&spec.kwargs).into_iter().find(OptionProblem::is_fatal) {

@@ -37,7 +37,7 @@ pub(super) fn resolve_metric(
     if name.is_empty() || name.contains(',') {
         return Err(ScoreError::MetricName { metric: name.to_string() });
     }
-    let known = sources.registry.metrics.here(&name);
+    let known = sources.registry.metrics.get_rust(&name);
     let aggregation = match (&spec.aggregation, &registered) {
         (Setting::Given(Reference::Name(name)), _) => match sources.registry.aggregations.python(name) {
             Some(registered) => MetricAggregation::Host(sources.host.aggregation(&registered.function)?),
@@ -46,8 +46,8 @@ pub(super) fn resolve_metric(
         (Setting::Given(Reference::Function(function)), _) => {
             MetricAggregation::Host(sources.host.aggregation(function)?)
         }
-        (Setting::Own, Some(metric)) => MetricAggregation::Registered(metric.aggregation()),
-        (Setting::Own, None) | (Setting::Null, _) => {
+        (Setting::Inherited, Some(metric)) => MetricAggregation::Registered(metric.aggregation()),
+        (Setting::Inherited, None) | (Setting::Null, _) => {
             MetricAggregation::Registered(Arc::clone(sources.registry.aggregation("mean")?))
         }
     };
@@ -59,18 +59,20 @@ pub(super) fn resolve_metric(
         (Setting::Given(Reference::Function(function)), _) => {
             MetricReduction::Host(sources.host.reduction(function)?)
         }
-        (Setting::Own, Some(_)) if sources.dialect.scoring.repeats_are_averaged && has_pass_at_k(known) => {
+        (Setting::Inherited, Some(_))
+            if sources.dialect.scoring.repeats_are_averaged && has_pass_at_k(known) =>
+        {
             MetricReduction::Registered(sources.registry.reduction("mean")?)
         }
-        (Setting::Own, Some(metric)) => MetricReduction::Registered(metric.reduction()),
-        (Setting::Own, None) | (Setting::Null, _) => {
+        (Setting::Inherited, Some(metric)) => MetricReduction::Registered(metric.reduction()),
+        (Setting::Inherited, None) | (Setting::Null, _) => {
             MetricReduction::Registered(sources.registry.reduction("take_first")?)
         }
     };
     let higher_is_better = match (spec.higher_is_better, &registered) {
         (Setting::Given(direction), _) => Some(direction),
-        (Setting::Own, Some(metric)) => Some(metric.higher_is_better()),
-        (Setting::Own, None) | (Setting::Null, _) => {
+        (Setting::Inherited, Some(metric)) => Some(metric.higher_is_better()),
+        (Setting::Inherited, None) | (Setting::Null, _) => {
             (!sources.dialect.scoring.unknown_direction_is_null).then_some(true)
         }
     };
@@ -123,15 +125,15 @@ fn registered_metric<'a>(
 /// Fills the settings that a task omits with those given at registration.
 fn with_facts(spec: &MetricSpec, registered: &Registered) -> MetricSpec {
     let part = |given: &Setting<Reference>, fact| match (given, registered.facts.get_str(fact)) {
-        (Setting::Own, Some(Value::Str(name))) => Setting::Given(Reference::Name(Arc::clone(name))),
-        (Setting::Own, Some(Value::Function(function))) => {
+        (Setting::Inherited, Some(Value::Str(name))) => Setting::Given(Reference::Name(Arc::clone(name))),
+        (Setting::Inherited, Some(Value::Function(function))) => {
             Setting::Given(Reference::Function(Arc::clone(function)))
         }
-        (Setting::Own, _) => Setting::Null,
+        (Setting::Inherited, _) => Setting::Null,
         (given, _) => given.clone(),
     };
     let direction = match (spec.higher_is_better, registered.facts.get_str("higher_is_better")) {
-        (Setting::Own, Some(Value::Bool(direction))) => Setting::Given(*direction),
+        (Setting::Inherited, Some(Value::Bool(direction))) => Setting::Given(*direction),
         (given, _) => given,
     };
     MetricSpec {
@@ -214,7 +216,7 @@ fn aggregation_name(spec: &MetricSpec, metric: Option<&MetricEntry>) -> Arc<str>
     match &spec.aggregation {
         Setting::Given(Reference::Name(name)) => Arc::clone(name),
         Setting::Given(Reference::Function(function)) => function_name(function).into(),
-        Setting::Own => metric.and_then(|entry| entry.facts.aggregation).unwrap_or("mean").into(),
+        Setting::Inherited => metric.and_then(|entry| entry.facts.aggregation).unwrap_or("mean").into(),
         Setting::Null => "mean".into(),
     }
 }
@@ -234,7 +236,7 @@ fn has_legacy_stderr(spec: &MetricSpec, metric: Option<&MetricEntry>) -> bool {
         Setting::Given(Reference::Function(_)) => false,
         Setting::Null => true,
         // Reference: the 0.4 line aggregates Brier scores with a function for which it has no standard error.
-        Setting::Own => metric.is_none_or(|entry| {
+        Setting::Inherited => metric.is_none_or(|entry| {
             entry.name != "brier_score"
                 && entry.facts.aggregation.is_some_and(|own| LEGACY_STDERRS.contains(&own))
         }),

@@ -36,7 +36,7 @@ impl fmt::Display for Reference {
 pub enum Setting<T> {
     /// Inherited from the metric.
     #[default]
-    Own,
+    Inherited,
     /// Switched off: use the mean, the first repeat, or "higher is better".
     Null,
     /// Overridden.
@@ -63,9 +63,9 @@ impl MetricSpec {
     pub fn named(name: &str) -> Self {
         Self {
             metric: name.into(),
-            aggregation: Setting::Own,
-            reduction: Setting::Own,
-            higher_is_better: Setting::Own,
+            aggregation: Setting::Inherited,
+            reduction: Setting::Inherited,
+            higher_is_better: Setting::Inherited,
             kwargs: Dict::new(),
         }
     }

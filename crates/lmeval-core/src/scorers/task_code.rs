@@ -62,7 +62,7 @@ pub trait HostScorer: Debug + Send + Sync {
     fn score(&self, documents: &[Value], context: &Dict, batch: bool) -> Result<Vec<Value>, HostError>;
 
     /// The steps that the class overrides: `apply_filter`, `score`, `reduce`, `aggregate`, `higher_is_better`.
-    fn own_steps(&self) -> &[String];
+    fn overridden_steps(&self) -> &[String];
 
     /// Filters the answers of each document: a list with one entry per request.
     fn apply_filter(&self, documents: &[Value]) -> Result<Vec<Value>, HostError>;

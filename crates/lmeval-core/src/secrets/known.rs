@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use lmeval_pycompat::{Dict, Value, repr};
 
 use super::names::{is_open_header, is_secret};
+use super::policy::{is_credential, is_hidden_in_messages};
 use super::settings::MASK;
-use super::worth::{is_credential, is_hidden_in_messages};
 
 /// The known secrets, longest first, so that masking a shorter one leaves no part of a longer one.
 static KNOWN: RwLock<Vec<Known>> = RwLock::new(Vec::new());

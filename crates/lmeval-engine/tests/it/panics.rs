@@ -55,7 +55,7 @@ impl Filter for Panicking {
         panic!("the filter panics")
     }
 
-    fn works_apart(&self) -> bool {
+    fn is_per_request(&self) -> bool {
         true
     }
 }

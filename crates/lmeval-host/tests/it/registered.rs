@@ -42,7 +42,7 @@ class Plain(GenScorer):
 "#;
 
 fn scope(folder: &Folder) -> NameScope {
-    NameScope { folders: vec![folder.folder.path().to_string_lossy().into_owned()], whole: true }
+    NameScope { folders: vec![folder.folder.path().to_string_lossy().into_owned()], import_utils: true }
 }
 
 fn found(folder: &Folder, kind: &str, name: &str) -> Registered {

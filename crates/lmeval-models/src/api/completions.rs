@@ -153,8 +153,8 @@ fn range(
     if count < sent {
         // One or two log-probabilities are those of what was generated.
         let problem = format!("{count} came back for a prompt of {sent} tokens");
-        let is_echo = asked.text.is_some() && count > 2;
-        return Err(if is_echo {
+        let is_hidden_in_responses = asked.text.is_some() && count > 2;
+        return Err(if is_hidden_in_responses {
             BadAnswer::Final(other_tokenizer(count, sent))
         } else {
             no_logprobs(&problem)

@@ -36,7 +36,7 @@ impl Secrets {
             let is_key = |name: &str| !name.ends_with("version");
             found.extend(url.query_pairs().map(|(name, value)| (value.into_owned(), is_key(&name))));
         }
-        found.retain(|(secret, _)| secrets::is_echo(secret));
+        found.retain(|(secret, _)| secrets::is_hidden_in_responses(secret));
         // The longest first, so that no part of a secret is left by a shorter one.
         found.sort_by_key(|(secret, _)| std::cmp::Reverse(secret.len()));
         found.dedup();

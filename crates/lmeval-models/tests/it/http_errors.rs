@@ -90,7 +90,7 @@ async fn no_secret_is_in_messages_and_counts() {
     let url = server.url.replace("http://", "http://me:hunter22@") + "?api_key=query-secret";
     let client = client(&url, |_| {});
     let error = ask(&client, "{}").await.unwrap_err();
-    let trouble = client.stats().take_trouble().unwrap();
+    let trouble = client.stats().take_retry_reason().unwrap();
     let shown = format!("{error} {error:?} {client:?} {trouble}");
     for secret in ["sk-secret-key", "hunter22", "query-secret", "bWU6aHVudGVyMjI="] {
         assert!(!shown.contains(secret), "{secret} in {shown}");

@@ -61,7 +61,7 @@ async fn passing_failures_pass() {
             (3, 2),
             "{status} {body}"
         );
-        let trouble = client.stats().take_trouble().unwrap();
+        let trouble = client.stats().take_retry_reason().unwrap();
         assert!(trouble.contains(&status.to_string()) || status == 200, "{trouble}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::{Dialect, OutputType, shown_reference};
+use lmeval_core::{Dialect, OutputType, display_reference};
 use lmeval_pycompat::{Dict, Value};
 
 use super::task::TaskConfig;
@@ -206,7 +206,7 @@ impl Written<'_> {
 /// A value in which functions are their references.
 fn references(value: &Value) -> Value {
     match value {
-        Value::Function(function) => Value::from(shown_reference(&function.reference)),
+        Value::Function(function) => Value::from(display_reference(&function.reference)),
         Value::List(items) => Value::list(items.iter().map(references)),
         Value::Tuple(items) => Value::Tuple(Arc::new(items.iter().map(references).collect())),
         Value::Dict(dict) => {

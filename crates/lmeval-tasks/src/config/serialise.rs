@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lmeval_core::shown_reference;
+use lmeval_core::display_reference;
 use lmeval_pycompat::{Dict, Function, Value};
 
 use super::field::Field;
@@ -108,7 +108,7 @@ impl TaskConfig {
 /// A value in which functions are their references.
 fn without_functions(value: &Value) -> Value {
     match value {
-        Value::Function(function) => Value::from(shown_reference(&function.reference)),
+        Value::Function(function) => Value::from(display_reference(&function.reference)),
         Value::List(items) => Value::list(items.iter().map(without_functions)),
         Value::Tuple(items) => Value::tuple(items.iter().map(without_functions)),
         Value::Dict(dict) => Value::from(

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use lmeval_core::registry::Registry;
-use lmeval_core::{MOST_REPEATS, OutputType, nearest};
+use lmeval_core::{MAX_REPEATS, OutputType, nearest};
 use lmeval_pycompat::{Dict, Function, Value};
 
 use super::fewshot::FewshotConfig;
@@ -377,8 +377,8 @@ fn read_repeats(reader: &mut Reader<'_>, output_type: OutputType) -> Result<usiz
         None => 1,
         Some(value) => reader.int_of(&path, value)?,
     };
-    if usize::try_from(repeats).is_ok_and(|repeats| repeats > MOST_REPEATS) {
-        let message = format!("`repeats` must be at most {MOST_REPEATS}, not {repeats}");
+    if usize::try_from(repeats).is_ok_and(|repeats| repeats > MAX_REPEATS) {
+        let message = format!("`repeats` must be at most {MAX_REPEATS}, not {repeats}");
         return Err(reader.error(ErrorKind::Value, &path, message));
     }
     if output_type != OutputType::GenerateUntil {

@@ -53,7 +53,7 @@ pub(crate) fn locate(mapping: &Mapping, path: &[Step]) -> Option<Location> {
 
 /// The format of a name, or an error that lists the names.
 fn find<'a>(registry: &'a Registry, name: &str) -> Result<&'a Format, Error> {
-    registry.formats.get(name).and_then(|entry| entry.code.here()).map(|format| &**format).ok_or_else(|| {
+    registry.formats.get(name).and_then(|entry| entry.code.rust()).map(|format| &**format).ok_or_else(|| {
         let unknown = registry.formats.unknown(name);
         let near: Vec<&str> = unknown.nearest.iter().map(String::as_str).collect();
         Error::new(ErrorKind::Value, format!("`{}` is not a known format", shortened(name)))

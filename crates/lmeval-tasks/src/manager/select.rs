@@ -86,7 +86,7 @@ fn yaml_files(folder: &Path, pattern: &str) -> Result<Vec<Spec>, Error> {
     let pattern = Pattern::new(pattern);
     let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let entries = fs_err::read_dir(listed)
-        .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).telling(error))?;
+        .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).including_cause(error))?;
     let mut paths: Vec<PathBuf> = entries
         .flatten()
         .filter(|entry| pattern.matches(&entry.file_name().to_string_lossy()))

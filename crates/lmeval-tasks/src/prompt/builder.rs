@@ -336,7 +336,7 @@ fn unknown_sampler(unknown: UnknownName) -> PromptError {
     if !unknown.nearest.is_empty() {
         error = error.hint(format!("Did you mean `{}`?", unknown.nearest.join("` or `")));
     }
-    error.telling(unknown)
+    error.including_cause(unknown)
 }
 
 fn no_examples(error: SamplerError) -> PromptError {
@@ -347,7 +347,7 @@ fn no_examples(error: SamplerError) -> PromptError {
         SamplerError::Host(error) => return PromptError::host(error).in_field("fewshot_config.sampler"),
         _ => None,
     };
-    let failure = PromptError::new(PromptErrorKind::Examples, error.to_string()).telling(error);
+    let failure = PromptError::new(PromptErrorKind::Examples, error.to_string()).including_cause(error);
     hint.into_iter().fold(failure, PromptError::hint)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lmeval_core::{
-    Arguments, ChatMessage, ClassCall, Context, DocId, Instance, InstanceMetadata, MOST_REPEATS, RequestType,
+    Arguments, ChatMessage, ClassCall, Context, DocId, Instance, InstanceMetadata, MAX_REPEATS, RequestType,
 };
 use lmeval_pycompat::{Dict, Value};
 
@@ -63,8 +63,8 @@ impl Plan {
             given.and_then(|number| usize::try_from(number).ok()).unwrap_or(least).max(least)
         };
         let repeats = number("repeats", 1);
-        if repeats > MOST_REPEATS {
-            let message = format!("`repeats` of a request must be at most {MOST_REPEATS}, not {repeats}");
+        if repeats > MAX_REPEATS {
+            let message = format!("`repeats` of a request must be at most {MAX_REPEATS}, not {repeats}");
             return Err(PromptError::new(PromptErrorKind::Value, message));
         }
         let kind = made.get_str("request_type").and_then(Value::as_str).unwrap_or_default();

@@ -74,7 +74,7 @@ impl PromptError {
     pub(crate) fn host(error: HostError) -> Self {
         let needs_python = matches!(error, HostError::NeedsPython { .. });
         let kind = if needs_python { PromptErrorKind::NeedsPython } else { PromptErrorKind::Function };
-        let failure = Self::new(kind, error.to_string()).telling(error);
+        let failure = Self::new(kind, error.to_string()).including_cause(error);
         if needs_python {
             failure.hint("Run with a Python that has the packages of the task")
         } else {
@@ -133,8 +133,8 @@ impl PromptError {
     }
 
     /// Keeps a cause whose message is part of this one.
-    pub(crate) fn telling(self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.with(|diagnostic| diagnostic.telling(cause))
+    pub(crate) fn including_cause(self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.with(|diagnostic| diagnostic.including_cause(cause))
     }
 
     /// The kind.
@@ -202,7 +202,7 @@ impl Diagnose for PromptError {
     }
 
     /// The place in the task file, and that in the template where the file does not have the template as it is.
-    fn places(&self) -> Vec<Location> {
+    fn locations(&self) -> Vec<Location> {
         let cause =
             self.0.diagnostic.cause().and_then(|cause| cause.downcast_ref::<lmeval_template::Error>());
         let in_template = cause.and_then(|cause| {

@@ -236,7 +236,7 @@ impl Text {
     fn failed(&self, error: &Arc<lmeval_template::Error>) -> PromptError {
         let mut failure = PromptError::new(PromptErrorKind::Template, error.message())
             .with_template(&self.written)
-            .telling((**error).clone());
+            .including_cause((**error).clone());
         for hint in error.hints() {
             failure = failure.hint(hint.as_str());
         }

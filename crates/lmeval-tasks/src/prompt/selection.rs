@@ -19,7 +19,7 @@ pub(crate) fn split_documents(
 ) -> Result<Arc<dyn Documents>, PromptError> {
     let documents = sources.splits.split(split).map_err(|error| {
         let message = format!("Cannot get the split `{split}`: {error}");
-        PromptError::new(PromptErrorKind::Documents, message).telling(error)
+        PromptError::new(PromptErrorKind::Documents, message).including_cause(error)
     })?;
     match process {
         None => Ok(documents),

@@ -1,7 +1,7 @@
 //! Scoring made ready before the first request, with every error at its place in the task file.
 
 use lmeval_core::filters::FilterError;
-use lmeval_core::registry::instead_of_evaluate;
+use lmeval_core::registry::replacements_for_evaluate;
 use lmeval_core::scorers::{ScoreError, ScoringSources, TaskScorer};
 use lmeval_core::{Diagnose, HostError, OutputType};
 
@@ -41,7 +41,7 @@ pub fn prepare_scoring(
             }
             _ => None,
         };
-        error.hints().into_iter().chain(registered).fold(located, Error::hint).telling(error)
+        error.hints().into_iter().chain(registered).fold(located, Error::hint).including_cause(error)
     })
 }
 
@@ -52,7 +52,7 @@ fn missing(used: &ScoringUse, sources: &ScoringSources, output_type: OutputType)
         ComputedBy::Evaluate => {
             let message = format!("`{path}`: the metric `{name}` needs Python's `evaluate` package");
             let error = Error::new(ErrorKind::Value, message);
-            let instead = instead_of_evaluate(&used.name);
+            let instead = replacements_for_evaluate(&used.name);
             let error = if instead.is_empty() {
                 error
             } else {

@@ -88,7 +88,7 @@ impl Lookups<'_> {
     /// Asks for a metric of Python's `evaluate` package. Where the package or the metric's files are not there, the
     /// metric stays unknown, which is an error with advice.
     fn evaluate(&mut self, name: &str, path: &ConfigPath) -> Result<(), Error> {
-        let scope = NameScope { folders: Vec::new(), whole: false };
+        let scope = NameScope { folders: Vec::new(), import_utils: false };
         match self.given.host.find_registered("evaluate", name, &scope) {
             Ok(NameLookup::Found(registered)) => {
                 self.found.sources.registry.add_python("metric", name, registered);
@@ -101,7 +101,7 @@ impl Lookups<'_> {
 
     fn failed(&self, kind: &str, name: &str, path: &ConfigPath, error: HostError) -> Error {
         let message = format!("The {kind} `{name}` cannot be looked up: {}", what_failed(&error));
-        Error::new(ErrorKind::Value, message).at(path.locate(self.task.mapping())).telling(error)
+        Error::new(ErrorKind::Value, message).at(path.locate(self.task.mapping())).including_cause(error)
     }
 
     fn is_metric(&self, name: &str) -> bool {
@@ -115,7 +115,7 @@ impl Lookups<'_> {
             return Ok(());
         };
         for (kind, given) in [("aggregation", &spec.aggregation), ("reduction", &spec.reduction)] {
-            if let (Setting::Own, Some(part)) = (given, registered.text(kind)) {
+            if let (Setting::Inherited, Some(part)) = (given, registered.text(kind)) {
                 self.part(kind, part, path)?;
             }
         }
@@ -140,7 +140,7 @@ impl Lookups<'_> {
         }
         for FilterSpec { function, .. } in defaults.filters.iter().flatten() {
             if let FilterFunction::Name(name) = function {
-                let is_known = self.given.registry.filters.here(name).is_some();
+                let is_known = self.given.registry.filters.get_rust(name).is_some();
                 self.find("filter", name, if is_known { Known::BuiltIn } else { Known::No }, path)?;
             }
         }
@@ -207,7 +207,7 @@ fn look_up(
     if is_settled && !host.has_plugins() {
         return Ok(NameLookup::Unknown(Vec::new()));
     }
-    match host.find_registered(kind, name, &NameScope { folders, whole: known == Known::No }) {
+    match host.find_registered(kind, name, &NameScope { folders, import_utils: known == Known::No }) {
         // The values come from elsewhere, or no module could register the name.
         Err(HostError::NeedsPython { .. }) if known == Known::Free || !has_modules => {
             Ok(NameLookup::Unknown(Vec::new()))
@@ -223,11 +223,11 @@ pub(crate) fn with_sampler(
     registry: &Registry,
     host: &dyn Host,
 ) -> Result<Registry, HostError> {
-    let known = if registry.samplers.here(name).is_some() { Known::BuiltIn } else { Known::No };
+    let known = if registry.samplers.get_rust(name).is_some() { Known::BuiltIn } else { Known::No };
     let folders = folders(task, &ConfigPath::key("fewshot_config").then("sampler"));
     let mut registry = registry.clone();
-    match look_up(host, &mut ModuleTexts::default(), SamplerKind::WORD, name, known, folders)? {
-        NameLookup::Found(registered) => registry.add_python(SamplerKind::WORD, name, registered),
+    match look_up(host, &mut ModuleTexts::default(), SamplerKind::NAME, name, known, folders)? {
+        NameLookup::Found(registered) => registry.add_python(SamplerKind::NAME, name, registered),
         NameLookup::Unknown(_) => {}
     }
     Ok(registry)
@@ -262,7 +262,7 @@ pub fn module_folders(task: &Task) -> Vec<String> {
 }
 
 fn located(error: ScoreError, task: &Task, path: &ConfigPath) -> Error {
-    Error::new(ErrorKind::Value, error.to_string()).at(path.locate(task.mapping())).telling(error)
+    Error::new(ErrorKind::Value, error.to_string()).at(path.locate(task.mapping())).including_cause(error)
 }
 
 /// What went wrong in Python, without the reference that was being followed.

@@ -88,7 +88,7 @@ fn reference(named: &Named) -> Reference {
 
 fn setting<T, U>(given: &Given<T>, convert: impl Fn(&T) -> U) -> Setting<U> {
     match given {
-        Given::Absent => Setting::Own,
+        Given::Absent => Setting::Inherited,
         Given::Null => Setting::Null,
         Given::Value(value) => Setting::Given(convert(value)),
     }

@@ -120,7 +120,7 @@ pub(crate) fn parse(path: &Path, real: &Path) -> Result<Parsed, Error> {
 /// The error for a file that cannot be read.
 pub(crate) fn unreadable(path: &Path, error: std::io::Error) -> Error {
     let message = format!("`{}` cannot be read: {}", path.display(), io_reason(&error));
-    Error::new(ErrorKind::Io, message).telling(error)
+    Error::new(ErrorKind::Io, message).including_cause(error)
 }
 
 /// Types the bytes of a file.
@@ -141,7 +141,9 @@ fn parse_bytes(path: &Path, real: &Path, bytes: &[u8]) -> Result<Parsed, Error> 
             let line = error.position().line as usize + 1;
             let file = source(&text, yaml::Marks::default());
             let message = format!("Invalid YAML: {}", error.message());
-            Error::new(ErrorKind::Yaml, message).at(Some(file.location(offset..offset, line))).telling(error)
+            Error::new(ErrorKind::Yaml, message)
+                .at(Some(file.location(offset..offset, line)))
+                .including_cause(error)
         })?;
     let file = source(&text, loaded.marks);
     match loaded.value {

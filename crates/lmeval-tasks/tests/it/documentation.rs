@@ -61,7 +61,7 @@ fn every_name_is_on_its_page() {
     let (filters, metrics, scorers) = (read("filters.md"), read("metrics.md"), read("scorers.md"));
     let has = |page: &str, name: &str| assert!(page.contains(&format!("`{name}`")), "{name}");
     let registry = Registry::default();
-    for entry in registry.filters.iter().filter(|entry| entry.code.here().is_some()) {
+    for entry in registry.filters.iter().filter(|entry| entry.code.rust().is_some()) {
         has(&filters, &entry.name);
         entry.options.known.iter().for_each(|option| has(&filters, &option.name));
     }

@@ -168,7 +168,7 @@ pub(super) fn journal(
     layout: Option<&Layout>,
     model: &dyn Model,
 ) -> Option<JournalOptions> {
-    if !model.is_worth_keeping() {
+    if !model.is_worth_saving() {
         return None;
     }
     let fresh = settings.fresh;

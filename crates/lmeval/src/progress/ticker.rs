@@ -162,7 +162,7 @@ impl View {
         if self.told.as_ref().is_some_and(|(told, _)| told.elapsed() < TROUBLE_EVERY) {
             return;
         }
-        let Some(reason) = self.model.stats().and_then(ModelStats::take_trouble) else { return };
+        let Some(reason) = self.model.stats().and_then(ModelStats::take_retry_reason) else { return };
         let before = self.told.as_ref().filter(|(_, before)| *before == reason);
         if before.is_some_and(|(told, _)| told.elapsed() < SAME_TROUBLE_EVERY) {
             return;

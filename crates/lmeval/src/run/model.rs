@@ -57,7 +57,7 @@ pub(crate) fn create(
     };
     for other in registered.iter().flat_map(RegisteredModels::names) {
         let class = Arc::new(registered_class(other));
-        registry.add_python(ModelKind::WORD, other, Registered { function: class, facts: Dict::new() });
+        registry.add_python(ModelKind::NAME, other, Registered { function: class, facts: Dict::new() });
     }
     match registered.filter(|_| registry.models.python(name).is_some()) {
         Some(registered) => {

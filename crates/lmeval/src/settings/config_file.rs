@@ -41,7 +41,7 @@ impl ConfigFile {
     /// Reads a file. Its names are checked; its values are where they are used.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs_err::read(path)
-            .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).telling(error))?;
+            .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).including_cause(error))?;
         // Excerpts in messages must not show keys, whether or not the file can be read.
         let text = secrets::hide_secret_lines(&yaml::decode_lossy(&bytes));
         let loaded = yaml::load_bytes(&bytes).map_err(|error| {

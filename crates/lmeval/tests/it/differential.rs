@@ -88,7 +88,7 @@ impl Model for Recorded {
         Duration::from_millis(1)
     }
 
-    fn is_worth_keeping(&self) -> bool {
+    fn is_worth_saving(&self) -> bool {
         false
     }
 

@@ -108,7 +108,7 @@ fn registry() -> Registry {
     registry.register(FilterEntry::new("shout", |_, _| Ok(Box::new(Shout)))).unwrap();
     registry.register(ScorerEntry::new("quarter", |_| Ok(Arc::new(Quarter)))).unwrap();
     registry.register(SamplerEntry::new("last", || Box::new(Last))).unwrap();
-    let mcqa = registry.formats.get("mcqa").and_then(|entry| entry.code.here()).unwrap();
+    let mcqa = registry.formats.get("mcqa").and_then(|entry| entry.code.rust()).unwrap();
     let terse = Format { question_prefix: Some("Q! ".to_owned()), ..Format::clone(mcqa) };
     registry.register(FormatEntry::new("terse", terse)).unwrap();
     registry.register(ModelEntry::new("first_word", |_| Ok(Arc::new(InProcess::new(FirstWord))))).unwrap();

@@ -1,7 +1,7 @@
 //! Checks of metric entries.
 
 use lmeval_core::OutputType;
-use lmeval_core::registry::{Code, MetricEntry, instead_of_evaluate};
+use lmeval_core::registry::{Code, MetricEntry, replacements_for_evaluate};
 
 use super::Checker;
 use crate::config::metric::{Given, MetricConfig};
@@ -60,7 +60,7 @@ impl Checker<'_> {
         let path = metric.path.then("metric");
         let message = format!("`{path}`: the metric `{}` needs Python's `evaluate` package", shortened(name));
         self.warn(&path, message);
-        let instead = instead_of_evaluate(name);
+        let instead = replacements_for_evaluate(name);
         if let (Some(last), false) = (self.report.warnings.last_mut(), instead.is_empty()) {
             last.hints.push(format!("Built in, without Python: {}", listed(instead)));
         }

@@ -241,7 +241,7 @@ fn a_class_keeps_its_own_keys() {
 #[test]
 fn a_class_may_use_formats_of_the_program() {
     let mut registry = Registry::default();
-    let cloze = registry.formats.get("cloze").and_then(|entry| entry.code.here()).unwrap();
+    let cloze = registry.formats.get("cloze").and_then(|entry| entry.code.rust()).unwrap();
     let terse = FormatEntry::new("terse", Format::clone(cloze));
     registry.register(terse).unwrap();
     let mapping = mapping("{task: t, class: !function task.Mine, formats: terse, doc_to_choice: c}");

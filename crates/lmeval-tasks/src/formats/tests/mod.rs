@@ -19,7 +19,7 @@ fn selected(formats: &str, selection: Option<&str>) -> (String, Format) {
 
 fn built_in(name: &str) -> Format {
     let registry = Registry::default();
-    Format::clone(registry.formats.get(name).unwrap().code.here().unwrap())
+    Format::clone(registry.formats.get(name).unwrap().code.rust().unwrap())
 }
 
 fn templates(format: &Format) -> FormatTemplates {

@@ -4,7 +4,7 @@
 //! Masking a word in a message costs a little readability; masking it in data corrupts the data. So there are three
 //! levels, from the strictest to the most lenient:
 //!
-//! - the server's response to the request that carried the secret: [`is_echo`];
+//! - the server's response to the request that carried the secret: [`is_hidden_in_responses`];
 //! - messages for people, events and tracebacks: [`is_hidden_in_messages`];
 //! - data, that is documents, prompts, answers and results: [`is_credential`].
 
@@ -18,7 +18,7 @@ const LONGEST_WORD: usize = 12;
 const SHORTEST_CREDENTIAL: usize = 16;
 
 /// Whether a secret is masked in responses of the server that received it.
-pub fn is_echo(secret: &str) -> bool {
+pub fn is_hidden_in_responses(secret: &str) -> bool {
     secret.len() >= SHORTEST_ECHO && !secret.eq_ignore_ascii_case("bearer")
 }
 
@@ -52,6 +52,10 @@ mod tests {
         for key in ["sk-0123456789abc", "sk-not-a-real-key", "github_pat_AbCdEf"] {
             assert!(is_hidden_in_messages(key) && is_credential(key), "{key}");
         }
-        assert!(is_echo("hunter2") && !is_echo("abc") && !is_echo("Bearer"));
+        assert!(
+            is_hidden_in_responses("hunter2")
+                && !is_hidden_in_responses("abc")
+                && !is_hidden_in_responses("Bearer")
+        );
     }
 }

@@ -14,7 +14,7 @@ use crate::groups::Directions;
 
 /// The steps that the class overrides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OwnSteps {
+pub(super) struct Overrides {
     pub(super) apply_filter: bool,
     /// Whether the class replaced the metrics it was configured with.
     pub(super) score: bool,
@@ -23,9 +23,9 @@ pub(super) struct OwnSteps {
     pub(super) higher_is_better: bool,
 }
 
-impl OwnSteps {
+impl Overrides {
     pub(super) fn of(host: &dyn HostScorer) -> Self {
-        let has = |step: &str| host.own_steps().iter().any(|own| own == step);
+        let has = |step: &str| host.overridden_steps().iter().any(|own| own == step);
         let (aggregate, higher_is_better) = (has("aggregate"), has("higher_is_better"));
         Self {
             apply_filter: has("apply_filter"),

@@ -178,21 +178,21 @@ class _Channel(Channel):
 
     def write(self, message: Any) -> None:
         """Send a message without interruption."""
-        with self._uncut():
+        with self._uninterrupted():
             super().write(message)
 
     def hold(self, message: Any) -> None:
         """Queue a message, without interruption."""
-        with self._uncut():
+        with self._uninterrupted():
             super().hold(message)
 
     def flush(self) -> None:
         """Send queued messages without interruption."""
-        with self._uncut():
+        with self._uninterrupted():
             super().flush()
 
     @contextlib.contextmanager
-    def _uncut(self) -> Iterator[None]:
+    def _uninterrupted(self) -> Iterator[None]:
         outer, self.is_writing = self.is_writing, True
         try:
             yield
@@ -265,7 +265,7 @@ class _Conversation:
     def run(self, request: Any) -> Any:
         """Send the request and answer calls until the result arrives."""
         with self._interruptible():
-            message = self._talk(request)
+            message = self._exchange_messages(request)
         if self._interrupts:
             told = (message or {}).get("failure") or {}
             # The exception of the call may reach the engine before the signal; both are the same interruption.
@@ -276,7 +276,7 @@ class _Conversation:
     def send(self, message: Any) -> Any:
         """Send a message and answer calls until a result arrives or it is the caller's turn."""
         try:
-            return self._talk(message)
+            return self._exchange_messages(message)
         except BaseException:
             # An interrupted exchange cannot be continued.
             self._process.kill()
@@ -292,7 +292,7 @@ class _Conversation:
             self._fail(message["failure"])
         return message["result"]
 
-    def _talk(self, request: Any) -> Any:
+    def _exchange_messages(self, request: Any) -> Any:
         try:
             self._channel.write(request)
             while True:

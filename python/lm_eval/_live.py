@@ -182,7 +182,7 @@ class Server(_worker.Worker):
         is_of_model = message["op"].startswith("model")
         if message["op"] == "model_open":
             self._models.append(len(_models._served))
-        with _nothing() if is_of_model else _kept_generators():
+        with _nothing() if is_of_model else _preserved_random_state():
             outer = getattr(_serving, "objects", None)
             _serving.objects = self.objects
             self.is_calling = True
@@ -230,7 +230,7 @@ def _nothing() -> Iterator[None]:
 
 
 @contextmanager
-def _kept_generators() -> Iterator[None]:
+def _preserved_random_state() -> Iterator[None]:
     """Restore the state of the global random number generators afterwards."""
     restore: list[Callable[[], None]] = []
     if "random" in sys.modules:

@@ -76,7 +76,7 @@ def to_wire(value: Any) -> Any:
         return wire
     if kind is tuple:
         return {"$": "t", "v": [to_wire(item) for item in value]}
-    return _rarer(value)
+    return _uncommon(value)
 
 
 def _pairs(value: Mapping[Any, Any]) -> Any:
@@ -87,7 +87,7 @@ _BARE: dict[type, Any] = {str: str.__str__, int: int.__int__, float: float.__flo
 """Convert a value of a subclass to the class itself, whatever the subclass overrides."""
 
 
-def _rarer(value: Any) -> Any:
+def _uncommon(value: Any) -> Any:
     if isinstance(value, Reference):
         return {"$": "f", "v": [value.directory, value.reference]}
     if isinstance(value, bool):

@@ -248,7 +248,7 @@ AGGREGATION_REGISTRY = aggregation_registry
 
 
 
-class _OfMetrics(Mapping[str, Any]):
+class _MetricAttribute(Mapping[str, Any]):
     """One attribute of each registered metric, by metric name."""
 
     def __init__(self, fact: Callable[[str], Any]) -> None:
@@ -266,8 +266,8 @@ class _OfMetrics(Mapping[str, Any]):
         return len(metric_registry)
 
 
-metric_agg_registry = METRIC_AGGREGATION_REGISTRY = _OfMetrics(lambda name: get_metric_aggregation(name))
-higher_is_better_registry = HIGHER_IS_BETTER_REGISTRY = _OfMetrics(lambda name: is_higher_better(name))
+metric_agg_registry = METRIC_AGGREGATION_REGISTRY = _MetricAttribute(lambda name: get_metric_aggregation(name))
+higher_is_better_registry = HIGHER_IS_BETTER_REGISTRY = _MetricAttribute(lambda name: is_higher_better(name))
 
 _REGISTRIES: dict[str, Registry[Any]] = {
     registry.kind: registry
@@ -413,14 +413,14 @@ def get_metric(name: str, hf_evaluate_metric: bool = False) -> Metric[Any, Any] 
     is_own = not hf_evaluate_metric or name == "exact_match"
     found = metric_registry.get(name, None) if is_own else None
     if found is None:
-        found = _of_evaluate(name)
+        found = _from_evaluate(name)
     if found is None:
         logger.warning("`%s` is not a known metric", name)
         return None
     return found.resolve()
 
 
-def _of_evaluate(name: str) -> RegisteredMetric | None:
+def _from_evaluate(name: str) -> RegisteredMetric | None:
     """Return a metric of the package `evaluate`, if it is installed and has the metric's files."""
     try:
         importlib.import_module("evaluate")

@@ -104,7 +104,7 @@ class FormatConfig:
     ) -> dict[str, Any]:
         """Return the fields that the format sets in a task with these fields."""
         given = {"doc_to_text": doc_to_text, "doc_to_choice": doc_to_choice, "doc_to_target": doc_to_target}
-        return _set_by(self, None, given)
+        return _fields_set_by(self, None, given)
 
 
 @dataclass(kw_only=True)
@@ -149,7 +149,7 @@ def _kind_name(spec: Any, name: str) -> str:
     return entry if isinstance(entry, str) else name
 
 
-def _set_by(formats: Any, selection: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_set_by(formats: Any, selection: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the task fields that the format sets."""
     answer = _engine_format(formats, selection, {"task": "task", **given})
     made: dict[str, Any] = answer["task"]

@@ -71,12 +71,12 @@ def normalize_metric(entry: Mapping[str, Any]) -> dict[str, Any]:
     if not (isinstance(entry["metric"], str) or callable(entry["metric"])):
         raise TypeError(f"A metric must be a name or a function, not {entry['metric']!r}")
     known = {key: entry[key] for key in _METRIC_KEYS if key in entry}
-    return {**known, "kwargs": _overlaid(entry, _METRIC_KEYS)}
+    return {**known, "kwargs": _merged_options(entry, _METRIC_KEYS)}
 
 
 def normalize_step(step: Mapping[str, Any]) -> dict[str, Any]:
     """Return a filter step with all its options under `kwargs`."""
-    return {"function": step["function"], "kwargs": _overlaid(step, ("function",))}
+    return {"function": step["function"], "kwargs": _merged_options(step, ("function",))}
 
 
 def normalize_pipeline(pipeline: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def normalize_pipeline(pipeline: Mapping[str, Any]) -> dict[str, Any]:
     return normal
 
 
-def _overlaid(entry: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+def _merged_options(entry: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
     """Return the options of an entry; those under `kwargs` override those next to it."""
     flat = {key: value for key, value in entry.items() if key not in (*known, "kwargs")}
     return {**flat, **entry.get("kwargs", {})}
@@ -195,10 +195,10 @@ class TaskConfig:
         # The engine applies the format of a class that it made in a worker.
         if formats is None or _host.is_served():
             return
-        from lm_eval.config.formats import _set_by
+        from lm_eval.config.formats import _fields_set_by
 
         given = {name: getattr(self, name) for name in ("doc_to_text", "doc_to_choice", "doc_to_target")}
-        made = _set_by(formats, selection, given)
+        made = _fields_set_by(formats, selection, given)
         before = {name: getattr(self, name) for name in ("formats", *made)}
         self.formats = formats
         for name, value in made.items():

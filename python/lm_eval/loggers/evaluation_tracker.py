@@ -66,7 +66,7 @@ class GeneralConfigTracker:
         self.end_time = time.perf_counter()
         self.total_evaluation_time_seconds = str(self.end_time - (self.start_time or self.end_time))
 
-    def _noted(self) -> dict[str, Any]:
+    def _record(self) -> dict[str, Any]:
         """Return the record in the order of the files."""
         return {name: value for name, value in vars(self).items() if name not in ("start_time", "end_time")}
 
@@ -116,7 +116,7 @@ class EvaluationTracker:
         try:
             hashes = {task: _task_hash(records) for task, records in (samples or {}).items()}
             own = {name: results.pop(name) for name in _OWN if name in results}
-            results.update({"task_hashes": hashes, **self.general_config_tracker._noted(), **own})
+            results.update({"task_hashes": hashes, **self.general_config_tracker._record(), **own})
             written = {name: value for name, value in results.items() if name != "samples"}
             text = json.dumps(written, indent=2, default=handle_non_serializable, ensure_ascii=False)
             self.date_id = _stamp()

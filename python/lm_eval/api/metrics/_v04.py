@@ -44,14 +44,14 @@ __all__ = [
 ]
 
 
-def _handed_on(items: Any) -> Any:
+def _passthrough(items: Any) -> Any:
     """Return the argument unchanged: the aggregation does the computing."""
     return items
 
 
-acc_fn = acc_norm_fn = acc_bytes_fn = brier_score_fn = _handed_on
-perplexity_fn = likelihood_fn = word_perplexity_fn = byte_perplexity_fn = bits_per_byte_fn = _handed_on
-mcc_fn = f1_fn = bleu_fn = chrf_fn = chrfpp_fn = ter_fn = _handed_on
+acc_fn = acc_norm_fn = acc_bytes_fn = brier_score_fn = _passthrough
+perplexity_fn = likelihood_fn = word_perplexity_fn = byte_perplexity_fn = bits_per_byte_fn = _passthrough
+mcc_fn = f1_fn = bleu_fn = chrf_fn = chrfpp_fn = ter_fn = _passthrough
 
 
 def bleu(items: Sequence[tuple[Any, Any]]) -> float:

@@ -12,7 +12,7 @@ from lm_eval.api.task._values import without_chat
 from lm_eval.defaults import default_gen_kwargs
 
 
-class _Kind(ConfigurableTask):
+class _FixedOutputType(ConfigurableTask):
     """A task whose class determines its output type."""
 
     _is_plain = True
@@ -32,7 +32,7 @@ class _Kind(ConfigurableTask):
             config.generation_kwargs = {}
 
 
-class GenerateTask(_Kind):
+class GenerateTask(_FixedOutputType):
     """A task that generates."""
 
     OUTPUT_TYPE: OutputType | None = "generate_until"
@@ -40,7 +40,7 @@ class GenerateTask(_Kind):
     _is_plain = True
 
 
-class LoglikelihoodTask(_Kind):
+class LoglikelihoodTask(_FixedOutputType):
     """A task that scores one continuation."""
 
     OUTPUT_TYPE: OutputType | None = "loglikelihood"
@@ -56,7 +56,7 @@ class LoglikelihoodRollingTask(LoglikelihoodTask):
     _is_plain = True
 
 
-class MultipleChoiceTask(_Kind):
+class MultipleChoiceTask(_FixedOutputType):
     """A task whose answer is one of several choices.
 
     Without `doc_to_choice` in its configuration it is of the older kind: documents have `choices`, and the index of

@@ -355,11 +355,11 @@ def _process_here(task: Task, groups: Groups) -> None:
                 pairs = [answer if isinstance(answer, (tuple, list)) else (answer, False) for answer in answers]
                 request.filtered_resps[name] = pairs
     for scorer in task.scorers:
-        scored = _delivered(task, scorer, groups)
+        scored = _processed_results(task, scorer, groups)
         scorer.set_results(scorer.score_instances(groups) if scored is None else scored)
 
 
-def _delivered(task: Task, scorer: Scorer, groups: Groups) -> dict[int, Any] | None:
+def _processed_results(task: Task, scorer: Scorer, groups: Groups) -> dict[int, Any] | None:
     """Return the value of `process_results`, or `None` where it leaves scoring to the scorer."""
     from lm_eval.scorers import ScoredDoc
 

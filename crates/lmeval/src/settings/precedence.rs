@@ -1,14 +1,15 @@
-//! Every setting on every layer: flags over a file over the environment over defaults.
+//! Every setting on every layer: flags over the environment over a file over defaults.
 
 use std::path::Path;
 
 use clap::Parser;
 use lmeval_pycompat::{Dict, Value, yaml};
 
+use super::config_file::ConfigFile;
 use super::layer::Layer;
 use super::options::{Options, VARIABLES};
 use super::record::RECORDED;
-use super::resolve::{RunSettings, over_environment};
+use super::resolve::{RunSettings, layered};
 
 /// The flags of `run`, as its command has them.
 #[derive(Debug, Parser)]
@@ -161,22 +162,40 @@ fn null_leaves_a_setting_out_but_for_draws_and_seeds() {
 }
 
 #[test]
-fn the_environment_stands_below_flags_and_file() {
+fn flags_override_the_environment_and_the_environment_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.yaml");
     for (name, variable) in VARIABLES {
         let row = ROWS.into_iter().find(|row| row.name == name).unwrap();
-        let shown = |above: Options, text: &str| {
-            let look_up = |wanted: &str| (wanted == variable).then(|| text.to_owned());
-            let mut values = Dict::new();
-            over_environment(above, look_up).unwrap().put("", &mut values);
-            values.get_str(name).cloned()
-        };
+        fs_err::write(&path, format!("{name}: {}\n", row.file)).unwrap();
+        let file = ConfigFile::read(&path).unwrap();
         let of_flag = flags(&[row.flag]);
         let mut by_flag = Dict::new();
         of_flag.put("", &mut by_flag);
-        assert_eq!(shown(of_flag, row.file), by_flag.get_str(name).cloned(), "{variable}");
-        assert_eq!(shown(Options::default(), row.file), Some(Value::str(row.file)), "{variable}");
-        assert_eq!(shown(Options::default(), ""), None, "{variable}: empty is not set");
-        assert!(over_environment(Options::default(), |_| Some("wrong".to_owned())).is_err(), "{variable}");
+        let by_flag = by_flag.get_str(name).cloned();
+        let combined = |flags: &Options, text: &str, file: Option<&ConfigFile>| {
+            let look_up = |wanted: &str| (wanted == variable).then(|| text.to_owned());
+            let layered = layered(flags, file, look_up).unwrap();
+            let mut values = Dict::new();
+            layered.options.put("", &mut values);
+            (values.get_str(name).cloned(), layered.notes.join(" "))
+        };
+        let none = Options::default();
+        let by_variable = by_flag.as_ref().and_then(Value::as_str).unwrap();
+        assert_eq!(combined(&of_flag, row.file, None).0, by_flag, "{variable}");
+        assert_eq!(combined(&none, row.file, None).0, Some(Value::str(row.file)), "{variable}");
+        assert_eq!(combined(&none, "", None).0, None, "{variable}: empty is unset");
+        let (value, notes) = combined(&none, by_variable, Some(&file));
+        assert_eq!(value, Some(Value::str(by_variable)), "{variable} overrides the file");
+        assert!(notes.contains(&format!("`{variable}` overrides `{name}`")), "{notes}");
+        assert_eq!(
+            combined(&none, "", Some(&file)),
+            (Some(Value::str(row.file)), String::new()),
+            "{variable}"
+        );
+        let (value, notes) = combined(&of_flag, row.file, Some(&file));
+        assert_eq!((value, notes.contains(variable)), (by_flag, false), "{variable}");
+        assert!(layered(&none, None, |_| Some("wrong".to_owned())).is_err(), "{variable}");
     }
 }
 

@@ -78,23 +78,11 @@ impl RunSettings {
         self.device.as_deref().or(self.default_device)
     }
 
-    /// The settings of a command: flags over a file over the environment over defaults.
+    /// The settings of a command: flags over the environment over a file over defaults.
     pub fn of_command(flags: &Options) -> Result<Self> {
-        let mut given = Dict::new();
-        flags.put("", &mut given);
         let file = flags.config.as_ref().map(|path| ConfigFile::read(Path::new(path))).transpose()?;
-        let mut notes = Vec::new();
-        let mut options = flags.clone();
-        let mut record = Dict::new();
-        if let Some(file) = &file {
-            note_overrides(&given, &mut notes);
-            options = options.combine(file.layer(&given)?);
-            record.update(&file.dict);
-        }
-        record.update(&given);
-        let mut settled =
-            Settling { options: over_environment(options, variable)?, asker: Asker::Command, notes }
-                .settle(record)?;
+        let Layered { options, record, notes } = layered(flags, file.as_ref(), variable)?;
+        let mut settled = Settling { options, asker: Asker::Command, notes }.settle(record)?;
         settled.from_file = file.is_some();
         Ok(settled)
     }
@@ -120,6 +108,36 @@ impl RunSettings {
 
 /// Settings whose values may be part of prompts and answers: no secrets are learnt from them.
 pub(super) const DATA_SETTINGS: [&str; 2] = ["gen_kwargs", "metadata"];
+
+/// The combined layers of a command line.
+pub(super) struct Layered {
+    pub(super) options: Options,
+    record: Dict,
+    pub(super) notes: Vec<String>,
+}
+
+/// Combines flags over environment variables over a settings file.
+pub(super) fn layered(
+    flags: &Options,
+    file: Option<&ConfigFile>,
+    look_up: impl Fn(&str) -> Option<String>,
+) -> Result<Layered> {
+    let options = over_environment(flags.clone(), look_up)?;
+    let (mut of_flags, mut given) = (Dict::new(), Dict::new());
+    flags.put("", &mut of_flags);
+    options.put("", &mut given);
+    let Some(file) = file else { return Ok(Layered { options, record: given, notes: Vec::new() }) };
+    let mut notes = Vec::new();
+    note_overrides(&of_flags, &mut notes);
+    for (name, variable) in VARIABLES {
+        if file.dict.contains_str(name) && given.contains_str(name) && !of_flags.contains_str(name) {
+            notes.push(format!("`{variable}` overrides `{name}` in the settings file"));
+        }
+    }
+    let mut record = file.dict.clone();
+    record.update(&given);
+    Ok(Layered { options: options.combine(file.layer(&given)?), record, notes })
+}
 
 /// The layers above, and what environment variables say where those say nothing.
 pub(super) fn over_environment(

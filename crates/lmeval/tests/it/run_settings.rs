@@ -225,9 +225,14 @@ fn the_dialect_can_be_set_once() {
     assert_eq!(keys(&compat(Some(""), &[]).stdout), keys(&new));
     assert_eq!(keys(&compat(Some("0.4"), &["--compat", "0.5"]).stdout), keys(&new));
     context.write("run.yaml", "compat: 0.4\n");
-    let from_file = compat(Some("0.5"), &["--config", "run.yaml"]).stdout;
-    let object = from_file.split_once("\n{").map_or(from_file.clone(), |(_, object)| format!("{{{object}"));
-    assert_eq!(keys(&object), keys(&old));
+    let with_file = |variable: Option<&str>| {
+        let output = compat(variable, &["--config", "run.yaml"]).stdout;
+        // The effective settings are printed before the results.
+        let object = output.split_once("\n{").map_or(output.clone(), |(_, object)| format!("{{{object}"));
+        keys(&object)
+    };
+    assert_eq!(with_file(None), keys(&old));
+    assert_eq!(with_file(Some("0.5")), keys(&new));
     let output = compat(Some("0.3"), &[]);
     assert_eq!(output.status, 1, "{output}");
     assert!(output.stderr.contains("LM_EVAL_COMPAT") && output.stderr.contains("0.3"), "{output}");

@@ -1,7 +1,7 @@
-//! Draws bootstrap standard errors and says how long that took; `bench/bootstrap.py` runs it.
+//! Times bootstrap standard errors; run by `bench/bootstrap.py`.
 //!
-//! `bootstrap CASE` reads a JSON object with the name of an `aggregation`, its `values` and how many `draws` to make, and prints
-//! another one: the standard error, the seconds from the values to it, and the number of threads.
+//! `bootstrap CASE` reads a JSON object with the name of an `aggregation`, its `values` and the number of `draws`, and prints
+//! another one: the standard error, the seconds it took, and the number of threads.
 
 use std::error::Error;
 use std::fs::File;
@@ -18,16 +18,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: bootstrap CASE".into());
     };
     let case: Json = serde_json::from_reader(BufReader::new(File::open(path)?))?;
-    let name = case["aggregation"].as_str().ok_or("the case names no aggregation")?;
-    let draws = case["draws"].as_i64().ok_or("the case has no number of draws")?;
+    let name = case["aggregation"].as_str().ok_or("the case has no `aggregation`")?;
+    let draws = case["draws"].as_i64().ok_or("the case has no `draws`")?;
     let values: Vec<Value> =
-        case["values"].as_array().ok_or("the case has no values")?.iter().map(value).collect();
-    let used = aggregation(name).ok_or("there is no such aggregation")?;
-    // Threads start before the clock does, as the modules of the reference are loaded before it.
+        case["values"].as_array().ok_or("the case has no `values`")?.iter().map(value).collect();
+    let used = aggregation(name).ok_or("unknown aggregation")?;
+    // Threads start before the clock, like the reference's modules are loaded before it.
     let workers = rayon::broadcast(|_| ()).len();
     let start = Instant::now();
     let StandardError::Known(stderr) = stderr_for_metric(&*used, &values, draws)? else {
-        return Err("there is no standard error".into());
+        return Err("the aggregation has no standard error".into());
     };
     let seconds = start.elapsed().as_secs_f64();
     let result = json!({"stderr": stderr, "seconds": seconds, "workers": workers});
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A Python value of JSON, with tuples for lists, as values of metrics have them.
+/// Converts JSON to a Python value, with tuples for lists, as in the values of metrics.
 fn value(json: &Json) -> Value {
     match json {
         Json::Array(items) => Value::tuple(items.iter().map(value)),

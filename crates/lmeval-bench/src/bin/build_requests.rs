@@ -1,7 +1,7 @@
-//! Builds every request of a task or group and says how long that took; `bench/requests.py` runs it.
+//! Times building every request of a task or group; run by `bench/requests.py`.
 //!
-//! `build-requests LIBRARY NAME NUM_FEWSHOT` prints one line of JSON: seconds from the start of the process to the first
-//! and to the last request, and the number of requests and of bytes in them.
+//! `build-requests LIBRARY NAME NUM_FEWSHOT` prints one line of JSON: the seconds from the start of the process to the first
+//! and to the last request, and the number of requests and their bytes.
 
 use std::error::Error;
 use std::io::Write;
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut requests, mut bytes) = (0_usize, 0_usize);
     for task in loaded.tasks.values_mut() {
         task.config.set_num_fewshot(num_fewshot.parse()?);
-        let request = task.dataset_request().ok_or("the task names no data")?;
+        let request = task.dataset_request().ok_or("the task has no data set")?;
         let sources = RequestSources::new(Arc::new(lmeval_data::load(&request, &settings)?));
         for document in RequestBuilder::new(task, &sources, &options)? {
             for instance in document?.instances {
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
     }
-    let first = first.ok_or("there are no requests")?.as_secs_f64();
+    let first = first.ok_or("no requests were built")?.as_secs_f64();
     let last = start.elapsed().as_secs_f64();
     let mut out = std::io::stdout().lock();
     writeln!(out, "{{\"first\": {first}, \"last\": {last}, \"requests\": {requests}, \"bytes\": {bytes}}}")?;

@@ -1,7 +1,7 @@
-//! Loads every YAML file of a task library from memory and says how long that takes.
+//! Times loading every YAML file of a task library from memory.
 //!
-//! `read-yaml LIBRARY ROUNDS` prints one line of JSON: the number of files and bytes, and the shortest and the median
-//! time of a round in seconds.
+//! `read-yaml LIBRARY ROUNDS` prints one line of JSON: the number of files and bytes, and the shortest and median time of
+//! a round in seconds.
 
 use std::error::Error;
 use std::io::Write;

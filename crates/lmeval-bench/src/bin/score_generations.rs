@@ -1,8 +1,8 @@
-//! Scores generations of a task and says how long that took; `bench/scoring.py` runs it.
+//! Times scoring the generations of a task; run by `bench/scoring.py`.
 //!
-//! `score_generations FOLDER` reads the task `bench` of a folder and `generations.jsonl`, one text for each document. It
-//! prints one line of JSON: the seconds that filters, metrics and aggregation took, by the clock and of the processor, the
-//! number of documents, and scores with their standard errors.
+//! `score_generations FOLDER` reads the task `bench` of a folder and `generations.jsonl`, one generation per document. It
+//! prints one line of JSON: the wall-clock and CPU seconds for filters, metrics and aggregation, the number of documents,
+//! and the scores with their standard errors.
 
 use std::error::Error;
 use std::fs::File;
@@ -19,7 +19,7 @@ use lmeval_tasks::prompt::{RequestBuilder, RequestOptions, RequestSources};
 use lmeval_tasks::scoring::task_scorer;
 use lmeval_tasks::{Overrides, Spec, TaskManager};
 
-/// What the reference draws for standard errors that have no formula.
+/// The reference's number of bootstrap iterations.
 const BOOTSTRAP_ITERS: i64 = 100_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -31,8 +31,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dialect = Dialect::V04;
     let loaded =
         TaskManager::new(std::slice::from_ref(&folder)).load(&[Spec::from("bench")], Overrides::default())?;
-    let task = loaded.tasks.values().next().ok_or("there is no task")?;
-    let request = task.dataset_request().ok_or("the task names no data")?;
+    let task = loaded.tasks.values().next().ok_or("no task in the folder")?;
+    let request = task.dataset_request().ok_or("the task has no data set")?;
     let options = RequestOptions { dialect, ..RequestOptions::default() };
     let mut scorer = task_scorer(&task.config, &ScoringSources::new(&dialect), false)?;
     let keeps_documents = scorer.needs().documents;
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let built = built?;
             let mut answers = Vec::with_capacity(built.instances.len());
             for instance in built.instances {
-                let line = generations.next().ok_or("there are not enough generations")??;
+                let line = generations.next().ok_or("not enough generations")??;
                 answers.push(AnsweredInstance::new(instance, vec![json::loads(&line)?]));
             }
             documents.push(AnsweredDocument {
@@ -57,12 +57,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             });
         }
     }
-    let cpu_before = processor_seconds();
+    let cpu_before = cpu_seconds();
     let start = Instant::now();
     scorer.score(&documents)?;
     let aggregated = scorer.aggregate(BOOTSTRAP_ITERS)?;
     let seconds = start.elapsed().as_secs_f64();
-    let cpu = processor_seconds().zip(cpu_before).map(|(after, before)| after - before);
+    let cpu = cpu_seconds().zip(cpu_before).map(|(after, before)| after - before);
     let scores: Dict =
         aggregated.metrics.into_iter().map(|(key, value)| (Value::from(key.to_string()), value)).collect();
     let report = Value::dict([
@@ -75,13 +75,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The processor time of all threads so far, where the system says it as Linux does.
-fn processor_seconds() -> Option<f64> {
+/// The CPU time of all threads so far, on Linux.
+fn cpu_seconds() -> Option<f64> {
     const TICKS_PER_SECOND: f64 = 100.0;
     let mut line = String::new();
     File::open("/proc/self/stat").ok()?.read_to_string(&mut line).ok()?;
-    // The second field is a name in brackets; user and system time are the fields 14 and 15.
+    // The second field is a name in parentheses; user and system time are fields 14 and 15.
     let fields: Vec<&str> = line.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |place: usize| fields.get(place)?.parse::<f64>().ok();
+    let ticks = |index: usize| fields.get(index)?.parse::<f64>().ok();
     Some((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
 }

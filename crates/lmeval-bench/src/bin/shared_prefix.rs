@@ -1,9 +1,9 @@
-//! Measures shared-prefix scoring on a model with random weights, and checks it against texts that are scored alone.
+//! Times shared-prefix scoring on a model with random weights, and compares it with scoring each sequence alone.
 //!
-//! `cargo run --release -p lmeval-bench --features cuda --bin shared-prefix -- cuda bf16` takes a LLaMA of 1.24 billion
-//! parameters and 64 texts of 640 tokens that share their first 560; `-- cpu f32 small` takes a small one.
+//! `cargo run --release -p lmeval-bench --features cuda --bin shared-prefix -- cuda bf16` uses a LLaMA with 1.24 billion
+//! parameters and 64 sequences of 640 tokens that share their first 560; `-- cpu f32 small` uses a small one.
 
-#![allow(clippy::print_stdout, reason = "what is measured is printed")]
+#![allow(clippy::print_stdout, reason = "prints measurements")]
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use lmeval_candle::arch::{Architecture, find};
 use lmeval_candle::{Batch, Cache, Config, Segment, Source, Weights};
 use lmeval_pycompat::{Dict, Value};
 
-/// The sizes of a model and of what is scored.
+/// The sizes of a model and of the scored sequences.
 #[derive(Clone, Copy)]
 struct Sizes {
     hidden: usize,
@@ -23,7 +23,7 @@ struct Sizes {
     kv_heads: usize,
     inner: usize,
     vocabulary: usize,
-    texts: usize,
+    sequences: usize,
     prefix: usize,
     rest: usize,
     scored: usize,
@@ -36,7 +36,7 @@ const LARGE: Sizes = Sizes {
     kv_heads: 8,
     inner: 8192,
     vocabulary: 128_256,
-    texts: 64,
+    sequences: 64,
     prefix: 560,
     rest: 80,
     scored: 4,
@@ -49,13 +49,13 @@ const SMALL: Sizes = Sizes {
     kv_heads: 2,
     inner: 512,
     vocabulary: 1000,
-    texts: 7,
+    sequences: 7,
     prefix: 75,
     rest: 21,
     scored: 4,
 };
 
-/// Weights that are drawn when they are asked for, the same ones each time.
+/// Random weights, generated on demand and the same each time.
 struct Random(Sizes);
 
 impl Source for Random {
@@ -84,7 +84,7 @@ impl Source for Random {
         let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |state, byte| {
             (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        // Numbers between -0.06 and 0.06: about the spread of a model that was not trained.
+        // Between -0.06 and 0.06: about the spread of an untrained model.
         let numbers: Vec<f32> = std::iter::repeat_with(|| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * 0.06
@@ -121,40 +121,41 @@ fn model(sizes: Sizes, dtype: DType, device: &Device) -> Result<Box<dyn Architec
     Ok((find(&config)?.build)(&config, &weights)?)
 }
 
-fn tokens(sizes: Sizes, text: usize) -> Vec<u32> {
-    let token = |place: usize, salt: usize| ((place * 7919 + salt * 104_729 + 17) % sizes.vocabulary) as u32;
-    let prefix = (0..sizes.prefix).map(|place| token(place, 0));
-    prefix.chain((0..sizes.rest).map(|place| token(place, text + 1))).collect()
+fn tokens(sizes: Sizes, sequence: usize) -> Vec<u32> {
+    let token =
+        |position: usize, salt: usize| ((position * 7919 + salt * 104_729 + 17) % sizes.vocabulary) as u32;
+    let prefix = (0..sizes.prefix).map(|position| token(position, 0));
+    prefix.chain((0..sizes.rest).map(|position| token(position, sequence + 1))).collect()
 }
 
-/// All texts at once: the prefix is the first segment, and every text reads it.
+/// All sequences in one batch: the prefix is the first segment, and every sequence attends to it.
 fn shared(sizes: Sizes, cache: &mut Cache, device: &Device) -> Result<Batch, Box<dyn Error>> {
     let take = |cache: &mut Cache, rows| cache.take(rows).ok_or("the cache is too small");
     let prefix = take(cache, sizes.prefix)?;
     let mut all = tokens(sizes, 0)[..sizes.prefix].to_vec();
     let mut segments =
         vec![Segment { first: 0, len: sizes.prefix, offset: 0, length: sizes.prefix, spans: prefix.clone() }];
-    for text in 0..sizes.texts {
+    for sequence in 0..sizes.sequences {
         let mut spans = prefix.clone();
         spans.extend(take(cache, sizes.rest)?);
         let length = sizes.prefix + sizes.rest;
         segments.push(Segment { first: all.len(), len: sizes.rest, offset: sizes.prefix, length, spans });
-        all.extend(&tokens(sizes, text)[sizes.prefix..]);
+        all.extend(&tokens(sizes, sequence)[sizes.prefix..]);
     }
     Ok(Batch::new(&all, segments, device)?)
 }
 
-/// The scored rows of all texts.
+/// The scored rows of all sequences.
 fn scored(sizes: Sizes, rows: &Tensor, device: &Device) -> Result<Tensor, Box<dyn Error>> {
-    let wanted = (0..sizes.texts).flat_map(|text| {
-        let end = sizes.prefix + (text + 1) * sizes.rest;
+    let wanted = (0..sizes.sequences).flat_map(|sequence| {
+        let end = sizes.prefix + (sequence + 1) * sizes.rest;
         (end - sizes.scored..end).map(|row| row as u32)
     });
     let wanted = Tensor::new(wanted.collect::<Vec<_>>(), device)?;
     Ok(rows.index_select(&wanted, 0)?)
 }
 
-/// The largest difference between two matrices of log-probabilities, and the share of rows with the same top token.
+/// The largest difference between two matrices of log-probabilities, and the fraction of rows with the same top token.
 fn compare(one: &Tensor, other: &Tensor) -> Result<(f32, f32), Box<dyn Error>> {
     let logs = |logits: &Tensor| candle_nn::ops::log_softmax(&logits.to_device(&Device::Cpu)?, 1);
     let (one, other) = (logs(one)?, logs(other)?);
@@ -179,7 +180,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sizes = if given.iter().any(|word| word == "small") { SMALL } else { LARGE };
     let build = |dtype| -> Result<_, Box<dyn Error>> {
         let model = model(sizes, dtype, &device)?;
-        let rows = sizes.prefix + sizes.texts * sizes.rest;
+        let rows = sizes.prefix + sizes.sequences * sizes.rest;
         let cache = Cache::new(&model.shape(), rows + sizes.prefix + sizes.rest, dtype, &device)?;
         Ok((model, cache))
     };
@@ -191,19 +192,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let together = forward()?;
 
-    // A few texts alone, in the same numbers.
+    // A few sequences alone, with the same dtype.
     let mut worst = (0.0f32, 1.0f32);
-    for text in [0, sizes.texts / 2, sizes.texts - 1] {
-        let all = tokens(sizes, text);
+    for sequence in [0, sizes.sequences / 2, sizes.sequences - 1] {
+        let all = tokens(sizes, sequence);
         let segment =
             Segment { first: 0, len: all.len(), offset: 0, length: all.len(), spans: spans.clone() };
         let alone = Batch::new(&all, vec![segment], &device)?;
         let rows = model.forward(&alone, &cache)?;
         let alone = model.head(&rows.narrow(0, all.len() - sizes.scored, sizes.scored)?)?;
-        let (difference, same) = compare(&together.narrow(0, text * sizes.scored, sizes.scored)?, &alone)?;
+        let (difference, same) =
+            compare(&together.narrow(0, sequence * sizes.scored, sizes.scored)?, &alone)?;
         worst = (worst.0.max(difference), worst.1.min(same));
     }
-    println!("against texts alone:  largest difference {:.2e}, same top token {:.2}", worst.0, worst.1);
+    println!("against single sequences: largest difference {:.2e}, same top token {:.2}", worst.0, worst.1);
 
     let mut times = Vec::new();
     for round in 0..13 {
@@ -216,19 +218,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     times.sort_by(f64::total_cmp);
     let median = times[times.len() / 2];
-    let computed = sizes.prefix + sizes.texts * sizes.rest;
-    let all = sizes.texts * (sizes.prefix + sizes.rest);
+    let computed = sizes.prefix + sizes.sequences * sizes.rest;
+    let all = sizes.sequences * (sizes.prefix + sizes.rest);
     let width = sizes.hidden / sizes.heads;
     let per_layer =
         sizes.hidden * width * (2 * sizes.heads + 2 * sizes.kv_heads) + 3 * sizes.hidden * sizes.inner;
     let products = 2.0 * (per_layer * sizes.layers * computed) as f64
-        + 2.0 * (sizes.hidden * sizes.vocabulary * sizes.texts * sizes.scored) as f64;
+        + 2.0 * (sizes.hidden * sizes.vocabulary * sizes.sequences * sizes.scored) as f64;
     println!("one pass:             {median:.2} ms (from {:.2} to {:.2})", times[0], times[times.len() - 1]);
     println!(
-        "tokens:               {computed} computed for {all}, {:.0} a second",
+        "tokens:               {computed} computed for {all}, {:.0} per second",
         all as f64 / median * 1e3
     );
-    println!("products of matrices: {:.0} TFLOP/s", products / median / 1e9);
+    println!("matrix products:      {:.0} TFLOP/s", products / median / 1e9);
 
     let (exact, mut cache) = build(DType::F32)?;
     let batch = shared(sizes, &mut cache, &device)?;

@@ -1,8 +1,8 @@
-//! A model server that answers at once, for benchmarks and side-by-side runs.
+//! A model server that answers immediately, for benchmarks and parity runs.
 //!
 //! `stand-in-server [--port N] [--threads N] [--delay-ms N] [--tokenizer] [--canned] [--keep-bodies FILE]` prints its address as a line of JSON.
-//! Each line on standard input is answered with the counts since the last one; the end of the input ends it.
-#![expect(clippy::print_stdout, reason = "what it prints is what it is for")]
+//! For each line on standard input it prints the counts since the previous one; it exits at end of input.
+#![expect(clippy::print_stdout, reason = "prints its address and counts")]
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, SystemTime};
@@ -13,8 +13,8 @@ use serde_json::json;
 fn main() -> std::io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let value = |name: &str| {
-        let place = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(place + 1).cloned()
+        let index = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(index + 1).cloned()
     };
     let number = |name: &str| value(name).and_then(|number| number.parse::<u64>().ok()).unwrap_or(0);
     let bodies = value("--keep-bodies");

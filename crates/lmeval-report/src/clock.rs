@@ -4,28 +4,28 @@ use jiff::Timestamp;
 
 use crate::zone::TimeZone;
 
-/// A moment, to the microsecond.
+/// A point in time, with microsecond precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Timestamp);
 
 impl Moment {
-    /// A moment by its microseconds since the beginning of 1970 in UTC; one beyond the year 9999 is its last moment.
+    /// Converts microseconds since the Unix epoch, saturating at the end of the year 9999.
     pub fn from_micros(micros: i64) -> Self {
         let limit = if micros < 0 { Timestamp::MIN } else { Timestamp::MAX };
         Self(Timestamp::from_microsecond(micros).unwrap_or(limit))
     }
 
-    /// Now.
+    /// The current time.
     pub fn now() -> Self {
         Self::from_micros(Timestamp::now().as_microsecond())
     }
 
-    /// Seconds since the beginning of 1970, as `date` states them.
+    /// Seconds since the Unix epoch, for the key `date`.
     pub fn unix_seconds(self) -> f64 {
         self.0.as_microsecond() as f64 / 1e6
     }
 
-    /// The time stamp of files: local time in ISO 8601 with `-` for `:`, without the fraction where it is zero.
+    /// The time stamp in file names: local time in ISO 8601 with `-` for `:`, without a zero fraction.
     ///
     /// ```
     /// use lmeval_report::{Moment, TimeZone};
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_have_limits() {
+    fn saturates_at_the_limits() {
         assert!(Moment::from_micros(i64::MAX).stamp(&TimeZone::utc()).starts_with("9999-12-"));
         assert_eq!(Moment::from_micros(-1).stamp(&TimeZone::utc()), "1969-12-31T23-59-59.999999");
     }

@@ -1,23 +1,23 @@
-//! What results say about where a run took place.
+//! The machine and repository recorded in results.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Where a run takes place: revisions and a short report. No names of machines, users or folders.
+/// Git revisions and a short report about the machine. Contains no names of machines, users or folders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// The revision of the repository of the working folder.
+    /// The revision of the repository in the working folder.
     pub git_hash: Option<String>,
-    /// The revision of the repository that contains the working folder.
+    /// The revision of the repository above the working folder.
     pub upper_git_hash: Option<String>,
-    /// Versions, system and processor, one fact a line.
+    /// Versions, system and CPU, one fact per line.
     pub report: String,
 }
 
 impl Environment {
-    /// Looks around. Nothing here fails; what is not known is left out.
-    pub fn look(folder: &Path) -> Self {
+    /// Collects the facts. Never fails; omits what is unknown.
+    pub fn collect(folder: &Path) -> Self {
         Self {
             git_hash: describe(folder).or_else(|| read_head(folder)),
             upper_git_hash: read_head(&folder.join("..")),
@@ -26,8 +26,8 @@ impl Environment {
     }
 }
 
-/// The version of this program as other readers understand versions; the part behind `+` tells it from the harness of
-/// the Python world.
+/// The version in the harness's format; the part after `+` distinguishes it from the Python
+/// harness.
 pub fn lm_eval_version() -> &'static str {
     concat!(env!("CARGO_PKG_VERSION"), "+rust")
 }
@@ -45,7 +45,7 @@ fn describe(folder: &Path) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The revision that `.git` of a folder states, without calling anything.
+/// Reads the revision from `.git` without running `git`.
 fn read_head(folder: &Path) -> Option<String> {
     let mut git = folder.join(".git");
     if git.is_file() {
@@ -71,8 +71,8 @@ fn report() -> String {
     if let Some(kernel) = first_line("/proc/sys/kernel/osrelease") {
         let _ = write!(report, "\nKernel: {kernel}");
     }
-    if let Some(processor) = processor() {
-        let _ = write!(report, "\nCPU: {processor}");
+    if let Some(cpu) = cpu_model() {
+        let _ = write!(report, "\nCPU: {cpu}");
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let _ = write!(report, "\nThreads: {threads}");
@@ -89,7 +89,7 @@ fn system() -> Option<String> {
     Some(name.trim_matches('"').to_owned())
 }
 
-fn processor() -> Option<String> {
+fn cpu_model() -> Option<String> {
     let text = fs_err::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_read_without_git() {
+    fn reads_the_revision_without_git() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(read_head(folder.path()), None);
         let git = folder.path().join(".git");
@@ -113,13 +113,13 @@ mod tests {
         assert_eq!(read_head(folder.path()).as_deref(), Some("def456"));
         let below = folder.path().join("below");
         fs_err::create_dir_all(&below).unwrap();
-        assert_eq!(Environment::look(&below).upper_git_hash.as_deref(), Some("def456"));
+        assert_eq!(Environment::collect(&below).upper_git_hash.as_deref(), Some("def456"));
         fs_err::write(below.join(".git"), "gitdir: ../.git\n").unwrap();
         assert_eq!(read_head(&below).as_deref(), Some("def456"));
     }
 
     #[test]
-    fn the_report_names_nobody() {
+    fn report_has_no_personal_data() {
         let report = report();
         assert!(report.starts_with("lm-eval: "), "{report}");
         assert!(!report.contains('\\') && !report.contains("/home"), "{report}");

@@ -1,4 +1,4 @@
-//! Why results could not be written.
+//! Errors from writing results.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,34 +6,34 @@ use std::path::{Path, PathBuf};
 use lmeval_core::Diagnose;
 use lmeval_pycompat::json::EncodeError;
 
-/// Why results could not be written.
+/// An error from writing results.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    /// The file system refused.
+    /// The file system reported an error.
     #[error("Cannot {action} `{}`", path.display())]
     Write {
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A value has no place in JSON.
+    /// A value cannot be expressed in JSON.
     #[error("Cannot write {what} as JSON")]
     Encode {
         /// What was being written.
         what: String,
-        /// What is wrong with it.
+        /// The reason.
         source: EncodeError,
     },
-    /// Names that are written alike in file names.
+    /// Two tasks have the same file name.
     #[error("The tasks `{one}` and `{other}` would write the same samples file")]
     SameFile {
-        /// A task.
+        /// The first task.
         one: String,
-        /// Another one.
+        /// The second task.
         other: String,
     },
 }
@@ -55,20 +55,19 @@ impl Diagnose for ReportError {
             Self::Encode { .. } => return Vec::new(),
             Self::SameFile { .. } => {
                 return vec![
-                    "Rename one of them, give them different `--output_path`s, or leave out `--log_samples`"
+                    "Rename one of them, give them different `--output_path`s, or omit `--log_samples`"
                         .to_owned(),
                 ];
             }
         };
         let advice = match source.kind() {
-            PermissionDenied | ReadOnlyFilesystem => {
-                "Choose a folder that can be written with `--output_path`"
-            }
+            PermissionDenied | ReadOnlyFilesystem => "Choose a writable folder with `--output_path`",
             StorageFull | QuotaExceeded => "Free some space, or choose another folder with `--output_path`",
-            NotADirectory => "A file stands where a folder is needed; choose another `--output_path`",
-            _ => "Choose another place with `--output_path`",
+            NotADirectory => "A file exists where a folder is needed; choose another `--output_path`",
+            _ => "Choose another location with `--output_path`",
         };
-        let kept = "Answers that were kept are not lost: the same command again sends only what is missing";
-        vec![advice.to_owned(), kept.to_owned()]
+        let saved =
+            "Saved answers are not lost: run the same command again to send only the remaining requests";
+        vec![advice.to_owned(), saved.to_owned()]
     }
 }

@@ -1,4 +1,4 @@
-//! Where results are written, and how: whole or not at all.
+//! Result files, written atomically.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -13,10 +13,10 @@ use lmeval_pycompat::{Dict, Value, json};
 use crate::error::ReportError;
 use crate::names::task_file_name;
 
-/// A hidden file that was not written to for this long belongs to no run: it is open for as long as it takes to write.
+/// A hidden file not modified for this long is abandoned: runs write theirs in one go.
 const ABANDONED_AFTER: Duration = Duration::from_hours(24);
 
-/// The files of a run.
+/// The file names of a run.
 ///
 /// ```
 /// use std::path::Path;
@@ -37,7 +37,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The files below an output path: a file where it ends in `.json`, otherwise a folder with one folder per model.
+    /// The files for an output path: a file if it ends in `.json`, otherwise a folder with a subfolder per model.
     pub fn new(output_path: &Path, sanitized_model_name: &str) -> Self {
         let is_file = output_path.extension().is_some_and(|extension| extension == "json");
         match output_path.file_stem().filter(|_| is_file) {
@@ -49,42 +49,42 @@ impl Layout {
         }
     }
 
-    /// The folder that all files are in.
+    /// The folder that contains all files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The file of the results.
+    /// The path of the results file.
     pub fn results_file(&self, stamp: &str) -> PathBuf {
         self.folder.join(format!("{}_{stamp}.json", self.results))
     }
 
-    /// The file of the samples of a task.
+    /// The path of a task's samples file.
     pub fn samples_file(&self, task: &str, stamp: &str) -> PathBuf {
         self.folder.join(format!("samples_{}_{stamp}.jsonl", task_file_name(task)))
     }
 
-    /// The file that samples of a task are written to while the run goes on; the first has number 1.
-    pub(crate) fn part_file(&self, task: &str, number: usize) -> PathBuf {
+    /// The path of the hidden file for a task's samples during the run; `attempt` counts from 1.
+    pub(crate) fn part_file(&self, task: &str, attempt: usize) -> PathBuf {
         let task = task_file_name(task);
-        self.folder.join(match number {
+        self.folder.join(match attempt {
             1 => format!(".samples_{task}.jsonl.part"),
-            _ => format!(".samples_{task}.{number}.jsonl.part"),
+            _ => format!(".samples_{task}.{attempt}.jsonl.part"),
         })
     }
 
-    /// Makes the folder and tries whether files can be made in it, so that a run does not find out at its end. Files that
-    /// killed runs left half written are removed, on a network file system a day later.
+    /// Creates the folder and checks that it is writable, so that the run does not fail at its end. Removes incomplete files
+    /// left by killed runs, on a network file system after a day.
     pub fn prepare(&self) -> Result<(), ReportError> {
         self.make_folder()?;
         let probe = self.folder.join(format!(".write-test-{}", std::process::id()));
-        fs::write(&probe, b"").map_err(ReportError::write("write in the folder", &self.folder))?;
+        fs::write(&probe, b"").map_err(ReportError::write("write to the folder", &self.folder))?;
         fs::remove_file(&probe).map_err(ReportError::write("remove", &probe))?;
         self.remove_leftovers();
         Ok(())
     }
 
-    /// Removes what killed runs have left. It is in nobody's way, so what cannot be removed stays.
+    /// Removes files left by killed runs. They are harmless, so failures are ignored.
     fn remove_leftovers(&self) {
         let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder };
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -94,7 +94,7 @@ impl Layout {
         }
     }
 
-    /// Makes sure that no two tasks would write the same samples file.
+    /// Checks that no two tasks would write the same samples file.
     pub fn check_tasks<'task>(&self, tasks: impl IntoIterator<Item = &'task str>) -> Result<(), ReportError> {
         let mut seen: HashMap<String, &str> = HashMap::new();
         for task in tasks {
@@ -109,11 +109,11 @@ impl Layout {
         if self.folder.as_os_str().is_empty() {
             return Ok(());
         }
-        fs::create_dir_all(&self.folder).map_err(ReportError::write("make the folder", &self.folder))
+        fs::create_dir_all(&self.folder).map_err(ReportError::write("create the folder", &self.folder))
     }
 }
 
-/// Whether a file of this name is one that is being written, or was when its process ended.
+/// Whether a name is that of a file being written.
 fn is_part_name(name: &str) -> bool {
     let Some(name) = name.strip_prefix('.').and_then(|name| name.strip_suffix(".part")) else { return false };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -124,27 +124,27 @@ fn is_part_name(name: &str) -> bool {
     }
 }
 
-/// Removes a file that a killed run has left.
+/// Removes a file left by a killed run.
 fn remove_abandoned(path: &Path) {
     let Ok(file) = fs::OpenOptions::new().write(true).open(path) else { return };
-    if is_abandoned(&file) && is_still(path, &file) {
+    if is_abandoned(&file) && is_same_file(path, &file) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// Whether nobody writes a file any more; if so, it is locked now. On a network file system the lock alone does not
-/// tell, because the locks of other hosts may not be seen, so the file must also be old.
+/// Whether no process writes a file any more; if so, locks it. On a network file system, locks of other hosts may be
+/// invisible, so the file must also be old.
 pub(crate) fn is_abandoned(file: &fs::File) -> bool {
     (is_local(file) || is_old(file)) && file.file().try_lock().is_ok()
 }
 
 fn is_old(file: &fs::File) -> bool {
     let modified = file.metadata().and_then(|metadata| metadata.modified());
-    // A time in the future, by the clock of another host, is not an age.
+    // A time in the future, by another host's clock, is not an age.
     modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age >= ABANDONED_AFTER))
 }
 
-/// Whether a file is on a file system that only this machine writes to, as far as the kernel tells.
+/// Whether a file is on a file system that only this machine writes to, as far as the kernel reports.
 #[cfg(target_os = "linux")]
 fn is_local(file: &fs::File) -> bool {
     /// The magic numbers of statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS.
@@ -158,9 +158,9 @@ fn is_local(_: &fs::File) -> bool {
     false
 }
 
-/// Whether a name still leads to the file that was opened by it.
+/// Whether a path still refers to the opened file.
 #[cfg(unix)]
-pub(crate) fn is_still(path: &Path, file: &fs::File) -> bool {
+pub(crate) fn is_same_file(path: &Path, file: &fs::File) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     match (file.metadata(), fs::metadata(path)) {
         (Ok(opened), Ok(named)) => (opened.dev(), opened.ino()) == (named.dev(), named.ino()),
@@ -169,24 +169,24 @@ pub(crate) fn is_still(path: &Path, file: &fs::File) -> bool {
 }
 
 #[cfg(not(unix))]
-pub(crate) fn is_still(_: &Path, _: &fs::File) -> bool {
-    // Elsewhere, an open file keeps its name.
+pub(crate) fn is_same_file(_: &Path, _: &fs::File) -> bool {
+    // On other systems, an open file keeps its name.
     true
 }
 
-/// Makes a file that other runs see is in use.
+/// Creates a file and locks it, so that other runs see it is in use.
 fn create_locked(path: &Path) -> std::io::Result<fs::File> {
     loop {
         let file = fs::File::create(path)?;
-        // Not every file system has locks. A run that removes leftovers may have the lock, and then the file is gone.
+        // Not every file system has locks. Another run may have removed the file as a leftover before it was locked.
         let _ = file.file().lock();
-        if is_still(path, &file) {
+        if is_same_file(path, &file) {
             return Ok(file);
         }
     }
 }
 
-/// A result object as its file has it: indented by two, other alphabets kept, no line end behind it.
+/// Serializes a result object for its file: indented by two spaces, not escaped to ASCII, no trailing newline.
 pub fn to_json(object: &Dict) -> Result<String, ReportError> {
     let options = json::Options {
         ensure_ascii: false,
@@ -199,7 +199,7 @@ pub fn to_json(object: &Dict) -> Result<String, ReportError> {
         .map_err(|source| ReportError::Encode { what: "the results".to_owned(), source })
 }
 
-/// Writes the results of a run and answers the path of the file.
+/// Writes the results of a run; returns the path of the file.
 pub fn write_results(layout: &Layout, stamp: &str, object: &Dict) -> Result<PathBuf, ReportError> {
     let text = to_json(object)?;
     layout.make_folder()?;
@@ -208,7 +208,7 @@ pub fn write_results(layout: &Layout, stamp: &str, object: &Dict) -> Result<Path
     Ok(path)
 }
 
-/// Writes a file so that it is there whole or not at all, whenever the program or the machine stops.
+/// Writes a file completely or not at all, even if the process or the machine stops.
 pub fn write_atomically(path: &Path, content: &[u8]) -> Result<(), ReportError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let temporary = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
@@ -219,7 +219,7 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> Result<(), ReportError> 
         fs::rename(&temporary, path)
     })();
     if written.is_err() {
-        // The first failure is the one to tell about.
+        // Report the first failure, not this one.
         let _ = fs::remove_file(&temporary);
     }
     written.map_err(ReportError::write("write", path))?;
@@ -227,7 +227,7 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> Result<(), ReportError> 
     Ok(())
 }
 
-/// Makes a new name in a folder last. Not every system can; the file itself is safe by then.
+/// Makes a rename durable. Not every system supports this; the file itself is safe by then.
 pub(crate) fn sync_folder(path: &Path) {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let Ok(folder) = fs::File::open(folder) {

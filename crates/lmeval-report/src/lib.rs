@@ -1,8 +1,8 @@
 //! Results files, samples files and tables.
 //!
-//! Everything is laid out as the reference has it, so that its readers accept our files: [`file_object`] puts the
-//! results together, [`write_results`] and [`SamplesWriter`] write them to the places that a [`Layout`] gives, and
-//! [`make_table`] shows them.
+//! All formats match the reference, so that its readers accept our files: [`file_object`] builds the results,
+//! [`write_results`] and [`SamplesWriter`] write them to the paths of a [`Layout`], and [`make_table`] renders
+//! them.
 
 mod clock;
 mod environment;

@@ -1,25 +1,25 @@
-//! Names of models and tasks in files.
+//! Names of models and tasks in file names.
 
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Value, repr};
 
-/// The arguments that may name a model, the first one that is there wins.
+/// The arguments that may name a model; the first one present wins.
 const NAMING: [&str; 6] = ["peft", "delta", "pretrained", "model", "path", "engine"];
 
-/// The name of a model and the name of its folder.
+/// The name of a model and of its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelName {
-    /// The name, as results state it.
+    /// The name as recorded in results.
     pub name: String,
-    /// The name in which characters that folders cannot have are replaced.
+    /// The name with characters replaced that folder names cannot have.
     pub sanitized: String,
 }
 
 impl ModelName {
-    /// The name that the arguments of a model give, or one of eight characters that the seed of the run decides.
+    /// The name from the model arguments, or else eight characters derived from the seed.
     ///
-    /// Without a seed the name is random. Reference: the random name also depends on how often the program has drawn
-    /// before, so there it changes with the number of tasks.
+    /// Without a seed the name is random. Reference: there the random name also depends on previous random draws, so it
+    /// changes with the number of tasks.
     ///
     /// ```
     /// use lmeval_pycompat::Value;
@@ -38,8 +38,8 @@ impl ModelName {
         )
     }
 
-    /// As [`ModelName::new`] for a back end: one that the reference does not have, and that needs no arguments, is its own
-    /// name.
+    /// Like [`ModelName::new`] for a back end: one that the reference does not have and that needs no arguments is named
+    /// after itself.
     ///
     /// ```
     /// use lmeval_pycompat::Value;
@@ -50,7 +50,7 @@ impl ModelName {
     /// ```
     pub fn of(back_end: &str, model_args: &Value, seed: Option<i64>) -> Self {
         let has_name = given_name(model_args).is_some_and(|name| !name.is_empty());
-        if NAMED_BY_THEMSELVES.contains(&back_end) && !has_name {
+        if SELF_NAMED.contains(&back_end) && !has_name {
             return Self::named(back_end.to_owned());
         }
         Self::new(model_args, seed)
@@ -61,10 +61,10 @@ impl ModelName {
     }
 }
 
-/// Back ends that are not in the reference and have nothing else to be called by.
-const NAMED_BY_THEMSELVES: [&str; 3] = ["ngram", "uniform", "replay"];
+/// Back ends that are not in the reference and have no other name.
+const SELF_NAMED: [&str; 3] = ["ngram", "uniform", "replay"];
 
-/// The folder of a model: [`sanitize_model_name`] without the way to it, so that no folder is hidden.
+/// The folder of a model: [`sanitize_model_name`] without leading path components, so that it is never hidden.
 fn folder_name(name: &str) -> String {
     let mut rest = name;
     while let Some(below) = rest.strip_prefix("./").or_else(|| rest.strip_prefix("../")) {
@@ -82,9 +82,9 @@ fn given_name(model_args: &Value) -> Option<String> {
         Value::Dict(arguments) => NAMING.into_iter().find_map(|key| arguments.get_str(key)).map(repr::str),
         Value::Str(arguments) => NAMING.into_iter().find_map(|key| {
             // Reference: the key may also be the end of a longer one.
-            let (_, behind) = arguments.split_once(&format!("{key}="))?;
-            let next = behind.find(&format!("{key}=")).unwrap_or(behind.len());
-            Some(behind[..next].split(',').next().unwrap_or_default().to_owned())
+            let (_, rest) = arguments.split_once(&format!("{key}="))?;
+            let next = rest.find(&format!("{key}=")).unwrap_or(rest.len());
+            Some(rest[..next].split(',').next().unwrap_or_default().to_owned())
         }),
         _ => None,
     }
@@ -96,7 +96,7 @@ fn drawn_name(random: &mut Random) -> String {
     drawn.into_iter().map(|index| char::from(ALPHABET[index])).collect()
 }
 
-/// A name of a model as a folder can have it: every run of characters that some system forbids becomes `__`.
+/// Makes a model name safe for folders: every run of characters forbidden on some system becomes `__`.
 ///
 /// ```
 /// assert_eq!(lmeval_report::sanitize_model_name("a//b c"), "a__b c");
@@ -116,7 +116,7 @@ pub fn sanitize_model_name(name: &str) -> String {
     out
 }
 
-/// A key of results as part of a file name: what would lead into another folder becomes `_`. Some systems forbid colons:
+/// Makes a task's key safe for file names: path separators become `_`, and colons, which some systems forbid, become `-`:
 /// `group::task` becomes `group--task`, which no task of the public library is called.
 pub(crate) fn task_file_name(task: &str) -> String {
     task.replace("::", "--").replace(':', "-").replace(['/', '\\', '\0'], "_")
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn text_arguments_name_by_the_first_key() {
+    fn string_arguments_use_the_first_key() {
         assert_eq!(named("pretrained=base,peft=adapter"), "adapter");
         assert_eq!(named("dtype=x,model=org/m,path=p"), "org/m");
         assert_eq!(named("base_model=inside,x=1"), "inside");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn mappings_name_by_key() {
+    fn mapping_arguments_use_their_key() {
         let arguments = Value::dict([("path", Value::str("p")), ("pretrained", Value::Int(7))]);
         assert_eq!(ModelName::new(&arguments, None).name, "7");
         assert_eq!(ModelName::new(&Value::dict::<&str>([]), None).name.len(), 8);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn task_keys_stay_in_their_folder() {
+    fn task_file_names_have_no_separators() {
         assert_eq!(task_file_name("g1::a/../b"), "g1--a_.._b");
         assert_eq!(task_file_name("a:b"), "a-b");
     }

@@ -1,4 +1,4 @@
-//! The result object: everything that a run says, in the order in which the reference says it.
+//! Builds the result object, with keys in the reference's order.
 
 use lmeval_core::results::{RunResults, hash_text};
 use lmeval_core::secrets::mask_secrets;
@@ -11,58 +11,58 @@ use crate::environment::{Environment, lm_eval_version};
 use crate::names::ModelName;
 use crate::samples::with_hashed_media;
 
-/// What is known of a run beside its scores.
+/// Facts about a run besides its scores.
 #[derive(Clone, Debug)]
 pub struct RunFacts {
-    /// The name of the back end, or of the class of a ready-made model.
+    /// The name of the back end, or the class of a model passed as an object.
     pub model: String,
-    /// The name that the back end was asked for by; `CUSTOM` for a ready-made model.
+    /// The name the back end was requested by; `CUSTOM` for a model passed as an object.
     pub model_source: String,
     /// The name of the model itself, and of its folder.
     pub model_name: ModelName,
-    /// The arguments of the model as they were given: text or a mapping.
+    /// The model arguments as given: a string or a mapping.
     pub model_args: Value,
-    /// What the model says of itself.
+    /// Facts reported by the model.
     pub model_facts: ModelFacts,
-    /// The batch size as it was asked for.
+    /// The requested batch size.
     pub batch_size: Value,
-    /// The batch sizes that were found, where the size was to be found.
+    /// The batch sizes found, if the size is automatic.
     pub batch_sizes: Vec<i64>,
-    /// The device.
+    /// The device the model ran on, or null.
     pub device: Value,
-    /// The cache of answers.
+    /// The value of `--use_cache`.
     pub use_cache: Value,
-    /// How many documents of each task, where not all.
+    /// The value of `--limit`.
     pub limit: Value,
-    /// How often a standard error is drawn.
+    /// The number of bootstrap iterations for standard errors.
     pub bootstrap_iters: Value,
-    /// The settings of generations that the run sets.
+    /// Generation settings that override the tasks.
     pub gen_kwargs: Value,
-    /// The seeds.
+    /// The seeds of all random number generators.
     pub seeds: Seeds,
-    /// When the run began.
+    /// When the run started.
     pub start: Moment,
-    /// How long it took, in seconds.
+    /// The duration of the run in seconds.
     pub seconds: f64,
-    /// Where it took place.
+    /// The machine and repository of the run.
     pub environment: Environment,
-    /// The system text.
+    /// The system prompt.
     pub system_instruction: Option<String>,
-    /// The source of the chat template, where one was applied.
+    /// The source of the chat template, if one was applied.
     pub chat_template: Option<String>,
-    /// Whether examples are turns of a conversation; `None` where nobody said so and prompts are plain text.
+    /// Whether few-shot examples are turns of a conversation; `None` if unset and prompts are plain strings.
     pub fewshot_as_multiturn: Option<bool>,
-    /// The rules that hold.
+    /// The rules of the release line in effect.
     pub dialect: Dialect,
-    /// How many requests have no answer.
+    /// The number of requests without an answer.
     pub failed_requests: usize,
-    /// Whether hashes stand for bytes in samples.
+    /// Whether samples contain hashes instead of bytes.
     pub hash_media: bool,
-    /// For each task that ran code of the model the limits under which it ran.
+    /// For each task that executed model-written code, the limits in effect.
     pub code_limits: Dict,
 }
 
-/// The seeds of a run, null for those that are not set.
+/// The seeds of a run; null if unset.
 #[derive(Clone, Debug, Default)]
 pub struct Seeds {
     /// `random_seed`.
@@ -75,25 +75,25 @@ pub struct Seeds {
     pub fewshot: Value,
 }
 
-/// The result object as programs get it: with the samples that were kept, without what only files say.
+/// The result object for programs: with samples, without the keys that only files have.
 ///
-/// `configs` holds the configuration of each task by its key.
+/// `configs` has the configuration of each task by key.
 pub fn result_object(results: &RunResults, configs: &Dict, facts: &RunFacts) -> Dict {
     let mut object = evaluation(results, configs);
     if !results.samples.is_empty() {
         object.insert("samples", samples(results, facts.hash_media));
     }
     add_run(&mut object, facts);
-    add_own(&mut object, results, facts);
+    add_extensions(&mut object, results, facts);
     object
 }
 
-/// The result object as its file has it: without samples, with hashes, names and the duration.
+/// The result object for files: without samples, with hashes, names and the duration.
 pub fn file_object(results: &RunResults, configs: &Dict, task_hashes: &Dict, facts: &RunFacts) -> Dict {
     let mut object = evaluation(results, configs);
     add_run(&mut object, facts);
     add_tracked(&mut object, task_hashes, facts);
-    add_own(&mut object, results, facts);
+    add_extensions(&mut object, results, facts);
     object
 }
 
@@ -112,7 +112,7 @@ fn evaluation(results: &RunResults, configs: &Dict) -> Dict {
     object
 }
 
-/// Configurations in the order of their keys, without secrets: the arguments of a model are part of the metadata.
+/// Configurations sorted by key, with secrets masked: metadata contains the model arguments.
 fn shown_configs(configs: &Dict) -> Dict {
     let mut entries: Vec<(&Value, &Value)> = configs.iter().collect();
     entries.sort_by(|(left, _), (right, _)| left.as_str().cmp(&right.as_str()));
@@ -142,7 +142,7 @@ fn samples(results: &RunResults, hash_media: bool) -> Dict {
         .collect()
 }
 
-/// What the run was asked for, and where it took place.
+/// Adds the settings and the environment of the run.
 fn add_run(object: &mut Dict, facts: &RunFacts) {
     let mut config = Dict::new();
     config.insert("model", facts.model.as_str());
@@ -169,10 +169,10 @@ fn add_run(object: &mut Dict, facts: &RunFacts) {
     object.update(&facts.model_facts.tokenizer);
 }
 
-/// What is added when files are written.
+/// Adds the keys that only files have.
 fn add_tracked(object: &mut Dict, task_hashes: &Dict, facts: &RunFacts) {
     let given = |text: &Option<String>| Value::from(text.clone());
-    // Reference: an empty text is kept, but has no hash.
+    // Reference: an empty string is kept but has no hash.
     let hash =
         |text: &Option<String>| Value::from(text.as_deref().filter(|text| !text.is_empty()).map(hash_text));
     object.insert("task_hashes", task_hashes.clone());
@@ -187,8 +187,8 @@ fn add_tracked(object: &mut Dict, task_hashes: &Dict, facts: &RunFacts) {
     object.insert("total_evaluation_time_seconds", float_repr(facts.seconds));
 }
 
-/// Keys that the reference does not have stand behind all of its own.
-fn add_own(object: &mut Dict, results: &RunResults, facts: &RunFacts) {
+/// Adds keys that the reference does not have, after all of its own.
+fn add_extensions(object: &mut Dict, results: &RunResults, facts: &RunFacts) {
     object.insert("audit", results.audit.clone());
     object.insert("compat", facts.dialect.name);
     if facts.failed_requests > 0 {

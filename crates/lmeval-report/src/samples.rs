@@ -1,4 +1,4 @@
-//! Samples files, written while the run goes on.
+//! Samples files, written during the run.
 
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ use lmeval_pycompat::{Dict, Value, json, repr};
 use sha2::{Digest, Sha256};
 
 use crate::error::ReportError;
-use crate::files::{Layout, is_abandoned, is_still, sync_folder};
+use crate::files::{Layout, is_abandoned, is_same_file, sync_folder};
 
 /// How samples are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleOptions {
-    /// Whether hashes stand for bytes, such as those of images: for models that take images or sounds, unless
-    /// `LMEVAL_HASHMM` says otherwise.
+    /// Whether records contain hashes instead of bytes, such as images: for models that take images or audio, unless
+    /// `LMEVAL_HASHMM` disables it.
     pub hash_media: bool,
 }
 
-/// What `LMEVAL_HASHMM` says: whether hashes stand for bytes. `None` for text that is neither yes nor no.
+/// Parses `LMEVAL_HASHMM`: whether to replace bytes by hashes. `None` if the value is not a boolean.
 pub fn parse_hash_media(variable: Option<&str>) -> Option<bool> {
     match variable?.to_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Some(true),
@@ -32,8 +32,8 @@ pub fn parse_hash_media(variable: Option<&str>) -> Option<bool> {
 
 /// Writes the samples of one task, line by line.
 ///
-/// Lines go to a hidden file in the folder of the results, which gets its name when the task is complete. What a killed
-/// run has left there is overwritten or removed, on a network file system a day later.
+/// Lines are written to a hidden file in the results folder, which is renamed when the task is complete. Files left by a
+/// killed run are overwritten or removed, on a network file system after a day.
 #[derive(Debug)]
 pub struct SamplesWriter {
     layout: Layout,
@@ -46,7 +46,7 @@ pub struct SamplesWriter {
 }
 
 impl SamplesWriter {
-    /// Begins the file of a task.
+    /// Creates the hidden file for a task.
     pub fn new(layout: &Layout, task: &str, options: SampleOptions) -> Result<Self, ReportError> {
         layout.make_folder()?;
         let (part, file) = open_part(layout, task)?;
@@ -61,7 +61,7 @@ impl SamplesWriter {
         })
     }
 
-    /// Adds a record.
+    /// Appends a record.
     pub fn write(&mut self, record: &SampleRecord) -> Result<(), ReportError> {
         self.hash.add(record);
         self.line.clear();
@@ -84,12 +84,12 @@ impl SamplesWriter {
         self.file.write_all(self.line.as_bytes()).map_err(ReportError::write("write", &self.part))
     }
 
-    /// Lets others see what has been written so far.
+    /// Flushes buffered records, so that other processes can read them.
     pub fn flush(&mut self) -> Result<(), ReportError> {
         self.file.flush().map_err(ReportError::write("write", &self.part))
     }
 
-    /// Gives the complete file its name; answers the path and the hash of the task.
+    /// Renames the complete file; returns its path and the hash of the task.
     pub fn finish(mut self, stamp: &str) -> Result<(PathBuf, String), ReportError> {
         self.flush()?;
         self.file.get_ref().sync_all().map_err(ReportError::write("write", &self.part))?;
@@ -99,20 +99,20 @@ impl SamplesWriter {
         Ok((path, self.hash.finish()))
     }
 
-    /// Gives up the file, where a task has failed.
+    /// Deletes the file, after a task has failed.
     pub fn discard(self) -> Result<(), ReportError> {
         fs::remove_file(&self.part).map_err(ReportError::write("remove", &self.part))
     }
 }
 
-/// Makes the first hidden file that no other run has made, or takes over one that was abandoned.
+/// Creates the first hidden file that no other run has, or takes over an abandoned one.
 fn open_part(layout: &Layout, task: &str) -> Result<(PathBuf, fs::File), ReportError> {
-    let mut number = 1;
+    let mut attempt = 1;
     loop {
-        let path = layout.part_file(task, number);
+        let path = layout.part_file(task, attempt);
         match fs::OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => {
-                // Not every file system has locks; the file is ours all the same, because it is new.
+                // Not every file system has locks; a new file is ours regardless.
                 let _ = file.file().try_lock();
                 return Ok((path, file));
             }
@@ -121,16 +121,16 @@ fn open_part(layout: &Layout, task: &str) -> Result<(PathBuf, fs::File), ReportE
         }
         if let Ok(file) = fs::OpenOptions::new().write(true).open(&path)
             && is_abandoned(&file)
-            && is_still(&path, &file)
+            && is_same_file(&path, &file)
         {
             file.set_len(0).map_err(ReportError::write("write", &path))?;
             return Ok((path, file));
         }
-        number += 1;
+        attempt += 1;
     }
 }
 
-/// The hash of a task: over the hashes of all its records.
+/// The hash of a task, computed from the hashes of its records.
 #[derive(Clone, Debug, Default)]
 struct TaskHasher(Sha256);
 
@@ -151,7 +151,7 @@ impl TaskHasher {
     }
 }
 
-/// `task_hashes` of the records that a run has kept.
+/// `task_hashes` of the samples in the results.
 pub fn task_hashes(results: &RunResults) -> Dict {
     let tasks = results.samples.iter();
     tasks
@@ -165,7 +165,7 @@ pub fn task_hashes(results: &RunResults) -> Dict {
         .collect()
 }
 
-/// A record in which hashes stand for bytes.
+/// A copy of a record with hashes instead of bytes.
 pub(crate) fn with_hashed_media(record: &SampleRecord) -> SampleRecord {
     let mut record = record.clone();
     if let Value::Dict(document) = hash_media(&Value::Dict(Arc::clone(&record.doc))) {
@@ -179,7 +179,7 @@ pub(crate) fn with_hashed_media(record: &SampleRecord) -> SampleRecord {
 
 fn hash_media(value: &Value) -> Value {
     match value {
-        // Reference: the text of the literal is hashed, not the bytes.
+        // Reference: hashes the `repr` of the bytes, not the bytes.
         Value::Bytes(_) => Value::from(hash_text(&repr::repr(value))),
         Value::List(items) => Value::list(items.iter().map(hash_media)),
         Value::Tuple(items) => Value::tuple(items.iter().map(hash_media)),

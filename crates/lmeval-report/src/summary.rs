@@ -1,29 +1,29 @@
-//! The line above the table.
+//! The summary line above the results table.
 
 use lmeval_core::secrets::mask_secrets;
 use lmeval_pycompat::{Value, repr};
 
-/// What the line above the table says.
+/// The contents of the summary line.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// The name of the back end.
     pub model: String,
-    /// The arguments of the model.
+    /// The arguments passed to the back end.
     pub model_args: Value,
-    /// The settings of generations that the run sets.
+    /// Generation settings that override the tasks.
     pub gen_kwargs: Value,
-    /// How many documents of each task, where not all.
+    /// The value of `--limit`.
     pub limit: Value,
-    /// The number of examples that the run sets.
+    /// The number of few-shot examples that overrides the tasks.
     pub num_fewshot: Value,
-    /// The batch size as it was asked for.
+    /// The requested batch size.
     pub batch_size: Value,
-    /// The batch sizes that were found, where the size was to be found.
+    /// The batch sizes found, if the size is automatic.
     pub batch_sizes: Vec<i64>,
 }
 
 impl Summary {
-    /// The line, without its end.
+    /// The line, without a newline.
     ///
     /// ```
     /// use lmeval_pycompat::{Dict, Value};
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_and_remote_code_are_left_out() {
+    fn omits_secrets_and_remote_code() {
         let arguments = [
             ("model", Value::str("m")),
             ("trust_remote_code", Value::Bool(true)),

@@ -1,24 +1,24 @@
-//! The local time zone, as the system and `TZ` give it.
+//! The local time zone, from the system and `TZ`.
 
 use std::path::Path;
 
 use jiff::tz;
 
-/// How far local time is ahead of UTC, at any moment.
+/// A time zone: the UTC offset at any moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeZone(pub(crate) tz::TimeZone);
 
-/// When summer time begins and ends in a rule that does not say, according to the C library.
+/// The C library's default for daylight saving rules without dates.
 const UNITED_STATES: &str = ",M3.2.0,M11.1.0";
 
 impl TimeZone {
-    /// UTC.
+    /// Coordinated universal time.
     pub fn utc() -> Self {
         Self(tz::TimeZone::UTC)
     }
 
-    /// The zone of this machine: what `tz`, the value of `TZ`, names, else the system's setting. A zone that cannot be read
-    /// counts as UTC, as it does for the C library.
+    /// The local zone: the one named by `tz`, the value of `TZ`, or else the system's. An invalid zone means UTC, as in
+    /// the C library.
     pub fn local(tz: Option<&str>) -> Self {
         let Some(tz) = tz else { return Self(tz::TimeZone::system()) };
         let name = tz.strip_prefix(':').unwrap_or(tz);
@@ -26,21 +26,21 @@ impl TimeZone {
     }
 }
 
-/// The zone of a file, by its name in the system's database or its path.
+/// Reads a zone by its name in the system's database or by its path.
 fn from_file(name: &str) -> Option<tz::TimeZone> {
     if name.is_empty() || name.split('/').any(|part| part == "..") {
         return None;
     }
     let read = |path: &Path| tz::TimeZone::tzif(name, &fs_err::read(path).ok()?).ok();
-    // An absolute path replaces the folder that it is joined to.
+    // An absolute path replaces the folder it is joined to.
     ["/usr/share/zoneinfo", "/usr/lib/zoneinfo", "/usr/share/lib/zoneinfo"]
         .into_iter()
         .find_map(|folder| read(&Path::new(folder).join(name)))
-        // Windows has no such files: a database is built in there, and only there.
+        // Windows has no such files; jiff includes a database there.
         .or_else(|| tz::TimeZone::get(name).ok())
 }
 
-/// The zone of a rule such as `CET-1CEST,M3.5.0,M10.5.0/3`.
+/// Parses a POSIX rule such as `CET-1CEST,M3.5.0,M10.5.0/3`.
 fn from_rule(rule: &str) -> Option<tz::TimeZone> {
     let zone = tz::TimeZone::posix(rule).or_else(|_| tz::TimeZone::posix(&format!("{rule}{UNITED_STATES}")));
     zone.ok()
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_in_the_variable_work() {
+    fn parses_posix_rules() {
         assert_eq!(offset("XYZ-5:30", 0), 19_800);
         // 2026-03-29 01:00 and 2026-10-25 01:00, UTC.
         for (moment, expected) in
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_utc() {
+    fn invalid_zones_are_utc() {
         for tz in [
             "",
             ":",

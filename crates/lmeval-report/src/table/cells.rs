@@ -1,10 +1,10 @@
-//! What the cells of a column are: the reference's table writer reads text as numbers where it can.
+//! Classifies the cells of a column: the reference's table writer parses text as numbers where it can.
 
 use lmeval_pycompat::Value;
 use lmeval_pycompat::float::{parse_float, parse_int};
 use lmeval_pycompat::repr::{self, float_repr};
 
-/// What a cell counts as.
+/// The type of a cell or column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Text,
@@ -13,14 +13,14 @@ pub(super) enum Class {
     Bool,
     Infinite,
     NotANumber,
-    Blank,
+    Empty,
 }
 
-/// Classes in the order in which the first one present names the column.
+/// Classes in order of precedence for the type of a column.
 const BY_RANK: [Class; 7] =
-    [Class::Text, Class::Real, Class::Int, Class::Bool, Class::Infinite, Class::NotANumber, Class::Blank];
+    [Class::Text, Class::Real, Class::Int, Class::Bool, Class::Infinite, Class::NotANumber, Class::Empty];
 
-/// A cell with what it was read as.
+/// A cell and its type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cell {
     pub(super) class: Class,
@@ -33,7 +33,7 @@ enum Content {
     Number(Decimal),
 }
 
-/// A number by its digits, so that none of them is lost.
+/// A number by its digits, so that no precision is lost.
 #[derive(Clone, Debug, PartialEq)]
 struct Decimal {
     negative: bool,
@@ -41,12 +41,12 @@ struct Decimal {
     fraction: String,
 }
 
-/// Reads the cells of a column from top to bottom. Where `infinity` is given, what is not finite is this text.
+/// Reads the cells of a column from top to bottom. If `infinity` is given, it replaces infinite values.
 pub(super) fn read_column<'a>(
     values: impl IntoIterator<Item = &'a Value>,
     infinity: Option<&str>,
 ) -> Vec<Cell> {
-    // The first of the most frequent classes decides whether text is still read as numbers.
+    // The first of the most frequent classes decides whether text is still parsed as numbers.
     let mut seen: Vec<(Class, usize)> = Vec::new();
     values
         .into_iter()
@@ -71,28 +71,28 @@ pub(super) fn read_column<'a>(
         .collect()
 }
 
-/// What a column counts as, by its cells.
+/// The type of a column, from its cells.
 pub(super) fn column_class(cells: &[Cell]) -> Class {
-    use Class::{Blank, Bool, Infinite, Int, NotANumber, Real, Text};
+    use Class::{Bool, Empty, Infinite, Int, NotANumber, Real, Text};
     let present = |class: Class| cells.iter().any(|cell| cell.class == class);
     let several = |classes: [Class; 4]| classes.into_iter().filter(|class| present(*class)).count() >= 2;
     if !present(Text)
         && !present(Bool)
-        && (several([Real, Infinite, NotANumber, Blank]) || several([Int, Real, Infinite, NotANumber]))
+        && (several([Real, Infinite, NotANumber, Empty]) || several([Int, Real, Infinite, NotANumber]))
     {
         return Real;
     }
     if present(Bool) && cells.iter().any(|cell| cell.class != Bool) {
         return Text;
     }
-    BY_RANK.into_iter().find(|class| present(*class)).unwrap_or(Blank)
+    BY_RANK.into_iter().find(|class| present(*class)).unwrap_or(Empty)
 }
 
 impl Cell {
     fn read(value: &Value, literal: bool) -> Self {
         let text = |class: Class, text: String| Self { class, content: Content::Text(text) };
         match value {
-            Value::None => text(Class::Blank, String::new()),
+            Value::None => text(Class::Empty, String::new()),
             Value::Bool(_) => text(Class::Bool, repr::repr(value)),
             Value::Int(_) | Value::BigInt(_) => Self::number(Class::Int, Decimal::read(&repr::repr(value))),
             Value::Float(number) if number.is_nan() => text(Class::NotANumber, "NaN".to_owned()),
@@ -104,7 +104,7 @@ impl Cell {
             Value::Str(given) => {
                 let cleaned = clean(given);
                 if is_blank(&cleaned) {
-                    text(Class::Blank, cleaned)
+                    text(Class::Empty, cleaned)
                 } else if literal {
                     text(Class::Text, cleaned)
                 } else {
@@ -125,7 +125,7 @@ impl Cell {
         let grouped = has_grouped_digits(&text);
         let plain = if grouped { text.replace(',', "") } else { text.clone() };
         let class = match Decimal::read(&plain) {
-            // Reference: what looks like groups of digits loses its fraction.
+            // Reference: text that looks like grouped digits loses its fraction.
             Some(number) if grouped => return Self::number(Class::Int, Decimal::read(&number.show_whole())),
             Some(number) => {
                 let class = if number.fraction.is_empty() { Class::Int } else { Class::Real };
@@ -146,7 +146,7 @@ impl Cell {
         Self { class, content: Content::Text(text) }
     }
 
-    /// How many digits behind the point the cell asks for.
+    /// The number of decimals the cell needs.
     pub(super) fn decimals(&self) -> Option<usize> {
         match (self.class, &self.content) {
             (Class::Int, _) => Some(0),
@@ -155,7 +155,7 @@ impl Cell {
         }
     }
 
-    /// The text of the cell in a column of a class, whose numbers have so many digits behind the point.
+    /// Formats the cell for a column of a class, with this number of decimals for numbers.
     pub(super) fn show(&self, column: Class, decimals: usize) -> String {
         match &self.content {
             Content::Text(text) => text.clone(),
@@ -166,7 +166,7 @@ impl Cell {
         }
     }
 
-    /// Whether the cell is written at the right edge of a column of a class.
+    /// Whether the cell is right-aligned in a column of a class.
     pub(super) fn is_right(&self, column: Class) -> bool {
         match column {
             Class::Int | Class::Real => true,
@@ -177,7 +177,7 @@ impl Cell {
 }
 
 impl Decimal {
-    /// Reads a decimal number as Python does; `None` for anything else, infinity and NaN included.
+    /// Parses a decimal number like Python; `None` for anything else, including infinity and NaN.
     fn read(text: &str) -> Option<Self> {
         let text: String =
             text.trim().chars().filter(|character| *character != '_').map(ascii_digit).collect();
@@ -210,7 +210,7 @@ impl Decimal {
         Some(Self { negative, whole, fraction })
     }
 
-    /// Reference: the digits are counted in Python's text of the float, its exponent included where there is one.
+    /// Reference: counts the digits in Python's `repr` of the float, including its exponent if there is one.
     fn decimals(&self) -> usize {
         let number = parse_float(&format!("{}.{}", self.whole, self.fraction)).unwrap_or(0.0);
         let text = float_repr(number);
@@ -231,13 +231,13 @@ impl Decimal {
         if decimals == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction:0<decimals$}") }
     }
 
-    /// The digits in front of and behind the point, half to even.
+    /// The digits before and after the decimal point, rounded half to even.
     fn rounded(&self, decimals: usize) -> (String, String) {
         if self.fraction.len() <= decimals {
             return (self.whole.clone(), self.fraction.clone());
         }
-        let (kept, rest) = self.fraction.split_at(decimals);
-        let mut digits: Vec<u8> = format!("0{}{kept}", self.whole).into_bytes();
+        let (digits_kept, rest) = self.fraction.split_at(decimals);
+        let mut digits: Vec<u8> = format!("0{}{digits_kept}", self.whole).into_bytes();
         let is_odd = digits.last().is_some_and(|digit| (digit - b'0') % 2 == 1);
         let up = match rest.as_bytes() {
             [b'5', more @ ..] if more.iter().all(|digit| *digit == b'0') => is_odd,
@@ -261,14 +261,14 @@ impl Decimal {
     }
 }
 
-/// An exponent that is small enough to be a number of a table.
+/// Parses an exponent of at most two digits.
 fn read_exponent(text: &str) -> Option<i64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let fits = (1..=2).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
     if fits { text.parse().ok() } else { None }
 }
 
-/// A digit of any alphabet as one of ours.
+/// Converts a digit of any script to ASCII.
 fn ascii_digit(character: char) -> char {
     if character.is_ascii() || !character.is_numeric() {
         return character;
@@ -281,14 +281,14 @@ fn is_blank(text: &str) -> bool {
     text.chars().all(char::is_whitespace)
 }
 
-/// A digit, a comma and a digit somewhere.
+/// Whether the text contains a digit, a comma and a digit in sequence.
 fn has_grouped_digits(text: &str) -> bool {
     text.as_bytes()
         .windows(3)
         .any(|window| window[0].is_ascii_digit() && window[1] == b',' && window[2].is_ascii_digit())
 }
 
-/// Text without tabs, line breaks and enclosing quotes.
+/// Removes tabs, line breaks and enclosing quotes.
 fn clean(text: &str) -> String {
     let text = text.replace('\t', "  ").replace("\r\n", " ").replace('\n', " ");
     for quote in ['"', '\''] {

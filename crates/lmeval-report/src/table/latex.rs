@@ -1,16 +1,16 @@
-//! The LaTeX table.
+//! LaTeX tables.
 
 use lmeval_pycompat::Value;
 
 use super::cells::Class;
 use super::layout::Column;
 
-/// The LaTeX `array` of rows, with the end of its last line.
+/// Renders rows as a LaTeX `array`, with a trailing newline.
 pub(super) fn latex(headers: &[&str], rows: &[Vec<Value>]) -> String {
     let columns: Vec<Column> = headers
         .iter()
         .enumerate()
-        .map(|(place, header)| Column::new(header, rows.iter().map(|row| &row[place]), 1, Some("\\infty")))
+        .map(|(index, header)| Column::new(header, rows.iter().map(|row| &row[index]), 1, Some("\\infty")))
         .collect();
     let edges: Vec<&str> = columns.iter().map(|column| if column.is_right() { "r" } else { "l" }).collect();
     let line = |cells: Vec<String>| format!("    {} \\\\ \\hline\n", cells.join(" & "));
@@ -24,7 +24,7 @@ pub(super) fn latex(headers: &[&str], rows: &[Vec<Value>]) -> String {
     table
 }
 
-/// A cell; text that is more than letters is set as it is.
+/// Renders a cell; text other than letters is verbatim.
 fn item(column: &Column, row: usize) -> String {
     let (cell, padded) = column.cell(row);
     let text = column.text(row);

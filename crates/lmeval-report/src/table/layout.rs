@@ -1,14 +1,14 @@
-//! Columns with their widths, and the Markdown table.
+//! Column widths and Markdown tables.
 
 use lmeval_pycompat::Value;
 use unicode_width::UnicodeWidthChar;
 
 use super::cells::{Cell, Class, column_class, read_column};
 
-/// The narrowest column of a Markdown table.
+/// The minimum width of a column in a Markdown table.
 const MINIMUM: usize = 3;
 
-/// A column ready to be written.
+/// A formatted column.
 pub(super) struct Column {
     pub(super) class: Class,
     pub(super) width: usize,
@@ -17,7 +17,7 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// Reads a column; `infinity`, where it is given, is the text of what is not finite, whatever its sign.
+    /// Formats a column; `infinity`, if given, replaces infinite values of either sign.
     pub(super) fn new<'a>(
         header: &str,
         values: impl IntoIterator<Item = &'a Value>,
@@ -39,36 +39,36 @@ impl Column {
         Self { class, width, header: header.to_owned(), cells }
     }
 
-    /// Whether numbers stand at the right edge.
+    /// Whether the column is right-aligned.
     pub(super) fn is_right(&self) -> bool {
         matches!(self.class, Class::Int | Class::Real)
     }
 
-    /// The header in the middle of the column, an odd blank behind it.
+    /// The header, centered; an odd space goes after it.
     pub(super) fn header(&self) -> String {
-        let blanks = self.width.saturating_sub(display_width(&self.header));
-        format!("{}{}{}", " ".repeat(blanks / 2), self.header, " ".repeat(blanks - blanks / 2))
+        let padding = self.width.saturating_sub(display_width(&self.header));
+        format!("{}{}{}", " ".repeat(padding / 2), self.header, " ".repeat(padding - padding / 2))
     }
 
-    /// The text of a cell alone.
+    /// The text of a cell without padding.
     pub(super) fn text(&self, row: usize) -> &str {
         &self.cells[row].1
     }
 
-    /// A cell with its blanks.
+    /// A cell with padding.
     pub(super) fn cell(&self, row: usize) -> (&Cell, String) {
         let (cell, text) = &self.cells[row];
-        let blanks = " ".repeat(self.width.saturating_sub(display_width(text)));
-        (cell, if cell.is_right(self.class) { blanks + text } else { format!("{text}{blanks}") })
+        let padding = " ".repeat(self.width.saturating_sub(display_width(text)));
+        (cell, if cell.is_right(self.class) { padding + text } else { format!("{text}{padding}") })
     }
 }
 
-/// The Markdown table of rows, with the end of its last line.
+/// Renders rows as a Markdown table, with a trailing newline.
 pub(super) fn markdown(headers: &[&str], rows: &[Vec<Value>]) -> String {
     let columns: Vec<Column> = headers
         .iter()
         .enumerate()
-        .map(|(place, header)| Column::new(header, rows.iter().map(|row| &row[place]), MINIMUM, None))
+        .map(|(index, header)| Column::new(header, rows.iter().map(|row| &row[index]), MINIMUM, None))
         .collect();
     let mut table = String::new();
     let mut line = |cells: Vec<String>| {
@@ -88,12 +88,12 @@ fn separator(column: &Column) -> String {
     if column.is_right() { "-".repeat(column.width - 1) + ":" } else { "-".repeat(column.width) }
 }
 
-/// Reference: a bar is escaped behind the padding, so such a cell is wider than its column.
+/// Reference: bars are escaped after padding, so such a cell is wider than its column.
 fn escape(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// The width of a text: wide characters count twice, all others once, also those that take no place.
+/// The width of a string: 2 for wide characters, 1 for all others, including zero-width ones.
 pub(super) fn display_width(text: &str) -> usize {
     if text.is_ascii() {
         return text.len();

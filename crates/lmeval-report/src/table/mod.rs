@@ -1,4 +1,4 @@
-//! Tables of results, laid out as the reference lays them out.
+//! Tables of results, in the reference's layout.
 
 mod cells;
 mod latex;
@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lmeval_pycompat::{Dict, Value, repr};
 
-/// Which part of the results a table shows.
+/// The part of the results that a table shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     /// Tasks and groups.
     Results,
-    /// The groups that have scores.
+    /// Groups with scores.
     Groups,
 }
 
@@ -34,12 +34,12 @@ impl Column {
     }
 }
 
-/// Keys of an entry that are no metrics.
-const NO_METRICS: [&str; 4] = ["alias", "name", "sample_len", "sample_count"];
+/// Keys of an entry that are not metrics.
+const NOT_METRICS: [&str; 4] = ["alias", "name", "sample_len", "sample_count"];
 
-/// The Markdown table of a result object, with the end of its last line.
+/// Renders a result object as a Markdown table, with a trailing newline.
 ///
-/// Rows follow the tree of groups; with `sort` they are in the order of names.
+/// Rows follow the tree of groups; with `sort` they are sorted by name.
 ///
 /// ```
 /// use lmeval_pycompat::json;
@@ -54,7 +54,7 @@ pub fn make_table(object: &Dict, column: Column, sort: bool) -> String {
     layout::markdown(&column.headers(), &rows(object, column, sort))
 }
 
-/// The LaTeX table of the same rows.
+/// Renders the same rows as a LaTeX table.
 pub fn make_latex_table(object: &Dict, column: Column, sort: bool) -> String {
     latex::latex(&column.headers(), &rows(object, column, sort))
 }
@@ -86,7 +86,7 @@ fn rows(object: &Dict, column: Column, sort: bool) -> Vec<Vec<Value>> {
     rows
 }
 
-/// What all rows of a name have in common.
+/// Facts shared by all rows of a name.
 struct Facts<'a> {
     display: Value,
     version: Value,
@@ -98,7 +98,7 @@ fn rows_of(entry: &Dict, facts: Facts<'_>) -> Vec<Vec<Value>> {
     let mut metrics: Vec<(&str, &Value)> = entry
         .iter()
         .filter_map(|(key, value)| Some((key.as_str()?, value)))
-        .filter(|(key, _)| !NO_METRICS.contains(key))
+        .filter(|(key, _)| !NOT_METRICS.contains(key))
         .collect();
     metrics.sort_unstable_by_key(|(key, _)| *key);
     let Facts { mut display, mut version, num_fewshot, directions } = facts;
@@ -142,7 +142,7 @@ fn four_decimals(number: f64) -> String {
     if number.is_nan() { "nan".to_owned() } else { format!("{number:.4}") }
 }
 
-/// The order of rows and how deep each name stands.
+/// The order of rows and the depth of each name.
 struct Tree<'a> {
     members: BTreeMap<&'a str, Vec<&'a str>>,
     names: &'a BTreeSet<&'a str>,
@@ -174,7 +174,7 @@ impl<'a> Tree<'a> {
         tree
     }
 
-    /// A file may claim that a group contains itself, so the way down is watched.
+    /// Visits a group and its members. A file may claim that a group contains itself, so ancestors are tracked.
     fn visit(&mut self, name: &'a str, above: &mut Vec<&'a str>) {
         if above.contains(&name) {
             return;

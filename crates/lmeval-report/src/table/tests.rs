@@ -1,15 +1,15 @@
 use lmeval_pycompat::json;
 
-use super::layout::{Column as Laid, markdown};
+use super::layout::{Column as LaidOut, markdown};
 use super::*;
 
 fn text(cells: &[&str]) -> Vec<Value> {
     cells.iter().map(|cell| Value::str(*cell)).collect()
 }
 
-/// The cells of one column, without the blanks around them that only fill it.
+/// The cells of one column without padding.
 fn printed(cells: &[Value]) -> Vec<String> {
-    let column = Laid::new("", cells, 0, None);
+    let column = LaidOut::new("", cells, 0, None);
     let trimmed = |row: usize| {
         let (cell, padded) = column.cell(row);
         let text = if cell.is_right(column.class) { padded.trim_start() } else { padded.trim_end() };
@@ -19,7 +19,7 @@ fn printed(cells: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn columns_print_as_recorded() {
+fn columns_match_the_recordings() {
     for (cells, expected) in [
         (text(&["0.5000"]), vec!["0.5"]),
         (text(&["0.5000", "0.2500"]), vec!["0.50", "0.25"]),
@@ -40,7 +40,7 @@ fn columns_print_as_recorded() {
     ] {
         assert_eq!(printed(&cells), expected, "{cells:?}");
     }
-    let column = Laid::new("", &[Value::str("123")], 0, None);
+    let column = LaidOut::new("", &[Value::str("123")], 0, None);
     assert!(column.is_right());
 }
 
@@ -57,7 +57,7 @@ const GROUPED: &str = r#"{
 }"#;
 
 #[test]
-fn groups_stand_above_their_members() {
+fn groups_come_before_their_members() {
     let object = json::loads(GROUPED).unwrap();
     assert_eq!(
         make_table(object.as_dict().unwrap(), Column::Results, false),
@@ -82,7 +82,7 @@ fn latex_has_the_same_rows() {
 }
 
 #[test]
-fn absent_parts_are_empty() {
+fn missing_keys_give_an_empty_table() {
     assert_eq!(
         make_table(&Dict::new(), Column::Groups, false),
         "|Groups|Version|Filter|n-shot|Metric|   |Value|   |Stderr|\n\
@@ -91,7 +91,7 @@ fn absent_parts_are_empty() {
 }
 
 #[test]
-fn groups_that_contain_themselves_end() {
+fn recursive_groups_terminate() {
     let object = json::loads(
         r#"{"results": {"a": {"acc,none": 1}}, "group_subtasks": {"r": ["a"], "a": ["b"], "b": ["a"]}}"#,
     );
@@ -100,7 +100,7 @@ fn groups_that_contain_themselves_end() {
 }
 
 #[test]
-fn bars_are_escaped_behind_the_padding() {
+fn escapes_bars_after_padding() {
     let rows = vec![text(&["a|b"]), text(&["日本"])];
     assert_eq!(markdown(&["x"], &rows), "| x  |\n|----|\n|a\\|b |\n|日本|\n");
 }

@@ -1,4 +1,4 @@
-//! `configs` of the public library are, in the old dialect, those of the reference.
+//! `configs` of the public library equal, with `--compat 0.4`, the reference's.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use lmeval_testkit::reference_library;
 use crate::reference::{ask, question};
 use crate::support::{dict, part};
 
-/// Tasks of one folder that are compared.
+/// The number of tasks compared per folder.
 const PER_FOLDER: usize = 2;
 
-/// Of how many chosen tasks one is compared: the reference takes a tenth of a second for each.
+/// One of this many tasks is compared: the reference takes a tenth of a second for each.
 const STEP: usize = 3;
 
 /// Tasks without functions, a few of each folder.
@@ -54,7 +54,7 @@ fn json_text(value: &Value) -> String {
 }
 
 #[test]
-fn configurations_are_those_of_the_reference() {
+fn configs_match_the_reference() {
     let Some(library) = reference_library() else { return };
     let metadata = dict(r#"{"pretrained": "org/m", "n": 1.5}"#);
     let mut tasks = chosen(&library, metadata.clone());
@@ -98,7 +98,7 @@ fn configurations_are_those_of_the_reference() {
 }
 
 #[test]
-fn odd_configurations_are_those_of_the_reference() {
+fn unusual_configs_match_the_reference() {
     let folder = tempfile::tempdir().unwrap();
     let tasks = [
         ("empty", "task: empty\ngeneration_kwargs: {}"),
@@ -168,7 +168,7 @@ fn odd_configurations_are_those_of_the_reference() {
                 }
                 task.config.merge_generation_kwargs(&part(&asked, "gen_kwargs"));
                 let ours = task.config.to_dict(task.mapping(), &Dialect::V04, predict_only);
-                // Names of the other line: members of groups are qualified only where they are defined there.
+                // Names of the 0.5 line: group members are qualified only if defined there.
                 let key = ours.get_str("task").unwrap();
                 let Some(theirs) = answers.as_dict().unwrap().get(key) else {
                     panic!("no answer for {key:?}")
@@ -186,7 +186,7 @@ fn odd_configurations_are_those_of_the_reference() {
 }
 
 #[test]
-fn functions_are_named() {
+fn functions_are_shown_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let text = "task: t\nprocess_docs: !function u.process\nmetric_list:\n  - {metric: !function u.metric}\n";
     fs_err::write(folder.path().join("t.yaml"), text).unwrap();

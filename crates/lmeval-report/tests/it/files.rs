@@ -1,4 +1,4 @@
-//! Files: names, content, and what happens when something goes wrong.
+//! Files: names, contents and errors.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -22,14 +22,14 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Makes a file look as if nobody had written to it for two days.
+/// Makes a file look untouched for two days.
 fn make_old(path: &Path) {
     let file = fs_err::OpenOptions::new().write(true).open(path).unwrap();
     file.file().set_modified(SystemTime::now() - Duration::from_hours(48)).unwrap();
 }
 
 #[test]
-fn results_files_have_the_keys_in_order() {
+fn results_files_have_keys_in_order() {
     let run = small_run();
     let configs = dict(
         r#"{"g::mc": {"task": "mc", "metadata": {"version": 1, "api_key": "s"}}, "g::gen": {"task": "gen"}}"#,
@@ -72,7 +72,7 @@ fn results_files_have_the_keys_in_order() {
 }
 
 #[test]
-fn programs_get_samples_and_no_file_keys() {
+fn result_objects_have_samples_but_no_file_keys() {
     let run = small_run();
     let object = result_object(&run, &Dict::new(), &facts(Value::None));
     assert!(object.contains_str("samples") && object.contains_str("audit"));
@@ -82,12 +82,11 @@ fn programs_get_samples_and_no_file_keys() {
 }
 
 #[test]
-fn samples_are_written_as_the_run_goes() {
+fn samples_are_written_during_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let layout = Layout::new(&folder.path().join("mine.json"), "unused");
     let part = folder.path().join(".samples_g--gen.jsonl.part");
-    fs_err::write(&part, "left over from a run that was killed, and longer than what comes now".repeat(40))
-        .unwrap();
+    fs_err::write(&part, "left over from a killed run, and longer than the new contents".repeat(40)).unwrap();
     make_old(&part);
     let run = small_run();
     let (task, records) = &run.samples[0];
@@ -129,7 +128,7 @@ fn two_runs_in_one_folder_do_not_mix() {
 }
 
 #[test]
-fn tasks_that_are_written_alike_are_refused() {
+fn rejects_tasks_with_the_same_file_name() {
     let layout = Layout::new(Path::new("out"), "m");
     layout.check_tasks(["a::b", "a", "b", "a::c"]).unwrap();
     for (one, other) in [("a::b", "a--b"), ("a/b", "a_b"), ("a:b", "a-b")] {
@@ -140,7 +139,7 @@ fn tasks_that_are_written_alike_are_refused() {
 }
 
 #[test]
-fn bytes_become_hashes_where_asked() {
+fn hashes_bytes_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let layout = Layout::new(folder.path(), "m");
     let mut record = small_run().samples[0].1[0].clone();
@@ -160,13 +159,13 @@ fn bytes_become_hashes_where_asked() {
 }
 
 #[test]
-fn what_cannot_be_written_says_so() {
+fn write_errors_have_hints() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs_err::write(&file, "").unwrap();
     let layout = Layout::new(&file, "m");
     let error = layout.prepare().unwrap_err();
-    assert!(error.to_string().starts_with("Cannot make the folder `"), "{error}");
+    assert!(error.to_string().starts_with("Cannot create the folder `"), "{error}");
     assert!(error.hints().iter().any(|hint| hint.contains("--output_path")), "{:?}", error.hints());
     assert!(write_results(&layout, "S", &Dict::new()).is_err());
     assert!(SamplesWriter::new(&layout, "t", SampleOptions::default()).is_err());
@@ -176,7 +175,7 @@ fn what_cannot_be_written_says_so() {
 }
 
 #[test]
-fn what_killed_runs_have_left_is_removed_and_what_others_write_is_not() {
+fn removes_files_of_killed_runs_only() {
     let folder = tempfile::tempdir().unwrap();
     let layout = Layout::new(folder.path(), "m");
     layout.prepare().unwrap();
@@ -190,7 +189,7 @@ fn what_killed_runs_have_left_is_removed_and_what_others_write_is_not() {
         fs_err::write(inside(other), "whole").unwrap();
     }
     let writer = SamplesWriter::new(&layout, "live", SampleOptions::default()).unwrap();
-    // However old, a locked file is in use.
+    // A locked file is in use, however old.
     make_old(&inside(".samples_live.jsonl.part"));
     Layout::new(folder.path(), "m").prepare().unwrap();
     let mut expected: Vec<String> = kept.iter().map(|name| (*name).to_owned()).collect();

@@ -1,4 +1,4 @@
-//! The reference reads our files, and writes the same ones.
+//! The reference reads our files and writes the same ones.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ fn the_reference_reads_our_files() {
     }
 }
 
-/// Tasks of every kind that both programs can run.
+/// Tasks of every kind that both can run.
 fn write_tasks(folder: &Path) {
     let document = |number: usize| {
         let gold = number % 3;
@@ -106,7 +106,7 @@ fn write_tasks(folder: &Path) {
 }
 
 #[test]
-fn files_are_those_of_the_reference() {
+fn files_match_the_reference() {
     let folder = tempfile::tempdir().unwrap();
     let folder = fs_err::canonicalize(folder.path()).unwrap();
     write_tasks(&folder);
@@ -175,7 +175,7 @@ fn files_are_those_of_the_reference() {
             files.get_str(&name).and_then(Value::as_str).unwrap_or_else(|| panic!("no {name}")).to_owned()
         };
         let expected = file(&layout.results_file(stamp));
-        // The stated list: what depends on time, place and program, and our own keys.
+        // The expected differences: time, location, version, and our own keys.
         let saved = dict(&expected);
         for key in [
             "date",
@@ -211,7 +211,7 @@ fn assert_same_lines(ours: &str, theirs: &str) {
 }
 
 #[test]
-fn models_are_named_as_by_the_reference() {
+fn model_names_match_the_reference() {
     let arguments = [
         r#""pretrained=org/My-Model:v1,dtype=float""#,
         r#""base_model=inside,x=1""#,

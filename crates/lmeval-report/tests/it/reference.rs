@@ -1,4 +1,4 @@
-//! Questions to the reference harness.
+//! Queries to the reference harness.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use lmeval_pycompat::{Value, json};
 use lmeval_testkit::test_environment;
 
-/// The answers to questions, in order; `None` where there is no reference.
+/// The answers to queries, in order; `None` if there is no reference.
 pub(crate) fn ask(questions: &[Value]) -> Option<Vec<Result<Value, String>>> {
     let python = test_environment()?;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/reference.py");
@@ -43,12 +43,12 @@ pub(crate) fn ask(questions: &[Value]) -> Option<Vec<Result<Value, String>>> {
     Some(answers)
 }
 
-/// A question with its kind.
+/// A query with its kind.
 pub(crate) fn question(kind: &str, fields: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
     Value::dict([("ask", Value::str(kind))].into_iter().chain(fields))
 }
 
-/// The text under a key of an answer.
+/// The string under a key of an answer.
 pub(crate) fn text<'a>(answer: &'a Value, key: &str) -> &'a str {
     answer.as_dict().unwrap().get_str(key).and_then(Value::as_str).unwrap_or_else(|| panic!("no `{key}`"))
 }

@@ -1,4 +1,4 @@
-//! Results to write.
+//! Sample results.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use lmeval_core::{Dialect, DocId, ModelFacts};
 use lmeval_pycompat::{Dict, Value, json};
 use lmeval_report::{Environment, ModelName, Moment, RunFacts, Seeds};
 
-/// The dictionary in a JSON text.
+/// Parses a JSON object.
 pub(crate) fn dict(text: &str) -> Dict {
     json::loads(text).unwrap().as_dict().unwrap().clone()
 }
 
-/// The dictionary under a key, empty where there is none.
+/// The dictionary under a key, empty if missing.
 pub(crate) fn part(object: &Dict, key: &str) -> Dict {
     object.get_str(key).and_then(Value::as_dict).cloned().unwrap_or_default()
 }
 
-/// A record by what programs see of it.
+/// A record from its dictionary form.
 pub(crate) fn record(entry: &Dict) -> SampleRecord {
     let get = |key: &str| entry.get_str(key).cloned().unwrap_or_default();
     let text = |key: &str| -> Arc<str> { get(key).as_str().unwrap_or_default().into() };
@@ -44,7 +44,7 @@ pub(crate) fn record(entry: &Dict) -> SampleRecord {
     }
 }
 
-/// Results by the object that a run returned.
+/// Results from the result object of a run.
 pub(crate) fn results(object: &Dict) -> RunResults {
     let samples = part(object, "samples");
     let samples = samples.iter().map(|(task, records)| {
@@ -65,7 +65,7 @@ pub(crate) fn results(object: &Dict) -> RunResults {
     }
 }
 
-/// Facts of a run with these arguments of the model.
+/// Facts of a run with these model arguments.
 pub(crate) fn facts(model_args: Value) -> RunFacts {
     RunFacts {
         model: "dummy".into(),

@@ -1,4 +1,4 @@
-//! Tables are those of the reference, byte for byte.
+//! Tables equal the reference's, byte for byte.
 
 use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value, json};
@@ -6,7 +6,7 @@ use lmeval_report::{Column, make_latex_table, make_table};
 
 use crate::reference::{ask, question, text};
 
-/// Objects that are compared.
+/// The number of objects compared.
 const OBJECTS: usize = 60;
 
 const ALIASES: [&str; 50] = [
@@ -131,7 +131,7 @@ fn stderr(random: &mut Random) -> Option<Value> {
     }
 }
 
-/// One object: some tasks, some groups of groups, all parts present or not.
+/// One object: some tasks, some nested groups, each part present or not.
 fn object(random: &mut Random) -> Dict {
     let mut results = Dict::new();
     let mut parts = [Dict::new(), Dict::new(), Dict::new(), Dict::new()];
@@ -166,10 +166,10 @@ fn object(random: &mut Random) -> Dict {
             higher.insert(name.as_str(), directions);
         }
     }
-    // Members come later in the list than their group, so there are no circles.
-    for (place, name) in names.iter().enumerate() {
-        if random.random() < 0.4 && place + 1 < names.len() {
-            let members = names[place + 1..].iter().filter(|_| random.random() < 0.5);
+    // Members come later in the list than their group, so there are no cycles.
+    for (index, name) in names.iter().enumerate() {
+        if random.random() < 0.4 && index + 1 < names.len() {
+            let members = names[index + 1..].iter().filter(|_| random.random() < 0.5);
             let members = Value::list(members.map(|member| Value::str(member.as_str())));
             parts[3].insert(name.as_str(), members);
         }
@@ -186,7 +186,7 @@ fn object(random: &mut Random) -> Dict {
 }
 
 #[test]
-fn tables_are_those_of_the_reference() {
+fn tables_match_the_reference() {
     let mut random = Random::from_seed(22);
     let cases: Vec<(Dict, Column, bool)> = (0..OBJECTS)
         .map(|_| {
@@ -218,7 +218,7 @@ fn tables_are_those_of_the_reference() {
         if ours != text(&answer, "markdown") {
             wrong.push(format!("{}\n{ours}\n{}", shown(), text(&answer, "markdown")));
         }
-        // Its LaTeX writer cannot show what is not finite.
+        // The reference's LaTeX writer cannot show infinity and NaN.
         if answer.as_dict().unwrap().contains_str("latex") {
             latex += 1;
             let ours = make_latex_table(object, *column, *sort);

@@ -1,4 +1,4 @@
-//! Time stamps are those of Python's local time.
+//! Time stamps equal Python's local time.
 
 use lmeval_pycompat::Value;
 use lmeval_report::{Moment, TimeZone};

@@ -67,7 +67,7 @@ pub(crate) fn facts(
         seeds: Seeds { random: seed(0), numpy: seed(1), torch: seed(2), fewshot: seed(3) },
         start: start.moment,
         seconds: start.began.elapsed().as_secs_f64(),
-        environment: Environment::look(Path::new(".")),
+        environment: Environment::collect(Path::new(".")),
         system_instruction: settings.system_instruction.clone(),
         chat_template: evaluation.chat_template.clone(),
         fewshot_as_multiturn: settings.fewshot_as_multiturn,

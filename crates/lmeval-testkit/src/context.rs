@@ -1,4 +1,4 @@
-//! Isolated runs of the command.
+//! Isolated runs of `lm-eval`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use fs_err as fs;
 use tempfile::TempDir;
 
-/// A temporary folder in which the command runs, with a home of its own and none of the caller's environment.
+/// A temporary folder to run the command in, with its own home and an empty environment.
 #[derive(Debug)]
 pub struct TestContext {
     binary: PathBuf,
@@ -17,32 +17,32 @@ pub struct TestContext {
 }
 
 impl TestContext {
-    /// A fresh context for a binary; in the tests of its crate, that is `env!("CARGO_BIN_EXE_lm-eval")`.
+    /// A fresh context for a binary; `env!("CARGO_BIN_EXE_lm-eval")` in the tests of its crate.
     ///
     /// # Panics
     ///
-    /// If no temporary folder can be made.
+    /// If no temporary folder can be created.
     pub fn new(binary: impl Into<PathBuf>) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        // The command prints real paths, and the temporary folder may be reached by a link.
-        let root = fs::canonicalize(folder.path()).expect("the folder is there");
+        let folder = tempfile::tempdir().expect("a temporary folder can be created");
+        // The command prints real paths, and the temporary folder may be a link.
+        let root = fs::canonicalize(folder.path()).expect("the folder exists");
         for name in ["work", "home"] {
             fs::create_dir_all(root.join(name)).expect("the folder is ours");
         }
         Self { binary: binary.into(), folder, root }
     }
 
-    /// The folder that commands run in.
+    /// The working directory of commands.
     pub fn work(&self) -> PathBuf {
         self.root.join("work")
     }
 
-    /// The folder that the command keeps its own files in (`LM_EVAL_HOME`); not there at first.
+    /// The folder for the command's own files (`LM_EVAL_HOME`); does not exist at first.
     pub fn lm_eval_home(&self) -> PathBuf {
         self.root.join("lm-eval")
     }
 
-    /// Writes a file below [`TestContext::work`] and answers its path.
+    /// Writes a file below [`TestContext::work`] and returns its path.
     ///
     /// # Panics
     ///
@@ -56,7 +56,7 @@ impl TestContext {
         path
     }
 
-    /// A call of the command. Of the caller's environment, only `PATH` is there.
+    /// A command to run. Of the caller's environment, it gets only `PATH`.
     pub fn command(&self, arguments: &[&str]) -> TestCommand {
         let mut command = Command::new(&self.binary);
         command.args(arguments).current_dir(self.work()).stdin(Stdio::null()).env_clear();
@@ -79,7 +79,7 @@ impl TestContext {
     }
 }
 
-/// A call of the command that has not been made yet.
+/// A command that has not been run yet.
 #[derive(Debug)]
 pub struct TestCommand {
     command: Command,
@@ -99,19 +99,19 @@ impl TestCommand {
         self
     }
 
-    /// Takes an environment variable away.
+    /// Removes an environment variable.
     pub fn without(mut self, name: &str) -> Self {
         self.command.env_remove(name);
         self
     }
 
-    /// Replaces a text in what is printed, after the temporary folder has become `[TEMP]`.
+    /// Replaces a string in the output, after the temporary folder has become `[TEMP]`.
     pub fn filter(mut self, text: impl Into<String>, replacement: impl Into<String>) -> Self {
         self.filters.push((text.into(), replacement.into()));
         self
     }
 
-    /// Starts the call and does not wait for it; what it prints is thrown away.
+    /// Starts the command without waiting; its output is discarded.
     ///
     /// # Panics
     ///
@@ -121,17 +121,17 @@ impl TestCommand {
         silent.spawn().expect("the command can be started")
     }
 
-    /// Starts the call and does not wait for it; what it prints is read with `wait_with_output`.
+    /// Starts the command without waiting; read its output with `wait_with_output`.
     ///
     /// # Panics
     ///
     /// If it cannot be started.
-    pub fn spawn_heard(mut self) -> Child {
-        let heard = self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        heard.spawn().expect("the command can be started")
+    pub fn spawn_piped(mut self) -> Child {
+        let piped = self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        piped.spawn().expect("the command can be started")
     }
 
-    /// Makes the call.
+    /// Runs the command and returns its output.
     ///
     /// # Panics
     ///
@@ -143,16 +143,16 @@ impl TestCommand {
                 if old.is_empty() { text } else { text.replace(old, new) }
             })
         };
-        // A signal has no exit status; no command of ours may end by one.
+        // A signal has no exit status; no command may end by one.
         let status = output.status.code().unwrap_or(-1);
         Output { status, stdout: text(&output.stdout), stderr: text(&output.stderr) }
     }
 }
 
-/// What a call printed, with the temporary folder shown as `[TEMP]`.
+/// The output of a command, with the temporary folder shown as `[TEMP]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// The exit status; -1 if a signal ended it.
+    /// The exit status; -1 if killed by a signal.
     pub status: i32,
     /// Standard output.
     pub stdout: String,

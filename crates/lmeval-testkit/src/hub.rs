@@ -9,20 +9,20 @@ use std::sync::{Arc, Mutex};
 
 use sha2::{Digest, Sha256};
 
-/// What goes wrong with the next request for a path.
+/// A fault for the next request for a path.
 #[derive(Clone, Debug)]
 pub enum HubFault {
     /// An error status with headers.
     Status(u16, Vec<(&'static str, &'static str)>),
-    /// The connection ends after some bytes of the body.
+    /// The connection closes after some bytes of the body.
     Cut(usize),
-    /// The connection ends without an answer.
+    /// The connection closes without an answer.
     Close,
     /// Another body, with its own length.
     Body(&'static [u8]),
-    /// The whole body, whatever range was asked for.
+    /// The complete body, whatever range was requested.
     IgnoreRange,
-    /// The usual answer with more headers.
+    /// The usual answer with additional headers.
     Headers(Vec<(&'static str, &'static str)>),
 }
 
@@ -39,11 +39,11 @@ struct State {
     faults: HashMap<String, VecDeque<HubFault>>,
     requests: Vec<HubRequest>,
     required_token: Option<String>,
-    /// What stands before every path, as on some mirrors.
+    /// A prefix of every path, as on some mirrors.
     below: String,
 }
 
-/// A request that came in.
+/// A recorded request.
 #[derive(Clone, Debug)]
 pub struct HubRequest {
     /// `GET` or `HEAD`.
@@ -58,14 +58,14 @@ pub struct HubRequest {
     pub token: Option<String>,
 }
 
-/// A stand-in for the hub. Large files are behind a redirect to another origin, as on the hub.
+/// A stand-in for the hub. Large files redirect to another origin, like on the hub.
 #[derive(Debug)]
 pub struct StandInHub {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
 }
 
-/// Files above this size are kept elsewhere, as the hub does.
+/// Files above this size are stored elsewhere, like on the hub.
 const LARGE: usize = 1000;
 
 impl StandInHub {
@@ -77,7 +77,7 @@ impl StandInHub {
         Self { address: listen(state.clone(), Some(storage)), state }
     }
 
-    /// Its address, for `HF_ENDPOINT`.
+    /// The value for `HF_ENDPOINT`.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -102,22 +102,22 @@ impl StandInHub {
         commit
     }
 
-    /// Makes requests whose method and path contain a text fail, one after the other.
+    /// Makes requests whose method and path contain a string fail, one after the other.
     pub fn fail(&self, request: &str, faults: &[HubFault]) {
         self.state.lock().unwrap().faults.insert(request.into(), faults.iter().cloned().collect());
     }
 
-    /// From now on, requests to the hub need this token.
+    /// Requires this token for further requests.
     pub fn require_token(&self, token: &str) {
         self.state.lock().unwrap().required_token = Some(format!("Bearer {token}"));
     }
 
-    /// From now on, every path begins with this one, as on some mirrors.
+    /// Serves every path below this one, like some mirrors.
     pub fn serve_below(&self, path: &str) {
         self.state.lock().unwrap().below = path.into();
     }
 
-    /// The requests whose method and path contain a text.
+    /// The requests whose method and path contain a string.
     pub fn requests(&self, text: &str) -> Vec<HubRequest> {
         let state = self.state.lock().unwrap();
         state
@@ -133,7 +133,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// Serves on a free port; with a storage address the hub, without one the storage.
+/// Serves on a free port: the hub if there is a storage address, otherwise the storage.
 fn listen(state: Arc<Mutex<State>>, storage: Option<SocketAddr>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -146,7 +146,7 @@ fn listen(state: Arc<Mutex<State>>, storage: Option<SocketAddr>) -> SocketAddr {
     address
 }
 
-/// An answer before faults.
+/// An answer before faults are applied.
 struct Answer {
     status: u16,
     headers: Vec<(String, String)>,
@@ -233,7 +233,7 @@ fn serve(connection: &TcpStream, state: &Mutex<State>, storage: Option<SocketAdd
     }
 }
 
-/// Cuts the body to the range that was asked for.
+/// Cuts the body to the requested range.
 fn ranged(answer: &mut Answer, seen: &HubRequest) {
     let start = seen
         .range
@@ -271,7 +271,7 @@ fn send(
 }
 
 fn missing(code: &str) -> Answer {
-    Answer::new(404, "").with("X-Error-Code", code).with("X-Error-Message", "not there")
+    Answer::new(404, "").with("X-Error-Code", code).with("X-Error-Message", "not found")
 }
 
 fn hub_answer(state: &State, seen: &HubRequest, storage: SocketAddr) -> Answer {
@@ -319,7 +319,7 @@ fn hub_answer(state: &State, seen: &HubRequest, storage: SocketAddr) -> Answer {
     missing("RepoNotFound")
 }
 
-/// Two entries a page.
+/// Lists two entries per page.
 fn tree(repository: &Repository, commit: &str, query: &str, path: &str) -> Answer {
     let Some(files) = repository.commits.get(commit) else {
         return missing("RevisionNotFound");

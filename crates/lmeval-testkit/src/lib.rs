@@ -1,4 +1,4 @@
-//! Helpers for tests: isolated runs of the command, and the reference to compare with.
+//! Helpers for tests: isolated runs of `lm-eval`, stand-in servers, and the reference to compare with.
 //!
 //! ```no_run
 //! # let binary = "lm-eval";

@@ -1,50 +1,50 @@
-//! Answers from a hash of the prompt.
+//! Answers derived from a hash of the prompt.
 
 use serde_json::{Value, json};
 
 use super::{ServerOptions, hash, mix};
 
-/// What goes back.
+/// An HTTP response.
 pub(super) struct Reply {
     pub(super) status: u16,
-    /// Further headers, each ending in a line end.
+    /// Additional headers, each with a line ending.
     pub(super) headers: String,
     pub(super) body: Vec<u8>,
 }
 
-/// The id of the model.
+/// The id reported for the model.
 const MODEL: &str = "stand-in";
 
-/// Tokens are bytes; these stand before them.
+/// Tokens are bytes, after this many special tokens.
 const SPECIAL: u64 = 3;
 
-/// The answer to a request.
+/// Answers a request.
 pub(super) fn answer(options: &ServerOptions, path: &str, body: &[u8]) -> Reply {
     let refused = |status, message: &str| reply(status, &json!({"error": {"message": message}}));
     let text = String::from_utf8_lossy(body);
     if let Some(word) = options.faults.refused.iter().find(|word| text.contains(word.as_str())) {
         return refused(400, &format!("The prompt must not contain {word}"));
     }
-    let asked: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let request: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     match path {
         "/v1/models" => reply(200, &json!({"object": "list", "data": [{"id": MODEL, "root": MODEL}]})),
-        "/v1/completions" => reply(200, &completions(options, &asked)),
-        "/v1/chat/completions" => reply(200, &chat(&asked)),
+        "/v1/completions" => reply(200, &completions(options, &request)),
+        "/v1/chat/completions" => reply(200, &chat(&request)),
         "/tokenizer_info" if options.tokenizer => reply(
             200,
             &json!({"eos_token": "</s>", "bos_token": "<s>", "pad_token": null, "chat_template": null}),
         ),
         "/tokenize" if options.tokenizer => {
-            let prompt = asked["prompt"].as_str().unwrap_or_default();
+            let prompt = request["prompt"].as_str().unwrap_or_default();
             reply(200, &json!({"tokens": tokenize(prompt)}))
         }
         "/detokenize" if options.tokenizer => {
-            let tokens: Vec<u64> = ids(&asked["tokens"]).unwrap_or_default();
+            let tokens: Vec<u64> = ids(&request["tokens"]).unwrap_or_default();
             let bytes: Vec<u8> =
                 tokens.iter().filter_map(|id| u8::try_from(id.checked_sub(SPECIAL)?).ok()).collect();
             reply(200, &json!({"prompt": String::from_utf8_lossy(&bytes)}))
         }
-        _ => refused(404, "There is no such end point"),
+        _ => refused(404, "Unknown endpoint"),
     }
 }
 
@@ -60,7 +60,7 @@ fn tokenize(text: &str) -> Vec<u64> {
     }
 }
 
-/// One prompt: its tokens as texts, and a hash of each prefix.
+/// A prompt: its tokens as strings, and a hash of each prefix.
 struct Prompt {
     tokens: Vec<String>,
     hashes: Vec<u64>,
@@ -111,18 +111,18 @@ fn prompts(prompt: &Value) -> Vec<Prompt> {
     }
 }
 
-fn completions(options: &ServerOptions, asked: &Value) -> Value {
-    let echo = asked["echo"] == true && !options.ignores_echo;
+fn completions(options: &ServerOptions, request: &Value) -> Value {
+    let echo = request["echo"] == true && !options.ignores_echo;
     let mut used = 0;
-    let choices: Vec<Value> = prompts(&asked["prompt"])
+    let choices: Vec<Value> = prompts(&request["prompt"])
         .iter()
         .enumerate()
         .map(|(index, prompt)| {
             used += prompt.tokens.len();
-            if asked["echo"] == true {
+            if request["echo"] == true {
                 json!({"index": index, "text": "", "logprobs": logprobs(prompt, echo), "finish_reason": "length"})
             } else {
-                let (text, finish) = generate(prompt.hash(), asked, &["max_tokens", "max_gen_toks"]);
+                let (text, finish) = generate(prompt.hash(), request, &["max_tokens", "max_gen_toks"]);
                 json!({"index": index, "text": text, "logprobs": null, "finish_reason": finish})
             }
         })
@@ -133,25 +133,25 @@ fn completions(options: &ServerOptions, asked: &Value) -> Value {
     })
 }
 
-/// Log-probabilities of the prompt, where they are asked for, and of one generated token.
+/// Log-probabilities of the prompt, if requested, and of one generated token.
 fn logprobs(prompt: &Prompt, echo: bool) -> Value {
     let mut tokens = Vec::new();
     let mut offsets = Vec::new();
     let (mut token_logprobs, mut top_logprobs) = (Vec::new(), Vec::new());
     let mut offset = 0;
     if echo {
-        for (place, (token, hash)) in prompt.tokens.iter().zip(&prompt.hashes).enumerate() {
+        for (index, (token, hash)) in prompt.tokens.iter().zip(&prompt.hashes).enumerate() {
             tokens.push(json!(token));
             offsets.push(json!(offset));
             offset += token.chars().count();
-            if place == 0 {
+            if index == 0 {
                 token_logprobs.push(Value::Null);
                 top_logprobs.push(Value::Null);
                 continue;
             }
             let logprob = -((hash % 40_000) as f64 / 10_000.0) - 0.001;
             token_logprobs.push(json!(logprob));
-            // Two of three tokens are what the model would have said.
+            // Two of three tokens are the most likely ones.
             top_logprobs.push(if hash.is_multiple_of(3) {
                 json!({"another": logprob / 2.0, token.as_str(): logprob})
             } else {
@@ -168,12 +168,15 @@ fn logprobs(prompt: &Prompt, echo: bool) -> Value {
     })
 }
 
-fn chat(asked: &Value) -> Value {
-    let messages = asked["messages"].as_array().cloned().unwrap_or_default();
-    // The key `type` is what the two lines of the harness differ in.
-    let said = messages.iter().map(|message| format!("{}:{};", message["role"], message["content"]));
-    let (text, finish) =
-        generate(hash(said.collect::<String>().bytes()), asked, &["max_tokens", "max_completion_tokens"]);
+fn chat(request: &Value) -> Value {
+    let messages = request["messages"].as_array().cloned().unwrap_or_default();
+    // The key `type` differs between the release lines of the harness, so it is not hashed.
+    let rendered = messages.iter().map(|message| format!("{}:{};", message["role"], message["content"]));
+    let (text, finish) = generate(
+        hash(rendered.collect::<String>().bytes()),
+        request,
+        &["max_tokens", "max_completion_tokens"],
+    );
     json!({
         "id": "chat", "object": "chat.completion", "model": MODEL,
         "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}],
@@ -181,8 +184,8 @@ fn chat(asked: &Value) -> Value {
     })
 }
 
-/// A text of a few words, cut by the stops and the limit; and why it ends.
-fn generate(seed: u64, asked: &Value, limits: &[&str]) -> (String, &'static str) {
+/// Generates a few words, cut at the stop strings and the limit; returns the finish reason too.
+fn generate(seed: u64, request: &Value, limits: &[&str]) -> (String, &'static str) {
     const WORDS: [&str; 12] =
         ["The", "answer", "is", "A", "B", "yes", "no", "####", "(C)", "because", "of\n\nQ:", "so."];
     let mut number = mix(seed);
@@ -192,11 +195,11 @@ fn generate(seed: u64, asked: &Value, limits: &[&str]) -> (String, &'static str)
         let word = WORDS[number as usize % WORDS.len()];
         words.push(if number.is_multiple_of(5) { (number % 100).to_string() } else { word.to_owned() });
     }
-    let limit = limits.iter().find_map(|limit| asked[*limit].as_u64()).unwrap_or(256) as usize;
+    let limit = limits.iter().find_map(|limit| request[*limit].as_u64()).unwrap_or(256) as usize;
     let finish = if words.len() > limit { "length" } else { "stop" };
     words.truncate(limit);
     let mut text = format!(" {}", words.join(" "));
-    let stops = match &asked["stop"] {
+    let stops = match &request["stop"] {
         Value::String(stop) => vec![stop.clone()],
         Value::Array(stops) => stops.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => Vec::new(),

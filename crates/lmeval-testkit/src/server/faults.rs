@@ -1,55 +1,55 @@
-//! What can go wrong between a request and its answer.
+//! Faults between a request and its answer.
 
-/// A way to misbehave.
+/// A fault to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// 429.
+    /// Status 429.
     TooMany,
-    /// 429 with a time to wait, in seconds.
+    /// Status 429 with a `Retry-After` in seconds.
     TooManyUntil(u64),
-    /// A status of the server's own trouble.
+    /// A server error status.
     Status(u16),
-    /// The body comes drop by drop, for so many milliseconds.
+    /// The body arrives slowly, over this many milliseconds.
     SlowBody(u64),
-    /// The body ends before its length.
+    /// The body is shorter than its declared length.
     HalfBody,
-    /// The body is no JSON.
+    /// The body is not JSON.
     InvalidJson,
-    /// The body is JSON of another shape.
+    /// The body is JSON of an unexpected shape.
     WrongShape,
     /// The connection closes without an answer.
     Closed,
-    /// No choices.
+    /// An empty list of choices.
     NoChoices,
-    /// A choice without text and without log-probabilities.
+    /// A choice without text and log-probabilities.
     NullChoice,
     /// More choices than prompts.
     TwoChoices,
-    /// A choice that the server broke off.
+    /// A choice the server aborted.
     Aborted,
-    /// An error with the status of a success.
+    /// An error object with status 200.
     ErrorObject,
-    /// A page for a browser with the status of a success.
+    /// An HTML page with status 200.
     Html,
-    /// The answer, and behind it one that nobody has asked for.
+    /// The answer, followed by one for no request.
     Stray,
 }
 
-/// When what goes wrong: decided by the body of a request and how often it came, so the same in every run.
+/// When to inject which fault: depends on the request body and how often it arrived, so it is deterministic.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// What may go wrong.
+    /// The faults to choose from.
     pub kinds: Vec<Fault>,
-    /// In how many of a hundred requests something goes wrong.
+    /// The percentage of requests with a fault.
     pub percent: u64,
-    /// How often a request fails at most; then it is answered.
+    /// The maximum number of faults per request; then it is answered.
     pub most_per_request: usize,
-    /// Requests that contain one of these texts are refused with 400, always.
+    /// Requests that contain one of these strings are always rejected with 400.
     pub refused: Vec<String>,
 }
 
 impl Faults {
-    /// Everything, in so many of a hundred requests.
+    /// All faults, in this percentage of requests.
     pub fn all(percent: u64) -> Self {
         let kinds = vec![
             Fault::TooMany,
@@ -73,7 +73,7 @@ impl Faults {
         Self { kinds, percent, most_per_request: 2, refused: Vec::new() }
     }
 
-    /// What goes wrong with a request that came so often before.
+    /// The fault for a request that arrived this many times before.
     pub(super) fn pick(&self, body: u64, before: usize) -> Option<Fault> {
         if self.kinds.is_empty() || before >= self.most_per_request {
             return None;

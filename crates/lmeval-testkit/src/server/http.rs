@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand: a server that misbehaves needs its hands on the bytes.
+//! A hand-written HTTP/1.1 server: injecting faults needs control over the bytes.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use super::answers::{Reply, answer};
 use super::faults::Fault;
 use super::{Shared, hash};
 
-/// Takes connections until the task is aborted; connections end with it.
+/// Accepts connections until the task is aborted, which closes them.
 pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -22,7 +22,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Answers the requests of one connection. A client that goes away ends it.
+/// Serves the requests of one connection until the client closes it.
 async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     let mut buffer = Vec::with_capacity(1 << 14);
     while let Some((path, body, used)) = read_request(&mut stream, &mut buffer).await {
@@ -34,7 +34,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// The next request: path, body, and how much of the buffer it takes.
+/// Reads the next request: path, body, and the number of buffer bytes it takes.
 async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<(String, Vec<u8>, usize)> {
     loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -63,14 +63,14 @@ fn content_length(head: &str) -> usize {
     lengths.next_back().unwrap_or(0)
 }
 
-/// Answers one request. Returns whether the connection stays open.
+/// Answers one request; returns whether the connection stays open.
 async fn respond(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8]) -> bool {
     let options = &shared.options;
     if options.canned && path == "/v1/completions" {
         return respond_canned(stream, shared).await;
     }
     if path == "/v1/models"
-        && let Some((status, body)) = shared.odd_models()
+        && let Some((status, body)) = shared.models_response()
     {
         return write(stream, &Reply { status, headers: String::new(), body: body.into_bytes() }).await;
     }
@@ -104,7 +104,7 @@ async fn respond(stream: &mut TcpStream, shared: &Shared, path: &str, body: &[u8
     written
 }
 
-/// The same answer to everybody.
+/// Sends the canned answer.
 async fn respond_canned(stream: &mut TcpStream, shared: &Shared) -> bool {
     const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 137\r\n\r\n\
         {\"choices\": [{\"index\": 0, \"text\": \" the answer is yes\", \"finish_reason\": \"stop\"}], \
@@ -119,20 +119,20 @@ async fn respond_canned(stream: &mut TcpStream, shared: &Shared) -> bool {
 }
 
 async fn misbehave(stream: &mut TcpStream, fault: Fault, reply: &Reply) -> bool {
-    let trouble = |status, headers: String, body: &str| Reply { status, headers, body: body.into() };
+    let faulty = |status, headers: String, body: &str| Reply { status, headers, body: body.into() };
     let message = r#"{"error": {"message": "trouble"}}"#;
     match fault {
-        Fault::TooMany => write(stream, &trouble(429, String::new(), message)).await,
+        Fault::TooMany => write(stream, &faulty(429, String::new(), message)).await,
         Fault::TooManyUntil(seconds) => {
-            write(stream, &trouble(429, format!("retry-after: {seconds}\r\n"), message)).await
+            write(stream, &faulty(429, format!("retry-after: {seconds}\r\n"), message)).await
         }
-        Fault::Status(status) => write(stream, &trouble(status, String::new(), message)).await,
-        Fault::InvalidJson => write(stream, &trouble(200, String::new(), "{\"choices\": [")).await,
-        Fault::WrongShape => write(stream, &trouble(200, String::new(), "{\"choices\": 7}")).await,
+        Fault::Status(status) => write(stream, &faulty(status, String::new(), message)).await,
+        Fault::InvalidJson => write(stream, &faulty(200, String::new(), "{\"choices\": [")).await,
+        Fault::WrongShape => write(stream, &faulty(200, String::new(), "{\"choices\": 7}")).await,
         Fault::Closed => false,
-        Fault::NoChoices => write(stream, &trouble(200, String::new(), "{\"choices\": []}")).await,
-        Fault::ErrorObject => write(stream, &trouble(200, String::new(), message)).await,
-        Fault::Html => write(stream, &trouble(200, String::new(), "<html><body>Login</body></html>")).await,
+        Fault::NoChoices => write(stream, &faulty(200, String::new(), "{\"choices\": []}")).await,
+        Fault::ErrorObject => write(stream, &faulty(200, String::new(), message)).await,
+        Fault::Html => write(stream, &faulty(200, String::new(), "<html><body>Login</body></html>")).await,
         Fault::NullChoice => {
             let nulls = [("text", Value::Null), ("logprobs", Value::Null)];
             write(stream, &changed(reply, |choices| nulls.map(|(name, null)| choices[0][name] = null))).await
@@ -174,7 +174,7 @@ async fn misbehave(stream: &mut TcpStream, fault: Fault, reply: &Reply) -> bool 
     }
 }
 
-/// A reply with something about its choices changed.
+/// A copy of a reply with changed choices.
 fn changed<T>(reply: &Reply, change: impl FnOnce(&mut Value) -> T) -> Reply {
     let mut body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     change(&mut body["choices"]);

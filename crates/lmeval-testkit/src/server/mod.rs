@@ -1,7 +1,7 @@
-//! A stand-in for a model server: answers are made from a hash of the prompt, so they are the same in every run.
+//! A stand-in for a model server: answers are derived from a hash of the prompt, so they are deterministic.
 //!
-//! It speaks `/v1/completions` (texts and token ids, several prompts, `echo` with log-probabilities and offsets),
-//! `/v1/chat/completions`, `/v1/models` and the tokenizer end points, counts what it is asked, and misbehaves on demand.
+//! It serves `/v1/completions` (strings and token ids, several prompts, `echo` with log-probabilities and offsets),
+//! `/v1/chat/completions`, `/v1/models` and the tokenizer endpoints, counts requests, and injects faults on demand.
 
 mod answers;
 mod faults;
@@ -18,57 +18,57 @@ use tokio::task::JoinHandle;
 
 pub use faults::{Fault, Faults};
 
-/// How the server behaves.
+/// The behavior of the server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
-    /// How long every answer takes.
+    /// The delay of every answer.
     pub delay: Duration,
-    /// What goes wrong.
+    /// The faults to inject.
     pub faults: Faults,
-    /// Whether the bodies of requests are kept.
+    /// Whether request bodies are recorded.
     pub keep_bodies: bool,
-    /// Whether there are tokenizer end points.
+    /// Whether the tokenizer endpoints exist.
     pub tokenizer: bool,
-    /// Whether log-probabilities of the prompt are left out, as servers do that ignore `echo`.
+    /// Whether log-probabilities of the prompt are omitted, like servers that ignore `echo`.
     pub ignores_echo: bool,
-    /// Whether every answer to a completion is the same text, made without a look at the request: for benchmarks of
-    /// clients, in which the server should cost nothing.
+    /// Whether every completion gets the same answer without parsing the request: for benchmarks of clients, in which the
+    /// server should cost nothing.
     pub canned: bool,
-    /// How many threads answer; 0 for two.
+    /// The number of threads; 0 means two.
     pub threads: usize,
-    /// The port; 0 for any that is free.
+    /// The port; 0 means any free one.
     pub port: u16,
 }
 
-/// What was asked, and what was answered.
+/// Requests and answers so far.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// How often each body of a request came.
+    /// How often each request body arrived.
     pub received: HashMap<u64, usize>,
-    /// How often each was answered in full.
+    /// How often each was answered completely.
     pub answered: HashMap<u64, usize>,
-    /// Requests that got the same answer without a look at them.
+    /// Requests that got the canned answer.
     pub canned: usize,
-    /// The bodies by path, where they are kept.
+    /// The recorded bodies with their paths.
     pub bodies: Vec<(String, String)>,
-    /// When the first request came.
+    /// When the first request arrived.
     pub first: Option<SystemTime>,
-    /// When the last answer went.
+    /// When the last answer was sent.
     pub last: Option<SystemTime>,
 }
 
 impl Counts {
-    /// Requests of any kind.
+    /// The total number of requests.
     pub fn total(&self) -> usize {
         self.canned + self.received.values().sum::<usize>()
     }
 }
 
-/// What connections share.
+/// State shared by connections.
 struct Shared {
     options: ServerOptions,
     counts: Mutex<Counts>,
-    odd_models: Mutex<Option<(u16, String)>>,
+    models_response: Mutex<Option<(u16, String)>>,
 }
 
 impl Shared {
@@ -76,12 +76,12 @@ impl Shared {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn odd_models(&self) -> Option<(u16, String)> {
-        self.odd_models.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn models_response(&self) -> Option<(u16, String)> {
+        self.models_response.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// A server on the loopback interface; it ends when it is dropped.
+/// A server on the loopback interface; stops when dropped.
 pub struct StandInServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -94,45 +94,49 @@ impl StandInServer {
     ///
     /// # Panics
     ///
-    /// If there is no free port.
+    /// If no port is free.
     pub fn start(options: ServerOptions) -> Self {
         let threads = if options.threads == 0 { 2 } else { options.threads };
-        let runtime =
-            Builder::new_multi_thread().worker_threads(threads).enable_all().build().expect("threads");
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(threads)
+            .enable_all()
+            .build()
+            .expect("threads can be started");
         let listener = runtime.block_on(bind(options.port));
         let address = listener.local_addr().expect("a bound socket has an address");
-        let shared = Arc::new(Shared { options, counts: Mutex::default(), odd_models: Mutex::default() });
+        let shared =
+            Arc::new(Shared { options, counts: Mutex::default(), models_response: Mutex::default() });
         let accepting = runtime.spawn(http::accept(listener, Arc::clone(&shared)));
         Self { address, shared, runtime: Some(runtime), accepting: Mutex::new(Some(accepting)) }
     }
 
-    /// The address of an end point.
+    /// The URL of an endpoint.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// What was asked and answered so far.
+    /// Requests and answers so far.
     pub fn counts(&self) -> Counts {
         self.shared.counts().clone()
     }
 
-    /// How many requests came so far.
+    /// The number of requests so far.
     pub fn total(&self) -> usize {
         self.shared.counts().total()
     }
 
-    /// Answers the question which models there are with a status and a body; `None` for the truth.
+    /// Sets the response of `/v1/models` to a status and a body; `None` restores the real one.
     pub fn set_models(&self, answer: Option<(u16, &str)>) {
         let answer = answer.map(|(status, body)| (status, body.to_owned()));
-        *self.shared.odd_models.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+        *self.shared.models_response.lock().unwrap_or_else(PoisonError::into_inner) = answer;
     }
 
-    /// Forgets what was asked and answered.
+    /// Resets the counts.
     pub fn reset(&self) {
         *self.shared.counts() = Counts::default();
     }
 
-    /// Closes the socket and every connection for a while, as a server does that is started anew.
+    /// Closes the socket and every connection for a while, like a server that restarts.
     ///
     /// # Panics
     ///
@@ -157,7 +161,7 @@ impl Drop for StandInServer {
     }
 }
 
-/// Listens on a port; one that was used a moment ago may take a while.
+/// Binds a port; retries, because one that was just used may take a while.
 async fn bind(port: u16) -> TcpListener {
     for _ in 0..100 {
         if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)).await {
@@ -177,7 +181,7 @@ pub(crate) fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
     mix(hash)
 }
 
-/// Spreads a number over all its bits.
+/// Mixes the bits of a number.
 pub(crate) fn mix(mut number: u64) -> u64 {
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

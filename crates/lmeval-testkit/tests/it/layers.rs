@@ -1,4 +1,4 @@
-//! Dependencies point down: a crate uses only crates of lower layers, but for the pairs named here.
+//! Dependencies point down: a crate uses only crates of lower layers, except for the pairs listed here.
 
 use std::process::Command;
 
@@ -13,14 +13,14 @@ const LAYERS: &[&[&str]] = &[
     &["lmeval"],
 ];
 
-/// Uses within a layer that are meant.
+/// Allowed dependencies within a layer.
 const WITHIN: &[(&str, &str)] = &[
     ("lmeval-template", "lmeval-pycompat"),
     ("lmeval-metrics", "lmeval-pycompat"),
     ("lmeval-tasks", "lmeval-core"),
 ];
 
-/// Crates for development alone; nobody ships with them.
+/// Crates for development only, which no published crate depends on.
 const DEVELOPMENT: &[&str] = &["lmeval-testkit", "lmeval-bench"];
 
 fn layer(name: &str) -> usize {
@@ -29,7 +29,7 @@ fn layer(name: &str) -> usize {
     })
 }
 
-/// What `cargo metadata` says about the workspace.
+/// The workspace as reported by `cargo metadata`.
 fn metadata() -> serde_json::Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
@@ -41,7 +41,7 @@ fn metadata() -> serde_json::Value {
 }
 
 #[test]
-fn cargo_run_runs_the_command() {
+fn cargo_run_starts_the_binary() {
     let metadata = metadata();
     let members = metadata["workspace_default_members"].as_array().unwrap();
     assert_eq!(members.len(), 1);

@@ -1,4 +1,4 @@
-//! Promises of the repository as a whole.
+//! Checks of the repository as a whole.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

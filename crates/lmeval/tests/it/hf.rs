@@ -179,7 +179,7 @@ mod processes {
     fn begun(context: &TestContext) -> (Child, Vec<u32>) {
         let mut words = arguments("long", ",data_parallel=2,batch_size=4", "out");
         words.extend(["--progress", "json"].map(str::to_owned));
-        let child = context.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).spawn_heard();
+        let child = context.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).spawn_piped();
         wait_for("answers", || kept(context, "out") >= 3);
         let workers = workers(child.id());
         assert_eq!(workers.len(), 2);

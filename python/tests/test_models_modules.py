@@ -164,7 +164,7 @@ class Served(RegistryTestCase):
         with self.assertRaisesRegex(ValueError, "base_url"):
             get_model("local-completions").create_from_arg_string("model=m")
         lm = get_model("ngram")()
-        with self.assertRaisesRegex(ValueError, "A context is text or a conversation"):
+        with self.assertRaisesRegex(ValueError, "A context must be a string or a list of messages"):
             ask(lm.loglikelihood, (3, "b"))
         self.assertEqual(len(ask(lm.loglikelihood, ("a", "b"))), 1)
 

@@ -113,7 +113,7 @@ pub(crate) fn declared(data_files: &Value) -> Result<Patterns, String> {
                 });
                 let (split, path) = entry.ok_or_else(|| bad(item))?;
                 if patterns.iter().any(|(known, _)| *known == split) {
-                    return Err(format!("split `{split}` is there twice"));
+                    return Err(format!("split `{split}` occurs twice"));
                 }
                 patterns.push((split, paths(path)?));
             }

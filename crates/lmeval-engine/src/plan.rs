@@ -49,7 +49,7 @@ pub(crate) fn plan(
         return Err(settings("`limit` and `samples` exclude each other", "Give one of them"));
     }
     if loaded.tasks.is_empty() {
-        return Err(settings("There are no tasks to evaluate", "Name some with `--tasks`"));
+        return Err(settings("No tasks to evaluate", "Name some with `--tasks`"));
     }
     let keys = ResultKeys::new(&loaded, &options.dialect)?;
     check_samples(&loaded, &keys, options)?;

@@ -1,7 +1,7 @@
-//! A back end of one's own, over HTTP: `cargo run -p lmeval --example own_backend`.
+//! A custom HTTP back end: `cargo run -p lmeval --example own_backend`.
 //!
-//! The server is part of the example, so that it runs anywhere: it gets `{"prompt": …}` and answers `{"text": …}`. Servers
-//! with OpenAI's interface need no code: `Evaluation::new("local-completions")`.
+//! The example includes its own server, so it runs anywhere: it receives `{"prompt": …}` and returns `{"text": …}`. Servers
+//! with an OpenAI-compatible API need no code: `Evaluation::new("local-completions")`.
 
 #![expect(clippy::print_stdout, reason = "an example shows its result")]
 
@@ -16,7 +16,7 @@ use lmeval::{
     ModelRequest, RequestType, Response,
 };
 
-/// A server behind an address.
+/// A client for a server.
 #[derive(Debug)]
 struct Shouting {
     address: String,
@@ -24,7 +24,7 @@ struct Shouting {
 }
 
 impl Shouting {
-    async fn ask(&self, request: &ModelRequest) -> Result<Answer, ModelError> {
+    async fn send(&self, request: &ModelRequest) -> Result<Answer, ModelError> {
         let Arguments::Generate { context, .. } = &request.arguments else {
             return Err(ModelError::new(ModelErrorKind::Unsupported, "The server only generates text"));
         };
@@ -35,22 +35,25 @@ impl Shouting {
         let answer: serde_json::Value = sent.await.map_err(unreachable)?.json().await.map_err(unreachable)?;
         match answer["text"].as_str() {
             Some(text) => Ok(Response::Text(text.into()).into()),
-            None => Err(ModelError::new(ModelErrorKind::Answer, "The server gave no `text`")),
+            None => Err(ModelError::new(ModelErrorKind::Answer, "The answer has no `text`")),
         }
     }
 }
 
 impl Model for Shouting {
-    // A journal keeps answers by this identity; ask the server for its model and version where it says them.
+    // A journal stores answers under this identity; include the server's model and version if it reports them.
     fn identity(&self) -> ModelFuture<'_, Result<ModelIdentity, ModelError>> {
         Box::pin(async { Ok(ModelIdentity { backend: "shouting".to_owned(), facts: Vec::new() }) })
     }
 
-    // What the model cannot do is said before anything is sent.
+    // Unsupported requests are reported before anything is sent.
     fn supports(&self, kind: RequestType) -> Result<(), ModelError> {
         match kind {
             RequestType::GenerateUntil => Ok(()),
-            _ => Err(ModelError::new(ModelErrorKind::Unsupported, "The server gives no log-likelihoods")),
+            _ => Err(ModelError::new(
+                ModelErrorKind::Unsupported,
+                "The server does not return log-likelihoods",
+            )),
         }
     }
 
@@ -62,7 +65,7 @@ impl Model for Shouting {
         Box::pin(async move {
             let mut answers = Vec::with_capacity(requests.len());
             for request in &requests {
-                answers.push(self.ask(request).await);
+                answers.push(self.send(request).await);
             }
             answers
         })
@@ -80,11 +83,11 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     });
     let model = Shouting { address, client: reqwest::Client::builder().no_proxy().build()? };
     let results = Evaluation::new(Arc::new(model)).tasks(["demo_translate"]).limit(10).run()?;
-    println!("chrf: {:.3}", results.score("demo_translate", "chrf").ok_or("there is a score")?);
+    println!("chrf: {:.3}", results.score("demo_translate", "chrf").ok_or("no score")?);
     Ok(())
 }
 
-/// Answers the prompts of one connection with their last line but one, in capitals.
+/// Answers each prompt of a connection with its second to last line in capitals.
 fn serve(mut stream: &TcpStream) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
@@ -104,8 +107,8 @@ fn serve(mut stream: &TcpStream) -> Option<()> {
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        let asked: serde_json::Value = serde_json::from_slice(&body).ok()?;
-        let text = asked["prompt"].as_str()?.lines().rev().nth(1).unwrap_or_default().to_uppercase();
+        let request: serde_json::Value = serde_json::from_slice(&body).ok()?;
+        let text = request["prompt"].as_str()?.lines().rev().nth(1).unwrap_or_default().to_uppercase();
         let answer = serde_json::json!({ "text": text }).to_string();
         let head = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",

@@ -1,7 +1,7 @@
-//! A filter of one's own: `cargo run -p lmeval --example own_filter`.
+//! A custom filter: `cargo run -p lmeval --example own_filter`.
 //!
-//! A filter sees the answers to many requests at once and gives as many back. Task files name it under `filter_list`, with
-//! keyword arguments.
+//! A filter gets the answers to many requests at once and returns the same number. Task files name it under `filter_list`,
+//! with keyword arguments.
 
 #![expect(clippy::print_stdout, reason = "an example shows its result")]
 
@@ -33,7 +33,7 @@ impl Filter for LastWords {
         Ok(Filtered::from(responses))
     }
 
-    // Documents that nothing needs are not kept in memory.
+    // Lets the run drop documents that nothing needs.
     fn needs_documents(&self) -> bool {
         false
     }
@@ -58,7 +58,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
         .registry(registry)
         .limit(5)
         .run()?;
-    let score = results.score("demo_arithmetic", "exact_match,last").ok_or("there is a score")?;
+    let score = results.score("demo_arithmetic", "exact_match,last").ok_or("no score")?;
     println!("exact_match of the last word: {score:.3}");
     Ok(())
 }

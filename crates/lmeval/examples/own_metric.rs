@@ -1,7 +1,7 @@
-//! A metric of one's own: `cargo run -p lmeval --example own_metric`.
+//! A custom metric: `cargo run -p lmeval --example own_metric`.
 //!
-//! The metric looks at one document and its answers. Its aggregation, its direction and the options that task files may
-//! give it stand beside the function.
+//! The metric function gets one document and its answers. The aggregation, the direction and the options for task files
+//! are declared next to it.
 
 #![expect(clippy::print_stdout, reason = "an example shows its result")]
 
@@ -15,7 +15,7 @@ use lmeval::{
 
 const OPTIONS: &[OptionEntry] = &[OptionEntry::optional("ignore_case", OptionKind::Truth, "False")];
 
-/// The share of the target's words that an answer has.
+/// The fraction of the target's words that occur in an answer.
 fn word_recall() -> Metric<Number> {
     Metric::new("word_recall", &[OutputType::GenerateUntil], Mean, |options| {
         // Options are read once per task, not once per document.
@@ -36,7 +36,7 @@ fn word_recall() -> Metric<Number> {
         }))
     })
     .with_options(OptionTable::strict(OPTIONS))
-    .with_summary("The share of the target's words that the answer has")
+    .with_summary("The fraction of the target's words that occur in the answer")
 }
 
 /// Runs the example.
@@ -52,10 +52,10 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     };
     // Validation knows the metric and its options.
     let findings = evaluation("{metric: word_recall, ignore_caes: true}")?.validate()?;
-    println!("{}", findings.first().ok_or("a wrong option is found")?.diagnostic.message);
+    println!("{}", findings.first().ok_or("no finding")?.diagnostic.message);
 
     let results = evaluation("{metric: word_recall, ignore_case: true}")?.run()?;
-    let score = results.score("demo_translate", "word_recall").ok_or("there is a score")?;
+    let score = results.score("demo_translate", "word_recall").ok_or("no score")?;
     println!("word_recall: {score:.3}");
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! A model of one's own, in this process: `cargo run -p lmeval --example own_model`.
+//! A custom in-process model: `cargo run -p lmeval --example own_model`.
 //!
-//! Batches are computed on threads of their own, and answers go to a journal where the run has one: a run that is ended
-//! and started again asks the model only what it has not answered.
+//! Batches are computed on separate threads, and answers are saved if the run has a journal: an interrupted run resumes
+//! with the requests that have no answer yet.
 
 #![expect(clippy::print_stdout, reason = "an example shows its result")]
 
@@ -13,14 +13,14 @@ use lmeval::{
     Registry, Response,
 };
 
-/// Prefers short continuations and says little.
+/// Prefers short continuations and generates few words.
 #[derive(Debug)]
 struct Brief {
     words: usize,
 }
 
 impl LocalModel for Brief {
-    // Answers are reused for the same identity only, so it names everything that changes them.
+    // Answers are reused only for the same identity, so it must include everything that affects them.
     fn identity(&self) -> ModelIdentity {
         ModelIdentity { backend: "brief".to_owned(), facts: vec![("words", self.words.to_string())] }
     }
@@ -41,12 +41,12 @@ impl LocalModel for Brief {
 
 /// Runs the example.
 pub fn main() -> Result<(), Box<dyn Error>> {
-    // As it is...
+    // Pass the model as an object...
     let results =
         Evaluation::new(InProcess::new(Brief { words: 3 })).tasks(["demo_capitals"]).limit(20).run()?;
-    println!("acc: {:.3}", results.score("demo_capitals", "acc").ok_or("there is a score")?);
+    println!("acc: {:.3}", results.score("demo_capitals", "acc").ok_or("no score")?);
 
-    // ... or by name, with arguments.
+    // ... or register it by name, with arguments.
     let mut registry = Registry::default();
     registry.register(ModelEntry::new("brief", |settings| {
         let words = settings.integer("words")?.and_then(|words| usize::try_from(words).ok()).unwrap_or(3);
@@ -58,6 +58,6 @@ pub fn main() -> Result<(), Box<dyn Error>> {
         .tasks(["demo_translate"])
         .limit(5)
         .run()?;
-    println!("chrf: {:.3}", results.score("demo_translate", "chrf").ok_or("there is a score")?);
+    println!("chrf: {:.3}", results.score("demo_translate", "chrf").ok_or("no score")?);
     Ok(())
 }

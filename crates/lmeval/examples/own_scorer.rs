@@ -1,6 +1,6 @@
-//! A scorer of one's own: `cargo run -p lmeval --example own_scorer`.
+//! A custom scorer: `cargo run -p lmeval --example own_scorer`.
 //!
-//! A scorer gives the values of documents under any names, where filters and metrics are not enough.
+//! A scorer computes named values for each document, for cases that filters and metrics do not cover.
 
 #![expect(clippy::print_stdout, reason = "an example shows its result")]
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use lmeval::scorers::{ScoreError, Scorer, Scores, ScoringInput};
 use lmeval::{Evaluation, Registry, ScorerEntry, Value};
 
-/// How close a number in the answer is to the target: 1 for the same number, less the further away it is.
+/// How close a number in the answer is to the target: 1 if equal, less with growing distance.
 #[derive(Debug)]
 struct Closeness {
     /// The distance at which the value is one half.
@@ -51,7 +51,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
         .registry(registry)
         .limit(5)
         .run()?;
-    let score = results.score("demo_arithmetic", "closeness,flexible-extract").ok_or("there is a score")?;
+    let score = results.score("demo_arithmetic", "closeness,flexible-extract").ok_or("no score")?;
     println!("closeness: {score:.3}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The command line: what can be typed. What it means is decided in the commands.
+//! Command-line arguments. The commands decide what they mean.
 
 use std::path::PathBuf;
 
@@ -18,89 +18,89 @@ use crate::printer::Color;
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 100,
-    after_help = "Examples:\n  lm-eval run                         a small model on the built-in tasks\n  lm-eval ls tasks                    every task, group and tag\n  lm-eval ls tasks arc                those whose name contains `arc`\n  lm-eval show arc_easy               what a task really is, and where each value comes from\n  lm-eval validate --tasks 'arc_*'    check tasks before a run\n  lm-eval preview arc_easy            what would be sent to a model\n  lm-eval tasks pull                  install the public task library\n\nEach command explains itself: lm-eval COMMAND --help"
+    after_help = "Examples:\n  lm-eval run                         a small model on the built-in tasks\n  lm-eval ls tasks                    every task, group and tag\n  lm-eval ls tasks arc                names that contain `arc`\n  lm-eval show arc_easy               a task's resolved configuration and the origin of each value\n  lm-eval validate --tasks 'arc_*'    check tasks before a run\n  lm-eval preview arc_easy            the prompts and requests sent to a model\n  lm-eval tasks pull                  install the public task library\n\nFor help on a command: lm-eval COMMAND --help"
 )]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The subcommand to run.
     #[command(subcommand)]
     pub command: Command,
 
-    /// When to use colour.
+    /// When to color the output.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     pub color: Color,
 }
 
-/// The subcommands.
+/// The subcommands of `lm-eval`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Evaluate a model.
     Run(Box<Options>),
     /// List tasks, groups, subtasks, tags, models, metrics or filters.
     Ls(LsArgs),
-    /// Check that tasks exist and that their definitions make sense.
+    /// Check that tasks exist and that their definitions are valid.
     Validate(ValidateArgs),
-    /// Show what a task, group or tag resolves to, and where each value comes from.
+    /// Show the resolved configuration of a task, group or tag, with the origin of each value.
     Show(ShowArgs),
     /// Print the prompts and requests that a task sends to a model.
     Preview(Box<PreviewArgs>),
     /// Install, list and remove task libraries.
     Tasks(TasksArgs),
-    /// Look into the answers that runs have kept.
+    /// Inspect and maintain journals of saved answers.
     Journal(JournalArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
-    /// Run a program that a model wrote, under limits; without one, show the limits of this machine.
+    /// Run model-written code under resource limits; without a file, show which limits this machine enforces.
     Sandbox(SandboxArgs),
-    /// Do what the Python package, on the other end of standard input, asks for.
+    /// Serve one request of the Python package over a socket on standard input.
     #[command(hide = true)]
     ServePython,
-    /// Compute for a run that spreads its model over several processes.
+    /// Run one process of a model that is split over several.
     #[command(hide = true)]
     ServeModel,
 }
 
-/// What `ls` lists.
+/// The listings of `ls`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Listing {
     /// Groups, tags and subtasks.
     Tasks,
-    /// Groups: several tasks with a common score.
+    /// Groups: several tasks with an aggregate score.
     Groups,
-    /// Single tasks.
+    /// Individual tasks.
     Subtasks,
-    /// Tags: names for several tasks.
+    /// Tags: names that stand for several tasks.
     Tags,
-    /// Back ends: what `--model` takes.
+    /// Back ends accepted by `--model`.
     Models,
-    /// Metrics that a task can name.
+    /// Metrics available to tasks.
     Metrics,
-    /// Filters that a task can name.
+    /// Filters available to tasks.
     Filters,
 }
 
 /// Arguments of `ls`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  lm-eval ls tasks                 groups, tags and subtasks\n  lm-eval ls subtasks mmlu         subtasks whose name contains `mmlu`\n  lm-eval ls groups 'arc_*'        groups whose name matches a pattern\n  lm-eval ls models                what --model takes\n  lm-eval ls tasks --json          one JSON object a line"
+    after_help = "Examples:\n  lm-eval ls tasks                 groups, tags and subtasks\n  lm-eval ls subtasks mmlu         subtasks whose name contains `mmlu`\n  lm-eval ls groups 'arc_*'        groups whose name matches a pattern\n  lm-eval ls models                back ends for --model\n  lm-eval ls tasks --json          one JSON object per line"
 )]
 pub(crate) struct LsArgs {
-    /// What to list; without it, this help is printed.
+    /// The kind of names to list; prints this help if omitted.
     #[arg(value_enum)]
     pub what: Option<Listing>,
 
-    /// Only names that contain this word, best matches first, or that match it if it has `*`, `?` or `[…]`.
+    /// Only names that contain WORD, best matches first; `*`, `?` and `[…]` make it a pattern.
     #[arg(value_name = "WORD")]
     pub search: Option<String>,
 
-    /// One JSON object a line instead of tables.
+    /// Print one JSON object per line instead of tables.
     #[arg(long)]
     pub json: bool,
 
-    /// Names alone, one a line.
+    /// Print only names, one per line.
     #[arg(long, conflicts_with = "json")]
     pub names: bool,
 
-    /// Where to look.
+    /// Where to look for tasks.
     #[command(flatten)]
     pub library: LibraryArgs,
 }
@@ -108,30 +108,30 @@ pub(crate) struct LsArgs {
 /// Arguments of `validate`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit status: 0 if everything is sound, 1 if anything is not, 2 for a wrong call.\n\nExamples:\n  lm-eval validate --tasks arc_easy,mmlu\n  lm-eval validate --tasks 'arc_*'\n  lm-eval validate --tasks my_task.yaml\n  lm-eval validate --tasks my_task.yaml --data\n  lm-eval validate --include_path my_tasks --library none"
+    after_help = "Exit status: 0 if all tasks are valid, 1 if any is not, 2 for a usage error.\n\nExamples:\n  lm-eval validate --tasks arc_easy,mmlu\n  lm-eval validate --tasks 'arc_*'\n  lm-eval validate --tasks my_task.yaml\n  lm-eval validate --tasks my_task.yaml --data\n  lm-eval validate --include_path my_tasks --library none"
 )]
 pub(crate) struct ValidateArgs {
-    /// Names, patterns, `task@format`, `group::task` or YAML files, separated by commas; everything if not given.
+    /// Names, patterns, `task@format`, `group::task` or YAML files, separated by commas; all tasks if omitted.
     #[arg(short, long, value_name = "TASKS", num_args = 1.., value_delimiter = ',')]
     pub tasks: Vec<String>,
 
-    /// Open the data of each task as well: splits, columns, and the first document as it is sent.
+    /// Also open each task's data: check splits and columns, and show the first document's requests.
     #[arg(long)]
     pub data: bool,
 
-    /// Warnings fail, too.
+    /// Treat warnings as errors.
     #[arg(long)]
     pub strict: bool,
 
-    /// One JSON object a finding instead of text.
+    /// Print one JSON object per finding.
     #[arg(long)]
     pub json: bool,
 
-    /// Where to look.
+    /// Where to look for tasks.
     #[command(flatten)]
     pub library: LibraryArgs,
 
-    /// What runs functions of tasks, with --data.
+    /// The Python that runs task functions, with --data.
     #[command(flatten)]
     pub python: PythonArgs,
 }
@@ -146,15 +146,15 @@ pub(crate) struct ShowArgs {
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
 
-    /// One JSON object a task or group.
+    /// Print one JSON object per task or group.
     #[arg(long, conflicts_with = "yaml")]
     pub json: bool,
 
-    /// YAML that can be used as a task file of its own.
+    /// Print YAML that is itself a valid task file.
     #[arg(long)]
     pub yaml: bool,
 
-    /// Where to look.
+    /// Where to look for tasks.
     #[command(flatten)]
     pub library: LibraryArgs,
 }
@@ -169,11 +169,11 @@ pub(crate) struct PreviewArgs {
     #[arg(required = true, value_name = "TASK")]
     pub names: Vec<String>,
 
-    /// How many documents of each task; below 1, which share of them. [default: 1, with --json all]
+    /// Number of documents per task, or a fraction below 1. [default: 1; all with --json]
     #[arg(short = 'L', long, visible_short_alias = 'n', value_name = "N")]
     pub limit: Option<f64>,
 
-    /// How many examples to show before the question.
+    /// Number of few-shot examples in the prompt.
     #[arg(
         short = 'f',
         long = "num_fewshot",
@@ -183,43 +183,43 @@ pub(crate) struct PreviewArgs {
     )]
     pub num_fewshot: Option<i64>,
 
-    /// Which documents: JSON such as `{"arc_easy": [0, 5]}`, or the path of a JSON file.
+    /// Document indices per task: JSON such as `{"arc_easy": [0, 5]}`, or the path of a JSON file.
     #[arg(short = 'E', long, value_name = "JSON")]
     pub samples: Option<String>,
 
-    /// Show conversations; with --tokenizer, as the text that its chat template makes of them.
+    /// Show chat messages, or with --tokenizer the prompt its chat template renders.
     #[arg(long = "apply_chat_template", alias = "apply-chat-template", value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
     pub apply_chat_template: Option<String>,
 
-    /// A tokenizer's folder, or a file with a chat template in Jinja.
+    /// A tokenizer folder, or a Jinja file with a chat template.
     #[arg(long, value_name = "PATH")]
     pub tokenizer: Option<PathBuf>,
 
-    /// Make each example a turn of the conversation; on by default with a chat template.
+    /// Make each few-shot example a turn of the conversation; on by default with a chat template.
     #[arg(long = "fewshot_as_multiturn", alias = "fewshot-as-multiturn", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = truth())]
     pub fewshot_as_multiturn: Option<bool>,
 
-    /// Text before everything else.
+    /// System prompt, placed before everything else.
     #[arg(long = "system_instruction", alias = "system-instruction", value_name = "TEXT")]
     pub system_instruction: Option<String>,
 
-    /// The seed of the few-shot examples.
+    /// Seed for sampling few-shot examples.
     #[arg(long, value_name = "N", default_value_t = lmeval_tasks::prompt::DEFAULT_FEWSHOT_SEED)]
     pub seed: i64,
 
-    /// Follow the rules of this line of the reference: `0.5` or `0.4`. [default: LM_EVAL_COMPAT, else 0.5]
+    /// Follow the rules of this lm-eval release line: `0.5` or `0.4`. [default: LM_EVAL_COMPAT, else 0.5]
     #[arg(long, value_name = "VERSION")]
     pub compat: Option<Compat>,
 
-    /// One JSON object a request.
+    /// Print one JSON object per request.
     #[arg(long)]
     pub json: bool,
 
-    /// Where to look.
+    /// Where to look for tasks.
     #[command(flatten)]
     pub library: LibraryArgs,
 
-    /// What runs functions of tasks.
+    /// The Python that runs task functions.
     #[command(flatten)]
     pub python: PythonArgs,
 }
@@ -227,22 +227,22 @@ pub(crate) struct PreviewArgs {
 /// Arguments of `tasks`.
 #[derive(Args, Debug)]
 pub(crate) struct TasksArgs {
-    /// What to do with task libraries.
+    /// The subcommand to run.
     #[command(subcommand)]
     pub action: TasksAction,
 }
 
-/// What can be done with task libraries.
+/// Subcommands of `tasks`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TasksAction {
-    /// Fetch the task library of a released `lm_eval` package and make it the default.
+    /// Download the task library of a released `lm_eval` package and make it the default.
     ///
-    /// The package is downloaded by your `pip` without its dependencies, and nothing of it is executed: only its
-    /// folder of tasks is unpacked.
+    /// Your `pip` downloads the package without its dependencies. None of its code is executed: only its
+    /// task folder is unpacked.
     Pull(PullArgs),
     /// List installed libraries; `*` marks the default.
     List {
-        /// One JSON object a line.
+        /// Print one JSON object per line.
         #[arg(long)]
         json: bool,
     },
@@ -261,18 +261,18 @@ pub(crate) enum TasksAction {
 /// Arguments of `tasks pull`.
 #[derive(Args, Debug)]
 pub(crate) struct PullArgs {
-    /// The version of the package; the newest if not given.
+    /// The package version; the newest if omitted.
     pub version: Option<String>,
 
-    /// Take it from a wheel, an archive (`.tar.gz`, `.zip`) or a folder instead of the package index.
+    /// Install from a wheel, an archive (`.tar.gz`, `.zip`) or a folder instead of the package index.
     #[arg(long, value_name = "PATH")]
     pub from: Option<PathBuf>,
 
-    /// The Python whose `pip` is used; else that of the active virtual environment, else `python3`.
+    /// The Python whose `pip` to use. [default: the active virtual environment's, else `python3`]
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
 
-    /// Replace a library of the same version.
+    /// Replace an installed library of the same version.
     #[arg(long)]
     pub force: bool,
 }
@@ -280,7 +280,7 @@ pub(crate) struct PullArgs {
 /// Arguments of `completions`.
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {
-    /// The shell.
+    /// The shell to generate the script for.
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
@@ -288,42 +288,42 @@ pub(crate) struct CompletionsArgs {
 /// Arguments of `sandbox`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit status: 0 if the program passed, 1 if not, 2 for a wrong call.\n\nExamples:\n  lm-eval sandbox                   which limits this machine can enforce\n  lm-eval sandbox program.py        run a program under them"
+    after_help = "Exit status: 0 if the code passed, 1 if not, 2 for a usage error.\n\nExamples:\n  lm-eval sandbox                   show which limits this machine enforces\n  lm-eval sandbox program.py        run a file under these limits"
 )]
 pub(crate) struct SandboxArgs {
-    /// The program, a file with Python code; `-` reads it from standard input.
+    /// A file with Python code; `-` reads standard input.
     #[arg(value_name = "FILE")]
     pub program: Option<PathBuf>,
 
-    /// How many seconds it may run.
+    /// Time limit in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     pub time: f64,
 
-    /// How much address space it may have.
+    /// Limit on address space.
     #[arg(long, value_name = "MIB")]
     pub memory: Option<u64>,
 
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
 
-    /// What runs it.
+    /// The Python that runs the code.
     #[command(flatten)]
     pub python: SandboxPython,
 
-    /// Limit this process and become the interpreter.
+    /// Apply the limits to this process, then exec the interpreter.
     #[arg(long, hide = true, value_name = "PLAN")]
     pub inside: Option<String>,
 }
 
-/// What runs a program of a model.
+/// The Python interpreter for model-written code.
 #[derive(Args, Debug)]
 pub(crate) struct SandboxPython {
-    /// The Python that runs it; else that of the active virtual environment, else `python3`.
+    /// The Python to run it with. [default: the active virtual environment's, else `python3`]
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
 
-    /// The same with where it has its files, so that it need not be asked.
+    /// The interpreter and its search paths as JSON, which saves starting it to find them.
     #[arg(long, hide = true, value_name = "JSON")]
     pub interpreter: Option<String>,
 }
@@ -331,38 +331,38 @@ pub(crate) struct SandboxPython {
 /// Arguments of `journal`.
 #[derive(Args, Debug)]
 pub(crate) struct JournalArgs {
-    /// What to do with a journal.
+    /// The subcommand to run.
     #[command(subcommand)]
     pub action: JournalAction,
 }
 
-/// What can be done with a journal. `PATH` may be a folder that has one, such as an --output_path.
+/// Subcommands of `journal`. `PATH` may be a folder that contains a journal, such as an --output_path.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JournalAction {
-    /// Models, tasks, and how many requests were answered and failed.
+    /// List models and tasks with their numbers of answered and failed requests.
     Ls {
-        /// The journal, or a folder that has one.
+        /// The journal, or a folder that contains one.
         path: PathBuf,
-        /// One JSON object a model.
+        /// Print one JSON object per model.
         #[arg(long)]
         json: bool,
     },
-    /// Check every record; exit status 1 if anything is damaged.
+    /// Check every record; exits with 1 if any is damaged.
     Verify {
-        /// The journal, or a folder that has one.
+        /// The journal, or a folder that contains one.
         path: PathBuf,
-        /// One JSON object.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Write the journal anew without what does not count any more. No answer is lost.
+    /// Rewrite the journal without superseded and damaged records. No answer is lost.
     Compact {
-        /// The journal, or a folder that has one.
+        /// The journal, or a folder that contains one.
         path: PathBuf,
     },
-    /// Print one JSON object a request.
+    /// Print one JSON object per request.
     Export {
-        /// The journal, or a folder that has one.
+        /// The journal, or a folder that contains one.
         path: PathBuf,
     },
 }

@@ -1,4 +1,4 @@
-//! Every environment variable that the command reads, with its documentation; `library` has those of task libraries.
+//! Every environment variable read by `lm-eval`, documented; `library` has the one for task libraries.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,50 +7,50 @@ use anyhow::{Result, bail};
 use lmeval_host::PythonOptions;
 use lmeval_report::TimeZone;
 
-/// A folder with copies of data sets: `<folder>/<dataset_path>` is used where it is there.
+/// A folder with local copies of data sets: `<folder>/<dataset_path>` is used if it exists.
 const LM_EVAL_DATASET_DIR: &str = "LM_EVAL_DATASET_DIR";
 
-/// How many processes run functions of tasks; by default as many as there are cores.
+/// The number of Python worker processes; the number of cores by default.
 const LM_EVAL_PYTHON_WORKERS: &str = "LM_EVAL_PYTHON_WORKERS";
 
-/// How many seconds one call of a function of a task may take; by default 600.
+/// The time limit in seconds for one call of a task function; 600 by default.
 const LM_EVAL_PYTHON_TIMEOUT: &str = "LM_EVAL_PYTHON_TIMEOUT";
 
-/// How many MiB of address space each process that runs functions may take; by default any number.
+/// The address space limit of each Python worker in MiB; unlimited by default.
 const LM_EVAL_PYTHON_MEMORY: &str = "LM_EVAL_PYTHON_MEMORY";
 
-/// If all digits, the number of rows that are read of every split.
+/// The maximum number of rows read from each split; ignored unless it consists of digits.
 const LMEVAL_LIMIT: &str = "LMEVAL_LIMIT";
 
-/// Whether hashes stand for bytes, such as those of images, in records.
+/// Whether sample records contain hashes instead of bytes, such as images.
 const LMEVAL_HASHMM: &str = "LMEVAL_HASHMM";
 
-/// `WARNING` or above: a run prints results, warnings and errors alone, as with `--quiet`.
+/// `WARNING` or above suppresses informational output, like `--quiet`.
 const LMEVAL_LOG_LEVEL: &str = "LMEVAL_LOG_LEVEL";
 
-/// The line of the reference whose rules are followed, where neither `--compat` nor a file of settings says one.
+/// The release line whose rules apply unless `--compat` is given; wins over a settings file.
 pub const LM_EVAL_COMPAT: &str = "LM_EVAL_COMPAT";
 
-/// The time zone of the time stamps of files, as everywhere.
+/// The time zone of time stamps in file names.
 const TZ: &str = "TZ";
 
-/// The kind of terminal: without it, or with `dumb`, no line changes.
+/// The terminal type: without it, or with `dumb`, no status line is shown.
 const TERM: &str = "TERM";
 
-/// Which of the processes of a launcher such as `accelerate launch` this is, from 0.
+/// The index of this process among those started by a launcher such as `accelerate launch`.
 const RANK: &str = "RANK";
 
-/// How many processes a launcher has started.
+/// The number of processes started by the launcher.
 const WORLD_SIZE: &str = "WORLD_SIZE";
 
-/// The number of this process and of all of them, where a launcher has started it after the first one.
+/// The rank and world size, if a launcher started this process and it is not the first.
 pub fn later_process() -> Option<(u64, u64)> {
     let number = |variable: &str| std::env::var(variable).ok()?.parse::<u64>().ok();
     let (rank, size) = (number(RANK)?, number(WORLD_SIZE)?);
     (size > 1 && rank > 0).then_some((rank, size))
 }
 
-/// The value of `LMEVAL_LIMIT`, where it is a number.
+/// The value of `LMEVAL_LIMIT`, if it is a number.
 pub fn limit_rows() -> Option<u64> {
     let value = std::env::var(LMEVAL_LIMIT).ok()?;
     value.bytes().all(|byte| byte.is_ascii_digit()).then(|| value.parse().ok())?
@@ -61,7 +61,7 @@ pub fn dataset_dir() -> Option<PathBuf> {
     std::env::var_os(LM_EVAL_DATASET_DIR).map(PathBuf::from)
 }
 
-/// Sets the limits of processes that run functions of tasks.
+/// Applies the limits of Python worker processes.
 pub fn limit_python(options: &mut PythonOptions) -> Result<()> {
     if let Some(workers) = number(LM_EVAL_PYTHON_WORKERS)? {
         options.workers = usize::try_from(workers)?;
@@ -75,16 +75,16 @@ pub fn limit_python(options: &mut PythonOptions) -> Result<()> {
     Ok(())
 }
 
-/// The value of a variable that is a whole number above 0.
+/// The value of a variable that must be a positive integer.
 fn number(variable: &str) -> Result<Option<u64>> {
     let Ok(value) = std::env::var(variable) else { return Ok(None) };
     match value.parse() {
         Ok(number) if number > 0 => Ok(Some(number)),
-        _ => bail!("`{variable}` must be a whole number above 0, not `{value}`"),
+        _ => bail!("`{variable}` must be a positive integer, not `{value}`"),
     }
 }
 
-/// The value of `LMEVAL_HASHMM`; off where it is not set.
+/// The value of `LMEVAL_HASHMM`; off if unset.
 pub fn hash_media() -> Result<bool> {
     let Ok(value) = std::env::var(LMEVAL_HASHMM) else { return Ok(false) };
     match lmeval_report::parse_hash_media(Some(&value)) {
@@ -93,18 +93,18 @@ pub fn hash_media() -> Result<bool> {
     }
 }
 
-/// Whether `LMEVAL_LOG_LEVEL` asks for warnings and errors alone.
+/// Whether `LMEVAL_LOG_LEVEL` suppresses informational output.
 pub fn only_warnings() -> bool {
     let level = std::env::var(LMEVAL_LOG_LEVEL).unwrap_or_default().to_uppercase();
     matches!(level.as_str(), "WARNING" | "WARN" | "ERROR" | "CRITICAL" | "FATAL")
 }
 
-/// The zone of time stamps, as `TZ` names it.
+/// The zone of time stamps, from `TZ`.
 pub fn time_zone() -> TimeZone {
     TimeZone::local(std::env::var(TZ).ok().as_deref())
 }
 
-/// Whether the terminal can move back in a line.
+/// Whether the terminal can move the cursor back within a line.
 pub fn terminal_moves() -> bool {
     std::env::var_os(TERM).is_some_and(|term| term != "dumb")
 }

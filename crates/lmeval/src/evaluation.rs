@@ -1,4 +1,4 @@
-//! A run, put together step by step.
+//! Builds and runs an evaluation.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use lmeval_tasks::{Finding, Overrides, Spec, TaskDict, TaskManager};
 
 use crate::settings::{Count, Number, Options, RunSettings, python_options};
 
-/// Everything that is built in, models included.
+/// All built-in extensions, models included.
 pub fn registry() -> Registry {
     with_models(Registry::default())
 }
 
-/// The registry with the built-in models, except where names are taken.
+/// Adds the built-in models to a registry, except under names already taken.
 fn with_models(registry: Registry) -> Registry {
     registry.with_models(lmeval_models::models()).with_models(lmeval_candle::models())
 }
 
-/// Which model is evaluated: the name of one in the registry, such as `"hf"`, or a model.
+/// The model to evaluate: a registered name such as `"hf"`, or a model.
 #[derive(Clone, Debug)]
 pub enum ModelChoice {
-    /// A model by its name.
+    /// A registered name.
     Named(String),
-    /// A model that is made already.
+    /// An existing model.
     Ready(Arc<dyn Model>),
 }
 
@@ -61,12 +61,12 @@ impl<M: LocalModel> From<InProcess<M>> for ModelChoice {
     }
 }
 
-/// A change to settings that takes place when all of them are known.
+/// A change to settings, applied once all of them are known.
 type Change<T> = Box<dyn FnOnce(&mut T) + Send>;
 
-/// A run: a model, tasks, and how it goes.
+/// An evaluation: a model, tasks and options.
 ///
-/// What is not set has the default of `lm-eval run`, and the environment variables that it reads apply here, too.
+/// Settings that are not set have the defaults of `lm-eval run`, and its environment variables apply.
 ///
 /// ```
 /// use lmeval::Evaluation;
@@ -89,14 +89,14 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// A run of a model, given by name or as it is.
+    /// An evaluation of a model, given by name or as an object.
     pub fn new(model: impl Into<ModelChoice>) -> Self {
         Self {
             model: model.into(),
             tasks: Vec::new(),
             overrides: Overrides::default(),
             registry: Registry::default(),
-            // Records are part of what a run returns.
+            // Sample records are part of the returned results.
             given: Options { log_samples: Some(true), ..Options::default() },
             journal: None,
             change_model: Vec::new(),
@@ -105,7 +105,7 @@ impl Evaluation {
         }
     }
 
-    /// Sets the arguments of a model that is made by name, such as `[("pretrained", "gpt2")]`.
+    /// Sets the arguments of a model created by name, such as `[("pretrained", "gpt2")]`.
     pub fn model_args<K: Into<Value>, V: Into<Value>>(
         mut self,
         args: impl IntoIterator<Item = (K, V)>,
@@ -115,8 +115,12 @@ impl Evaluation {
         self
     }
 
-    /// Changes how a model is made by name: batch size, device, seed. It has the last word, in whatever order methods are
-    /// called.
+    /// Changes the settings of a model created by name: arguments, batch size, device, seed. Applied last, regardless of
+    /// the order of calls.
+    ///
+    /// Arguments changed here reach the model and the tasks' metadata only in [`run`](Self::run). If tasks read them in
+    /// [`load`](Self::load), [`validate`](Self::validate) or [`show`](Self::show), set them with
+    /// [`model_args`](Self::model_args).
     pub fn model_settings(mut self, change: impl FnOnce(&mut ModelSettings) + Send + 'static) -> Self {
         self.change_model.push(Box::new(change));
         self
@@ -128,67 +132,67 @@ impl Evaluation {
         self
     }
 
-    /// Adds a task that is given as YAML.
+    /// Adds a task defined in YAML.
     pub fn task_yaml(mut self, text: &str) -> Result<Self, EngineError> {
         self.tasks.push(Spec::Inline(mapping(text)?));
         Ok(self)
     }
 
-    /// Replaces fields of a task, given as YAML.
+    /// Overrides fields of a task, given as YAML. Several calls for one task add up; later values win.
     pub fn override_task(mut self, task: impl Into<String>, text: &str) -> Result<Self, EngineError> {
         self.overrides.insert(task.into(), mapping(text)?);
         Ok(self)
     }
 
-    /// Looks for tasks in a folder, too; its names win over those of earlier folders.
+    /// Also looks for tasks in a folder; its names win over those of earlier folders.
     pub fn include_path(mut self, folder: impl Into<PathBuf>) -> Self {
         self.given.library.include_path.get_or_insert_default().push(folder.into());
         self
     }
 
-    /// Whether tasks are looked for in the library that `lm-eval tasks pull` installed; they are, unless said otherwise.
+    /// Whether to look for tasks in the library installed by `lm-eval tasks pull`; on by default.
     pub fn installed_library(mut self, used: bool) -> Self {
         self.given.library.library = (!used).then(|| "builtin".to_owned());
         self
     }
 
-    /// Sets what tasks and [`Evaluation::new`] may name. The built-in models need not be in it.
+    /// Sets the registry of names available to tasks and [`Evaluation::new`]. Built-in models are added automatically.
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self
     }
 
-    /// Evaluates this many documents of each task, or, below 1, this share of them.
+    /// Evaluates this many documents of each task, or a fraction below 1.
     pub fn limit(mut self, limit: impl Into<f64>) -> Self {
         self.given.limit = Some(Number(Value::Float(limit.into())));
         self
     }
 
-    /// Sets the number of few-shot examples, over what tasks say.
+    /// Sets the number of few-shot examples, overriding the tasks.
     pub fn num_fewshot(mut self, count: i64) -> Self {
         self.given.num_fewshot = Some(Count(count));
         self
     }
 
-    /// Makes prompts conversations, with the chat template of the model; each few-shot example is a turn.
+    /// Sends prompts as chat messages, using the model's chat template; each few-shot example is a turn.
     pub fn apply_chat_template(mut self) -> Self {
         self.given.apply_chat_template = Some(None);
         self
     }
 
-    /// Keeps answers in a file as they come; a later run with the same file asks only what is not in it.
+    /// Saves answers to a file as they arrive; a later run with the same file sends only the remaining requests.
     pub fn journal(mut self, path: impl Into<PathBuf>) -> Self {
         self.journal = Some(JournalOptions { path: path.into(), ..JournalOptions::default() });
         self
     }
 
-    /// Changes everything else about the run. It has the last word, in whatever order methods are called.
+    /// Changes any other option of the run. Applied last, regardless of the order of calls.
     pub fn options(mut self, change: impl FnOnce(&mut EvaluateOptions) + Send + 'static) -> Self {
         self.change_options.push(Box::new(change));
         self
     }
 
-    /// Sets who hears what happens.
+    /// Sets the handler of the run's events.
     pub fn events(mut self, events: Arc<dyn Events>) -> Self {
         self.events = events;
         self
@@ -199,29 +203,29 @@ impl Evaluation {
         self.load_with(&self.manager()?)
     }
 
-    /// Checks the tasks without a model and without data.
+    /// Checks the tasks without loading a model or data.
     pub fn validate(&self) -> Result<Vec<Finding>, EngineError> {
         let manager = self.manager()?;
         Ok(manager.validate_loaded(&self.load_with(&manager)?))
     }
 
-    /// What the tasks resolve to, as YAML: what `lm-eval show --yaml` prints.
+    /// The resolved tasks as YAML, as printed by `lm-eval show --yaml`.
     pub fn show(&self) -> Result<String, EngineError> {
         Ok(definitions(&self.load()?))
     }
 
-    /// Runs the evaluation; blocks until the last task is scored. In asynchronous code, call it from `spawn_blocking`.
+    /// Runs the evaluation, blocking until the last task is scored. In async code, call it from `spawn_blocking`.
     pub fn run(mut self) -> Result<Evaluated, EngineError> {
         let settings = self.settings()?;
-        let mut of_model = settings.model_settings();
+        let mut model_settings = settings.model_settings();
         for change in self.change_model.drain(..) {
-            change(&mut of_model);
+            change(&mut model_settings);
         }
-        let roots = settings.library.roots().map_err(refused)?;
-        let manager = self.manager_of(&roots, of_model.args.clone());
+        let roots = settings.library.roots().map_err(settings_error)?;
+        let manager = self.manager_of(&roots, model_settings.args.clone());
         let tasks = self.load_with(&manager)?;
         let model = match &self.model {
-            ModelChoice::Named(name) => manager.registry().model(name, &of_model)?,
+            ModelChoice::Named(name) => manager.registry().model(name, &model_settings)?,
             ModelChoice::Ready(model) => Arc::clone(model),
         };
         let mut options = settings.evaluate_options();
@@ -233,19 +237,19 @@ impl Evaluation {
             let python = python_options(settings.python.as_deref(), &settings.plugins, &roots);
             options.data.python = Some(PythonHost::new(PythonOptions {
                 run_unsafe_code: options.confirm_run_unsafe_code,
-                ..python.map_err(refused)?
+                ..python.map_err(settings_error)?
             }));
         }
         evaluate(&model, tasks, &options, &self.events)
     }
 
     fn settings(&self) -> Result<RunSettings, EngineError> {
-        RunSettings::of_program(&self.given).map_err(refused)
+        RunSettings::from_rust(&self.given).map_err(settings_error)
     }
 
     fn manager(&self) -> Result<TaskManager, EngineError> {
         let settings = self.settings()?;
-        Ok(self.manager_of(&settings.library.roots().map_err(refused)?, settings.metadata))
+        Ok(self.manager_of(&settings.library.roots().map_err(settings_error)?, settings.metadata))
     }
 
     fn manager_of(&self, roots: &[PathBuf], metadata: Dict) -> TaskManager {
@@ -257,17 +261,17 @@ impl Evaluation {
     }
 }
 
-/// What tasks and groups resolve to, as YAML documents.
+/// The resolved tasks and groups as YAML documents.
 pub fn definitions(loaded: &TaskDict) -> String {
     let groups = loaded.groups.values().map(|group| group.config.to_definition());
     let tasks = loaded.tasks.values().map(|task| task.config.to_definition());
     groups.chain(tasks).map(|document| yaml::emit(&document)).collect::<Vec<_>>().join("---\n")
 }
 
-/// What is wrong with the settings, as an error of the run.
-fn refused(error: anyhow::Error) -> EngineError {
+/// Converts an error about settings.
+fn settings_error(error: anyhow::Error) -> EngineError {
     match error.downcast::<Diagnostic>() {
-        Ok(told) => told.into(),
+        Ok(diagnostic) => diagnostic.into(),
         Err(error) => Diagnostic::new(format!("{error:#}")).into(),
     }
 }
@@ -279,8 +283,8 @@ fn mapping(text: &str) -> Result<Dict, EngineError> {
                 .hint("Write a mapping, as in a task file: `{metric_list: [{metric: acc}]}`"),
         )
     };
-    match yaml::load(text).map_err(|error| wrong(format!("The YAML is wrong: {error}")))?.value {
+    match yaml::load(text).map_err(|error| wrong(format!("Invalid YAML: {error}")))?.value {
         Value::Dict(mapping) => Ok(Dict::clone(&mapping)),
-        other => Err(wrong(format!("The YAML is a {}, not a mapping", other.type_name()))),
+        other => Err(wrong(format!("The YAML must be a mapping, not {}", other.type_name()))),
     }
 }

@@ -1,12 +1,12 @@
-//! Markdown tables that are wider than the terminal: long cells continue on further lines, and where even that does not
-//! fit, each row becomes a small block.
+//! Folds Markdown tables that are wider than the terminal: long cells wrap onto further lines, and if that is not
+//! enough, each row becomes a block.
 
 use unicode_width::UnicodeWidthStr;
 
-/// Text columns are not made narrower than this; numbers are never broken.
+/// The minimum width of text columns; numbers are never wrapped.
 const NARROWEST: usize = 8;
 
-/// The table in at most `width` columns; unchanged where it fits.
+/// Folds the table into `width` columns; returns it unchanged if it fits.
 pub(crate) fn fold(table: &str, width: usize) -> String {
     if table.lines().all(|line| line.width() <= width) {
         return table.to_owned();
@@ -38,13 +38,13 @@ struct Column {
 }
 
 impl Column {
-    /// The text of a cell. Leading spaces of text show how deep a task is nested.
+    /// Trims a cell. Leading spaces of text cells are kept: they indent nested tasks.
     fn trimmed<'a>(&self, cell: &'a str) -> &'a str {
         if self.is_number { cell.trim() } else { cell.trim_end() }
     }
 }
 
-/// The cells of a line of a Markdown table. An escaped bar is part of its cell.
+/// Splits a line of a Markdown table into cells. An escaped bar is part of its cell.
 fn cells(line: &str) -> Vec<String> {
     let line = line.strip_prefix('|').unwrap_or(line);
     let mut cells = Vec::new();
@@ -63,7 +63,7 @@ fn cells(line: &str) -> Vec<String> {
     cells
 }
 
-/// The widths of columns when the widest text columns give up what is too much; `None` where that is not enough.
+/// Column widths with the widest text columns reduced until the table fits; `None` if that is not possible.
 fn narrowed(columns: &[Column], width: usize) -> Option<Vec<usize>> {
     let available = width.checked_sub(columns.len() + 1)?;
     let capped = |cap: usize| -> Vec<usize> {
@@ -112,7 +112,7 @@ fn push_row(table: &mut String, columns: &[Column], widths: &[usize], row: &[Str
     }
 }
 
-/// Each row as its first cell and, indented below it, the others with the headers of their columns.
+/// Renders each row as its first cell with the others indented below it, each after its column's header.
 fn blocks(columns: &[Column], rows: &[Vec<String>], width: usize) -> String {
     let mut text = String::new();
     for row in rows {
@@ -120,7 +120,7 @@ fn blocks(columns: &[Column], rows: &[Vec<String>], width: usize) -> String {
         if !first.is_empty() {
             push_lines(&mut text, "", &pieces(first, width));
         }
-        // A column without a header, such as that of the arrows, belongs to the one before it.
+        // A column without a header, such as the arrows, belongs to the previous one.
         let mut parts: Vec<String> = Vec::new();
         for (cell, column) in others.iter().zip(columns.iter().skip(1)) {
             match (cell.trim(), column.header.as_str(), parts.last_mut()) {
@@ -145,7 +145,7 @@ fn blocks(columns: &[Column], rows: &[Vec<String>], width: usize) -> String {
     text
 }
 
-/// Before the cells of a block, and between them.
+/// Indents the cells of a block, and separates them.
 const INDENT: &str = "  ";
 
 fn push_lines(text: &mut String, indent: &str, lines: &[String]) {
@@ -156,7 +156,7 @@ fn push_lines(text: &mut String, indent: &str, lines: &[String]) {
     }
 }
 
-/// The text in pieces of at most `width` columns, broken after a separator where there is one.
+/// Splits text into pieces of at most `width` columns, after a separator if possible.
 fn pieces(text: &str, width: usize) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -164,13 +164,13 @@ fn pieces(text: &str, width: usize) -> Vec<String> {
         let mut end = 0;
         let mut after_separator = None;
         let mut used = 0;
-        for (place, character) in rest.char_indices() {
+        for (offset, character) in rest.char_indices() {
             used += character.to_string().width();
             if used > width && end > 0 {
                 break;
             }
-            end = place + character.len_utf8();
-            if "_/-:, ".contains(character) && !rest[..place].trim().is_empty() {
+            end = offset + character.len_utf8();
+            if "_/-:, ".contains(character) && !rest[..offset].trim().is_empty() {
                 after_separator = Some(end);
             }
         }
@@ -198,12 +198,12 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_fits_stays_as_it_is() {
+    fn leaves_fitting_tables_unchanged() {
         assert_eq!(fold(RESULTS, 200), RESULTS);
     }
 
     #[test]
-    fn long_cells_continue_below() {
+    fn wraps_long_cells() {
         let folded = fold(RESULTS, 80);
         assert!(widest(&folded) <= 80, "{folded}");
         assert!(folded.contains("|      1|none  |     0|acc   |↑  |0.2200|±  |0.0416|"), "{folded}");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_gets_blocks() {
+    fn narrow_terminals_get_blocks() {
         let folded = fold(RESULTS, 40);
         assert_eq!(
             folded,
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn no_character_is_lost_and_no_line_too_long() {
+    fn keeps_every_character_within_the_width() {
         let cell = "日本語の_とても長い名前/with a bar \\| and more";
         let table = format!("|Task|x|\n|---------------------------------------------|---|\n|{cell}|b|\n");
         for width in 1..80 {

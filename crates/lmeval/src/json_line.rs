@@ -3,7 +3,7 @@
 use anyhow::Result;
 use lmeval_pycompat::{Dict, Value, json, repr};
 
-/// Appends a value as one line of JSON; what JSON has no form for becomes its text.
+/// Appends a value as one line of JSON; values JSON cannot express become strings.
 pub(crate) fn write(out: &mut String, value: &Value) -> Result<()> {
     let options = json::Options { ensure_ascii: false, ..json::Options::default() };
     json::write(out, &plain(value), &options)?;
@@ -11,7 +11,7 @@ pub(crate) fn write(out: &mut String, value: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The value with texts in the places of keys and values that JSON does not have.
+/// Replaces keys and values that JSON does not have with strings.
 fn plain(value: &Value) -> Value {
     match value {
         Value::List(items) | Value::Tuple(items) | Value::Set(items) => Value::list(items.iter().map(plain)),
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_yaml_holds_has_a_line() {
+    fn every_yaml_value_can_be_written() {
         let text = "2020-01-01: 1\n1: !!binary aGk=\nf: !function utils.f\ns: !!set {a}\nd: 2020-01-02\n";
         let loader = lmeval_pycompat::yaml::Loader::for_directory("tasks");
         let mut line = String::new();

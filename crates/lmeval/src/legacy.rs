@@ -1,12 +1,12 @@
-//! Calls without a subcommand, as older releases took them.
+//! Command lines without a subcommand, as in older releases.
 
 use std::ffi::OsString;
 
-/// The words that may stand first; anything else in front of further words means `run`.
+/// First words that are subcommands; anything else followed by more words means `run`.
 const COMMANDS: [&str; 10] =
     ["run", "ls", "validate", "show", "preview", "tasks", "journal", "completions", "sandbox", "help"];
 
-/// Rewrites the argument vector before it is parsed: no words at all ask for help, and
+/// Rewrites the arguments before parsing: no arguments become `--help`, and
 /// `lm-eval --model x --tasks y` means `lm-eval run --model x --tasks y`.
 pub(crate) fn rewrite(mut arguments: Vec<OsString>) -> Vec<OsString> {
     match arguments.as_slice() {

@@ -1,14 +1,14 @@
 //! Evaluate language models on YAML tasks, from Rust.
 //!
-//! An [`Evaluation`] is a model, some tasks and a [`Registry`] of what the tasks may name. An extension is a trait to implement
-//! and an entry to register; task files name it, and loading, validation and the run find it in the registry.
+//! An [`Evaluation`] combines a model, tasks and a [`Registry`] of the names tasks may use. An extension implements a
+//! trait and registers an entry; task files refer to it by name, and loading, validation and the run look it up.
 //!
 //! ```
 //! use lmeval::metrics::aggregation::Mean;
 //! use lmeval::{Evaluation, Metric, MetricEntry, Number, OutputType, Registry, Value};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // How many characters an answer has.
+//! // The number of characters in an answer.
 //! let length = Metric::new("length", &[OutputType::GenerateUntil], Mean, |_| {
 //!     let length = |answer: &Value| answer.as_str().map_or(0, |text| text.chars().count());
 //!     Ok(Box::new(move |input| {
@@ -30,7 +30,7 @@
 //! # }
 //! ```
 //!
-//! The folder `examples/` of this crate has a program for a metric, a filter, a scorer, a model, and a back end over HTTP.
+//! The `examples/` folder of this crate has a complete example each for a metric, a filter, a scorer, a model and an HTTP back end.
 
 #[doc(hidden)]
 pub mod environment;

@@ -27,12 +27,12 @@ use crate::commands::Status;
 use crate::printer::Printer;
 
 fn main() -> ExitCode {
-    crash::tell_in_one_line();
+    crash::install_panic_hook();
     secrets::learn_environment();
     let arguments = legacy::rewrite(std::env::args_os().collect());
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return ExitCode::from(refused(&error, &arguments)),
+        Err(error) => return ExitCode::from(print_usage_error(&error, &arguments)),
     };
     let mut printer = Printer::new(cli.color);
     let status = match commands::dispatch(cli, &mut printer) {
@@ -47,8 +47,8 @@ fn main() -> ExitCode {
     ExitCode::from(status.code())
 }
 
-/// Prints help, or what is wrong with the arguments, which may hold a key; the exit status.
-pub(crate) fn refused(error: &clap::Error, arguments: &[OsString]) -> u8 {
+/// Prints help or a usage error, with secrets in the arguments masked; returns the exit status.
+pub(crate) fn print_usage_error(error: &clap::Error, arguments: &[OsString]) -> u8 {
     for pair in arguments.windows(2) {
         let [name, value] = [&pair[0], &pair[1]].map(|word| word.to_string_lossy());
         if name.starts_with("--") && secrets::is_secret(&name) {
@@ -58,7 +58,7 @@ pub(crate) fn refused(error: &clap::Error, arguments: &[OsString]) -> u8 {
     }
     let text = error.render().to_string();
     let shown = secrets::mask(&text);
-    // What cannot be printed because the reader is gone is no failure.
+    // A closed output stream is not a failure.
     let _ = if shown == text { error.print() } else { std::io::stderr().write_all(shown.as_bytes()) };
     u8::try_from(error.exit_code()).unwrap_or(2)
 }

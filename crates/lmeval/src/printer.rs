@@ -1,4 +1,4 @@
-//! Where output goes: results to standard output, everything else to standard error.
+//! Terminal output: results on standard output, everything else on standard error.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ use crate::fold::fold;
 use crate::json_line;
 use crate::run::interrupt;
 
-/// When to use colour.
+/// When to color the output.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum Color {
-    /// On a terminal that shows it, unless `NO_COLOR` is set.
+    /// On a terminal that supports it, unless `NO_COLOR` is set.
     #[default]
     Auto,
     /// Always.
@@ -37,36 +37,36 @@ impl From<Color> for ColorChoice {
     }
 }
 
-/// The two streams of the command.
+/// Standard output and standard error of the command.
 pub(crate) struct Printer {
-    /// Results carry no styles, so nothing need look for them.
+    /// Results have no styles, so they need no stripping.
     out: io::BufWriter<io::Stdout>,
     notes: Notes,
 }
 
 impl Printer {
-    /// The streams of this process.
+    /// Opens the streams of this process.
     pub(crate) fn new(color: Color) -> Self {
         let out = io::BufWriter::with_capacity(1 << 16, io::stdout());
         Self { out, notes: Notes::new(color) }
     }
 
-    /// Writes a result for a reader: without secrets, and with control characters escaped.
+    /// Writes a result for people: secrets masked, control characters escaped.
     pub(crate) fn result(&mut self, text: &str) -> io::Result<()> {
-        self.out.write_all(visible(&secrets::mask_data(text)).as_bytes())
+        self.out.write_all(escape_controls(&secrets::mask_data(text)).as_bytes())
     }
 
-    /// Writes a result for a program, such as JSON: without secrets, and otherwise byte for byte.
+    /// Writes a result for programs, such as JSON: secrets masked, otherwise byte for byte.
     pub(crate) fn exact(&mut self, text: &str) -> io::Result<()> {
         self.out.write_all(secrets::mask_data(text).as_bytes())
     }
 
-    /// Where results for programs are written that hold no settings.
+    /// Standard output for machine-readable results that contain no settings, and so no secrets.
     pub(crate) fn results(&mut self) -> &mut impl Write {
         &mut self.out
     }
 
-    /// Writes a table: folded where it is wider than the terminal that it goes to, unchanged everywhere else.
+    /// Writes a table, folded if standard output is a narrower terminal.
     pub(crate) fn table(&mut self, table: &str) -> io::Result<()> {
         match columns(terminal_size::terminal_size_of(io::stdout())) {
             Some(width) => self.result(&fold(table, width)),
@@ -74,42 +74,42 @@ impl Printer {
         }
     }
 
-    /// Hands all results to the reader.
+    /// Flushes buffered results.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Writes a line for the person at the terminal. There is nobody to tell if that fails.
+    /// Writes a line to standard error; errors are ignored, because there is nowhere to report them.
     pub(crate) fn note(&mut self, text: &str) {
         let _ = self.out.flush();
         self.notes.note(text);
     }
 
-    /// Writes a line with styles of our own, from [`crate::report`].
+    /// Writes a line that has ANSI styles, from [`crate::report`].
     pub(crate) fn styled(&mut self, text: &str) {
         let _ = self.out.flush();
         self.notes.styled(text);
     }
 
-    /// What may write to standard error beside this.
+    /// A handle to standard error, shared with other threads.
     pub(crate) fn notes(&self) -> Notes {
         self.notes.clone()
     }
 }
 
-/// How serious a note is.
+/// The level of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// Good to know.
+    /// Informational.
     Info,
-    /// Something may not be as meant.
+    /// Something may not be as intended.
     Warning,
     /// Something failed.
     Error,
 }
 
 impl Level {
-    /// The level that the first word of a note announces, and the text after it.
+    /// Splits the level prefix from a note.
     fn of(text: &str) -> (Self, &str) {
         let after = |word: &str| text.strip_prefix(word).map(str::trim_start);
         match (after("warning:"), after("error:")) {
@@ -119,7 +119,7 @@ impl Level {
         }
     }
 
-    /// The name that Python's `logging` has for it.
+    /// The name of the level in Python's `logging`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Info => "INFO",
@@ -129,23 +129,23 @@ impl Level {
     }
 }
 
-/// Takes notes in place of standard error.
+/// Receives notes instead of standard error.
 pub(crate) type Listener = Arc<dyn Fn(Level, &str) + Send + Sync>;
 
-/// Standard error, shared: notes line by line, and below them a line that changes, where somebody sets one.
+/// Standard error, shared between threads: notes line by line, with an optional status line below them.
 #[derive(Clone)]
 pub(crate) struct Notes(Arc<Mutex<Screen>>);
 
 struct Screen {
     err: AutoStream<io::Stderr>,
-    /// Whether everything is an object of JSON.
+    /// Whether everything is written as JSON objects.
     json: bool,
-    /// Whether only what matters is written.
+    /// Whether informational notes are suppressed.
     quiet: bool,
-    /// What notes go to; without one they go to standard error.
+    /// Receives notes instead of standard error.
     listener: Option<Listener>,
     status: String,
-    /// The files of a run, by what they are.
+    /// The files the run wrote, by kind.
     files: Dict,
 }
 
@@ -162,41 +162,41 @@ impl Notes {
         })))
     }
 
-    /// From now on, everything is an object of JSON.
+    /// Switches to JSON objects.
     pub(crate) fn use_json(&self) {
         self.with(|screen| screen.json = true);
     }
 
-    /// From now on, only what matters is written.
+    /// Suppresses informational notes.
     pub(crate) fn be_quiet(&self) {
         self.with(|screen| screen.quiet = true);
     }
 
-    /// From now on, notes go to a listener instead of standard error.
-    pub(crate) fn tell(&self, listener: Listener) {
+    /// Sends notes to a listener instead of standard error.
+    pub(crate) fn set_listener(&self, listener: Listener) {
         self.with(|screen| screen.listener = Some(listener));
     }
 
     /// Writes a line.
     pub(crate) fn note(&self, text: &str) {
-        self.with(|screen| screen.note(&visible(text)));
+        self.with(|screen| screen.note(&escape_controls(text)));
     }
 
-    /// Writes a line with styles of our own, from [`crate::report`].
+    /// Writes a line that has ANSI styles, from [`crate::report`].
     pub(crate) fn styled(&self, text: &str) {
         self.with(|screen| screen.note(text));
     }
 
-    /// Writes a line, unless only what matters is written.
+    /// Writes a line unless informational notes are suppressed.
     pub(crate) fn info(&self, text: &str) {
         self.with(|screen| {
             if !screen.quiet {
-                screen.note(&visible(text));
+                screen.note(&escape_controls(text));
             }
         });
     }
 
-    /// Writes a line about progress, which is for whoever watches and not for a listener.
+    /// Writes a line about progress, which listeners do not receive.
     pub(crate) fn progress(&self, text: &str) {
         self.with(|screen| {
             if !screen.quiet {
@@ -205,12 +205,12 @@ impl Notes {
         });
     }
 
-    /// Writes an object of JSON.
+    /// Writes a JSON object.
     pub(crate) fn object(&self, event: &str, facts: &Dict) {
         self.with(|_| write_object(event, facts));
     }
 
-    /// Notes a file of the run for the last event; `task` where there is one for each.
+    /// Records a file of the run for the `finished` event; `task` for files written per task.
     pub(crate) fn wrote(&self, what: &str, task: Option<&str>, path: &Path) {
         let path = Value::from(path.display().to_string());
         self.with(|screen| match task {
@@ -224,7 +224,7 @@ impl Notes {
         });
     }
 
-    /// Writes the last event, where everything is an object of JSON.
+    /// Writes the `finished` event in JSON mode.
     pub(crate) fn finish(&self, exit_status: u8) {
         self.with(|screen| {
             if !screen.json {
@@ -249,10 +249,10 @@ impl Notes {
         });
     }
 
-    /// Sets the line that changes; an empty one takes it away. For terminals alone.
+    /// Sets the status line; an empty string removes it. Only for terminals.
     pub(crate) fn status(&self, line: &str) {
         let masked = secrets::mask(line);
-        let line = visible(&masked);
+        let line = escape_controls(&masked);
         self.with(|screen| {
             if screen.status != line {
                 screen.status = line.into_owned();
@@ -261,8 +261,8 @@ impl Notes {
         });
     }
 
-    /// How many columns a line on standard error may take without reaching the edge of the terminal.
-    #[expect(clippy::unused_self, reason = "the width is that of where this writes")]
+    /// The number of columns a line on standard error can fill without reaching the terminal's edge.
+    #[expect(clippy::unused_self, reason = "the width of the stream this writes to")]
     pub(crate) fn width(&self) -> usize {
         error_columns().unwrap_or(USUAL_COLUMNS).saturating_sub(1)
     }
@@ -273,13 +273,13 @@ impl Notes {
 }
 
 impl Screen {
-    /// Writes a line; every note comes through here.
+    /// Writes a line; every note passes through here.
     fn note(&mut self, text: &str) {
         let masked = secrets::mask(text);
         let text = &*escaped(&masked, true);
         if let Some(listener) = &self.listener {
             if !self.status.is_empty() {
-                // The listener may write to the same terminal; the next status is drawn below that.
+                // The listener may write to the same terminal; the next status line is drawn below its output.
                 let _ = write!(io::stderr(), "\r\x1b[2K");
                 self.status.clear();
             }
@@ -309,33 +309,33 @@ impl Screen {
             let _ = writeln!(self.err, "{text}");
             return;
         }
-        // The styles of the line that changes must reach the terminal even where colours must not.
+        // The control sequences of the status line must reach the terminal even when styles are stripped.
         let _ = write!(io::stderr(), "\r\x1b[2K");
         let _ = writeln!(self.err, "{text}");
         self.draw();
     }
 
-    /// Writes the line that changes, cut off at the edge of the terminal.
+    /// Draws the status line, cut off at the terminal's edge.
     fn draw(&self) {
         let _ = write!(io::stderr(), "\r\x1b[2K\x1b[?7l{}\x1b[?7h", self.status);
         let _ = io::stderr().flush();
     }
 }
 
-/// The width of a terminal that does not tell its own.
+/// The assumed width of a terminal that does not report one.
 const USUAL_COLUMNS: usize = 80;
 
-/// How many columns the terminal behind a stream has; `None` where there is none, or where it does not say.
+/// The width of the terminal a stream is connected to, if it is one and reports its width.
 fn columns(size: Option<(terminal_size::Width, terminal_size::Height)>) -> Option<usize> {
     size.map(|(terminal_size::Width(width), _)| usize::from(width))
 }
 
-/// How wide errors may be; `None` where they do not go to a terminal.
+/// The terminal width for errors; `None` if standard error is not a terminal.
 pub(crate) fn error_columns() -> Option<usize> {
     columns(terminal_size::terminal_size_of(io::stderr()))
 }
 
-/// Writes a line of JSON to standard error.
+/// Writes a JSON object to standard error.
 fn write_object(event: &str, facts: &Dict) {
     let mut object = Dict::new();
     object.insert("event", event);
@@ -347,13 +347,13 @@ fn write_object(event: &str, facts: &Dict) {
     }
 }
 
-/// The text with control characters escaped, as in `\x1b`: what data, files, servers and models say must not move the
-/// cursor or change the terminal. Line ends and tabs stay.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+/// Escapes control characters, as in `\x1b`: text from data, files, servers and models must not control the
+/// terminal. Newlines and tabs stay.
+pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
     escaped(text, false)
 }
 
-/// The same; styles are escape sequences, so text that has them keeps its escape characters.
+/// Like [`escape_controls`], but keeps the escape character of styled text.
 fn escaped(text: &str, has_styles: bool) -> Cow<'_, str> {
     let is_shown = |c: char| !c.is_control() || matches!(c, '\n' | '\t') || (has_styles && c == '\x1b');
     if text.chars().all(is_shown) {
@@ -373,7 +373,7 @@ fn escaped(text: &str, has_styles: bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether an error means that the reader of our output has gone.
+/// Whether an error means that the reader of our output has closed it.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -385,26 +385,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_have_levels() {
+    fn parses_note_levels() {
         assert_eq!(Level::of("warning: a column is missing"), (Level::Warning, "a column is missing"));
         assert_eq!(Level::of("error: no\nhint: yes"), (Level::Error, "no\nhint: yes"));
         assert_eq!(Level::of("12 of 40 requests"), (Level::Info, "12 of 40 requests"));
     }
 
     #[test]
-    fn a_listener_gets_plain_text() {
-        let heard: Arc<Mutex<Vec<(Level, String)>>> = Arc::default();
+    fn listener_gets_unstyled_text() {
+        let received: Arc<Mutex<Vec<(Level, String)>>> = Arc::default();
         let notes = Notes::new(Color::Always);
-        let kept = Arc::clone(&heard);
-        notes.tell(Arc::new(move |level, text| kept.lock().unwrap().push((level, text.to_owned()))));
+        let sink = Arc::clone(&received);
+        notes.set_listener(Arc::new(move |level, text| sink.lock().unwrap().push((level, text.to_owned()))));
         notes.styled("\x1b[33mwarning\x1b[0m: odd");
         notes.be_quiet();
-        notes.info("not worth a word");
-        assert_eq!(*heard.lock().unwrap(), [(Level::Warning, "odd".to_owned())]);
+        notes.info("suppressed");
+        assert_eq!(*received.lock().unwrap(), [(Level::Warning, "odd".to_owned())]);
     }
 
     #[test]
-    fn the_line_that_changes_shows_no_secret() {
+    fn status_line_masks_secrets() {
         secrets::remember("sk-status-1234");
         let notes = Notes::new(Color::Never);
         notes.status("asking sk-status-1234");
@@ -412,9 +412,12 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_shown() {
-        assert_eq!(visible("a\tb\nc é日 \u{200f}"), "a\tb\nc é日 \u{200f}");
-        assert_eq!(visible("\x1b[31mred\x07\r\n\x7f\u{9b}2J\0"), "\\x1b[31mred\\x07\\r\n\\x7f\\x9b2J\\x00");
+    fn escapes_control_characters() {
+        assert_eq!(escape_controls("a\tb\nc é日 \u{200f}"), "a\tb\nc é日 \u{200f}");
+        assert_eq!(
+            escape_controls("\x1b[31mred\x07\r\n\x7f\u{9b}2J\0"),
+            "\\x1b[31mred\\x07\\r\n\\x7f\\x9b2J\\x00"
+        );
         assert_eq!(escaped("\x1b[1mbold\x1b[0m\u{9b}", true), "\x1b[1mbold\x1b[0m\\x9b");
     }
 }

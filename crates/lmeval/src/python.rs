@@ -1,4 +1,4 @@
-//! What runs the Python functions of tasks.
+//! The host of task functions written in Python.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use lmeval_host::{PythonHost, PythonOptions};
 
 use crate::printer::Notes;
 
-/// A host for functions; no process is started before the first one is called. What they print becomes notes.
+/// A host for Python functions; no process starts before the first call. Lines that functions print become notes.
 pub(crate) fn host(
     python: Option<&Path>,
     plugins: &[String],
@@ -19,7 +19,7 @@ pub(crate) fn host(
     Ok(PythonHost::new(options(python, plugins, roots, notes)?))
 }
 
-/// How functions are run.
+/// Options for the Python host, with output forwarded to notes.
 pub(crate) fn options(
     python: Option<&Path>,
     plugins: &[String],
@@ -29,7 +29,7 @@ pub(crate) fn options(
     let notes = notes.clone();
     Ok(PythonOptions {
         program: std::env::current_exe().ok(),
-        // No program of a model exists before a run, which sets this to what its user says.
+        // Only a run executes model-written code, and sets this from `--confirm_run_unsafe_code`.
         run_unsafe_code: true,
         log: Some(Arc::new(move |line: &str| notes.info(&format!("python: {line}")))),
         ..python_options(python, plugins, roots)?

@@ -1,4 +1,4 @@
-//! How failures look: the message, the place in the file, the causes, and what to try.
+//! Renders failures: the message, an excerpt of the file, the causes, and hints.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use lmeval_report::ReportError;
 use lmeval_tasks::prompt::PromptError;
 
 use crate::commands::Status;
-use crate::printer::{self, Printer, visible};
+use crate::printer::{self, Printer, escape_controls};
 
 /// How serious a diagnostic is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +23,11 @@ pub(crate) enum Severity {
     Warning,
 }
 
-/// Finds out whether an error is of a type.
+/// Downcasts an error to a type with diagnostic information.
 type Cast = for<'a> fn(&'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose>;
 
-/// Every error that knows more than its message. The rest of a chain has messages alone.
-fn known<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose> {
+/// The diagnostic information of an error; errors of other types have only their message.
+fn as_diagnose<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose> {
     fn is<'a, T: Diagnose + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a dyn Diagnose> {
         downcast_error::<T>(error).map(|known| known as &dyn Diagnose)
     }
@@ -55,17 +55,17 @@ pub(crate) fn failure(printer: &mut Printer, error: &anyhow::Error) {
     printer.styled(&rendered(error));
 }
 
-/// A failure as text: message, excerpt of the file, causes, hints. Styled; the printer strips what cannot be shown.
+/// Renders a failure with ANSI styles: message, file excerpt, causes, hints.
 pub(crate) fn rendered(error: &anyhow::Error) -> String {
     render(Severity::Error, error.as_ref())
 }
 
-/// What Python says about a failure.
+/// The Python traceback attached to a failure.
 pub(crate) fn traceback(error: &anyhow::Error) -> Option<&str> {
-    error.chain().filter_map(known).find_map(Diagnose::traceback)
+    error.chain().filter_map(as_diagnose).find_map(Diagnose::traceback)
 }
 
-/// How a command that failed ends.
+/// The exit status for a failure.
 pub(crate) fn status(error: &anyhow::Error) -> Status {
     match error.downcast_ref::<EngineError>() {
         Some(EngineError::Interrupted { .. }) => Status::Interrupted,
@@ -73,66 +73,64 @@ pub(crate) fn status(error: &anyhow::Error) -> Status {
     }
 }
 
-/// An error or warning as text: what is wrong, where, why, and what to try.
+/// Renders an error or warning: message, location, causes and hints.
 pub(crate) fn render(severity: Severity, error: &(dyn Error + 'static)) -> String {
     let (level, word) = match severity {
         Severity::Error => (Level::ERROR, "error"),
         Severity::Warning => (Level::WARNING, "warning"),
     };
-    let told = Told::of(error);
-    if told.places.is_empty() {
-        let rest = visible(&told.below()).into_owned();
+    let parts = ErrorParts::of(error);
+    if parts.locations.is_empty() {
+        let rest = escape_controls(&parts.causes_and_hints()).into_owned();
         // Titles of several lines would be indented.
-        return if told.headline.contains('\n') {
-            format!("{word}: {}{rest}", visible(&told.headline))
+        return if parts.headline.contains('\n') {
+            format!("{word}: {}{rest}", escape_controls(&parts.headline))
         } else {
-            renderer().render(&[Group::with_title(level.primary_title(visible(&told.headline)))]) + &rest
+            renderer().render(&[Group::with_title(level.primary_title(escape_controls(&parts.headline)))])
+                + &rest
         };
     }
-    let places: Vec<(String, String, &Location)> = told.places.iter().map(excerpt).collect();
-    let mut group = Group::with_title(level.primary_title(visible(&told.headline)));
-    for (text, path, place) in &places {
-        let marked = AnnotationKind::Primary.span(clamp(text, &place.range));
+    let excerpts: Vec<(String, String, &Location)> = parts.locations.iter().map(excerpt).collect();
+    let mut group = Group::with_title(level.primary_title(escape_controls(&parts.headline)));
+    for (text, path, location) in &excerpts {
+        let marked = AnnotationKind::Primary.span(clamp(text, &location.range));
         group = group.element(Snippet::source(text).path(path).fold(true).annotation(marked));
     }
-    for cause in &told.causes {
-        group = group.element(Level::NOTE.with_name("caused by").message(visible(cause)));
+    for cause in &parts.causes {
+        group = group.element(Level::NOTE.with_name("caused by").message(escape_controls(cause)));
     }
-    for hint in &told.hints {
-        group = group.element(Level::HELP.with_name("hint").message(visible(hint)));
+    for hint in &parts.hints {
+        group = group.element(Level::HELP.with_name("hint").message(escape_controls(hint)));
     }
     renderer().render(&[group])
 }
 
-/// What an error and its sources tell.
-struct Told {
+/// The parts of an error message, collected from the error and its sources.
+struct ErrorParts {
     headline: String,
-    places: Vec<Location>,
+    locations: Vec<Location>,
     causes: Vec<String>,
     hints: Vec<String>,
 }
 
-impl Told {
+impl ErrorParts {
     fn of(error: &(dyn Error + 'static)) -> Self {
         let headline = |error: &(dyn Error + 'static)| {
-            known(error).map_or_else(|| error.to_string(), Diagnose::headline)
+            as_diagnose(error).map_or_else(|| error.to_string(), Diagnose::headline)
         };
         let links: Vec<&(dyn Error + 'static)> =
             std::iter::successors(Some(error), |&error| error.source()).collect();
-        let diagnoses = || links.iter().filter_map(|link| known(*link));
+        let diagnoses = || links.iter().filter_map(|link| as_diagnose(*link));
         Self {
             headline: headline(error),
-            places: diagnoses()
-                .map(Diagnose::locations)
-                .find(|places| !places.is_empty())
-                .unwrap_or_default(),
+            locations: diagnoses().map(Diagnose::locations).find(|found| !found.is_empty()).unwrap_or_default(),
             causes: links[1..].iter().map(|link| headline(*link)).collect(),
             hints: diagnoses().flat_map(Diagnose::hints).collect(),
         }
     }
 
-    /// Causes and hints, a line each.
-    fn below(&self) -> String {
+    /// Causes and hints, one per line.
+    fn causes_and_hints(&self) -> String {
         let mut text = String::new();
         for cause in &self.causes {
             let _ = write!(text, "\n  caused by: {cause}");
@@ -141,19 +139,19 @@ impl Told {
     }
 }
 
-/// Advice below a message, a line each.
+/// Hints, one per line.
 pub(crate) fn hint_lines(hints: &[String]) -> String {
     hints.iter().flat_map(|hint| ["\nhint: ", hint]).collect()
 }
 
-/// The text and the path of a place as they may be shown. Excerpts are cut at the width of the terminal, so the mask comes
-/// first, and what is marked must stay where it is.
-fn excerpt(place: &Location) -> (String, String, &Location) {
-    let path = visible(&place.path().display().to_string()).into_owned();
-    (secrets::mask_keeping_length(place.text()).into_owned(), path, place)
+/// The masked text and path of a location. The excerpt is cut at the terminal's width, so secrets are masked first,
+/// and masking keeps offsets valid.
+fn excerpt(location: &Location) -> (String, String, &Location) {
+    let path = escape_controls(&location.path().display().to_string()).into_owned();
+    (secrets::mask_keeping_length(location.text()).into_owned(), path, location)
 }
 
-/// Excerpts of files are cut at the edge of the terminal.
+/// A renderer that cuts file excerpts at the terminal's edge.
 fn renderer() -> Renderer {
     let styled = Renderer::styled();
     match printer::error_columns() {
@@ -162,14 +160,14 @@ fn renderer() -> Renderer {
     }
 }
 
-/// The first line of a range, within the text and on character boundaries: excerpts of whole blocks help nobody.
+/// The first line of a range, clamped to the text and to character boundaries: longer excerpts are not useful.
 fn clamp(text: &str, range: &std::ops::Range<usize>) -> std::ops::Range<usize> {
     let mut start = range.start.min(text.len());
     while !text.is_char_boundary(start) {
         start -= 1;
     }
     let line_end = text[start..].find('\n').map_or(text.len(), |length| start + length);
-    // An excerpt is cut around what is marked, so that must fit the terminal beside the line number.
+    // The excerpt is cut around the marked range, which must fit beside the line number.
     let most = printer::error_columns().map_or(usize::MAX, |width| width.saturating_sub(20).max(8));
     let mut end = range.end.clamp(start, line_end).min(start.saturating_add(most));
     while !text.is_char_boundary(end) {
@@ -202,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn every_link_of_a_chain_speaks_once_and_gives_its_own_advice() {
+    fn prints_each_cause_once_with_its_hints() {
         let scored = EngineError::Score { task: "t".to_owned(), source: Box::new(too_few()) };
         assert_eq!(
             plain(scored),
@@ -225,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_stands_for_another_speaks_for_it() {
+    fn transparent_errors_print_their_cause() {
         let refused =
             || ModelError::new(ModelErrorKind::Unsupported, "No likelihoods").hint("Use another model");
         assert_eq!(plain(EngineError::Model(refused())), "error: No likelihoods\nhint: Use another model");
@@ -238,14 +236,14 @@ mod tests {
         let made_for = vec!["multiple_choice".to_owned()];
         let odd = ScoreError::OutputType { metric: "acc".to_owned(), made_for, output_type };
         let cause = odd.to_string();
-        let told = Diagnostic::new(format!("No: {cause}")).including_cause(odd);
-        assert_eq!(plain(told), format!("error: No: {cause}"));
+        let diagnostic = Diagnostic::new(format!("No: {cause}")).including_cause(odd);
+        assert_eq!(plain(diagnostic), format!("error: No: {cause}"));
     }
 
     #[test]
-    fn advice_and_places_are_found_below_other_messages() {
-        let place = Location::new(std::path::Path::new("a.yaml"), "task: t\nlimit: x\n", 8..13, 2);
-        let inner = Diagnostic::new("`limit` must be a number").at(Some(place)).hint("Write 5");
+    fn finds_hints_and_locations_in_sources() {
+        let location = Location::new(std::path::Path::new("a.yaml"), "task: t\nlimit: x\n", 8..13, 2);
+        let inner = Diagnostic::new("`limit` must be a number").at(Some(location)).hint("Write 5");
         let error = anyhow::Error::from(inner).context("Nothing was run");
         assert_eq!(
             plain(error),

@@ -1,4 +1,4 @@
-//! Which folders hold task definitions.
+//! The folders searched for task definitions.
 
 use std::path::PathBuf;
 
@@ -9,21 +9,19 @@ use lmeval_tasks::TaskManager;
 
 use crate::printer::Printer;
 
-/// The library roots that the arguments mean, in order: later ones win.
+/// The library roots for the arguments; later ones win. Warns about missing folders.
 pub(crate) fn resolve(arguments: &LibraryArgs, printer: &mut Printer) -> Result<Vec<PathBuf>> {
     let roots = arguments.roots()?;
     for folder in arguments.include_path.iter().flatten() {
         if !folder.is_dir() {
-            printer.note(&format!(
-                "warning: the folder `{}` of --include_path does not exist",
-                folder.display()
-            ));
+            printer
+                .note(&format!("warning: the --include_path folder `{}` does not exist", folder.display()));
         }
     }
     Ok(roots)
 }
 
-/// Finds tasks in the roots; a name that is unknown because the public library is not installed says so.
+/// A task manager for the roots, which suggests `tasks pull` for unknown names if the public library is missing.
 pub(crate) fn manager(roots: &[PathBuf], arguments: &LibraryArgs) -> Result<TaskManager> {
     let manager = TaskManager::new(roots).with_registry(lmeval::registry());
     Ok(match missing_library(arguments)? {
@@ -32,7 +30,7 @@ pub(crate) fn manager(roots: &[PathBuf], arguments: &LibraryArgs) -> Result<Task
     })
 }
 
-/// How to get the public library, where a name may be missing because it is not installed.
+/// A hint about installing the public library, unless it is installed or another library was chosen.
 pub(crate) fn missing_library(arguments: &LibraryArgs) -> Result<Option<String>> {
     if arguments.library.is_some() || Home::from_environment()?.default_root()?.is_some() {
         return Ok(None);

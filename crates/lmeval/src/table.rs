@@ -1,4 +1,4 @@
-//! Markdown tables of text, laid out as the reference lays them out.
+//! Markdown tables of text, in the reference's layout.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 /// The narrowest column.
 const MINIMUM: usize = 3;
 
-/// A table of text columns: headers centred, cells on the left.
+/// A table of text columns: centered headers, left-aligned cells.
 pub(crate) struct Table<'a, const COLUMNS: usize> {
     headers: [&'a str; COLUMNS],
     rows: Vec<[&'a str; COLUMNS]>,
@@ -19,12 +19,11 @@ impl<'a, const COLUMNS: usize> Table<'a, COLUMNS> {
         Self { headers, rows: Vec::new() }
     }
 
-    /// Adds a row.
     pub(crate) fn row(&mut self, cells: [&'a str; COLUMNS]) {
         self.rows.push(cells);
     }
 
-    /// Writes the table, each line with its end.
+    /// Writes the table; every line ends with a newline.
     pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let mut widths = [MINIMUM; COLUMNS];
         for row in std::iter::once(&self.headers).chain(&self.rows) {
@@ -34,11 +33,11 @@ impl<'a, const COLUMNS: usize> Table<'a, COLUMNS> {
         }
         let mut line = String::new();
         for (header, width) in self.headers.iter().zip(widths) {
-            let blanks = width - display_width(header);
+            let padding = width - display_width(header);
             line.push('|');
-            pad(&mut line, blanks / 2, ' ');
+            pad(&mut line, padding / 2, ' ');
             line.push_str(header);
-            pad(&mut line, blanks - blanks / 2, ' ');
+            pad(&mut line, padding - padding / 2, ' ');
         }
         line.push_str("|\n");
         for width in widths {
@@ -65,7 +64,7 @@ fn pad(out: &mut String, count: usize, character: char) {
     out.extend(std::iter::repeat_n(character, count));
 }
 
-/// A bar would end the cell, a line break the row.
+/// Escapes bars and line breaks, which would end the cell or the row.
 fn push_cell(out: &mut String, cell: &str) {
     if !cell.contains(['|', '\n', '\r']) {
         out.push_str(cell);
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn lays_out_as_the_reference() {
+    fn matches_reference_layout() {
         let mut table = Table::new(["Task", "Config Location", "Output Type"]);
         table.row(["日本", "/a/b", ""]);
         table.row(["x", "/a/b", "generate_until"]);
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_table_has_its_header() {
+    fn empty_table_has_a_header() {
         assert_eq!(written(&Table::new(["Tag"])), "|Tag|\n|---|\n");
     }
 

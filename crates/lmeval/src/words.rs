@@ -1,8 +1,8 @@
-//! Words of messages.
+//! Singular and plural forms in messages.
 
 pub(crate) use lmeval_core::counted;
 
-/// Which of two words goes with a number.
+/// Picks the singular or the plural form.
 pub(crate) fn for_count<'a>(count: usize, one: &'a str, several: &'a str) -> &'a str {
     if count == 1 { one } else { several }
 }

@@ -1,6 +1,6 @@
-//! `lm-eval completions`: a completion script for a shell.
+//! `lm-eval completions`: prints a shell completion script.
 //!
-//! The script that clap makes knows flags; names of tasks and models are asked of the program when they are needed.
+//! clap's script completes flags; names of tasks and models are queried from `lm-eval` when needed.
 
 use anyhow::Result;
 use clap::CommandFactory;
@@ -10,7 +10,7 @@ use crate::cli::{Cli, CompletionsArgs};
 use crate::commands::Status;
 use crate::printer::Printer;
 
-/// Runs before clap's function, which knows nothing of names. Only the part behind the last comma is completed.
+/// Wraps clap's function, which does not know names. Completes only the part after the last comma.
 const BASH: &str = r#"
 _lm_eval_names() {
     local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" what="" before=""
@@ -61,9 +61,8 @@ complete -c lm-eval -n "__fish_seen_subcommand_from show preview" -a "(lm-eval l
 complete -c lm-eval -n "__fish_seen_subcommand_from run" -s M -l model -x -a "(lm-eval ls models --names 2>/dev/null)"
 "#;
 
-/// Prints the script.
 pub(crate) fn run(arguments: &CompletionsArgs, printer: &mut Printer) -> Result<Status> {
-    // In scripts for bash, clap_complete 4.6 mixes up names of commands with hyphens, and offers nothing.
+    // clap_complete 4.6 generates broken bash scripts for command names with hyphens.
     let name = if arguments.shell == Shell::Bash { "lmeval" } else { "lm-eval" };
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), name, &mut script);
@@ -77,7 +76,7 @@ pub(crate) fn run(arguments: &CompletionsArgs, printer: &mut Printer) -> Result<
     Ok(Status::Success)
 }
 
-/// The first line must stay the first; where clap completes file names of tasks and models, our functions stand.
+/// Inserts our functions after the first line, which must stay first, and uses them for task and model names.
 fn with_zsh_names(script: &str) -> String {
     let (first, rest) = script.split_once('\n').unwrap_or((script, ""));
     let mut text = format!("{first}\n{ZSH}");

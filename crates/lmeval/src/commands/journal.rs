@@ -1,4 +1,4 @@
-//! `lm-eval journal`: what was answered before.
+//! `lm-eval journal`: inspect and maintain saved answers.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::json_line;
 use crate::printer::Printer;
 use crate::words::counted;
 
-/// Does what was asked for.
+/// Runs the chosen subcommand.
 pub(crate) fn run(arguments: &JournalArgs, printer: &mut Printer) -> Result<Status> {
     match &arguments.action {
         JournalAction::Ls { path, json } => list(&find(path)?, *json, printer),
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &JournalArgs, printer: &mut Printer) -> Result<Stat
     }
 }
 
-/// The journal that a path means: itself, or the only one in a folder or in the folders of models there.
+/// The journal at a path: the file itself, or the only one in a folder or in its model subfolders.
 fn find(path: &Path) -> Result<PathBuf> {
     if !path.is_dir() {
         return Ok(path.to_owned());
@@ -44,11 +44,11 @@ fn find(path: &Path) -> Result<PathBuf> {
     found.sort_unstable();
     match found.as_slice() {
         [one] => Ok(one.clone()),
-        [] => bail!("There is no journal in `{}`", path.display()),
+        [] => bail!("No journal in `{}`", path.display()),
         several => {
             let names: Vec<String> = several.iter().map(|path| format!("`{}`", path.display())).collect();
-            let told = Diagnostic::new(format!("There are several journals in `{}`", path.display()));
-            bail!(told.hint(format!("Name one of {}", names.join(", "))))
+            let diagnostic = Diagnostic::new(format!("Several journals in `{}`", path.display()));
+            bail!(diagnostic.hint(format!("Choose one of {}", names.join(", "))))
         }
     }
 }
@@ -93,7 +93,7 @@ fn listing_as_text(path: &Path, listing: &Listing) -> String {
 }
 
 fn identity(model: &ModelSummary) -> String {
-    model.identity.clone().unwrap_or_else(|| format!("An unknown model, {}", model.fingerprint))
+    model.identity.clone().unwrap_or_else(|| format!("Unknown model, {}", model.fingerprint))
 }
 
 fn counts(answered: usize, failed: usize) -> String {
@@ -104,7 +104,7 @@ fn number(number: usize) -> Value {
     Value::Int(number as i64)
 }
 
-/// One line for each model.
+/// One JSON object per model.
 fn listing_as_json(path: &Path, listing: &Listing) -> Result<String> {
     let mut text = String::new();
     for model in &listing.models {
@@ -160,7 +160,7 @@ fn verify(path: &Path, json: bool, printer: &mut Printer) -> Result<Status> {
         printer.result(&format!("  {problem}\n"))?;
     }
     if !found.is_sound() {
-        printer.note("hint: No damaged answer is ever used: the next run sends those requests again, and `lm-eval journal compact` takes the damage out");
+        printer.note("hint: Damaged answers are never used: the next run sends those requests again, and `lm-eval journal compact` removes the damage");
     }
     Ok(status)
 }
@@ -181,7 +181,7 @@ fn problem_facts(problem: Problem) -> Dict {
 fn compact(path: &Path, printer: &mut Printer) -> Result<Status> {
     let done = lmeval_journal::compact(path)?;
     let line = format!(
-        "{}: {} kept, {} and {} left out, {} bytes instead of {}\n",
+        "{}: kept {}, removed {} and {}, {} bytes instead of {}\n",
         path.display(),
         counts(done.answers, done.failures),
         counted(done.dropped, "record"),
@@ -189,6 +189,6 @@ fn compact(path: &Path, printer: &mut Printer) -> Result<Status> {
         done.bytes_after,
         done.bytes_before
     );
-    printer.result(&line).context("The result cannot be printed")?;
+    printer.result(&line).context("Cannot print the result")?;
     Ok(Status::Success)
 }

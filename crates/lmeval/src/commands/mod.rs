@@ -20,11 +20,11 @@ use crate::run::interrupt;
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// Everything is as it should be.
+    /// The command succeeded.
     Success,
-    /// The command did its work and found something wrong, or could not do it.
+    /// The command failed, or found a problem.
     Failure,
-    /// Somebody ended the command before it was done.
+    /// The command was interrupted.
     Interrupted,
 }
 
@@ -39,7 +39,7 @@ impl Status {
     }
 }
 
-/// Runs the command that was asked for.
+/// Runs the command.
 pub(crate) fn dispatch(cli: Cli, printer: &mut Printer) -> Result<Status> {
     let status = match cli.command {
         Command::Ls(arguments) => ls::run(&arguments, printer)?,

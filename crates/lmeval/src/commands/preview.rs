@@ -1,4 +1,4 @@
-//! `lm-eval preview`: what would be sent to a model.
+//! `lm-eval preview`: prints the prompts and requests sent to a model.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::printer::Printer;
 use crate::progress::Downloads;
 use crate::{json_line, python, report, roots};
 
-/// Prints the requests of the tasks that were named.
+/// Prints the requests of the named tasks.
 pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
     let manager = roots::manager(&roots, &arguments.library)?;
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
         printer.styled(&report::render(report::Severity::Warning, warning));
     }
     if let Some(count) = arguments.num_fewshot.filter(|count| *count < 0) {
-        bail!("`num_fewshot` must be a whole number that is not negative, not {count}");
+        bail!("`num_fewshot` must be a non-negative integer, not {count}");
     }
     let options = options(arguments)?;
     let samples = samples(arguments)?;
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &PreviewArgs, printer: &mut Printer) -> Result<Stat
             task.config.set_num_fewshot(count);
         }
         let mut options = options.clone();
-        options.samples = samples.as_ref().and_then(|samples| document_numbers(samples, name));
+        options.samples = samples.as_ref().and_then(|samples| document_indices(samples, name));
         preview(task, &data, &options, arguments.json, printer)?;
     }
     Ok(Status::Success)
@@ -83,7 +83,7 @@ fn options(arguments: &PreviewArgs) -> Result<RequestOptions> {
         bail!("`--fewshot_as_multiturn` needs `--apply_chat_template`");
     }
     if arguments.samples.is_some() && arguments.limit.is_some() {
-        bail!("`--samples` and `--limit` exclude each other");
+        bail!("`--samples` and `--limit` cannot be combined");
     }
     let limit = match (arguments.limit, &arguments.samples) {
         (None, None) if !arguments.json => Some(1.0),
@@ -100,15 +100,15 @@ fn options(arguments: &PreviewArgs) -> Result<RequestOptions> {
     })
 }
 
-/// The documents of each task that `--samples` chooses.
+/// The document indices chosen by `--samples`.
 fn samples(arguments: &PreviewArgs) -> Result<Option<Dict>> {
     let Some(text) = &arguments.samples else { return Ok(None) };
     resolve_samples(&parse_samples(text).map_err(|error| anyhow!("`--samples` is {error}"))?)
 }
 
-fn document_numbers(samples: &Dict, name: &str) -> Option<Vec<i64>> {
-    let numbers = samples.get_str(name)?.as_list()?;
-    Some(numbers.iter().filter_map(Value::as_i64).collect())
+fn document_indices(samples: &Dict, name: &str) -> Option<Vec<i64>> {
+    let indices = samples.get_str(name)?.as_list()?;
+    Some(indices.iter().filter_map(Value::as_i64).collect())
 }
 
 fn preview(
@@ -138,7 +138,7 @@ fn preview(
     Ok(())
 }
 
-/// One line for each time that the request is sent.
+/// One line per repeat of the request.
 fn json_request(text: &mut String, instance: &Instance, dialect: &Dialect) -> Result<()> {
     let line = Value::dict([
         ("task", Value::Str(instance.task_name.clone())),
@@ -154,17 +154,17 @@ fn json_request(text: &mut String, instance: &Instance, dialect: &Dialect) -> Re
     Ok(())
 }
 
-/// The requests of a document for a reader: each context once, with what is asked after it.
+/// Describes the requests of a document: each context once, followed by what is requested after it.
 pub(super) fn describe(text: &mut String, task: &Task, requests: &DocumentRequests) {
     let _ = writeln!(text, "=== {}, document {}", task.name(), requests.doc_id);
     if let Some(reason) = &requests.skipped {
         let reason = match reason {
             Skipped::NoOptions => "it has no options",
             Skipped::NoTarget => "it has no target",
-            Skipped::NoRequests => "the class of the task makes no requests of it",
-            _ => "options cannot follow a conversation",
+            Skipped::NoRequests => "the task class returned no requests for it",
+            _ => "answer options cannot follow chat messages",
         };
-        let _ = writeln!(text, "skipped, because {reason}\n");
+        let _ = writeln!(text, "skipped: {reason}\n");
         return;
     }
     let mut shown: Option<&Context> = None;
@@ -217,7 +217,7 @@ fn describe_context(text: &mut String, context: &Context) {
     }
 }
 
-/// The text line by line behind bars, so that blanks at the ends and the last line end can be seen.
+/// Writes lines between bars, so that leading and trailing spaces and the final newline are visible.
 fn lines(text: &mut String, content: &str) {
     for line in content.split('\n') {
         let _ = writeln!(text, "|{line}|");

@@ -1,4 +1,4 @@
-//! `lm-eval run`: evaluate a model.
+//! `lm-eval run`: evaluates a model.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -17,23 +17,22 @@ use lmeval_tasks::{Overrides, TaskDict};
 
 use crate::commands::Status;
 use crate::printer::Printer;
-use crate::progress::{Board, Downloads, Show, Ticker, Waiting};
+use crate::progress::{Downloads, ProgressDisplay, RequestCounts, Spinner, Ticker};
 use crate::run::events::{Records, RunEvents};
 use crate::run::output::{self, Start};
 use crate::run::{interrupt, model};
 use crate::words::{counted, for_count};
 use crate::{python, report, roots};
 
-/// The Python program whose command line this is: models and functions that it has registered run in its process.
+/// The Python program that issued this command line; its registered models and functions run in its process.
 pub(super) struct Program<'a> {
     pub(super) caller: &'a Arc<Caller>,
-    /// Its interpreter, for functions of task files.
+    /// Its interpreter, for Python functions of task files.
     pub(super) python: Option<PathBuf>,
-    /// What ends the run when the program has ended.
+    /// Cancels the run if that process ends.
     pub(super) cancel: &'a OnceLock<Cancel>,
 }
 
-/// Evaluates.
 pub(super) fn run(
     arguments: &Options,
     printer: &mut Printer,
@@ -43,12 +42,12 @@ pub(super) fn run(
         printer.notes().use_json();
     }
     let (moment, began) = (Moment::now(), Instant::now());
-    let mut settings = RunSettings::of_command(arguments)?;
+    let mut settings = RunSettings::from_flags(arguments)?;
     settings.python = settings.python.or_else(|| program?.python.clone());
-    say(&settings, printer)?;
+    print_settings(&settings, printer)?;
     if settings.check_integrity {
-        let told = Diagnostic::new("`--check_integrity`: there are no self-tests of tasks");
-        bail!(told.hint("`lm-eval validate --tasks …` checks definitions"));
+        let diagnostic = Diagnostic::new("`--check_integrity`: tasks have no self-tests");
+        bail!(diagnostic.hint("`lm-eval validate --tasks …` checks definitions"));
     }
     let hash_media = environment::hash_media()?;
     let roots = roots::resolve(&settings.library, printer)?;
@@ -57,8 +56,8 @@ pub(super) fn run(
     let mut options = python::options(settings.python.as_deref(), &settings.plugins, &roots, &notes)?;
     options.caller = program.map(|program| Arc::clone(program.caller));
     let model = {
-        let show = Show::new(settings.progress, settings.quiet);
-        let _waiting = Waiting::start(show, loading(&settings), notes.clone());
+        let show = ProgressDisplay::new(settings.progress, settings.quiet);
+        let _spinner = Spinner::start(show, loading(&settings), notes.clone());
         model::create(&settings, &options, &notes)?
     };
     let model_args = Value::from(settings.model_args.clone());
@@ -67,18 +66,18 @@ pub(super) fn run(
     let journal = journal(&settings, &model_name, files.as_ref().map(|(layout, _)| layout), &*model);
     match &journal {
         Some(journal) => notes.wrote("journal", None, &journal.path),
-        None => tell_not_kept(&settings, printer),
+        None => warn_unused_cache_flags(&settings, printer),
     }
     let start = Start { moment, began, model_name, files, hash_media };
     let adjust = |run: &mut EvaluateOptions| {
         if let Some(program) = program {
             let run_unsafe_code = settings.confirm_run_unsafe_code;
             run.data.python = Some(PythonHost::new(PythonOptions { run_unsafe_code, ..options }));
-            // Nobody else sets it.
+            // Set only here.
             let _ = program.cancel.set(run.cancel.clone());
         }
     };
-    let (evaluation, events, board) =
+    let (evaluation, events, counts) =
         evaluate_tasks(&settings, &start, &model, (tasks, &roots), journal.as_ref(), printer, adjust)?;
     let facts = output::facts(&settings, &start, &*model, &evaluation);
     for warning in &evaluation.results.warnings {
@@ -86,25 +85,25 @@ pub(super) fn run(
     }
     let task_hashes = events.task_hashes(&evaluation);
     output::write(&settings, &start, &facts, &evaluation, &task_hashes, printer)?;
-    output::tell_audit(&evaluation, printer);
+    output::report_unusual_answers(&evaluation, printer);
     if let Some(journal) = &journal {
-        tell_reuse(&evaluation, &events, &board, &journal.path, printer);
+        report_cache_hits(&evaluation, &events, &counts, &journal.path, printer);
     }
     if evaluation.failures.is_empty() {
         return Ok(Status::Success);
     }
-    output::tell_failures(&evaluation.failures, journal.is_some(), printer);
+    output::report_failures(&evaluation.failures, journal.is_some(), printer);
     Ok(Status::Failure)
 }
 
-/// What is going on while a model is made.
+/// The message shown while the model loads.
 fn loading(settings: &RunSettings) -> String {
     let name = ["pretrained", "model"].into_iter().find_map(|key| settings.model_args.get_str(key));
     format!("Loading the model `{}`", name.map_or_else(|| settings.model.clone(), repr::str))
 }
 
-/// Says what the settings come to.
-fn say(settings: &RunSettings, printer: &mut Printer) -> Result<()> {
+/// Prints the effective settings and notes about them.
+fn print_settings(settings: &RunSettings, printer: &mut Printer) -> Result<()> {
     let notes = printer.notes();
     if settings.progress == ProgressMode::Json {
         notes.use_json();
@@ -120,8 +119,8 @@ fn say(settings: &RunSettings, printer: &mut Printer) -> Result<()> {
     }
     if !settings.apply_chat_template.is_on() && looks_like_chat(settings) {
         notes.info(
-            "The arguments of the model look like those of a chat model, and `--apply_chat_template` is not given: \
-             prompts are plain text",
+            "The model arguments look like those of a chat model, but `--apply_chat_template` is not given: \
+             prompts are sent as plain text",
         );
     }
     Ok(())
@@ -145,7 +144,7 @@ fn load(settings: &RunSettings, roots: &[PathBuf], printer: &mut Printer) -> Res
     Ok(loaded)
 }
 
-/// Where files go; the folder is tried out, so that the run does not find out at its end.
+/// Where files go. Checks that the folder is writable, so that the run does not fail at its end.
 pub(super) fn files(
     settings: &RunSettings,
     model: &ModelName,
@@ -158,10 +157,10 @@ pub(super) fn files(
     Ok(Some((layout, stamp)))
 }
 
-/// The journal of a model's folder.
+/// The file name of the journal in a model's folder.
 const ANSWERS: &str = "answers.journal";
 
-/// Where answers are kept; nowhere for a model that is as fast as a file.
+/// The journal of the run; none for a model that answers as fast as a file can be read.
 pub(super) fn journal(
     settings: &RunSettings,
     name: &ModelName,
@@ -182,26 +181,26 @@ pub(super) fn journal(
         output_path.with_extension("journal")
     } else {
         let path = layout?.folder().join(ANSWERS);
-        // Earlier versions had hidden folders for names such as `./model`: what was answered there stays answered.
+        // Earlier versions used hidden folders for names such as `./model`; reuse a journal found there.
         let earlier = output_path.join(sanitize_model_name(&name.name)).join(ANSWERS);
         if !path.exists() && earlier.exists() { earlier } else { path }
     };
     Some(JournalOptions { path, fresh, import: Vec::new() })
 }
 
-/// Says which flags have nothing to work on.
-fn tell_not_kept(settings: &RunSettings, printer: &Printer) {
+/// Warns about cache flags that have no effect.
+fn warn_unused_cache_flags(settings: &RunSettings, printer: &Printer) {
     if settings.use_cache.is_some() {
         printer.notes().info(&format!(
             "`--use_cache` has no effect: `{}` answers as fast as a file can be read",
             settings.model
         ));
     } else if settings.fresh {
-        printer.notes().info("`--fresh` has no effect: there are no answers of earlier runs");
+        printer.notes().info("`--fresh` has no effect: no answers are saved");
     }
 }
 
-/// Evaluates; `adjust` has the last word on how.
+/// Evaluates; `adjust` makes final changes to the options.
 pub(super) fn evaluate_tasks(
     settings: &RunSettings,
     start: &Start,
@@ -210,10 +209,10 @@ pub(super) fn evaluate_tasks(
     journal: Option<&JournalOptions>,
     printer: &Printer,
     adjust: impl FnOnce(&mut EvaluateOptions),
-) -> Result<(Evaluated, Arc<RunEvents>, Arc<Board>)> {
+) -> Result<(Evaluated, Arc<RunEvents>, Arc<RequestCounts>)> {
     let notes = printer.notes();
-    let show = Show::new(settings.progress, settings.quiet);
-    let board = Arc::new(Board::new());
+    let show = ProgressDisplay::new(settings.progress, settings.quiet);
+    let counts = Arc::new(RequestCounts::new());
     let records = start.files.as_ref().filter(|_| settings.log_samples).map(|(layout, stamp)| Records {
         layout: layout.clone(),
         stamp: stamp.clone(),
@@ -223,8 +222,13 @@ pub(super) fn evaluate_tasks(
         records.layout.check_tasks(tasks.tasks.keys().map(String::as_str))?;
     }
     let write_out = settings.write_out.then_some(settings.dialect);
-    let events =
-        Arc::new(RunEvents::new(Arc::clone(&board), notes.clone(), show == Show::Json, write_out, records));
+    let events = Arc::new(RunEvents::new(
+        Arc::clone(&counts),
+        notes.clone(),
+        show == ProgressDisplay::Json,
+        write_out,
+        records,
+    ));
     let cancel = Cancel::new();
     interrupt::listen(cancel.clone(), notes.clone(), journal.is_some());
     let mut data = Settings::from_environment();
@@ -243,20 +247,26 @@ pub(super) fn evaluate_tasks(
         let notes = notes.clone();
         stats.on_warning(move |warning| notes.note(&format!("warning: {warning}")));
     }
-    let ticker = Ticker::start(show, Arc::clone(&board), Arc::clone(model), notes);
-    let heard: Arc<dyn Events> = Arc::clone(&events) as Arc<dyn Events>;
-    let evaluation = evaluate(model, tasks, &options, &heard);
+    let ticker = Ticker::start(show, Arc::clone(&counts), Arc::clone(model), notes);
+    let handler: Arc<dyn Events> = Arc::clone(&events) as Arc<dyn Events>;
+    let evaluation = evaluate(model, tasks, &options, &handler);
     drop(ticker);
     for warning in model.stats().map(ModelStats::take_warnings).unwrap_or_default() {
         printer.notes().note(&format!("warning: {warning}"));
     }
-    Ok((evaluation?, events, board))
+    Ok((evaluation?, events, counts))
 }
 
-/// Says what did not have to be asked.
-fn tell_reuse(evaluation: &Evaluated, events: &RunEvents, board: &Board, path: &Path, printer: &Printer) {
-    let sent = board.snapshot().sent;
-    if events.kept_before() == 0 || evaluation.answered == 0 {
+/// Reports how many answers came from the journal.
+fn report_cache_hits(
+    evaluation: &Evaluated,
+    events: &RunEvents,
+    counts: &RequestCounts,
+    path: &Path,
+    printer: &Printer,
+) {
+    let sent = counts.snapshot().sent;
+    if events.saved_before() == 0 || evaluation.answered == 0 {
         return;
     }
     let path = path.display();
@@ -266,10 +276,10 @@ fn tell_reuse(evaluation: &Evaluated, events: &RunEvents, board: &Board, path: &
             1 => "The only answer was".to_owned(),
             several => format!("All {several} answers were"),
         };
-        format!("{all} in {path}; nothing was sent. `--fresh` starts over")
+        format!("{all} reused from {path}; nothing was sent to the model. `--fresh` starts over")
     } else {
         format!(
-            "{} came from the model, {before} {} there already",
+            "{} came from the model, {before} {} reused",
             counted(sent as usize, "answer"),
             for_count(before, "was", "were")
         )

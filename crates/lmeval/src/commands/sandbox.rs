@@ -1,4 +1,4 @@
-//! `lm-eval sandbox`: run a program that a model wrote, under limits.
+//! `lm-eval sandbox`: runs model-written code under limits.
 
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
@@ -12,14 +12,14 @@ use crate::cli::{SandboxArgs, SandboxPython};
 use crate::commands::Status;
 use crate::printer::Printer;
 
-/// What shows the limits without needing them.
+/// Code that does nothing, for probing the limits.
 const PROBE: &str = "pass";
 
-/// Runs a program, or shows the limits.
+/// Runs a file, or shows the limits.
 pub(crate) fn run(arguments: &SandboxArgs, printer: &mut Printer) -> Result<Status> {
     if let Some(plan) = &arguments.inside {
         let Err(error) = lmeval_sandbox::enter(plan);
-        // Standard output is what the supervisor reads.
+        // The supervisor reads standard output.
         writeln!(printer.results(), "{:#}", anyhow::Error::from(error))?;
         return Ok(Status::Failure);
     }
@@ -43,8 +43,8 @@ pub(crate) fn run(arguments: &SandboxArgs, printer: &mut Printer) -> Result<Stat
 fn read(path: &Path) -> Result<String> {
     if path == Path::new("-") {
         let mut text = Vec::new();
-        std::io::stdin().read_to_end(&mut text).context("Cannot read the program from standard input")?;
-        // A program that is no text is the interpreter's to refuse.
+        std::io::stdin().read_to_end(&mut text).context("Cannot read the code from standard input")?;
+        // The interpreter rejects code that is not valid text.
         return Ok(String::from_utf8_lossy(&text).into_owned());
     }
     Ok(fs_err::read_to_string(path)?)
@@ -69,7 +69,7 @@ fn show(outcome: &Outcome, arguments: &SandboxArgs, printer: &mut Printer) -> Re
         return Ok(());
     }
     for limit in outcome.report.limits() {
-        let mark = if limit.in_force { "" } else { "NOT IN FORCE: " };
+        let mark = if limit.in_force { "" } else { "NOT ENFORCED: " };
         printer.result(&format!("{:<13} {mark}{}\n", limit.name, limit.text))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `lm-eval tasks`: the task libraries on this machine.
+//! `lm-eval tasks`: manages installed task libraries.
 
 use anyhow::Result;
 use lmeval::library::{Home, Installed, Outcome, Pull};
@@ -11,7 +11,7 @@ use crate::printer::Printer;
 use crate::report::hint_lines;
 use crate::words::counted;
 
-/// Does what was asked for.
+/// Runs the chosen subcommand.
 pub(crate) fn run(arguments: TasksArgs, printer: &mut Printer) -> Result<Status> {
     let home = Home::from_environment()?;
     match arguments.action {
@@ -39,8 +39,8 @@ fn pull(home: &Home, arguments: PullArgs, printer: &mut Printer) -> Result<()> {
                 library.path.display()
             )
         }
-        Outcome::AlreadyThere(library) => {
-            format!("lm_eval {} is installed already: {}\n", library.version, library.path.display())
+        Outcome::AlreadyInstalled(library) => {
+            format!("lm_eval {} is already installed: {}\n", library.version, library.path.display())
         }
     };
     Ok(printer.result(&line)?)
@@ -49,8 +49,8 @@ fn pull(home: &Home, arguments: PullArgs, printer: &mut Printer) -> Result<()> {
 fn list(home: &Home, json: bool, printer: &mut Printer) -> Result<()> {
     let installed = home.installed()?;
     if installed.is_empty() {
-        let hints = hint_lines(&["`lm-eval tasks pull` installs the public one".to_owned()]);
-        printer.note(&format!("No library is installed; the small built-in one is always there{hints}"));
+        let hints = hint_lines(&["`lm-eval tasks pull` installs the public library".to_owned()]);
+        printer.note(&format!("No library is installed; only the small built-in one is available{hints}"));
     }
     let width = installed.iter().map(|library| library.version.as_str().len()).max().unwrap_or(0);
     for library in installed {

@@ -1,4 +1,4 @@
-//! Unpacking the task folder of a wheel or source archive.
+//! Unpacks the task folder of a wheel or source archive.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufReader, Read, Seek};
@@ -10,14 +10,14 @@ use fs_err as fs;
 use tar::EntryType;
 use zip::ZipArchive;
 
-use super::entry::{Place, TASKS_FOLDER, place};
+use super::entry::{EntryKind, TASKS_FOLDER, classify};
 use super::target::Target;
 use super::version::Version;
 
-/// The most bytes that a description of the package, or a long name, may have.
-const LONGEST_TEXT: u64 = 1 << 20;
+/// The maximum size of the package metadata or of a long name, in bytes.
+const MAX_AUXILIARY_BYTES: u64 = 1 << 20;
 
-/// The kinds of archive, told apart by their first bytes and not by their names.
+/// Archive formats, recognized by their first bytes and not by file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Zip,
@@ -36,33 +36,33 @@ impl Kind {
     }
 }
 
-/// What an archive says about itself besides its files.
+/// Information about an archive besides its files.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// The version in the description of the package.
+    /// The version in the package metadata.
     pub(super) version: Option<Version>,
     prefixes: BTreeSet<String>,
 }
 
 impl Contents {
-    /// Notes the folder that a task file was found in: there can be only one.
+    /// Records the folder a task file was found in; there must be only one.
     fn note_prefix(&mut self, prefix: String) -> Result<()> {
         self.prefixes.insert(prefix);
         if self.prefixes.len() > 1 {
             let folders: Vec<String> =
                 self.prefixes.iter().map(|prefix| format!("`{}`", join(prefix))).collect();
-            bail!("The archive holds several task folders: {}", folders.join(", "));
+            bail!("The archive contains several task folders: {}", folders.join(", "));
         }
         Ok(())
     }
 
-    /// Reads the version from a description, if it states one that makes sense.
+    /// Reads the version from the package metadata, if it has a valid one.
     fn note_metadata(&mut self, description: impl Read) -> Result<()> {
         let mut text = Vec::new();
         description
-            .take(LONGEST_TEXT)
+            .take(MAX_AUXILIARY_BYTES)
             .read_to_end(&mut text)
-            .context("The package description cannot be read")?;
+            .context("Cannot read the package metadata")?;
         let text = String::from_utf8_lossy(&text);
         let mut header = text.lines().take_while(|line| !line.is_empty());
         let stated = header.find_map(|line| line.strip_prefix("Version:"));
@@ -91,13 +91,13 @@ pub(super) fn unpack(archive: &Path, target: &mut Target) -> Result<Contents> {
         Some(Kind::Zip) => unpack_zip(BufReader::new(file), target),
         Some(Kind::Gzip) => {
             let unzipped = MultiGzDecoder::new(BufReader::new(file));
-            unpack_whole_tar(&mut Watched::new(unzipped, limit), target)
+            unpack_complete_tar(&mut LimitedReader::new(unzipped, limit), target)
         }
-        Some(Kind::Tar) => unpack_whole_tar(&mut Watched::new(BufReader::new(file), limit), target),
-        None => bail!("It is neither a wheel or zip file nor a tar archive, gzipped or not"),
+        Some(Kind::Tar) => unpack_complete_tar(&mut LimitedReader::new(BufReader::new(file), limit), target),
+        None => bail!("Not a wheel, zip file or tar archive (plain or gzipped)"),
     }?;
     if target.files() == 0 {
-        bail!("It has no `{TASKS_FOLDER}` folder");
+        bail!("No `{TASKS_FOLDER}` folder in the archive");
     }
     Ok(contents)
 }
@@ -108,27 +108,27 @@ fn unpack_zip(reader: impl Read + Seek, target: &mut Target) -> Result<Contents>
         bail!("The archive has more than {} entries", target.limits().entries);
     }
     if archive.has_duplicate_names() {
-        bail!("The archive holds the same name twice");
+        bail!("The archive contains the same name twice");
     }
     let mut contents = Contents::default();
     for index in 0..archive.len() {
-        // Entries elsewhere are never decompressed, so their way of compression does not matter.
+        // Other entries are never decompressed, so their compression method does not matter.
         let entry = archive.by_index_raw(index).context("The zip file is damaged")?;
         let name = entry.name_raw().to_vec();
-        let place = place(&name)?;
+        let kind = classify(&name)?;
         let regular = is_regular(entry.unix_mode()) && !entry.is_symlink();
         let folder = entry.is_dir();
         drop(entry);
-        let open = || format!("`{}` cannot be unpacked", name.escape_ascii());
-        match place {
-            Place::Task { prefix, path } if !folder => {
+        let open = || format!("Cannot unpack `{}`", name.escape_ascii());
+        match kind {
+            EntryKind::Task { prefix, path } if !folder => {
                 if !regular {
-                    bail!("The archive holds `{}`, which is a link or a device", path.display());
+                    bail!("The archive contains `{}`, which is a link or a device", path.display());
                 }
                 contents.note_prefix(prefix)?;
                 target.write(&path, archive.by_index(index).with_context(open)?)?;
             }
-            Place::Metadata if !folder => {
+            EntryKind::Metadata if !folder => {
                 contents.note_metadata(archive.by_index(index).with_context(open)?)?;
             }
             _ => {}
@@ -137,20 +137,20 @@ fn unpack_zip(reader: impl Read + Seek, target: &mut Target) -> Result<Contents>
     Ok(contents)
 }
 
-/// Whether the file type in a Unix mode is that of a plain file, or not stated.
+/// Whether a Unix mode is that of a regular file, or has no file type.
 fn is_regular(mode: Option<u32>) -> bool {
     const TYPE_MASK: u32 = 0o170_000;
     const REGULAR: u32 = 0o100_000;
     mode.is_none_or(|mode| matches!(mode & TYPE_MASK, 0 | REGULAR))
 }
 
-/// Unpacks a tar archive and makes sure that all of it was there: its end is a block of zeros, and what comes after
-/// that end is the checksum of a gzip file.
-fn unpack_whole_tar<R: Read>(reader: &mut Watched<R>, target: &mut Target) -> Result<Contents> {
+/// Unpacks a tar archive and checks that it is complete: it ends with a block of zeros, and reading past that end
+/// verifies the checksum of a gzip file.
+fn unpack_complete_tar<R: Read>(reader: &mut LimitedReader<R>, target: &mut Target) -> Result<Contents> {
     let contents = unpack_tar(&mut *reader, target)?;
     io::copy(reader, &mut io::sink()).context("The tar archive is damaged")?;
     if reader.zeros < 512 {
-        bail!("The tar archive is cut off");
+        bail!("The tar archive is truncated");
     }
     Ok(contents)
 }
@@ -159,7 +159,7 @@ fn unpack_tar(reader: impl Read, target: &mut Target) -> Result<Contents> {
     let mut archive = tar::Archive::new(reader);
     let mut contents = Contents::default();
     let mut long_name: Option<Vec<u8>> = None;
-    // Long names are read here and not by the library, which would hold one of any length in memory.
+    // Long names are read here because the `tar` crate would hold one of any length in memory.
     for (index, entry) in archive.entries()?.raw(true).enumerate() {
         if index >= target.limits().entries {
             bail!("The archive has more than {} entries", target.limits().entries);
@@ -168,7 +168,7 @@ fn unpack_tar(reader: impl Read, target: &mut Target) -> Result<Contents> {
         let kind = entry.header().entry_type();
         match kind {
             EntryType::GNULongName => {
-                let mut name = short_text(&mut entry)?;
+                let mut name = read_auxiliary(&mut entry)?;
                 if name.last() == Some(&0) {
                     name.pop();
                 }
@@ -176,7 +176,7 @@ fn unpack_tar(reader: impl Read, target: &mut Target) -> Result<Contents> {
                 continue;
             }
             EntryType::XHeader => {
-                let text = short_text(&mut entry)?;
+                let text = read_auxiliary(&mut entry)?;
                 long_name = extended_name(&text)?.or(long_name);
                 continue;
             }
@@ -184,38 +184,38 @@ fn unpack_tar(reader: impl Read, target: &mut Target) -> Result<Contents> {
             _ => {}
         }
         let name = long_name.take().unwrap_or_else(|| entry.path_bytes().into_owned());
-        match place(&name)? {
-            Place::Task { .. } | Place::Metadata if kind.is_dir() => {}
-            Place::Task { path, .. } if !kind.is_file() => {
-                bail!("The archive holds `{}`, which is a link or a device", path.display());
+        match classify(&name)? {
+            EntryKind::Task { .. } | EntryKind::Metadata if kind.is_dir() => {}
+            EntryKind::Task { path, .. } if !kind.is_file() => {
+                bail!("The archive contains `{}`, which is a link or a device", path.display());
             }
-            Place::Task { prefix, path } => {
+            EntryKind::Task { prefix, path } => {
                 contents.note_prefix(prefix)?;
                 let size = entry.size();
-                let mut counted = Counted { inner: entry, bytes: 0 };
+                let mut counted = CountingReader { inner: entry, bytes: 0 };
                 target.write(&path, &mut counted)?;
                 if counted.bytes != size {
-                    bail!("The tar archive is damaged: `{}` is cut off", path.display());
+                    bail!("The tar archive is damaged: `{}` is truncated", path.display());
                 }
             }
-            Place::Metadata if kind.is_file() => contents.note_metadata(entry)?,
-            Place::Metadata | Place::Elsewhere => {}
+            EntryKind::Metadata if kind.is_file() => contents.note_metadata(entry)?,
+            EntryKind::Metadata | EntryKind::Other => {}
         }
     }
     Ok(contents)
 }
 
-/// The text of an auxiliary entry, which is small in every honest archive.
-fn short_text(entry: &mut impl Read) -> Result<Vec<u8>> {
+/// Reads an auxiliary entry, which is small in any legitimate archive.
+fn read_auxiliary(entry: &mut impl Read) -> Result<Vec<u8>> {
     let mut text = Vec::new();
-    entry.take(LONGEST_TEXT + 1).read_to_end(&mut text).context("The tar archive is damaged")?;
-    if text.len() as u64 > LONGEST_TEXT {
-        bail!("The archive holds a name that is longer than {LONGEST_TEXT} bytes");
+    entry.take(MAX_AUXILIARY_BYTES + 1).read_to_end(&mut text).context("The tar archive is damaged")?;
+    if text.len() as u64 > MAX_AUXILIARY_BYTES {
+        bail!("The archive contains a name longer than {MAX_AUXILIARY_BYTES} bytes");
     }
     Ok(text)
 }
 
-/// The name in an extended header, if it has one.
+/// The `path` of an extended header, if it has one.
 fn extended_name(text: &[u8]) -> Result<Option<Vec<u8>>> {
     let mut name = None;
     for record in tar::PaxExtensions::new(text) {
@@ -232,13 +232,13 @@ fn extended_name(text: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok(name)
 }
 
-/// A reader that counts.
-struct Counted<R> {
+/// Counts the bytes read.
+struct CountingReader<R> {
     inner: R,
     bytes: u64,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.bytes += read as u64;
@@ -246,24 +246,24 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// A reader that fails when more comes out of it than is allowed, and knows how many zeros came last.
-struct Watched<R> {
+/// Fails once more than the allowed number of bytes is read, and counts trailing zeros.
+struct LimitedReader<R> {
     inner: R,
     left: u64,
     zeros: usize,
 }
 
-impl<R> Watched<R> {
+impl<R> LimitedReader<R> {
     fn new(inner: R, limit: u64) -> Self {
         Self { inner, left: limit, zeros: 0 }
     }
 }
 
-impl<R: Read> Read for Watched<R> {
+impl<R: Read> Read for LimitedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::FileTooLarge, "The archive unpacks to more than is allowed")
+            io::Error::new(io::ErrorKind::FileTooLarge, "The unpacked archive exceeds the size limit")
         })?;
         let zeros = buffer[..read].iter().rev().take_while(|byte| **byte == 0).count();
         self.zeros = if zeros == read { self.zeros.saturating_add(zeros) } else { zeros };

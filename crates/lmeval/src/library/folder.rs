@@ -1,4 +1,4 @@
-//! Copying the task folder of a checkout or an installed package.
+//! Copies the task folder of a checkout or an installed package.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use super::entry::TASKS_FOLDER;
 use super::target::Target;
 use super::version::Version;
 
-/// Folders that hold nothing a task needs.
+/// Folders that never contain task files.
 const SKIPPED: [&str; 3] = ["__pycache__", ".ipynb_checkpoints", ".git"];
 
-/// How deep folders may be nested.
+/// The maximum folder depth.
 const DEEPEST: usize = 64;
 
-/// The task folder that a folder is, or has inside.
+/// The task folder at or inside a folder.
 pub(super) fn find_tasks(folder: &Path) -> Result<PathBuf> {
     let folder = fs::canonicalize(folder)?;
     if folder.ends_with(TASKS_FOLDER) {
@@ -27,7 +27,7 @@ pub(super) fn find_tasks(folder: &Path) -> Result<PathBuf> {
     Ok(inside.into_iter().find(|path| path.is_dir()).unwrap_or(folder))
 }
 
-/// The version of the package that a task folder belongs to, or else a name made from that of the folder.
+/// The version of the package a task folder belongs to, or else a name derived from the folder's.
 pub(super) fn version(tasks: &Path) -> Result<Version> {
     let root = if tasks.ends_with(TASKS_FOLDER) {
         tasks.ancestors().nth(2)
@@ -42,12 +42,12 @@ pub(super) fn version(tasks: &Path) -> Result<Version> {
     }
     let name = root.file_name().unwrap_or_default().to_string_lossy();
     Version::from_name(&name).map_err(|error| {
-        let told = Diagnostic::new(format!("`{name}` cannot be the name of a library"));
-        told.hint("Name it: lm-eval tasks pull NAME --from …").caused_by(error).into()
+        let diagnostic = Diagnostic::new(format!("`{name}` cannot be the name of a library"));
+        diagnostic.hint("Choose a name: lm-eval tasks pull NAME --from …").caused_by(error).into()
     })
 }
 
-/// The version in the name of the only `lm_eval-….dist-info` of a folder.
+/// The version in the name of the only `lm_eval-….dist-info` in a folder.
 fn installed_version(packages: &Path) -> Option<Version> {
     let mut versions = fs::read_dir(packages).ok()?.flatten().filter_map(|entry| {
         let name = entry.file_name();
@@ -58,24 +58,27 @@ fn installed_version(packages: &Path) -> Option<Version> {
     versions.next().is_none().then_some(version)
 }
 
-/// Copies a task folder; answers how many links were left out because they lead elsewhere.
+/// Copies a task folder; returns the number of links skipped because they point outside it or to folders.
 pub(super) fn copy(tasks: &Path, target: &mut Target) -> Result<usize> {
     let root = fs::canonicalize(tasks)?;
-    let mut walk = Walk { root: &root, target, entries: 0, left_out: 0, has_yaml: false };
+    let mut walk = Walk { root: &root, target, entries: 0, skipped_links: 0, has_yaml: false };
     walk.copy(&root, Path::new(""), 0)?;
     if !walk.has_yaml {
-        let told = Diagnostic::new(format!("`{}` holds no task files", tasks.display()));
-        bail!(told.hint(format!("Name a folder of `.yaml` files, or one that contains `{TASKS_FOLDER}`")));
+        let diagnostic = Diagnostic::new(format!("`{}` contains no task files", tasks.display()));
+        bail!(
+            diagnostic
+                .hint(format!("Choose a folder of `.yaml` files, or one that contains `{TASKS_FOLDER}`"))
+        );
     }
-    Ok(walk.left_out)
+    Ok(walk.skipped_links)
 }
 
-/// A copy under way.
+/// A copy in progress.
 struct Walk<'a> {
     root: &'a Path,
     target: &'a mut Target,
     entries: usize,
-    left_out: usize,
+    skipped_links: usize,
     has_yaml: bool,
 }
 
@@ -89,7 +92,11 @@ impl Walk<'_> {
         for entry in entries {
             self.entries += 1;
             if self.entries > self.target.limits().entries {
-                bail!("`{}` holds more than {} entries", self.root.display(), self.target.limits().entries);
+                bail!(
+                    "`{}` contains more than {} entries",
+                    self.root.display(),
+                    self.target.limits().entries
+                );
             }
             let name = entry.file_name();
             let (path, relative) = (entry.path(), relative.join(&name));
@@ -105,7 +112,7 @@ impl Walk<'_> {
                     Ok(real) if real.starts_with(self.root) && real.is_file() => {
                         self.copy_file(&real, &relative)?;
                     }
-                    _ => self.left_out += 1,
+                    _ => self.skipped_links += 1,
                 }
             }
         }
@@ -149,12 +156,12 @@ mod tests {
         let own = find_tasks(&root.join("my own")).unwrap();
         assert_eq!(version(&own).unwrap().as_str(), "my-own");
         write(root.join("site/lm_eval-0.4.9.dist-info/METADATA"), "");
-        assert_eq!(version(&tasks).unwrap().as_str(), "site", "two packages say nothing");
+        assert_eq!(version(&tasks).unwrap().as_str(), "site", "two packages are ambiguous");
     }
 
     #[cfg(unix)]
     #[test]
-    fn copies_files_and_no_links_that_lead_out() {
+    fn skips_links_that_point_outside() {
         use std::os::unix::fs::symlink;
         let temporary = tempfile::tempdir().unwrap();
         let root = temporary.path();
@@ -177,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_folders_without_tasks_and_too_many_files() {
+    fn rejects_folders_without_tasks_and_with_too_many_files() {
         let temporary = tempfile::tempdir().unwrap();
         let root = temporary.path();
         write(root.join("from/readme.txt"), "");

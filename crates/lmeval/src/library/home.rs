@@ -1,10 +1,10 @@
-//! The folder where libraries are installed.
+//! The folder of installed libraries.
 //!
 //! ```text
-//! <home>/libraries/default                      the version that is used when none is named
+//! <home>/libraries/default                      the version used by default
 //! <home>/libraries/<version>/lm_eval/tasks/…    one library
-//! <home>/libraries/.work-…                      a change under way
-//! <home>/libraries/.lock                        held while anything changes
+//! <home>/libraries/.work-…                      a change in progress
+//! <home>/libraries/.lock                        held during changes
 //! ```
 
 use std::io;
@@ -20,35 +20,35 @@ use super::LM_EVAL_HOME;
 use super::entry::TASKS_FOLDER;
 use super::version::Version;
 
-/// How the names of folders with changes under way begin.
+/// Prefix of folders with changes in progress.
 const WORK_PREFIX: &str = ".work-";
 
-/// The part of such a folder that keeps what is being replaced.
+/// The subfolder of a work folder with the library being replaced.
 const REPLACED: &str = "replaced";
 
-/// The part of such a folder that becomes the library.
+/// The subfolder of a work folder that becomes the library.
 const NEW: &str = "new";
 
-/// A library that is installed.
+/// An installed library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// The version of the package, or the name it was given.
+    /// The package version, or the name the library was given.
     pub version: Version,
     /// The folder of task definitions, `…/lm_eval/tasks`.
     pub path: PathBuf,
-    /// Whether it is used when no library is named.
+    /// Whether this library is used by default.
     pub default: bool,
 }
 
-/// The folder where libraries are installed. It need not exist: then nothing is installed.
+/// The folder of installed libraries. If it does not exist, nothing is installed.
 #[derive(Clone, Debug)]
 pub struct Home {
-    /// `<home>/libraries`; `None` if the user has no home folder at all.
+    /// `<home>/libraries`; `None` if the user has no home folder.
     libraries: Option<PathBuf>,
 }
 
 impl Home {
-    /// The home that the environment names: `LM_EVAL_HOME`, or else `lm-eval` in the user's data directory.
+    /// The home set in the environment: `LM_EVAL_HOME`, or else `lm-eval` in the user's data directory.
     pub fn from_environment() -> Result<Self> {
         match std::env::var_os(LM_EVAL_HOME).filter(|value| !value.is_empty()) {
             Some(home) => Self::at(Path::new(&home)),
@@ -59,14 +59,14 @@ impl Home {
         }
     }
 
-    /// The home in a folder.
+    /// The home in this folder.
     pub fn at(folder: &Path) -> Result<Self> {
         let folder = std::path::absolute(folder)
-            .with_context(|| format!("`{}` is not a usable folder", folder.display()))?;
+            .with_context(|| format!("`{}` is not a valid path", folder.display()))?;
         Ok(Self { libraries: Some(folder.join("libraries")) })
     }
 
-    /// Everything that is installed, oldest version first.
+    /// All installed libraries, oldest version first.
     pub fn installed(&self) -> Result<Vec<Installed>> {
         let Some(libraries) = &self.libraries else {
             return Ok(Vec::new());
@@ -74,11 +74,11 @@ impl Home {
         let entries = match fs::read_dir(libraries) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error).context("The installed libraries cannot be listed"),
+            Err(error) => return Err(error).context("Cannot list the installed libraries"),
         };
         let mut versions = Vec::new();
         for entry in entries {
-            let name = entry.context("The installed libraries cannot be listed")?.file_name();
+            let name = entry.context("Cannot list the installed libraries")?.file_name();
             let version = name.to_str().and_then(|name| Version::parse(name).ok());
             if let Some(version) = version.filter(|version| tasks_of(libraries, version).is_dir()) {
                 versions.push(version);
@@ -86,7 +86,7 @@ impl Home {
         }
         versions.sort();
         let named = default_named(libraries)?.filter(|named| versions.contains(named));
-        // A default that has gone, by hand perhaps, must not leave the commands without a library.
+        // A missing default, perhaps deleted by hand, must not leave the commands without a library.
         let default = named.or_else(|| versions.last().cloned());
         let installed = versions.into_iter().map(|version| Installed {
             path: tasks_of(libraries, &version),
@@ -107,7 +107,7 @@ impl Home {
         Ok(library.map(|library| library.path))
     }
 
-    /// An installed library by its version, or an error that lists those there are.
+    /// An installed library by version, or an error that lists the installed ones.
     pub fn require(&self, version: &str) -> Result<Installed> {
         let installed = self.installed()?;
         if let Some(library) = installed.iter().find(|library| library.version.as_str() == version) {
@@ -115,40 +115,41 @@ impl Home {
         }
         let version = version.escape_debug();
         if installed.is_empty() {
-            let told = Diagnostic::new(format!("There is no library `{version}`: none is installed"));
-            bail!(told.hint("`lm-eval tasks pull` installs one"));
+            let diagnostic = Diagnostic::new(format!("No library `{version}`: none is installed"));
+            bail!(diagnostic.hint("`lm-eval tasks pull` installs one"));
         }
         let names: Vec<String> = installed.iter().map(|library| format!("`{}`", library.version)).collect();
-        let told = Diagnostic::new(format!("There is no library `{version}`"));
-        bail!(told.hint(format!("Installed: {}", names.join(", "))));
+        let diagnostic = Diagnostic::new(format!("No library `{version}` is installed"));
+        bail!(diagnostic.hint(format!("Installed: {}", names.join(", "))));
     }
 
-    /// Begins a change. Others wait, and `note` hears why; what an interrupted change has left is put right first.
+    /// Starts a change, after waiting for other changes (reported to `note`) and cleaning up after interrupted ones.
     pub fn change(&self, note: &mut dyn FnMut(&str)) -> Result<Change> {
         let libraries = self.libraries.clone().ok_or_else(|| {
-            Diagnostic::new("There is no home folder to install into")
-                .hint(format!("Set `{LM_EVAL_HOME}` to a folder of your choice"))
+            Diagnostic::new("No home folder to install into")
+                .hint(format!("Set `{LM_EVAL_HOME}` to a folder"))
         })?;
-        fs::create_dir_all(&libraries).context("The folder for libraries cannot be made")?;
+        fs::create_dir_all(&libraries).context("Cannot create the library folder")?;
         let lock =
             fs::OpenOptions::new().create(true).truncate(false).write(true).open(libraries.join(".lock"))?;
         if lock.file().try_lock().is_err() {
-            note("Waiting for another change of the libraries to end");
-            lock.file().lock().context("The folder for libraries cannot be locked")?;
+            note("Waiting for another process to finish changing the libraries");
+            lock.file().lock().context("Cannot lock the library folder")?;
         }
         tidy(&libraries)?;
         let work = tempfile::Builder::new()
             .prefix(WORK_PREFIX)
             .tempdir_in(&libraries)
-            .context("The folder for libraries cannot be written to")?;
+            .context("Cannot write to the library folder")?;
         Ok(Change { work, _lock: lock, home: self.clone(), libraries })
     }
 }
 
-/// A change of what is installed. Until [`Change::install`] or [`Change::remove`], nothing that others see is touched.
+/// A change to the installed libraries. Nothing visible to others changes before [`Change::install`] or
+/// [`Change::remove`].
 #[derive(Debug)]
 pub struct Change {
-    // Fields are dropped in this order: the work folder goes while the lock is still held.
+    // Fields drop in this order: the work folder is deleted while the lock is held.
     work: TempDir,
     _lock: fs::File,
     home: Home,
@@ -156,7 +157,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// The folder that the tasks of a new library are written to; not there yet.
+    /// The folder for the tasks of a new library; it does not exist yet.
     pub fn tasks(&self) -> PathBuf {
         self.work.path().join(NEW).join(TASKS_FOLDER)
     }
@@ -168,20 +169,20 @@ impl Change {
         Ok(folder)
     }
 
-    /// Puts the new library into its place and makes it the default.
+    /// Moves the new library into place and makes it the default.
     pub fn install(self, version: &Version) -> Result<Installed> {
-        let place = self.libraries.join(version.as_str());
+        let target = self.libraries.join(version.as_str());
         let replaced = self.work.path().join(REPLACED);
-        let kept = replaced.join(version.as_str());
-        if fs::symlink_metadata(&place).is_ok() {
+        let backup = replaced.join(version.as_str());
+        if fs::symlink_metadata(&target).is_ok() {
             fs::create_dir_all(&replaced)?;
-            fs::rename(&place, &kept)?;
+            fs::rename(&target, &backup)?;
         }
-        if let Err(error) = fs::rename(self.work.path().join(NEW), &place) {
-            if fs::symlink_metadata(&kept).is_ok() {
-                fs::rename(&kept, &place).context("The replaced library cannot be put back")?;
+        if let Err(error) = fs::rename(self.work.path().join(NEW), &target) {
+            if fs::symlink_metadata(&backup).is_ok() {
+                fs::rename(&backup, &target).context("Cannot restore the replaced library")?;
             }
-            return Err(error).context("The library cannot be put into its place");
+            return Err(error).context("Cannot move the library into place");
         }
         self.set_default(version)
     }
@@ -190,14 +191,14 @@ impl Change {
     pub fn set_default(self, version: &Version) -> Result<Installed> {
         let written = self.work.path().join("default");
         fs::write(&written, format!("{version}\n"))?;
-        fs::rename(&written, self.libraries.join("default")).context("The default library cannot be set")?;
+        fs::rename(&written, self.libraries.join("default")).context("Cannot set the default library")?;
         self.home.require(version.as_str())
     }
 
-    /// Deletes a library; answers the new default if the old one is gone.
+    /// Deletes a library; returns the new default if it was the default.
     pub fn remove(self, library: &Installed) -> Result<Option<Installed>> {
         fs::rename(self.libraries.join(library.version.as_str()), self.work.path().join("removed"))
-            .context("The library cannot be removed")?;
+            .context("Cannot remove the library")?;
         if !library.default {
             return Ok(None);
         }
@@ -217,16 +218,16 @@ fn tasks_of(libraries: &Path, version: &Version) -> PathBuf {
     libraries.join(version.as_str()).join(TASKS_FOLDER)
 }
 
-/// The version that the file `default` names, if there is such a file and it makes sense.
+/// The version named in the file `default`, if it exists and is valid.
 fn default_named(libraries: &Path) -> Result<Option<Version>> {
     match fs::read_to_string(libraries.join("default")) {
         Ok(text) => Ok(Version::parse(text.trim()).ok()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).context("The default library cannot be read"),
+        Err(error) => Err(error).context("Cannot read the default library"),
     }
 }
 
-/// Clears up after changes that were interrupted: what was being replaced is put back, the rest goes.
+/// Cleans up after interrupted changes: restores libraries that were being replaced and deletes the rest.
 fn tidy(libraries: &Path) -> Result<()> {
     for entry in fs::read_dir(libraries)? {
         let entry = entry?;
@@ -235,9 +236,9 @@ fn tidy(libraries: &Path) -> Result<()> {
         }
         if let Ok(replaced) = fs::read_dir(entry.path().join(REPLACED)) {
             for kept in replaced.flatten() {
-                let place = libraries.join(kept.file_name());
-                if fs::symlink_metadata(&place).is_err() {
-                    fs::rename(kept.path(), place)?;
+                let target = libraries.join(kept.file_name());
+                if fs::symlink_metadata(&target).is_err() {
+                    fs::rename(kept.path(), target)?;
                 }
             }
         }
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_home_is_an_empty_one() {
+    fn missing_home_is_empty() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::at(&folder.path().join("nowhere")).unwrap();
         assert!(home.installed().unwrap().is_empty());
@@ -306,7 +307,7 @@ mod tests {
         assert_eq!(next.unwrap().version.as_str(), "0.4.13");
         assert_eq!(names(&home), ["*0.4.13"]);
         let error = home.require("0.4.9").unwrap_err();
-        assert!(error.to_string().contains("There is no library `0.4.9`"));
+        assert!(error.to_string().contains("No library `0.4.9` is installed"));
         assert_eq!(error.downcast_ref::<Diagnostic>().unwrap().hints, ["Installed: `0.4.13`"]);
         let last = home.require("0.4.13").unwrap();
         assert_eq!(home.change(&mut |_| {}).unwrap().remove(&last).unwrap(), None);
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_change_leaves_nothing_half_done() {
+    fn recovers_from_interrupted_changes() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::at(folder.path()).unwrap();
         install(&home, "0.4.9", "old");
@@ -324,7 +325,7 @@ mod tests {
         // Killed while unpacking.
         fs::create_dir_all(libraries.join(".work-dead/new/lm_eval/tasks")).unwrap();
         assert_eq!(names(&home), ["*0.4.9"]);
-        // Killed between taking the old library away and putting the new one there.
+        // Killed after moving the old library away, before moving the new one into place.
         fs::create_dir_all(libraries.join(".work-late/replaced")).unwrap();
         fs::rename(libraries.join("0.4.9"), libraries.join(".work-late/replaced/0.4.9")).unwrap();
         assert!(names(&home).is_empty());
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_default_falls_back_to_the_newest() {
+    fn stale_default_falls_back_to_the_newest() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::at(folder.path()).unwrap();
         install(&home, "0.4.9", "");

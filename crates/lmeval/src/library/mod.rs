@@ -1,8 +1,8 @@
-//! Task libraries on this machine: fetching, unpacking, choosing and deleting them.
+//! Installed task libraries: downloading, unpacking, selecting and deleting them.
 //!
 //! A library is the `lm_eval/tasks` folder of a released package. Archives and folders are untrusted: `entry`
-//! refuses names that could lead out, `target` writes plain files below one folder within limits, and `home` lets
-//! a library appear only when it is complete.
+//! rejects unsafe names, `target` writes regular files below one folder within limits, and `home` makes a library
+//! visible only when it is complete.
 
 mod archive;
 mod entry;
@@ -18,5 +18,5 @@ mod version;
 pub use home::{Home, Installed};
 pub use pull::{Outcome, Pull};
 
-/// The folder that holds installed task libraries; by default `lm-eval` in the user's data directory.
+/// The folder of installed task libraries; `lm-eval` in the user's data directory by default.
 const LM_EVAL_HOME: &str = "LM_EVAL_HOME";

@@ -1,4 +1,4 @@
-//! Installing a library: from the package index, an archive or a folder.
+//! Installs a library from the package index, an archive or a folder.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::target::{Limits, Target};
 use super::version::Version;
 use super::{archive, folder, pip};
 
-/// What to install.
+/// A library to install.
 #[derive(Debug)]
 pub struct Pull {
     version: Option<Version>,
@@ -20,22 +20,21 @@ pub struct Pull {
     force: bool,
 }
 
-/// What came of it.
+/// The result of an installation.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The library was installed and is the default now.
+    /// The library was installed and is now the default.
     New {
-        /// The library.
         library: Installed,
-        /// How many files it has.
+        /// The number of files in it.
         files: usize,
     },
-    /// The version was there already; it is the default now.
-    AlreadyThere(Installed),
+    /// The version was already installed; it is now the default.
+    AlreadyInstalled(Installed),
 }
 
 impl Pull {
-    /// Checks what was asked for.
+    /// Checks the arguments.
     pub fn new(
         version: Option<&str>,
         from: Option<PathBuf>,
@@ -44,13 +43,13 @@ impl Pull {
     ) -> Result<Self> {
         let version = version.map(Version::parse).transpose()?;
         if let Some(version) = version.as_ref().filter(|version| from.is_none() && !version.is_release()) {
-            let told = Diagnostic::new(format!("`{version}` is not a version of the package"));
-            bail!(told.hint("Without a version, the newest is taken"));
+            let diagnostic = Diagnostic::new(format!("`{version}` is not a version of the package"));
+            bail!(diagnostic.hint("Omit the version to get the newest"));
         }
         Ok(Self { version, from, python, force })
     }
 
-    /// Installs it and makes it the default; `note` hears what is going on.
+    /// Installs the library and makes it the default; `note` receives progress messages.
     pub fn run(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
         match &self.from {
             Some(path) if path.is_dir() => self.pull_folder(home, path, note),
@@ -60,25 +59,26 @@ impl Pull {
     }
 
     fn pull_package(&self, home: &Home, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
-        let there =
+        let already_installed =
             |version: &Version| installed(home, version).map(|library| library.filter(|_| !self.force));
-        if let Some(library) = self.version.as_ref().map(there).transpose()?.flatten() {
-            return Ok(Outcome::AlreadyThere(home.change(note)?.set_default(&library.version)?));
+        if let Some(library) = self.version.as_ref().map(already_installed).transpose()?.flatten() {
+            return Ok(Outcome::AlreadyInstalled(home.change(note)?.set_default(&library.version)?));
         }
         let python = pip::find_python(self.python.as_deref())?;
         let change = home.change(note)?;
         note(&format!("Downloading with {} -m pip", python.display()));
         let wheel = pip::download(&python, self.version.as_ref(), &change.downloads()?)?;
-        if let Some(library) = version_in_name(&wheel).as_ref().map(there).transpose()?.flatten() {
-            return Ok(Outcome::AlreadyThere(change.set_default(&library.version)?));
+        if let Some(library) = version_in_name(&wheel).as_ref().map(already_installed).transpose()?.flatten()
+        {
+            return Ok(Outcome::AlreadyInstalled(change.set_default(&library.version)?));
         }
-        // The package decides what its version is called: `0.4.9` may have been asked for as `0.4.9.0`.
+        // The package determines the name of its version: `0.4.9` may have been requested as `0.4.9.0`.
         self.unpack(home, change, &wheel, None)
     }
 
     fn pull_archive(&self, home: &Home, path: &Path, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
         if let Some(version) = self.version.clone().or_else(|| version_in_name(path)) {
-            self.refuse_if_there(home, &version)?;
+            self.reject_if_installed(home, &version)?;
         }
         self.unpack(home, home.change(note)?, path, self.version.clone())
     }
@@ -89,34 +89,34 @@ impl Pull {
             .with_context(|| format!("`{}` cannot be installed", path.display()))?;
         let version = version.or(contents.version).or_else(|| version_in_name(path));
         let Some(version) = version else {
-            let told = Diagnostic::new(format!("`{}` does not say which version it is", path.display()));
-            bail!(told.hint("Say it: lm-eval tasks pull VERSION --from …"));
+            let diagnostic = Diagnostic::new(format!("`{}` does not state its version", path.display()));
+            bail!(diagnostic.hint("Give the version: lm-eval tasks pull VERSION --from …"));
         };
-        self.refuse_if_there(home, &version)?;
+        self.reject_if_installed(home, &version)?;
         Ok(Outcome::New { library: change.install(&version)?, files: target.files() })
     }
 
     fn pull_folder(&self, home: &Home, path: &Path, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
         let tasks = folder::find_tasks(path)?;
         let version = self.version.clone().map_or_else(|| folder::version(&tasks), Ok)?;
-        self.refuse_if_there(home, &version)?;
+        self.reject_if_installed(home, &version)?;
         let change = home.change(note)?;
         let mut target = Target::create(change.tasks(), Limits::default())?;
         if fs::canonicalize(change.tasks())?.starts_with(&tasks) {
             bail!("`{}` contains the folder that libraries are installed in", tasks.display());
         }
-        let left_out = folder::copy(&tasks, &mut target)
+        let skipped_links = folder::copy(&tasks, &mut target)
             .with_context(|| format!("`{}` cannot be installed", path.display()))?;
-        if left_out > 0 {
-            note(&format!("Left out {left_out} links that lead out of the folder or to folders"));
+        if skipped_links > 0 {
+            note(&format!("Skipped {skipped_links} links that point outside the folder or to folders"));
         }
         Ok(Outcome::New { library: change.install(&version)?, files: target.files() })
     }
 
-    fn refuse_if_there(&self, home: &Home, version: &Version) -> Result<()> {
+    fn reject_if_installed(&self, home: &Home, version: &Version) -> Result<()> {
         match installed(home, version)? {
             Some(library) if !self.force => {
-                let message = format!("`{version}` is installed already: {}", library.path.display());
+                let message = format!("`{version}` is already installed: {}", library.path.display());
                 bail!(Diagnostic::new(message).hint(format!(
                     "`--force` replaces it, `lm-eval tasks use {version}` makes it the default"
                 )))
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_versions_from_names() {
+    fn parses_versions_in_file_names() {
         let version = |name: &str| version_in_name(Path::new(name)).map(|version| version.to_string());
         assert_eq!(version("/a/lm_eval-0.4.13-py3-none-any.whl").as_deref(), Some("0.4.13"));
         assert_eq!(version("lm_eval-0.4.9.post1.tar.gz").as_deref(), Some("0.4.9.post1"));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_releases_come_from_the_index() {
+    fn only_releases_are_downloaded() {
         assert!(Pull::new(Some("latest"), None, None, false).is_err());
         assert!(Pull::new(Some("../x"), None, None, false).is_err());
         assert!(Pull::new(Some("latest"), Some("x.whl".into()), None, false).is_ok());

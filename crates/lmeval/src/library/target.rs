@@ -1,4 +1,4 @@
-//! Writing untrusted files below one folder, within limits.
+//! Writes untrusted files below one folder, within limits.
 
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
@@ -6,16 +6,16 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use fs_err as fs;
 
-/// How much may be unpacked. The public library has about 16,000 files and 60 MB.
+/// Limits for unpacking. The public library has about 16,000 files and 60 MB.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Files that are written.
+    /// The number of files written.
     pub(crate) files: usize,
-    /// Entries that are looked at, task files or not.
+    /// The number of entries examined, task files or not.
     pub(crate) entries: usize,
-    /// Bytes of one file.
+    /// The size of one file.
     pub(crate) file_bytes: u64,
-    /// Bytes of everything that is read from an archive or folder.
+    /// The total size of everything read from an archive or folder.
     pub(crate) total_bytes: u64,
 }
 
@@ -25,7 +25,7 @@ impl Default for Limits {
     }
 }
 
-/// A folder that task files are written into; nothing is ever written outside it.
+/// A folder that task files are written to; nothing is ever written outside it.
 #[derive(Debug)]
 pub(super) struct Target {
     folder: PathBuf,
@@ -35,13 +35,12 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Writes into a folder, which must be new, so that it holds no links that somebody else has put there.
+    /// Creates a target folder, which must be new so that it contains no links made by others.
     pub(super) fn create(folder: PathBuf, limits: Limits) -> Result<Self> {
         fs::create_dir_all(&folder)?;
         Ok(Self { folder, limits, files: 0, bytes: 0 })
     }
 
-    /// How much may be written.
     pub(super) fn limits(&self) -> Limits {
         self.limits
     }
@@ -51,7 +50,7 @@ impl Target {
         self.files
     }
 
-    /// Writes one new file, counting the bytes that are really there and not those that a header promises.
+    /// Writes one new file, counting actual bytes rather than those a header promises.
     pub(super) fn write(&mut self, path: &Path, content: impl Read) -> Result<()> {
         if !path.components().all(|part| matches!(part, Component::Normal(_))) || path.as_os_str().is_empty()
         {
@@ -67,18 +66,18 @@ impl Target {
         let mut file = match create(&target) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                bail!("`{}` is there twice", path.display());
+                bail!("`{}` occurs twice", path.display());
             }
-            Err(error) => return Err(error).context("The file cannot be written"),
+            Err(error) => return Err(error).context("Cannot write the file"),
         };
         let allowed = self.limits.file_bytes.min(self.limits.total_bytes - self.bytes);
         let written = io::copy(&mut content.take(allowed.saturating_add(1)), &mut file)
-            .with_context(|| format!("`{}` cannot be unpacked", path.display()))?;
+            .with_context(|| format!("Cannot unpack `{}`", path.display()))?;
         if written > self.limits.file_bytes {
             bail!("`{}` is larger than {} bytes", path.display(), self.limits.file_bytes);
         }
         if written > allowed {
-            bail!("The files are larger than {} bytes together", self.limits.total_bytes);
+            bail!("The files exceed {} bytes in total", self.limits.total_bytes);
         }
         file.flush()?;
         self.bytes += written;
@@ -87,7 +86,7 @@ impl Target {
     }
 }
 
-/// Opens a file that must not be there yet, not even as a link, readable by all and executable by nobody.
+/// Opens a file that must not exist, not even as a link; readable by all, executable by none.
 fn create(path: &Path) -> io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_below_its_folder_only() {
+    fn writes_only_below_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         let mut target = target(folder.path());
         target.write(Path::new("a/b.yaml"), &b"x: 1"[..]).unwrap();
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_files_and_real_bytes() {
+    fn counts_files_and_actual_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let mut target = target(folder.path());
         assert!(
@@ -135,7 +134,7 @@ mod tests {
         );
         target.write(Path::new("a"), &[0_u8; 8][..]).unwrap();
         let error = target.write(Path::new("b"), &[0_u8; 5][..]).unwrap_err();
-        assert!(error.to_string().contains("12 bytes together"), "{error}");
+        assert!(error.to_string().contains("12 bytes in total"), "{error}");
         target.write(Path::new("c"), &[0_u8; 4][..]).unwrap();
         target.write(Path::new("d"), io::empty()).unwrap();
         assert!(
@@ -145,7 +144,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn makes_nothing_executable_and_follows_no_links() {
+    fn files_are_not_executable_and_links_not_followed() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let mut target = target(folder.path());

@@ -1,4 +1,4 @@
-//! Hostile and damaged archives, and whole installations.
+//! Malicious and damaged archives, and complete installations.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use super::{Home, Outcome, Pull};
 const PLAIN: u32 = 0o100_644;
 const LINK: u32 = 0o120_777;
 
-/// An error with its causes and its hints.
-fn told(error: &anyhow::Error) -> String {
-    let hints = error.downcast_ref::<Diagnostic>().map(|told| told.hints.join(" "));
+/// An error with its causes and hints.
+fn full_message(error: &anyhow::Error) -> String {
+    let hints = error.downcast_ref::<Diagnostic>().map(|diagnostic| diagnostic.hints.join(" "));
     format!("{error:#} {}", hints.unwrap_or_default())
 }
 
-/// A zip file made by hand, so that its names can be anything: stored entries of (name, mode, content).
+/// A zip file built by hand, so that names can be anything: stored entries of (name, mode, content).
 fn zip(entries: &[(&str, u32, &[u8])]) -> Vec<u8> {
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
     for (name, mode, content) in entries {
@@ -43,7 +43,7 @@ fn zip(entries: &[(&str, u32, &[u8])]) -> Vec<u8> {
         archive.extend(&shared);
         archive.extend(name.as_bytes());
         archive.extend(*content);
-        // Made by Unix, so that the upper half of the attributes is the mode.
+        // Made on Unix, so that the upper half of the attributes is the mode.
         directory.extend(b"PK\x01\x02\x14\x03");
         directory.extend(&shared);
         directory.extend([0_u8; 6]);
@@ -62,7 +62,7 @@ fn zip(entries: &[(&str, u32, &[u8])]) -> Vec<u8> {
     archive
 }
 
-/// A tar archive made by hand from (name, type, link target, content).
+/// A tar archive built by hand from (name, type, link target, content).
 fn tar(entries: &[(&str, u8, &str, &[u8])]) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, kind, link, content) in entries {
@@ -89,7 +89,7 @@ fn gzip(content: &[u8]) -> Vec<u8> {
 
 const SMALL: Limits = Limits { files: 50, entries: 100, file_bytes: 1 << 20, total_bytes: 4 << 20 };
 
-/// Unpacks an archive in a fresh folder; whatever happens, nothing may appear beside the target.
+/// Unpacks an archive in a fresh folder and checks that nothing was written outside the target.
 fn unpack(bytes: &[u8]) -> (TempDir, Result<Contents>) {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("archive");
@@ -144,7 +144,7 @@ fn unpacks_wheels_and_source_archives() {
 }
 
 #[test]
-fn refuses_names_that_lead_out() {
+fn rejects_unsafe_names() {
     for name in [
         "../evil",
         "lm_eval/tasks/../../../../evil",
@@ -167,7 +167,7 @@ fn refuses_names_that_lead_out() {
 }
 
 #[test]
-fn refuses_links_and_devices() {
+fn rejects_links_and_devices() {
     let through = zip(&[("lm_eval/tasks/out", LINK, b"/tmp"), ("lm_eval/tasks/out/evil", PLAIN, b"evil")]);
     assert!(refusal(&through).contains("link or a device"));
     assert!(refusal(&zip(&[("lm_eval/tasks/fifo", 0o010_644, b"")])).contains("link or a device"));
@@ -182,13 +182,13 @@ fn refuses_links_and_devices() {
 }
 
 #[test]
-fn a_file_that_is_also_a_folder_is_refused() {
+fn rejects_a_file_that_is_also_a_folder() {
     let both = tar(&[("lm_eval/tasks/a", b'0', "", b"x"), ("lm_eval/tasks/a/b", b'0', "", b"x")]);
     assert!(unpack(&both).1.is_err());
 }
 
 #[test]
-fn refuses_the_same_name_twice() {
+fn rejects_duplicate_names() {
     let twice: (&str, u32, &[u8]) = ("lm_eval/tasks/a.yaml", PLAIN, b"x");
     assert!(refusal(&zip(&[twice, twice])).contains("twice"));
     let twice: (&str, u8, &str, &[u8]) = ("lm_eval/tasks/a.yaml", b'0', "", b"x");
@@ -201,7 +201,7 @@ fn refuses_the_same_name_twice() {
 
 #[test]
 fn stops_at_bombs() {
-    // Deflated: three megabytes of nothing in a few kilobytes, and a header that admits to it.
+    // Deflated: three megabytes of zeros in a few kilobytes, with an honest header.
     let mut writer = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
     let deflated =
         zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
@@ -210,7 +210,7 @@ fn stops_at_bombs() {
     let honest = writer.finish().unwrap().into_inner();
     assert!(honest.len() < 20_000);
     assert!(refusal(&honest).contains("larger than"));
-    // The same with headers that promise ten bytes.
+    // The same with headers that claim ten bytes.
     let size = (3_u32 << 20).to_le_bytes();
     let mut lying = honest;
     for start in 0..lying.len() - 4 {
@@ -220,16 +220,16 @@ fn stops_at_bombs() {
     }
     assert!(unpack(&lying).1.is_err());
 
-    // Many files that are small enough each.
+    // Many files that are each small enough.
     let block = vec![0; 1 << 20];
     let names: Vec<String> = (0..8).map(|number| format!("lm_eval/tasks/{number}")).collect();
     let entries: Vec<(&str, u8, &str, &[u8])> =
         names.iter().map(|name| (name.as_str(), b'0', "", block.as_slice())).collect();
     assert!(unpack(&gzip(&tar(&entries))).1.is_err());
-    // Large things elsewhere are not written, but must not be read for ever either.
+    // Large entries elsewhere are not written, but must not be read without limit either.
     let elsewhere = tar(&[("big", b'0', "", &vec![0; 8 << 20]), ("lm_eval/tasks/a", b'0', "", b"x")]);
-    assert!(refusal(&gzip(&elsewhere)).contains("more than is allowed"));
-    // A name without end.
+    assert!(refusal(&gzip(&elsewhere)).contains("exceeds the size limit"));
+    // An endless name.
     let name = tar(&[("././@LongLink", b'L', "", &vec![b'a'; 2 << 20]), ("a", b'0', "", b"")]);
     assert!(refusal(&gzip(&name)).contains("longer than"));
 }
@@ -250,7 +250,7 @@ fn stops_at_too_many_entries() {
 }
 
 #[test]
-fn long_names_are_checked_like_short_ones() {
+fn checks_long_names() {
     let long = format!("lm_eval/tasks/{}/x.yaml", "long".repeat(40));
     let gnu = tar(&[("././@LongLink", b'L', "", format!("{long}\0").as_bytes()), ("short", b'0', "", b"x")]);
     let record = |name: &str| {
@@ -276,7 +276,7 @@ fn long_names_are_checked_like_short_ones() {
 }
 
 #[test]
-fn cut_and_garbled_archives_are_errors_and_never_panics() {
+fn truncated_and_garbled_archives_do_not_panic() {
     let wheel =
         zip(&[("lm_eval/tasks/a.yaml", PLAIN, b"task: a"), ("lm_eval/tasks/b.yaml", PLAIN, b"task: b")]);
     let source = tar(&[("x/lm_eval/tasks/a.yaml", b'0', "", &[b'a'; 700]), ("x/b", b'0', "", b"b")]);
@@ -297,10 +297,10 @@ fn cut_and_garbled_archives_are_errors_and_never_panics() {
             let _ = unpack(&garbled);
         }
     }
-    assert!(refusal(b"").contains("neither a wheel"));
-    assert!(refusal(b"<html>Not found</html>").contains("neither a wheel"));
-    assert!(refusal(&zip(&[("other/file", PLAIN, b"x")])).contains("no `lm_eval/tasks` folder"));
-    assert!(refusal(&zip(&[])).contains("no `lm_eval/tasks` folder"));
+    assert!(refusal(b"").contains("Not a wheel"));
+    assert!(refusal(b"<html>Not found</html>").contains("Not a wheel"));
+    assert!(refusal(&zip(&[("other/file", PLAIN, b"x")])).contains("No `lm_eval/tasks` folder"));
+    assert!(refusal(&zip(&[])).contains("No `lm_eval/tasks` folder"));
 }
 
 fn small_wheel(version: &str) -> Vec<u8> {
@@ -329,15 +329,17 @@ fn installs_from_an_archive() {
         panic!("not new")
     };
     assert_eq!((library.version.as_str(), library.default, files), ("0.4.13", true, 1));
-    let error = told(&pull(&home, None, &wheel, false).unwrap_err());
-    assert!(error.contains("installed already") && error.contains("--force"), "{error}");
+    let error = full_message(&pull(&home, None, &wheel, false).unwrap_err());
+    assert!(error.contains("already installed") && error.contains("--force"), "{error}");
     pull(&home, None, &wheel, true).unwrap();
     pull(&home, Some("mine"), &wheel, false).unwrap();
     assert_eq!(installed(&home), ["mine*", "0.4.13"]);
 
     let nameless = folder.path().join("nameless.zip");
     fs::write(&nameless, zip(&[("lm_eval/tasks/a.yaml", PLAIN, b"task: a")])).unwrap();
-    assert!(pull(&home, None, &nameless, false).unwrap_err().to_string().contains("which version"));
+    assert!(
+        pull(&home, None, &nameless, false).unwrap_err().to_string().contains("does not state its version")
+    );
     let named = folder.path().join("lm_eval-0.4.2.zip");
     fs::copy(&nameless, &named).unwrap();
     pull(&home, None, &named, false).unwrap();
@@ -346,7 +348,7 @@ fn installs_from_an_archive() {
 }
 
 #[test]
-fn a_failed_pull_changes_nothing() {
+fn failed_pull_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let home = Home::at(folder.path()).unwrap();
     let wheel = folder.path().join("lm_eval-0.4.13-py3-none-any.whl");
@@ -385,7 +387,7 @@ fn installs_from_a_folder() {
     assert!(pull(&home, None, folder.path(), false).unwrap_err().to_string().contains("contains the folder"));
 }
 
-/// A stand-in for Python that keeps its arguments and acts as `pip download`.
+/// A stand-in for Python that records its arguments and acts as `pip download`.
 #[cfg(unix)]
 fn fake_python(folder: &Path, script: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
@@ -401,7 +403,7 @@ fn fake_python(folder: &Path, script: &str) -> PathBuf {
 
 #[cfg(unix)]
 #[test]
-fn fetches_through_pip() {
+fn downloads_with_pip() {
     let folder = tempfile::tempdir().unwrap();
     let home = Home::at(&folder.path().join("home")).unwrap();
     fs::write(folder.path().join("wheel"), small_wheel("0.4.13")).unwrap();
@@ -419,13 +421,13 @@ fn fetches_through_pip() {
     let expected = "-m pip download lm_eval==0.4.13 --no-deps --only-binary :all: --ignore-requires-python \
                     --disable-pip-version-check --quiet --dest ";
     assert!(arguments.starts_with(expected), "{arguments}");
-    let place = fs::read_to_string(folder.path().join("where")).unwrap();
-    assert!(place.contains("libraries/.work-"), "{place}");
+    let working_directory = fs::read_to_string(folder.path().join("where")).unwrap();
+    assert!(working_directory.contains("libraries/.work-"), "{working_directory}");
 
     fs::remove_file(folder.path().join("arguments")).unwrap();
-    assert!(matches!(pull(Some("0.4.13"), false).unwrap(), Outcome::AlreadyThere(_)));
-    assert!(!folder.path().join("arguments").exists(), "nothing to fetch");
-    assert!(matches!(pull(None, false).unwrap(), Outcome::AlreadyThere(_)));
+    assert!(matches!(pull(Some("0.4.13"), false).unwrap(), Outcome::AlreadyInstalled(_)));
+    assert!(!folder.path().join("arguments").exists(), "nothing to download");
+    assert!(matches!(pull(None, false).unwrap(), Outcome::AlreadyInstalled(_)));
     assert!(
         fs::read_to_string(folder.path().join("arguments"))
             .unwrap()
@@ -436,16 +438,19 @@ fn fetches_through_pip() {
 
 #[cfg(unix)]
 #[test]
-fn a_failing_pip_is_quoted() {
+fn quotes_the_output_of_a_failing_pip() {
     let folder = tempfile::tempdir().unwrap();
     let home = Home::at(&folder.path().join("home")).unwrap();
     let message = |script: &str| {
         let python = fake_python(folder.path(), script);
         let pull = Pull::new(Some("9.9"), None, Some(python), false).unwrap();
-        told(&pull.run(&home, &mut |_| {}).unwrap_err())
+        full_message(&pull.run(&home, &mut |_| {}).unwrap_err())
     };
     let text = message("echo 'ERROR: No matching distribution found for lm_eval==9.9' >&2; exit 1");
-    assert!(text.contains("could not download `lm_eval==9.9`") && text.contains("no such version"), "{text}");
+    assert!(
+        text.contains("could not download `lm_eval==9.9`") && text.contains("no wheel of this version"),
+        "{text}"
+    );
     assert!(
         text.contains("  ERROR: No matching distribution found") && text.contains("--from PATH"),
         "{text}"
@@ -454,5 +459,9 @@ fn a_failing_pip_is_quoted() {
     assert!(message("exit 0").contains("left 0 wheels"));
     assert!(message("kill -9 $$").contains("signal"));
     assert!(home.installed().unwrap().is_empty());
-    assert_eq!(fs::read_dir(folder.path().join("home/libraries")).unwrap().count(), 1, "only the lock stays");
+    assert_eq!(
+        fs::read_dir(folder.path().join("home/libraries")).unwrap().count(),
+        1,
+        "only the lock remains"
+    );
 }

@@ -1,24 +1,24 @@
-//! Names of installed libraries: versions of the package, or names of folders.
+//! Names of installed libraries: package versions or folder names.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use anyhow::{Result, bail};
 
-/// Words that the command line gives another meaning, or that the home folder uses itself.
+/// Names with a special meaning on the command line or in the home folder.
 const RESERVED: [&str; 3] = ["builtin", "default", "none"];
 
-/// The longest name that is taken.
+/// The maximum length of a name.
 const LONGEST: usize = 64;
 
-/// The checked name of a library; safe as the name of a folder.
+/// The validated name of a library, safe as a folder name.
 ///
-/// Versions are ordered as releases are: `0.4.9` before `0.4.13`, `0.5.0rc1` before `0.5.0`.
+/// Versions sort as releases: `0.4.9` before `0.4.13`, `0.5.0rc1` before `0.5.0`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Version(String);
 
 impl Version {
-    /// Checks a name: letters, digits and `.`, `_`, `+`, `!`, `-`, beginning with a letter or digit.
+    /// Validates a name: letters, digits and `.`, `_`, `+`, `!`, `-`, starting with a letter or digit.
     pub fn parse(text: &str) -> Result<Self> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._+!-".contains(&byte);
         if text.is_empty() {
@@ -29,17 +29,17 @@ impl Version {
         }
         if !text.bytes().all(allowed) || !text.as_bytes()[0].is_ascii_alphanumeric() || text.ends_with('.') {
             bail!(
-                "`{}` is not a version: only letters, digits and `._+!-` can be in it, a letter or digit first",
+                "`{}` is not a version: it may contain letters, digits and `._+!-`, and must start with a letter or digit",
                 text.escape_debug()
             );
         }
         if RESERVED.contains(&text.to_ascii_lowercase().as_str()) {
-            bail!("`{text}` cannot be the name of a library: the word has a meaning of its own");
+            bail!("`{text}` cannot be the name of a library: the word is reserved");
         }
         Ok(Self(text.to_owned()))
     }
 
-    /// A name made from the name of a folder or file, with everything that cannot be in a version replaced.
+    /// Derives a name from that of a folder or file, replacing characters that are not allowed.
     pub fn from_name(name: &str) -> Result<Self> {
         let replaced: String = name
             .chars()
@@ -53,17 +53,16 @@ impl Version {
         Self::parse(trimmed[..trimmed.len().min(LONGEST)].trim_end_matches(odd))
     }
 
-    /// Whether it can be the version of a released package, which begins with a number.
+    /// Whether this can be the version of a released package, which starts with a digit.
     pub fn is_release(&self) -> bool {
         self.0.starts_with(|character: char| character.is_ascii_digit())
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What the order is made of: the epoch, then runs of digits and of letters.
+    /// The sort key: the epoch, then runs of digits and of letters.
     fn key(&self) -> (u64, Vec<Part<'_>>) {
         let (epoch, rest) = self.0.split_once('!').unwrap_or(("0", &self.0));
         let mut parts = Vec::new();
@@ -74,7 +73,7 @@ impl Version {
             };
             let length = rest.iter().take_while(alike).count();
             if length > 0 {
-                // The bytes are ASCII, as `parse` makes sure.
+                // `parse` guarantees ASCII.
                 parts.push(Part::new(std::str::from_utf8(&rest[..length]).unwrap_or_default()));
             }
             rest = &rest[length.max(1)..];
@@ -113,7 +112,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A run of digits or letters of a version.
+/// A run of digits or letters in a version.
 enum Part<'a> {
     Number(u64),
     Word(&'a str),
@@ -128,7 +127,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Where it stands against the end of a version, which is `(0, 0)`: pre-releases come before it.
+    /// The rank relative to the end of a version, which is `(0, 0)`: pre-releases sort before it.
     fn rank(&self) -> (i8, u64) {
         match self {
             Self::Number(number) => (3, *number),
@@ -149,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_versions_and_nothing_that_could_be_a_path() {
+    fn rejects_names_that_could_be_paths() {
         for good in ["0.4.13", "0.5.0.dev2", "1!2.0", "0.4.9.post1+local", "my_tasks", "v1"] {
             assert_eq!(Version::parse(good).unwrap().as_str(), good);
         }
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn makes_names_from_folders() {
+    fn derives_names_from_folders() {
         assert_eq!(Version::from_name("my tasks (2)").unwrap().as_str(), "my-tasks--2");
         assert_eq!(Version::from_name(".hidden").unwrap().as_str(), "hidden");
         assert_eq!(Version::from_name("Ünïts").unwrap().as_str(), "n-ts");
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_as_releases_are_ordered() {
+    fn sorts_like_releases() {
         let ordered = [
             "alpha-tasks",
             "my_tasks",

@@ -1,4 +1,4 @@
-//! Downloads of data, tokenizers and weights.
+//! Progress of downloads: data sets, tokenizers and weights.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,22 +8,22 @@ use lmeval_core::DownloadProgress;
 
 use crate::printer::Notes;
 
-/// The size from which a download tells how far it is.
+/// Downloads of at least this size report intermediate progress.
 const LARGE: u64 = 100_000_000;
 
-/// Says what is downloaded.
+/// Reports downloads as notes.
 pub(crate) struct Downloads {
     notes: Notes,
-    /// The bytes of the large download that is running: those that are here, and all.
+    /// The bytes completed and the total of the running large download.
     running: Mutex<(u64, u64)>,
-    /// What is not there locally, until the hub makes trouble and somebody should know.
-    not_here: Mutex<Option<String>>,
+    /// The message about a missing local copy, printed only if the hub fails.
+    no_local_copy_message: Mutex<Option<String>>,
 }
 
 impl Downloads {
-    /// Says it in notes.
+    /// Reports to these notes.
     pub(crate) fn new(notes: Notes) -> Self {
-        Self { notes, running: Mutex::default(), not_here: Mutex::new(None) }
+        Self { notes, running: Mutex::default(), no_local_copy_message: Mutex::new(None) }
     }
 }
 
@@ -50,20 +50,20 @@ impl DownloadProgress for Downloads {
     }
 
     fn waiting(&self, file: &str) {
-        self.notes.info(&format!("Waiting for another process that downloads {file}"));
+        self.notes.info(&format!("Waiting for another process to download {file}"));
     }
 
     fn no_local_copy(&self, dataset: &str, looked_in: &[PathBuf]) {
         let folders: Vec<String> = looked_in.iter().map(|folder| format!("`{}`", folder.display())).collect();
-        let text = format!("There is no local copy of `{dataset}` in {}", folders.join(" or "));
-        *lock(&self.not_here) = Some(text);
+        let text = format!("No local copy of `{dataset}` in {}", folders.join(" or "));
+        *lock(&self.no_local_copy_message) = Some(text);
     }
 
     fn retry(&self, what: &str, reason: &str, wait: Duration) {
-        if let Some(text) = lock(&self.not_here).take() {
+        if let Some(text) = lock(&self.no_local_copy_message).take() {
             self.notes.info(&text);
         }
-        self.notes.info(&format!("Trying {what} again in {:.0} s: {reason}", wait.as_secs_f64()));
+        self.notes.info(&format!("Retrying {what} in {:.0} s: {reason}", wait.as_secs_f64()));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The counts of a run as one line, as wide as the terminal has room for.
+//! Renders request counts as one line that fits the terminal.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use lmeval_core::ModelStats;
 use unicode_width::UnicodeWidthStr;
 
-use super::board::Snapshot;
+use super::counts::Snapshot;
 use super::rate::{Rate, time_left};
 
 /// A part of the line.
 struct Part {
     text: String,
-    /// Where there is no room, the part with the highest number goes first; 0 stays.
+    /// Parts with the highest rank are dropped first; rank 0 is never dropped.
     rank: u8,
 }
 
-/// The counts as a line of at most `width` columns. How much is done and the time left stay longest.
+/// Renders the counts in at most `width` columns. The completed count and the time left are dropped last.
 pub(super) fn line(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>, width: usize) -> String {
     if now.kinds.is_empty() {
         return cut("Loading data", width);
@@ -37,7 +37,7 @@ pub(super) fn line(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>, width
         }
         let last = parts.iter().map(|part| part.rank).max().unwrap_or(0);
         if !is_short && last <= NAMES {
-            // The names of kinds matter less than what is left of the other parts.
+            // The names of request types matter less than the remaining parts.
             parts[0].text = format!("{}/{}{more}", now.done, now.total);
             is_short = true;
         } else if last == 0 {
@@ -48,7 +48,7 @@ pub(super) fn line(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>, width
     }
 }
 
-/// Parts up to this rank are shown rather than the names of the kinds of requests.
+/// Parts up to this rank take precedence over the names of request types.
 const NAMES: u8 = 2;
 
 fn details(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> Vec<Part> {
@@ -63,17 +63,17 @@ fn details(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> Vec<Part> 
     if let Some(stats) = stats {
         let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         let computed = read(&stats.tokens_computed);
-        let (flying, most, retries) =
+        let (in_flight, concurrency, retries) =
             (read(&stats.in_flight), read(&stats.concurrency), read(&stats.retries));
         if computed > 0 && now.sent == 0 {
-            // A model of this process may compute for minutes before it has its first answer.
+            // An in-process model may compute for minutes before its first answer.
             add(1, format!("computing, {computed} tokens so far"));
         } else if let Some(saved) = stats.saved() {
             add(5, format!("{:.0}% of tokens shared", saved * 100.0));
-        } else if most > 0 {
-            add(5, format!("{flying} of {most} at once"));
-        } else if flying > 0 {
-            add(5, format!("{flying} at once"));
+        } else if concurrency > 0 {
+            add(5, format!("{in_flight} of {concurrency} in flight"));
+        } else if in_flight > 0 {
+            add(5, format!("{in_flight} in flight"));
         }
         if retries > 0 {
             add(3, format!("{retries} {}", if retries == 1 { "retry" } else { "retries" }));
@@ -89,29 +89,29 @@ fn joined(parts: &[Part]) -> String {
     parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join(" · ")
 }
 
-/// The text, cut off where it is too wide.
+/// Truncates text to `width` columns.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
-    let mut kept = String::new();
+    let mut shown = String::new();
     for character in text.chars() {
-        if kept.width() + character.to_string().width() > width.saturating_sub(1) {
+        if shown.width() + character.to_string().width() > width.saturating_sub(1) {
             break;
         }
-        kept.push(character);
+        shown.push(character);
     }
     if width > 0 {
-        kept.push('…');
+        shown.push('…');
     }
-    kept
+    shown
 }
 
 fn short(number: f64) -> String {
     if number < 10.0 { format!("{number:.1}") } else { format!("{number:.0}") }
 }
 
-/// `0:08`, `12:30`, `2:05:00`.
+/// Formats `0:08`, `12:30`, `2:05:00`.
 pub(super) fn clock(time: Duration) -> String {
     let seconds = time.as_secs_f64().ceil() as u64;
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -122,69 +122,69 @@ pub(super) fn clock(time: Duration) -> String {
 mod tests {
     use lmeval_core::{RequestType, Usage};
 
-    use super::super::board::Board;
+    use super::super::counts::RequestCounts;
     use super::*;
 
     #[test]
-    fn the_line_says_how_far_and_how_fast() {
-        let board = Board::new();
-        assert_eq!(line(&board.snapshot(), Rate::default(), None, 200), "Loading data");
-        board.built(RequestType::GenerateUntil, 100);
-        board.built(RequestType::Loglikelihood, 8);
+    fn shows_counts_and_rates() {
+        let counts = RequestCounts::new();
+        assert_eq!(line(&counts.snapshot(), Rate::default(), None, 200), "Loading data");
+        counts.built(RequestType::GenerateUntil, 100);
+        counts.built(RequestType::Loglikelihood, 8);
         for _ in 0..20 {
-            board.answered(
+            counts.answered(
                 RequestType::GenerateUntil,
                 false,
                 Usage { prompt_tokens: 9, completion_tokens: 1 },
             );
         }
-        board.answered(RequestType::Loglikelihood, true, Usage::default());
+        counts.answered(RequestType::Loglikelihood, true, Usage::default());
         let rate = Rate { answers: 4.0, tokens: 200.0 };
-        let shown = line(&board.snapshot(), rate, None, 200);
+        let shown = line(&counts.snapshot(), rate, None, 200);
         assert_eq!(shown, "loglikelihood 1/8+, generate_until 20/100+ · 4.0/s · 200 tokens/s");
-        board.all_built();
-        board.failed(RequestType::GenerateUntil);
+        counts.all_built();
+        counts.failed(RequestType::GenerateUntil);
         let stats = ModelStats::default();
         stats.in_flight.store(7, Ordering::Relaxed);
         stats.concurrency.store(32, Ordering::Relaxed);
         stats.retry("busy".to_owned());
-        let shown = line(&board.snapshot(), rate, Some(&stats), 200);
+        let shown = line(&counts.snapshot(), rate, Some(&stats), 200);
         assert_eq!(
             shown,
-            "loglikelihood 1/8, generate_until 21/100 · 4.0/s · 200 tokens/s · 7 of 32 at once · 1 retry · \
+            "loglikelihood 1/8, generate_until 21/100 · 4.0/s · 200 tokens/s · 7 of 32 in flight · 1 retry · \
              1 failed · 0:22 left"
         );
         let own = ModelStats::default();
         own.tokens_asked.store(800, Ordering::Relaxed);
         own.tokens_computed.store(200, Ordering::Relaxed);
-        let shown = line(&board.snapshot(), rate, Some(&own), 200);
+        let shown = line(&counts.snapshot(), rate, Some(&own), 200);
         assert!(shown.contains(" · 200 tokens/s · 75% of tokens shared · "), "{shown}");
     }
 
     #[test]
-    fn what_is_done_and_the_time_left_stay_longest() {
-        let board = Board::new();
-        board.built(RequestType::GenerateUntil, 14042);
-        board.built(RequestType::Loglikelihood, 56168);
-        board.all_built();
+    fn counts_and_time_left_are_dropped_last() {
+        let counts = RequestCounts::new();
+        counts.built(RequestType::GenerateUntil, 14042);
+        counts.built(RequestType::Loglikelihood, 56168);
+        counts.all_built();
         for _ in 0..1000 {
-            board.answered(RequestType::Loglikelihood, false, Usage::default());
+            counts.answered(RequestType::Loglikelihood, false, Usage::default());
         }
-        board.failed(RequestType::Loglikelihood);
+        counts.failed(RequestType::Loglikelihood);
         let stats = ModelStats::default();
         stats.in_flight.store(128, Ordering::Relaxed);
         stats.concurrency.store(128, Ordering::Relaxed);
         stats.retry("busy".to_owned());
         let rate = Rate { answers: 12.0, tokens: 9000.0 };
         for width in 1..250 {
-            let shown = line(&board.snapshot(), rate, Some(&stats), width);
+            let shown = line(&counts.snapshot(), rate, Some(&stats), width);
             assert!(shown.width() <= width, "{width}: {shown}");
             if width >= 40 {
                 assert!(shown.ends_with("1:36:08 left"), "{width}: {shown}");
                 assert!(shown.contains("1001/"), "{width}: {shown}");
             }
         }
-        let at = |width| line(&board.snapshot(), rate, Some(&stats), width);
+        let at = |width| line(&counts.snapshot(), rate, Some(&stats), width);
         assert_eq!(at(40), "1001/70210 · 1 failed · 1:36:08 left");
         assert_eq!(at(50), "1001/70210 · 12/s · 1 failed · 1:36:08 left");
         assert_eq!(
@@ -195,11 +195,11 @@ mod tests {
     }
 
     #[test]
-    fn a_model_of_this_process_computes_before_it_answers() {
-        let board = Board::new();
-        board.built(RequestType::Loglikelihood, 8);
+    fn shows_computed_tokens_before_the_first_answer() {
+        let counts = RequestCounts::new();
+        counts.built(RequestType::Loglikelihood, 8);
         let own = ModelStats::default();
-        let shown = |width| line(&board.snapshot(), Rate::default(), Some(&own), width);
+        let shown = |width| line(&counts.snapshot(), Rate::default(), Some(&own), width);
         assert_eq!(shown(80), "loglikelihood 0/8+");
         own.tokens_computed.store(512, Ordering::Relaxed);
         assert_eq!(shown(80), "loglikelihood 0/8+ · computing, 512 tokens so far");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_short() {
+    fn formats_durations() {
         assert_eq!(clock(Duration::from_millis(7300)), "0:08");
         assert_eq!(clock(Duration::from_secs(750)), "12:30");
         assert_eq!(clock(Duration::from_mins(125)), "2:05:00");

@@ -1,15 +1,15 @@
-//! What a run shows while it goes on.
+//! Progress display of a run.
 
-mod board;
+mod counts;
 mod downloads;
 mod line;
 mod rate;
+mod spinner;
 mod ticker;
-mod waiting;
 mod write_out;
 
-pub(crate) use board::Board;
+pub(crate) use counts::RequestCounts;
 pub(crate) use downloads::Downloads;
-pub(crate) use ticker::{Show, Ticker};
-pub(crate) use waiting::Waiting;
+pub(crate) use spinner::Spinner;
+pub(crate) use ticker::{ProgressDisplay, Ticker};
 pub(crate) use write_out::describe_first;

@@ -1,25 +1,23 @@
-//! How fast a run is, and how long it still takes.
+//! Throughput and remaining time.
 
 use std::time::Duration;
 
-use super::board::Snapshot;
+use super::counts::Snapshot;
 
-/// Answers and tokens in a second.
+/// Answers and tokens per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rate {
-    /// Answers from the model.
     pub answers: f64,
-    /// Tokens.
     pub tokens: f64,
 }
 
-/// How long the rest takes at this rate; unknown while requests are still being built.
+/// The estimated remaining time; unknown while requests are still being built.
 pub(super) fn time_left(now: &Snapshot, rate: Rate) -> Option<Duration> {
     let left = now.total.saturating_sub(now.done);
     if !now.all_built || left == 0 {
         return None;
     }
-    // Answers that come in bursts leave pauses, in which the rate of the whole run counts.
+    // During pauses between bursts of answers, use the average rate of the run.
     let elapsed = now.elapsed.as_secs_f64();
     let rate = if rate.answers > 0.0 || elapsed <= 0.0 { rate.answers } else { now.sent as f64 / elapsed };
     if rate <= 0.0 {
@@ -33,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_between_bursts_keeps_the_time_left() {
+    fn pauses_do_not_reset_the_estimate() {
         let now = |sent| Snapshot {
             kinds: Vec::new(),
             done: 50,

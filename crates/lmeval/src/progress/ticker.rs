@@ -1,4 +1,4 @@
-//! Shows the counts of a run now and then.
+//! Shows the counts of a run periodically.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal as _;
@@ -13,34 +13,34 @@ use lmeval_core::{Model, ModelStats};
 use lmeval_pycompat::{Dict, Value};
 
 use crate::printer::Notes;
-use crate::progress::board::{Board, Snapshot};
+use crate::progress::counts::{RequestCounts, Snapshot};
 use crate::progress::line::line;
 use crate::progress::rate::{Rate, time_left};
 
-/// Rates are those of this stretch of time.
+/// The time window for computing rates.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Reasons for calls that are made again are told this often at most.
-const TROUBLE_EVERY: Duration = Duration::from_secs(10);
+/// The minimum time between notes about retries.
+const RETRY_NOTE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The same reason is told again after this time.
-const SAME_TROUBLE_EVERY: Duration = Duration::from_mins(5);
+/// The minimum time between notes about the same reason.
+const SAME_RETRY_NOTE_INTERVAL: Duration = Duration::from_mins(5);
 
-/// How progress is shown, now that it is known where.
+/// The progress display for the actual output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Show {
-    /// A line that changes.
+pub(crate) enum ProgressDisplay {
+    /// A status line.
     Terminal,
     /// A line now and then.
     Plain,
-    /// An object now and then.
+    /// A JSON object now and then.
     Json,
-    /// Nothing.
+    /// No progress.
     Nothing,
 }
 
-impl Show {
-    /// What a mode means where standard error goes.
+impl ProgressDisplay {
+    /// Chooses the display for a mode, given where standard error goes.
     pub(crate) fn new(mode: ProgressMode, quiet: bool) -> Self {
         match mode {
             ProgressMode::Json => Self::Json,
@@ -67,18 +67,23 @@ impl Show {
     }
 }
 
-/// Shows progress until it is dropped.
+/// Shows progress until dropped.
 pub(crate) struct Ticker {
     end: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Ticker {
-    /// Begins to show the counts.
-    pub(crate) fn start(show: Show, board: Arc<Board>, model: Arc<dyn Model>, notes: Notes) -> Self {
+    /// Starts showing the counts.
+    pub(crate) fn start(
+        show: ProgressDisplay,
+        counts: Arc<RequestCounts>,
+        model: Arc<dyn Model>,
+        notes: Notes,
+    ) -> Self {
         let (end, ended) = mpsc::channel();
-        let mut view = View { show, board, model, notes, seen: VecDeque::new(), told: None };
-        let thread = (show != Show::Nothing).then(|| {
+        let mut view = View { show, counts, model, notes, samples: VecDeque::new(), last_retry: None };
+        let thread = (show != ProgressDisplay::Nothing).then(|| {
             thread::spawn(move || {
                 while ended.recv_timeout(show.interval()) == Err(mpsc::RecvTimeoutError::Timeout) {
                     view.tick();
@@ -94,58 +99,61 @@ impl Drop for Ticker {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // Progress that cannot be shown is no reason to fail.
+            // Failing to show progress must not fail the run.
             let _ = thread.join();
         }
     }
 }
 
 struct View {
-    show: Show,
-    board: Arc<Board>,
+    show: ProgressDisplay,
+    counts: Arc<RequestCounts>,
     model: Arc<dyn Model>,
     notes: Notes,
-    /// When, answers from the model, tokens.
-    seen: VecDeque<(Instant, u64, u64)>,
-    /// The last reason that was told, and when.
-    told: Option<(Instant, String)>,
+    /// Time, answers from the model, tokens.
+    samples: VecDeque<(Instant, u64, u64)>,
+    /// The last reason for a retry that was printed, and when.
+    last_retry: Option<(Instant, String)>,
 }
 
 impl View {
     fn tick(&mut self) {
-        let now = self.board.snapshot();
+        let now = self.counts.snapshot();
         let rate = self.rate(&now);
-        self.trouble();
+        self.report_retries();
         match self.show {
-            Show::Terminal => self.notes.status(&line(&now, rate, self.model.stats(), self.notes.width())),
-            Show::Plain => self.notes.progress(&line(&now, rate, self.model.stats(), usize::MAX)),
-            Show::Json => self.notes.object("progress", &facts(&now, rate, self.model.stats())),
-            Show::Nothing => {}
+            ProgressDisplay::Terminal => {
+                self.notes.status(&line(&now, rate, self.model.stats(), self.notes.width()))
+            }
+            ProgressDisplay::Plain => self.notes.progress(&line(&now, rate, self.model.stats(), usize::MAX)),
+            ProgressDisplay::Json => self.notes.object("progress", &facts(&now, rate, self.model.stats())),
+            ProgressDisplay::Nothing => {}
         }
     }
 
     fn finish(&mut self) {
-        let now = self.board.snapshot();
+        let now = self.counts.snapshot();
         match self.show {
-            Show::Terminal => self.notes.status(""),
-            Show::Json => {
+            ProgressDisplay::Terminal => self.notes.status(""),
+            ProgressDisplay::Json => {
                 let rate = self.rate(&now);
                 self.notes.object("progress", &facts(&now, rate, self.model.stats()));
             }
-            Show::Plain | Show::Nothing => {}
+            ProgressDisplay::Plain | ProgressDisplay::Nothing => {}
         }
     }
 
     fn rate(&mut self, now: &Snapshot) -> Rate {
         let moment = Instant::now();
-        // A model of this process counts tokens before it has answers.
+        // An in-process model counts tokens before it has answers.
         let counted = self.model.stats().map_or(0, |stats| stats.tokens_asked.load(Ordering::Relaxed));
         let tokens_now = if counted > 0 { counted } else { now.tokens };
-        self.seen.push_back((moment, now.sent, tokens_now));
-        while self.seen.len() > 2 && self.seen.get(1).is_some_and(|(then, ..)| moment - *then >= WINDOW) {
-            self.seen.pop_front();
+        self.samples.push_back((moment, now.sent, tokens_now));
+        while self.samples.len() > 2 && self.samples.get(1).is_some_and(|(then, ..)| moment - *then >= WINDOW)
+        {
+            self.samples.pop_front();
         }
-        let (seconds, answers, tokens) = match self.seen.front() {
+        let (seconds, answers, tokens) = match self.samples.front() {
             Some((then, answers, tokens)) if *then < moment => {
                 ((moment - *then).as_secs_f64(), now.sent - answers, tokens_now.saturating_sub(*tokens))
             }
@@ -157,22 +165,22 @@ impl View {
         Rate { answers: answers as f64 / seconds, tokens: tokens as f64 / seconds }
     }
 
-    /// Tells why calls are made again.
-    fn trouble(&mut self) {
-        if self.told.as_ref().is_some_and(|(told, _)| told.elapsed() < TROUBLE_EVERY) {
+    /// Prints why requests are retried.
+    fn report_retries(&mut self) {
+        if self.last_retry.as_ref().is_some_and(|(printed, _)| printed.elapsed() < RETRY_NOTE_INTERVAL) {
             return;
         }
         let Some(reason) = self.model.stats().and_then(ModelStats::take_retry_reason) else { return };
-        let before = self.told.as_ref().filter(|(_, before)| *before == reason);
-        if before.is_some_and(|(told, _)| told.elapsed() < SAME_TROUBLE_EVERY) {
+        let before = self.last_retry.as_ref().filter(|(_, before)| *before == reason);
+        if before.is_some_and(|(printed, _)| printed.elapsed() < SAME_RETRY_NOTE_INTERVAL) {
             return;
         }
-        self.notes.info(&format!("Trying again: {reason}"));
-        self.told = Some((Instant::now(), reason));
+        self.notes.info(&format!("Retrying: {reason}"));
+        self.last_retry = Some((Instant::now(), reason));
     }
 }
 
-/// The counts as an object.
+/// The counts as a dictionary.
 fn facts(now: &Snapshot, rate: Rate, stats: Option<&ModelStats>) -> Dict {
     let number = |number: u64| Value::Int(number as i64);
     let kinds = now.kinds.iter().map(|(kind, done, total)| {
@@ -214,20 +222,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_object_has_the_counts() {
-        let board = Board::new();
-        board.built(RequestType::GenerateUntil, 3);
-        board.all_built();
-        board.failed(RequestType::GenerateUntil);
+    fn json_has_the_counts() {
+        let counts = RequestCounts::new();
+        counts.built(RequestType::GenerateUntil, 3);
+        counts.all_built();
+        counts.failed(RequestType::GenerateUntil);
         let stats = ModelStats::default();
         let rate = Rate { answers: 1.0, tokens: 0.0 };
-        let told = facts(&board.snapshot(), rate, Some(&stats));
-        assert_eq!(told.get_str("done"), Some(&Value::Int(1)));
-        assert_eq!(told.get_str("seconds_left"), Some(&Value::Float(2.0)));
-        assert_eq!(told.get_str("tokens_saved"), None);
+        let object = facts(&counts.snapshot(), rate, Some(&stats));
+        assert_eq!(object.get_str("done"), Some(&Value::Int(1)));
+        assert_eq!(object.get_str("seconds_left"), Some(&Value::Float(2.0)));
+        assert_eq!(object.get_str("tokens_saved"), None);
         stats.tokens_asked.store(800, Ordering::Relaxed);
         stats.tokens_computed.store(200, Ordering::Relaxed);
-        let told = facts(&board.snapshot(), rate, Some(&stats));
-        assert_eq!(told.get_str("tokens_saved"), Some(&Value::Float(0.75)));
+        let object = facts(&counts.snapshot(), rate, Some(&stats));
+        assert_eq!(object.get_str("tokens_saved"), Some(&Value::Float(0.75)));
     }
 }

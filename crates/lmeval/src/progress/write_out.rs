@@ -9,7 +9,7 @@ use lmeval_tasks::prompt::DocumentRequests;
 
 use crate::words::counted;
 
-/// The first request of a document, for a reader.
+/// Describes the first request of a document.
 pub(crate) fn describe_first(task: &Task, requests: &DocumentRequests, dialect: &Dialect) -> Option<String> {
     let first = requests.instances.first()?;
     let mut text = format!("Task `{}`, document {}:\n", task.name(), requests.doc_id);

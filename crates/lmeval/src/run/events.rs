@@ -1,4 +1,4 @@
-//! What the command does while the engine works: counts, notes, records.
+//! Handles the engine's events: counts, notes and sample records.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,39 +12,37 @@ use lmeval_report::{Layout, SampleOptions, SamplesWriter};
 use lmeval_tasks::prompt::Skipped;
 
 use crate::printer::Notes;
-use crate::progress::{Board, describe_first};
+use crate::progress::{RequestCounts, describe_first};
 use crate::report;
 use crate::words::{counted, for_count};
 
-/// Where the records of documents go.
+/// Where sample records are written.
 pub(crate) struct Records {
-    /// The folder.
     pub layout: Layout,
-    /// The time stamp of the files.
+    /// The time stamp in file names.
     pub stamp: String,
-    /// How they are written.
     pub options: SampleOptions,
 }
 
-/// Hears what happens in a run.
+/// The event handler of a run.
 pub(crate) struct RunEvents {
-    board: Arc<Board>,
+    counts: Arc<RequestCounts>,
     notes: Notes,
     json: bool,
     write_out: Option<Dialect>,
     records: Option<Records>,
     written: Mutex<Vec<(String, PathBuf, String)>>,
-    kept_before: AtomicUsize,
+    saved_before: AtomicUsize,
     skipped: AtomicUsize,
 }
 
-/// How many documents that are left out are named.
+/// The number of skipped documents that are listed.
 const SHOWN_SKIPPED: usize = 10;
 
 impl RunEvents {
-    /// Hears for a run; `write_out` shows first prompts, with the rules of the dialect.
+    /// A handler for a run; `write_out` prints first prompts by the rules of that dialect.
     pub(crate) fn new(
-        board: Arc<Board>,
+        counts: Arc<RequestCounts>,
         notes: Notes,
         json: bool,
         write_out: Option<Dialect>,
@@ -52,23 +50,23 @@ impl RunEvents {
     ) -> Self {
         let written = Mutex::default();
         Self {
-            board,
+            counts,
             notes,
             json,
             write_out,
             records,
             written,
-            kept_before: AtomicUsize::new(0),
+            saved_before: AtomicUsize::new(0),
             skipped: AtomicUsize::new(0),
         }
     }
 
-    /// Answers that were in the journal when it was opened.
-    pub(crate) fn kept_before(&self) -> usize {
-        self.kept_before.load(Ordering::Relaxed)
+    /// The number of answers in the journal when it was opened.
+    pub(crate) fn saved_before(&self) -> usize {
+        self.saved_before.load(Ordering::Relaxed)
     }
 
-    /// The hash of the records of each task, in the order of the tasks rather than of their ends.
+    /// The hash of each task's sample records, in task order rather than in order of completion.
     pub(crate) fn task_hashes(&self, evaluation: &Evaluated) -> Dict {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let of_task = |key: &String| written.iter().find(|(task, ..)| task == key);
@@ -76,25 +74,25 @@ impl RunEvents {
         in_order.map(|(task, _, hash)| (Value::str(task.as_str()), Value::str(hash.as_str()))).collect()
     }
 
-    /// Says at the start what is not asked for again, and what cannot be used.
-    fn tell_reuse(&self, answers: usize, of_unknown_server: usize, of_others: usize) {
+    /// Reports at the start which saved answers can be reused.
+    fn report_journal_contents(&self, answers: usize, of_unknown_server: usize, of_others: usize) {
         if answers > 0 {
             let them = counted(answers, "answer");
             self.notes.info(&format!(
-                "The journal has {them} of this model, which will not be asked for again; `--fresh` starts over"
+                "The journal has {them} of this model, which will be reused; `--fresh` starts over"
             ));
         }
         if of_unknown_server > 0 {
             let them = counted(of_unknown_server, "answer");
             self.notes.note(&format!(
-                "warning: The journal has {them} of a model of this name, kept by an older version that did not note the \
-                 address of the server. They may be of another model and are not used"
+                "warning: The journal has {them} of a model with this name, saved by an older version without the server's \
+                 address. They may be from another model and are not used"
             ));
         }
         if answers == 0 && of_others > 0 {
             let them = counted(of_others, "answer");
             self.notes.info(&format!(
-                "The journal has {them} of other models or servers and none of this one; `lm-eval journal ls` lists them"
+                "The journal has {them} of other models or servers but none of this one; `lm-eval journal ls` lists them"
             ));
         }
     }
@@ -115,44 +113,44 @@ impl Events for RunEvents {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::ModelAssumed { serves } => self.notes.note(&format!(
-                "warning: The server does not say which model it runs (`/v1/models`); it is taken to be `{serves}`, as \
-                 before: answers of that model at this address are used again"
+                "warning: The server does not report which model it runs (`/v1/models`); assuming `{serves}`, as before: saved \
+                 answers of that model at this address are reused"
             )),
             Event::JournalOpened { answers, repaired_bytes, damage } => {
                 if let Some(first) = damage.first() {
                     let bytes: u64 = damage.iter().map(|part| part.bytes).sum();
                     let parts = if damage.len() == 1 { "part" } else { "parts" };
-                    let told = Diagnostic::new(format!(
-                        "The journal is damaged: {} {parts}, {bytes} bytes, the first at offset {}; requests whose \
-                         answers were there are sent again",
+                    let diagnostic = Diagnostic::new(format!(
+                        "The journal is damaged: {} {parts}, {bytes} bytes, the first at offset {}; the affected requests \
+                         are sent again",
                         damage.len(),
                         first.offset
                     ));
-                    let told = told.hint(
-                        "`lm-eval journal verify` names every damaged part, and `lm-eval journal compact` takes them out",
+                    let diagnostic = diagnostic.hint(
+                        "`lm-eval journal verify` lists every damaged part, and `lm-eval journal compact` removes them",
                     );
-                    self.notes.styled(&report::render(report::Severity::Warning, &told));
+                    self.notes.styled(&report::render(report::Severity::Warning, &diagnostic));
                 }
-                self.kept_before.fetch_add(answers, Ordering::Relaxed);
+                self.saved_before.fetch_add(answers, Ordering::Relaxed);
                 if let Some(bytes) = repaired_bytes {
                     self.notes.info(&format!(
-                        "The journal ended in an unfinished record; {} cut off",
+                        "The journal ended in an incomplete record; {} cut off",
                         if bytes == 1 { "1 byte was".to_owned() } else { format!("{bytes} bytes were") }
                     ));
                 }
             }
             Event::Reusing { answers, of_unknown_server, of_others } => {
-                self.tell_reuse(answers, of_unknown_server, of_others);
+                self.report_journal_contents(answers, of_unknown_server, of_others);
             }
             Event::CacheImported { answers, skipped } => {
-                self.kept_before.fetch_add(answers, Ordering::Relaxed);
+                self.saved_before.fetch_add(answers, Ordering::Relaxed);
                 let skipped = match skipped {
                     0 => String::new(),
-                    1 => ", 1 entry is no answer".to_owned(),
-                    several => format!(", {several} entries are no answers"),
+                    1 => ", skipped 1 entry that is not an answer".to_owned(),
+                    several => format!(", skipped {several} entries that are not answers"),
                 };
                 self.notes.info(&format!(
-                    "{} {} taken over from the old response cache{skipped}",
+                    "{} {} imported from the old response cache{skipped}",
                     counted(answers, "answer"),
                     for_count(answers, "was", "were")
                 ));
@@ -172,25 +170,25 @@ impl Events for RunEvents {
                 let before = self.skipped.fetch_add(1, Ordering::Relaxed);
                 if before >= SHOWN_SKIPPED {
                     if before == SHOWN_SKIPPED {
-                        self.notes.note("warning: more documents are left out; they are not named here");
+                        self.notes.note("warning: more documents were skipped; they are not listed here");
                     }
                     return;
                 }
                 let reason = match requests.skipped {
                     Some(Skipped::NoOptions) => "it has no options",
                     Some(Skipped::NoTarget) => "it has no target",
-                    _ => "options cannot follow a conversation",
+                    _ => "answer options cannot follow chat messages",
                 };
                 self.notes.note(&format!(
-                    "warning: document {} of `{}` is left out, because {reason}",
+                    "warning: document {} of `{}` is skipped: {reason}",
                     requests.doc_id,
                     task.name()
                 ));
             }
-            Event::Built { kind, count } => self.board.built(kind, count),
-            Event::AllBuilt => self.board.all_built(),
-            Event::Answered { kind, reused, usage } => self.board.answered(kind, reused, usage),
-            Event::Failed { request, .. } => self.board.failed(request.request_type()),
+            Event::Built { kind, count } => self.counts.built(kind, count),
+            Event::AllBuilt => self.counts.all_built(),
+            Event::Answered { kind, reused, usage } => self.counts.answered(kind, reused, usage),
+            Event::Failed { request, .. } => self.counts.failed(request.request_type()),
             Event::Scoring { task } => self.task_event("scoring", task.name(), None),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Ctrl-C: the first one ends the run in order, the second one at once.
+//! Ctrl-C: the first one stops the run gracefully, the second one immediately.
 
 use std::thread;
 
@@ -6,46 +6,46 @@ use lmeval_engine::Cancel;
 
 use crate::printer::Notes;
 
-/// The exit status of a run that was interrupted.
+/// The exit status of an interrupted run.
 pub(crate) const EXIT_STATUS: u8 = 130;
 
-/// Listens for Ctrl-C until the process ends. Where that cannot be done, Ctrl-C ends the process as ever.
-pub(crate) fn listen(cancel: Cancel, notes: Notes, is_kept: bool) {
+/// Listens for Ctrl-C until the process ends. If that is not possible, Ctrl-C kills the process as usual.
+pub(crate) fn listen(cancel: Cancel, notes: Notes, has_journal: bool) {
     let listen = move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
             let _files = survive_file_size_limit();
-            let kept = is_kept;
-            if asked().await.is_none() {
+            let kept = has_journal;
+            if stop_signal().await.is_none() {
                 return;
             }
             cancel.cancel();
             notes.status("");
             notes.note(if kept {
-                "Ending: what is under way is waited for and kept. Ctrl-C again leaves at once"
+                "Stopping: waiting for requests in flight; their answers will be saved. Press Ctrl-C again to quit now."
             } else {
-                "Ending: what is under way is waited for. Ctrl-C again leaves at once"
+                "Stopping: waiting for requests in flight. Press Ctrl-C again to quit now."
             });
-            if asked().await.is_some() {
+            if stop_signal().await.is_some() {
                 notes.note(if kept {
-                    "Left at once. Run the same command again to go on; answers that had come are kept"
+                    "Quit. Run the same command again to resume; answers received so far are saved."
                 } else {
-                    "Left at once"
+                    "Quit."
                 });
                 notes.finish(EXIT_STATUS);
-                leave();
+                exit_now();
             }
         });
     };
-    // A run without this thread is a run that Ctrl-C ends at once.
+    // Without this thread, Ctrl-C kills the run immediately.
     let _ = thread::Builder::new().name("interrupt".to_owned()).spawn(listen);
 }
 
-/// Has a write beyond the limit of `ulimit -f` fail, so that the run ends with a message: by default the signal that
-/// comes with it kills the process.
+/// Makes a write beyond the `ulimit -f` limit fail, so that the run ends with a message: the default action of the
+/// signal kills the process.
 #[cfg(unix)]
 fn survive_file_size_limit() -> Option<tokio::signal::unix::Signal> {
-    // SIGXFSZ has this number on every system that is supported.
+    // The number of SIGXFSZ on every supported system.
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(25)).ok()
 }
 
@@ -53,22 +53,22 @@ fn survive_file_size_limit() -> Option<tokio::signal::unix::Signal> {
 fn survive_file_size_limit() {}
 
 #[expect(clippy::exit, reason = "the second Ctrl-C must not wait for anything")]
-fn leave() -> ! {
+fn exit_now() -> ! {
     std::process::exit(i32::from(EXIT_STATUS))
 }
 
-/// Waits for the next Ctrl-C, or for the request to terminate; `None` where nothing can be heard.
+/// Waits for Ctrl-C or SIGTERM; `None` if signals cannot be received.
 #[cfg(unix)]
-async fn asked() -> Option<()> {
+async fn stop_signal() -> Option<()> {
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).ok()?;
     tokio::select! {
         pressed = tokio::signal::ctrl_c() => pressed.ok(),
-        told = terminate.recv() => told,
+        signal = terminate.recv() => signal,
     }
 }
 
-/// Waits for the next Ctrl-C; `None` where nothing can be heard.
+/// Waits for Ctrl-C; `None` if it cannot be received.
 #[cfg(not(unix))]
-async fn asked() -> Option<()> {
+async fn stop_signal() -> Option<()> {
     tokio::signal::ctrl_c().await.ok()
 }

@@ -1,4 +1,4 @@
-//! How `lm-eval run` does what its settings say.
+//! The steps of `lm-eval run`.
 
 pub(crate) mod events;
 pub(crate) mod interrupt;

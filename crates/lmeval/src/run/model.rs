@@ -1,4 +1,4 @@
-//! Which model a run is about: one of this program, one that a plug-in registers, or one of the original package.
+//! Creates the model of a run: built in, registered by a plug-in, or from the original package.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use lmeval_pycompat::{Dict, Function, Value};
 use crate::printer::Notes;
 use crate::progress::Downloads;
 
-/// The start of names of models of the original package.
+/// Prefix of model names that belong to the original package.
 const ORIGINAL: &str = "lm_eval:";
 
-/// Makes the model that the settings name.
+/// Creates the model named by the settings.
 pub(crate) fn create(
     settings: &RunSettings,
     options: &PythonOptions,
@@ -25,32 +25,33 @@ pub(crate) fn create(
     let name = settings.model.as_str();
     if let Some(caller) = options.caller.as_ref().filter(|caller| caller.has_registered("model", name)) {
         let class = registered_class(name);
-        let made = PythonModel::of_caller(Arc::clone(caller), &class, &of_python(settings))?;
-        tell_ignored(&made, settings, notes);
+        let made = PythonModel::of_caller(Arc::clone(caller), &class, &python_model_settings(settings))?;
+        warn_ignored_settings(&made, settings, notes);
         return Ok(made);
     }
     if let Some((rank, size)) = environment::later_process() {
-        let message =
-            format!("This is process {rank} of {size} of a launcher, and each would evaluate everything");
+        let message = format!(
+            "This is process {rank} of {size} started by a launcher, and each would evaluate everything"
+        );
         bail!(Diagnostic::new(message).hint(format!(
-            "Start `lm-eval` without the launcher; `--model_args data_parallel={size}` uses several devices"
+            "Start `lm-eval` without the launcher; use `--model_args data_parallel={size}` for several devices"
         )));
     }
     if let Some(name) = name.strip_prefix(ORIGINAL) {
         notes.info(&format!(
-            "Importing the package `lm_eval` for its model `{name}`, which takes some seconds"
+            "Importing the Python package `lm_eval` for its model `{name}`; this takes a few seconds"
         ));
-        let made = PythonModel::original(name, options, &of_python(settings))?;
-        tell_ignored(&made, settings, notes);
+        let made = PythonModel::original(name, options, &python_model_settings(settings))?;
+        warn_ignored_settings(&made, settings, notes);
         return Ok(made);
     }
     let mut registry = lmeval::registry();
     let is_built_in = registry.models.get(name).is_some();
-    // What a plug-in registers wins over what is built in; without plug-ins, no Python is started for the latter.
+    // A plug-in's model wins over a built-in one; without plug-ins, no Python is started for built-in names.
     let registered = if is_built_in && settings.plugins.is_empty() {
         None
     } else if settings.plugins.is_empty() {
-        // A name that nobody knows stays unknown without Python.
+        // Without Python, an unknown name is reported as unknown.
         RegisteredModels::start_if_possible(options)?
     } else {
         Some(RegisteredModels::start(options)?)
@@ -62,27 +63,27 @@ pub(crate) fn create(
     match registered.filter(|_| registry.models.python(name).is_some()) {
         Some(registered) => {
             if is_built_in {
-                notes.info(&format!("The model `{name}` of a plug-in replaces the built-in one"));
+                notes.info(&format!("Using the plug-in's model `{name}` instead of the built-in one"));
             }
-            let made = registered.create(name, &of_python(settings))?;
-            tell_ignored(&made, settings, notes);
+            let made = registered.create(name, &python_model_settings(settings))?;
+            warn_ignored_settings(&made, settings, notes);
             Ok(made)
         }
-        None => Ok(registry.model(name, &of_back_end(settings, notes))?),
+        None => Ok(registry.model(name, &back_end_settings(settings, notes))?),
     }
 }
 
-/// What stands for a class that Python code registered.
+/// The reference that stands for a class registered by Python code.
 fn registered_class(name: &str) -> Function {
     Function { directory: String::new(), reference: format!("registry:model/{name}") }
 }
 
-/// Makes the model that the settings name, which must be one of this program.
+/// Creates a built-in model.
 pub(crate) fn built_in(settings: &RunSettings, notes: &Notes) -> Result<Arc<dyn Model>> {
-    Ok(lmeval::registry().model(&settings.model, &of_back_end(settings, notes))?)
+    Ok(lmeval::registry().model(&settings.model, &back_end_settings(settings, notes))?)
 }
 
-fn of_python(settings: &RunSettings) -> PythonModelSettings {
+fn python_model_settings(settings: &RunSettings) -> PythonModelSettings {
     let [random, numpy, torch, _] = settings.seeds;
     PythonModelSettings {
         args: settings.model_args.clone(),
@@ -94,12 +95,12 @@ fn of_python(settings: &RunSettings) -> PythonModelSettings {
     }
 }
 
-fn of_back_end(settings: &RunSettings, notes: &Notes) -> ModelSettings {
+fn back_end_settings(settings: &RunSettings, notes: &Notes) -> ModelSettings {
     ModelSettings { downloads: Some(Arc::new(Downloads::new(notes.clone()))), ..settings.model_settings() }
 }
 
-/// Says which flags the model takes no argument for; defaults that it does not want are nobody's concern.
-fn tell_ignored(model: &PythonModel, settings: &RunSettings, notes: &Notes) {
+/// Warns about flags that the model ignores, unless they have their default.
+fn warn_ignored_settings(model: &PythonModel, settings: &RunSettings, notes: &Notes) {
     for name in model.ignored_settings() {
         let is_default = match name.as_str() {
             "batch_size" => settings.batch_size == Value::Int(1),
@@ -107,7 +108,10 @@ fn tell_ignored(model: &PythonModel, settings: &RunSettings, notes: &Notes) {
             _ => false,
         };
         if !is_default {
-            notes.info(&format!("`--{name}` has no effect: `{}` takes no such argument", model.class_name()));
+            notes.info(&format!(
+                "`--{name}` has no effect: `{}` does not take this argument",
+                model.class_name()
+            ));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a run leaves behind: files, tables, and what the reader should know about them.
+//! The output of a run: result files, tables, and notes about them.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,27 +17,27 @@ use lmeval_report::{
 use crate::printer::Printer;
 use crate::report::hint_lines;
 
-/// How many failures are listed.
+/// The number of failures listed.
 const SHOWN_FAILURES: usize = 20;
 
-/// How many tasks with odd answers are listed.
+/// The number of tasks with unusual answers listed.
 const SHOWN_AUDITS: usize = 20;
 
-/// What is known of a run before it begins.
+/// Facts known before the run starts.
 pub(crate) struct Start {
-    /// When it began.
+    /// The wall-clock time of the start.
     pub moment: Moment,
-    /// The same by a clock that nobody sets.
+    /// The start on a monotonic clock, for durations.
     pub began: Instant,
-    /// The name of the model.
+    /// The model's name and its sanitized form.
     pub model_name: ModelName,
-    /// Where files go, and with which time stamp.
+    /// The folder and time stamp of files, if files are written.
     pub files: Option<(Layout, String)>,
-    /// Whether hashes stand for bytes in records.
+    /// Whether records contain hashes instead of bytes.
     pub hash_media: bool,
 }
 
-/// What is known of a run beside its scores.
+/// Collects the facts that results record besides the scores.
 pub(crate) fn facts(
     settings: &RunSettings,
     start: &Start,
@@ -46,11 +46,11 @@ pub(crate) fn facts(
 ) -> RunFacts {
     let model_facts = model.facts();
     let device = match settings.dialect.name {
-        // Reference: what was asked for, whatever was used.
+        // Reference: the requested device, whatever was used.
         "0.4" => settings.device().map(str::to_owned),
         _ => model_facts.device.clone().or_else(|| settings.device.clone()),
     };
-    let seed = |place: usize| settings.seeds[place].map_or(Value::None, Value::Int);
+    let seed = |index: usize| settings.seeds[index].map_or(Value::None, Value::Int);
     RunFacts {
         model: settings.model.clone(),
         model_source: settings.model.clone(),
@@ -78,7 +78,7 @@ pub(crate) fn facts(
     }
 }
 
-/// The configurations of tasks, by their keys.
+/// The configurations of the tasks, by key.
 pub(crate) fn configs(settings: &RunSettings, evaluation: &Evaluated) -> Dict {
     let tasks = evaluation.tasks.iter();
     tasks
@@ -89,7 +89,7 @@ pub(crate) fn configs(settings: &RunSettings, evaluation: &Evaluated) -> Dict {
         .collect()
 }
 
-/// Prints and writes results.
+/// Writes the result file and prints the results.
 pub(crate) fn write(
     settings: &RunSettings,
     start: &Start,
@@ -101,7 +101,7 @@ pub(crate) fn write(
     let configs = configs(settings, evaluation);
     let in_memory = result_object(&evaluation.results, &configs, facts);
     let in_file = file_object(&evaluation.results, &configs, task_hashes, facts);
-    // Files first: a reader of standard output that goes away must not cost them.
+    // Files first: they must be written even if the reader of standard output goes away.
     let written = start.files.as_ref().map(|(layout, stamp)| write_results(layout, stamp, &in_file));
     if settings.show_config && settings.format != Format::Json {
         printer.exact(&to_json(&in_memory)?)?;
@@ -112,7 +112,7 @@ pub(crate) fn write(
     match written {
         Some(Ok(path)) => {
             printer.notes().wrote("results", None, &path);
-            printer.notes().info(&format!("Results are in {}", path.display()));
+            printer.notes().info(&format!("Results saved to {}", path.display()));
         }
         Some(Err(error)) => return Err(error.into()),
         None => {}
@@ -146,30 +146,26 @@ fn print(settings: &RunSettings, in_memory: &Dict, in_file: &Dict, printer: &mut
     Ok(())
 }
 
-/// The batch sizes that the model found out for itself.
+/// The batch sizes the model determined itself.
 fn batch_sizes(results: &Dict) -> Vec<i64> {
     let sizes =
         results.get_str("config").and_then(Value::as_dict).and_then(|config| config.get_str("batch_sizes"));
     sizes.and_then(Value::as_list).unwrap_or_default().iter().filter_map(Value::as_i64).collect()
 }
 
-/// Says which answers are odd: a score alone hides them.
-pub(crate) fn tell_audit(evaluation: &Evaluated, printer: &Printer) {
+/// Reports unusual answers, which a score alone hides.
+pub(crate) fn report_unusual_answers(evaluation: &Evaluated, printer: &Printer) {
     let mut lines = Vec::new();
     for (task, pipelines) in evaluation.results.audit.iter() {
         let Some(pipelines) = pipelines.as_dict() else { continue };
         for (pipeline, counts) in pipelines.iter() {
             let Some(counts) = counts.as_dict() else { continue };
             let count = |name: &str| counts.get_str(name).and_then(Value::as_i64).unwrap_or(0);
-            let odd: Vec<String> = [
+            let unusual: Vec<String> = [
                 ("empty", "empty answer", "empty answers"),
-                ("whitespace_only", "answer of whitespace alone", "answers of whitespace alone"),
-                ("truncated", "answer that was cut off", "answers that were cut off"),
-                (
-                    "extraction_failed",
-                    "answer without what the filter looks for",
-                    "answers without what the filter looks for",
-                ),
+                ("whitespace_only", "whitespace-only answer", "whitespace-only answers"),
+                ("truncated", "truncated answer", "truncated answers"),
+                ("extraction_failed", "answer did not match the filter", "answers did not match the filter"),
                 (
                     "unresolved_targets",
                     "document whose target is not among its options",
@@ -177,8 +173,8 @@ pub(crate) fn tell_audit(evaluation: &Evaluated, printer: &Printer) {
                 ),
                 (
                     "errored",
-                    "document left out for lack of an answer",
-                    "documents left out for lack of an answer",
+                    "document skipped for lack of an answer",
+                    "documents skipped for lack of an answer",
                 ),
             ]
             .into_iter()
@@ -188,15 +184,17 @@ pub(crate) fn tell_audit(evaluation: &Evaluated, printer: &Printer) {
                 count => format!("{count} {several}"),
             })
             .collect();
-            if let (false, Some(task), Some(pipeline)) = (odd.is_empty(), task.as_str(), pipeline.as_str()) {
-                lines.push(format!("  {task}, {pipeline}: {}", odd.join(", ")));
+            if let (false, Some(task), Some(pipeline)) =
+                (unusual.is_empty(), task.as_str(), pipeline.as_str())
+            {
+                lines.push(format!("  {task}, {pipeline}: {}", unusual.join(", ")));
             }
         }
     }
-    tell_lines("Odd answers", &lines, SHOWN_AUDITS, printer);
+    print_list("Unusual answers", &lines, SHOWN_AUDITS, printer);
 }
 
-fn tell_lines(title: &str, lines: &[String], most: usize, printer: &Printer) {
+fn print_list(title: &str, lines: &[String], most: usize, printer: &Printer) {
     if lines.is_empty() {
         return;
     }
@@ -207,12 +205,14 @@ fn tell_lines(title: &str, lines: &[String], most: usize, printer: &Printer) {
     printer.notes().info(&text);
 }
 
-/// Lists requests that failed for good.
-pub(crate) fn tell_failures(failures: &[Failure], is_kept: bool, printer: &mut Printer) {
+/// Lists requests that failed permanently.
+pub(crate) fn report_failures(failures: &[Failure], has_journal: bool, printer: &mut Printer) {
     let mut text = match failures.len() {
-        1 => "error: 1 request failed for good; its document is left out of the scores".to_owned(),
+        1 => "error: 1 request failed permanently; its document is excluded from the scores".to_owned(),
         several => {
-            format!("error: {several} requests failed for good; their documents are left out of the scores")
+            format!(
+                "error: {several} requests failed permanently; their documents are excluded from the scores"
+            )
         }
     };
     for failure in failures.iter().take(SHOWN_FAILURES) {
@@ -227,10 +227,10 @@ pub(crate) fn tell_failures(failures: &[Failure], is_kept: bool, printer: &mut P
             hints.push(hint.clone());
         }
     }
-    let again = if is_kept {
-        "The same command again sends only the requests that failed"
+    let again = if has_journal {
+        "Run the same command again to send only the failed requests"
     } else {
-        "With `--output_path` or `--use_cache`, the same command again sends only the requests that failed"
+        "With `--output_path` or `--use_cache`, running the same command again sends only the failed requests"
     };
     hints.push(again.to_owned());
     printer.note(&(text + &hint_lines(&hints)));

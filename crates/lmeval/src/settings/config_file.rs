@@ -1,4 +1,4 @@
-//! A YAML file of settings.
+//! YAML settings files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use super::layer::Layer;
 use super::options::Options;
 use super::resolve::DATA_SETTINGS;
 
-/// What a file of settings says, and where it says it.
+/// A settings file with the source position of each setting.
 #[derive(Debug)]
 pub struct ConfigFile {
-    /// The settings.
+    /// The settings as written, unchecked except for their names.
     pub dict: Dict,
     file: Arc<SourceFile>,
     marks: Marks,
 }
 
-/// Remembers the secrets of a file.
+/// Registers the secrets of a file for masking.
 fn learn(settings: &Value) {
     match settings {
         Value::Dict(dict) => {
             let is_data = |name: &Value| name.as_str().is_some_and(|name| DATA_SETTINGS.contains(&name));
-            let learnt = dict.iter().filter(|(name, _)| !is_data(name));
+            let settings = dict.iter().filter(|(name, _)| !is_data(name));
             secrets::learn(
-                &learnt.map(|(name, value)| (name.clone(), value.clone())).collect::<Dict>().into(),
+                &settings.map(|(name, value)| (name.clone(), value.clone())).collect::<Dict>().into(),
             );
         }
         other => secrets::learn(other),
@@ -38,11 +38,11 @@ fn learn(settings: &Value) {
 }
 
 impl ConfigFile {
-    /// Reads a file. Its names are checked; its values are where they are used.
+    /// Reads a file and checks the names in it; values are checked where they are used.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs_err::read(path)
             .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).including_cause(error))?;
-        // Excerpts in messages must not show keys, whether or not the file can be read.
+        // Excerpts in messages must not show keys, even if the file cannot be parsed.
         let text = secrets::hide_secret_lines(&yaml::decode_lossy(&bytes));
         let loaded = yaml::load_bytes(&bytes).map_err(|error| {
             secrets::learn_from_text(&yaml::decode_lossy(&bytes));
@@ -58,9 +58,9 @@ impl ConfigFile {
         })?;
         learn(&loaded.value);
         let Value::Dict(dict) = &loaded.value else {
-            let what = if loaded.value.is_none() { "is empty" } else { "has no mapping at its root" };
+            let what = if loaded.value.is_none() { "is empty" } else { "is not a mapping" };
             return Err(Error::new(ErrorKind::Type, format!("`{}` {what}", path.display()))
-                .hint("A file of settings has one setting a line, such as `model: ngram`")
+                .hint("A settings file has one setting per line, such as `model: ngram`")
                 .into());
         };
         let file = source_file(path, &text, loaded.marks.clone());
@@ -75,10 +75,10 @@ impl ConfigFile {
         for key in self.dict.keys() {
             let name = repr::str(key);
             if !known.contains(&name.as_str()) {
-                let error = Error::new(ErrorKind::Type, format!("There is no setting `{name}`"));
+                let error = Error::new(ErrorKind::Type, format!("Unknown setting `{name}`"));
                 let near = nearest(&name, known.iter().copied());
                 let error = if near.is_empty() {
-                    error.hint("Settings are named as the long flags of `lm-eval run` are, with `_` for `-`")
+                    error.hint("Settings have the names of the long flags of `lm-eval run`, with `_` for `-`")
                 } else {
                     error.did_you_mean(&near)
                 };
@@ -88,7 +88,7 @@ impl ConfigFile {
         Ok(())
     }
 
-    /// What the file says about settings that are not given otherwise.
+    /// The settings of the file that no higher layer gives.
     pub(super) fn layer(&self, given: &Dict) -> Result<Options> {
         let own =
             self.dict.iter().filter(|(name, _)| name.as_str().is_none_or(|name| !given.contains_str(name)));
@@ -99,7 +99,7 @@ impl ConfigFile {
         })
     }
 
-    /// Where a setting stands.
+    /// The location of a setting in the file.
     fn locate(&self, name: &str) -> Option<Location> {
         let mark = self.marks.find(&[name.into()])?;
         let span = mark.key.unwrap_or(mark.value);

@@ -1,69 +1,68 @@
-//! Options that take a dictionary: `key=value,…`, or JSON.
+//! Options that take a dictionary: `key=value,…` or JSON.
 
 use anyhow::{Result, bail};
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, float, json, literal, repr, strings};
 
-/// A dictionary that was typed, and what is doubtful about it.
+/// A parsed dictionary and the warnings about it.
 #[derive(Debug, Default)]
-pub(super) struct Typed {
-    /// The dictionary.
+pub(super) struct ParsedDict {
     pub dict: Dict,
-    /// Warnings.
     pub notes: Vec<String>,
 }
 
-/// Reads the words of an option, occurrence by occurrence.
-pub(super) fn parse(option: &str, occurrences: &[Vec<String>]) -> Result<Typed> {
-    let mut typed = Typed::default();
+/// Parses the words of an option, occurrence by occurrence.
+pub(super) fn parse(option: &str, occurrences: &[Vec<String>]) -> Result<ParsedDict> {
+    let mut parsed = ParsedDict::default();
     for words in occurrences {
         if let Some((first, rest)) = words.split_first()
             && let Some(object) = object(option, first)?
         {
-            typed.dict.update(&object);
+            parsed.dict.update(&object);
             if !rest.is_empty() {
-                typed.notes.push(format!("What follows the JSON of `--{option}` is ignored"));
+                parsed.notes.push(format!("Words after the JSON of `--{option}` are ignored"));
             }
             continue;
         }
         for word in words {
-            pairs(option, word, &mut typed)?;
+            pairs(option, word, &mut parsed)?;
         }
     }
-    Ok(typed)
+    Ok(parsed)
 }
 
-/// The JSON object that a word is; `None` where it is to be read as pairs.
+/// Parses a word as a JSON object; `None` if it is to be parsed as pairs.
 fn object(option: &str, word: &str) -> Result<Option<Dict>> {
     match json::loads(word) {
         Ok(Value::Dict(object)) => Ok(Some(Dict::clone(&object))),
-        // The text is not repeated: it may hold a key or a password.
+        // The message does not quote the word: it may contain a key or a password.
         Err(error) if word.contains('{') => {
-            let told = Diagnostic::new(format!("`--{option}` has a brace and is not JSON")).caused_by(error);
-            bail!(told.hint("Write `key=value,…`, or a JSON object"))
+            let diagnostic = Diagnostic::new(format!("`--{option}` contains a brace but is not valid JSON"))
+                .caused_by(error);
+            bail!(diagnostic.hint("Write `key=value,…`, or a JSON object"))
         }
         _ => Ok(None),
     }
 }
 
-fn pairs(option: &str, word: &str, typed: &mut Typed) -> Result<()> {
-    for (place, piece) in pieces(word).into_iter().enumerate() {
+fn pairs(option: &str, word: &str, parsed: &mut ParsedDict) -> Result<()> {
+    for (index, piece) in pieces(word).into_iter().enumerate() {
         let Some((key, value)) = piece.split_once('=') else {
-            let told =
-                Diagnostic::new(format!("Part {} of `--{option}` is not a `key=value` pair", place + 1));
-            bail!(told.hint("Pairs are separated by commas, and may be given as JSON"));
+            let diagnostic =
+                Diagnostic::new(format!("Part {} of `--{option}` is not a `key=value` pair", index + 1));
+            bail!(diagnostic.hint("Separate pairs with commas, or pass a JSON object"));
         };
         let Some(value) = coerce(value) else {
-            bail!("The value of `{key}` in `--{option}` has characters that are numbers, but is not one");
+            bail!("The value of `{key}` in `--{option}` consists of numeric characters but is not a number");
         };
-        if typed.dict.insert(key, value).is_some() {
-            typed.notes.push(format!("`--{option}` gives `{key}` more than once; the last one counts"));
+        if parsed.dict.insert(key, value).is_some() {
+            parsed.notes.push(format!("`--{option}` gives `{key}` more than once; the last value wins"));
         }
     }
     Ok(())
 }
 
-/// The parts between commas that stand outside of brackets and quotes; empty ones count for nothing.
+/// Splits at commas outside brackets and quotes; drops empty pieces.
 fn pieces(word: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut start, mut depth, mut quote) = (0, 0_usize, None);
@@ -85,7 +84,7 @@ fn pieces(word: &str) -> Vec<&str> {
     pieces
 }
 
-/// What a value on the command line is; `None` where it looks like a number and is none.
+/// Converts a value of the command line to a Python value; `None` if it consists of numeric characters but is not a number.
 pub(super) fn coerce(text: &str) -> Option<Value> {
     if let Some(value) = boolean(text) {
         return Some(value);
@@ -99,16 +98,16 @@ pub(super) fn coerce(text: &str) -> Option<Value> {
     Some(literal::literal_eval(text).unwrap_or_else(|_| Value::str(text)))
 }
 
-/// Reads text that stands for a dictionary in a settings file or in a call from Python.
+/// Parses a string given for a dictionary in a settings file or a call from Python.
 ///
-/// Reference: simpler than what is typed. A piece without `=` has an empty value, and there are no literals.
+/// Reference: simpler than on the command line. A piece without `=` has an empty value, and there are no literals.
 pub(super) fn from_text(text: &str) -> Dict {
     let pieces = strings::strip(text).split(',').filter(|piece| !piece.is_empty());
     let pairs = pieces.map(|piece| piece.split_once('=').unwrap_or((piece, "")));
     pairs.map(|(key, value)| (Value::str(key), plain(strings::strip(value)))).collect()
 }
 
-/// What a stripped value of such text is: quotes make it text whatever they enclose.
+/// Converts a stripped value of such a string; quotes make it a string whatever they enclose.
 fn plain(text: &str) -> Value {
     let quoted = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
     if let Some(inner) = quoted('\'').or_else(|| quoted('"')) {
@@ -138,12 +137,12 @@ fn boolean(text: &str) -> Option<Value> {
     }
 }
 
-/// `str.isnumeric`.
+/// Python's `str.isnumeric`.
 fn is_numeric(text: &str) -> bool {
     !text.is_empty() && text.chars().all(strings::is_numeric)
 }
 
-/// The nearest thing to `key=value,…` that a dictionary can be shown as.
+/// The dictionary as it is printed, with secrets masked.
 pub(super) fn shown(dict: &Dict) -> String {
     repr::repr(&lmeval_core::secrets::mask_secrets(&Value::from(dict.clone())))
 }
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_pairs_or_json() {
+    fn parses_pairs_and_json() {
         for (occurrences, expected) in [
             (&[&["pretrained=gpt2,dtype=float32"][..]][..], "{'pretrained': 'gpt2', 'dtype': 'float32'}"),
             (&[&["pretrained=gpt2", "dtype=float32"]], "{'pretrained': 'gpt2', 'dtype': 'float32'}"),
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_an_error() {
+    fn rejects_other_words() {
         for words in
             [&["x=2", r#"{"a":1}"#][..], &["foo"], &["a={'x':1}"], &["5"], &["null"], &["a=²"], &["a=½"]]
         {
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn values_become_what_python_makes_of_them() {
+    fn converts_values_like_python() {
         for (text, expected) in [
             ("12", "12"),
             ("007", "7"),
@@ -231,7 +230,7 @@ mod tests {
 
     /// Recorded from 0.4.13.
     #[test]
-    fn text_of_a_file_has_no_literals() {
+    fn strings_in_files_have_no_literals() {
         let read = |text: &str| repr::repr(&Value::from(from_text(text)));
         assert_eq!(
             read(" a=1,,b=None,c=x=y,d=[1],e,f=True "),

@@ -1,4 +1,4 @@
-//! What settings mean to the engine, to back ends and to the host of Python functions.
+//! Converts settings into options for the engine, the back ends and the Python host.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::resolve::RunSettings;
 use crate::environment;
 
 impl RunSettings {
-    /// How the engine evaluates. Samples are kept; the journal and the host of Python functions are the caller's to add.
+    /// Options for the engine. Samples are retained; callers add the journal and the Python host.
     pub fn evaluate_options(&self) -> EvaluateOptions {
         EvaluateOptions {
             dialect: self.dialect,
@@ -40,11 +40,11 @@ impl RunSettings {
         }
     }
 
-    /// How a back end of this program is made.
+    /// Settings for a built-in back end.
     pub fn model_settings(&self) -> ModelSettings {
         let mut args = self.model_args.clone();
         if self.trust_remote_code {
-            // Nothing here runs code of a model, so no back end has to know.
+            // Built-in back ends never run a model's own code, so they do not take this argument.
             args.remove_str("trust_remote_code");
         }
         ModelSettings {
@@ -59,12 +59,12 @@ impl RunSettings {
     }
 }
 
-/// How the functions of tasks below these roots are run.
+/// Options for running the Python functions of tasks below these roots.
 pub fn python_options(python: Option<&Path>, plugins: &[String], roots: &[PathBuf]) -> Result<PythonOptions> {
     let mut options = PythonOptions {
         python: python.map(Path::to_owned),
         plugins: plugins.to_vec(),
-        // Installed libraries are folders; the built-in one has no modules.
+        // The built-in library is not a folder and has no Python modules.
         task_roots: roots.iter().filter(|root| root.is_dir()).cloned().collect(),
         ..PythonOptions::from_environment()
     };

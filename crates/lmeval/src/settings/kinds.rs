@@ -1,4 +1,4 @@
-//! The kinds of values that settings have.
+//! The types of setting values.
 
 use std::path::PathBuf;
 
@@ -7,16 +7,16 @@ use clap::builder::{StringValueParser, TypedValueParser};
 use lmeval_core::Dialect;
 use lmeval_pycompat::{Dict, Value, float, json, repr, strings};
 
-use super::layer::{Setting, Wrong};
+use super::layer::{InvalidValue, Setting};
 use super::{dict_option, seed};
 
 impl Setting for String {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         match value {
             Value::None => Ok(None),
             Value::Str(text) => Ok(Some(text.to_string())),
             Value::Int(_) => Ok(Some(repr::str(value))),
-            _ => Wrong::expected("text"),
+            _ => InvalidValue::expected("a string"),
         }
     }
 
@@ -26,7 +26,7 @@ impl Setting for String {
 }
 
 impl Setting for PathBuf {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         Ok(String::read(value)?.filter(|path| !path.is_empty()).map(Self::from))
     }
 
@@ -36,12 +36,12 @@ impl Setting for PathBuf {
 }
 
 impl Setting for bool {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         match value {
             Value::None => Ok(None),
             Value::Bool(flag) => Ok(Some(*flag)),
             Value::Int(number) => Ok(Some(*number != 0)),
-            _ => Wrong::expected("true or false"),
+            _ => InvalidValue::expected("true or false"),
         }
     }
 
@@ -50,17 +50,17 @@ impl Setting for bool {
     }
 }
 
-/// Reference: on the command line, everything but these three words is false.
+/// Reference: on the command line, every word but these three is false.
 pub fn truth() -> impl TypedValueParser<Value = bool> {
     StringValueParser::new().map(|word| matches!(word.to_lowercase().as_str(), "true" | "1" | "yes"))
 }
 
 impl Setting for i64 {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         match value {
             Value::None => Ok(None),
             Value::Int(number) => Ok(Some(*number)),
-            _ => Wrong::expected("a whole number"),
+            _ => InvalidValue::expected("an integer"),
         }
     }
 
@@ -69,14 +69,14 @@ impl Setting for i64 {
     }
 }
 
-/// Reads a whole number of the command line.
+/// Parses an integer of the command line.
 pub(super) fn integer(text: &str) -> Result<i64, String> {
     let number = float::parse_int(text, 10).and_then(|number| number.as_i64());
-    number.ok_or_else(|| "not a whole number".to_owned())
+    number.ok_or_else(|| "not an integer".to_owned())
 }
 
 impl Setting for Value {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         Ok(Some(value.clone()).filter(|value| !value.is_none()))
     }
 
@@ -85,18 +85,18 @@ impl Setting for Value {
     }
 }
 
-/// Text that everything can be written as.
+/// A value of any type, converted to a string.
 #[derive(Clone, Debug)]
-pub struct Shown(pub String);
+pub struct Stringified(pub String);
 
-impl From<String> for Shown {
+impl From<String> for Stringified {
     fn from(text: String) -> Self {
         Self(text)
     }
 }
 
-impl Setting for Shown {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+impl Setting for Stringified {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         Ok((!value.is_none()).then(|| Self(repr::str(value))))
     }
 
@@ -105,12 +105,12 @@ impl Setting for Shown {
     }
 }
 
-/// What counts as true in Python.
+/// Any value, converted by Python's truth rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Truthy(pub bool);
 
 impl Setting for Truthy {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         Ok(Some(Self(value.is_truthy())))
     }
 
@@ -119,30 +119,28 @@ impl Setting for Truthy {
     }
 }
 
-/// A whole number that must not be negative.
+/// A non-negative integer.
 #[derive(Clone, Copy, Debug)]
 pub struct Count(pub i64);
 
 impl Count {
-    /// Reads one of the command line; a negative one is refused later.
+    /// Parses a word of the command line; negative values are rejected later.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         integer(text).map(Self)
     }
 
-    /// Reads one that the command line refuses if it is negative.
+    /// Parses a word of the command line, rejecting negative values.
     pub(super) fn parse_natural(text: &str) -> Result<Self, std::num::ParseIntError> {
         text.parse::<usize>().map(|number| Self(i64::try_from(number).unwrap_or(i64::MAX)))
     }
 
-    /// The number.
-    pub(super) fn get(self) -> Result<usize, Wrong> {
-        usize::try_from(self.0)
-            .map_err(|_| Wrong::Found("a whole number that is not negative", self.0.to_string()))
+    pub(super) fn get(self) -> Result<usize, InvalidValue> {
+        usize::try_from(self.0).map_err(|_| InvalidValue::Found("a non-negative integer", self.0.to_string()))
     }
 }
 
 impl Setting for Count {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         let Some(number) = i64::read(value)? else { return Ok(None) };
         Self(number).get().map(|_| Some(Self(number)))
     }
@@ -152,18 +150,18 @@ impl Setting for Count {
     }
 }
 
-/// A number of draws. Reference: null draws none.
+/// A number of bootstrap iterations. Reference: null means none.
 #[derive(Clone, Copy, Debug)]
-pub struct Draws(pub i64);
+pub struct Iterations(pub i64);
 
-impl Draws {
+impl Iterations {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         integer(text).map(Self)
     }
 }
 
-impl Setting for Draws {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+impl Setting for Iterations {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         Ok(Some(Self(i64::read(value)?.unwrap_or(0))))
     }
 
@@ -172,7 +170,7 @@ impl Setting for Draws {
     }
 }
 
-/// A number, whole or not as it was given.
+/// An integer or a float, as given.
 #[derive(Clone, Debug)]
 pub struct Number(pub Value);
 
@@ -185,16 +183,16 @@ impl Number {
 }
 
 impl Setting for Number {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         match value {
             Value::None => Ok(None),
             Value::Int(_) | Value::Float(_) => Ok(Some(Self(value.clone()))),
-            // YAML 1.1 takes `1e3` for text.
+            // YAML 1.1 parses `1e3` as a string.
             Value::Str(text) => match float::parse_float(text) {
                 Some(number) => Ok(Some(Self(Value::Float(number)))),
-                None => Wrong::expected("a number"),
+                None => InvalidValue::expected("a number"),
             },
-            _ => Wrong::expected("a number"),
+            _ => InvalidValue::expected("a number"),
         }
     }
 
@@ -203,7 +201,7 @@ impl Setting for Number {
     }
 }
 
-/// A number, or text such as `auto`.
+/// An integer, or a string such as `auto`.
 #[derive(Clone, Debug)]
 pub struct BatchSize(pub Value);
 
@@ -214,11 +212,11 @@ impl From<String> for BatchSize {
 }
 
 impl Setting for BatchSize {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         match value {
             Value::None => Ok(None),
             Value::Int(_) | Value::Str(_) => Ok(Some(Self(value.clone()))),
-            _ => Wrong::expected("a number or a text such as `auto`"),
+            _ => InvalidValue::expected("an integer or a string such as `auto`"),
         }
     }
 
@@ -227,14 +225,14 @@ impl Setting for BatchSize {
     }
 }
 
-/// The name of a line of the reference.
+/// The name of a release line of the reference.
 #[derive(Clone, Debug)]
 pub struct Compat(String);
 
 impl Compat {
-    /// The rules of the line.
-    pub fn dialect(&self) -> Result<Dialect, Wrong> {
-        self.0.parse().map_err(|error| Wrong::Message(format!("{error}")))
+    /// The rules of that release line.
+    pub fn dialect(&self) -> Result<Dialect, InvalidValue> {
+        self.0.parse().map_err(|error| InvalidValue::Message(format!("{error}")))
     }
 }
 
@@ -245,11 +243,11 @@ impl From<String> for Compat {
 }
 
 impl Setting for Compat {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         if value.is_none() {
             return Ok(None);
         }
-        // `compat: 0.4` in a file is a number.
+        // `compat: 0.4` in YAML is a float.
         let compat = Self(repr::str(value));
         compat.dialect().map(|_| Some(compat))
     }
@@ -259,14 +257,14 @@ impl Setting for Compat {
     }
 }
 
-/// Whether to use a chat template, by default without a name.
+/// Whether to use a chat template, and optionally which.
 impl Setting for Option<String> {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         match value {
             Value::None | Value::Bool(false) => Ok(None),
             Value::Bool(true) => Ok(Some(None)),
             Value::Str(name) => Ok(Some(Some(name.to_string()))),
-            _ => Wrong::expected("true, false or the name of a template"),
+            _ => InvalidValue::expected("true, false or the name of a template"),
         }
     }
 
@@ -275,19 +273,19 @@ impl Setting for Option<String> {
     }
 }
 
-/// Something of which a setting takes several.
+/// An item of a setting that is a list.
 pub(super) trait Item: From<String> {
-    /// What a list of them is called.
+    /// The description of a list of items in error messages.
     const LIST: &'static str;
 
-    /// Whether null is no list.
+    /// Whether null is an error rather than an omitted setting.
     const NEEDED: bool = false;
 
     fn shown(&self) -> Value;
 }
 
 impl<T: Item> Setting for Vec<T> {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         let item = |value: &Value| value.as_str().map(|text| T::from(text.to_owned()));
         let items = match value {
             Value::None if !T::NEEDED => return Ok(None),
@@ -295,7 +293,7 @@ impl<T: Item> Setting for Vec<T> {
             Value::List(items) => items.iter().map(item).collect(),
             _ => None,
         };
-        items.map(Some).ok_or_else(|| Wrong::Expected(T::LIST.to_owned()))
+        items.map(Some).ok_or_else(|| InvalidValue::Expected(T::LIST.to_owned()))
     }
 
     fn to_value(&self) -> Value {
@@ -314,7 +312,7 @@ impl Item for PathBuf {
     }
 }
 
-/// A Python module, or a file, that registers things.
+/// A Python module or file that registers extensions.
 impl Item for String {
     const LIST: &'static str = "a module or a list of modules";
 
@@ -323,7 +321,7 @@ impl Item for String {
     }
 }
 
-/// Names of tasks between commas.
+/// Comma-separated task names.
 #[derive(Clone, Debug)]
 pub struct TaskNames(String);
 
@@ -349,9 +347,11 @@ impl Item for TaskNames {
     }
 }
 
-impl Setting for seed::Given {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
-        seed::from_value(value).map(Some).map_err(|message| Wrong::Message(format!("`seed`: {message}")))
+impl Setting for seed::ParsedSeeds {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
+        seed::from_value(value)
+            .map(Some)
+            .map_err(|message| InvalidValue::Message(format!("`seed`: {message}")))
     }
 
     fn to_value(&self) -> Value {
@@ -359,44 +359,44 @@ impl Setting for seed::Given {
     }
 }
 
-/// A dictionary as it was given.
+/// A dictionary, not yet parsed.
 #[derive(Clone, Debug)]
 pub enum Pairs {
-    /// Words of the command line, occurrence by occurrence.
+    /// Words of the command line, by occurrence.
     Words(Vec<Vec<String>>),
-    /// A mapping, or text that stands for one.
+    /// A mapping, or a string that represents one.
     Value(Value),
 }
 
 impl Pairs {
-    /// Reads JSON of the command line.
+    /// Parses JSON of the command line.
     pub(super) fn parse_json(text: &str) -> Result<Self, String> {
         json::loads(text).map(Self::Value).map_err(|error| format!("not JSON: {error}"))
     }
 
-    /// The dictionary, and what is doubtful about it.
-    pub(super) fn dict(&self, name: &str) -> anyhow::Result<dict_option::Typed> {
+    /// Parses the dictionary, with warnings.
+    pub(super) fn dict(&self, name: &str) -> anyhow::Result<dict_option::ParsedDict> {
         match self {
             Self::Words(words) => dict_option::parse(name, words),
             Self::Value(value) => match Self::dict_of(value) {
-                Ok(dict) => Ok(dict_option::Typed { dict, notes: Vec::new() }),
+                Ok(dict) => Ok(dict_option::ParsedDict { dict, notes: Vec::new() }),
                 Err(wrong) => Err(anyhow::anyhow!(wrong.message(name, value))),
             },
         }
     }
 
-    fn dict_of(value: &Value) -> Result<Dict, Wrong> {
+    fn dict_of(value: &Value) -> Result<Dict, InvalidValue> {
         match value {
             Value::None => Ok(Dict::new()),
             Value::Dict(dict) => Ok(Dict::clone(dict)),
             Value::Str(text) => Ok(dict_option::from_text(text)),
-            _ => Wrong::expected("a mapping"),
+            _ => InvalidValue::expected("a mapping"),
         }
     }
 }
 
 impl Setting for Pairs {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         let dict = Self::dict_of(value)?;
         Ok((!value.is_none()).then(|| Self::Value(Value::from(dict))))
     }
@@ -409,17 +409,17 @@ impl Setting for Pairs {
     }
 }
 
-/// Reads one of several names, in any case.
-pub(super) fn choice<T: ValueEnum>(value: &Value) -> Result<Option<T>, Wrong> {
+/// Reads one of several names, ignoring case.
+pub(super) fn choice<T: ValueEnum>(value: &Value) -> Result<Option<T>, InvalidValue> {
     let Some(text) = String::read(value)? else { return Ok(None) };
     T::from_str(&text, true).map(Some).map_err(|_| {
         let names: Vec<String> =
             T::value_variants().iter().map(|one| format!("`{}`", name_of(one))).collect();
-        Wrong::Expected(format!("one of {}", names.join(", ")))
+        InvalidValue::Expected(format!("one of {}", names.join(", ")))
     })
 }
 
-/// The name of a choice, as the command line has it.
+/// The name of a variant on the command line.
 pub(super) fn name_of(choice: &impl ValueEnum) -> String {
     choice.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

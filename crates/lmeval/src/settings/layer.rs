@@ -1,24 +1,24 @@
-//! Layers of settings, each of which may leave anything out.
+//! Layers of settings, in each of which every setting is optional.
 
 use lmeval_pycompat::{Dict, Value};
 
-/// Why a value cannot be a setting.
+/// Why a value is not valid for a setting.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Wrong {
-    /// It is not this, but of another type.
+pub enum InvalidValue {
+    /// The value has the wrong type; the description of the expected one.
     Expected(String),
-    /// It is not this, but that.
+    /// The expected value, and the actual one.
     Found(&'static str, String),
-    /// All that there is to say.
+    /// A complete message.
     Message(String),
 }
 
-impl Wrong {
+impl InvalidValue {
     pub fn expected<T>(what: impl Into<String>) -> Result<T, Self> {
         Err(Self::Expected(what.into()))
     }
 
-    /// The message about a setting. The value is not shown: it may be a secret.
+    /// The error message for a setting. It does not show the value, which may be a secret.
     pub fn message(&self, name: &str, value: &Value) -> String {
         match self {
             Self::Expected(what) => format!("`{name}` must be {what}, not {}", value.type_name()),
@@ -30,28 +30,28 @@ impl Wrong {
 
 /// The value of one setting.
 pub(super) trait Setting: Sized {
-    /// Reads a value of a settings file or of a Python program; `None` where it amounts to not giving the setting.
-    fn read(value: &Value) -> Result<Option<Self>, Wrong>;
+    /// Reads a value of a settings file or a Python caller; `None` if it is equivalent to omitting the setting.
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue>;
 
-    /// The value as records of runs show it.
+    /// The value as shown in the record of a run.
     fn to_value(&self) -> Value;
 }
 
-/// The name of a setting, and what is wrong with its value.
-pub(super) type Refused = (&'static str, Wrong);
+/// The name of a setting and the problem with its value.
+pub(super) type InvalidSetting = (&'static str, InvalidValue);
 
-/// A setting that may be left out, or several of them.
+/// An optional setting, or a group of them.
 pub(super) trait Layer: Sized {
-    /// The names of the settings; `own` is the name of the field.
+    /// The names of the settings; `own` is the field's name.
     fn names(own: &'static str) -> Vec<&'static str>;
 
-    /// What a mapping says. Names that are not settings are ignored.
-    fn read(own: &'static str, values: &Dict) -> Result<Self, Refused>;
+    /// Reads settings from a mapping, ignoring other names.
+    fn read(own: &'static str, values: &Dict) -> Result<Self, InvalidSetting>;
 
-    /// This layer, and the lower one where this one says nothing.
+    /// Fills settings that this layer omits from the lower one.
     fn combine(self, lower: Self) -> Self;
 
-    /// What this layer says, by name.
+    /// Writes the settings that are given into a mapping.
     fn put(&self, own: &'static str, values: &mut Dict);
 }
 
@@ -60,7 +60,7 @@ impl<T: Setting> Layer for Option<T> {
         vec![own]
     }
 
-    fn read(own: &'static str, values: &Dict) -> Result<Self, Refused> {
+    fn read(own: &'static str, values: &Dict) -> Result<Self, InvalidSetting> {
         match values.get_str(own) {
             None => Ok(None),
             Some(value) => T::read(value).map_err(|wrong| (own, wrong)),
@@ -78,7 +78,7 @@ impl<T: Setting> Layer for Option<T> {
     }
 }
 
-/// Declares a struct whose fields are layers, and makes it one.
+/// Declares a struct whose fields are layers and implements [`Layer`] for it.
 macro_rules! layer {
     ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$attribute:meta])* pub $field:ident: $type:ty,)* }) => {
         $(#[$meta])*
@@ -92,7 +92,7 @@ macro_rules! layer {
             fn read(
                 _: &'static str,
                 values: &lmeval_pycompat::Dict,
-            ) -> Result<Self, $crate::settings::layer::Refused> {
+            ) -> Result<Self, $crate::settings::layer::InvalidSetting> {
                 Ok(Self { $($field: $crate::settings::layer::Layer::read(stringify!($field), values)?),* })
             }
 

@@ -1,8 +1,8 @@
-//! What a run is asked to do: partial settings from flags, a file, the environment, a Python program or
-//! [`Evaluation`](crate::Evaluation), combined once.
+//! The settings of a run, combined once from the flags, the environment, a settings file, a Python caller or
+//! [`Evaluation`](crate::Evaluation).
 //!
-//! [`Options`] is the one list of settings: a field there is a flag, a key of settings files and an argument of the
-//! Python package. [`RunSettings`] is what all layers come to.
+//! [`Options`] lists all settings: each field is a flag, a key of settings files and an argument of the Python
+//! package. [`RunSettings`] is the resolved result.
 
 mod config_file;
 mod dict_option;

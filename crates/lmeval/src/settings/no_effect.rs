@@ -1,11 +1,11 @@
-//! Settings that are accepted and have no effect, or none yet.
+//! Settings that are accepted for compatibility and ignored.
 
 use anyhow::{Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use lmeval_core::Diagnostic;
 use lmeval_pycompat::{Dict, Value, repr};
 
-use super::layer::{Setting, Wrong};
+use super::layer::{InvalidValue, Setting};
 use super::options::Options;
 
 /// The arguments of `--hf_hub_log_args`.
@@ -24,33 +24,32 @@ const HUB_ARGUMENTS: [&str; 12] = [
     "point_of_contact",
 ];
 
-/// Says what is accepted and has no effect; `dict` gives the value of an option that takes a dictionary.
+/// Warns about ignored settings; `dict` returns the value of a dictionary option.
 pub(super) fn note(options: &Options, dict: impl Fn(&str) -> Dict, notes: &mut Vec<String>) -> Result<()> {
     for (name, what) in [("wandb_args", "Weights & Biases"), ("trackio_args", "Trackio")] {
         if !dict(name).is_empty() {
-            notes.push(format!(
-                "`--{name}`: logging to {what} is not in this version yet; the run goes on without"
-            ));
+            notes.push(format!("`--{name}`: logging to {what} is not supported yet; continuing without it"));
         }
     }
     let hub = dict("hf_hub_log_args");
     for key in hub.keys() {
         let name = repr::str(key);
         if !HUB_ARGUMENTS.contains(&name.as_str()) {
-            let told = Diagnostic::new(format!("`--hf_hub_log_args` has no argument `{name}`"));
-            bail!(told.hint(format!("It has `{}`", HUB_ARGUMENTS.join("`, `"))));
+            let diagnostic = Diagnostic::new(format!("`--hf_hub_log_args` has no argument `{name}`"));
+            bail!(diagnostic.hint(format!("Valid arguments: `{}`", HUB_ARGUMENTS.join("`, `"))));
         }
     }
     let pushes = ["push_results_to_hub", "push_samples_to_hub"];
     if pushes.iter().any(|name| hub.get_str(name).is_some_and(Value::is_truthy)) {
         notes.push(
-            "`--hf_hub_log_args`: pushing to the hub is not in this version yet; files are written here alone"
+            "`--hf_hub_log_args`: pushing to the hub is not supported yet; files are written locally"
                 .to_owned(),
         );
     }
     if options.cache_requests.is_some() {
         notes.push(
-            "`--cache_requests` has no effect: prompts are built faster than they could be read".to_owned(),
+            "`--cache_requests` has no effect: building prompts is faster than reading them from a cache"
+                .to_owned(),
         );
     }
     if options.verbosity.is_some() {
@@ -59,23 +58,23 @@ pub(super) fn note(options: &Options, dict: impl Fn(&str) -> Dict, notes: &mut V
     Ok(())
 }
 
-/// The flags that `--cache_requests` stands for.
+/// The flags set by `--cache_requests`.
 const CACHE_FLAGS: [&str; 3] = ["cache_requests", "rewrite_requests_cache", "delete_requests_cache"];
 
-/// The words that stand for them.
+/// The values of `--cache_requests`.
 const CACHE_WORDS: [&str; 3] = ["true", "refresh", "delete"];
 
-/// What `--cache_requests` says.
+/// The value of `--cache_requests`.
 #[derive(Clone, Debug)]
 pub struct CacheRequests(Value);
 
 impl CacheRequests {
-    /// Reads the words of the command line.
+    /// Parses the words of the command line.
     pub(super) fn words() -> impl TypedValueParser<Value = Self> {
         PossibleValuesParser::new(CACHE_WORDS).map(|word| Self(Value::from(word)))
     }
 
-    /// The three flags that the record shows.
+    /// The three flags shown in the record.
     pub(super) fn flags(&self) -> Value {
         let word = match &self.0 {
             Value::Str(word) => word,
@@ -88,7 +87,7 @@ impl CacheRequests {
 }
 
 impl Setting for CacheRequests {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         let is_flag = |key: &Value| key.as_str().is_some_and(|key| CACHE_FLAGS.contains(&key));
         let is_known = match value {
             value if !value.is_truthy() => return Ok(None),
@@ -100,7 +99,7 @@ impl Setting for CacheRequests {
         if is_known {
             Ok(Some(Self(value.clone())))
         } else {
-            Wrong::expected("`true`, `refresh` or `delete`")
+            InvalidValue::expected("`true`, `refresh` or `delete`")
         }
     }
 

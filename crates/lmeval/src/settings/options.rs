@@ -1,8 +1,8 @@
-//! The settings of a run: the one list of what can be given.
+//! All settings of a run.
 //!
-//! A new setting is a new field of [`Options`], with the kind of its values (`kinds.rs`) as its type: it is then a flag,
-//! a key of settings files and an argument of the Python package at once. An environment variable that sets its default
-//! is a line in [`VARIABLES`]. What it means is decided in `resolve.rs`.
+//! To add a setting, add a field to [`Options`] with a value type from `kinds.rs`: it becomes a flag, a key of
+//! settings files and an argument of the Python package. To let an environment variable set it, add a line to
+//! [`VARIABLES`]. `resolve.rs` decides what it means.
 
 use std::path::PathBuf;
 
@@ -11,36 +11,37 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum}
 use lmeval_pycompat::{Dict, Value};
 
 use super::kinds::{
-    BatchSize, Compat, Count, Draws, Number, Pairs, Shown, TaskNames, Truthy, choice, integer, name_of, truth,
+    BatchSize, Compat, Count, Iterations, Number, Pairs, Stringified, TaskNames, Truthy, choice, integer,
+    name_of, truth,
 };
-use super::layer::{Layer, Refused, Setting, Wrong, layer};
+use super::layer::{InvalidSetting, InvalidValue, Layer, Setting, layer};
 use super::no_effect::CacheRequests;
 use super::{samples, seed};
 use crate::environment;
 
-/// The settings that an environment variable gives where neither flags nor a file do.
+/// Settings that an environment variable gives. Variables win over a settings file; flags win over both.
 pub(super) const VARIABLES: [(&str, &str); 1] = [("compat", environment::LM_EVAL_COMPAT)];
 
 layer! {
-    /// Every setting of a run, each of which may be left out: flags of `run`, keys of settings files, arguments of the
-    /// Python package.
+    /// Every setting of a run, all optional: flags of `run`, keys of settings files, arguments of the Python
+    /// package.
     #[derive(Args, Clone, Debug, Default)]
     #[command(
         args_override_self = true,
-        after_help = "Exit status: 0 if every request was answered, 1 if something failed, 2 for a wrong call, 130 if the run was interrupted.\n\nA run that was interrupted goes on when the same command is run again, if it has an --output_path or --use_cache.\n\nExamples:\n  lm-eval run                                                    a small model on the built-in tasks: no network, no GPU\n  lm-eval run --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions --tasks arc_easy --output_path results\n  lm-eval run --config run.yaml --limit 10\n  lm-eval run --tasks my_task.yaml --model uniform --log_samples --output_path results"
+        after_help = "Exit status: 0 if every request was answered, 1 if something failed, 2 for a usage error, 130 if interrupted.\n\nAn interrupted run with --output_path or --use_cache resumes when the same command is run again.\n\nExamples:\n  lm-eval run                                                    a small model on the built-in tasks: no network, no GPU\n  lm-eval run --model local-completions --model_args model=NAME,base_url=http://localhost:8000/v1/completions --tasks arc_easy --output_path results\n  lm-eval run --config run.yaml --limit 10\n  lm-eval run --tasks my_task.yaml --model uniform --log_samples --output_path results"
     )]
     pub struct Options {
-        /// A YAML file of settings; flags win over it.
+        /// A YAML settings file; flags and environment variables override it.
         #[arg(short = 'C', long, value_name = "FILE")]
         pub config: Option<String>,
 
         /// Tasks, groups, tags, patterns, `task@format`, `group::task`, YAML files or a folder of them, separated by commas.
         ///
-        /// Without it, the built-in demonstration tasks.
+        /// Without it, the built-in demo tasks.
         #[arg(short, long, value_name = "TASKS", num_args = 1.., action = ArgAction::Append)]
         pub tasks: Option<Vec<TaskNames>>,
 
-        /// The back end of the model; without it, `ngram`.
+        /// The model back end. [default: ngram]
         #[arg(short = 'M', long, value_name = "NAME")]
         pub model: Option<String>,
 
@@ -48,67 +49,67 @@ layer! {
         #[command(flatten)]
         pub dicts: DictArgs,
 
-        /// How many documents of each task; below 1, which share of them. For trying things out.
+        /// Number of documents per task, or a fraction below 1. For testing.
         #[arg(short = 'L', long, visible_short_alias = 'n', value_name = "N", value_parser = Number::parse, allow_negative_numbers = true)]
         pub limit: Option<Number>,
 
-        /// Which documents: JSON such as `{"arc_easy": [0, 5]}`, or the path of a JSON file.
+        /// Document indices per task: JSON such as `{"arc_easy": [0, 5]}`, or the path of a JSON file.
         #[arg(short = 'E', long, value_name = "JSON", value_parser = samples::parse)]
         pub samples: Option<Value>,
 
-        /// How many examples stand before each question, over what tasks say.
+        /// Number of few-shot examples in each prompt; overrides the tasks.
         #[arg(short = 'f', long = "num_fewshot", alias = "num-fewshot", value_name = "N", value_parser = Count::parse, allow_negative_numbers = true)]
         pub num_fewshot: Option<Count>,
 
-        /// How many answers are generated per document, over what tasks say.
+        /// Number of answers generated per document; overrides the tasks.
         #[arg(short = 'r', long, value_name = "N", value_parser = Count::parse, allow_negative_numbers = true)]
         pub repeats: Option<Count>,
 
-        /// Requests per call: a number, or what the back end takes, such as `auto`.
+        /// Requests per batch: a number, or what the back end accepts, such as `auto`.
         #[arg(short = 'b', long = "batch_size", alias = "batch-size", value_name = "N")]
         pub batch_size: Option<BatchSize>,
 
-        /// The most requests per call where their number is found by trying.
+        /// Upper limit for an automatic batch size.
         #[arg(long = "max_batch_size", alias = "max-batch-size", value_name = "N", value_parser = integer, allow_negative_numbers = true)]
         pub max_batch_size: Option<i64>,
 
-        /// The device of a model in this process.
+        /// Device for in-process models, such as `cpu` or `cuda:0`.
         #[arg(long, value_name = "DEVICE")]
-        pub device: Option<Shown>,
+        pub device: Option<Stringified>,
 
-        /// Send prompts as conversations, with the model's chat template or the one of this name.
+        /// Send prompts as chat messages, using the model's chat template or the one with this name.
         #[arg(long = "apply_chat_template", alias = "apply-chat-template", value_name = "NAME", num_args = 0..=1)]
         pub apply_chat_template: Option<Option<String>>,
 
-        /// Make each example a turn of the conversation; on by default with a chat template.
+        /// Make each few-shot example a turn of the conversation; on by default with a chat template.
         #[arg(long = "fewshot_as_multiturn", alias = "fewshot-as-multiturn", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", value_parser = truth())]
         pub fewshot_as_multiturn: Option<bool>,
 
-        /// Text before everything else.
+        /// System prompt, placed before everything else.
         #[arg(long = "system_instruction", alias = "system-instruction", value_name = "TEXT")]
         pub system_instruction: Option<String>,
 
-        /// Seeds: one number, or `python,numpy,torch,few-shot`; `None` for no seed. [default: 0,1234,1234,1234]
+        /// Seeds: one integer, or `python,numpy,torch,few-shot`; `None` for no seed. [default: 0,1234,1234,1234]
         #[arg(long, value_name = "SEEDS", value_parser = seed::parse, allow_hyphen_values = true)]
-        pub seed: Option<seed::Given>,
+        pub seed: Option<seed::ParsedSeeds>,
 
-        /// Follow the rules of this line of the reference: `0.5` or `0.4`. [default: LM_EVAL_COMPAT, else 0.5]
+        /// Follow the rules of this lm-eval release line: `0.5` or `0.4`. [default: LM_EVAL_COMPAT, else 0.5]
         #[arg(long, value_name = "VERSION")]
         pub compat: Option<Compat>,
 
-        /// How often standard errors are drawn where there is no formula; 0 for no standard errors. [default: 100000]
-        #[arg(long = "bootstrap_iters", alias = "bootstrap-iters", value_name = "N", value_parser = Draws::parse, allow_negative_numbers = true)]
-        pub bootstrap_iters: Option<Draws>,
+        /// Bootstrap iterations for standard errors without a formula; 0 disables standard errors. [default: 100000]
+        #[arg(long = "bootstrap_iters", alias = "bootstrap-iters", value_name = "N", value_parser = Iterations::parse, allow_negative_numbers = true)]
+        pub bootstrap_iters: Option<Iterations>,
 
-        /// Further metadata of every task, as JSON.
+        /// Extra metadata for every task, as JSON.
         #[arg(long, value_name = "JSON", value_parser = Pairs::parse_json)]
         pub metadata: Option<Pairs>,
 
-        /// Allow code that comes with a model; none is ever run here.
+        /// Accepted for compatibility; no code from a model is ever run.
         #[arg(long = "trust_remote_code", alias = "trust-remote-code", num_args = 0, default_missing_value = "true")]
         pub trust_remote_code: Option<bool>,
 
-        /// Allow tasks that run code which the model wrote.
+        /// Allow tasks that execute model-written code.
         #[arg(long = "confirm_run_unsafe_code", alias = "confirm-run-unsafe-code", num_args = 0, default_missing_value = "true")]
         pub confirm_run_unsafe_code: Option<bool>,
 
@@ -116,11 +117,11 @@ layer! {
         #[arg(short = 'x', long = "predict_only", alias = "predict-only", num_args = 0, default_missing_value = "true")]
         pub predict_only: Option<bool>,
 
-        /// Run the self-tests of tasks; there are none.
+        /// Accepted for compatibility; tasks have no self-tests.
         #[arg(long = "check_integrity", alias = "check-integrity", num_args = 0, default_missing_value = "true")]
         pub check_integrity: Option<bool>,
 
-        /// Where results go: a folder, or a name that ends in `.json`.
+        /// Where to write results: a folder, or a file name that ends in `.json`.
         #[arg(
             short = 'o',
             long = "output_path",
@@ -130,104 +131,104 @@ layer! {
         )]
         pub output_path: Option<String>,
 
-        /// Write a record of every document beside the results.
+        /// Write one record per document next to the results.
         #[arg(short = 's', long = "log_samples", alias = "log-samples", help_heading = "Output", num_args = 0, default_missing_value = "true")]
         pub log_samples: Option<bool>,
 
-        /// Show the first prompt of each task.
+        /// Print the first prompt of each task.
         #[arg(short = 'w', long = "write_out", alias = "write-out", help_heading = "Output", num_args = 0, default_missing_value = "true")]
         pub write_out: Option<bool>,
 
-        /// Print the whole result object before the table.
+        /// Print the full result object before the table.
         #[arg(long = "show_config", alias = "show-config", help_heading = "Output", num_args = 0, default_missing_value = "true")]
         pub show_config: Option<bool>,
 
-        /// What is printed. [default: markdown]
+        /// Output format. [default: markdown]
         #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Output")]
         pub format: Option<Format>,
 
-        /// How progress is shown on standard error. [default: auto]
+        /// How to show progress on standard error. [default: auto]
         #[arg(long, value_enum, value_name = "HOW", help_heading = "Output")]
         pub progress: Option<ProgressMode>,
 
-        /// Print results, warnings and errors alone.
+        /// Print only results, warnings and errors.
         #[arg(short, long, help_heading = "Output", num_args = 0, default_missing_value = "true")]
         pub quiet: Option<bool>,
 
-        /// Keep answers in this file to share them among runs, instead of beside the results.
+        /// Save answers in this file, shared between runs, instead of next to the results.
         #[arg(
             short = 'c',
             long = "use_cache",
             alias = "use-cache",
             value_name = "PATH",
-            help_heading = "Going on"
+            help_heading = "Resuming and caching"
         )]
         pub use_cache: Option<String>,
 
-        /// Forget the answers of earlier runs and start over.
-        #[arg(long, help_heading = "Going on", num_args = 0, default_missing_value = "true")]
+        /// Discard saved answers and start over.
+        #[arg(long, help_heading = "Resuming and caching", num_args = 0, default_missing_value = "true")]
         pub fresh: Option<bool>,
 
-        /// End the run when more requests than this have failed for good. [default: any number may fail]
-        #[arg(long = "max_failures", alias = "max-failures", value_name = "N", value_parser = Count::parse_natural, help_heading = "Going on")]
+        /// Stop after this many permanently failed requests. [default: unlimited]
+        #[arg(long = "max_failures", alias = "max-failures", value_name = "N", value_parser = Count::parse_natural, help_heading = "Resuming and caching")]
         pub max_failures: Option<Count>,
 
-        /// Accepted and without effect: prompts are built faster than they could be read.
-        #[arg(long = "cache_requests", alias = "cache-requests", value_name = "HOW", num_args = 0..=1, default_missing_value = "true", value_parser = CacheRequests::words(), help_heading = "Going on")]
+        /// Accepted and ignored: building prompts is faster than reading them from a cache.
+        #[arg(long = "cache_requests", alias = "cache-requests", value_name = "HOW", num_args = 0..=1, default_missing_value = "true", value_parser = CacheRequests::words(), help_heading = "Resuming and caching")]
         pub cache_requests: Option<CacheRequests>,
 
-        /// Accepted and without effect: see --quiet and --progress.
+        /// Accepted and ignored; see --quiet and --progress.
         #[arg(short, long, value_name = "LEVEL", value_parser = upper(), help_heading = "Output")]
-        pub verbosity: Option<Shown>,
+        pub verbosity: Option<Stringified>,
 
-        /// Where tasks are looked for.
+        /// Where to look for tasks.
         #[command(flatten)]
         pub library: LibraryArgs,
 
-        /// What runs functions of tasks.
+        /// The Python that runs task functions.
         #[command(flatten)]
         pub python: PythonArgs,
 
-        /// Whether the default task libraries are used; a key of settings files alone.
+        /// Whether the default task libraries are used. Only in settings files.
         #[arg(skip)]
         pub include_defaults: Option<Truthy>,
     }
 }
 
 layer! {
-    /// Where task definitions are looked for.
+    /// Where to look for task definitions.
     #[derive(Args, Clone, Debug, Default)]
     #[command(next_help_heading = "Task libraries")]
     pub struct LibraryArgs {
-        /// A folder of further task definitions; may be given several times, later ones win.
+        /// A folder with additional task definitions; repeatable, later ones win.
         #[arg(long = "include_path", alias = "include-path", value_name = "DIR")]
         pub include_path: Option<Vec<PathBuf>>,
 
-        /// Use this library alone instead of the default ones: an installed version, a folder, `builtin` or `none`.
+        /// Use only this library: an installed version, a folder, `builtin` or `none`.
         ///
-        /// By default the small built-in library and the installed one (see `lm-eval tasks`) are both there.
+        /// By default, the small built-in library and the installed one (see `lm-eval tasks`) are both used.
         #[arg(long, value_name = "LIBRARY")]
         pub library: Option<String>,
     }
 }
 
 layer! {
-    /// What runs the Python functions of tasks.
+    /// The Python that runs task functions.
     #[derive(Args, Clone, Debug, Default)]
     #[command(next_help_heading = "Python")]
     pub struct PythonArgs {
-        /// The Python that runs functions of tasks; else that of the active virtual environment, else `python3`.
+        /// The Python that runs task functions. [default: the active virtual environment's, else `python3`]
         #[arg(long, value_name = "PATH")]
         pub python: Option<PathBuf>,
 
-        /// A Python module, or a file, that registers metrics, filters, scorers or models; may be given several times.
+        /// A Python module or file that registers metrics, filters, scorers or models; repeatable.
         #[arg(long, value_name = "MODULE_OR_FILE")]
         pub plugins: Option<Vec<String>>,
     }
 }
 
 impl LibraryArgs {
-    /// The same, where the default libraries are not wanted.
+    /// Turns off the default libraries if `unwanted`, unless a library was chosen.
     pub(super) fn without_defaults(mut self, unwanted: bool) -> Self {
         if unwanted {
             self.library.get_or_insert_with(|| "none".to_owned());
@@ -236,34 +237,34 @@ impl LibraryArgs {
     }
 }
 
-/// What is printed on standard output.
+/// The output format on standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Tables in Markdown.
+    /// Markdown tables.
     #[default]
     Markdown,
-    /// Tables in LaTeX.
+    /// LaTeX tables.
     Latex,
-    /// The result object.
+    /// The result object as JSON.
     Json,
 }
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ProgressMode {
-    /// A line that changes on a terminal, otherwise a line now and then.
+    /// A status line on a terminal, otherwise a line now and then.
     #[default]
     Auto,
     /// A line now and then.
     Plain,
-    /// One JSON object a line, for programs; notes are objects, too.
+    /// One JSON object per line, for programs; notes are objects too.
     Json,
-    /// Not at all.
+    /// No progress.
     None,
 }
 
 impl Setting for Format {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         choice(value)
     }
 
@@ -273,7 +274,7 @@ impl Setting for Format {
 }
 
 impl Setting for ProgressMode {
-    fn read(value: &Value) -> Result<Option<Self>, Wrong> {
+    fn read(value: &Value) -> Result<Option<Self>, InvalidValue> {
         choice(value)
     }
 
@@ -285,7 +286,7 @@ impl Setting for ProgressMode {
 /// An option that takes a dictionary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DictOption {
-    /// Its name.
+    /// The name of the flag and of the key in settings files.
     pub name: &'static str,
     dashed: &'static str,
     short: Option<char>,
@@ -295,61 +296,61 @@ pub(super) struct DictOption {
 
 impl DictOption {
     const fn later(name: &'static str, dashed: &'static str, help: &'static str) -> Self {
-        Self { name, dashed, short: None, heading: Some("Logging elsewhere"), help }
+        Self { name, dashed, short: None, heading: Some("External logging"), help }
     }
 }
 
-/// The options that take a dictionary.
+/// All options that take a dictionary.
 pub(super) const DICT_OPTIONS: [DictOption; 6] = [
     DictOption {
         name: "model_args",
         dashed: "model-args",
         short: Some('a'),
         heading: None,
-        help: "Arguments of the back end: `key=value,…` or JSON",
+        help: "Arguments for the back end: `key=value,…` or JSON",
     },
     DictOption {
         name: "gen_kwargs",
         dashed: "gen-kwargs",
         short: None,
         heading: None,
-        help: "Generation settings, over those of tasks: `key=value,…` or JSON",
+        help: "Generation settings, overriding the tasks: `key=value,…` or JSON",
     },
     DictOption::later(
         "hf_hub_log_args",
         "hf-hub-log-args",
-        "Accepted; pushing results to the hub is not in this version yet",
+        "Accepted and ignored: pushing results to the hub is not supported yet",
     ),
     DictOption::later(
         "wandb_args",
         "wandb-args",
-        "Accepted; logging to Weights & Biases is not in this version yet",
+        "Accepted and ignored: logging to Weights & Biases is not supported yet",
     ),
-    DictOption::later("wandb_config_args", "wandb-config-args", "Accepted; see --wandb_args"),
+    DictOption::later("wandb_config_args", "wandb-config-args", "Accepted and ignored; see --wandb_args"),
     DictOption::later(
         "trackio_args",
         "trackio-args",
-        "Accepted; logging to Trackio is not in this version yet",
+        "Accepted and ignored: logging to Trackio is not supported yet",
     ),
 ];
 
-/// The options that take a dictionary, as far as they are given.
+/// The dictionary options that are given.
 #[derive(Clone, Debug, Default)]
 pub struct DictArgs(Vec<(&'static str, Pairs)>);
 
 impl DictArgs {
-    /// The value of an option.
     pub(super) fn get(&self, name: &str) -> Option<&Pairs> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, pairs)| pairs)
     }
 
-    /// Sets the value of an option.
     pub fn set(&mut self, name: &'static str, dict: Dict) {
         self.0.retain(|(known, _)| *known != name);
         self.0.push((name, Pairs::Value(dict.into())));
     }
 
-    fn made(make: impl Fn(&'static str) -> Result<Option<Pairs>, Refused>) -> Result<Self, Refused> {
+    fn collect(
+        make: impl Fn(&'static str) -> Result<Option<Pairs>, InvalidSetting>,
+    ) -> Result<Self, InvalidSetting> {
         let given =
             DICT_OPTIONS.iter().map(|option| Ok(make(option.name)?.map(|pairs| (option.name, pairs))));
         Ok(Self(given.filter_map(Result::transpose).collect::<Result<_, _>>()?))
@@ -361,8 +362,8 @@ impl Layer for DictArgs {
         DICT_OPTIONS.iter().map(|option| option.name).collect()
     }
 
-    fn read(_: &'static str, values: &Dict) -> Result<Self, Refused> {
-        Self::made(|name| Layer::read(name, values))
+    fn read(_: &'static str, values: &Dict) -> Result<Self, InvalidSetting> {
+        Self::collect(|name| Layer::read(name, values))
     }
 
     fn combine(mut self, lower: Self) -> Self {
@@ -420,6 +421,6 @@ impl Args for DictArgs {
     }
 }
 
-fn upper() -> impl TypedValueParser<Value = Shown> {
-    StringValueParser::new().map(|level| Shown(level.to_uppercase()))
+fn upper() -> impl TypedValueParser<Value = Stringified> {
+    StringValueParser::new().map(|level| Stringified(level.to_uppercase()))
 }

@@ -11,23 +11,23 @@ use super::options::{Options, VARIABLES};
 use super::record::RECORDED;
 use super::resolve::{RunSettings, layered};
 
-/// The flags of `run`, as its command has them.
+/// The flags of `run`, as the command declares them.
 #[derive(Debug, Parser)]
 struct Flags {
     #[command(flatten)]
     options: Options,
 }
 
-/// One setting: what a file says, what a flag says, and what both need beside them.
+/// One setting: its value in a file and as a flag, and further flags both need.
 #[derive(Clone, Copy)]
 struct Row {
     name: &'static str,
     /// YAML, without the name.
     file: &'static str,
-    /// The words of the flag; none for a setting of files alone.
+    /// The words of the flag; empty for a setting that only files have.
     flag: &'static [&'static str],
     beside: &'static [&'static str],
-    /// Whether it changes anything but the record.
+    /// Whether it changes more than the record.
     has_effect: bool,
 }
 
@@ -96,19 +96,19 @@ fn flags(words: &[&[&str]]) -> Options {
     Flags::try_parse_from(["run"].into_iter().chain(words.concat())).unwrap().options
 }
 
-/// What a run is told; records and notes speak of layers.
-fn settled(options: &Options) -> String {
-    let settings = RunSettings::of_command(options).unwrap();
+/// The resolved settings without records and notes, which depend on the layer.
+fn resolved(options: &Options) -> String {
+    let settings = RunSettings::from_flags(options).unwrap();
     format!("{:?}", RunSettings { record: Dict::new(), notes: Vec::new(), from_file: false, ..settings })
 }
 
-/// What the record shows under a name.
+/// The value in the record.
 fn recorded(options: &Options, name: &str) -> Option<Value> {
-    RunSettings::of_command(options).unwrap().record.get_str(name).cloned()
+    RunSettings::from_flags(options).unwrap().record.get_str(name).cloned()
 }
 
 #[test]
-fn flags_win_over_the_file_and_the_file_over_defaults() {
+fn flags_override_the_file_and_the_file_defaults() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.yaml");
     let config = ["--config", path.to_str().unwrap()];
@@ -118,35 +118,35 @@ fn flags_win_over_the_file_and_the_file_over_defaults() {
         let of_file = flags(&[&config, beside]);
         let of_both = flags(&[&config, flag, beside]);
         if !flag.is_empty() {
-            assert_eq!(settled(&of_both), settled(&of_flag), "{name}");
+            assert_eq!(resolved(&of_both), resolved(&of_flag), "{name}");
             assert_eq!(recorded(&of_both, name), recorded(&of_flag, name), "{name}");
             assert_ne!(recorded(&of_both, name), recorded(&of_file, name), "{name}");
         }
-        let is_default = settled(&of_file) == settled(&flags(&[beside]));
-        // A file that turns off what is off by default shows its effect against the flag.
+        let is_default = resolved(&of_file) == resolved(&flags(&[beside]));
+        // A file that turns off a setting that is off by default has no effect of its own.
         let is_off = file == "false" && !flag.is_empty();
         assert_eq!(is_default, !has_effect || (is_off && name != "fewshot_as_multiturn"), "{name}");
-        assert_eq!(settled(&of_both) != settled(&of_file), has_effect && !flag.is_empty(), "{name}");
+        assert_eq!(resolved(&of_both) != resolved(&of_file), has_effect && !flag.is_empty(), "{name}");
     }
 }
 
 #[test]
-fn a_python_program_can_give_every_setting() {
-    let told = |given: &Dict| {
-        let settings = RunSettings::of_caller(given).unwrap();
-        assert!(settings.notes.is_empty(), "the program tells its user itself: {given:?}");
+fn python_callers_can_give_every_setting() {
+    let from_python = |given: &Dict| {
+        let settings = RunSettings::from_python(given).unwrap();
+        assert!(settings.notes.is_empty(), "the caller warns its user itself: {given:?}");
         format!("{settings:?}")
     };
     for Row { name, file, flag, has_effect, .. } in ROWS {
         let is_off = file == "false" && !flag.is_empty();
         let value = if is_off { Value::Bool(true) } else { yaml::load_bytes(file.as_bytes()).unwrap().value };
         let given = Dict::from_iter([(Value::str(name), value)]);
-        assert_eq!(told(&given) != told(&Dict::new()), has_effect, "{name}");
+        assert_eq!(from_python(&given) != from_python(&Dict::new()), has_effect, "{name}");
     }
 }
 
 #[test]
-fn null_leaves_a_setting_out_but_for_draws_and_seeds() {
+fn null_omits_a_setting_except_bootstrap_iters_and_seeds() {
     for name in Options::names("").into_iter().filter(|name| *name != "tasks") {
         let given = Dict::from_iter([(Value::str(name), Value::None)]);
         let mut values = Dict::new();
@@ -200,7 +200,7 @@ fn flags_override_the_environment_and_the_environment_the_file() {
 }
 
 #[test]
-fn the_rows_are_all_settings() {
+fn rows_cover_all_settings() {
     let mut rows: Vec<&str> = ROWS.iter().map(|row| row.name).chain(["config"]).collect();
     let mut names = Options::names("");
     for listed in [&mut rows, &mut names] {
@@ -210,7 +210,7 @@ fn the_rows_are_all_settings() {
     assert!(RECORDED.iter().all(|name| names.contains(name)));
 }
 
-/// The package has the names in two places: options of its parser, and fields of its record.
+/// The package repeats the names twice: in its parser and in `EvaluatorConfig`.
 #[test]
 fn the_python_package_names_every_setting() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/lm_eval");

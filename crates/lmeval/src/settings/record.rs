@@ -1,9 +1,9 @@
-//! The record of settings that a run with a settings file prints.
+//! The record of settings printed by a run with a settings file.
 
 use lmeval_core::secrets::mask_secrets;
 use lmeval_pycompat::{Dict, Value, repr};
 
-/// The settings of the reference, in the order in which its record shows them.
+/// The settings of the reference, in the order of its record.
 pub(super) const RECORDED: [&str; 33] = [
     "config",
     "model",
@@ -40,7 +40,7 @@ pub(super) const RECORDED: [&str; 33] = [
     "metadata",
 ];
 
-/// The line that shows what a file of settings and the flags came to, without secrets.
+/// The effective settings on one line, with secrets masked.
 pub fn record_line(record: &Dict) -> String {
     let fields: Vec<String> = RECORDED
         .iter()

@@ -1,4 +1,4 @@
-//! What all layers come to, checked.
+//! Resolves the combined layers into checked settings.
 
 use std::path::{Path, PathBuf};
 
@@ -8,30 +8,30 @@ use lmeval_engine::ChatTemplateChoice;
 use lmeval_pycompat::{Dict, Value, repr};
 
 use super::config_file::ConfigFile;
-use super::kinds::{BatchSize, Compat, Count, Number, Shown, TaskNames};
-use super::layer::{Layer, Refused};
+use super::kinds::{BatchSize, Compat, Count, Number, Stringified, TaskNames};
+use super::layer::{InvalidSetting, Layer};
 use super::no_effect::{self, CacheRequests};
 use super::options::{DictArgs, Format, LibraryArgs, Options, ProgressMode, VARIABLES};
 use super::{dict_option, samples, seed};
 use crate::environment;
 
-/// Reference: results of 0.4 say so wherever a model runs.
+/// Reference: results of 0.4 record this device wherever a model runs.
 pub(super) const DEFAULT_DEVICE: &str = "cuda:0";
 
-/// The tasks of a run that names none.
-const DEMONSTRATION: &str = "demo_all";
+/// The tasks evaluated by default.
+const DEFAULT_TASKS: &str = "demo_all";
 
-/// The model of a run that names none.
-const SMALL_MODEL: &str = "ngram";
+/// The model evaluated by default.
+const DEFAULT_MODEL: &str = "ngram";
 
-/// Everything that a run needs to know.
+/// The resolved settings of a run.
 #[derive(Debug)]
 pub struct RunSettings {
-    /// All settings by name, as the record of the run shows them.
+    /// All settings by name, as in the record of the run.
     pub record: Dict,
-    /// Whether they come from a file.
+    /// Whether a settings file was read.
     pub from_file: bool,
-    /// What the person at the terminal should know.
+    /// Notes and warnings for the user.
     pub notes: Vec<String>,
     pub model: String,
     pub model_args: Dict,
@@ -40,8 +40,9 @@ pub struct RunSettings {
     pub repeats: Option<usize>,
     pub batch_size: Value,
     pub max_batch_size: Option<i64>,
-    /// The device that was named, and the one that counts where none is.
+    /// The device that was named.
     pub device: Option<String>,
+    /// The device reported if none was named.
     pub default_device: Option<&'static str>,
     pub limit: Value,
     pub samples: Option<Dict>,
@@ -73,40 +74,40 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// The device, named or not.
+    /// The named device, or else the default one.
     pub fn device(&self) -> Option<&str> {
         self.device.as_deref().or(self.default_device)
     }
 
-    /// The settings of a command: flags over the environment over a file over defaults.
-    pub fn of_command(flags: &Options) -> Result<Self> {
+    /// Settings of the command line: flags over the environment over a file over defaults.
+    pub fn from_flags(flags: &Options) -> Result<Self> {
         let file = flags.config.as_ref().map(|path| ConfigFile::read(Path::new(path))).transpose()?;
         let Layered { options, record, notes } = layered(flags, file.as_ref(), variable)?;
-        let mut settled = Settling { options, asker: Asker::Command, notes }.settle(record)?;
-        settled.from_file = file.is_some();
-        Ok(settled)
+        let mut resolved = Resolver { options, source: Source::CommandLine, notes }.resolve(record)?;
+        resolved.from_file = file.is_some();
+        Ok(resolved)
     }
 
-    /// The settings of a Python program, which has filled in the defaults of its functions and tells its user itself
-    /// what is doubtful.
-    pub fn of_caller(given: &Dict) -> Result<Self> {
-        let refused = |(name, wrong): Refused| {
+    /// Settings of a Python caller, which has filled in the defaults of its functions and warns its user
+    /// itself.
+    pub fn from_python(given: &Dict) -> Result<Self> {
+        let invalid = |(name, wrong): InvalidSetting| {
             anyhow!(wrong.message(name, given.get_str(name).unwrap_or(&Value::None)))
         };
-        let options = over_environment(Options::read("", given).map_err(refused)?, variable)?;
-        let settled = Settling { options, asker: Asker::Caller, notes: Vec::new() }.settle(Dict::new())?;
-        Ok(Self { notes: Vec::new(), record: Dict::new(), ..settled })
+        let options = over_environment(Options::read("", given).map_err(invalid)?, variable)?;
+        let resolved = Resolver { options, source: Source::Python, notes: Vec::new() }.resolve(Dict::new())?;
+        Ok(Self { notes: Vec::new(), record: Dict::new(), ..resolved })
     }
 
-    /// The settings of a program in Rust: what it gives over the environment over the defaults of the command. It holds
-    /// the tasks itself, and returns records instead of writing them.
-    pub fn of_program(given: &Options) -> Result<Self> {
+    /// Settings of a Rust caller: its own over the environment over the command's defaults. It holds the tasks itself
+    /// and gets sample records returned instead of written.
+    pub fn from_rust(given: &Options) -> Result<Self> {
         let options = over_environment(given.clone(), variable)?;
-        Settling { options, asker: Asker::Program, notes: Vec::new() }.settle(Dict::new())
+        Resolver { options, source: Source::Rust, notes: Vec::new() }.resolve(Dict::new())
     }
 }
 
-/// Settings whose values may be part of prompts and answers: no secrets are learnt from them.
+/// Settings whose values may be part of prompts and answers, so they are not searched for secrets.
 pub(super) const DATA_SETTINGS: [&str; 2] = ["gen_kwargs", "metadata"];
 
 /// The combined layers of a command line.
@@ -139,28 +140,28 @@ pub(super) fn layered(
     Ok(Layered { options: options.combine(file.layer(&given)?), record, notes })
 }
 
-/// The layers above, and what environment variables say where those say nothing.
+/// Fills settings that a layer omits from environment variables.
 pub(super) fn over_environment(
-    mut layers: Options,
+    mut layer: Options,
     look_up: impl Fn(&str) -> Option<String>,
 ) -> Result<Options> {
     let mut given = Dict::new();
-    layers.put("", &mut given);
+    layer.put("", &mut given);
     for (name, variable) in VARIABLES.into_iter().filter(|(name, _)| !given.contains_str(name)) {
         let Some(text) = look_up(variable).filter(|text| !text.is_empty()) else { continue };
         let value = Value::from(text);
         let one = Options::read("", &Dict::from_iter([(Value::str(name), value.clone())]));
         let one = one.map_err(|(_, wrong)| anyhow!("`{variable}`: {}", wrong.message(name, &value)))?;
-        layers = layers.combine(one);
+        layer = layer.combine(one);
     }
-    Ok(layers)
+    Ok(layer)
 }
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The rules that a flag names, or else the environment.
+/// The rules named by a flag or else by the environment.
 pub fn dialect(given: Option<&Compat>) -> Result<Dialect> {
     let flags = Options { compat: given.cloned(), ..Options::default() };
     dialect_of(&over_environment(flags, variable)?)
@@ -171,34 +172,34 @@ fn dialect_of(options: &Options) -> Result<Dialect> {
     Ok(dialect.map_err(|wrong| anyhow!(wrong.message("compat", &Value::None)))?.unwrap_or_default())
 }
 
-fn note_overrides(given: &Dict, notes: &mut Vec<String>) {
-    let names: Vec<&str> = given.keys().filter_map(Value::as_str).filter(|name| *name != "config").collect();
+fn note_overrides(flags: &Dict, notes: &mut Vec<String>) {
+    let names: Vec<&str> = flags.keys().filter_map(Value::as_str).filter(|name| *name != "config").collect();
     if !names.is_empty() {
-        notes.push(format!("Flags win over the file: `{}`", names.join("`, `")));
+        notes.push(format!("Flags override the settings file: `{}`", names.join("`, `")));
     }
 }
 
-/// Who wants the run.
+/// Where settings come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asker {
-    /// A person at a terminal, who may leave anything out.
-    Command,
-    /// A program in Python, which gives every setting.
-    Caller,
-    /// A program in Rust, which may leave anything out.
-    Program,
+enum Source {
+    /// A person at a terminal, who may omit any setting.
+    CommandLine,
+    /// A Python program, which gives every setting.
+    Python,
+    /// A Rust program, which may omit any setting.
+    Rust,
 }
 
-/// Combined layers on the way to settings.
-struct Settling {
+/// Resolves combined layers.
+struct Resolver {
     options: Options,
-    asker: Asker,
+    source: Source,
     notes: Vec<String>,
 }
 
-impl Settling {
-    fn settle(mut self, record: Dict) -> Result<RunSettings> {
-        let is_command = self.asker == Asker::Command;
+impl Resolver {
+    fn resolve(mut self, record: Dict) -> Result<RunSettings> {
+        let is_command = self.source == Source::CommandLine;
         let dicts = self.dicts()?;
         let dict = |name: &str| dicts.get_str(name).and_then(Value::as_dict).cloned().unwrap_or_default();
         let (model, tasks) = self.model_and_tasks(!dict("model_args").is_empty())?;
@@ -209,8 +210,8 @@ impl Settling {
         let output_path = options.output_path.clone().filter(|path| !path.is_empty()).map(PathBuf::from);
         if is_command && log_samples && output_path.is_none() {
             let flag = if predict_only { "predict_only" } else { "log_samples" };
-            let told = Diagnostic::new(format!("`--{flag}` needs a place for the records"));
-            bail!(told.hint("Give one with `--output_path`"));
+            let diagnostic = Diagnostic::new(format!("`--{flag}` needs a folder for the sample records"));
+            bail!(diagnostic.hint("Set it with `--output_path`"));
         }
         let of_hub =
             dict("hf_hub_log_args").get_str("output_path").map(|path| PathBuf::from(repr::str(path)));
@@ -220,7 +221,7 @@ impl Settling {
         let options = &self.options;
         let chosen = options.samples.clone().unwrap_or_default();
         if chosen.is_truthy() && !limit.is_none() {
-            bail!("`--samples` and `--limit` exclude each other");
+            bail!("`--samples` and `--limit` cannot be combined");
         }
         let samples = samples::resolve(&chosen)?;
         let mut model_args = dict("model_args");
@@ -235,7 +236,7 @@ impl Settling {
         let gen_kwargs = dict("gen_kwargs");
         if !gen_kwargs.is_empty() {
             self.notes.push(format!(
-                "`--gen_kwargs` replaces settings of tasks: {}",
+                "`--gen_kwargs` overrides generation settings of the tasks: {}",
                 dict_option::shown(&gen_kwargs)
             ));
         }
@@ -244,7 +245,7 @@ impl Settling {
         let num_fewshot = count("num_fewshot", self.options.num_fewshot)?;
         let repeats = count("repeats", self.options.repeats)?;
         let max_failures = count("max_failures", self.options.max_failures)?;
-        let draws = if self.asker == Asker::Caller { 0 } else { 100_000 };
+        let draws = if self.source == Source::Python { 0 } else { 100_000 };
         let bootstrap_iters = self.options.bootstrap_iters.map_or(draws, |draws| draws.0);
         let Options { library, python, include_defaults, .. } = self.options.clone();
         let options = self.options;
@@ -283,7 +284,7 @@ impl Settling {
             fresh: options.fresh.unwrap_or_default(),
             max_failures,
             progress: options.progress.unwrap_or_default(),
-            // The variable stands for the flag.
+            // The variable is equivalent to the flag.
             quiet: options.quiet.unwrap_or_default() || environment::only_warnings(),
             format: options.format.unwrap_or_default(),
             samples,
@@ -294,7 +295,7 @@ impl Settling {
         Ok(settings)
     }
 
-    /// The options that take a dictionary, as dictionaries.
+    /// Parses the options that take a dictionary.
     fn dicts(&mut self) -> Result<Dict> {
         let mut dicts = Dict::new();
         for name in DictArgs::names("").into_iter().chain(["metadata"]) {
@@ -303,10 +304,10 @@ impl Settling {
             } else {
                 self.options.dicts.get(name)
             };
-            let typed = given.map(|pairs| pairs.dict(name)).transpose()?.unwrap_or_default();
-            self.notes.extend(typed.notes);
-            let dict = Value::from(typed.dict);
-            // What prompts and generations are made of is data, whatever its names end in.
+            let parsed = given.map(|pairs| pairs.dict(name)).transpose()?.unwrap_or_default();
+            self.notes.extend(parsed.notes);
+            let dict = Value::from(parsed.dict);
+            // These values are data for prompts and generations, whatever their names end in.
             if !DATA_SETTINGS.contains(&name) {
                 secrets::learn(&dict);
             }
@@ -319,27 +320,27 @@ impl Settling {
         let model = self.options.model.clone();
         let tasks =
             self.options.tasks.as_ref().map(|words| words.iter().flat_map(TaskNames::split).collect());
-        if self.asker != Asker::Command {
+        if self.source != Source::CommandLine {
             return Ok((model.unwrap_or_default(), tasks.unwrap_or_default()));
         }
         let model = match model {
             Some(model) => model,
-            // Arguments without a name are meant for the model that other releases take then.
+            // Reference: the default model if there are arguments for one.
             None if has_arguments => "hf".to_owned(),
             None => {
                 self.notes.push(format!(
-                    "No `--model` is given: `{SMALL_MODEL}`, a small model for trying things out"
+                    "No `--model` given: using `{DEFAULT_MODEL}`, a small model for trying things out"
                 ));
-                SMALL_MODEL.to_owned()
+                DEFAULT_MODEL.to_owned()
             }
         };
         let tasks: Vec<String> = tasks.unwrap_or_else(|| {
-            self.notes.push(format!("No `--tasks` are given: `{DEMONSTRATION}`, the built-in demonstration"));
-            vec![DEMONSTRATION.to_owned()]
+            self.notes.push(format!("No `--tasks` given: using `{DEFAULT_TASKS}`, the built-in demo"));
+            vec![DEFAULT_TASKS.to_owned()]
         });
         if tasks.is_empty() {
-            let told = Diagnostic::new("There are no tasks to evaluate");
-            bail!(told.hint("Name some with `--tasks`; `lm-eval ls tasks` shows them"));
+            let diagnostic = Diagnostic::new("No tasks to evaluate");
+            bail!(diagnostic.hint("Choose tasks with `--tasks`; `lm-eval ls tasks` lists them"));
         }
         Ok((model, tasks))
     }
@@ -347,19 +348,19 @@ impl Settling {
     fn limit(&mut self) -> Result<Value> {
         let Some(Number(limit)) = self.options.limit.clone() else { return Ok(Value::None) };
         if limit.to_f64().is_none_or(|number| number <= 0.0 || number.is_nan()) {
-            let name = if self.asker == Asker::Command { "--limit" } else { "limit" };
-            let told = Diagnostic::new(format!("`{name}` leaves no documents"));
-            bail!(told.hint("Give a number of documents, or a share of them below 1"));
+            let name = if self.source == Source::CommandLine { "--limit" } else { "limit" };
+            let diagnostic = Diagnostic::new(format!("`{name}` must be greater than 0"));
+            bail!(diagnostic.hint("Give a number of documents, or a fraction below 1"));
         }
         self.notes.push(
-            "`--limit` is for trying things out: scores of a part of the documents are no results".to_owned(),
+            "`--limit` is for testing. Scores on a subset are not comparable with full runs.".to_owned(),
         );
         Ok(limit)
     }
 
     fn chat_template(&mut self) -> ChatTemplateChoice {
         let is_word =
-            |name: &str, word: &str| self.asker == Asker::Command && name.eq_ignore_ascii_case(word);
+            |name: &str, word: &str| self.source == Source::CommandLine && name.eq_ignore_ascii_case(word);
         match &self.options.apply_chat_template {
             None => ChatTemplateChoice::Off,
             Some(None) => ChatTemplateChoice::Default,
@@ -367,7 +368,7 @@ impl Settling {
             Some(Some(name)) if is_word(name, "true") => ChatTemplateChoice::Default,
             Some(Some(name)) if is_word(name, "false") => {
                 self.notes.push(format!(
-                    "`--apply_chat_template {name}` turns the chat template on, as in other releases; leave it out to turn it off"
+                    "`--apply_chat_template {name}` turns the chat template on, as in other releases; omit the flag to turn it off"
                 ));
                 ChatTemplateChoice::Default
             }
@@ -375,10 +376,10 @@ impl Settling {
         }
     }
 
-    /// Whether examples are turns; in plain text, nobody has to say.
+    /// Whether few-shot examples are turns; only applies to chat prompts.
     fn multiturn(&self, chat: bool) -> Result<Option<bool>> {
         let given = self.options.fewshot_as_multiturn;
-        if self.asker == Asker::Caller {
+        if self.source == Source::Python {
             return Ok(Some(given.unwrap_or_default()));
         }
         if given == Some(true) && !chat {
@@ -387,40 +388,39 @@ impl Settling {
         Ok(given.or(chat.then_some(true)))
     }
 
-    /// Batch size and device, which on the command line may also stand among the arguments of the model.
+    /// Batch size and device, which the command line also accepts in `--model_args`.
     fn batches(&self, model_args: &mut Dict) -> Result<(Value, Option<i64>, Option<String>)> {
         let options = &self.options;
         let mut given = Dict::new();
         options.batch_size.put("batch_size", &mut given);
         options.max_batch_size.put("max_batch_size", &mut given);
         options.device.put("device", &mut given);
-        if self.asker != Asker::Caller {
+        if self.source != Source::Python {
             for name in ["batch_size", "max_batch_size", "device"] {
                 match model_args.remove_str(name) {
                     Some(_) if given.contains_str(name) => {
-                        bail!("`{name}` is given twice: as `--{name}` and in `--model_args`")
+                        bail!("`{name}` is set twice: with `--{name}` and in `--model_args`")
                     }
                     Some(value) => drop(given.insert(name, value)),
                     None => {}
                 }
             }
         }
-        let refused = |(name, wrong): Refused| {
+        let invalid = |(name, wrong): InvalidSetting| {
             anyhow!(wrong.message(name, given.get_str(name).unwrap_or(&Value::None)))
         };
-        let batch_size: Option<BatchSize> = Layer::read("batch_size", &given).map_err(refused)?;
-        let max_batch_size = Layer::read("max_batch_size", &given).map_err(refused)?;
-        let device: Option<Shown> = Layer::read("device", &given).map_err(refused)?;
+        let batch_size: Option<BatchSize> = Layer::read("batch_size", &given).map_err(invalid)?;
+        let max_batch_size = Layer::read("max_batch_size", &given).map_err(invalid)?;
+        let device: Option<Stringified> = Layer::read("device", &given).map_err(invalid)?;
         Ok((batch_size.map_or(Value::Int(1), |size| size.0), max_batch_size, device.map(|device| device.0)))
     }
 
     fn seeds(&mut self) -> seed::Seeds {
         let Some(given) = self.options.seed else {
-            return if self.asker == Asker::Caller { [None; 4] } else { seed::DEFAULT };
+            return if self.source == Source::Python { [None; 4] } else { seed::DEFAULT };
         };
         if given.filled {
-            self.notes
-                .push("`--seed` gives three seeds; that of the few-shot examples stays 1234".to_owned());
+            self.notes.push("`--seed` has three values; the few-shot seed stays 1234".to_owned());
         }
         given.seeds
     }
@@ -430,7 +430,7 @@ fn count(name: &str, given: Option<Count>) -> Result<Option<usize>> {
     given.map(Count::get).transpose().map_err(|wrong| anyhow!(wrong.message(name, &Value::None)))
 }
 
-/// The settings as the record shows them: what was given, and in its place what it came to.
+/// The record: settings as given, with resolved values where they differ.
 fn recorded(mut record: Dict, dicts: &Dict, settings: &RunSettings, cache: Option<&CacheRequests>) -> Dict {
     record.update(dicts);
     record.insert("model", settings.model.as_str());

@@ -1,4 +1,4 @@
-//! Which folders the library settings name.
+//! Resolves library settings to folders.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::options::LibraryArgs;
 use crate::library::Home;
 
 impl LibraryArgs {
-    /// The task folders in order: later ones win.
+    /// The task folders in order of precedence: later ones win.
     pub fn roots(&self) -> Result<Vec<PathBuf>> {
         let mut roots = match &self.library {
             None => default_roots()?,
@@ -21,7 +21,7 @@ impl LibraryArgs {
     }
 }
 
-/// The built-in library, and over it the installed one.
+/// The built-in library, and the installed one, which wins over it.
 fn default_roots() -> Result<Vec<PathBuf>> {
     let mut roots = vec![PathBuf::from(BUILTIN_LIBRARY)];
     roots.extend(Home::from_environment()?.default_root()?);
@@ -44,6 +44,9 @@ fn named_roots(library: &str) -> Result<Vec<PathBuf>> {
     let installed: Vec<String> =
         home.installed()?.into_iter().map(|one| format!("`{}`", one.version)).collect();
     let installed = if installed.is_empty() { "none".to_owned() } else { installed.join(", ") };
-    let told = Diagnostic::new(format!("`{library}` is neither an installed library nor a folder"));
-    bail!(told.hint(format!("Installed libraries: {installed}; `builtin` and `none` are always there")));
+    let diagnostic = Diagnostic::new(format!("`{library}` is neither an installed library nor a folder"));
+    bail!(
+        diagnostic
+            .hint(format!("Installed libraries: {installed}; `builtin` and `none` are always available"))
+    );
 }

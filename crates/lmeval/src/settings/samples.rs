@@ -1,11 +1,11 @@
-//! `--samples`: which documents of each task.
+//! `--samples`: document indices for each task.
 
 use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use lmeval_pycompat::{Dict, Value, json};
 
-/// Reads the word of the command line: JSON, else the name of a file that is read later.
+/// Parses the word of the command line: JSON, or a file name that is read later.
 pub fn parse(text: &str) -> Result<Value, String> {
     match json::loads(text) {
         Ok(value) => Ok(value),
@@ -14,7 +14,7 @@ pub fn parse(text: &str) -> Result<Value, String> {
     }
 }
 
-/// The documents of each task; `None` where all are meant.
+/// The document indices for each task; `None` for all documents.
 pub fn resolve(value: &Value) -> Result<Option<Dict>> {
     if !value.is_truthy() {
         return Ok(None);
@@ -25,11 +25,11 @@ pub fn resolve(value: &Value) -> Result<Option<Dict>> {
     };
     match value {
         Value::Dict(samples) => Ok(Some(Dict::clone(&samples))),
-        _ => bail!("`samples` must give each task a list, as in {{\"arc_easy\": [0, 5]}}"),
+        _ => bail!("`samples` must map each task to a list of indices, as in {{\"arc_easy\": [0, 5]}}"),
     }
 }
 
-/// JSON, or the content of a JSON file.
+/// JSON, or the contents of a JSON file.
 fn read(text: &str) -> Result<Value> {
     match json::loads(text) {
         Ok(value) => Ok(value),
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_json_or_a_path() {
+    fn parses_json_or_a_path() {
         assert!(parse("{\"a\": [1]}").unwrap().as_dict().is_some());
         assert_eq!(parse("file.json").unwrap(), Value::str("file.json"));
         assert_eq!(parse("5").unwrap(), Value::Int(5));

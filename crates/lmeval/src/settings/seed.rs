@@ -2,29 +2,29 @@
 
 use lmeval_pycompat::{Value, float, repr};
 
-/// The seeds of Python, numpy, torch and the few-shot examples; `None` for one that is not set.
+/// The seeds of Python, numpy, torch and few-shot sampling; `None` for unseeded.
 pub(super) type Seeds = [Option<i64>; 4];
 
-/// The seeds of a run that says nothing about them.
+/// The default seeds.
 pub(super) const DEFAULT: Seeds = [Some(0), Some(1234), Some(1234), Some(1234)];
 
-/// Seeds as they were given.
+/// Parsed seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Given {
-    /// The seeds.
+pub struct ParsedSeeds {
+    /// One seed for each of the four generators.
     pub seeds: Seeds,
-    /// Whether the last one was not given and is the default one.
+    /// Whether the few-shot seed was omitted and is the default.
     pub filled: bool,
 }
 
-/// Reads `42`, `1,2,3`, `1,None,3,4`.
-pub(super) fn parse(text: &str) -> Result<Given, String> {
+/// Parses `42`, `1,2,3`, `1,None,3,4`.
+pub(super) fn parse(text: &str) -> Result<ParsedSeeds, String> {
     let items: Result<Vec<Option<i64>>, String> = text.split(',').map(item).collect();
     spread(&items?)
 }
 
-/// Reads what a file of settings says: a number, text, or a list of 1, 3 or 4.
-pub(super) fn from_value(value: &Value) -> Result<Given, String> {
+/// Reads a value of a settings file: an integer, a string, or a list of 1, 3 or 4 seeds.
+pub(super) fn from_value(value: &Value) -> Result<ParsedSeeds, String> {
     match value {
         Value::Str(text) => parse(text),
         Value::List(items) | Value::Tuple(items) => {
@@ -35,7 +35,7 @@ pub(super) fn from_value(value: &Value) -> Result<Given, String> {
     }
 }
 
-/// The seeds as the list that results and records show.
+/// The seeds as the list shown in results and records.
 pub(super) fn to_value(seeds: &Seeds) -> Value {
     Value::list(seeds.iter().map(|seed| seed.map_or(Value::None, Value::Int)))
 }
@@ -46,7 +46,7 @@ fn item(text: &str) -> Result<Option<i64>, String> {
         return Ok(None);
     }
     let number = float::parse_int(text, 10).and_then(|number| number.as_i64());
-    number.map(Some).ok_or_else(|| format!("`{text}` is neither a whole number nor `None`"))
+    number.map(Some).ok_or_else(|| format!("`{text}` is neither an integer nor `None`"))
 }
 
 fn value_item(value: &Value) -> Result<Option<i64>, String> {
@@ -54,18 +54,18 @@ fn value_item(value: &Value) -> Result<Option<i64>, String> {
         Value::None => Ok(None),
         Value::Int(number) => Ok(Some(*number)),
         Value::Str(text) => item(text),
-        other => Err(format!("`{}` is neither a whole number nor null", repr::repr(other))),
+        other => Err(format!("`{}` is neither an integer nor null", repr::repr(other))),
     }
 }
 
-fn spread(items: &[Option<i64>]) -> Result<Given, String> {
+fn spread(items: &[Option<i64>]) -> Result<ParsedSeeds, String> {
     match *items {
-        [one] => Ok(Given { seeds: [one; 4], filled: false }),
-        [python, numpy, torch] => Ok(Given { seeds: [python, numpy, torch, DEFAULT[3]], filled: true }),
+        [one] => Ok(ParsedSeeds { seeds: [one; 4], filled: false }),
+        [python, numpy, torch] => Ok(ParsedSeeds { seeds: [python, numpy, torch, DEFAULT[3]], filled: true }),
         [python, numpy, torch, fewshot] => {
-            Ok(Given { seeds: [python, numpy, torch, fewshot], filled: false })
+            Ok(ParsedSeeds { seeds: [python, numpy, torch, fewshot], filled: false })
         }
-        _ => Err(format!("{} seeds were given, but there must be 1, 3 or 4", items.len())),
+        _ => Err(format!("expected 1, 3 or 4 seeds, got {}", items.len())),
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_the_option() {
+    fn parses_flag_values() {
         assert_eq!(seeds("42"), [Some(42); 4]);
         assert_eq!(seeds("none"), [None; 4]);
         assert_eq!(seeds("1, 2 ,3"), [Some(1), Some(2), Some(3), Some(1234)]);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_the_file() {
+    fn reads_file_values() {
         assert_eq!(from_value(&Value::Int(42)).unwrap().seeds, [Some(42); 4]);
         assert_eq!(from_value(&Value::None).unwrap().seeds, [None; 4]);
         assert_eq!(from_value(&Value::str("1,2,3,4")).unwrap().seeds, [1, 2, 3, 4].map(Some));

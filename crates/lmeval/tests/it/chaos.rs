@@ -1,4 +1,4 @@
-//! Servers that misbehave do not change results.
+//! Faulty servers do not change results.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::long_run::{arguments, outcome, undisturbed, write_task};
 const DOCUMENTS: usize = 600;
 
 #[test]
-fn every_kind_of_trouble_ends_with_the_same_results() {
+fn faults_do_not_change_results() {
     let context = crate::context();
     write_task(&context, DOCUMENTS);
     let server = StandInServer::start(ServerOptions { faults: Faults::all(60), ..ServerOptions::default() });
@@ -24,7 +24,7 @@ fn every_kind_of_trouble_ends_with_the_same_results() {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_go_to_nobody() {
+fn discards_stray_answers() {
     let context = crate::context();
     write_task(&context, DOCUMENTS);
     let faults = Faults { kinds: vec![Fault::Stray], percent: 10, most_per_request: 1, ..Faults::default() };
@@ -35,14 +35,14 @@ fn answers_that_nobody_asked_for_go_to_nobody() {
     let output = context.run(&arguments);
     assert_eq!(output.status, 0, "{output}");
     assert!(output.stderr.contains("warning: `http://127.0.0.1:"), "{output}");
-    // When it comes up, as the run may be killed, and at the end.
+    // When it first happens, because the run may be killed, and at the end.
     assert_eq!(output.stderr.matches("sends answers that nobody has asked for").count(), 2, "{output}");
     assert!(output.stderr.contains("`--fresh`"), "{output}");
     assert!(outcome(&context.work().join("out")) == undisturbed(DOCUMENTS), "the results differ");
 }
 
 #[test]
-fn a_server_that_is_away_for_ten_seconds_is_waited_for() {
+fn waits_for_a_server_that_restarts() {
     let context = crate::context();
     write_task(&context, DOCUMENTS);
     let delay = Duration::from_millis(5);
@@ -60,7 +60,7 @@ fn a_server_that_is_away_for_ten_seconds_is_waited_for() {
 }
 
 #[test]
-fn refused_requests_are_listed_and_only_they_are_sent_again() {
+fn retries_only_rejected_requests() {
     let context = crate::context();
     write_task(&context, 40);
     let faults =
@@ -88,7 +88,7 @@ fn refused_requests_are_listed_and_only_they_are_sent_again() {
 }
 
 #[test]
-fn a_server_without_log_probabilities_is_refused_with_advice() {
+fn server_without_log_probabilities_is_an_error() {
     let context = crate::context();
     let server = StandInServer::start(ServerOptions {
         ignores_echo: true,
@@ -111,7 +111,7 @@ fn a_server_without_log_probabilities_is_refused_with_advice() {
 }
 
 #[test]
-fn a_run_that_waits_for_a_dead_server_ends_when_it_is_asked_to() {
+fn interrupt_ends_waiting_for_a_dead_server() {
     let context = crate::context();
     write_task(&context, DOCUMENTS);
     let delay = Duration::from_millis(5);
@@ -124,9 +124,9 @@ fn a_run_that_waits_for_a_dead_server_ends_when_it_is_asked_to() {
         std::thread::sleep(Duration::from_millis(2));
     }
     drop(server);
-    // By now every call waits for its next attempt.
+    // By now every request waits for its next attempt.
     std::thread::sleep(Duration::from_millis(500));
-    assert!(child.try_wait().unwrap().is_none(), "the server is waited for");
+    assert!(child.try_wait().unwrap().is_none(), "the run waits for the server");
     let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let start = std::time::Instant::now();
@@ -135,7 +135,7 @@ fn a_run_that_waits_for_a_dead_server_ends_when_it_is_asked_to() {
 }
 
 #[test]
-fn a_run_that_goes_on_waits_for_its_server_and_finds_its_answers() {
+fn resumed_run_waits_for_its_server() {
     let context = crate::context();
     write_task(&context, 50);
     let server = StandInServer::start(ServerOptions::default());
@@ -144,7 +144,7 @@ fn a_run_that_goes_on_waits_for_its_server_and_finds_its_answers() {
     assert_eq!(context.run(&arguments).status, 0);
     server.reset();
     let mut child = context.command(&arguments).spawn();
-    // The server is away when it is asked which model it runs.
+    // The server is down when the run requests the model's identity.
     server.die_for(Duration::from_secs(2));
     assert!(child.wait().unwrap().success());
     assert_eq!(server.counts().total(), 0);

@@ -1,4 +1,4 @@
-//! Everything that can go wrong, mixed, over a long run that is killed again and again.
+//! A long run with all faults mixed, killed repeatedly.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use serde_json::Value;
 use crate::journal_faults::ODD_MODELS;
 use crate::long_run::{newest, results, write_task};
 
-/// How many requests the run has, where the environment does not say; `LM_EVAL_CHAOS_REQUESTS=20000` takes a minute or so.
+/// The default number of requests; `LM_EVAL_CHAOS_REQUESTS=20000` takes about a minute.
 const REQUESTS: usize = 2_000;
 const KILLS: usize = 10;
 const CONCURRENCY: usize = 16;
 
-/// A request: the task, the document, and its place among the requests of the document.
+/// A request: the task, the document, and its index among the document's requests.
 type Asked = (String, u64, u64);
 
-/// Three of four requests ask for text, the others for log-probabilities: two for each document.
+/// Three of four requests are generations, the others log-likelihoods: two for each document.
 fn write_tasks(context: &TestContext, requests: usize) {
     write_task(context, requests * 3 / 4);
     let line = |number: usize| format!("{{\"q\": \"Choice {number}: which?\", \"a\": {}}}\n", number % 2);
@@ -50,7 +50,7 @@ fn outcome(context: &TestContext) -> (Value, [String; 2]) {
     (results(&out), samples)
 }
 
-/// What a request to the server asks; tokens are bytes, three numbers up.
+/// Parses a request body; token ids are bytes plus 3.
 fn asked(body: &str) -> Asked {
     let body: Value = serde_json::from_str(body).unwrap();
     let tokens = body["prompt"][0].as_array().unwrap();
@@ -81,7 +81,7 @@ fn journaled(context: &TestContext) -> HashSet<Asked> {
         .collect()
 }
 
-/// Nothing that is in the journal was asked for. Returns how much was asked for.
+/// Checks that no journaled request was sent; returns the number of requests.
 fn check(server: &StandInServer, known: &HashSet<Asked>) -> usize {
     let bodies = server.counts().bodies;
     let completions = bodies.iter().filter(|(path, _)| path == "/v1/completions");
@@ -104,7 +104,7 @@ fn damage(context: &TestContext, kill: usize) {
 }
 
 #[test]
-fn a_long_run_through_all_kinds_of_trouble_ends_as_if_there_had_been_none() {
+fn faults_and_kills_do_not_change_results() {
     let requests =
         std::env::var("LM_EVAL_CHAOS_REQUESTS").ok().map_or(REQUESTS, |text| text.parse().unwrap());
     let calm = crate::context();
@@ -126,7 +126,7 @@ fn a_long_run_through_all_kinds_of_trouble_ends_as_if_there_had_been_none() {
     for kill in 0..KILLS {
         let known = journaled(&context);
         server.reset();
-        // The first run has to learn which model it is.
+        // The first run also requests the model's identity.
         server.set_models((kill > 0).then(|| ODD_MODELS[kill % ODD_MODELS.len()]));
         let mut child = context.command(&arguments).spawn();
         while server.total() < requests / KILLS {
@@ -147,6 +147,6 @@ fn a_long_run_through_all_kinds_of_trouble_ends_as_if_there_had_been_none() {
     sent += check(&server, &known);
     assert_eq!(journaled(&context).len(), requests);
     println!("{requests} requests: {sent} sent, {KILLS} kills");
-    assert!(sent > requests, "{sent} requests were sent for {requests}: nothing went wrong");
+    assert!(sent > requests, "{sent} requests were sent for {requests}: no fault occurred");
     assert!(outcome(&context) == expected, "the results differ");
 }

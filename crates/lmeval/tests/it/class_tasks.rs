@@ -4,9 +4,9 @@ use lmeval_testkit::{TestContext, test_environment};
 use serde_json::{Value, json};
 
 use crate::context;
-use crate::side_by_side::{Case, compare};
+use crate::parity::{Case, compare};
 
-/// Classes as libraries have them; the data is loaded by the class in several ways.
+/// Classes like those of libraries; they load their data in several ways.
 const CLASSES: &str = r#"
 from functools import partial
 
@@ -26,7 +26,7 @@ def share(key, items):
 
 
 class Answers(ConfigurableTask):
-    """Ignores what the file says, and sends two kinds of requests."""
+    """Ignores the file and sends two kinds of requests."""
 
     VERSION = 3
     DATASET_PATH = "json"
@@ -75,7 +75,7 @@ class Answers(ConfigurableTask):
 
 
 class Older(Task):
-    """A class of the older kind, which loads its data itself."""
+    """An older class, which loads its data itself."""
 
     VERSION = 1
 
@@ -127,7 +127,7 @@ class Older(Task):
 
 
 class Configured(ConfigurableTask):
-    """All from the file, but for the scores."""
+    """Everything from the file except the scores."""
 
     def __init__(self, config):
         self.letter = config.pop("letter")
@@ -144,7 +144,7 @@ class Configured(ConfigurableTask):
         return {"has_letter": True, "words": True}
 "#;
 
-/// A module beside that of the classes.
+/// A module next to the classes.
 const SHAPES: &str = r#"
 class Quoted:
     def __init__(self, text):
@@ -168,7 +168,7 @@ fn write_tasks(context: &TestContext) {
     );
     let words = ["red", "green", "blue", "seven", "é"];
     let line = |number: usize| {
-        let answers: Vec<&str> = (0..number % 3).map(|place| words[(number + place) % words.len()]).collect();
+        let answers: Vec<&str> = (0..number % 3).map(|index| words[(number + index) % words.len()]).collect();
         json!({"q": format!("Which Thing {number}?"), "a": answers})
     };
     for (split, numbers) in [("train", 0..9), ("validation", 20..31)] {
@@ -206,18 +206,18 @@ const CASES: [Case; 2] = [
 ];
 
 #[test]
-fn the_reference_and_the_older_dialect_agree_on_classes() {
+fn compat_04_matches_the_reference_on_classes() {
     let Some(environment) = test_environment() else { return };
     let context = context();
     write_tasks(&context);
-    // The reference finds no module beside this one: the folder is no package.
+    // The reference does not find the neighbouring module: the folder is not a package.
     context.write("tasks/task.py", CLASSES.replace("from .shapes import Quoted", SHAPES));
     compare(&context, &environment, &CASES);
 }
 
 const LIBRARY: [&str; 4] = ["--library", "none", "--include_path", "tasks"];
 
-/// The requests that a task leads to.
+/// The requests of a task.
 fn requests(context: &TestContext, task: &str, more: &[&str]) -> Vec<Value> {
     let output =
         context.run(&[&["preview", task, "--json", "--python", "python3"], &LIBRARY[..], more].concat());
@@ -226,7 +226,7 @@ fn requests(context: &TestContext, task: &str, more: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn classes_run_without_any_package() {
+fn classes_need_no_package() {
     let context = context();
     write_tasks(&context);
     let first = requests(&context, "answers", &["--limit", "1", "--num_fewshot", "0"]);
@@ -253,7 +253,7 @@ fn classes_run_without_any_package() {
 }
 
 #[test]
-fn failures_name_the_class_and_the_method() {
+fn errors_name_the_class_and_method() {
     let context = context();
     write_tasks(&context);
     context.write("tasks/plain.yaml", "task: plain\nclass: !function shapes.Quoted\n");

@@ -1,11 +1,11 @@
-//! Tasks that run code: of their own when they are imported, and of models when they are scored.
+//! Tasks that run code: their own when imported, and the model's when scored.
 
 use lmeval_testkit::{TestContext, reference_library, test_environment};
 use serde_json::Value;
 
 use crate::context;
 
-/// A module that leaves a trace when it is imported, and scores programs as the tasks of the library do.
+/// A module that leaves a trace when imported, and scores programs like the library's tasks.
 const UTILS: &str = r#"
 import pathlib
 pathlib.Path(__file__).with_name("imported").touch()
@@ -60,14 +60,14 @@ fn run(context: &TestContext, tasks: &str, arguments: &[&str]) -> lmeval_testkit
 }
 
 #[test]
-fn programs_run_under_limits_that_the_results_name() {
+fn results_record_the_limits() {
     let context = tasks();
     let output = run(&context, "programs,own", &["--confirm_run_unsafe_code"]);
     let results: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
     assert_eq!(results["results"]["programs"]["pass@1,create_test"].as_f64(), Some(0.25), "{results}");
     assert_eq!(results["results"]["programs"]["pass@2,create_test"].as_f64(), Some(0.25), "{results}");
     let limits = &results["code_limits"]["programs"];
-    // The self-tests of the workers that imported the module are not among them.
+    // The workers' self-tests on import are not counted.
     assert_eq!(limits["programs"].as_u64(), Some(8), "{limits}");
     for name in ["time", "memory", "processes", "files", "network", "signals", "system calls", "environment"]
     {
@@ -78,14 +78,14 @@ fn programs_run_under_limits_that_the_results_name() {
 }
 
 #[test]
-fn nothing_runs_without_permission() {
+fn runs_no_code_without_permission() {
     let context = tasks();
     let output = run(&context, "programs", &[]);
     assert_eq!(output.status, 1, "{output:?}");
     assert!(output.stderr.contains("`programs` runs code that the model writes"), "{output:?}");
     assert!(output.stderr.contains("--confirm_run_unsafe_code"), "{output:?}");
     assert!(!context.work().join("tasks/imported").exists());
-    // A task that does not say that it runs code cannot run any either.
+    // A task that does not declare `unsafe_code` cannot run any.
     context.write("tasks/programs.yaml", TASK.replace("unsafe_code: true\n", ""));
     let output = run(&context, "programs", &[]);
     assert_eq!(output.status, 1, "{output:?}");
@@ -93,7 +93,7 @@ fn nothing_runs_without_permission() {
 }
 
 #[test]
-fn looking_at_tasks_imports_nothing() {
+fn inspecting_tasks_imports_nothing() {
     let context = tasks();
     let trace = context.work().join("tasks/imported");
     for command in
@@ -125,9 +125,9 @@ fn looking_at_tasks_imports_nothing() {
     assert!(!found(context.work()) && !found(context.lm_eval_home()));
 }
 
-/// The tasks of the library that score programs, on documents of their form.
+/// The library's tasks that score programs, on documents of their form.
 #[test]
-fn tasks_of_the_library_score_programs() {
+fn library_tasks_score_programs() {
     let (Some(library), Some(python)) = (reference_library(), test_environment()) else { return };
     let context = context();
     let human = serde_json::json!({
@@ -156,7 +156,7 @@ fn tasks_of_the_library_score_programs() {
         .env("LM_EVAL_DATASET_DIR", "data")
         .run();
     let results: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
-    // `lol` completes the first program to one that is no Python, and has no code block for the second.
+    // `lol` completes the first program to invalid Python, and has no code block for the second.
     assert_eq!(results["results"]["humaneval"]["pass@1,create_test"].as_f64(), Some(0.0), "{results}");
     assert_eq!(results["results"]["mbpp"]["pass_at_1,none"].as_f64(), Some(0.0), "{results}");
     assert!(results["code_limits"]["humaneval"]["programs"].as_u64() >= Some(1), "{results}");

@@ -1,4 +1,4 @@
-//! Forms of the call, help, exit codes.
+//! Command-line forms, help and exit codes.
 
 #[cfg(unix)]
 use lmeval_testkit::TestContext;
@@ -6,7 +6,7 @@ use lmeval_testkit::TestContext;
 use crate::context;
 
 #[test]
-fn no_words_ask_for_help() {
+fn no_arguments_print_help() {
     let output = context().run(&[]);
     assert_eq!(output.status, 0);
     assert!(output.stdout.contains("Usage: lm-eval") && output.stdout.contains("validate"));
@@ -19,7 +19,7 @@ fn no_words_ask_for_help() {
 }
 
 #[test]
-fn unknown_tasks_say_how_to_get_the_library() {
+fn unknown_tasks_suggest_installing_the_library() {
     let context = context();
     for words in [
         &["show", "arc_easy"][..],
@@ -31,7 +31,7 @@ fn unknown_tasks_say_how_to_get_the_library() {
         assert_eq!(output.status, 1, "{output}");
         assert!(output.stderr.contains("`lm-eval tasks pull` installs it"), "{words:?}: {output}");
     }
-    // Where the library is there, or was not asked for, the name is simply wrong.
+    // If the library is installed, or was not requested, the name is simply wrong.
     let output = context.run(&["show", "arc_easy", "--library", "builtin"]);
     assert!(!output.stderr.contains("tasks pull"), "{output}");
     context.write("library/lm_eval/tasks/toy/toy.yaml", "task: toy\ndataset_path: json\n");
@@ -41,7 +41,7 @@ fn unknown_tasks_say_how_to_get_the_library() {
 }
 
 #[test]
-fn the_limit_has_the_same_short_forms_everywhere() {
+fn limit_has_the_same_short_flags_everywhere() {
     for short in ["-L", "-n"] {
         let output = context().run(&["run", "--model", "uniform", "--tasks", "demo_capitals", short, "3"]);
         assert!(output.stdout.contains("limit: 3.0"), "{output}");
@@ -51,16 +51,16 @@ fn the_limit_has_the_same_short_forms_everywhere() {
 }
 
 #[test]
-fn commands_of_the_documentation_are_in_the_help() {
+fn help_lists_documented_commands() {
     let output = context().run(&["--help"]);
     assert!(output.stdout.contains("\n  sandbox "), "{output}");
     let output = context().run(&["preview", "demo_capitals", "--num_fewshot", "-1"]);
     assert_eq!(output.status, 1, "{output}");
-    assert!(output.stderr.contains("`num_fewshot` must be a whole number that is not negative"), "{output}");
+    assert!(output.stderr.contains("`num_fewshot` must be a non-negative integer"), "{output}");
 }
 
 #[test]
-fn near_names_of_models_are_suggested() {
+fn suggests_similar_models() {
     let output = context().run(&["run", "--model", "hff", "--tasks", "demo_capitals"]);
     assert_eq!(output.status, 1, "{output}");
     assert!(output.stderr.contains("hint: Did you mean `hf`"), "{output}");
@@ -69,7 +69,7 @@ fn near_names_of_models_are_suggested() {
 }
 
 #[test]
-fn wrong_calls_end_with_two() {
+fn usage_errors_exit_with_two() {
     for words in [vec!["bogus"], vec!["ls", "bogus"], vec!["ls", "tasks", "--nothing"], vec!["--tasks=x"]] {
         let output = context().run(&words);
         assert_eq!(output.status, 2, "{words:?}: {output}");
@@ -78,7 +78,7 @@ fn wrong_calls_end_with_two() {
 }
 
 #[test]
-fn long_options_may_be_shortened_and_spelled_with_dashes() {
+fn accepts_abbreviated_and_dashed_options() {
     let context = context();
     context.write("tasks/a.yaml", "task: a_task\n");
     for option in ["--include_path", "--include-path", "--incl"] {
@@ -96,7 +96,7 @@ fn completions_know_the_commands() {
     }
 }
 
-/// What bash offers behind some words.
+/// Bash completions for some words.
 #[cfg(unix)]
 fn completed(context: &TestContext, words: &[&str]) -> Vec<String> {
     let script = "source <(\"$1\" completions bash); shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
@@ -130,11 +130,11 @@ fn bash_completes_names_of_tasks_and_models() {
 }
 
 #[test]
-fn other_shells_ask_for_names() {
+fn other_shells_query_names() {
     let zsh = context().run(&["completions", "zsh"]).stdout;
     assert!(zsh.starts_with("#compdef lm-eval\n"), "{zsh}");
-    for place in [":TASKS:_lm_eval_tasks'", ":NAME:_lm_eval_models'", "YAML files:_lm_eval_tasks'"] {
-        assert!(zsh.contains(place), "{place}");
+    for part in [":TASKS:_lm_eval_tasks'", ":NAME:_lm_eval_models'", "YAML files:_lm_eval_tasks'"] {
+        assert!(zsh.contains(part), "{part}");
     }
     let fish = context().run(&["completions", "fish"]).stdout;
     assert!(fish.contains("lm-eval ls tasks --names") && fish.contains("lm-eval ls models --names"));
@@ -142,7 +142,7 @@ fn other_shells_ask_for_names() {
 
 #[cfg(unix)]
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn closed_pipe_is_not_a_failure() {
     let status = std::process::Command::new("sh")
         .arg("-c")
         .arg(format!(
@@ -155,7 +155,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 }
 
 #[test]
-fn no_colour_reaches_a_pipe() {
+fn no_color_in_pipes() {
     let output = context().run(&["show", "nothing"]);
     assert_eq!(output.status, 1);
     assert!(!output.stderr.contains('\u{1b}'), "{output}");

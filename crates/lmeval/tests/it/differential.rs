@@ -1,5 +1,5 @@
-//! Tasks of the public library that bring Python functions have, in the old dialect, the requests and scores of the
-//! reference, on documents that were made up for them.
+//! Library tasks with Python functions produce, with `--compat 0.4`, the reference's requests and scores on generated
+//! documents.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -19,17 +19,17 @@ use lmeval_tasks::{Overrides, TaskDict, TaskManager};
 use lmeval_testkit::{reference_library, test_environment};
 use serde_json::{Value as Json, json};
 
-/// Tasks with documents that they can be evaluated on. `tests/record/function_tasks.py` finds them.
+/// Tasks with documents to evaluate them on, found by `tests/record/function_tasks.py`.
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/differential.jsonl");
 
-/// Tasks whose functions, targets, filters and aggregations give values of every type that the reference takes.
+/// Tasks whose functions, targets, filters and aggregations return values of every type the reference accepts.
 const ODD_TASKS: &str = include_str!("odd_tasks/tasks.txt");
 const ODD_FUNCTIONS: &str = include_str!("odd_tasks/utils.py");
 
-/// The fewest tasks, and folders of the library that they come from, for the comparison to mean something.
+/// The minimum number of tasks, and of library folders they come from, for a meaningful comparison.
 const FEWEST: (usize, usize) = (100, 40);
 
-/// A model that has the answers which the reference got, and keeps what it is asked.
+/// A model that replays the reference's answers and records its requests.
 #[derive(Debug, Default)]
 struct Recorded {
     answers: HashMap<(String, String), Json>,
@@ -60,7 +60,7 @@ impl Recorded {
         let Some(answer) = answer else {
             return Err(ModelError::new(
                 ModelErrorKind::Request,
-                format!("The reference did not ask {key:?}"),
+                format!("The reference did not request {key:?}"),
             ));
         };
         let response = match &request.arguments {
@@ -106,7 +106,7 @@ fn dumped(value: &Value) -> String {
         .unwrap_or_else(|error| panic!("{error}: {value:?}"))
 }
 
-/// A value as the reference's program prints it.
+/// A value as the reference's script prints it.
 fn shown(value: &Value) -> Json {
     fn plain(value: &Value) -> Value {
         match value {
@@ -124,7 +124,7 @@ fn shown(value: &Value) -> Json {
     serde_json::from_str(&dumped(&plain(value))).unwrap()
 }
 
-/// Whether two values are equal; whether a number is written as an integer does not matter.
+/// Whether two values are equal; integers equal floats of the same value.
 fn equal(left: &Json, right: &Json) -> bool {
     match (left, right) {
         (Json::Array(left), Json::Array(right)) => {
@@ -142,7 +142,7 @@ fn number(value: &Json) -> Option<f64> {
     value.as_f64().or_else(|| value.as_bool().map(|flag| f64::from(u8::from(flag))))
 }
 
-/// What the reference gives for each case.
+/// The reference's results for each case.
 fn ask_reference(python: &Path, library: &Path, cases: &Path) -> Vec<Json> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/record/function_tasks.py");
     let mut command = Command::new(python);
@@ -156,7 +156,7 @@ fn ask_reference(python: &Path, library: &Path, cases: &Path) -> Vec<Json> {
         .collect()
 }
 
-/// What records have in common beside the values of metrics.
+/// The fields of a record that are compared besides the metrics.
 const COMPARED: [&str; 6] = ["target", "filtered_resps", "doc", "doc_hash", "prompt_hash", "target_hash"];
 
 struct Comparison {
@@ -168,7 +168,7 @@ struct Comparison {
 
 impl Comparison {
     /// The task of a case, with the documents of the case.
-    fn load(&self, place: usize, case: &Json) -> Result<TaskDict, String> {
+    fn load(&self, index: usize, case: &Json) -> Result<TaskDict, String> {
         let path = self.library.join(text(&case["path"]));
         let specs = self.manager.select(&[path.to_string_lossy()]).map_err(|error| error.to_string())?;
         let mut loaded =
@@ -176,7 +176,7 @@ impl Comparison {
         let (_, task) = loaded.tasks.first_mut().unwrap();
         let mut files = lmeval_pycompat::Dict::new();
         for (split, documents) in case["splits"].as_object().unwrap() {
-            let file = self.folder.path().join(format!("{place}-{split}.jsonl"));
+            let file = self.folder.path().join(format!("{index}-{split}.jsonl"));
             let lines = documents.as_array().unwrap().iter().map(|document| format!("{document}\n"));
             fs_err::write(&file, lines.collect::<String>()).unwrap();
             files.insert(split.as_str(), file.to_string_lossy().into_owned());
@@ -189,8 +189,8 @@ impl Comparison {
         Ok(loaded)
     }
 
-    /// What differs for a task.
-    fn compare(&self, place: usize, case: &Json, expected: &Json) -> Result<(), String> {
+    /// Compares a task; returns the first difference.
+    fn compare(&self, index: usize, case: &Json, expected: &Json) -> Result<(), String> {
         let model = Arc::new(Recorded::new(&expected["requests"]));
         let options = EvaluateOptions {
             dialect: Dialect::V04,
@@ -207,14 +207,14 @@ impl Comparison {
         let events: Arc<dyn Events> = Arc::new(NoEvents);
         let asked: Arc<dyn Model> = Arc::clone(&model) as Arc<dyn Model>;
         let run = |options: &EvaluateOptions| {
-            evaluate(&asked, self.load(place, case)?, options, &events).map_err(|error| chain(&error))
+            evaluate(&asked, self.load(index, case)?, options, &events).map_err(|error| chain(&error))
         };
         let evaluation = run(&EvaluateOptions { log_samples: true, ..options.clone() })?;
         let unlogged = run(&EvaluateOptions { log_samples: false, ..options })?;
         let asked = std::mem::take(&mut *model.asked.lock().unwrap());
         let missing = model.answers.keys().find(|key| !asked.contains(key));
         if let Some(missing) = missing {
-            return Err(format!("not asked: {missing:?}"));
+            return Err(format!("not requested: {missing:?}"));
         }
         let results = evaluation.results.results.values().next().map(shown).unwrap();
         let results_unlogged = unlogged.results.results.values().next().map(shown).unwrap();
@@ -256,7 +256,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Compares the tasks of a library with the reference: how many are equal, of which folders, and what the reference
+/// Compares the tasks of a library with the reference; returns how many are equal, their folders, and those the reference
 /// cannot run.
 fn compare_all(python: &Path, library: &Path, cases: &Path) -> (usize, BTreeSet<String>, Vec<String>) {
     let answers = ask_reference(python, library, cases);
@@ -274,13 +274,13 @@ fn compare_all(python: &Path, library: &Path, cases: &Path) -> (usize, BTreeSet<
     let comparison = Comparison { manager, host, folder, library: library.to_owned() };
     let (mut failures, mut unknown, mut compared) = (Vec::new(), Vec::new(), 0);
     let mut folders = BTreeSet::new();
-    for (place, (case, expected)) in cases.iter().zip(&answers).enumerate() {
+    for (index, (case, expected)) in cases.iter().zip(&answers).enumerate() {
         let path = text(&case["path"]);
         if let Some(error) = expected.get("error") {
             unknown.push(format!("{path}: {error}"));
             continue;
         }
-        match comparison.compare(place, case, expected) {
+        match comparison.compare(index, case, expected) {
             Ok(()) => {
                 compared += 1;
                 folders.insert(path.split('/').next().unwrap().to_owned());
@@ -288,26 +288,21 @@ fn compare_all(python: &Path, library: &Path, cases: &Path) -> (usize, BTreeSet<
             Err(error) => failures.push(format!("{path}: {error}")),
         }
     }
-    assert!(
-        failures.is_empty(),
-        "{compared} are equal, {} are not:\n{}",
-        failures.len(),
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "{compared} are equal, {} differ:\n{}", failures.len(), failures.join("\n"));
     (compared, folders, unknown)
 }
 
 #[test]
-fn functions_of_the_library_give_what_they_give_in_the_reference() {
+fn library_functions_match_the_reference() {
     let (Some(python), Some(library)) = (test_environment(), reference_library()) else { return };
     let (compared, folders, unknown) = compare_all(&python, &library, Path::new(CASES));
-    // The reference cannot run some of them, for lack of a package.
+    // The reference cannot run some of them because a package is missing.
     let enough = compared >= FEWEST.0 && folders.len() >= FEWEST.1;
     assert!(enough, "{compared} tasks of {} folders:\n{}", folders.len(), unknown.join("\n"));
 }
 
 #[test]
-fn values_of_every_type_count_as_in_the_reference() {
+fn all_value_types_match_the_reference() {
     let Some(python) = test_environment() else { return };
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path();

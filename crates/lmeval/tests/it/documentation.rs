@@ -1,4 +1,4 @@
-//! The reference page of the command line is what the command says.
+//! Checks that documentation matches the binary.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -27,7 +27,7 @@ const COMMANDS: [&[&str]; 18] = [
 ];
 
 #[test]
-fn the_command_line_page_is_fresh() {
+fn command_line_page_is_up_to_date() {
     let mut page = String::from(
         "# Command line\n\nWhat `--help` says, command by command. Made by a test; refresh it with\n\
          `UPDATE_DOCS=1 cargo test -p lmeval documentation`.\n",
@@ -51,9 +51,9 @@ fn the_command_line_page_is_fresh() {
     );
 }
 
-/// The crate's own documentation has the program as a tested example.
+/// The crate documentation has the same code as a tested example.
 #[test]
-fn the_page_about_rust_shows_a_program_that_runs() {
+fn rust_page_matches_the_tested_example() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs_err::read_to_string(root.join("../../docs/rust.md")).unwrap();
     let program = page.split("```rust\n").nth(1).unwrap().split("```").next().unwrap();
@@ -70,7 +70,7 @@ fn the_page_about_rust_shows_a_program_that_runs() {
 }
 
 #[test]
-fn the_examples_of_the_task_file_page_are_valid() {
+fn task_file_page_examples_are_valid() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/task-files.md");
     let page = fs_err::read_to_string(path).unwrap();
     let context = context();

@@ -1,6 +1,6 @@
-//! The programs in `examples/` run.
+//! Runs everything in `examples/`.
 
-#![expect(unreachable_pub, reason = "a program is a module here")]
+#![expect(unreachable_pub, reason = "an example is a module here")]
 
 #[path = "../../examples/own_backend.rs"]
 mod own_backend;
@@ -14,26 +14,26 @@ mod own_model;
 mod own_scorer;
 
 #[test]
-fn a_metric() {
+fn custom_metric() {
     own_metric::main().unwrap();
 }
 
 #[test]
-fn a_filter() {
+fn custom_filter() {
     own_filter::main().unwrap();
 }
 
 #[test]
-fn a_scorer() {
+fn custom_scorer() {
     own_scorer::main().unwrap();
 }
 
 #[test]
-fn a_model() {
+fn custom_model() {
     own_model::main().unwrap();
 }
 
 #[test]
-fn a_back_end_over_http() {
+fn custom_http_back_end() {
     own_backend::main().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Models in the process and in several worker processes, from the command line.
+//! In-process models and their worker processes, from the command line.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -9,7 +9,7 @@ use lmeval_testkit::{Output, TestContext};
 use serde_json::Value;
 
 const DOCUMENTS: usize = 60;
-/// A tokenizer with a token for a few letters, and one for all the others.
+/// A tokenizer with tokens for a few letters and one for all others.
 const SMALL_TOKENIZER: &str = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
     "post_processor": null, "decoder": null, "truncation": null, "padding": null, "model": {"type": "BPE",
     "unk_token": "<unk>", "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "e": 3, "n": 4, "s": 5, " ": 6}, "merges": []}}"#;
@@ -21,7 +21,7 @@ fn model() -> PathBuf {
         .unwrap()
 }
 
-/// A folder with a task of each kind: options with few-shots, whole texts, drawn texts, and long ones that take a while.
+/// A folder with a task of each kind: options with few-shot examples, rolling, sampled generations, and long generations.
 fn prepared() -> TestContext {
     let context = crate::context();
     let line = |number: usize| {
@@ -89,7 +89,7 @@ fn answers(context: &TestContext, out: &str, task: &str) -> Vec<Value> {
 }
 
 #[test]
-fn workers_answer_as_one_process_does() {
+fn workers_match_a_single_process() {
     let context = prepared();
     let tasks = "options,wholes,draws";
     for (out, more) in [("one", ""), ("three", ",data_parallel=3")] {
@@ -102,13 +102,13 @@ fn workers_answer_as_one_process_does() {
         // To the last digit.
         assert_eq!(one, three, "{task}");
     }
-    // The model is the same one, so its answers are known to a run with another number of workers.
+    // It is the same model, so a run with another number of workers reuses its answers.
     let output = run(&context, &arguments(tasks, ",data_parallel=2", "one"));
-    assert!(output.stderr.contains("answers were in"), "{output}");
+    assert!(output.stderr.contains("answers were reused from"), "{output}");
 }
 
 #[test]
-fn workers_find_weights_of_any_name() {
+fn workers_load_weights_of_any_name() {
     let context = prepared();
     let fixtures = model().join("..");
     let copy = |from: &str, to: &str| {
@@ -130,7 +130,7 @@ fn workers_find_weights_of_any_name() {
 }
 
 #[test]
-fn what_workers_cannot_load_is_told_once() {
+fn reports_load_errors_of_workers_once() {
     let context = prepared();
     let output = run(&context, &arguments("options", ",data_parallel=2,prefix_token_id=9999", "out"));
     assert_eq!(output.status, 1, "{output}");
@@ -141,7 +141,7 @@ fn what_workers_cannot_load_is_told_once() {
 mod processes {
     use super::*;
 
-    /// The processes that a process has started and that live.
+    /// The running child processes of a process.
     fn workers(parent: u32) -> Vec<u32> {
         let mut found = Vec::new();
         for task in fs_err::read_dir(format!("/proc/{parent}/task")).unwrap().map_while(Result::ok) {
@@ -153,20 +153,20 @@ mod processes {
 
     fn lives(process: u32) -> bool {
         let status = fs_err::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        // What stands behind the name is the state; a zombie is dead.
+        // The state follows the name; a zombie is dead.
         status.rsplit(") ").next().is_some_and(|state| !state.is_empty() && !state.starts_with('Z'))
     }
 
-    fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+    fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
         let begun = Instant::now();
-        while !is_there() {
-            assert!(begun.elapsed() < Duration::from_mins(2), "waited in vain: {what}");
+        while !condition() {
+            assert!(begun.elapsed() < Duration::from_mins(2), "timed out waiting for {what}");
             thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// How many answers are in the journal.
-    fn kept(context: &TestContext, out: &str) -> usize {
+    /// The number of answers in the journal.
+    fn saved(context: &TestContext, out: &str) -> usize {
         let Ok(folders) = fs_err::read_dir(context.work().join(out)) else { return 0 };
         let journal =
             folders.map(|entry| entry.unwrap().path().join("answers.journal")).find(|path| path.exists());
@@ -175,12 +175,12 @@ mod processes {
         output.stdout.lines().count()
     }
 
-    /// A run of the long task with two workers that has kept some answers.
+    /// A run of the long task with two workers that has saved some answers.
     fn begun(context: &TestContext) -> (Child, Vec<u32>) {
         let mut words = arguments("long", ",data_parallel=2,batch_size=4", "out");
         words.extend(["--progress", "json"].map(str::to_owned));
         let child = context.command(&words.iter().map(String::as_str).collect::<Vec<_>>()).spawn_piped();
-        wait_for("answers", || kept(context, "out") >= 3);
+        wait_for("answers", || saved(context, "out") >= 3);
         let workers = workers(child.id());
         assert_eq!(workers.len(), 2);
         (child, workers)
@@ -199,7 +199,7 @@ mod processes {
     }
 
     #[test]
-    fn a_worker_that_dies_is_replaced_and_nothing_is_missing() {
+    fn replaces_a_dead_worker() {
         let context = prepared();
         let (child, workers) = begun(&context);
         signal("-KILL", workers[0]);
@@ -212,23 +212,23 @@ mod processes {
     }
 
     #[test]
-    fn workers_end_with_a_run_that_is_killed_and_the_next_one_goes_on() {
+    fn workers_end_with_a_killed_run_which_resumes() {
         let context = prepared();
         let (mut child, workers) = begun(&context);
         child.kill().unwrap();
         child.wait().unwrap();
         wait_for("the end of the workers", || !workers.iter().any(|worker| lives(*worker)));
-        let before = kept(&context, "out");
+        let before = saved(&context, "out");
         assert!((3..DOCUMENTS).contains(&before), "{before}");
         let output = run(&context, &arguments("long", ",data_parallel=2,batch_size=4", "out"));
         assert_eq!(output.status, 0, "{output}");
-        // Each answer is written once: what was there was not computed again.
-        assert_eq!(kept(&context, "out"), DOCUMENTS);
+        // Each answer is written once: saved ones were not computed again.
+        assert_eq!(saved(&context, "out"), DOCUMENTS);
         assert_undisturbed(&context);
     }
 
     #[test]
-    fn ctrl_c_ends_workers_and_keeps_their_answers() {
+    fn ctrl_c_ends_workers_and_saves_their_answers() {
         let context = prepared();
         let (child, workers) = begun(&context);
         signal("-INT", child.id());
@@ -236,6 +236,6 @@ mod processes {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(130), "{stderr}");
         wait_for("the end of the workers", || !workers.iter().any(|worker| lives(*worker)));
-        assert!((3..DOCUMENTS).contains(&kept(&context, "out")), "{stderr}");
+        assert!((3..DOCUMENTS).contains(&saved(&context, "out")), "{stderr}");
     }
 }

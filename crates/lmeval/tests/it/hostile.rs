@@ -1,4 +1,4 @@
-//! Files, data and limits that were made to do harm: each ends with a message, and none reaches the terminal raw.
+//! Malicious files, data and limits: each ends with a message, and no control character reaches the terminal.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -8,7 +8,7 @@ use lmeval_testkit::Output;
 
 use crate::context;
 
-/// Colours, a new title, a cleared screen, a bell, a carriage return, and the same by one character of eight bits.
+/// Colors, a new title, a cleared screen, a bell, a carriage return, and an 8-bit control sequence.
 const CONTROLS: &str = "\\x1b[31mred\\x1b]0;title\\x07\\x1b[2J\\r\\u009b2J\\x7f";
 
 fn is_harmless(output: &Output) {
@@ -20,7 +20,7 @@ fn is_harmless(output: &Output) {
 }
 
 #[test]
-fn control_characters_are_shown_and_not_obeyed() {
+fn escapes_control_characters() {
     let context = context();
     let document = format!("{{\"question\": \"{CONTROLS}\", \"answer\": \"7\"}}\n").replace("\\x", "\\u00");
     context.write("data.jsonl", document);
@@ -52,7 +52,7 @@ fn control_characters_are_shown_and_not_obeyed() {
     }
     let shown = context.run(&["preview", "task.yaml"]).stdout;
     assert!(shown.contains("\\x1b[31mred"), "{shown}");
-    // JSON is for programs, and has its own way of writing them.
+    // JSON is for programs and has its own escapes.
     let json = context.run(&["preview", "task.yaml", "--json"]).stdout;
     let line: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
     assert!(line["args"][0].as_str().unwrap().contains("\u{1b}[31mred"), "{json}");
@@ -70,7 +70,7 @@ const GENERATION: &str = "output_type: generate_until\ndataset_path: json\ndatas
                           test_split: train\ndoc_to_text: q\ndoc_to_target: a\nmetric_list: [{metric: exact_match}]\n";
 
 #[test]
-fn repeats_have_a_limit() {
+fn limits_repeats() {
     let context = context();
     context.write("data.jsonl", "{\"q\": \"a\", \"a\": \"b\"}\n");
     for repeats in ["9223372036854775807", "4000000000", "100001"] {
@@ -83,7 +83,7 @@ fn repeats_have_a_limit() {
 }
 
 #[test]
-fn groups_have_limits() {
+fn limits_groups() {
     let context = context();
     context.write("data.jsonl", "{\"q\": \"a\", \"a\": \"b\"}\n");
     context.write("deep/task.yaml", format!("task: leaf\n{GENERATION}"));
@@ -120,7 +120,7 @@ fn groups_have_limits() {
 }
 
 #[test]
-fn filler_text_has_a_limit() {
+fn limits_filler_text() {
     let context = context();
     context.write("data.jsonl", "{\"q\": \"a\", \"a\": \"b\"}\n");
     for call in ["lipsum(n=10**6)", "lipsum(n=1, min=9223372036854775807)", "lipsum(n=2, max=10**12)"] {
@@ -133,9 +133,9 @@ fn filler_text_has_a_limit() {
     }
 }
 
-/// The library for tokenizers panics on this file when it is used.
+/// The tokenizers crate panics when this file is used.
 #[test]
-fn a_tokenizer_that_panics_is_named() {
+fn names_a_panicking_tokenizer() {
     let context = context();
     context.write("data.jsonl", "{\"q\": \"a\", \"a\": \"b\"}\n");
     context.write(
@@ -162,10 +162,10 @@ fn a_tokenizer_that_panics_is_named() {
     fails(&output, &["broken"]);
 }
 
-/// `ulimit -f`: the run says which file became too large.
+/// `ulimit -f`: the run names the file that became too large.
 #[cfg(unix)]
 #[test]
-fn a_limit_of_file_sizes_ends_with_a_message() {
+fn file_size_limit_ends_with_a_message() {
     let context = context();
     let line = format!(
         "ulimit -f 8; exec {} run --model dummy --tasks demo_all --log_samples --output_path out",
@@ -179,18 +179,18 @@ fn a_limit_of_file_sizes_ends_with_a_message() {
         .env_remove("RUST_BACKTRACE")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{:?} {said}", output.status);
-    assert!(said.contains("error: ") && said.contains("too large"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{:?} {stderr}", output.status);
+    assert!(stderr.contains("error: ") && stderr.contains("too large"), "{stderr}");
 }
 
-/// A worker in code that never looks at its pipe ends with the engine nevertheless.
+/// A worker stuck in C code ends with the engine.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_worker_in_c_code_ends_with_the_engine() {
+fn worker_in_c_code_ends_with_the_engine() {
     let context = context();
     context.write("data.jsonl", "{\"q\": \"a\", \"a\": \"b\"}\n");
-    // `PyDLL` keeps the interpreter's lock, so that no thread of Python runs meanwhile.
+    // `PyDLL` holds the interpreter lock, so no Python thread runs meanwhile.
     context.write(
         "utils.py",
         "import ctypes, os\ndef stuck(doc):\n    open('pid.part', 'w').write(str(os.getpid()))\n    \
@@ -213,7 +213,7 @@ fn a_worker_in_c_code_ends_with_the_engine() {
     engine.kill().unwrap();
     engine.wait().unwrap();
     let environment = format!("/proc/{}/environ", worker.trim());
-    // One that nobody has waited for yet is still listed, with nothing in it.
+    // A zombie is still listed, with an empty command line.
     wait("the worker outlives the engine", &|| {
         fs_err::read(&environment).map_or(true, |text| text.is_empty())
     });

@@ -1,4 +1,4 @@
-//! The hub from the command line: who gets its token, and downloads of models.
+//! The hub from the command line: tokens, and downloads of models.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ const TASK: &str = "task: local\noutput_type: generate_until\ntest_split: test\n
      doc_to_target: '{{a}}'\ndataset_path: json\ndataset_kwargs: {data_files: {test: rows.jsonl}}\n\
      generation_kwargs: {until: [], max_gen_toks: 2}\n";
 
-/// A server that answers 404 and records every request head.
+/// A server that answers 404 and records every request.
 fn recorder() -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -33,7 +33,7 @@ fn recorder() -> (String, Arc<Mutex<Vec<String>>>) {
 }
 
 #[test]
-fn a_token_is_not_sent_when_the_user_opted_out() {
+fn sends_no_token_after_opting_out() {
     let context = context();
     context.write("rows.jsonl", "{\"q\": \"a\", \"a\": \"b\"}\n");
     let task =
@@ -83,7 +83,7 @@ fn a_token_is_not_sent_when_the_user_opted_out() {
 
 /// Weights are downloaded once, with notes, by one process for all; afterwards no connection is needed.
 #[test]
-fn a_model_of_the_hub_is_downloaded_once() {
+fn downloads_a_hub_model_once() {
     let context = context();
     context.write("rows.jsonl", "{\"q\": \"a\", \"a\": \"b\"}\n");
     context.write("local.yaml", TASK);

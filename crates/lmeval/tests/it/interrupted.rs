@@ -1,4 +1,4 @@
-//! Runs that end early, and what the next one does.
+//! Interrupted runs and how they resume.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -76,7 +76,7 @@ fn press_ctrl_c(child: &Child) {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_keeps_answers_and_the_next_run_goes_on() {
+fn ctrl_c_saves_answers_and_the_next_run_resumes() {
     let context = prepared();
     let server = Server::start(Duration::from_millis(150), None);
     let words = words(&server);
@@ -85,7 +85,7 @@ fn ctrl_c_keeps_answers_and_the_next_run_goes_on() {
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{stderr}");
-    assert!(stderr.contains("Ctrl-C again leaves at once"), "{stderr}");
+    assert!(stderr.contains("Press Ctrl-C again to quit now"), "{stderr}");
     assert!(stderr.contains("hint: Run the same command again"), "{stderr}");
     let sent = server.requests();
     assert!(sent < 10, "{sent}");
@@ -97,7 +97,7 @@ fn ctrl_c_keeps_answers_and_the_next_run_goes_on() {
     let output = run(&context, &words, &[]);
     assert_eq!(server.requests(), 10);
     assert!(
-        output.stderr.contains("All 10 answers were in") && output.stderr.contains("--fresh"),
+        output.stderr.contains("All 10 answers were reused from") && output.stderr.contains("--fresh"),
         "{output}"
     );
     let output = run(&context, &words, &["--fresh"]);
@@ -107,7 +107,7 @@ fn ctrl_c_keeps_answers_and_the_next_run_goes_on() {
 
 #[cfg(unix)]
 #[test]
-fn the_second_ctrl_c_does_not_wait() {
+fn second_ctrl_c_quits_immediately() {
     let context = prepared();
     let server = Server::start(Duration::from_mins(2), None);
     let mut child = begun(&context, &words(&server), &server, 1);
@@ -120,17 +120,17 @@ fn the_second_ctrl_c_does_not_wait() {
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{stderr}");
-    assert!(stderr.contains("Left at once. Run the same command again to go on"), "{stderr}");
+    assert!(stderr.contains("Quit. Run the same command again to resume"), "{stderr}");
 }
 
 #[test]
-fn failed_requests_are_listed_and_sent_again_alone() {
+fn lists_failed_requests_and_resends_only_those() {
     let context = prepared();
     let refusing = Server::start(Duration::ZERO, Some("Number 3:"));
     let output = run(&context, &words(&refusing), &["--use_cache", "kept/answers"]);
     assert_eq!(output.status, 1, "{output}");
     assert_eq!(refusing.requests(), 10);
-    assert!(output.stderr.contains("error: 1 request failed for good"), "{output}");
+    assert!(output.stderr.contains("error: 1 request failed permanently"), "{output}");
     assert!(output.stderr.contains("`numbers`, document 3, generate_until 0"), "{output}");
     assert!(output.stdout.contains("|numbers|"), "{output}");
     let file = fs_err::read_dir(context.work().join("out/m"))

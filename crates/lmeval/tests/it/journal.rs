@@ -8,7 +8,7 @@ use crate::context;
 use crate::server::{Server, TASK, documents};
 
 #[test]
-fn a_journal_can_be_listed_checked_compacted_and_exported() {
+fn lists_verifies_compacts_and_exports() {
     let context = context();
     context.write("numbers.jsonl", documents());
     context.write("numbers.yaml", TASK);
@@ -31,7 +31,7 @@ fn a_journal_can_be_listed_checked_compacted_and_exported() {
     let line: Value = serde_json::from_str(output.stdout.lines().next().unwrap()).unwrap();
     assert_eq!(line["response"], " 7");
     let output = context.run(&["journal", "compact", "out"]);
-    assert!(output.status == 0 && output.stdout.contains("10 answered kept"), "{output}");
+    assert!(output.status == 0 && output.stdout.contains("kept 10 answered"), "{output}");
     let path = context.work().join(journal);
     let mut bytes = fs_err::read(&path).unwrap();
     let middle = bytes.len() / 2;
@@ -45,7 +45,7 @@ fn a_journal_can_be_listed_checked_compacted_and_exported() {
 }
 
 #[test]
-fn what_is_no_journal_is_refused() {
+fn rejects_other_files() {
     let context = context();
     context.write("folder/notes.txt", "no journal");
     for path in ["nothing.journal", "folder", "folder/notes.txt"] {

@@ -1,10 +1,10 @@
-//! Journals and servers that are not quite as they were.
+//! Damaged journals and servers that misreport their model.
 
 use lmeval_testkit::{ServerOptions, StandInServer, TestContext};
 
 use crate::long_run::{arguments, outcome, undisturbed, write_task};
 
-/// What servers say of their models when something is wrong with them.
+/// Faulty responses of `/v1/models`.
 pub(crate) const ODD_MODELS: [(u16, &str); 5] = [
     (200, "<html><body>Login</body></html>"),
     (404, r#"{"detail": "Not Found"}"#),
@@ -15,7 +15,7 @@ pub(crate) const ODD_MODELS: [(u16, &str); 5] = [
 
 const DOCUMENTS: usize = 30;
 
-/// A finished run, and what makes another one.
+/// A finished run, and the arguments to repeat it.
 fn finished() -> (TestContext, StandInServer, Vec<String>) {
     let context = crate::context();
     write_task(&context, DOCUMENTS);
@@ -32,28 +32,28 @@ fn run(context: &TestContext, arguments: &[String]) -> lmeval_testkit::Output {
 }
 
 #[test]
-fn a_server_that_does_not_say_its_model_is_taken_for_the_one_it_was() {
+fn assumes_the_same_model_if_the_server_reports_none() {
     let (context, server, arguments) = finished();
     for odd in ODD_MODELS {
         server.set_models(Some(odd));
         let output = run(&context, &arguments);
         assert_eq!(output.status, 0, "{odd:?}: {output}");
         assert_eq!(server.total(), 0, "{odd:?}");
-        assert!(output.stderr.contains("warning: The server does not say which model"), "{output}");
+        assert!(output.stderr.contains("warning: The server does not report which model"), "{output}");
         assert!(output.stderr.contains("`stand-in`"), "{output}");
     }
     server.set_models(None);
     let output = run(&context, &arguments);
     assert!(output.status == 0 && !output.stderr.contains("warning"), "{output}");
     assert_eq!(server.total(), 0);
-    // One that says that it runs another model is believed.
+    // A server that reports another model is believed.
     server.set_models(Some((200, r#"{"data": [{"id": "another"}]}"#)));
     assert_eq!(run(&context, &arguments).status, 0);
     assert_eq!(server.total(), DOCUMENTS);
 }
 
 #[test]
-fn a_server_that_never_says_its_model_keeps_its_answers() {
+fn reuses_answers_of_a_server_that_never_reports_its_model() {
     let context = crate::context();
     write_task(&context, DOCUMENTS);
     let server = StandInServer::start(ServerOptions::default());
@@ -69,11 +69,11 @@ fn a_server_that_never_says_its_model_keeps_its_answers() {
 }
 
 #[test]
-fn damage_in_a_journal_is_reported_and_costs_only_what_it_hits() {
+fn damage_loses_only_the_affected_answers() {
     let (context, server, arguments) = finished();
     let path = context.work().join("out/m/answers.journal");
     let whole = fs_err::read(&path).unwrap();
-    // In the header nothing is lost; in a record, its answer is.
+    // Damage in the header loses nothing; damage in a record loses its answer.
     for (at, asked) in [(3, 0), (9, 0), (14, 0), (whole.len() / 2, 1), (whole.len() * 3 / 4, 1)] {
         server.reset();
         let mut damaged = whole.clone();
@@ -89,7 +89,7 @@ fn damage_in_a_journal_is_reported_and_costs_only_what_it_hits() {
 }
 
 #[test]
-fn what_a_killed_run_has_left_is_removed() {
+fn removes_files_of_killed_runs() {
     let (context, _server, arguments) = finished();
     let left = [".samples_other.jsonl.part", ".results_2026-01-01T00-00-00.json.4711.part"];
     for name in left {

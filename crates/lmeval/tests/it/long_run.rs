@@ -1,11 +1,11 @@
-//! A task that takes a while, and what a run of it leaves behind.
+//! A long task, and helpers for the files a run of it writes.
 
 use std::path::Path;
 
 use lmeval_testkit::{StandInServer, TestContext};
 use serde_json::Value;
 
-/// Writes a task of questions that are told apart by their numbers.
+/// Writes a task of numbered questions.
 pub(crate) fn write_task(context: &TestContext, documents: usize) {
     let lines =
         (0..documents).map(|number| format!("{{\"q\": \"Question {number}: why?\", \"a\": \"yes\"}}\n"));
@@ -19,7 +19,7 @@ pub(crate) fn write_task(context: &TestContext, documents: usize) {
     );
 }
 
-/// The arguments of a run of the task.
+/// The arguments for a run of the task.
 pub(crate) fn arguments(server: &StandInServer, more_model_args: &str) -> Vec<String> {
     let model = format!(
         "model=m,base_url={},tokenizer_backend=none,tokenized_requests=False{more_model_args}",
@@ -44,16 +44,16 @@ pub(crate) fn arguments(server: &StandInServer, more_model_args: &str) -> Vec<St
 
 /// The number of the question in a request.
 pub(crate) fn question(body: &str) -> usize {
-    let behind = body.split("Question ").nth(1).unwrap();
-    behind.split(':').next().unwrap().parse().unwrap()
+    let rest = body.split("Question ").nth(1).unwrap();
+    rest.split(':').next().unwrap().parse().unwrap()
 }
 
-/// The newest results and records in a folder, without what a clock or a port decides.
+/// The newest results and records in a folder, without values that depend on the clock or a port.
 pub(crate) fn outcome(folder: &Path) -> (Value, String) {
     (results(folder), fs_err::read_to_string(newest(folder, "samples_")).unwrap())
 }
 
-/// The newest results in a folder, without what a clock or a port decides.
+/// The newest results in a folder, without values that depend on the clock or a port.
 pub(crate) fn results(folder: &Path) -> Value {
     let results = fs_err::read_to_string(newest(folder, "results_")).unwrap();
     let mut results: Value = serde_json::from_str(&results).unwrap();
@@ -63,14 +63,14 @@ pub(crate) fn results(folder: &Path) -> Value {
     results
 }
 
-/// The newest file in a folder whose name begins so.
+/// The newest file in a folder with this prefix.
 pub(crate) fn newest(folder: &Path, prefix: &str) -> std::path::PathBuf {
     let mut found: Vec<_> = walk(folder)
         .into_iter()
         .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(prefix))
         .collect();
     found.sort();
-    found.pop().unwrap_or_else(|| panic!("there is no {prefix} file in {}", folder.display()))
+    found.pop().unwrap_or_else(|| panic!("no {prefix} file in {}", folder.display()))
 }
 
 fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
@@ -78,7 +78,7 @@ fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
 
-/// The results of a run that nothing disturbs.
+/// The results of a run without faults.
 pub(crate) fn undisturbed(documents: usize) -> (Value, String) {
     let context = crate::context();
     write_task(&context, documents);

@@ -3,7 +3,7 @@
 use crate::context;
 
 #[test]
-fn tables_are_laid_out_as_scripts_expect() {
+fn tables_have_the_layout_scripts_expect() {
     let context = context();
     context.write("tasks/mc.yaml", "include: base_yaml\ntask: exp_mc\ntag: exp_tag\n");
     context.write("tasks/base_yaml", "output_type: multiple_choice\n");
@@ -38,7 +38,7 @@ fn tables_are_laid_out_as_scripts_expect() {
 }
 
 #[test]
-fn words_and_patterns_narrow_the_list() {
+fn filters_by_word_and_pattern() {
     let output = context().run(&["ls", "subtasks", "CAPIT"]);
     assert!(
         output.stdout.contains("demo_capitals") && !output.stdout.contains("demo_arithmetic"),
@@ -52,25 +52,25 @@ fn words_and_patterns_narrow_the_list() {
 }
 
 #[test]
-fn the_best_match_comes_first() {
+fn ranks_the_best_match_first() {
     let context = context();
     for name in ["bigarc", "my_arc", "arc_easy", "arc"] {
         context.write(format!("tasks/{name}.yaml"), format!("task: {name}\n"));
     }
     let words = ["ls", "tasks", "arc", "--library", "none", "--include_path", "tasks"];
     let output = context.run(&words);
-    let places: Vec<usize> = ["|arc ", "|arc_easy", "|my_arc", "|bigarc"]
+    let offsets: Vec<usize> = ["|arc ", "|arc_easy", "|my_arc", "|bigarc"]
         .iter()
         .map(|cell| output.stdout.find(cell).unwrap_or_else(|| panic!("{cell}: {output}")))
         .collect();
-    assert!(places.is_sorted(), "{output}");
+    assert!(offsets.is_sorted(), "{output}");
     assert!(!output.stdout.contains("Group") && !output.stdout.contains("Tag"), "{output}");
     let output = context.run(&[&words[..], &["--names"]].concat());
     assert_eq!(output.stdout, "arc\narc_easy\nmy_arc\nbigarc\n");
 }
 
 #[test]
-fn a_word_that_matches_nothing_says_so() {
+fn reports_words_without_matches() {
     for more in [&[][..], &["--json"], &["--names"]] {
         let output = context().run(&[&["ls", "tasks", "demo_capitolz"], more].concat());
         assert_eq!((output.status, output.stdout.as_str()), (1, ""), "{output}");
@@ -84,7 +84,7 @@ fn a_word_that_matches_nothing_says_so() {
 }
 
 #[test]
-fn models_metrics_and_filters_are_listed() {
+fn lists_models_metrics_and_filters() {
     let output = context().run(&["ls", "models"]);
     assert_eq!(output.status, 0, "{output}");
     for name in ["|hf, hf-auto, huggingface", "|local-completions", "|ngram"] {
@@ -103,7 +103,7 @@ fn models_metrics_and_filters_are_listed() {
 }
 
 #[test]
-fn json_has_one_object_a_line() {
+fn json_has_one_object_per_line() {
     let output = context().run(&["ls", "tasks", "--json"]);
     assert_eq!(output.status, 0);
     let rows: Vec<serde_json::Value> =
@@ -115,7 +115,7 @@ fn json_has_one_object_a_line() {
 }
 
 #[test]
-fn broken_files_are_counted() {
+fn counts_broken_files() {
     let context = context();
     context.write("tasks/broken.yaml", "task: [\n");
     let output = context.run(&["ls", "tasks", "--include_path", "tasks"]);
@@ -124,26 +124,26 @@ fn broken_files_are_counted() {
 }
 
 #[test]
-fn a_missing_folder_is_mentioned() {
+fn warns_about_a_missing_folder() {
     let output = context().run(&["ls", "tags", "--include_path", "nowhere"]);
     assert_eq!(output.status, 0);
-    assert!(output.stderr.contains("`nowhere` of --include_path does not exist"), "{output}");
+    assert!(output.stderr.contains("the --include_path folder `nowhere` does not exist"), "{output}");
 }
 
 #[test]
-fn an_unknown_library_lists_what_there_is() {
+fn unknown_library_lists_alternatives() {
     let output = context().run(&["ls", "tags", "--library", "9.9.9"]);
     assert_eq!(output.status, 1);
     assert!(output.stderr.contains("`builtin` and `none`"), "{output}");
 }
 
 #[test]
-fn the_whole_library_lists_as_the_reference_does() {
+fn lists_the_library_like_the_reference() {
     let environment = (lmeval_testkit::test_environment(), lmeval_testkit::reference_library());
     let (Some(python), Some(library)) = environment else {
         return;
     };
-    // Slow on purpose: the reference needs half a minute for this, and there is no other witness.
+    // Slow on purpose: the reference takes half a minute for this, and there is no other way to compare.
     let reference = std::process::Command::new(python.parent().unwrap().join("lm-eval"))
         .args(["ls", "tasks"])
         .env("HF_HUB_OFFLINE", "1")

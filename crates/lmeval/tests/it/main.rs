@@ -1,4 +1,4 @@
-//! The command from outside: what it prints and how it ends.
+//! Tests of the `lm-eval` binary: output, files and exit status.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,41 +6,41 @@ mod chaos;
 mod chaos_long;
 mod class_tasks;
 mod code;
-mod columns;
 mod command_line;
 mod differential;
 mod documentation;
-mod documents;
 mod examples;
-mod groups_side_by_side;
+mod function_sources;
+mod group_parity;
 mod hf;
 mod hostile;
 mod hub;
 mod interrupted;
 mod journal;
 mod journal_faults;
-mod killed;
+mod kill_and_resume;
 mod long_run;
 mod ls;
 mod messages;
+mod missing_columns;
+mod parity;
 mod preview;
 mod python;
 mod python_models;
-mod python_places;
 mod recorded_runs;
 mod registry;
 mod run;
 mod run_settings;
-mod same_name;
 mod sandbox;
 mod secrets;
 mod server;
+mod server_identity;
 mod show;
-mod side_by_side;
 mod snapshots;
 mod tasks_command;
 #[cfg(target_os = "linux")]
 mod terminal;
+mod unusual_documents;
 mod validate;
 
 use lmeval_testkit::TestContext;

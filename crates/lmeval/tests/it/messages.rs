@@ -1,4 +1,4 @@
-//! Messages: what they name, and what they advise.
+//! Error messages and their hints.
 
 use lmeval_testkit::TestContext;
 
@@ -16,7 +16,7 @@ fn prepared(definition: &str) -> TestContext {
 }
 
 #[test]
-fn usual_names_of_metrics_are_understood() {
+fn suggests_metrics_for_common_names() {
     for (definition, name) in [
         (
             "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_choice: [So, Not]\nmetric_list: [{metric: accuracy}]\n",
@@ -37,7 +37,7 @@ fn usual_names_of_metrics_are_understood() {
 }
 
 #[test]
-fn a_misspelt_key_of_a_metric_does_not_change_a_score_without_a_word() {
+fn misspelled_metric_keys_are_reported() {
     let context = prepared(
         "output_type: multiple_choice\ndoc_to_text: question\ndoc_to_choice: [So, Not]\n\
          metric_list:\n  - metric: acc\n    agregation: median\n    higher_is_beter: false\n",
@@ -54,20 +54,20 @@ fn a_misspelt_key_of_a_metric_does_not_change_a_score_without_a_word() {
 }
 
 #[test]
-fn template_errors_show_the_line_of_the_task_file() {
+fn template_errors_show_the_task_file_line() {
     let context = prepared("doc_to_text: \"Q: {{ question.nothing.more }}\"\n");
     let output = context.run(&["preview", "t.yaml"]);
     assert_eq!(output.status, 1, "{output}");
     assert!(output.stderr.contains("t.yaml:6:"), "{output}");
     assert!(output.stderr.contains("6 | doc_to_text: \"Q: {{ question.nothing.more }}\""), "{output}");
-    // Where YAML changes the text, the line of the field and the template are both shown.
+    // If YAML changes the string, the line of the field and the template are both shown.
     let context = prepared("doc_to_text: \"Q:\\n{{ question.nothing.more }}\"\n");
     let output = context.run(&["preview", "t.yaml"]);
     assert!(output.stderr.contains("t.yaml:6:") && output.stderr.contains("2 | {{ question"), "{output}");
 }
 
 #[test]
-fn the_line_that_is_not_closed_is_named() {
+fn names_the_unclosed_json_line() {
     let context = prepared("doc_to_text: question\n");
     context.write("d.jsonl", "{\"question\": 1}\n{\"question\": 2\n{\"question\": 3}\n");
     let output = context.run(&["preview", "t.yaml"]);
@@ -76,7 +76,7 @@ fn the_line_that_is_not_closed_is_named() {
 }
 
 #[test]
-fn a_missing_local_copy_names_the_folders() {
+fn missing_local_copy_names_the_folders() {
     let context = context();
     context.write(
         "t.yaml",
@@ -88,16 +88,16 @@ fn a_missing_local_copy_names_the_folders() {
     for text in ["not in the cache `hf/hub`", "`[TEMP]/work/copies/org/toy`", "`[TEMP]/work/org/toy`"] {
         assert!(output.stderr.contains(text), "{text}: {output}");
     }
-    // While an unreachable hub is asked again and again, it is known already where nothing was found.
+    // Retries against an unreachable hub first report where no local copy was found.
     let command = context.command(&["preview", "t.yaml"]).env("LM_EVAL_DATASET_DIR", "copies");
     let output = command.env("HF_ENDPOINT", "http://127.0.0.1:1").env("HF_HOME", "hf").run();
     assert_eq!(output.status, 1, "{output}");
-    let told = output.stderr.find("There is no local copy of `org/toy` in `[TEMP]/work/copies/org/toy`");
-    assert!(told.unwrap() < output.stderr.find("Trying ").unwrap(), "{output}");
+    let reported = output.stderr.find("No local copy of `org/toy` in `[TEMP]/work/copies/org/toy`");
+    assert!(reported.unwrap() < output.stderr.find("Retrying ").unwrap(), "{output}");
 }
 
 #[test]
-fn internal_names_of_python_stay_inside() {
+fn messages_hide_internal_python_names() {
     let Some(python) = lmeval_testkit::test_environment() else { return };
     let python = python.to_str().unwrap();
     let metric = "doc_to_text: !function utils.question\nmetric_list: [{metric: near, aggregation: mean}]\n";
@@ -124,7 +124,7 @@ fn internal_names_of_python_stay_inside() {
 }
 
 #[test]
-fn a_chat_recording_says_how_it_is_replayed() {
+fn chat_recordings_explain_how_to_replay_them() {
     let context = context();
     context.write("numbers.jsonl", documents());
     context.write("numbers.yaml", TASK);
@@ -159,7 +159,7 @@ fn a_chat_recording_says_how_it_is_replayed() {
 }
 
 #[test]
-fn numbers_and_nouns_agree() {
+fn uses_singular_and_plural() {
     let context = context();
     context.write("numbers.jsonl", "{\"n\": \"1\"}\n");
     context.write("numbers.yaml", TASK);
@@ -171,7 +171,7 @@ fn numbers_and_nouns_agree() {
     let output = context.run(&words);
     assert!(output.stderr.contains("--- first of 1 request\n"), "{output}");
     let output = context.run(&words);
-    assert!(output.stderr.contains("The only answer was in out/m/answers.journal"), "{output}");
+    assert!(output.stderr.contains("The only answer was reused from out/m/answers.journal"), "{output}");
     context.write("group.yaml", "group: g\ntask: [demo_capitals]\naggregate_metric_list: [{metric: acc}]\n");
     assert!(context.run(&["show", "group.yaml"]).stdout.contains("# 1 member: "));
 }

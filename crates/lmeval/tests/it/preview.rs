@@ -11,7 +11,7 @@ fn recordings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/e2e")
 }
 
-/// The arguments of a recorded run; `None` where `preview` has no option for one of them.
+/// The arguments of a recorded run; `None` if `preview` lacks an option for one of them.
 fn arguments(run: &Value, template: &Path) -> Option<Vec<String>> {
     let mut words: Vec<String> = vec!["preview".into()];
     for (key, value) in run.as_object().unwrap() {
@@ -41,7 +41,7 @@ fn arguments(run: &Value, template: &Path) -> Option<Vec<String>> {
 }
 
 #[test]
-fn requests_equal_the_recordings() {
+fn requests_match_the_recordings() {
     let context = context();
     let template = context.write(
         "template.jinja",
@@ -71,7 +71,7 @@ fn requests_equal_the_recordings() {
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        // A run sends one kind of request after the other.
+        // A run sends request types one after the other.
         for kind in ["loglikelihood", "loglikelihood_rolling", "generate_until"] {
             let of_kind = |requests: &[Value]| -> Vec<[Value; 4]> {
                 requests
@@ -92,7 +92,7 @@ fn requests_equal_the_recordings() {
 }
 
 #[test]
-fn text_shows_blanks_and_line_ends() {
+fn shows_trailing_spaces_and_newlines() {
     let context = context();
     context.write("d.jsonl", "{\"q\": \"Why? \", \"a\": \"So\"}\n");
     context.write(
@@ -108,7 +108,7 @@ fn text_shows_blanks_and_line_ends() {
 }
 
 #[test]
-fn conversations_are_shown_as_turns_or_as_the_template_writes_them() {
+fn shows_chat_messages_or_the_rendered_template() {
     let context = context();
     let output = context.run(&["preview", "demo_arithmetic", "-f", "1", "--apply_chat_template"]);
     assert_eq!(output.status, 0, "{output}");
@@ -124,7 +124,7 @@ fn conversations_are_shown_as_turns_or_as_the_template_writes_them() {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn explains_mistakes() {
     let context = context();
     let data = "dataset_path: json\ndataset_kwargs: {data_files: {test: d.jsonl}}\ntest_split: test\n";
     context.write("d.jsonl", "{\"question\": \"Why?\", \"answer\": \"So\"}\n");
@@ -156,11 +156,11 @@ fn mistakes_are_explained() {
 }
 
 #[test]
-fn choices_of_documents_exclude_each_other() {
+fn samples_and_limit_cannot_be_combined() {
     let output =
         context().run(&["preview", "demo_capitals", "-n", "2", "--samples", "{\"demo_capitals\": [1]}"]);
     assert_eq!(output.status, 1);
-    assert!(output.stderr.contains("exclude each other"), "{output}");
+    assert!(output.stderr.contains("cannot be combined"), "{output}");
     let output =
         context().run(&["preview", "demo_capitals", "--json", "--samples", "{\"demo_capitals\": [5, 3]}"]);
     let ids: Vec<i64> = output

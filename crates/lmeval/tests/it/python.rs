@@ -82,7 +82,7 @@ fn tasks() -> TestContext {
 const LIBRARY: [&str; 4] = ["--library", "none", "--include_path", "tasks"];
 
 #[test]
-fn functions_are_called() {
+fn calls_functions() {
     let context = tasks();
     let output = context.run(&[&["preview", "sums", "-n", "1"][..], &LIBRARY].concat());
     assert!(output.stdout.contains("|What is 0 + 1?|"), "{output:?}");
@@ -99,7 +99,7 @@ fn functions_are_called() {
 }
 
 #[test]
-fn failures_name_function_and_document() {
+fn errors_name_function_and_document() {
     let context = tasks();
     let output = context.run(&[&["run", "--model", "dummy", "--tasks", "bad"][..], &LIBRARY].concat());
     assert_eq!(output.status, 1);
@@ -113,18 +113,18 @@ fn failures_name_function_and_document() {
 }
 
 #[test]
-fn calls_are_limited_as_the_environment_says() {
+fn environment_limits_calls() {
     let context = tasks();
     let preview = [&["preview", "slow", "-n", "1"][..], &LIBRARY].concat();
     let output = context.command(&preview).env("LM_EVAL_PYTHON_TIMEOUT", "1").run();
     assert!(output.stderr.contains("`utils.slow` failed"), "{output:?}");
     let output = context.command(&preview).env("LM_EVAL_PYTHON_TIMEOUT", "soon").run();
-    let message = "`LM_EVAL_PYTHON_TIMEOUT` must be a whole number above 0, not `soon`";
+    let message = "`LM_EVAL_PYTHON_TIMEOUT` must be a positive integer, not `soon`";
     assert!(output.stderr.contains(message), "{output:?}");
 }
 
 #[test]
-fn a_prompt_function_that_hangs_is_not_waited_for_once_per_document() {
+fn hanging_prompt_function_times_out_once() {
     let context = tasks();
     let run = [&["run", "--model", "dummy", "--tasks", "slow_later"][..], &LIBRARY].concat();
     let limits = [("LM_EVAL_PYTHON_TIMEOUT", "1"), ("LM_EVAL_PYTHON_WORKERS", "1")];
@@ -132,15 +132,15 @@ fn a_prompt_function_that_hangs_is_not_waited_for_once_per_document() {
     assert_eq!(output.status, 1, "{output}");
     assert!(output.stderr.contains("`utils.slow_later` failed"), "{output}");
     assert!(output.stderr.contains("no answer within 1 seconds"), "{output}");
-    // Without an end at the first failure, all of the first 256 documents would be tried. One call is usual; a thread that
-    // comes to an earlier document only after the timeout tries that one, so that the first failure is the one reported.
+    // Without stopping at the first failure, all of the first 256 documents would be tried. One call is usual; a thread that
+    // reaches an earlier document only after the timeout tries that one, so that the first failure is the one reported.
     let calls = fs_err::read_to_string(context.work().join("calls.txt")).unwrap();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     assert!((1..=threads).contains(&calls.lines().count()), "{calls}");
 }
 
 #[test]
-fn a_list_that_cannot_be_aggregated_shows_with_the_first_answer() {
+fn rejects_values_that_cannot_be_aggregated_early() {
     let context = context();
     context.write("tasks/utils.py", "def marks(references, predictions):\n    return [1.0, 0.0]\n\ndef flat(items):\n    return sum(sum(item) for item in items) / len(items)\n");
     let task = "task: marked\ndataset_path: json\ndataset_kwargs: {data_files: {test: numbers.jsonl}}\ntest_split: test\n\
@@ -162,7 +162,7 @@ fn a_list_that_cannot_be_aggregated_shows_with_the_first_answer() {
     }
     let sent = server.requests();
     assert!((1..200).contains(&sent), "{sent}");
-    // What was answered is not asked again once the task is right.
+    // Answers are reused once the task is fixed.
     context.write("tasks/marked.yaml", task.replace("mean", "!function utils.flat"));
     let output = context.run(&[&run[..], &["--format", "json"]].concat());
     assert_eq!(output.status, 0, "{output}");

@@ -1,4 +1,4 @@
-//! Models that are written in Python.
+//! Models written in Python.
 
 use std::collections::HashSet;
 use std::process::{Child, Command};
@@ -11,7 +11,7 @@ use crate::long_run::write_task;
 
 const DOCUMENTS: usize = 300;
 
-/// Writes down each question that it is asked, and the number of its process.
+/// Logs each question it gets, and its process id.
 const PLUGIN: &str = r#"
 import os, time
 from lm_eval.api.model import LM
@@ -90,7 +90,7 @@ const RUN: [&str; 14] = [
     "--log_samples",
 ];
 
-/// The questions that the model was asked.
+/// The questions the model got.
 fn sent(context: &TestContext, name: &str) -> Vec<usize> {
     let path = context.work().join(name);
     if !path.exists() {
@@ -126,16 +126,16 @@ fn score(output: &Output, context: &TestContext) -> f64 {
     results["results"]["long"]["exact_match,word"].as_f64().unwrap_or_else(|| panic!("{results}"))
 }
 
-/// Whether the Python process of the last model is there.
+/// Whether the Python process of the last model is running.
 fn is_alive(context: &TestContext) -> bool {
     let process = fs_err::read_to_string(context.work().join("process.txt")).unwrap();
     let state = fs_err::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     !state.is_empty() && !state.contains(") Z ")
 }
 
-fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
-    while !is_there() {
+    while !condition() {
         assert!(start.elapsed() < Duration::from_secs(30), "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -147,7 +147,7 @@ fn interrupt(child: &Child) {
 }
 
 #[test]
-fn what_was_answered_is_not_asked_again() {
+fn resumes_without_repeating_answered_requests() {
     let context = prepared();
     for kill in 0..4 {
         let known = journaled(&context);
@@ -159,7 +159,7 @@ fn what_was_answered_is_not_asked_again() {
         wait_for("the process of the model ends", || !is_alive(&context));
         let asked = sent(&context, &name);
         assert!(asked.iter().all(|number| !known.contains(number)), "{known:?} {asked:?}");
-        // All but the last one were answered, and answers are written when they come.
+        // All but the last one were answered, and answers are written as they arrive.
         let kept = journaled(&context).len() - known.len();
         assert!(kept + 5 > asked.len().min(20 + kill * 7), "{kept} of {}", asked.len());
     }
@@ -175,7 +175,7 @@ fn what_was_answered_is_not_asked_again() {
 }
 
 #[test]
-fn another_code_or_argument_is_another_model() {
+fn changed_code_or_arguments_are_another_model() {
     let context = prepared();
     let run = |more: &[&str]| {
         let arguments = [&RUN[..], &["--limit", "10"], more].concat();
@@ -194,7 +194,7 @@ fn another_code_or_argument_is_another_model() {
 }
 
 #[test]
-fn a_model_that_raises_ends_the_run_and_keeps_answers() {
+fn exception_ends_the_run_and_saves_answers() {
     let context = prepared();
     let output = context.command(&RUN).env("SENT", "sent.txt").env("RAISE", "50").run();
     assert_eq!(output.status, 1, "{output}");
@@ -209,7 +209,7 @@ fn a_model_that_raises_ends_the_run_and_keeps_answers() {
 }
 
 #[test]
-fn an_interrupt_ends_a_model_that_hangs() {
+fn interrupt_ends_a_hanging_model() {
     let context = prepared();
     let child = context.command(&RUN).env("SENT", "sent.txt").env("HANG", "150").spawn();
     wait_for("the model hangs", || sent(&context, "sent.txt").contains(&150));
@@ -223,11 +223,11 @@ fn an_interrupt_ends_a_model_that_hangs() {
 }
 
 #[test]
-fn prompts_are_made_by_the_models_template() {
+fn uses_the_models_chat_template() {
     let context = prepared();
     let more = ["--apply_chat_template", "--limit", "3", "--system_instruction", "Be brief."];
     let output = context.command(&[&RUN[..], &more].concat()).env("SENT", "sent.txt").run();
-    // The number is the second word of the prompt, and the instruction stands before it.
+    // The number is the second word of the prompt, after the instruction.
     assert_eq!(output.status, 1, "{output}");
     assert!(output.stderr.contains("ValueError: invalid literal for int()"), "{output}");
     let output = context.command(&[&RUN[..], &more[..3]].concat()).env("SENT", "sent.txt").run();
@@ -242,7 +242,7 @@ fn prompts_are_made_by_the_models_template() {
 }
 
 #[test]
-fn names_are_looked_up_in_plug_ins_too() {
+fn finds_models_in_plug_ins() {
     let context = prepared();
     let run = |model: &str, more: &[&str]| {
         let arguments = ["run", "--model", model, "--tasks", "demo_capitals", "--limit", "2"];
@@ -251,7 +251,7 @@ fn names_are_looked_up_in_plug_ins_too() {
     let output = run("counting-too", &["--plugins", "plugin.py", "--batch_size", "4"]);
     assert_eq!(output.status, 0, "{output}");
     assert!(
-        output.stderr.contains("`--batch_size` has no effect: `Counting` takes no such argument"),
+        output.stderr.contains("`--batch_size` has no effect: `Counting` does not take this argument"),
         "{output}"
     );
     let output = run("countin", &["--plugins", "plugin.py"]);
@@ -261,7 +261,10 @@ fn names_are_looked_up_in_plug_ins_too() {
     );
     context.write("other.py", PLUGIN.replace("\"counting\"", "\"uniform\""));
     let output = run("uniform", &["--plugins", "other.py"]);
-    assert!(output.stderr.contains("The model `uniform` of a plug-in replaces the built-in one"), "{output}");
+    assert!(
+        output.stderr.contains("Using the plug-in's model `uniform` instead of the built-in one"),
+        "{output}"
+    );
     let output = run("counting", &[]);
     assert_eq!(output.status, 1, "{output}");
     assert!(output.stderr.contains("There is no model `counting`"), "{output}");
@@ -272,7 +275,7 @@ fn names_are_looked_up_in_plug_ins_too() {
 }
 
 #[test]
-fn models_of_the_original_package_are_used() {
+fn runs_models_of_the_original_package() {
     let Some(python) = lmeval_testkit::test_environment() else { return };
     let context = prepared();
     let python = python.to_str().unwrap();
@@ -282,7 +285,7 @@ fn models_of_the_original_package_are_used() {
     assert_eq!(output.status, 0, "{output}");
     let results: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(results["config"]["model"], "lm_eval:dummy");
-    assert!(output.stderr.contains("Importing the package `lm_eval`"), "{output}");
+    assert!(output.stderr.contains("Importing the Python package `lm_eval`"), "{output}");
     let output =
         context.run(&["run", "--model", "lm_eval:nothing", "--python", python, "--tasks", "demo_capitals"]);
     assert_eq!(output.status, 1, "{output}");

@@ -1,4 +1,4 @@
-//! `lm-eval run` on recorded answers gives the recorded results and samples.
+//! `lm-eval run` with recorded answers reproduces the recorded results and samples.
 
 use std::path::{Path, PathBuf};
 
@@ -75,7 +75,7 @@ fn flags(context: &TestContext, run: &Dict) -> Vec<String> {
     words
 }
 
-/// Equal but for the last digits of floats.
+/// Equal except for the last digits of floats.
 fn same(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Dict(ours), Value::Dict(theirs)) => {
@@ -111,17 +111,17 @@ fn leaves_as_text(value: &Value) -> Value {
     }
 }
 
-/// A record as files have it.
+/// A record as written to files.
 fn as_in_files(record: &Value) -> Value {
     let mut record = Dict::clone(match record {
         Value::Dict(record) => record,
         _ => panic!("a record is a mapping"),
     });
     let requests = record.get_str("arguments").unwrap().as_list().unwrap().to_vec();
-    let named = requests.iter().enumerate().map(|(place, arguments)| {
+    let named = requests.iter().enumerate().map(|(index, arguments)| {
         let arguments = arguments.as_list().unwrap().iter().enumerate();
-        let named = arguments.map(|(place, argument)| (format!("arg_{place}"), argument.clone()));
-        (format!("gen_args_{place}"), Value::dict(named))
+        let named = arguments.map(|(index, argument)| (format!("arg_{index}"), argument.clone()));
+        (format!("gen_args_{index}"), Value::dict(named))
     });
     let named = Value::dict(named);
     record.insert("arguments", named);
@@ -134,7 +134,7 @@ fn as_in_files(record: &Value) -> Value {
     Value::from(record)
 }
 
-/// The only file of a folder whose name begins so.
+/// The only file in a folder with this prefix.
 fn only_file(folder: &Path, start: &str) -> PathBuf {
     let mut found: Vec<PathBuf> = fs_err::read_dir(folder)
         .unwrap()
@@ -146,7 +146,7 @@ fn only_file(folder: &Path, start: &str) -> PathBuf {
 }
 
 #[test]
-fn results_and_samples_equal_the_recordings() {
+fn reproduces_recorded_results_and_samples() {
     let context = context();
     copy(&recordings(), &context.work());
     context.write("template.jinja", TEMPLATE);
@@ -195,7 +195,7 @@ fn results_and_samples_equal_the_recordings() {
         let folder = context.work().join(&out).join(format!("answers-{number}.jsonl"));
         let text = fs_err::read_to_string(only_file(&folder, "results_")).unwrap();
         let ours = json::loads(&text).unwrap();
-        // Predictions need a folder even if nothing else does.
+        // Predictions need an output folder.
         let unlogged = run(&["--output_path", &format!("unlogged-{number}"), "--format", "json"]);
         assert_eq!(unlogged.status, 0, "{name}: {unlogged}");
         let printed = &unlogged.stdout[unlogged.stdout.find("{\n").unwrap()..];
@@ -203,7 +203,7 @@ fn results_and_samples_equal_the_recordings() {
         for key in
             ["results", "groups", "group_subtasks", "versions", "n-shot", "higher_is_better", "n-samples"]
         {
-            // Nothing depends on whether samples are logged.
+            // Logging samples changes nothing else.
             assert_eq!(part(&unlogged, key).map(dumps), part(&ours, key).map(dumps), "{name}: {key}");
             match (part(&ours, key), part(case, key)) {
                 (None, None) => {}

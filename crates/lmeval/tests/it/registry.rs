@@ -1,4 +1,4 @@
-//! What a Rust program registers is known to validation and `show`, and used by a run, from task files.
+//! Extensions registered in Rust are used by validation, `show` and runs of task files.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use lmeval::{
     Number, OutputType, ReductionEntry, Registry, Response, SamplerEntry, ScorerEntry, Value,
 };
 
-/// Answers with the first word of the prompt and the number of the repeat.
+/// Answers with the first word of the prompt and the index of the repeat.
 #[derive(Debug)]
 struct FirstWord;
 
@@ -75,7 +75,7 @@ impl Aggregation<Number> for Percent {
 
 impl Resample for Values {
     fn score(&self, draws: &[u32]) -> Result<f64, MetricError> {
-        let sum: f64 = draws.iter().map(|place| self.0[*place as usize]).sum();
+        let sum: f64 = draws.iter().map(|index| self.0[*index as usize]).sum();
         Ok(100.0 * sum / draws.len() as f64)
     }
 }
@@ -153,17 +153,17 @@ fn evaluation(folder: &tempfile::TempDir, registry: Registry, tasks: &[&str]) ->
 }
 
 #[test]
-fn a_run_uses_what_a_program_registers() {
+fn run_uses_registered_extensions() {
     let folder = folder();
     let results = evaluation(&folder, registry(), &TASKS.map(|(name, _)| name)).run().unwrap();
-    // The sampler shows `two` first, the model repeats it, the filter shouts, the second repeat is the target.
+    // The sampler shows `two` first, the model repeats it, the filter uppercases, the second repeat is the target.
     assert_eq!(results.score("parts", "is_target,own"), Some(100.0));
     assert_eq!(results.score("scored", "quarter"), Some(0.25));
     assert!(results.score("formatted", "acc").is_some());
 }
 
 #[test]
-fn validation_and_show_know_what_a_program_registers() {
+fn validate_and_show_know_registered_extensions() {
     let folder = folder();
     let all = TASKS.map(|(name, _)| name);
     assert!(evaluation(&folder, registry(), &all).validate().unwrap().is_empty());
@@ -184,7 +184,7 @@ fn validation_and_show_know_what_a_program_registers() {
 }
 
 #[test]
-fn a_near_name_of_a_program_is_advised() {
+fn suggests_similar_registered_names() {
     let folder = folder();
     let text = format!("task: typo\n{DATA}filter_list: [{{name: own, filter: [{{function: shuot}}]}}]\n");
     fs_err::write(folder.path().join("typo.yaml"), text).unwrap();
@@ -193,13 +193,13 @@ fn a_near_name_of_a_program_is_advised() {
 }
 
 #[test]
-fn built_in_models_are_found_by_name() {
+fn finds_built_in_models_by_name() {
     let error = Evaluation::new("hf").installed_library(false).tasks(["demo_capitals"]).run().unwrap_err();
     assert!(error.to_string().contains("pretrained"), "{error}");
 }
 
 #[test]
-fn a_model_in_this_process_has_a_journal() {
+fn in_process_models_use_the_journal() {
     let folder = folder();
     let journal = folder.path().join("answers.journal");
     let run = || evaluation(&folder, registry(), &["parts"]).journal(&journal).run().unwrap();
@@ -207,11 +207,11 @@ fn a_model_in_this_process_has_a_journal() {
     let size = fs_err::metadata(&journal).unwrap().len();
     assert!(size > 0);
     assert_eq!(run().score("parts", "is_target"), first.score("parts", "is_target"));
-    assert_eq!(fs_err::metadata(&journal).unwrap().len(), size, "nothing was asked again");
+    assert_eq!(fs_err::metadata(&journal).unwrap().len(), size, "no request was repeated");
 }
 
 #[test]
-fn an_evaluation_has_the_defaults_of_the_command() {
+fn evaluation_has_the_defaults_of_the_command() {
     let folder = folder();
     let seen = Arc::new(Mutex::new(None));
     let resolved = |evaluation: Evaluation| {
@@ -240,7 +240,7 @@ fn an_evaluation_has_the_defaults_of_the_command() {
 }
 
 #[test]
-fn a_chat_template_makes_examples_turns_as_in_the_command() {
+fn chat_template_makes_examples_turns() {
     let seen = Arc::new(Mutex::new(None));
     let into = Arc::clone(&seen);
     let folder = folder();
@@ -254,7 +254,7 @@ fn a_chat_template_makes_examples_turns_as_in_the_command() {
 }
 
 #[test]
-fn changes_to_options_have_the_last_word() {
+fn option_changes_are_applied_last() {
     let folder = folder();
     let limit = Arc::new(Mutex::new(None));
     let into = Arc::clone(&limit);
@@ -264,14 +264,14 @@ fn changes_to_options_have_the_last_word() {
         .limit(1)
         .run();
     run.unwrap();
-    assert_eq!(*limit.lock().unwrap(), Some(2.0), "`limit` came later and does not win");
+    assert_eq!(*limit.lock().unwrap(), Some(2.0), "a later `limit` does not win");
 }
 
 #[test]
-fn wrong_settings_are_errors_of_every_step() {
+fn invalid_settings_fail_every_step() {
     let folder = folder();
     let wrong = || evaluation(&folder, registry(), &["parts"]).limit(-1);
-    let expected = "`limit` leaves no documents";
+    let expected = "`limit` must be greater than 0";
     assert_eq!(wrong().run().unwrap_err().to_string(), expected);
     assert_eq!(wrong().show().unwrap_err().to_string(), expected);
     let negative = evaluation(&folder, registry(), &["parts"]).num_fewshot(-1).run().unwrap_err();

@@ -1,11 +1,11 @@
-//! `lm-eval run`: what it prints and writes, and how it ends.
+//! `lm-eval run`: output, files and exit status.
 
 use serde_json::Value;
 
 use crate::context;
 
 #[test]
-fn a_bare_run_evaluates_the_demonstration() {
+fn bare_run_evaluates_the_demo() {
     let output = context().run(&["run"]);
     assert_eq!(output.status, 0, "{output}");
     assert!(
@@ -18,12 +18,12 @@ fn a_bare_run_evaluates_the_demonstration() {
         assert!(output.stdout.contains(task), "{task}: {output}");
     }
     assert!(output.stdout.ends_with("|\n\n"), "{output}");
-    assert!(output.stderr.contains("No `--model` is given: `ngram`"), "{output}");
+    assert!(output.stderr.contains("No `--model` given: using `ngram`"), "{output}");
     assert!(!output.stderr.contains('\u{1b}') && !output.stderr.contains('\r'), "{output}");
 }
 
 #[test]
-fn older_calls_and_other_spellings_mean_the_same() {
+fn accepts_older_command_lines_and_spellings() {
     let context = context();
     let words = ["--model", "uniform", "--tasks", "demo_capitals", "--limit", "3"];
     let old = context.run(&words);
@@ -55,7 +55,7 @@ fn older_calls_and_other_spellings_mean_the_same() {
 }
 
 #[test]
-fn groups_have_a_table_of_their_own() {
+fn groups_have_their_own_table() {
     let output = context().run(&["run", "--model", "uniform", "--tasks", "demo", "--limit", "4"]);
     assert_eq!(output.status, 0, "{output}");
     assert!(output.stdout.contains("|  - demo_capitals") && output.stdout.contains(" Groups "), "{output}");
@@ -65,7 +65,7 @@ fn groups_have_a_table_of_their_own() {
 }
 
 #[test]
-fn files_are_written_where_they_belong() {
+fn writes_files_to_the_output_path() {
     let context = context();
     let words = [
         "run",
@@ -80,7 +80,7 @@ fn files_are_written_where_they_belong() {
     ];
     let output = context.run(&[&words[..], &["--output_path", "out", "--log_samples"]].concat());
     assert_eq!(output.status, 0, "{output}");
-    assert!(output.stderr.contains("Results are in out/org__small__1/results_"), "{output}");
+    assert!(output.stderr.contains("Results saved to out/org__small__1/results_"), "{output}");
     let names = |folder: &str| {
         let mut names: Vec<String> = fs_err::read_dir(context.work().join(folder))
             .unwrap()
@@ -108,7 +108,7 @@ fn files_are_written_where_they_belong() {
 }
 
 #[test]
-fn prompts_and_results_can_be_shown() {
+fn shows_prompts_and_results() {
     let words = ["run", "--model", "uniform", "--tasks", "demo_capitals", "-L", "2"];
     let output = context().run(&[&words[..], &["--write_out"]].concat());
     assert!(output.stderr.contains("Task `demo_capitals`, document 0:\n--- prompt\n"), "{output}");
@@ -138,7 +138,7 @@ fn prompts_and_results_can_be_shown() {
 }
 
 #[test]
-fn the_last_event_says_how_the_run_ended_and_where_its_files_are() {
+fn last_event_has_status_and_files() {
     let context = context();
     let words =
         ["run", "--model", "uniform", "--tasks", "demo_capitals,demo_prose", "-L", "2", "--progress", "json"];
@@ -168,7 +168,7 @@ fn the_last_event_says_how_the_run_ended_and_where_its_files_are() {
 }
 
 #[test]
-fn predictions_are_records_without_scores() {
+fn predict_only_writes_records_without_scores() {
     let context = context();
     let words = ["run", "--model", "ngram", "--tasks", "demo_all", "--predict_only", "-L", "2"];
     let output = context.run(&words);
@@ -180,7 +180,7 @@ fn predictions_are_records_without_scores() {
 }
 
 #[test]
-fn documents_can_be_chosen() {
+fn selects_documents() {
     let context = context();
     context.write("chosen.json", "{\"demo_capitals\": [0, 7]}");
     for samples in ["chosen.json", "{\"demo_capitals\": [7, 0]}"] {
@@ -203,7 +203,7 @@ fn documents_can_be_chosen() {
 }
 
 #[test]
-fn tasks_come_from_folders_and_files() {
+fn loads_tasks_from_folders_and_files() {
     let context = context();
     let task = |name: &str| {
         format!(
@@ -232,7 +232,7 @@ fn tasks_come_from_folders_and_files() {
 }
 
 #[test]
-fn folders_of_models_have_names_that_can_be_seen() {
+fn model_folders_are_not_hidden() {
     let context = context();
     let run = |more: &[&str]| {
         let words = ["run", "--tasks", "demo_capitals", "-L", "2", "--output_path", "out"];
@@ -240,13 +240,13 @@ fn folders_of_models_have_names_that_can_be_seen() {
         assert_eq!(output.status, 0, "{output}");
         output.stderr
     };
-    assert!(run(&["--model", "ngram"]).contains("Results are in out/ngram/results_"));
-    assert!(run(&["--model", "dummy", "--model_args", "pretrained=./x"]).contains("in out/x/results_"));
-    assert!(run(&["--model", "dummy", "--model_args", "pretrained=../y/z"]).contains("in out/y__z/results_"));
+    assert!(run(&["--model", "ngram"]).contains("Results saved to out/ngram/results_"));
+    assert!(run(&["--model", "dummy", "--model_args", "pretrained=./x"]).contains("to out/x/results_"));
+    assert!(run(&["--model", "dummy", "--model_args", "pretrained=../y/z"]).contains("to out/y__z/results_"));
 }
 
 #[test]
-fn tasks_that_would_write_the_same_samples_file_are_refused() {
+fn rejects_tasks_with_the_same_samples_file() {
     let context = context();
     let rest = "output_type: generate_until\ndoc_to_text: '{{q}}'\ndoc_to_target: a\ntest_split: test\n\
                 dataset_path: json\ndataset_kwargs: {data_files: {test: data.jsonl}}\n";
@@ -264,7 +264,7 @@ fn tasks_that_would_write_the_same_samples_file_are_refused() {
 }
 
 #[test]
-fn files_of_tasks_in_groups_have_no_colon() {
+fn file_names_have_no_colon() {
     let context = context();
     let words =
         ["run", "--model", "uniform", "--tasks", "demo", "-L", "2", "--output_path", "out", "--log_samples"];
@@ -276,7 +276,7 @@ fn files_of_tasks_in_groups_have_no_colon() {
         .collect();
     assert!(names.iter().any(|name| name.starts_with("samples_demo_choice--demo_capitals_")), "{names:?}");
     assert!(names.iter().all(|name| !name.contains(':')), "{names:?}");
-    // A recording of such files can be replayed, and so can one with the names of earlier versions.
+    // Such files can be replayed, and so can those with the names of earlier versions.
     let replay = |path: &str| {
         let model_args = format!("path={path}");
         let output = context.run(&[
@@ -301,7 +301,7 @@ fn files_of_tasks_in_groups_have_no_colon() {
 }
 
 #[test]
-fn results_say_which_device_was_used() {
+fn results_record_the_device() {
     let context = context();
     let device = |more: &[&str]| {
         let words = ["run", "--tasks", "demo_capitals", "-L", "2", "--format", "json", "-q"];
@@ -314,6 +314,6 @@ fn results_say_which_device_was_used() {
     let model_args = format!("pretrained={},max_length=600", model.display());
     assert_eq!(device(&["--model", "hf", "--model_args", &model_args]), "cpu");
     assert_eq!(device(&["--model", "uniform"]), "cpu");
-    // The reference of the 0.4 line writes down what was asked for.
+    // The 0.4 line records the requested device.
     assert_eq!(device(&["--model", "uniform", "--compat", "0.4"]), "cuda:0");
 }

@@ -1,4 +1,4 @@
-//! Flags and files of settings: what they mean, and what is wrong about them.
+//! Flags and settings files.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::context;
 const BASE: [&str; 6] = ["run", "--model", "uniform", "--tasks", "demo_capitals", "-q"];
 
 #[test]
-fn wrong_calls_end_with_two() {
+fn usage_errors_exit_with_two() {
     for words in [
         &["--nothing"][..],
         &["--limit", "x"],
@@ -28,7 +28,7 @@ fn wrong_calls_end_with_two() {
 }
 
 #[test]
-fn every_flag_may_be_spelled_with_dashes() {
+fn flags_accept_dashes() {
     let context = context();
     let help = context.run(&["run", "--help"]).stdout;
     let flags: Vec<&str> = help
@@ -45,9 +45,9 @@ fn every_flag_may_be_spelled_with_dashes() {
 }
 
 #[test]
-fn settings_that_make_no_sense_end_with_one() {
+fn invalid_settings_exit_with_one() {
     for (words, message) in [
-        (&["--tasks", ""][..], "no tasks"),
+        (&["--tasks", ""][..], "No tasks"),
         (&["--tasks", "demo_capitls"], "demo_capitals"),
         (&["--tasks", "nothing.yaml"], "nothing.yaml"),
         (&["--model", "vllm"], "--model local-completions"),
@@ -57,24 +57,24 @@ fn settings_that_make_no_sense_end_with_one() {
         (&["--gen_kwargs", "temperature=0,max_gen_toks"], "key=value"),
         (&["--log_samples"], "--output_path"),
         (&["--fewshot_as_multiturn"], "--apply_chat_template"),
-        (&["--limit", "2", "--samples", "{\"demo_capitals\": [0]}"], "exclude each other"),
-        (&["--limit", "0"], "no documents"),
-        (&["--limit", "-3"], "no documents"),
+        (&["--limit", "2", "--samples", "{\"demo_capitals\": [0]}"], "cannot be combined"),
+        (&["--limit", "0"], "greater than 0"),
+        (&["--limit", "-3"], "greater than 0"),
         (&["--samples", "no/such/file"], "path of a JSON file"),
-        (&["--samples", "[1]"], "each task a list"),
+        (&["--samples", "[1]"], "each task to a list"),
         (&["--samples", "{\"demo_capitls\": [0]}"], "demo_capitals"),
         (&["--samples", "{\"demo_capitals\": [99]}"], "99"),
         (&["--metadata", "5"], "mapping"),
         (&["--check_integrity"], "self-tests"),
         (&["--compat", "0.3"], "0.4"),
-        (&["--repeats", "-1"], "not negative"),
-        (&["--num_fewshot", "-1"], "`num_fewshot` must be a whole number that is not negative, not -1"),
-        (&["--batch_size", "2", "--model_args", "batch_size=4"], "given twice"),
+        (&["--repeats", "-1"], "non-negative"),
+        (&["--num_fewshot", "-1"], "`num_fewshot` must be a non-negative integer, not -1"),
+        (&["--batch_size", "2", "--model_args", "batch_size=4"], "set twice"),
         (&["--hf_hub_log_args", "nonsense=1"], "push_results_to_hub"),
         (&["--config", "missing.yaml"], "missing.yaml"),
         (&["--num_fewshot", "99"], "99"),
     ] {
-        // Tasks of several options add up.
+        // Repeated options add up.
         let base = if words[0] == "--tasks" { &BASE[..3] } else { &BASE[..] };
         let output = context().run(&[base, words].concat());
         assert_eq!(output.status, 1, "{words:?}: {output}");
@@ -84,7 +84,7 @@ fn settings_that_make_no_sense_end_with_one() {
 }
 
 #[test]
-fn what_is_not_there_yet_is_said_and_the_run_goes_on() {
+fn ignored_settings_are_noted() {
     let words = [
         "run",
         "--model",
@@ -114,14 +114,14 @@ fn what_is_not_there_yet_is_said_and_the_run_goes_on() {
     let output = context().run(&words);
     assert_eq!(output.status, 0, "{output}");
     for message in [
-        "Weights & Biases is not in this version yet",
-        "Trackio is not in this version yet",
-        "pushing to the hub is not in this version yet",
+        "Weights & Biases is not supported yet",
+        "Trackio is not supported yet",
+        "pushing to the hub is not supported yet",
         "`--cache_requests` has no effect",
         "`--verbosity` has no effect",
         "look like those of a chat model",
-        "`--gen_kwargs` replaces settings of tasks",
-        "for trying things out",
+        "`--gen_kwargs` overrides generation settings of the tasks",
+        "Scores on a subset are not comparable",
     ] {
         assert!(output.stderr.contains(message), "{message} is not in {output}");
     }
@@ -133,7 +133,7 @@ fn what_is_not_there_yet_is_said_and_the_run_goes_on() {
 }
 
 #[test]
-fn a_file_of_settings_stands_below_the_flags() {
+fn flags_override_a_settings_file() {
     let context = context();
     context.write(
         "run.yaml",
@@ -156,7 +156,8 @@ fn a_file_of_settings_stands_below_the_flags() {
     );
     assert!(rest.starts_with("uniform ({'model': 'x'}), gen_kwargs: ({}), limit: 2.0,"), "{output}");
     assert!(
-        output.stderr.contains("Flags win over the file: `config`") || output.stderr.contains("`limit`"),
+        output.stderr.contains("Flags override the settings file: `config`")
+            || output.stderr.contains("`limit`"),
         "{output}"
     );
     context.write("run.yaml", "model: uniform\ntasks: demo_capitals\nlimit: 4\nquiet: true\nformat: json\n");
@@ -167,18 +168,18 @@ fn a_file_of_settings_stands_below_the_flags() {
 }
 
 #[test]
-fn mistakes_in_a_file_show_their_place() {
+fn mistakes_in_a_file_show_their_location() {
     let context = context();
     for (text, message) in [
         ("modle: uniform\n", "Did you mean `model`"),
         ("zzz: 1\n", "long flags"),
         ("", "is empty"),
-        ("- a\n", "no mapping"),
+        ("- a\n", "is not a mapping"),
         ("a: [\n", "not valid YAML"),
         ("tasks: null\n", "`tasks` must be a list of names"),
         ("limit: [1]\n", "`limit` must be a number"),
         ("model_args: [1]\n", "`model_args` must be a mapping"),
-        ("seed: [1, 2]\n", "2 seeds"),
+        ("seed: [1, 2]\n", "got 2"),
         ("log_samples: maybe\n", "`log_samples` must be true or false"),
         ("cache_requests: maybe\n", "`refresh`"),
         ("progress: loud\n", "`plain`"),
@@ -193,7 +194,7 @@ fn mistakes_in_a_file_show_their_place() {
 }
 
 #[test]
-fn the_library_and_the_dialect_are_chosen() {
+fn chooses_library_and_compat() {
     let context = context();
     context.write("run.yaml", "model: uniform\ntasks: demo_capitals\ninclude_defaults: false\n");
     assert_eq!(context.run(&["run", "--config", "run.yaml"]).status, 1);
@@ -203,7 +204,7 @@ fn the_library_and_the_dialect_are_chosen() {
 }
 
 #[test]
-fn the_dialect_can_be_set_once() {
+fn compat_precedence_is_flag_variable_file() {
     let context = context();
     let words = ["run", "--model", "uniform", "--tasks", "demo", "-L", "2", "--format", "json", "-q"];
     let compat = |variable: Option<&str>, more: &[&str]| {
@@ -213,7 +214,7 @@ fn the_dialect_can_be_set_once() {
         }
         command.run()
     };
-    // The lines differ in the keys of tasks in groups.
+    // The release lines differ in the keys of tasks in groups.
     let new = compat(None, &[]).stdout;
     let old = compat(None, &["--compat", "0.4"]).stdout;
     let keys = |text: &str| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Programs that try to get out of the sandbox. Where the kernel at hand lacks what stops one, the report must say so.
+//! Code that tries to escape the sandbox. If the kernel lacks a protection, the report must say so.
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, UdpSocket};
@@ -15,15 +15,15 @@ use serde_json::Value;
 
 use crate::context;
 
-/// What became of a program.
+/// The outcome of a program.
 struct Outcome {
     result: String,
     limits: Value,
 }
 
 impl Outcome {
-    /// Whether a limit was in force; one that was not must have a reason. CI demands them all, but for the number of
-    /// threads, which the kernel does not count for root.
+    /// Whether a limit was in force; one that was not must have a reason. CI requires all of them, except for the number of
+    /// threads, which the kernel does not limit for root.
     fn has(&self, limit: &str) -> bool {
         let state = &self.limits[limit];
         let in_force = state["in_force"].as_bool().unwrap_or_else(|| panic!("no limit `{limit}`"));
@@ -34,7 +34,7 @@ impl Outcome {
         in_force
     }
 
-    /// The program must not have said this, if the limit was in force.
+    /// Checks that the code did not report this word, if the limit was in force.
     fn never_says(&self, word: &str, limit: &str) {
         assert!(!(self.has(limit) && self.result.contains(word)), "{limit}: {}", self.result);
     }
@@ -46,7 +46,7 @@ fn read(output: &[u8]) -> Outcome {
     Outcome { result: value["result"].as_str().unwrap().to_owned(), limits: value["limits"].clone() }
 }
 
-/// Runs a program that reports by raising. Temporary folders are made in `tmp` of the context.
+/// Runs a program that reports by raising. Temporary folders are created in `tmp` of the context.
 fn attempt(context: &TestContext, program: &str, arguments: &[&str]) -> Outcome {
     let path = context.write("program.py", program);
     context.write("tmp/.keep", "");
@@ -55,7 +55,7 @@ fn attempt(context: &TestContext, program: &str, arguments: &[&str]) -> Outcome 
     read(command.run().stdout.as_bytes())
 }
 
-/// The programs of the sandbox that still run: they have the folder for temporary files in their environment.
+/// Programs of the sandbox that still run, recognized by the temporary folder in their environment.
 fn survivors(context: &TestContext) -> Vec<String> {
     let mark = format!("TMPDIR={}/lm-eval-code-", context.work().join("tmp").display());
     let processes = fs_err::read_dir("/proc").unwrap().flatten();
@@ -77,7 +77,7 @@ fn is_clean(context: &TestContext) {
 }
 
 #[test]
-fn programs_pass_and_fail_as_the_metric_says() {
+fn programs_pass_and_fail_by_the_metric() {
     let context = context();
     assert_eq!(attempt(&context, "def f(x): return x + 1\nassert f(1) == 2", &[]).result, "passed");
     assert_eq!(attempt(&context, "assert 1 == 2", &[]).result, "failed: ");
@@ -86,7 +86,7 @@ fn programs_pass_and_fail_as_the_metric_says() {
     assert!(syntax.starts_with("failed: ") && syntax.contains("<string>, line 1"), "{syntax}");
     assert_eq!(attempt(&context, "if __name__ == '__main__': assert False", &[]).result, "passed");
     assert_eq!(attempt(&context, "import sys; sys.exit(3)", &[]).result, "failed: 3");
-    // A process that ends without a word has timed out, by the rules of the metric.
+    // By the metric's rules, a process that exits without a result has timed out.
     assert_eq!(attempt(&context, "import os; os._exit(0)", &[]).result, "timed out");
     let crash = "import ctypes; ctypes.string_at(0)";
     assert_eq!(attempt(&context, crash, &[]).result, "timed out");
@@ -97,7 +97,7 @@ fn programs_pass_and_fail_as_the_metric_says() {
 }
 
 #[test]
-fn the_network_is_out_of_reach() {
+fn blocks_the_network() {
     let context = context();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     tcp.set_nonblocking(true).unwrap();
@@ -134,8 +134,8 @@ fn the_network_is_out_of_reach() {
     }
 }
 
-/// A program that tries socket pairs of every type: whether they can be made at all, and whether a message or a
-/// descriptor reaches a socket with a name. A stream pair must keep working.
+/// A program that tries socket pairs of every type: whether they can be created, and whether a message or a descriptor
+/// reaches a named socket. A stream pair must keep working.
 fn pairs_program(path: &Path, abstract_name: &str) -> String {
     format!(
         "import array, socket\nreached = []\n\
@@ -178,9 +178,9 @@ fn socket_pairs_reach_no_other_socket() {
     }
 }
 
-/// A descriptor that whoever started the command left open is none of the program's.
+/// Descriptors left open by the caller are closed for the code.
 #[test]
-fn inherited_descriptors_are_closed() {
+fn closes_inherited_descriptors() {
     let context = context();
     context.write(
         "program.py",
@@ -197,18 +197,18 @@ fn inherited_descriptors_are_closed() {
     }
 }
 
-/// What a program imports runs before the program does: its crash is the program's failure.
+/// Imports run first: their crash is a failure of the code that imports them.
 #[test]
-fn an_import_that_crashes_fails_the_program_alone() {
+fn crashing_import_fails_only_its_program() {
     let context = context();
-    // Modules are looked for where the interpreter has its files, and these run code when they are imported.
+    // Modules are found where the interpreter has its files, and run code when imported.
     let module = context.write("modules/crashes.py", "import os\nos._exit(3)\n");
     context.write("modules/faults.py", "import ctypes\nctypes.string_at(0)\n");
     let folder = module.parent().unwrap().display().to_string();
     let question = "import json, os, sys; print(json.dumps({'executable': os.path.realpath(sys.executable), \
                     'read': [sys.prefix, sys.base_prefix, sys.argv[1]], 'path': [*filter(None, sys.path), sys.argv[1]]}))";
-    let told = Command::new("python3").args(["-I", "-c", question, &folder]).output().unwrap();
-    let interpreter = String::from_utf8(told.stdout).unwrap();
+    let output = Command::new("python3").args(["-I", "-c", question, &folder]).output().unwrap();
+    let interpreter = String::from_utf8(output.stdout).unwrap();
     for program in ["import crashes", "import faults\nassert True", "import math, crashes"] {
         let outcome = attempt(&context, program, &["--interpreter", interpreter.trim()]);
         assert_eq!(outcome.result, "timed out", "{program}");
@@ -218,7 +218,7 @@ fn an_import_that_crashes_fails_the_program_alone() {
 }
 
 #[test]
-fn nothing_outside_is_read() {
+fn blocks_reads_outside() {
     let context = context();
     let secret = context.write("home/.ssh/id_ed25519", "TOP-SECRET");
     let program = format!(
@@ -247,7 +247,7 @@ fn nothing_outside_is_read() {
 }
 
 #[test]
-fn nothing_outside_is_written() {
+fn blocks_writes_outside() {
     let context = context();
     let kept = context.write("kept.txt", "kept");
     std::fs::set_permissions(&kept, std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -280,7 +280,7 @@ fn nothing_outside_is_written() {
 }
 
 #[test]
-fn no_process_is_made_and_none_outlives() {
+fn blocks_new_processes() {
     let context = context();
     let program = "import posix, ctypes, _posixsubprocess, time\nmade = []\n\
         def bomb():\n    for _ in range(20000):\n        if posix.fork() == 0:\n            try: posix.setsid()\n            except OSError: pass\n            time.sleep(60)\n        made.append('fork')\n\
@@ -293,12 +293,12 @@ fn no_process_is_made_and_none_outlives() {
     if outcome.has("processes") {
         assert_eq!(outcome.result, "failed: MADE 0 []");
     }
-    // Without that limit too: whatever there was is gone with the program.
+    // Without that limit too, everything ends with the code.
     is_clean(&context);
 }
 
 #[test]
-fn memory_ends() {
+fn limits_memory() {
     let context = context();
     let program = "blocks = []\nwhile True: blocks.append(bytearray(64 << 20))";
     let outcome = attempt(&context, program, &["--memory", "512"]);
@@ -317,7 +317,7 @@ fn memory_ends() {
 }
 
 #[test]
-fn limits_are_not_raised() {
+fn limits_cannot_be_raised() {
     let context = context();
     let program = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nmost = (ctypes.c_uint64 * 2)(2**64 - 1, 2**64 - 1)\n\
         raised = [number for number in range(16) if libc.setrlimit(number, most) == 0]\n\
@@ -329,7 +329,7 @@ fn limits_are_not_raised() {
 }
 
 #[test]
-fn time_ends() {
+fn limits_time() {
     let context = context();
     let start = Instant::now();
     assert_eq!(attempt(&context, "while True: pass", &["--time", "0.5"]).result, "timed out");
@@ -343,7 +343,7 @@ fn time_ends() {
 }
 
 #[test]
-fn nobody_is_killed() {
+fn blocks_signals() {
     let context = context();
     let mut bystander = Command::new("sleep").arg("60").spawn().unwrap();
     let program = format!(
@@ -364,7 +364,7 @@ fn nobody_is_killed() {
 }
 
 #[test]
-fn files_stay_small() {
+fn limits_file_sizes() {
     let context = context();
     let one = "block = b'x' * (1 << 20)\nwith open('big', 'wb') as file:\n    for _ in range(10240): file.write(block)";
     let outcome = attempt(&context, one, &["--time", "20"]);
@@ -385,13 +385,13 @@ fn files_stay_small() {
 }
 
 #[test]
-fn output_leads_nowhere() {
+fn output_cannot_forge_a_result() {
     let context = context();
     let gigabytes = "import posix\nfor _ in range(2000):\n    print('x' * (1 << 20))\n    posix.write(1, b'y' * 65536)\n    posix.write(2, b'y' * 65536)";
     assert_eq!(attempt(&context, gigabytes, &["--time", "20"]).result, "passed");
     let forged = "import posix\nfor number in range(64):\n    try: posix.write(number, b'passed\\n70617373 ready\\n')\n    except OSError: pass\nassert False";
     assert_eq!(attempt(&context, forged, &[]).result, "failed: ");
-    // The word that makes a result count is nowhere to be seen while the program runs.
+    // The word that makes a result valid is not visible while the code runs.
     let found = "import gc, posix, re, sys\nfound = set()\ndef look(value):\n    \
                  if isinstance(value, (bytes, str)):\n        \
                  text = value if isinstance(value, bytes) else value.encode('utf-8', 'replace')\n        \
@@ -411,7 +411,7 @@ fn output_leads_nowhere() {
 }
 
 #[test]
-fn the_kernel_is_left_alone() {
+fn blocks_dangerous_system_calls() {
     let context = context();
     let program = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\ncalls = {\n\
         'ptrace': lambda: libc.ptrace(0, 0, 0, 0), 'mount': lambda: libc.mount(b'x', b'.', b'tmpfs', 0, None),\n\
@@ -427,9 +427,9 @@ fn the_kernel_is_left_alone() {
     assert!(outcome.has("privileges") || !cfg!(target_os = "linux"));
 }
 
-/// Root can be kept out of more than others, and less: the same must hold for an ordinary user.
+/// Root can be restricted more than others, and less: the limits must also apply to an ordinary user.
 #[test]
-fn an_ordinary_user_is_limited_too() {
+fn limits_ordinary_users() {
     let context = context();
     if !is_root() {
         skip("only root can become another user");
@@ -462,7 +462,7 @@ fn an_ordinary_user_is_limited_too() {
         .unwrap();
     fs_err::remove_dir_all(&folder).unwrap();
     if python.is_none() {
-        // No interpreter that this user may start: it has to be said.
+        // This user may start no interpreter; that must be reported.
         assert!(!output.status.success() && !output.stderr.is_empty());
         return;
     }

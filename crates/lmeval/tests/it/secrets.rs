@@ -28,7 +28,7 @@ fn search(folder: &Path) {
 }
 
 #[test]
-fn secrets_are_not_written_or_printed() {
+fn secrets_are_neither_written_nor_printed() {
     let context = context();
     context.write("numbers.jsonl", documents());
     context.write("numbers.yaml", TASK);
@@ -61,7 +61,7 @@ fn secrets_are_not_written_or_printed() {
     search(&context.work().join("out"));
 }
 
-/// A server that repeats the key, the query and much else in every answer, and says which paths it was asked for.
+/// A server that repeats the key, the query and more in every answer, and records the requested paths.
 fn repeating_server(filler: usize) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1/completions", listener.local_addr().unwrap());
@@ -86,9 +86,9 @@ fn repeating_server(filler: usize) -> (String, Arc<Mutex<Vec<String>>>) {
             let Some(path) = head.first().map(|line| line.split(' ').nth(1).unwrap().to_owned()) else {
                 continue;
             };
-            let said = format!("{}{} {path}", "x".repeat(filler), head.join(" "));
+            let message = format!("{}{} {path}", "x".repeat(filler), head.join(" "));
             seen.lock().unwrap().push(path);
-            let answer = format!("{{\"error\": {{\"message\": {said:?}}}}}");
+            let answer = format!("{{\"error\": {{\"message\": {message:?}}}}}");
             let _ = write!(
                 stream,
                 "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{answer}",
@@ -106,9 +106,9 @@ fn holds_none(output: &lmeval_testkit::Output, secrets: &[&str]) {
     }
 }
 
-/// A server may repeat a key so that the end of the excerpt falls into it: a part of a key is a leak too.
+/// A server may repeat a key so that the excerpt is cut inside it: part of a key is a leak too.
 #[test]
-fn a_key_across_the_end_of_an_excerpt_is_masked() {
+fn masks_a_key_cut_by_an_excerpt() {
     let context = context();
     context.write("numbers.jsonl", documents());
     context.write("numbers.yaml", TASK);
@@ -124,7 +124,7 @@ fn a_key_across_the_end_of_an_excerpt_is_masked() {
 }
 
 #[test]
-fn the_query_of_an_address_stays_in_the_query_and_out_of_sight() {
+fn url_queries_are_sent_but_not_shown() {
     let context = context();
     context.write("numbers.jsonl", documents());
     context.write("numbers.yaml", TASK);
@@ -151,7 +151,7 @@ fn the_query_of_an_address_stays_in_the_query_and_out_of_sight() {
 }
 
 #[test]
-fn bearer_and_its_like_are_no_part_of_results() {
+fn results_contain_no_credentials() {
     let context = context();
     let model_args = "bearer=sk-bearer-1234,auth=sk-auth-1234,api_keys=sk-keys-1234,seed=3";
     let words =
@@ -173,9 +173,9 @@ fn bearer_and_its_like_are_no_part_of_results() {
     }
 }
 
-/// Excerpts of a file of settings, which may be short ones: no line of a secret is shown.
+/// Short excerpts of a settings file do not show lines with secrets.
 #[test]
-fn excerpts_of_settings_show_no_header() {
+fn excerpts_of_settings_hide_headers() {
     let context = context();
     let lines = "model: local-completions\nmodel_args:\n  model: m\n  header: {Authorization: Bearer sk-1}\n";
     for (name, text) in [
@@ -195,7 +195,7 @@ fn excerpts_of_settings_show_no_header() {
     holds_none(&output, &["sk-typed-1234"]);
 }
 
-/// The only file of a folder whose name begins like this.
+/// The only file in a folder with this prefix.
 fn only_file(folder: &Path, start: &str) -> String {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -213,9 +213,9 @@ fn only_file(folder: &Path, start: &str) -> String {
     fs_err::read_to_string(&found[0]).unwrap()
 }
 
-/// Values under telling names may be ordinary words and numbers, and those are part of documents and scores.
+/// Values of settings with secret-like names may be ordinary words and numbers, which occur in documents and scores.
 #[test]
-fn data_keeps_words_and_numbers_that_are_settings_as_well() {
+fn data_keeps_words_that_are_also_settings() {
     let context = context();
     let document = "{\"q\": \"A question about the password 20480000, a Cornerstonewords and \
                     sk-document-0123456789\", \"a\": \"4\", \"number\": 0.333333333333}\n";
@@ -245,16 +245,16 @@ fn data_keeps_words_and_numbers_that_are_settings_as_well() {
     assert_eq!(sample["arguments"]["gen_args_0"]["arg_0"], format!("{shown}:"));
     let results: serde_json::Value =
         serde_json::from_str(&only_file(&context.work().join("out"), "results_")).unwrap();
-    // What a setting is named for is still hidden where settings are shown.
+    // Values of secret-like settings are still masked where settings are shown.
     assert_eq!(results["configs"]["words"]["metadata"]["answer_key"], "***");
     // A line with the settings comes first.
     let printed = output.stdout.find("{\n").unwrap();
     serde_json::from_str::<serde_json::Value>(&output.stdout[printed..]).unwrap();
 }
 
-/// Excerpts of task files are cut, and part of a key would not be recognised.
+/// Excerpts of task files are cut, and part of a key would not be recognized.
 #[test]
-fn a_key_across_the_end_of_a_template_is_masked() {
+fn masks_a_key_cut_by_a_template_excerpt() {
     let context = context();
     context.write("numbers.jsonl", documents());
     let prompt = TASK.lines().find(|line| line.starts_with("doc_to_text")).unwrap();

@@ -1,4 +1,4 @@
-//! A slow server with OpenAI's completions, on loopback.
+//! A slow OpenAI-compatible completions server on loopback.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A server that answers every completion with ` 7`, after a while.
+/// A server that answers every completion with ` 7` after a delay.
 pub(crate) struct Server {
-    /// The address of completions.
+    /// The URL of the completions endpoint.
     pub(crate) url: String,
     requests: Arc<AtomicUsize>,
 }
 
 impl Server {
-    /// Starts a server. Prompts that contain `refuse` are refused.
+    /// Starts a server that rejects prompts containing `refuse`.
     pub(crate) fn start(delay: Duration, refuse: Option<&'static str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1/completions", listener.local_addr().unwrap());
@@ -30,7 +30,7 @@ impl Server {
         Self { url, requests }
     }
 
-    /// How many completions were asked for.
+    /// The number of completion requests.
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
@@ -65,7 +65,7 @@ fn serve(stream: &TcpStream, delay: Duration, refuse: Option<&str>, counter: &At
             ("404 Not Found", "{}".to_owned())
         } else if refuse.is_some_and(|word| String::from_utf8_lossy(&body).contains(word)) {
             counter.fetch_add(1, Ordering::SeqCst);
-            ("400 Bad Request", "{\"error\": {\"message\": \"No such thing\"}}".to_owned())
+            ("400 Bad Request", "{\"error\": {\"message\": \"Rejected\"}}".to_owned())
         } else {
             counter.fetch_add(1, Ordering::SeqCst);
             thread::sleep(delay);
@@ -87,7 +87,7 @@ fn serve(stream: &TcpStream, delay: Duration, refuse: Option<&str>, counter: &At
     }
 }
 
-/// A task of ten generations whose prompts are `Number 0:` to `Number 9:`.
+/// A task of ten generations with the prompts `Number 0:` to `Number 9:`.
 pub(crate) const TASK: &str = "task: numbers\ndataset_path: json\ndataset_kwargs: {data_files: {test: numbers.jsonl}}\n\
     test_split: test\noutput_type: generate_until\ndoc_to_text: \"Number {{n}}:\"\ndoc_to_target: \"7\"\n\
     generation_kwargs: {until: [\"\\n\"], max_gen_toks: 4}\n\

@@ -3,7 +3,7 @@
 use crate::context;
 
 #[test]
-fn every_value_says_where_it_comes_from() {
+fn shows_the_origin_of_every_value() {
     let context = context();
     context.write("tasks/base_yaml", "# shared\ndataset_path: json\noutput_type: multiple_choice\n");
     context.write("tasks/t.yaml", "include: base_yaml\ntask: t\ndoc_to_text: q\ndoc_to_choice: c\n");
@@ -22,7 +22,7 @@ fn every_value_says_where_it_comes_from() {
 }
 
 #[test]
-fn groups_show_their_members() {
+fn shows_the_members_of_groups() {
     let output = context().run(&["show", "demo", "--json"]);
     assert_eq!(output.status, 0, "{output}");
     let rows: Vec<serde_json::Value> =
@@ -36,7 +36,7 @@ fn groups_show_their_members() {
 }
 
 #[test]
-fn yaml_can_be_used_as_a_task_file() {
+fn yaml_is_a_valid_task_file() {
     let context = context();
     for name in ["demo_capitals", "demo_arithmetic", "demo_facts@generate", "demo_prose", "demo_translate"] {
         let shown = context.run(&["show", name, "--yaml"]);
@@ -48,7 +48,7 @@ fn yaml_can_be_used_as_a_task_file() {
 }
 
 #[test]
-fn patterns_and_folders_name_tasks() {
+fn accepts_patterns_and_folders() {
     let context = context();
     let output = context.run(&["show", "demo_a*", "--json"]);
     assert!(output.stdout.lines().count() > 1, "{output}");
@@ -58,7 +58,7 @@ fn patterns_and_folders_name_tasks() {
 }
 
 #[test]
-fn unknown_names_come_with_near_ones() {
+fn suggests_similar_names() {
     let output = context().run(&["show", "demo_capitols"]);
     assert_eq!(output.status, 1);
     assert!(output.stderr.contains("Did you mean `demo_capitals`?"), "{output}");

@@ -1,6 +1,6 @@
-//! What the command prints, whole: help, listings, tables and errors.
+//! Snapshots of complete output: help, listings, tables and errors.
 //!
-//! `just snapshots` accepts new output; look at the difference before it is committed.
+//! `just snapshots` accepts new output; review the difference before committing it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,14 +9,14 @@ use lmeval_testkit::TestContext;
 
 use crate::context;
 
-/// Compares what a call prints with the file `snapshots/NAME.snap`.
+/// Compares the output of a command with `snapshots/NAME.snap`.
 fn check(context: &TestContext, name: &str, words: &[&str]) {
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.set_snapshot_path("snapshots");
     let output = context.command(words).filter(env!("CARGO_PKG_VERSION"), "[VERSION]").run();
-    // Ends of lines are left as they are padded, and would be lost by editors.
+    // Marks trailing padding, which editors would strip.
     let shown: Vec<&str> = output.stdout.lines().map(str::trim_end).collect();
     let (status, shown) = (output.status, shown.join("\n"));
     let printed = format!(
@@ -29,7 +29,7 @@ fn check(context: &TestContext, name: &str, words: &[&str]) {
 
 const DATA: &str = "dataset_path: json\ndataset_kwargs: {data_files: {test: d.jsonl}}\ntest_split: test\n";
 
-/// A folder with some documents and task files that are wrong in one way each.
+/// A folder with documents and task files that have one mistake each.
 fn tasks() -> TestContext {
     let context = context();
     context.write("d.jsonl", "{\"q\": \"Why?\", \"a\": \"So\"}\n{\"q\": \"When?\", \"a\": \"Now\"}\n");
@@ -92,5 +92,5 @@ fn every_snapshot_is_referenced() {
             unreferenced.insert(file);
         }
     }
-    assert!(unreferenced.is_empty(), "No test compares with {unreferenced:?}: remove them");
+    assert!(unreferenced.is_empty(), "No test uses {unreferenced:?}: remove them");
 }

@@ -1,4 +1,4 @@
-//! `lm-eval tasks`: installing, listing, choosing and deleting libraries.
+//! `lm-eval tasks`: installing, listing, selecting and deleting libraries.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ fn context() -> TestContext {
     TestContext::new(env!("CARGO_BIN_EXE_lm-eval"))
 }
 
-/// A folder with two task files, one of them in a folder of its own.
+/// A folder with two task files in a subfolder.
 fn folder(context: &TestContext, name: &str) -> PathBuf {
     context.write(Path::new(name).join("lm_eval/tasks/toy/toy.yaml"), "task: toy\ndataset_path: json\n");
     context.write(Path::new(name).join("lm_eval/tasks/toy/words.txt"), "one\ntwo\n");
@@ -27,15 +27,15 @@ fn failure(output: &Output) -> &str {
 }
 
 #[test]
-fn nothing_is_installed_at_first() {
+fn reports_that_nothing_is_installed() {
     let context = context();
     let output = context.run(&["tasks", "list"]);
     assert_eq!(success(&output), "");
     assert!(output.stderr.contains("No library is installed"), "{output}");
     assert!(output.stderr.contains("hint: `lm-eval tasks pull`"), "{output}");
-    assert!(!context.lm_eval_home().exists(), "looking must not make folders");
+    assert!(!context.lm_eval_home().exists(), "listing must not create folders");
     let output = context.run(&["tasks", "use", "0.4.13"]);
-    assert!(failure(&output).contains("There is no library `0.4.13`: none is installed"), "{output}");
+    assert!(failure(&output).contains("No library `0.4.13`: none is installed"), "{output}");
     assert!(!context.lm_eval_home().exists());
 }
 
@@ -88,7 +88,7 @@ fn the_same_version_needs_force() {
         success(&context.run(&["tasks", "pull", "--from", "checkout"])).contains("lm_eval checkout: 2 files")
     );
     let output = context.run(&["tasks", "pull", "--from", "checkout"]);
-    assert!(failure(&output).contains("error: `checkout` is installed already"), "{output}");
+    assert!(failure(&output).contains("error: `checkout` is already installed"), "{output}");
     assert!(output.stderr.contains("hint: `--force` replaces it"), "{output}");
     fs_err::write(from.join("lm_eval/tasks/toy/more.yaml"), "task: more\n").unwrap();
     let output = context.run(&["tasks", "pull", "--from", "checkout", "--force"]);
@@ -96,7 +96,7 @@ fn the_same_version_needs_force() {
 }
 
 #[test]
-fn installed_tasks_are_found_by_the_other_commands() {
+fn other_commands_find_installed_tasks() {
     let context = context();
     folder(&context, "checkout");
     success(&context.run(&["tasks", "pull", "1.0", "--from", "checkout"]));
@@ -106,15 +106,15 @@ fn installed_tasks_are_found_by_the_other_commands() {
 }
 
 #[test]
-fn refuses_what_is_no_library() {
+fn rejects_anything_but_a_library() {
     let context = context();
     context.write("notes.whl", "these are notes");
     context.write("empty/readme.md", "nothing here");
     let output = context.run(&["tasks", "pull", "--from", "notes.whl"]);
     let text = failure(&output);
-    assert!(text.contains("`notes.whl` cannot be installed") && text.contains("neither a wheel"), "{output}");
+    assert!(text.contains("`notes.whl` cannot be installed") && text.contains("Not a wheel"), "{output}");
     let output = context.run(&["tasks", "pull", "--from", "empty"]);
-    assert!(failure(&output).contains("holds no task files"), "{output}");
+    assert!(failure(&output).contains("contains no task files"), "{output}");
     let output = context.run(&["tasks", "pull", "--from", "missing.whl"]);
     assert!(failure(&output).contains("missing.whl"), "{output}");
     for version in ["../../evil", "/etc", "latest", "0.4.*", "a b"] {
@@ -134,7 +134,7 @@ fn fake_python(context: &TestContext, script: &str) -> PathBuf {
 
 #[cfg(unix)]
 #[test]
-fn pip_is_the_one_of_the_path_and_its_failures_are_shown() {
+fn uses_pip_on_the_path_and_shows_its_failures() {
     let context = context();
     let python = fake_python(&context, "echo \"ERROR: No matching distribution found for $4\" >&2\nexit 1");
     let output = context.command(&["tasks", "pull", "9.9"]).env("PATH", python.parent().unwrap()).run();
@@ -142,22 +142,22 @@ fn pip_is_the_one_of_the_path_and_its_failures_are_shown() {
     assert!(text.contains("Downloading with [TEMP]/work/bin/python3 -m pip"), "{output}");
     assert!(text.contains("could not download `lm_eval==9.9`"), "{output}");
     assert!(text.contains("ERROR: No matching distribution found for lm_eval==9.9"), "{output}");
-    assert!(text.contains("hint: On a machine without network"), "{output}");
+    assert!(text.contains("hint: On a machine without network access"), "{output}");
 
     let output = context.command(&["tasks", "pull"]).env("PATH", "").run();
-    assert!(failure(&output).contains("There is no Python whose `pip`"), "{output}");
+    assert!(failure(&output).contains("No Python found whose `pip`"), "{output}");
     let output = context.run(&["tasks", "pull", "--python", "/no/such/python"]);
-    assert!(failure(&output).contains("There is no Python at `/no/such/python`"), "{output}");
+    assert!(failure(&output).contains("No Python at `/no/such/python`"), "{output}");
 }
 
 #[cfg(unix)]
 #[test]
-fn a_wheel_comes_through_pip() {
+fn installs_a_wheel_with_pip() {
     let Some(reference) = lmeval_testkit::test_environment() else {
         return;
     };
     let context = context();
-    // A wheel is a zip file; the interpreter of the test environment writes a small one.
+    // A wheel is a zip file; the test environment's interpreter writes a small one.
     let script = "import sys, zipfile\n\
                   dest = sys.argv[sys.argv.index('--dest') + 1]\n\
                   with zipfile.ZipFile(dest + '/lm_eval-0.4.99-py3-none-any.whl', 'w') as wheel:\n\
@@ -172,11 +172,11 @@ fn a_wheel_comes_through_pip() {
         "Installed lm_eval 0.4.99: 1 file in [TEMP]/lm-eval/libraries/0.4.99/lm_eval/tasks\n"
     );
     let output = context.command(&["tasks", "pull", "0.4.99", "--python"]).arg(&python).run();
-    assert!(success(&output).starts_with("lm_eval 0.4.99 is installed already: "), "{output}");
+    assert!(success(&output).starts_with("lm_eval 0.4.99 is already installed: "), "{output}");
 }
 
 #[test]
-fn the_public_library_installs_whole() {
+fn installs_the_complete_public_library() {
     let Some(library) = lmeval_testkit::reference_library() else {
         return;
     };

@@ -1,4 +1,4 @@
-//! What a person at a terminal sees: real pseudo-terminals of several widths, made by `script` of util-linux.
+//! Output on real pseudo-terminals of several widths, created by `script` of util-linux.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::server::{Server, TASK, documents};
 
 const WIDTHS: [usize; 3] = [40, 80, 200];
 
-/// A call in a terminal.
+/// A command in a terminal.
 struct Terminal {
     child: Child,
     keyboard: ChildStdin,
@@ -40,12 +40,12 @@ impl Terminal {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("`script` of util-linux is there");
+            .expect("`script` of util-linux is installed");
         let keyboard = child.stdin.take().unwrap();
         Self { child, keyboard, columns }
     }
 
-    /// Presses Ctrl-C as a keyboard does.
+    /// Presses Ctrl-C like a keyboard.
     fn press_ctrl_c(&mut self) {
         self.keyboard.write_all(b"\x03").unwrap();
         self.keyboard.flush().unwrap();
@@ -64,7 +64,7 @@ fn shown(context: &TestContext, columns: usize, words: &[&str]) -> Shown {
     Terminal::start(context, columns, &words).end()
 }
 
-/// What a terminal got.
+/// The output a terminal received.
 struct Shown {
     status: i32,
     columns: usize,
@@ -72,13 +72,13 @@ struct Shown {
 }
 
 impl Shown {
-    /// Every state of the line that changes.
+    /// Every state of the status line.
     fn progress(&self) -> Vec<&str> {
         let drawn = self.raw.split("\x1b[?7l").skip(1);
         drawn.map(|rest| rest.split("\x1b[?7h").next().unwrap()).filter(|line| !line.is_empty()).collect()
     }
 
-    /// The lines as they stand in the end: what was cleared is gone, styles are left out.
+    /// The final screen: without cleared lines and styles.
     fn screen(&self) -> Vec<String> {
         let mut lines = vec![String::new()];
         let mut characters = self.raw.chars();
@@ -129,7 +129,7 @@ fn run_words(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn progress_fits_and_says_what_is_left() {
+fn progress_fits_and_shows_the_time_left() {
     let context = numbers();
     for columns in WIDTHS {
         let server = Server::start(Duration::from_millis(150), None);
@@ -137,11 +137,11 @@ fn progress_fits_and_says_what_is_left() {
         assert_eq!(shown.status, 0, "{}", shown.raw);
         let progress = shown.progress();
         for line in &progress {
-            // The last column stays free: some terminals go to the next line when it is written.
+            // The last column stays free: some terminals wrap when it is written.
             assert!(line.chars().count() < columns, "{columns}: {line}");
         }
         assert!(progress.iter().any(|line| line.contains("/10") && line.ends_with(" left")), "{progress:?}");
-        // The line is gone in the end.
+        // The status line is gone in the end.
         assert!(!shown.screen().iter().any(|line| line.contains(" left")), "{}", shown.raw);
     }
 }
@@ -158,12 +158,12 @@ fn tables_fit() {
             let shown = shown(&context, columns, words);
             assert_eq!(shown.status, 0, "{}", shown.raw);
             let screen = shown.screen();
-            // The first line of a run is the settings, which are no table.
+            // The first line of a run shows the settings and is not a table.
             for line in screen.iter().skip(usize::from(words[0] == "run")) {
                 shown.assert_fits(line);
             }
             if words[0] == "run" || words[1] == "tasks" {
-                // Folded or not, every character of the name is there.
+                // Folded or not, every character of the name is present.
                 let text: String = screen
                     .iter()
                     .map(|line| line.trim_start_matches('|').split('|').next().unwrap().trim())
@@ -193,7 +193,7 @@ fn excerpts_of_files_fit() {
 }
 
 #[test]
-fn ctrl_c_leaves_a_clean_screen() {
+fn ctrl_c_clears_the_status_line() {
     let context = numbers();
     for columns in WIDTHS {
         let server = Server::start(Duration::from_millis(300), None);
@@ -207,7 +207,7 @@ fn ctrl_c_leaves_a_clean_screen() {
         let shown = terminal.end();
         assert_eq!(shown.status, 130, "{}", shown.raw);
         let screen = shown.screen().join("\n");
-        assert!(screen.contains("Ctrl-C again leaves at once"), "{}", shown.raw);
+        assert!(screen.contains("Press Ctrl-C again to quit now"), "{}", shown.raw);
         assert!(screen.contains("Run the same command again"), "{}", shown.raw);
         assert!(!screen.contains("generate_until"), "{}", shown.raw);
         for line in shown.progress() {
@@ -217,7 +217,7 @@ fn ctrl_c_leaves_a_clean_screen() {
 }
 
 #[test]
-fn the_loading_of_a_model_is_shown() {
+fn shows_that_a_model_is_loading() {
     let context = numbers();
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lmeval-candle/tests/fixtures/llama");
     let model_args =

@@ -3,7 +3,7 @@
 use crate::context;
 
 #[test]
-fn sound_tasks_pass() {
+fn valid_tasks_pass() {
     let output = context().run(&["validate", "--tasks", "demo_capitals,demo_a*"]);
     assert_eq!(output.status, 0, "{output}");
     assert_eq!(output.stdout, "Validating tasks: ['demo_capitals', 'demo_a*']\nAll tasks found and valid\n");
@@ -22,7 +22,7 @@ fn unknown_names_fail_and_are_listed() {
 }
 
 #[test]
-fn nothing_to_check_is_a_failure() {
+fn nothing_to_check_is_an_error() {
     let context = context();
     context.write("empty/readme.txt", "");
     for words in [
@@ -32,12 +32,12 @@ fn nothing_to_check_is_a_failure() {
     ] {
         let output = context.run(&words);
         assert_eq!(output.status, 1, "{words:?}: {output}");
-        assert!(output.stderr.contains("nothing to check"), "{output}");
+        assert!(output.stderr.contains("Nothing to check"), "{output}");
     }
 }
 
 #[test]
-fn one_missing_file_does_not_hide_the_others() {
+fn missing_file_does_not_hide_others() {
     let context = context();
     context.write("bad.yaml", "task: t\ndoc_to_txt: q\n");
     let output = context.run(&["validate", "--tasks", "missing.yaml,bad.yaml,demo_prose"]);
@@ -66,7 +66,7 @@ fn warnings_fail_only_when_strict() {
 }
 
 #[test]
-fn json_gives_one_finding_a_line() {
+fn json_has_one_finding_per_line() {
     let context = context();
     context.write("tasks/broken.yaml", "task: x\nkey: [1,\n");
     context.write(
@@ -85,7 +85,7 @@ fn json_gives_one_finding_a_line() {
 }
 
 #[test]
-fn nothing_of_a_task_is_executed() {
+fn executes_no_task_code() {
     let context = context();
     context.write("tasks/utils.py", "open('ran', 'w').close()\ndef f(doc): return doc\n");
     context.write(
@@ -105,7 +105,7 @@ const MINE: &str = "task: mine\ndataset_path: json\ndataset_kwargs: {data_files:
     doc_to_choice: [a, b]\ndoc_to_target: 0\n";
 
 #[test]
-fn data_is_opened_on_request() {
+fn opens_data_on_request() {
     let context = context();
     context.write("mine.yaml", MINE);
     context.write("t.jsonl", "{\"q\": \"0?\", \"more\": 1}\n");
@@ -126,7 +126,7 @@ fn data_is_opened_on_request() {
 }
 
 #[test]
-fn data_that_cannot_be_used_fails() {
+fn unusable_data_is_an_error() {
     let context = context();
     context.write("t.jsonl", "{\"q\": \"0?\"}\n");
     context.write("d.jsonl", "{\"q\": \"1?\"}\n");

@@ -1,4 +1,4 @@
-//! `lm-eval ls`: what there is.
+//! `lm-eval ls`: lists tasks and registered extensions.
 
 mod registered;
 mod search;
@@ -21,7 +21,7 @@ use crate::report::hint_lines;
 use crate::table::Table;
 use crate::{json_line, roots};
 
-/// Prints tables or JSON lines of the names that were asked for.
+/// Prints the requested names as tables or JSON lines.
 pub(crate) fn run(arguments: &LsArgs, printer: &mut Printer) -> Result<Status> {
     let Some(what) = arguments.what else {
         let mut command = Cli::command();
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &LsArgs, printer: &mut Printer) -> Result<Status> {
         _ => return list_tasks(what, search, arguments, printer),
     };
     if !found && let Some(word) = &arguments.search {
-        printer.note(&format!("Nothing matches `{word}`; without a word, everything is listed"));
+        printer.note(&format!("Nothing matches `{word}`; omit the word to list everything"));
         return Ok(Status::Failure);
     }
     Ok(Status::Success)
@@ -65,22 +65,23 @@ fn list_tasks(
     }
     note_problems(&index, printer);
     if let (true, Some(word)) = (is_empty, &arguments.search) {
-        tell_nothing(word, &index, arguments, printer)?;
+        report_no_match(word, &index, arguments, printer)?;
         return Ok(Status::Failure);
     }
     Ok(Status::Success)
 }
 
-/// Says that no name matches, and what may help.
-fn tell_nothing(word: &str, index: &Index, arguments: &LsArgs, printer: &mut Printer) -> Result<()> {
+/// Reports that no name matches, with hints.
+fn report_no_match(word: &str, index: &Index, arguments: &LsArgs, printer: &mut Printer) -> Result<()> {
     let near = nearest(word, index.iter().map(|(name, _)| name));
-    let told = Diagnostic::new(format!("Nothing matches `{word}`")).did_you_mean(&near);
-    let told = roots::missing_library(&arguments.library)?.into_iter().fold(told, Diagnostic::hint);
-    printer.note(&(told.message + &hint_lines(&told.hints)));
+    let diagnostic = Diagnostic::new(format!("Nothing matches `{word}`")).did_you_mean(&near);
+    let diagnostic =
+        roots::missing_library(&arguments.library)?.into_iter().fold(diagnostic, Diagnostic::hint);
+    printer.note(&(diagnostic.message + &hint_lines(&diagnostic.hints)));
     Ok(())
 }
 
-/// Prints what is registered; whether there was anything.
+/// Prints registered extensions; returns whether there were any.
 fn print_named(named: &[Named], title: &str, arguments: &LsArgs, printer: &mut Printer) -> Result<bool> {
     if arguments.names {
         for name in named.iter().flat_map(|one| &one.names) {
@@ -95,7 +96,7 @@ fn print_named(named: &[Named], title: &str, arguments: &LsArgs, printer: &mut P
     } else if !named.is_empty() {
         let names: Vec<String> = named.iter().map(|one| one.names.join(", ")).collect();
         let text = if named.iter().any(|one| one.made_for.is_some()) {
-            let mut table = Table::new([title, "Output Types", "What it is"]);
+            let mut table = Table::new([title, "Output Types", "Description"]);
             for (one, names) in named.iter().zip(&names) {
                 table.row([
                     names.as_str(),
@@ -105,7 +106,7 @@ fn print_named(named: &[Named], title: &str, arguments: &LsArgs, printer: &mut P
             }
             written(&table)?
         } else {
-            let mut table = Table::new([title, "What it is"]);
+            let mut table = Table::new([title, "Description"]);
             for (one, names) in named.iter().zip(&names) {
                 table.row([names.as_str(), one.summary.as_str()]);
             }
@@ -116,13 +117,13 @@ fn print_named(named: &[Named], title: &str, arguments: &LsArgs, printer: &mut P
     Ok(!named.is_empty())
 }
 
-/// Says how many files are missing from the list.
+/// Warns about files that are missing from the list.
 pub(crate) fn note_problems(index: &Index, printer: &mut Printer) {
     let count = index.problems().iter().filter(|problem| !problem.is_template()).count();
     if count > 0 {
         let files = if count == 1 { "file is" } else { "files are" };
         printer.note(&format!(
-            "warning: {count} {files} not listed because of errors; `lm-eval validate` explains them"
+            "warning: {count} {files} not listed because of errors; `lm-eval validate` shows them"
         ));
     }
 }
@@ -138,8 +139,8 @@ impl<'a> Rows<'a> {
         names.into_iter().filter_map(|name| Some((name, self.index.get(name)?))).collect()
     }
 
-    /// Groups, tags, subtasks: each table followed by two line ends, as scripts expect them. A search leaves out tables
-    /// without rows.
+    /// Prints groups, tags and subtasks, each table followed by two newlines, as scripts expect. A search omits empty
+    /// tables.
     fn tables(&self, what: Listing, printer: &mut Printer) -> io::Result<()> {
         printer.result("\n")?;
         let mut print = |is_empty: bool, table: Vec<u8>| -> io::Result<()> {
@@ -199,7 +200,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The kinds of entries that a listing shows.
+/// The kinds of entries in a listing.
 fn kinds(what: Listing) -> &'static [Kind] {
     match what {
         Listing::Groups => &[Kind::Group],
@@ -215,7 +216,7 @@ fn written<const COLUMNS: usize>(table: &Table<'_, COLUMNS>) -> io::Result<Vec<u
     Ok(text)
 }
 
-/// The file of an entry; inside an `lm_eval` package the part that is the same on every machine.
+/// The file of an entry; inside an `lm_eval` package, the part that is the same on every machine.
 fn location(entry: &Entry) -> &str {
     const PACKAGE: &str = "lm_eval/tasks/";
     let Some(path) = entry.path.as_deref().and_then(Path::to_str) else {

@@ -1,4 +1,4 @@
-//! `ls models`, `ls metrics` and `ls filters`: what tasks and runs can name beside tasks.
+//! `ls models`, `ls metrics` and `ls filters`: registered extensions.
 
 use lmeval_core::OutputType;
 use lmeval_core::registry::{Entry, Kind, Table};
@@ -6,13 +6,13 @@ use lmeval_pycompat::Value;
 
 use super::search::{Search, ranked};
 
-/// Something that is registered under one or more names.
+/// An extension registered under one or more names.
 pub(super) struct Named {
     /// The names, the main one first.
     pub names: Vec<String>,
-    /// What it is good for, where that is worth a column.
+    /// The output types it supports, if that is worth a column.
     pub made_for: Option<String>,
-    /// What it is, in a line.
+    /// A one-line description.
     pub summary: String,
 }
 
@@ -32,7 +32,7 @@ impl Named {
     }
 }
 
-/// The models that `--model` takes, as the program has them.
+/// Models available to `--model`.
 pub(super) fn models(search: Option<&Search>) -> Vec<Named> {
     let registry = lmeval::registry();
     let named = registry.models.iter().map(|entry| Named {
@@ -43,13 +43,13 @@ pub(super) fn models(search: Option<&Search>) -> Vec<Named> {
     found(search, named)
 }
 
-/// The metrics that `metric:` takes.
+/// Metrics available to `metric:`.
 pub(super) fn metrics(search: Option<&Search>) -> Vec<Named> {
     let types = |types: &[OutputType]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     named(search, &lmeval::registry().metrics, |entry| Some(types(&entry.output_types)))
 }
 
-/// The filters that `function:` takes.
+/// Filters available to `function:`.
 pub(super) fn filters(search: Option<&Search>) -> Vec<Named> {
     named(search, &lmeval::registry().filters, |_| None)
 }

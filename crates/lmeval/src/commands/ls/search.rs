@@ -1,8 +1,8 @@
-//! Which names a search word means, and which of them first.
+//! Ranks names by a search word.
 
 use lmeval_pycompat::fnmatch::Pattern;
 
-/// A search word: a pattern, or a part of the name whatever its case.
+/// A search word: a pattern, or a substring ignoring case.
 pub(super) enum Search {
     Pattern(Pattern),
     Part(String),
@@ -17,19 +17,19 @@ impl Search {
         }
     }
 
-    /// How well a name fits, 0 best: the word itself, its start, the start of a word in it, anywhere. Patterns do not rank.
+    /// How well a name matches, 0 best: equal, prefix, start of a word, anywhere. Patterns do not rank.
     pub(super) fn rank(&self, name: &str) -> Option<u8> {
         let part = match self {
             Self::Pattern(pattern) => return pattern.matches(name).then_some(0),
             Self::Part(part) => part,
         };
         let name = name.to_lowercase();
-        let starts_word = |place: usize| !name[..place].ends_with(char::is_alphanumeric);
+        let starts_word = |offset: usize| !name[..offset].ends_with(char::is_alphanumeric);
         if name == *part {
             Some(0)
         } else if name.starts_with(part.as_str()) {
             Some(1)
-        } else if name.match_indices(part.as_str()).any(|(place, _)| starts_word(place)) {
+        } else if name.match_indices(part.as_str()).any(|(offset, _)| starts_word(offset)) {
             Some(2)
         } else {
             name.contains(part.as_str()).then_some(3)
@@ -37,7 +37,7 @@ impl Search {
     }
 }
 
-/// What fits a search, best first, otherwise in the order in which it came.
+/// Filters items by a search, best matches first, otherwise in their original order.
 pub(super) fn ranked<T>(
     search: Option<&Search>,
     items: impl IntoIterator<Item = T>,
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_match_comes_first() {
+    fn ranks_the_best_match_first() {
         let names = ["bigarc", "lighteval_arc", "arc_easy", "hellaswag", "arc", "march"];
         let found = |word| {
             let search = Search::new(word);

@@ -1,4 +1,4 @@
-//! A command line of a Python program, with what the program has registered.
+//! Runs a command line for a Python program, with the extensions it has registered.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::commands::{self, Status, run};
 use crate::printer::{self, Printer};
 use crate::{legacy, report};
 
-/// Does what the command line says; the result is the exit status.
+/// Runs the command line; returns the exit status.
 pub(super) fn run(request: &Request) -> Result<Value> {
     let words = request.part("arguments");
     let words = words.as_list().unwrap_or_default();
@@ -22,12 +22,12 @@ pub(super) fn run(request: &Request) -> Result<Value> {
     let arguments = legacy::rewrite(std::iter::once(OsString::from("lm-eval")).chain(words).collect());
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return Ok(Value::Int(crate::refused(&error, &arguments).into())),
+        Err(error) => return Ok(Value::Int(crate::print_usage_error(&error, &arguments).into())),
     };
     let printer = &mut Printer::new(cli.color);
     request.use_registered();
     let done = match cli.command {
-        Command::ServePython | Command::ServeModel => bail!("The command is not for programs"),
+        Command::ServePython | Command::ServeModel => bail!("This command cannot be run from Python"),
         Command::Run(arguments) => {
             let program = Program {
                 caller: &request.caller,

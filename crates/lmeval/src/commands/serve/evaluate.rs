@@ -1,4 +1,4 @@
-//! A run that the caller wants.
+//! Runs an evaluation for a Python caller.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::python;
 use crate::run::model;
 use crate::run::output::{self, Start};
 
-/// Evaluates, and gives the result object together with what files say beside it.
+/// Evaluates, and returns the result object with the facts that result files add to it.
 pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     let (moment, began) = (Moment::now(), Instant::now());
-    let settings = RunSettings::of_caller(&request.dict("settings"))?;
-    secrets::learn(&shown(request, "model_args").unwrap_or_default());
+    let settings = RunSettings::from_python(&request.dict("settings"))?;
+    secrets::learn(&as_given(request, "model_args").unwrap_or_default());
     if settings.quiet {
         printer.notes().be_quiet();
     }
     if settings.check_integrity {
-        let told = Diagnostic::new("`check_integrity`: there are no self-tests of tasks");
-        bail!(told.hint("`lm-eval validate --tasks …` checks definitions"));
+        let diagnostic = Diagnostic::new("`check_integrity`: tasks have no self-tests");
+        bail!(diagnostic.hint("`lm-eval validate --tasks …` checks definitions"));
     }
     for note in &settings.notes {
         printer.notes().info(note);
@@ -39,16 +39,16 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     let (tasks, roots) = tasks::of_run(request, printer)?;
     let python = python(request, &settings, &roots, printer)?;
     let model = model(request, &settings, &python, printer)?;
-    let model_args = shown(request, "model_args").unwrap_or_default();
+    let model_args = as_given(request, "model_args").unwrap_or_default();
     let model_name = ModelName::of(&settings.model, &model_args, settings.seeds[0]);
     let files = command::files(&settings, &model_name, moment)?;
     let journal = command::journal(&settings, &model_name, files.as_ref().map(|(layout, _)| layout), &*model);
-    // The caller writes files itself, when it wants them.
+    // The caller writes files itself.
     let start = Start { moment, began, model_name, files: None, hash_media };
     let adjust = |options: &mut EvaluateOptions| {
         options.keep_samples = true;
         options.data.python = Some(PythonHost::new(python));
-        // Nobody else sets it.
+        // Set only here.
         let _ = request.cancel.set(options.cancel.clone());
     };
     let (evaluation, _, _) = command::evaluate_tasks(
@@ -63,9 +63,9 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
     for warning in &evaluation.results.warnings {
         printer.note(&format!("warning: {warning}"));
     }
-    output::tell_audit(&evaluation, printer);
+    output::report_unusual_answers(&evaluation, printer);
     if !evaluation.failures.is_empty() {
-        output::tell_failures(&evaluation.failures, journal.is_some(), printer);
+        output::report_failures(&evaluation.failures, journal.is_some(), printer);
     }
     let facts = facts(request, &settings, &start, &*model, &evaluation);
     let configs = output::configs(&settings, &evaluation);
@@ -76,12 +76,12 @@ pub(super) fn run(request: &Request, printer: &mut Printer) -> Result<Value> {
         ("model_name_sanitized", Value::str(facts.model_name.sanitized.as_str())),
         ("chat_template", Value::from(facts.chat_template.clone())),
     ]);
-    // The caller may write it to files, as the command does.
+    // The caller may write the results to files, like the command.
     let results = secrets::mask_strings(Value::from(results), secrets::mask_data);
     Ok(Value::dict([("results", results), ("tracked", tracked)]))
 }
 
-/// What runs the Python functions of the tasks; those that exist in the caller's process run there.
+/// Options for the Python functions of tasks; functions of the caller's process run there.
 pub(super) fn python(
     request: &Request,
     settings: &RunSettings,
@@ -97,7 +97,7 @@ pub(super) fn python(
     })
 }
 
-/// The model: one that the caller has, or the one of a name.
+/// The caller's model, or one created by name.
 fn model(
     request: &Request,
     settings: &RunSettings,
@@ -110,7 +110,7 @@ fn model(
     }
 }
 
-/// The model that the caller has, if it has one.
+/// The caller's model, if it passed one.
 pub(super) fn live_model(request: &Request, settings: &RunSettings) -> Result<Option<Arc<dyn Model>>> {
     let Value::Function(live) = request.part("live_model") else { return Ok(None) };
     let [random, numpy, torch, _] = settings.seeds;
@@ -123,8 +123,8 @@ pub(super) fn live_model(request: &Request, settings: &RunSettings) -> Result<Op
     Ok(Some(PythonModel::of_caller(Arc::clone(&request.caller), &live, &made)?))
 }
 
-/// What the caller gave where results show it as it was given.
-fn shown(request: &Request, name: &str) -> Option<Value> {
+/// A value as the caller gave it, for showing in results.
+fn as_given(request: &Request, name: &str) -> Option<Value> {
     request.dict("shown").get_str(name).cloned()
 }
 
@@ -137,22 +137,22 @@ fn facts(
 ) -> RunFacts {
     let facts = output::facts(settings, start, model, evaluation);
     let text = |name: &str, default: String| {
-        shown(request, name).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or(default)
+        as_given(request, name).and_then(|value| value.as_str().map(str::to_owned)).unwrap_or(default)
     };
-    // What was used, where it is known; the 0.4 line writes down what was asked for.
+    // The actual device if known; 0.4 records the requested one.
     let device = match settings.dialect.name {
-        "0.4" => shown(request, "device").unwrap_or(facts.device),
-        _ if facts.device.is_none() => shown(request, "device").unwrap_or_default(),
+        "0.4" => as_given(request, "device").unwrap_or(facts.device),
+        _ if facts.device.is_none() => as_given(request, "device").unwrap_or_default(),
         _ => facts.device,
     };
     RunFacts {
         model: text("model", facts.model),
         model_source: text("model_source", facts.model_source),
-        model_args: shown(request, "model_args").unwrap_or(facts.model_args),
+        model_args: as_given(request, "model_args").unwrap_or(facts.model_args),
         device,
-        batch_size: shown(request, "batch_size").unwrap_or(facts.batch_size),
-        gen_kwargs: shown(request, "gen_kwargs").unwrap_or(facts.gen_kwargs),
-        bootstrap_iters: shown(request, "bootstrap_iters").unwrap_or(facts.bootstrap_iters),
+        batch_size: as_given(request, "batch_size").unwrap_or(facts.batch_size),
+        gen_kwargs: as_given(request, "gen_kwargs").unwrap_or(facts.gen_kwargs),
+        bootstrap_iters: as_given(request, "bootstrap_iters").unwrap_or(facts.bootstrap_iters),
         ..facts
     }
 }

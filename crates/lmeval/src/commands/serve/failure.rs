@@ -1,4 +1,4 @@
-//! Failures as Python sees them.
+//! Converts failures into Python exceptions.
 
 use lmeval_core::{ModelError, ModelErrorKind, secrets};
 use lmeval_engine::EngineError;
@@ -7,8 +7,8 @@ use lmeval_tasks::{Error, ErrorKind};
 
 use crate::report;
 
-/// What the caller is told: the class of the exception, the message with place and advice, and the traceback of code that
-/// failed in a worker.
+/// The exception class, the message with location and hints, and the traceback of code that failed in a
+/// worker.
 pub(super) fn described(error: &anyhow::Error) -> Value {
     Value::dict([
         ("kind", Value::str(kind(error))),
@@ -20,13 +20,13 @@ pub(super) fn described(error: &anyhow::Error) -> Value {
     ])
 }
 
-/// What happened and what to try, without styles; where a file is to blame, with an excerpt.
+/// The message and hints without styles, with a file excerpt if there is one.
 fn text(error: &anyhow::Error) -> String {
     let text = anstream::adapter::strip_str(&report::rendered(error)).to_string();
     text.strip_prefix("error: ").unwrap_or(&text).to_owned()
 }
 
-/// The built-in exception that the reference raises in such a case, or one of its kind.
+/// The built-in exception class that the reference raises, or a base class of it.
 fn kind(error: &anyhow::Error) -> &'static str {
     if let Some(error) = error.downcast_ref::<Error>() {
         return of_task(error);
@@ -40,7 +40,7 @@ fn kind(error: &anyhow::Error) -> &'static str {
         Some(EngineError::Settings { .. }) => "ValueError",
         Some(EngineError::Interrupted { .. }) => "KeyboardInterrupt",
         Some(_) => "RuntimeError",
-        // All else is about an argument, or about a file.
+        // Everything else is about an argument or a file.
         None if is_about_a_file(error) => "OSError",
         None => "ValueError",
     }
@@ -73,22 +73,23 @@ mod tests {
 
     use super::*;
 
-    fn told(error: &anyhow::Error) -> (String, String) {
-        let told = described(error);
-        let part = |name: &str| told.as_dict().and_then(|told| told.get_str(name)).and_then(Value::as_str);
+    fn parts(error: &anyhow::Error) -> (String, String) {
+        let described = described(error);
+        let part =
+            |name: &str| described.as_dict().and_then(|dict| dict.get_str(name)).and_then(Value::as_str);
         (part("kind").unwrap().to_owned(), part("message").unwrap().to_owned())
     }
 
     #[test]
-    fn failures_have_their_exceptions() {
+    fn maps_failures_to_exceptions() {
         let of = |kind: &str, text: &str| (kind.to_owned(), text.to_owned());
-        assert_eq!(told(&anyhow!("`limit` is odd")), of("ValueError", "`limit` is odd"));
+        assert_eq!(parts(&anyhow!("`limit` is odd")), of("ValueError", "`limit` is odd"));
         let unknown = Error::new(ErrorKind::UnknownName, "`x` is not known").hint("Did you mean `y`?");
-        assert_eq!(told(&unknown.into()), of("KeyError", "`x` is not known\nhint: Did you mean `y`?"));
+        assert_eq!(parts(&unknown.into()), of("KeyError", "`x` is not known\nhint: Did you mean `y`?"));
         let model = ModelError::new(ModelErrorKind::Unreachable, "No answer").hint("Start the server");
         let text = "No answer\nhint: Start the server";
-        assert_eq!(told(&EngineError::Model(model).into()), of("RuntimeError", text));
+        assert_eq!(parts(&EngineError::Model(model).into()), of("RuntimeError", text));
         let interrupted = EngineError::Interrupted { answered: 3, journal: None };
-        assert_eq!(told(&interrupted.into()).0, "KeyboardInterrupt");
+        assert_eq!(parts(&interrupted.into()).0, "KeyboardInterrupt");
     }
 }

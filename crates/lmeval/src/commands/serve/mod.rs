@@ -1,7 +1,7 @@
-//! `lm-eval serve-python`: does for the Python package what it was called for.
+//! `lm-eval serve-python`: serves the Python package.
 //!
-//! The package starts this command with a socket as standard input, sends one request, and answers calls of what exists
-//! in its process alone until the result comes.
+//! The package starts this command with a socket as standard input, sends one request, and handles calls of functions
+//! in its own process until the result arrives.
 
 mod command;
 mod evaluate;
@@ -24,31 +24,31 @@ use lmeval_pycompat::{Dict, Value};
 use crate::commands::Status;
 use crate::printer::{Level, Printer};
 
-/// How long a run may take to end in order when the program that wants it has ended.
+/// How long a run may take to stop gracefully after the calling program has ended.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A request, and what it was made by.
+/// A request and its sender.
 struct Request {
     fields: Arc<Dict>,
     caller: Arc<Caller>,
-    /// What ends the run that is under way.
+    /// Cancels the run in progress.
     cancel: Arc<OnceLock<Cancel>>,
 }
 
 impl Request {
-    /// A part of the request, null where it is not there.
+    /// A field of the request, or null.
     fn part(&self, name: &str) -> Value {
         self.fields.get_str(name).cloned().unwrap_or_default()
     }
 
-    /// Lets functions, filters, metrics, scorers and models that the caller has registered run in its process.
+    /// Lets functions, filters, metrics, scorers and models registered by the caller run in its process.
     fn use_registered(&self) {
         let registered = self.part("registered");
         let names = registered.as_list().unwrap_or_default();
         self.caller.add_registered(names.iter().filter_map(Value::as_str).map(str::to_owned));
     }
 
-    /// A part of the request that is a dictionary.
+    /// A field of the request that is a dictionary.
     fn dict(&self, name: &str) -> Dict {
         self.part(name).as_dict().cloned().unwrap_or_default()
     }
@@ -58,19 +58,19 @@ impl Request {
 pub(crate) fn run(printer: &mut Printer) -> Result<Status> {
     let cancel: Arc<OnceLock<Cancel>> = Arc::default();
     let of_run = Arc::clone(&cancel);
-    let Ok(caller) = Caller::on_stdin(move || leave(&of_run)) else {
-        bail!("This command is for the Python package `lm_eval`, which talks with it over a socket");
+    let Ok(caller) = Caller::on_stdin(move || exit_without_caller(&of_run)) else {
+        bail!("This command is only for the Python package `lm_eval`, which connects to it over a socket");
     };
     let Some(fields) = caller.request() else {
-        let told = Diagnostic::new("The request is not understood");
-        bail!(told.hint("The Python package and the program must be of the same version"));
+        let diagnostic = Diagnostic::new("Malformed request");
+        bail!(diagnostic.hint("The Python package and the `lm-eval` binary must have the same version"));
     };
     let request = Request { fields, caller: Arc::clone(&caller), cancel };
     if request.part("log").is_truthy() {
         let caller = Arc::clone(&caller);
-        // A caller that has ended reads nothing, and the run ends with it.
-        let tell = move |level: Level, text: &str| drop(caller.log(level.name(), text));
-        printer.notes().tell(Arc::new(tell));
+        // If the caller has ended, nothing reads the log, and the run ends too.
+        let forward = move |level: Level, text: &str| drop(caller.log(level.name(), text));
+        printer.notes().set_listener(Arc::new(forward));
     }
     let done = match request.part("op").as_str() {
         Some("names") => tasks::names(&request, printer),
@@ -88,7 +88,7 @@ pub(crate) fn run(printer: &mut Printer) -> Result<Status> {
         Some("evaluate") => evaluate::run(&request, printer),
         Some("model") => model::serve(&request, printer),
         Some("command") => command::run(&request),
-        _ => bail!("The request asks for what nobody does"),
+        _ => bail!("Unknown request"),
     };
     match done {
         Ok(value) => {
@@ -97,15 +97,15 @@ pub(crate) fn run(printer: &mut Printer) -> Result<Status> {
         }
         Err(error) => {
             caller.tell("failure", &failure::described(&error))?;
-            // The caller says what went wrong, not this command.
+            // The caller prints the error, not this command.
             Ok(Status::Failure)
         }
     }
 }
 
-/// Ends the run, and soon after it the command: nobody waits for the result any more.
-#[expect(clippy::exit, reason = "what is under way may never end without the caller")]
-fn leave(cancel: &OnceLock<Cancel>) {
+/// Cancels the run and exits soon after: nobody waits for the result anymore.
+#[expect(clippy::exit, reason = "a call to the caller may never return once it has ended")]
+fn exit_without_caller(cancel: &OnceLock<Cancel>) {
     if let Some(cancel) = cancel.get() {
         cancel.cancel();
         thread::sleep(GRACE);

@@ -1,6 +1,6 @@
-//! A built-in model for a program in Python: it is made once, then answers call after call.
+//! Serves a built-in model to a Python program: created once, then answers call after call.
 //!
-//! Each turn tells the caller what came of the last one and waits for the next; the session ends with the caller.
+//! Each turn returns the result of the previous one and waits for the next; the session ends with the caller.
 
 use std::sync::Arc;
 use std::thread;
@@ -18,28 +18,28 @@ use super::{Request, failure};
 use crate::printer::Printer;
 use crate::run::model;
 
-/// Serves the model of the settings until the caller wants nothing more.
+/// Serves the model of the settings until the caller ends the session.
 pub(super) fn serve(request: &Request, printer: &Printer) -> Result<Value> {
-    let settings = RunSettings::of_caller(&request.dict("settings"))?;
+    let settings = RunSettings::from_python(&request.dict("settings"))?;
     if settings.quiet {
         printer.notes().be_quiet();
     }
     let made = model::built_in(&settings, &printer.notes())?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let runtime = Builder::new_multi_thread().worker_threads(cores.max(2)).enable_all().build()?;
-    let mut said = Ok(Value::None);
+    let mut result = Ok(Value::None);
     loop {
-        let told = match &said {
+        let reply = match &result {
             Ok(value) => Value::dict([("done", value.clone())]),
             Err(error) => Value::dict([("failure", failure::described(error))]),
         };
-        let wanted = request.caller.turn(&told)?;
+        let wanted = request.caller.turn(&reply)?;
         let Some(wanted) = wanted.as_dict() else { return Ok(Value::None) };
-        said = turn(&runtime, &made, wanted);
+        result = turn(&runtime, &made, wanted);
     }
 }
 
-/// What came of one turn.
+/// Handles one turn.
 fn turn(runtime: &Runtime, model: &Arc<dyn Model>, wanted: &Dict) -> Result<Value> {
     let part = |name: &str| wanted.get_str(name).cloned().unwrap_or_default();
     match part("want").as_str() {
@@ -61,7 +61,7 @@ fn turn(runtime: &Runtime, model: &Arc<dyn Model>, wanted: &Dict) -> Result<Valu
             let messages = part("messages");
             let messages = messages.as_list().unwrap_or_default().iter().map(|message| {
                 ChatMessage::from_value(message)
-                    .context("A message needs a `role` (system, user, assistant) and text")
+                    .context("A message needs a `role` (system, user, assistant) and string content")
             });
             let messages = messages.collect::<Result<Vec<_>>>()?;
             let template = model.chat_template(None)?.template;
@@ -79,19 +79,19 @@ fn turn(runtime: &Runtime, model: &Arc<dyn Model>, wanted: &Dict) -> Result<Valu
                 ("tokenizer", Value::from(facts.tokenizer)),
             ]))
         }
-        _ => bail!("The request asks for what no model does"),
+        _ => bail!("Unknown operation on a model"),
     }
 }
 
-/// A request: its arguments as Python has them, and the document it belongs to.
+/// Reads a request: its arguments as Python has them, and its document.
 fn read(sent: &Value) -> Result<ModelRequest> {
-    let wrong = || anyhow!("A request is not understood");
+    let wrong = || anyhow!("Malformed request");
     let [kind, arguments, task_name, doc_id, idx] = sent.as_list().unwrap_or_default() else {
         return Err(wrong());
     };
     let text = |value: &Value| match value {
         Value::Str(text) => Ok(Arc::clone(text)),
-        other => Err(anyhow!("A request has a value of type `{}` in place of text", other.type_name())),
+        other => Err(anyhow!("A request has a value of type `{}` instead of a string", other.type_name())),
     };
     let arguments = match (kind.as_str().ok_or_else(wrong)?, arguments.as_list().unwrap_or_default()) {
         ("loglikelihood", [before, continuation]) => {
@@ -101,7 +101,7 @@ fn read(sent: &Value) -> Result<ModelRequest> {
         ("generate_until", [before, Value::Dict(kwargs)]) => {
             Arguments::Generate { context: context(before)?, kwargs: Arc::clone(kwargs) }
         }
-        (kind, _) => bail!("The arguments of a `{kind}` request are not understood"),
+        (kind, _) => bail!("Invalid arguments for a `{kind}` request"),
     };
     let number = |value: &Value| usize::try_from(value.as_i64().unwrap_or_default()).unwrap_or_default();
     Ok(ModelRequest {
@@ -114,25 +114,23 @@ fn read(sent: &Value) -> Result<ModelRequest> {
     })
 }
 
-/// A context: text, a conversation as JSON text in a tuple, or a list of messages.
+/// Reads a context: a string, chat messages as a JSON string in a tuple, or a list of messages.
 fn context(value: &Value) -> Result<Context> {
     match value {
         Value::Str(text) => Ok(Context::Text(Arc::clone(text))),
         Value::Tuple(parts) => match parts.as_slice() {
             [Value::Str(text)] => Ok(Context::Json(Arc::clone(text))),
-            _ => bail!("A context is text or a conversation"),
+            _ => bail!("A context must be a string or a list of messages"),
         },
         Value::List(messages) => {
             let read = messages.iter().map(ChatMessage::from_value).collect::<Option<Vec<_>>>();
-            Ok(Context::Messages(
-                read.context("A conversation has a message without a known role and text")?.into(),
-            ))
+            Ok(Context::Messages(read.context("A message lacks a known role or string content")?.into()))
         }
-        _ => bail!("A context is text or a conversation"),
+        _ => bail!("A context must be a string or a list of messages"),
     }
 }
 
-/// The answers to all requests in order, or the first error: what is in flight is dropped then.
+/// The answers to all requests in order, or the first error, which drops requests in flight.
 async fn answers(model: &Arc<dyn Model>, requests: Vec<ModelRequest>) -> Result<Vec<Answer>, ModelError> {
     let dispatch = model.dispatch();
     let mut answers: Vec<Option<Answer>> = vec![None; requests.len()];
@@ -148,19 +146,19 @@ async fn answers(model: &Arc<dyn Model>, requests: Vec<ModelRequest>) -> Result<
         let (first, given) = ended.map_err(|error| {
             ModelError::new(ModelErrorKind::Answer, format!("The model ended unexpectedly: {error}"))
         })?;
-        for (place, answer) in given.into_iter().enumerate() {
-            answers[first + place] = Some(answer?);
+        for (index, answer) in given.into_iter().enumerate() {
+            answers[first + index] = Some(answer?);
         }
     }
-    let missing = || ModelError::new(ModelErrorKind::Answer, "The model left a request without an answer");
+    let missing = || ModelError::new(ModelErrorKind::Answer, "The model did not answer a request");
     answers.into_iter().map(|answer| answer.ok_or_else(missing)).collect()
 }
 
-/// The requests in batches, each with the place of its first one.
+/// Splits requests into batches, each with the index of its first request.
 fn batches(requests: Vec<ModelRequest>, size: usize, bytes: usize) -> Vec<(usize, Vec<ModelRequest>)> {
     let mut batches: Vec<(usize, Vec<ModelRequest>)> = Vec::new();
     let mut filled = 0;
-    for (place, request) in requests.into_iter().enumerate() {
+    for (index, request) in requests.into_iter().enumerate() {
         let length = request.size();
         match batches.last_mut() {
             Some((_, batch)) if batch.len() < size && filled + length <= bytes => {
@@ -169,7 +167,7 @@ fn batches(requests: Vec<ModelRequest>, size: usize, bytes: usize) -> Vec<(usize
             }
             _ => {
                 filled = length;
-                batches.push((place, vec![request]));
+                batches.push((index, vec![request]));
             }
         }
     }
@@ -186,21 +184,21 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_full_by_number_or_by_bytes() {
+    fn limits_batches_by_count_and_bytes() {
         let requests = || ["a", "bb", "cccc", "d"].map(request).to_vec();
-        let places = |batches: Vec<(usize, Vec<ModelRequest>)>| -> Vec<(usize, usize)> {
+        let sizes = |batches: Vec<(usize, Vec<ModelRequest>)>| -> Vec<(usize, usize)> {
             batches.into_iter().map(|(first, batch)| (first, batch.len())).collect()
         };
-        assert_eq!(places(batches(requests(), 3, usize::MAX)), [(0, 3), (3, 1)]);
-        assert_eq!(places(batches(requests(), 9, 3)), [(0, 2), (2, 1), (3, 1)]);
+        assert_eq!(sizes(batches(requests(), 3, usize::MAX)), [(0, 3), (3, 1)]);
+        assert_eq!(sizes(batches(requests(), 9, 3)), [(0, 2), (2, 1), (3, 1)]);
         assert!(batches(Vec::new(), 9, 9).is_empty());
     }
 
     #[test]
-    fn requests_say_what_is_wrong() {
+    fn malformed_requests_are_errors() {
         assert_eq!((request("x").doc_id, request("x").idx), (DocId(3), 0));
         let bad = [Value::str("generate_until"), Value::list([Value::Int(1), Value::Dict(Arc::default())])];
         let bad = Value::list(bad.into_iter().chain([Value::str("t"), Value::None, Value::None]));
-        assert_eq!(read(&bad).unwrap_err().to_string(), "A context is text or a conversation");
+        assert_eq!(read(&bad).unwrap_err().to_string(), "A context must be a string or a list of messages");
     }
 }

@@ -1,4 +1,4 @@
-//! Small things that the package wants: tables of results, files of settings.
+//! Small services for the Python package: result tables, settings files, task files.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use lmeval_tasks::source::Loader;
 
 use super::Request;
 
-/// Results as a table, in Markdown or in LaTeX.
+/// Renders results as a table, in Markdown or LaTeX.
 pub(super) fn table(request: &Request) -> Result<Value> {
     let column = match request.part("column").as_str() {
         Some("results") => Column::Results,
@@ -23,14 +23,14 @@ pub(super) fn table(request: &Request) -> Result<Value> {
     Ok(Value::from(table(&results, column, sorted)))
 }
 
-/// What a YAML file of settings says.
+/// Reads a YAML settings file.
 pub(super) fn read_config(request: &Request) -> Result<Value> {
     let path = request.part("path");
     let file = ConfigFile::read(Path::new(path.as_str().unwrap_or_default()))?;
     Ok(Value::from(file.dict))
 }
 
-/// What a YAML file of a task or group says, with the files that it includes unless the request is for it alone.
+/// Reads the YAML file of a task or group, with the files it includes unless the request excludes them.
 pub(super) fn read_yaml(request: &Request) -> Result<Value> {
     let path = request.part("path");
     let path = Path::new(path.as_str().unwrap_or_default());

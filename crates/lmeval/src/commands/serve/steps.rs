@@ -1,4 +1,4 @@
-//! The steps of an evaluation one by one, for callers that ask a model themselves.
+//! The individual steps of an evaluation, for callers that query a model themselves.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ use super::{Request, evaluate, tasks};
 use crate::printer::Printer;
 use crate::report;
 
-/// What stands for a target that is none of the options.
+/// The index that represents a target not among the options.
 const UNRESOLVED: i64 = -100;
 
-/// The requests of a task, document by document.
+/// Builds the requests of a task, document by document.
 pub(super) fn requests(request: &Request, printer: &mut Printer) -> Result<Value> {
     let step = Step::new(request, printer)?;
     let options = step.request_options(request)?;
@@ -41,7 +41,7 @@ pub(super) fn requests(request: &Request, printer: &mut Printer) -> Result<Value
     Ok(Value::from(documents))
 }
 
-/// What becomes of answers: filtered, and unless only that is asked for, scored and reduced.
+/// Filters the answers and, unless only that is requested, scores and reduces them.
 pub(super) fn score(request: &Request, printer: &mut Printer) -> Result<Value> {
     let step = Step::new(request, printer)?;
     let only_filter = request.part("only_filter").is_truthy();
@@ -59,14 +59,14 @@ pub(super) fn score(request: &Request, printer: &mut Printer) -> Result<Value> {
     Ok(Value::dict([("pipelines", Value::list(pipelines)), ("higher_is_better", directions(&scorer))]))
 }
 
-/// The scores of values that [`score`] gave.
+/// Aggregates the values returned by [`score`].
 pub(super) fn aggregate(request: &Request, printer: &mut Printer) -> Result<Value> {
     let step = Step::new(request, printer)?;
     let mut scorer = step.scorer()?;
     let given = request.part("pipelines");
     let given = given.as_list().unwrap_or_default();
     if given.len() != scorer.pipelines().len() {
-        bail!("There are values of {} pipelines for {}", given.len(), scorer.pipelines().len());
+        bail!("Got values of {} pipelines, expected {}", given.len(), scorer.pipelines().len());
     }
     scorer.restore(given.iter().map(restored).collect::<Result<Vec<_>>>()?);
     let aggregated = scorer.aggregate(step.settings.bootstrap_iters).map_err(|error| step.failed(error))?;
@@ -81,7 +81,7 @@ pub(super) fn aggregate(request: &Request, printer: &mut Printer) -> Result<Valu
     ]))
 }
 
-/// A task with all that a step needs.
+/// A task with everything a step needs.
 struct Step {
     settings: RunSettings,
     task: Task,
@@ -90,13 +90,13 @@ struct Step {
 
 impl Step {
     fn new(request: &Request, printer: &mut Printer) -> Result<Self> {
-        let settings = RunSettings::of_caller(&request.dict("settings"))?;
+        let settings = RunSettings::from_python(&request.dict("settings"))?;
         if settings.quiet {
             printer.notes().be_quiet();
         }
         let (mut tasks, roots) = tasks::of_run(request, printer)?;
         let task = tasks.tasks.shift_remove_index(0).filter(|_| tasks.tasks.is_empty());
-        let (_, mut task) = task.ok_or_else(|| anyhow!("The request is not about one task"))?;
+        let (_, mut task) = task.ok_or_else(|| anyhow!("The request must name exactly one task"))?;
         let python = evaluate::python(request, &settings, &roots, printer)?;
         let data = DataOptions {
             settings: Some(Settings::from_environment()),
@@ -139,7 +139,7 @@ impl Step {
     fn check_code(&self) -> Result<()> {
         if self.task.config.unsafe_code && !self.settings.confirm_run_unsafe_code {
             let message = format!("The task `{}` runs code that the model writes", self.task.name());
-            let hint = "Confirm with `confirm_run_unsafe_code=True` that this may happen on this machine";
+            let hint = "Set `confirm_run_unsafe_code=True` to allow it on this machine";
             bail!(Diagnostic::new(message).hint(hint));
         }
         Ok(())
@@ -158,7 +158,7 @@ impl Step {
     }
 }
 
-/// A document and its requests by the names of the fields of the package's `Instance`.
+/// A document and its requests, with the field names of the package's `Instance`.
 fn document_value(built: &DocumentRequests, output_type: OutputType, dialect: &Dialect) -> Value {
     let conditional = built.instances.iter().filter(|instance| !instance.metadata.unconditional).count();
     let options = built.choices.as_deref().filter(|options| options.len() == conditional);
@@ -188,7 +188,7 @@ fn document_value(built: &DocumentRequests, output_type: OutputType, dialect: &D
     ])
 }
 
-/// The arguments, in which a conversation for a server is a tuple of its JSON text.
+/// The arguments, with chat messages for a server as a tuple of their JSON.
 fn arguments(instance: &Instance, dialect: &Dialect) -> Vec<Value> {
     let mut arguments = instance.args(dialect);
     if let Arguments::Loglikelihood { context: Context::Json(text), .. }
@@ -199,7 +199,7 @@ fn arguments(instance: &Instance, dialect: &Dialect) -> Vec<Value> {
     arguments
 }
 
-/// The gold answer as metrics get it: 0 where the target itself is scored.
+/// The target as metrics get it: 0 if the target itself is scored.
 fn target(gold: &Value, output_type: OutputType) -> Value {
     match output_type {
         OutputType::MultipleChoice => of_index(gold, &|gold| match gold {
@@ -208,7 +208,7 @@ fn target(gold: &Value, output_type: OutputType) -> Value {
         }),
         OutputType::GenerateUntil => match gold {
             Value::Str(_) | Value::List(_) | Value::Tuple(_) | Value::Set(_) | Value::Dict(_) => gold.clone(),
-            // Generated text is compared with text.
+            // A generation is compared with a string.
             other => Value::from(repr::str(other)),
         },
         OutputType::Loglikelihood | OutputType::LoglikelihoodRolling => Value::Int(0),
@@ -222,28 +222,29 @@ fn of_index(gold: &Value, index: &dyn Fn(&Value) -> Value) -> Value {
     }
 }
 
-/// The documents with their answers, as the caller tells of them.
+/// Reads the documents and their answers.
 fn answered(documents: &Value, output_type: OutputType) -> Result<Vec<AnsweredDocument>> {
     let documents = documents.as_list().unwrap_or_default().iter();
     documents.map(|document| answered_document(document, output_type)).collect()
 }
 
-fn answered_document(told: &Value, output_type: OutputType) -> Result<AnsweredDocument> {
-    let told = told.as_dict().ok_or_else(|| anyhow!("A document is not told as it should be"))?;
-    let doc_id = told.get_str("doc_id").and_then(Value::as_i64).and_then(|id| usize::try_from(id).ok());
-    let doc_id = DocId(doc_id.ok_or_else(|| anyhow!("The `doc_id` of a request is a number from 0"))?);
-    let instances = told.get_str("instances").and_then(Value::as_list).unwrap_or_default();
+fn answered_document(given: &Value, output_type: OutputType) -> Result<AnsweredDocument> {
+    let given = given.as_dict().ok_or_else(|| anyhow!("Malformed document"))?;
+    let doc_id = given.get_str("doc_id").and_then(Value::as_i64).and_then(|id| usize::try_from(id).ok());
+    let doc_id =
+        DocId(doc_id.ok_or_else(|| anyhow!("The `doc_id` of a request must be a non-negative integer"))?);
+    let instances = given.get_str("instances").and_then(Value::as_list).unwrap_or_default();
     let (mut answers, mut choices) = (Vec::with_capacity(instances.len()), Vec::new());
-    for told in instances {
-        let told = told.as_dict().ok_or_else(|| anyhow!("A request is not told as it should be"))?;
-        let (answer, option) = answered_instance(doc_id, told, output_type)?;
+    for given in instances {
+        let given = given.as_dict().ok_or_else(|| anyhow!("Malformed request"))?;
+        let (answer, option) = answered_instance(doc_id, given, output_type)?;
         if !answer.instance.metadata.unconditional {
             choices.push(option);
         }
         answers.push(answer);
     }
     let choices: Option<Vec<Value>> = choices.into_iter().collect();
-    let document = match told.get_str("doc") {
+    let document = match given.get_str("doc") {
         Some(Value::Dict(document)) => Arc::clone(document),
         _ => bail!("A document must be a dictionary"),
     };
@@ -252,26 +253,27 @@ fn answered_document(told: &Value, output_type: OutputType) -> Result<AnsweredDo
 
 fn answered_instance(
     doc_id: DocId,
-    told: &Dict,
+    given: &Dict,
     output_type: OutputType,
 ) -> Result<(AnsweredInstance, Option<Value>)> {
-    let text = |name: &str| told.get_str(name).and_then(Value::as_str).unwrap_or_default();
-    let count = |name: &str| told.get_str(name).and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok());
-    let arguments = match told.get_str("arguments") {
+    let text = |name: &str| given.get_str(name).and_then(Value::as_str).unwrap_or_default();
+    let count =
+        |name: &str| given.get_str(name).and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok());
+    let arguments = match given.get_str("arguments") {
         Some(Value::Tuple(arguments) | Value::List(arguments)) => arguments.as_slice(),
         _ => &[],
     };
     let (request_type, arguments, media) =
         read_arguments(text("request_type"), arguments).map_err(EngineError::from)?;
-    let metadata = told.get_str("metadata").and_then(Value::as_dict).cloned().unwrap_or_default();
-    let mut gold = told.get_str("target").cloned().unwrap_or_default();
+    let metadata = given.get_str("metadata").and_then(Value::as_dict).cloned().unwrap_or_default();
+    let mut gold = given.get_str("target").cloned().unwrap_or_default();
     if output_type == OutputType::MultipleChoice {
         gold = of_index(&gold, &|gold| match gold {
             Value::Int(UNRESOLVED) => Value::None,
             other => other.clone(),
         });
     }
-    let responses = told.get_str("resps").and_then(Value::as_list).unwrap_or_default();
+    let responses = given.get_str("resps").and_then(Value::as_list).unwrap_or_default();
     let responses = responses.iter().map(|response| response_value(request_type, response));
     let instance = Instance {
         request_type,
@@ -289,8 +291,8 @@ fn answered_instance(
                 _ => None,
             },
         },
-        additional_args: match told.get_str("additional_args") {
-            Some(Value::Dict(given)) => Some(Arc::clone(given)),
+        additional_args: match given.get_str("additional_args") {
+            Some(Value::Dict(args)) => Some(Arc::clone(args)),
             _ => media,
         },
     };
@@ -298,7 +300,7 @@ fn answered_instance(
     Ok((AnsweredInstance::new(instance, responses.collect()), option))
 }
 
-/// An answer as scoring gets it: models give the likelihood of a whole text as a bare number.
+/// An answer in the form scoring expects: models return a rolling log-likelihood as a bare number.
 fn response_value(request_type: RequestType, response: &Value) -> Value {
     match (request_type, response) {
         (RequestType::GenerateUntil, answer) => answer.clone(),
@@ -310,10 +312,10 @@ fn response_value(request_type: RequestType, response: &Value) -> Value {
     }
 }
 
-/// What a pipeline made of the answers.
+/// The results of a pipeline.
 fn pipeline_value(pipeline: &ScoringPipeline, documents: usize) -> Value {
-    let filtered = (0..documents).map(|place| {
-        Value::list(pipeline.filtered(place).iter().map(|answers| Value::list(answers.clone())))
+    let filtered = (0..documents).map(|index| {
+        Value::list(pipeline.filtered(index).iter().map(|answers| Value::list(answers.clone())))
     });
     let raw = pipeline.raw_docs().iter().map(|scored| {
         let scores = scored.scores.iter();
@@ -340,11 +342,11 @@ fn pipeline_value(pipeline: &ScoringPipeline, documents: usize) -> Value {
     ])
 }
 
-/// The values and owners of a pipeline that [`pipeline_value`] told of.
-fn restored(told: &Value) -> Result<Restored> {
-    let wrong = || anyhow!("The values of a pipeline are not told as they should be");
-    let told = told.as_dict().ok_or_else(wrong)?;
-    let list = |name: &str| told.get_str(name).and_then(Value::as_list).unwrap_or_default();
+/// Reads back the values and owners that [`pipeline_value`] returned.
+fn restored(given: &Value) -> Result<Restored> {
+    let wrong = || anyhow!("Malformed values of a pipeline");
+    let given = given.as_dict().ok_or_else(wrong)?;
+    let list = |name: &str| given.get_str(name).and_then(Value::as_list).unwrap_or_default();
     let number = |value: &Value| value.as_i64().and_then(|number| usize::try_from(number).ok());
     let documents = list("reduced").iter().map(|entry| match entry.as_list() {
         Some([id, Value::Dict(values)]) => {

@@ -1,4 +1,4 @@
-//! Tasks as the caller names them: by name, as mappings, or as objects that were loaded before.
+//! Tasks as the caller specifies them: by name, as mappings, or as previously loaded objects.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::Request;
 use crate::printer::Printer;
 use crate::{python, report, roots};
 
-/// The names that a manager knows.
+/// Lists the names known to a task manager.
 pub(super) fn names(request: &Request, printer: &mut Printer) -> Result<Value> {
     let (manager, _) = manager(&request.dict("manager"), printer)?;
     let list = |names: Vec<&str>| Value::list(names.into_iter().map(Value::str));
@@ -39,14 +39,14 @@ pub(super) fn names(request: &Request, printer: &mut Printer) -> Result<Value> {
     ]))
 }
 
-/// The folders of the libraries that are used where nobody names one; the built-in one is no folder.
+/// The folders of the default libraries; the built-in one is not a folder.
 pub(super) fn roots(printer: &mut Printer) -> Result<Value> {
     let roots = roots::resolve(&LibraryArgs::default(), printer)?;
     let folders = roots.iter().filter(|root| root.is_dir());
     Ok(Value::list(folders.map(|root| Value::str(root.to_string_lossy()))))
 }
 
-/// Tasks and groups as their configurations.
+/// Loads tasks and groups, returning their configurations.
 pub(super) fn load(request: &Request, printer: &mut Printer) -> Result<Value> {
     let loaded = load_once(&request.dict("load"), printer)?;
     warn(&loaded, printer);
@@ -69,8 +69,8 @@ pub(super) fn load(request: &Request, printer: &mut Printer) -> Result<Value> {
     ]))
 }
 
-/// The configuration of a task with functions as functions: where there is one, the definition is taken as it was
-/// written, and the package fills in the rest.
+/// The configuration of a task. Keys with functions are returned as written in the definition; the package fills
+/// in the remaining ones.
 fn config_of(task: &Task) -> Dict {
     let mut config = match task.config.to_value() {
         Value::Dict(config) => Dict::clone(&config),
@@ -102,7 +102,7 @@ fn config_of(task: &Task) -> Dict {
     config
 }
 
-/// The keys that a prompt format sets.
+/// The keys set by a prompt format.
 const FORMATTED: [&str; 4] = ["doc_to_text", "doc_to_choice", "doc_to_target", "gen_prefix"];
 
 fn has_function(value: &Value) -> bool {
@@ -114,11 +114,12 @@ fn has_function(value: &Value) -> bool {
     }
 }
 
-/// The documents of the splits that a task names, as they come from the data set.
+/// The documents of the splits a task names, as they come from the data set.
 pub(super) fn splits(request: &Request, printer: &mut Printer) -> Result<Value> {
     let loads = vec![load_once(&request.dict("load"), printer)?];
     let mut tasks = picked(&loads, &request.part("task"))?;
-    let (_, task) = tasks.tasks.shift_remove_index(0).ok_or_else(|| anyhow!("The request names no task"))?;
+    let (_, task) =
+        tasks.tasks.shift_remove_index(0).ok_or_else(|| anyhow!("The request does not name a task"))?;
     let python = request.part("python").as_str().map(PathBuf::from);
     let mut options = python::options(python.as_deref(), &[], &[], &printer.notes())?;
     options.caller = Some(Arc::clone(&request.caller));
@@ -137,7 +138,7 @@ pub(super) fn splits(request: &Request, printer: &mut Printer) -> Result<Value> 
         if found.contains_str(name) {
             continue;
         }
-        let split = splits.split(name).map_err(|error| anyhow!("The split `{name}`: {error}"))?;
+        let split = splits.split(name).map_err(|error| anyhow!("Split `{name}`: {error}"))?;
         let documents = (0..split.len()).map(|index| split.get(index).map(Value::Dict));
         let documents = documents.collect::<Result<Vec<_>, _>>().map_err(|error| anyhow!("{error}"))?;
         let columns = Value::list(split.columns().iter().map(|column| Value::str(column.as_str())));
@@ -149,15 +150,15 @@ pub(super) fn splits(request: &Request, printer: &mut Printer) -> Result<Value> 
     Ok(Value::from(found))
 }
 
-/// A template filled with the fields of a document.
+/// Renders a template with the fields of a document.
 pub(super) fn render(request: &Request) -> Result<Value> {
     let template = request.part("template");
-    let template = template.as_str().ok_or_else(|| anyhow!("The template is no text"))?;
+    let template = template.as_str().ok_or_else(|| anyhow!("The template is not a string"))?;
     let template = Environment::new().compile(template)?;
     Ok(Value::from(template.render(&request.dict("document"))?))
 }
 
-/// A prompt format, its pieces, and where fields of a task are given, what it makes of them.
+/// A prompt format and its pieces and, if fields of a task are given, the keys it sets.
 pub(super) fn format(request: &Request) -> Result<Value> {
     let registry = lmeval::registry();
     let mut fields = request.dict("fields");
@@ -165,9 +166,9 @@ pub(super) fn format(request: &Request) -> Result<Value> {
     let selection = request.part("selection");
     let mapping = Mapping::from_dict(fields.clone(), &Origin::Inline);
     let selected = resolve(&formats, selection.as_str(), &registry, &mapping)?;
-    let mut told = Dict::new();
-    told.insert("name", Value::Str(Arc::clone(&selected.name)));
-    told.insert("format", selected.format.to_dict());
+    let mut result = Dict::new();
+    result.insert("name", Value::Str(Arc::clone(&selected.name)));
+    result.insert("format", selected.format.to_dict());
     if !fields.is_empty() {
         fields.insert("formats", formats);
         fields.insert("_formats_selection", selection);
@@ -177,12 +178,12 @@ pub(super) fn format(request: &Request) -> Result<Value> {
         let made = SET_BY_FORMATS
             .into_iter()
             .map(|key| (Value::str(key), config.get_str(key).cloned().unwrap_or_default()));
-        told.insert("task", made.collect::<Dict>());
+        result.insert("task", made.collect::<Dict>());
     }
-    Ok(Value::from(told))
+    Ok(Value::from(result))
 }
 
-/// The keys of a task whose values a prompt format decides.
+/// The keys of a task set by a prompt format.
 const SET_BY_FORMATS: [&str; 8] = [
     "output_type",
     "doc_to_text",
@@ -194,12 +195,12 @@ const SET_BY_FORMATS: [&str; 8] = [
     "scorer",
 ];
 
-/// What the tasks of a run are.
+/// The tasks of a run.
 pub(super) fn of_run(request: &Request, printer: &mut Printer) -> Result<(TaskDict, Vec<PathBuf>)> {
     let (manager, roots) = manager(&request.dict("manager"), printer)?;
     let loads = request.part("loads");
     let loads = loads.as_list().unwrap_or_default().iter().map(|load| {
-        let load = load.as_dict().ok_or_else(|| anyhow!("A set of loaded tasks is no mapping"))?;
+        let load = load.as_dict().ok_or_else(|| anyhow!("A set of loaded tasks is not a mapping"))?;
         load_once(load, printer)
     });
     let loads = loads.collect::<Result<Vec<_>>>()?;
@@ -229,7 +230,7 @@ pub(super) fn of_run(request: &Request, printer: &mut Printer) -> Result<(TaskDi
     Ok((loaded, roots))
 }
 
-/// A manager, and the folders that it looks into.
+/// A task manager and the folders it searches.
 fn manager(fields: &Dict, printer: &mut Printer) -> Result<(TaskManager, Vec<PathBuf>)> {
     let folders = fields.get_str("include_path").and_then(Value::as_list).unwrap_or_default();
     let include_path = folders.iter().filter_map(Value::as_str).map(PathBuf::from).collect();
@@ -242,7 +243,7 @@ fn manager(fields: &Dict, printer: &mut Printer) -> Result<(TaskManager, Vec<Pat
     Ok((roots::manager(&roots, &library)?.with_metadata(metadata), roots))
 }
 
-/// What one call of the package's `load` gives.
+/// The result of one call of the package's `load`.
 fn load_once(fields: &Dict, printer: &mut Printer) -> Result<TaskDict> {
     let (manager, _) = manager(fields, printer)?;
     let specs = fields.get_str("specs").and_then(Value::as_list).unwrap_or_default();
@@ -252,7 +253,7 @@ fn load_once(fields: &Dict, printer: &mut Printer) -> Result<TaskDict> {
         fields.get_str("overrides").and_then(Value::as_dict).into_iter().flat_map(Dict::iter)
     {
         let (Some(name), Some(values)) = (name.as_str(), values.as_dict()) else {
-            bail!("`overrides` must give names mappings");
+            bail!("`overrides` must map names to mappings");
         };
         overrides.insert(name.to_owned(), values.clone());
     }
@@ -267,18 +268,18 @@ fn spec(value: &Value) -> Result<Spec> {
     }
 }
 
-/// One task of those that were loaded before, with what the caller has changed: `(load, key, changes)`.
+/// A previously loaded task with the caller's changes: `(load, key, changes)`.
 fn picked(loads: &[TaskDict], task: &Value) -> Result<TaskDict> {
     let parts = match task {
         Value::Tuple(parts) => parts.as_slice(),
         _ => &[],
     };
     let [Value::Int(load), Value::Str(key), Value::Dict(changes)] = parts else {
-        bail!("A loaded task is not told as it should be");
+        bail!("Malformed reference to a loaded task");
     };
     let load = usize::try_from(*load).ok().and_then(|load| loads.get(load));
     let found = load.and_then(|load| load.tasks.get(&**key));
-    let mut task = found.cloned().ok_or_else(|| anyhow!("The task `{key}` is not there any more"))?;
+    let mut task = found.cloned().ok_or_else(|| anyhow!("The task `{key}` is no longer loaded"))?;
     let mut picked = TaskDict::default();
     if !changes.is_empty() {
         change(&mut task, changes, &mut picked)?;
@@ -287,7 +288,7 @@ fn picked(loads: &[TaskDict], task: &Value) -> Result<TaskDict> {
     Ok(picked)
 }
 
-/// Sets keys of a task's definition anew.
+/// Replaces keys of a task's definition.
 fn change(task: &mut Task, changes: &Dict, picked: &mut TaskDict) -> Result<()> {
     let mut mapping = task.mapping().clone();
     for (key, value) in changes.iter() {
@@ -304,7 +305,7 @@ fn change(task: &mut Task, changes: &Dict, picked: &mut TaskDict) -> Result<()> 
     Ok(())
 }
 
-/// Puts the caller's groups in place of those that tasks came with: each `(load, name, definition, members)`.
+/// Replaces the groups that came with the tasks by the caller's: each `(load, name, definition, members)`.
 fn set_groups(
     loaded: &mut TaskDict,
     groups: &[Value],
@@ -319,7 +320,7 @@ fn set_groups(
             _ => &[],
         };
         let [load, Value::Str(name), definition, members] = parts else {
-            bail!("A group is not told as it should be");
+            bail!("Malformed group");
         };
         let of_load = load.as_i64().and_then(|load| loads.get(usize::try_from(load).ok()?));
         let group = match of_load.and_then(|load| load.groups.get(&**name)) {
@@ -327,7 +328,7 @@ fn set_groups(
             None => {
                 let made = manager.load(&[spec(definition)?], Overrides::default())?;
                 let made = made.groups.into_iter().next();
-                made.ok_or_else(|| anyhow!("The group `{name}` cannot be made"))?.1
+                made.ok_or_else(|| anyhow!("Cannot create the group `{name}`"))?.1
             }
         };
         let members = members.as_list().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `validate --data`: whether the data of a task is there and gives a request.
+//! `validate --data`: checks that a task's data can be loaded and produces requests.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use crate::progress::Downloads;
 use crate::words::counted;
 use crate::{json_line, python, report};
 
-/// What the data of a task has.
+/// The opened data of a task.
 struct Opened {
-    /// The splits that the task names, with their numbers of documents.
+    /// The splits named by the task, with their numbers of documents.
     splits: Vec<(String, usize)>,
-    /// The columns of the split that is evaluated.
+    /// The columns of the evaluated split.
     columns: Vec<String>,
     /// The requests of the first document.
     first: DocumentRequests,
-    /// Fields that name columns which the data does not have.
+    /// Fields that name missing columns.
     missing: Vec<Diagnostic>,
 }
 
-/// Opens the data of every task that the specs name; answers how many tasks have data that cannot be used. Definitions that
-/// do not load are left to the other checks.
+/// Opens the data of every task in the specs; returns the number of tasks with unusable data. Skips definitions that do
+/// not load, which other checks report.
 pub(super) fn check(
     manager: &TaskManager,
     specs: &[Spec],
@@ -70,13 +70,13 @@ pub(super) fn check(
                         let print = |printer: &mut Printer| {
                             printer.styled(&report::render(report::Severity::Error, missing));
                         };
-                        tell_error(name, &missing.message, print, arguments.json, printer)?;
+                        print_error(name, &missing.message, print, arguments.json, printer)?;
                     }
                 }
                 Err(error) => {
                     failed += 1;
                     let print = |printer: &mut Printer| report::failure(printer, &error);
-                    tell_error(name, &format!("{error:#}"), print, arguments.json, printer)?;
+                    print_error(name, &format!("{error:#}"), print, arguments.json, printer)?;
                 }
             }
         }
@@ -84,7 +84,7 @@ pub(super) fn check(
     Ok(failed)
 }
 
-/// Reads the data of a task and builds the requests of its first document.
+/// Loads the data of a task and builds the requests of its first document.
 fn open(task: &mut Task, data: &DataOptions) -> Result<Opened> {
     let dialect = settings::dialect(None)?;
     let options = RequestOptions { limit: Some(1.0), dialect, ..RequestOptions::default() };
@@ -94,7 +94,7 @@ fn open(task: &mut Task, data: &DataOptions) -> Result<Opened> {
     let config = &task.config;
     let mut splits: Vec<(String, usize)> = Vec::new();
     let mut columns = Vec::new();
-    // The split that is evaluated comes first: its columns are those that templates see.
+    // The evaluated split comes first: templates see its columns.
     let named = [&config.test_split, &config.validation_split, &config.training_split, &config.fewshot_split];
     for name in named.into_iter().flatten() {
         if splits.iter().any(|(known, _)| known == name) {
@@ -109,8 +109,8 @@ fn open(task: &mut Task, data: &DataOptions) -> Result<Opened> {
     let sources = request_sources(task, data)?;
     let mut builder = RequestBuilder::new(task, &sources, &options)?;
     let missing = builder.missing_columns().iter().map(|missing| missing.diagnostic(task)).collect();
-    let first = builder.next().ok_or_else(|| anyhow!("There are no documents to evaluate"))??;
-    // A document without requests makes the builder end with an error.
+    let first = builder.next().ok_or_else(|| anyhow!("No documents to evaluate"))??;
+    // The builder reports a document without requests at the end.
     builder.try_for_each(|rest| rest.map(drop))?;
     Ok(Opened { splits, columns, first, missing })
 }
@@ -145,7 +145,7 @@ impl Opened {
     }
 }
 
-fn tell_error(
+fn print_error(
     name: &str,
     message: &str,
     print: impl FnOnce(&mut Printer),

@@ -1,4 +1,4 @@
-//! `lm-eval validate`: whether tasks exist and make sense.
+//! `lm-eval validate`: checks that tasks exist and are valid.
 
 mod data;
 
@@ -14,7 +14,7 @@ use crate::printer::Printer;
 use crate::words::counted;
 use crate::{json_line, report, roots};
 
-/// Checks the tasks that were named, or all.
+/// Checks the named tasks, or all of them.
 pub(crate) fn run(arguments: &ValidateArgs, printer: &mut Printer) -> Result<Status> {
     let roots = roots::resolve(&arguments.library, printer)?;
     let manager = roots::manager(&roots, &arguments.library)?;
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &ValidateArgs, printer: &mut Printer) -> Result<Sta
         (specs.len(), specs, findings)
     };
     if count == 0 && findings.is_empty() {
-        bail!("There is nothing to check: no task was named or found");
+        bail!("Nothing to check: no task was named or found");
     }
     let missing = missing_words(&manager, &words);
     if arguments.json {
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &ValidateArgs, printer: &mut Printer) -> Result<Sta
     Ok(if failed { Status::Failure } else { Status::Success })
 }
 
-/// The words that name nothing.
+/// Words that match no task or file.
 fn missing_words<'a>(manager: &TaskManager, words: &[&'a str]) -> Vec<&'a str> {
     words
         .iter()
@@ -108,7 +108,7 @@ fn print_summary(
     Ok(())
 }
 
-/// The diagnostic with the name of the task, where the message does not have it.
+/// The diagnostic with the task's name in the message.
 fn named(finding: &Finding) -> lmeval_tasks::Diagnostic {
     let mut diagnostic = finding.diagnostic.clone();
     let in_its_file =
@@ -137,8 +137,8 @@ fn print_json(findings: &[Finding], printer: &mut Printer) -> Result<()> {
             ("name", Value::from(finding.name.as_deref())),
             ("severity", Value::from(severity)),
             ("message", Value::from(finding.diagnostic.message.as_str())),
-            ("path", Value::from(location.map(|place| place.path().to_string_lossy().into_owned()))),
-            ("line", Value::from(location.map(|place| place.line as i64))),
+            ("path", Value::from(location.map(|location| location.path().to_string_lossy().into_owned()))),
+            ("line", Value::from(location.map(|location| location.line as i64))),
             ("hints", Value::list(finding.diagnostic.hints.iter().map(|hint| Value::from(hint.as_str())))),
         ]);
         let mut text = String::new();

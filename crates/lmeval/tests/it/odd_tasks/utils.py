@@ -1,4 +1,4 @@
-"""Functions that give values of every type that the reference takes."""
+"""Functions that return values of every type the reference accepts."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-//! The reference and `--compat 0.4`, both against the same server: the same requests, the same files, the same tables.
+//! Runs the reference and `--compat 0.4` against the same server: same requests, same files, same tables.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use lmeval_testkit::{ServerOptions, StandInServer, TestContext, test_environment};
 use serde_json::{Value, json};
 
-/// What may differ: clocks, versions, the machine, and what only one of them writes.
+/// Keys that may differ: clocks, versions, the machine, and keys that only one of them writes.
 const DIFFERS: [&str; 9] = [
     "date",
     "total_evaluation_time_seconds",
@@ -65,7 +65,7 @@ const TASKS: [(&str, &str); 7] = [
     ),
 ];
 
-/// Twenty questions with two to five options, and texts of different lengths.
+/// Twenty questions with two to five options, and pages of different lengths.
 fn write_tasks(context: &TestContext) {
     for (name, text) in TASKS {
         context.write(format!("tasks/{name}"), text);
@@ -73,7 +73,7 @@ fn write_tasks(context: &TestContext) {
     let words = ["yes", "no", "a small cat", "é", "seventeen", "left", "A", "B"];
     let line = |number: usize| {
         let options: Vec<&str> =
-            (0..2 + number % 4).map(|place| words[(number + place) % words.len()]).collect();
+            (0..2 + number % 4).map(|index| words[(number + index) % words.len()]).collect();
         let gold = number % options.len();
         json!({"q": format!("What is number {number}, “{}”?", words[number * 5 % 8]), "options": options, "gold": gold, "word": options[gold]})
     };
@@ -83,7 +83,7 @@ fn write_tasks(context: &TestContext) {
     context.write("tasks/pages.jsonl", lines((0..6).map(page).collect()));
 }
 
-/// One run: the end point, and the arguments behind `run`.
+/// One run: the endpoint, and the arguments after `run`.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) path: &'static str,
@@ -101,7 +101,7 @@ const CASES: [Case; 7] = [
         arguments: &["--tasks", "both,pages,said,texts,chosen", "--num_fewshot", "2"],
     },
     Case {
-        name: "batches of texts",
+        name: "batches of prompts",
         path: "/v1/completions",
         model: "local-completions",
         model_args: "model=m,tokenizer_backend=huggingface,tokenizer=TOKENIZER,tokenized_requests=False,add_bos_token=True",
@@ -190,7 +190,7 @@ impl Case {
     }
 }
 
-/// The requests at the server, each once; the prompts of a batch one by one.
+/// The requests at the server, each once; batched prompts separately.
 fn requests(server: &StandInServer) -> BTreeSet<String> {
     let mut requests = BTreeSet::new();
     for (path, body) in server.counts().bodies {
@@ -209,7 +209,7 @@ fn requests(server: &StandInServer) -> BTreeSet<String> {
     requests
 }
 
-/// The files that a run wrote, by their names without the time.
+/// The files a run wrote, by name without the time stamp.
 fn files(folder: &Path) -> Vec<(String, PathBuf)> {
     let mut files = Vec::new();
     for entry in fs_err::read_dir(folder).unwrap() {
@@ -228,7 +228,7 @@ fn files(folder: &Path) -> Vec<(String, PathBuf)> {
     files
 }
 
-/// Where two values differ: types and order of keys count, but for the last digits of floats.
+/// The first difference between two values: types and key order matter, the last digits of floats do not.
 fn difference(path: &str, ours: &Value, theirs: &Value) -> Option<String> {
     match (ours, theirs) {
         (Value::Object(ours), Value::Object(theirs)) => {
@@ -248,7 +248,7 @@ fn difference(path: &str, ours: &Value, theirs: &Value) -> Option<String> {
             let pairs = ours.iter().zip(theirs).enumerate();
             pairs
                 .into_iter()
-                .find_map(|(place, (ours, theirs))| difference(&format!("{path}/{place}"), ours, theirs))
+                .find_map(|(index, (ours, theirs))| difference(&format!("{path}/{index}"), ours, theirs))
         }
         (Value::Number(one), Value::Number(other)) if one.is_f64() && other.is_f64() => {
             let (one, other) = (one.as_f64().unwrap(), other.as_f64().unwrap());
@@ -286,7 +286,7 @@ fn compare_files(case: &Case, ours: &Path, theirs: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_reference_and_the_older_dialect_ask_and_report_the_same() {
+fn compat_04_matches_the_reference() {
     let Some(environment) = test_environment() else { return };
     let context = crate::context();
     write_tasks(&context);
@@ -296,10 +296,10 @@ fn the_reference_and_the_older_dialect_ask_and_report_the_same() {
 /// Runs the tasks of the folder `tasks` in both.
 pub(crate) fn compare(context: &TestContext, environment: &Path, cases: &[Case]) {
     let server = StandInServer::start(ServerOptions { keep_bodies: true, ..ServerOptions::default() });
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/side_by_side.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/parity.py");
     let mut differences = Vec::new();
-    for (place, case) in cases.iter().enumerate() {
-        let (own, other) = (format!("ours{place}"), format!("theirs{place}"));
+    for (index, case) in cases.iter().enumerate() {
+        let (own, other) = (format!("ours{index}"), format!("theirs{index}"));
         let mut reference = Command::new(environment)
             .arg(script)
             .current_dir(context.work())
@@ -331,11 +331,11 @@ pub(crate) fn compare(context: &TestContext, environment: &Path, cases: &[Case])
             let instead = first(&ours, &theirs).unwrap_or_default();
             differences.push(format!("{}: not sent:\n  {request}\ninstead:\n  {instead}", case.name));
         } else if let Some(request) = first(&ours, &theirs) {
-            differences.push(format!("{}: sent by us alone:\n  {request}", case.name));
+            differences.push(format!("{}: sent only by us:\n  {request}", case.name));
         }
         differences.extend(compare_files(case, &context.work().join(&own), &context.work().join(&other)));
         let table = fs_err::read_to_string(context.work().join(format!("{other}.txt"))).unwrap();
-        // Reference: a line about each bootstrapped error stands before the table.
+        // Reference: prints a line about each bootstrapped error before the table.
         let table: Vec<&str> = table.lines().filter(|line| !line.starts_with("bootstrapping")).collect();
         let table = table.join("\n");
         if output.stdout.trim_end() != table.trim_end() {

@@ -1,10 +1,10 @@
-//! Odd documents on their way to requests.
+//! Requests built from unusual documents.
 
 use serde_json::Value;
 
 use crate::context;
 
-/// Previews a task over JSON lines; answers status, requests and messages.
+/// Previews a task over JSON lines; returns status, requests and messages.
 fn preview(data: &str, definition: &str, words: &[&str]) -> (i32, Vec<Value>, String) {
     let context = context();
     context.write("d.jsonl", data);
@@ -25,7 +25,7 @@ fn first(data: &str, text: &str) -> String {
 }
 
 #[test]
-fn unicode_is_kept() {
+fn preserves_unicode() {
     let data = "{\"q\": \"naïve 日本 \\ud83d\\ude00 e\\u0301\", \"a\": \"ß\"}\n";
     assert_eq!(
         first(data, "{{q}} {{q|length}} {{q|upper}}"),
@@ -34,7 +34,7 @@ fn unicode_is_kept() {
 }
 
 #[test]
-fn empty_columns_print_as_python_prints_them() {
+fn empty_columns_print_like_python() {
     let data = "{\"q\": null, \"e\": \"\", \"l\": [], \"a\": \"x\"}\n";
     assert_eq!(first(data, "{{q}}|{{e}}|{{l}}|"), "None||[]|");
 }
@@ -52,13 +52,13 @@ fn dates_and_large_numbers() {
 }
 
 #[test]
-fn a_document_of_ten_megabytes() {
+fn handles_a_ten_megabyte_document() {
     let data = format!("{{\"q\": \"{}\", \"a\": \"x\"}}\n", "word ".repeat(2_000_000));
     assert_eq!(first(&data, "{{q}}").len(), 10_000_000);
 }
 
 #[test]
-fn a_missing_column_names_what_there_is() {
+fn missing_column_names_the_existing_ones() {
     let data = "{\"question\": \"Q\", \"a\": \"x\"}\n";
     let (status, _, messages) = preview(data, "doc_to_text: \"{{questoin}}\"\ndoc_to_target: a\n", &[]);
     assert_eq!(status, 1);
@@ -68,7 +68,7 @@ fn a_missing_column_names_what_there_is() {
 }
 
 #[test]
-fn a_failing_template_marks_the_place_and_names_the_columns() {
+fn template_error_marks_the_position_and_names_the_columns() {
     let data = "{\"question\": \"Q\", \"a\": \"x\"}\n";
     let (status, _, messages) = preview(data, "doc_to_text: \"{{question + 1}}\"\ndoc_to_target: a\n", &[]);
     assert_eq!(status, 1);
@@ -80,7 +80,7 @@ fn a_failing_template_marks_the_place_and_names_the_columns() {
 }
 
 #[test]
-fn no_documents_are_an_error() {
+fn empty_data_is_an_error() {
     let (status, requests, messages) = preview("", "doc_to_text: q\ndoc_to_target: a\n", &[]);
     assert_eq!((status, requests.len()), (1, 0));
     assert!(messages.contains("`t`") && messages.contains("test"), "{messages}");
@@ -91,7 +91,7 @@ fn no_documents_are_an_error() {
 }
 
 #[test]
-fn more_examples_than_there_are_is_an_error() {
+fn too_few_examples_is_an_error() {
     let data = "{\"q\": \"Q\", \"a\": \"A\"}\n";
     let definition = "doc_to_text: q\ndoc_to_target: a\nfewshot_split: train\n";
     let (status, requests, _) = preview(data, definition, &["--num_fewshot", "2"]);
@@ -104,7 +104,7 @@ fn more_examples_than_there_are_is_an_error() {
 }
 
 #[test]
-fn the_order_does_not_depend_on_the_number_of_threads() {
+fn order_does_not_depend_on_threads() {
     let context = context();
     let outputs: Vec<String> = ["1", "2", "7"]
         .into_iter()

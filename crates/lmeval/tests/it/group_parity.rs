@@ -1,9 +1,9 @@
-//! Groups in the reference and in `--compat 0.4`: weights, filters that only some members have, metrics that only some
-//! members have, groups in groups.
+//! Groups in the reference and with `--compat 0.4`: weights, filters and metrics that only some members have, nested
+//! groups.
 
 use lmeval_testkit::test_environment;
 
-use crate::side_by_side::{Case, compare};
+use crate::parity::{Case, compare};
 
 const SAID: &str = "dataset_path: json\ntest_split: test\noutput_type: generate_until\n\
     doc_to_text: 'Q: {{q}} A:'\ndoc_to_target: '{{a}}'\ngeneration_kwargs: {until: [\"\\n\\n\"], max_gen_toks: 7}\n\
@@ -80,7 +80,7 @@ const CASES: [Case; 5] = [
 ];
 
 #[test]
-fn groups_are_those_of_the_reference() {
+fn groups_match_the_reference() {
     let Some(environment) = test_environment() else { return };
     let context = crate::context();
     for (name, rest) in GROUPS {

@@ -1,4 +1,4 @@
-//! Two servers that call their models by the same name.
+//! Two servers whose models have the same name.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use lmeval_testkit::{ServerOptions, StandInServer, TestContext};
 use crate::context;
 use crate::server::{Server, TASK, documents};
 
-/// Runs the task against servers; gives what standard error says.
+/// Runs the task against servers; returns standard error.
 fn run(context: &TestContext, addresses: &str) -> String {
     let model_args = format!("model=m,base_url={addresses},tokenizer_backend=None,tokenized_requests=False");
     let words = ["run", "--model", "local-completions", "--model_args", &model_args];
@@ -17,7 +17,7 @@ fn run(context: &TestContext, addresses: &str) -> String {
 }
 
 #[test]
-fn answers_of_one_address_are_not_those_of_another() {
+fn answers_are_not_shared_between_addresses() {
     let context = context();
     context.write("numbers.jsonl", documents());
     context.write("numbers.yaml", TASK);
@@ -26,16 +26,16 @@ fn answers_of_one_address_are_not_those_of_another() {
     run(&context, &one.url(path));
     let asked = one.counts().total();
     assert_eq!(asked, 10);
-    let said = run(&context, &other.url(path));
-    assert_eq!(other.counts().total(), 10, "the other server has to answer itself");
+    let stderr = run(&context, &other.url(path));
+    assert_eq!(other.counts().total(), 10, "the other server must answer itself");
     assert!(
-        said.contains("The journal has 10 answers of other models or servers and none of this one"),
-        "{said}"
+        stderr.contains("The journal has 10 answers of other models or servers but none of this one"),
+        "{stderr}"
     );
-    let said = run(&context, &one.url(path));
-    assert_eq!(one.counts().total(), asked, "what the first server answered is not asked again");
-    assert!(said.contains("The journal has 10 answers of this model"), "{said}");
-    // Several addresses are one model, in whatever order they are given.
+    let stderr = run(&context, &one.url(path));
+    assert_eq!(one.counts().total(), asked, "answers of the first server are reused");
+    assert!(stderr.contains("The journal has 10 answers of this model"), "{stderr}");
+    // Several addresses are one model, in any order.
     let (left, right) = (one.url(path), other.url(path));
     run(&context, &format!("{left};{right}"));
     let total = one.counts().total() + other.counts().total();
@@ -45,7 +45,7 @@ fn answers_of_one_address_are_not_those_of_another() {
 }
 
 #[test]
-fn the_journal_shows_the_address_without_its_secrets() {
+fn journal_shows_the_address_without_secrets() {
     let context = context();
     context.write("numbers.jsonl", documents());
     context.write("numbers.yaml", TASK);
@@ -55,8 +55,8 @@ fn the_journal_shows_the_address_without_its_secrets() {
         &format!("{}?sig=opensesame&deployment=left", server.url.replace("http://", "http://me:hunter2@")),
     );
     let output = context.run(&["journal", "ls", "kept.journal"]);
-    let place = server.url.replace("http://", "").replace("/v1/completions", "");
-    assert!(output.stdout.contains(&format!("server {place}?")), "{output}");
+    let address = server.url.replace("http://", "").replace("/v1/completions", "");
+    assert!(output.stdout.contains(&format!("server {address}?")), "{output}");
     let bytes = fs_err::read(context.work().join("kept.journal")).unwrap();
     let text = String::from_utf8_lossy(&bytes);
     assert!(!text.contains("hunter2") && !text.contains("opensesame"), "{text}");

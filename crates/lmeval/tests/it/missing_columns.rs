@@ -1,10 +1,10 @@
-//! Fields that name a column which the documents do not have.
+//! Fields that name a column the documents do not have.
 
 use lmeval_testkit::{Output, TestContext};
 
 use crate::context;
 
-/// A task of two questions, with some of its lines replaced.
+/// A task of two questions, with some lines replaced.
 fn task(choice: &str, target: &str, rest: &str) -> TestContext {
     let context = context();
     let rows = "{\"question\": \"A?\", \"answer\": 0, \"cities\": [\"Paris\", \"Rome\"]}\n\
@@ -28,7 +28,7 @@ fn validate(context: &TestContext) -> Output {
 }
 
 #[test]
-fn a_mistyped_column_is_an_error_where_a_near_one_exists() {
+fn misspelled_column_is_an_error_if_a_similar_one_exists() {
     for (choice, target, message, near) in [
         ("cities", "answr", "`doc_to_target: answr` is not a column of the documents", "answer"),
         ("citys", "answer", "`doc_to_choice: citys` names a column that the documents do not have", "cities"),
@@ -43,7 +43,7 @@ fn a_mistyped_column_is_an_error_where_a_near_one_exists() {
 }
 
 #[test]
-fn a_constant_is_warned_about_in_runs_and_refused_by_validation() {
+fn constants_warn_in_runs_and_fail_validation() {
     let context = task("cities", "capital", "");
     let output = run(&context);
     assert_eq!(output.status, 0, "{output}");
@@ -56,7 +56,7 @@ fn a_constant_is_warned_about_in_runs_and_refused_by_validation() {
 }
 
 #[test]
-fn what_is_meant_is_not_warned_about() {
+fn intended_values_do_not_warn() {
     for (choice, target) in
         [("cities", "answer"), ("[\"yes\", \"no\"]", "\"yes\""), ("cities", "\"{{'capital'}}\"")]
     {

@@ -1,4 +1,4 @@
-//! Runs that are killed lose no answer.
+//! Killed runs lose no answer.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -29,14 +29,14 @@ fn journaled(context: &TestContext) -> HashSet<usize> {
 }
 
 #[test]
-fn a_run_that_is_killed_again_and_again_sends_no_answered_request_twice() {
+fn resumes_after_kills_without_repeating_requests() {
     let context = context_with_task();
     let options =
         ServerOptions { delay: Duration::from_millis(2), keep_bodies: true, ..ServerOptions::default() };
     let server = StandInServer::start(options);
     let arguments = arguments(&server, &format!(",num_concurrent={CONCURRENCY}"));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    // A fixed seed: the moments differ anyway.
+    // A fixed seed, although the timing varies anyway.
     let mut random: u64 = 7;
     let mut sent = 0;
     for kill in 0..KILLS {
@@ -45,7 +45,7 @@ fn a_run_that_is_killed_again_and_again_sends_no_answered_request_twice() {
         let mut child = context.command(&arguments).spawn();
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let wanted = (random >> 33) as usize % (DOCUMENTS / KILLS);
-        // Every fourth kill comes at once, wherever the start is then.
+        // Every fourth kill comes immediately, during startup.
         let patience =
             if kill % 4 == 0 { Duration::from_millis(random % 60) } else { Duration::from_mins(1) };
         let start = Instant::now();
@@ -58,7 +58,7 @@ fn a_run_that_is_killed_again_and_again_sends_no_answered_request_twice() {
         check_run(&server, &known, &mut sent);
         let answered: usize = server.counts().answered.values().sum();
         let kept = journaled(&context).len() - known.len();
-        // An answer frees its place at the model only after it is written.
+        // An answer frees its slot at the model only after it is written.
         assert!(kept + CONCURRENCY >= answered, "{answered} were answered, {kept} kept");
     }
     let known = journaled(&context);
@@ -77,7 +77,7 @@ fn context_with_task() -> TestContext {
     context
 }
 
-/// Nothing that is in the journal was asked for.
+/// Checks that no journaled request was sent.
 fn check_run(server: &StandInServer, known: &HashSet<usize>, sent: &mut usize) {
     for (_, body) in server.counts().bodies {
         let number = question(&body);
@@ -87,13 +87,13 @@ fn check_run(server: &StandInServer, known: &HashSet<usize>, sent: &mut usize) {
 }
 
 #[test]
-fn a_full_disk_ends_the_run_and_loses_nothing() {
+fn full_disk_loses_no_answer() {
     let context = crate::context();
     write_task(&context, 400);
     let options = ServerOptions { keep_bodies: true, ..ServerOptions::default() };
     let server = StandInServer::start(options);
     let arguments = arguments(&server, ",num_concurrent=4");
-    // Files may not grow above 8 KiB; without the trap the signal, not the failed write, would end the run.
+    // Files may not grow above 8 KiB; without the trap, the signal rather than the failed write would end the run.
     let limited = std::process::Command::new("bash")
         .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "bash", env!("CARGO_BIN_EXE_lm-eval")])
         .args(&arguments)
@@ -115,10 +115,10 @@ fn a_full_disk_ends_the_run_and_loses_nothing() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_shows_before_anything_is_sent() {
+fn unwritable_folder_fails_before_sending() {
     let context = crate::context();
     write_task(&context, 5);
-    // Permissions would not stop an administrator; a file in the place of the folder stops everybody.
+    // Permissions would not stop root; a file instead of the folder stops everybody.
     context.write("out", "a file");
     let server = StandInServer::start(ServerOptions::default());
     let arguments = arguments(&server, "");

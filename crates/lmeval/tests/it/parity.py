@@ -1,6 +1,6 @@
-"""Runs the reference's command line: one list of arguments a line on standard input, its output to the file named first.
+"""Run the reference's command line for each list of arguments on standard input, writing output to the first item.
 
-The index of the reference's own tasks is left out: it takes longer than all runs together and the runs need none of them.
+The reference's own tasks are not indexed: that takes longer than all runs together, and no run needs them.
 """
 
 import contextlib
@@ -10,12 +10,12 @@ import sys
 
 from lm_eval.tasks import TaskManager
 
-whole = TaskManager.__init__
+original = TaskManager.__init__
 
 
 def without_defaults(self, *args, **kwargs):
     kwargs["include_defaults"] = False
-    whole(self, *args, **kwargs)
+    original(self, *args, **kwargs)
 
 
 TaskManager.__init__ = without_defaults

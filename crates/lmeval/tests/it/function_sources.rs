@@ -1,4 +1,4 @@
-//! Every place of a task file that can hold a function, and every place that functions can come from.
+//! Every key of a task file that can hold a function, and every location a function can come from.
 
 use lmeval_testkit::TestContext;
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ fn tasks() -> TestContext {
          {function: !function utils.Lower, times: 2}]}]\n\
          metric_list: [{metric: !function utils.letters, reduction: !function utils.longest, aggregation: !function utils.total}]\n",
     );
-    // The card says what the numbers of the column mean.
+    // The card names the values of the column.
     context.write(
         "data/README.md",
         "---\ndataset_info:\n  features:\n  - name: q\n    dtype: string\n  - name: label\n    dtype:\n      class_label:\n        \
@@ -140,7 +140,7 @@ fn prompt(context: &TestContext, task: &str, more: &[&str]) -> String {
 }
 
 #[test]
-fn functions_are_found_wherever_they_are() {
+fn finds_functions_in_all_locations() {
     let context = tasks();
     assert_eq!(prompt(&context, "one_base", &[]), "one2 *qa");
     assert_eq!(prompt(&context, "package", &[]), "qa");
@@ -153,7 +153,7 @@ fn functions_are_found_wherever_they_are() {
 }
 
 #[test]
-fn examples_come_from_functions_and_classes() {
+fn functions_and_classes_provide_examples() {
     let context = tasks();
     let two = ["--num_fewshot", "2"];
     assert_eq!(prompt(&context, "examples", &two), "Example: qz no\n\nExample: qx no\n\none2 *qa");
@@ -167,7 +167,7 @@ fn examples_come_from_functions_and_classes() {
 }
 
 #[test]
-fn scoring_functions_are_called() {
+fn calls_scoring_functions() {
     let context = tasks();
     let run = ["run", "--model", "dummy", "--tasks", "scored", "--format", "json", "--bootstrap_iters", "0"];
     let output = context.run(&[&run[..], &["--python", "python3"], &LIBRARY].concat());
@@ -176,7 +176,7 @@ fn scoring_functions_are_called() {
 }
 
 #[test]
-fn code_beside_a_task_is_found_by_a_bare_file_name() {
+fn finds_code_next_to_a_bare_file_name() {
     let Some(python) = lmeval_testkit::test_environment() else { return };
     let context = context();
     context.write(

@@ -1,15 +1,15 @@
-//! Counts of a run, kept by those who answer and read by those who show them.
+//! Request counts of a run, updated by the engine's events and read by the progress display.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lmeval_core::{RequestType, Usage};
 
-/// The kinds of requests, in the order in which they are shown.
+/// The request types in display order.
 const KINDS: [RequestType; 3] =
     [RequestType::Loglikelihood, RequestType::LoglikelihoodRolling, RequestType::GenerateUntil];
 
-/// The counts of one kind of requests.
+/// The counts of one request type.
 #[derive(Debug, Default)]
 struct Kind {
     built: AtomicU64,
@@ -18,9 +18,9 @@ struct Kind {
     sent: AtomicU64,
 }
 
-/// What has happened so far.
+/// Request counts since the start of the run.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub(crate) struct RequestCounts {
     kinds: [Kind; 3],
     tokens: AtomicU64,
     all_built: AtomicBool,
@@ -30,26 +30,26 @@ pub(crate) struct Board {
 /// The counts at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// For each kind of which there is one: done and all, answers and failures together.
+    /// For each request type in use: completed (answered or failed) and total.
     pub kinds: Vec<(RequestType, u64, u64)>,
-    /// Requests that are done.
+    /// Completed requests.
     pub done: u64,
-    /// Requests that there are.
+    /// Requests built so far.
     pub total: u64,
-    /// Whether there will be no more.
+    /// Whether all requests have been built.
     pub all_built: bool,
-    /// Answers that came from the model in this run.
+    /// Answers that came from the model in this run, not from the journal.
     pub sent: u64,
-    /// Requests that failed for good.
+    /// Requests that failed permanently.
     pub failed: u64,
-    /// Tokens that answers from the model took, prompts included.
+    /// Tokens used by answers from the model, prompts included.
     pub tokens: u64,
-    /// Since the beginning.
+    /// Time since the run started.
     pub elapsed: Duration,
 }
 
-impl Board {
-    /// A board on which nothing has happened.
+impl RequestCounts {
+    /// Counts of zero, with the clock started.
     pub(crate) fn new() -> Self {
         Self {
             kinds: Default::default(),
@@ -60,21 +60,21 @@ impl Board {
     }
 
     fn kind(&self, kind: RequestType) -> &Kind {
-        let place = KINDS.iter().position(|known| *known == kind).unwrap_or(0);
-        &self.kinds[place]
+        let index = KINDS.iter().position(|known| *known == kind).unwrap_or(0);
+        &self.kinds[index]
     }
 
-    /// Requests were built.
+    /// Counts newly built requests.
     pub(crate) fn built(&self, kind: RequestType, count: usize) {
         self.kind(kind).built.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// There will be no more requests.
+    /// Marks the total as final.
     pub(crate) fn all_built(&self) {
         self.all_built.store(true, Ordering::Relaxed);
     }
 
-    /// A request was answered; `reused` if not by the model now.
+    /// Counts an answer; `reused` if it came from the journal.
     pub(crate) fn answered(&self, kind: RequestType, reused: bool, usage: Usage) {
         let counts = self.kind(kind);
         counts.answered.fetch_add(1, Ordering::Relaxed);
@@ -84,12 +84,12 @@ impl Board {
         }
     }
 
-    /// A request failed for good.
+    /// Counts a permanent failure.
     pub(crate) fn failed(&self, kind: RequestType) {
         self.kind(kind).failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counts now.
+    /// The current counts.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let sum =

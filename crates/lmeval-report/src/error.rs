@@ -23,9 +23,9 @@ pub enum ReportError {
     /// A value cannot be expressed in JSON.
     #[error("Cannot write {what} as JSON")]
     Encode {
-        /// What was being written.
+        /// A description of the value.
         what: String,
-        /// The reason.
+        /// The JSON encoder's error.
         source: EncodeError,
     },
     /// Two tasks have the same file name.

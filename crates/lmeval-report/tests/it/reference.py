@@ -1,4 +1,4 @@
-"""Answers questions about the reference harness: one JSON object a line, one answer a line."""
+"""Answer queries about the reference harness: one JSON object per line, one answer per line."""
 
 import contextlib
 import datetime
@@ -19,7 +19,7 @@ def table(question):
     arguments = question["object"], question["column"], question["sort"]
     answer = {"markdown": make_table(*arguments)}
     kept = pytablewriter.MarkdownTableWriter
-    # The writer is looked up when the table is made, so the rows can be given to the other one.
+    # The writer is looked up when the table is built, so it can be replaced by the other one.
     pytablewriter.MarkdownTableWriter = pytablewriter.LatexTableWriter
     try:
         answer["latex"] = make_table(*arguments)
@@ -46,7 +46,7 @@ def name(question):
 
 
 def read(question):
-    """What the reference's readers find in a folder."""
+    """Return what the reference's readers find in a folder."""
     from lm_eval import utils
 
     folder = question["folder"]
@@ -75,7 +75,7 @@ def read(question):
 
 
 def frame(question):
-    """The columns of a samples file as pandas reads it; null without pandas."""
+    """Return the columns of a samples file as pandas reads it; null without pandas."""
     import importlib.util
 
     if importlib.util.find_spec("pandas") is None:
@@ -90,7 +90,7 @@ class _Documents(list):
 
 
 def configs(question):
-    """The configurations that a run states; documents are stand-ins, as only the configuration counts."""
+    """Return the configurations recorded by a run; documents are stand-ins, because only the configuration matters."""
     import datasets
     import lm_eval.api.task as tasks
     from lm_eval.tasks import TaskManager
@@ -144,7 +144,7 @@ def configs(question):
 
 
 def run(question):
-    """A run with the model that answers at random: what it returns, and the files that it writes."""
+    """Run the model with random answers; return its results and the files it writes."""
     import tempfile
 
     from lm_eval import simple_evaluate

@@ -30,10 +30,17 @@ snapshots:
     INSTA_UPDATE=always cargo test -p lmeval snapshots
     git diff --stat -- '*.snap'
 
-# Write the pages and tables that are generated.
+# Write generated pages, put current output into the others, and redraw pictures.
 docs:
+    cargo build
     UPDATE_DOCS=1 cargo test -p lmeval documentation
+    scripts/check-docs --update
+    scripts/pictures
     UPDATE_NAMES=1 cargo test -p lmeval-tasks library_names
+
+# Build the documentation site into target/site.
+site:
+    scripts/docs
 
 # A fuzz target for a minute: `just fuzz csv`.
 fuzz target seconds="60":

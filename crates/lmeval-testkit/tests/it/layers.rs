@@ -1,6 +1,7 @@
-//! Dependencies point down: a crate uses only crates of lower layers, except for the pairs listed here.
+//! Dependencies point down: a crate uses only crates of lower layers, except for the pairs named here, and the list of crates in
+//! CONTRIBUTING has users above what they use.
 
-use std::process::Command;
+use crate::{metadata, repository};
 
 /// Crates by layer, from the bottom.
 const LAYERS: &[&[&str]] = &[
@@ -20,7 +21,7 @@ const WITHIN: &[(&str, &str)] = &[
     ("lmeval-tasks", "lmeval-core"),
 ];
 
-/// Crates for development only, which no published crate depends on.
+/// Crates for development only; no published crate depends on them.
 const DEVELOPMENT: &[&str] = &["lmeval-testkit", "lmeval-bench"];
 
 fn layer(name: &str) -> usize {
@@ -29,20 +30,9 @@ fn layer(name: &str) -> usize {
     })
 }
 
-/// The workspace as reported by `cargo metadata`.
-fn metadata() -> serde_json::Value {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
 #[test]
 fn cargo_run_starts_the_binary() {
-    let metadata = metadata();
+    let metadata = metadata("Cargo.toml");
     let members = metadata["workspace_default_members"].as_array().unwrap();
     assert_eq!(members.len(), 1);
     assert!(members[0].as_str().unwrap().contains("crates/lmeval#"), "{members:?}");
@@ -50,7 +40,7 @@ fn cargo_run_starts_the_binary() {
 
 #[test]
 fn dependencies_point_down() {
-    let metadata = metadata();
+    let metadata = metadata("Cargo.toml");
     let packages = metadata["packages"].as_array().unwrap();
     let names: Vec<&str> = packages.iter().map(|package| package["name"].as_str().unwrap()).collect();
     let mut checked = 0;
@@ -72,4 +62,35 @@ fn dependencies_point_down() {
         }
     }
     assert!(checked > 5);
+}
+
+/// The crates in the table of CONTRIBUTING, from the top.
+fn listed() -> Vec<String> {
+    let page = fs_err::read_to_string(repository("CONTRIBUTING.md")).unwrap();
+    let section = page.split("\n## The crates\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" |"));
+    let names = rows.flat_map(|(cell, _)| cell.split(", "));
+    names.map(|name| name.trim_matches('`').to_owned()).collect()
+}
+
+#[test]
+fn contributing_lists_users_above_what_they_use() {
+    let listed = listed();
+    let metadata = metadata("Cargo.toml");
+    let packages = metadata["packages"].as_array().unwrap();
+    let mut names: Vec<&str> = packages.iter().map(|package| package["name"].as_str().unwrap()).collect();
+    let mut sorted: Vec<&str> = listed.iter().map(String::as_str).collect();
+    names.sort_unstable();
+    sorted.sort_unstable();
+    assert_eq!(sorted, names, "CONTRIBUTING.md lists every crate once");
+    let row = |name: &str| listed.iter().position(|listed| listed == name).unwrap();
+    for package in packages {
+        let name = package["name"].as_str().unwrap();
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let used = dependency["name"].as_str().unwrap();
+            if names.contains(&used) && dependency["kind"].as_str() != Some("dev") {
+                assert!(row(name) < row(used), "CONTRIBUTING.md lists `{used}` above its user `{name}`");
+            }
+        }
+    }
 }

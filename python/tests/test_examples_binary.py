@@ -455,7 +455,7 @@ class Finding(BinaryTestCase):
         checked = self.run_binary("validate", "--tasks", "mine", "--library", "none", "--include_path", "tasks")
         self.assertNotIn("imported", checked.stdout + checked.stderr)
         self.assertEqual(checked.returncode, 0, checked.stderr)
-        self.assertIn("only Python can say", checked.stdout + checked.stderr)
+        self.assertIn("may register it when Python imports it", checked.stdout + checked.stderr)
 
     def test_failures(self) -> None:
         """A failing import names the module and shows the traceback."""

@@ -1,21 +1,21 @@
-//! The built-in library: a few small tasks with their data, inside the program.
+//! The built-in library: a few small tasks with their data, compiled into the binary.
 //!
-//! Its files have paths such as `builtin:/demo/capitals.yaml`, which look like paths in messages and can be joined
-//! and followed by includes, but never touch the disk.
+//! Its files have paths such as `builtin:/demo/capitals.yaml`. They appear in messages and can be joined and followed
+//! by includes, but are never looked up on disk.
 
 use std::path::{Component, Path};
 
-/// The first part of every path of the built-in library.
+/// The prefix of every path in the built-in library.
 pub const ROOT: &str = "builtin:";
 
-/// A table of the files below `library/`.
+/// Embeds files below `library/`.
 macro_rules! table {
     ($($path:literal),* $(,)?) => {
         &[$(($path, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/library/", $path)))),*]
     };
 }
 
-/// Every file, in the order of the paths.
+/// Every file, sorted by path.
 static FILES: &[(&str, &str)] = table![
     "demo/_base_yaml",
     "demo/_few_shot_yaml",
@@ -42,17 +42,17 @@ static FILES: &[(&str, &str)] = table![
     "demo/translate.yaml",
 ];
 
-/// The files of the built-in library: path below [`ROOT`] and content, in the order of the paths.
+/// The files of the built-in library, sorted by path: path below [`ROOT`] and content.
 pub fn files() -> &'static [(&'static str, &'static str)] {
     FILES
 }
 
-/// Whether a path belongs to the built-in library, be there such a file or not.
+/// Whether a path belongs to the built-in library; the file itself need not exist.
 pub fn contains(path: &Path) -> bool {
     path.components().next() == Some(Component::Normal(ROOT.as_ref()))
 }
 
-/// The content of a file by its path, `builtin:/demo/capitals.yaml`; `.` and `..` are followed within the library.
+/// The content of a file such as `builtin:/demo/capitals.yaml`; `.` and `..` are resolved within the library.
 pub fn read(path: &Path) -> Option<&'static str> {
     let mut parts = path.components();
     if parts.next() != Some(Component::Normal(ROOT.as_ref())) {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_lists_the_whole_folder_in_order() {
+    fn table_lists_every_file_in_order() {
         let mut there = Vec::new();
         listed(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/library")), "", &mut there);
         there.sort();
@@ -135,11 +135,11 @@ mod tests {
         ] {
             assert!(!found(missing), "{missing}");
         }
-        assert!(contains(Path::new("builtin:/nowhere")) && !contains(Path::new("builtin/demo")));
+        assert!(contains(Path::new("builtin:/missing")) && !contains(Path::new("builtin/demo")));
     }
 
     #[test]
-    fn every_task_file_is_yaml_and_its_data_is_there() {
+    fn every_task_file_is_yaml_and_its_data_exists() {
         let mut used = BTreeSet::new();
         for (path, content) in files().iter().filter(|(path, _)| !is_data(path)) {
             let loaded = yaml::load(content).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -189,7 +189,7 @@ mod tests {
                 assert!(usize::try_from(answer).unwrap() < choices.len(), "{name}: {choices:?}");
                 seen.insert(answer);
             }
-            assert!(seen.len() >= 4, "{name}: right answers stand in few places");
+            assert!(seen.len() >= 4, "{name}: the gold index takes few values");
         }
         for name in ["sentiment_test", "sentiment_train"] {
             let labels: Vec<i64> = documents(name)
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_words_and_texts_end_before_them() {
+    fn last_words_are_words_that_follow_the_context() {
         for document in documents("last_word_test") {
             let (start, last) = (text(&document, "text"), text(&document, "last"));
             assert!(start.ends_with(char::is_alphabetic), "{start}");

@@ -1,4 +1,4 @@
-//! What goes wrong with a task definition, and where.
+//! Errors in task definitions, with their locations.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,30 +6,30 @@ use std::fmt;
 use lmeval_core::{Diagnose, HostError};
 pub use lmeval_core::{Diagnostic, Location};
 
-/// The kind of a failure; each has the Python exception that the reference raises in its place.
+/// The kind of an error; each corresponds to the Python exception that the reference raises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A file cannot be read (`OSError`).
     Io,
-    /// A file is no valid YAML (`YAMLError`).
+    /// A file is not valid YAML (`YAMLError`).
     Yaml,
-    /// A name is not known (`KeyError`).
+    /// Nothing has this name (`KeyError`).
     UnknownName,
-    /// A key is not known, or a value has the wrong type (`TypeError`).
+    /// An unknown key, or a value of the wrong type (`TypeError`).
     Type,
-    /// A value of the right type that makes no sense (`ValueError`).
+    /// A value of the right type that is out of range or contradicts another (`ValueError`).
     Value,
-    /// Files include, or groups contain, themselves (`ValueError`, `RecursionError`).
+    /// A file that includes itself, or a group that contains itself (`ValueError`, `RecursionError`).
     Cycle,
 }
 
-/// A failure to read, type or build a task definition.
+/// An error while reading, typing or building a task definition.
 #[derive(Clone, Debug)]
 pub struct Error(Box<(ErrorKind, Diagnostic)>);
 
 impl Error {
-    /// A failure with a message.
+    /// An error without a location or hints yet.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new((kind, Diagnostic::new(message))))
     }
@@ -39,52 +39,52 @@ impl Error {
         self
     }
 
-    /// Adds the place, unless one is known already (the innermost place is the most exact).
+    /// Adds the location, unless there already is one: the innermost location is the most exact.
     pub fn at(self, location: Option<Location>) -> Self {
         self.with(|diagnostic| diagnostic.at(location))
     }
 
-    /// Adds a sentence of advice.
+    /// Adds a hint about what to try.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         self.with(|diagnostic| diagnostic.hint(hint))
     }
 
-    /// Adds `did you mean` advice where there are near names.
+    /// Adds a `did you mean` hint if there are similar names.
     pub fn did_you_mean(self, names: &[&str]) -> Self {
         self.with(|diagnostic| diagnostic.did_you_mean(names))
     }
 
-    /// Keeps a cause whose message is part of this one.
+    /// Attaches a cause whose message is already part of this one.
     pub fn including_cause(self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.with(|diagnostic| diagnostic.including_cause(cause))
     }
 
-    /// The kind.
+    /// Which Python exception the error corresponds to.
     pub fn kind(&self) -> ErrorKind {
         self.0.0
     }
 
-    /// Message, place and advice.
+    /// Borrows the message, location and hints.
     pub fn diagnostic(&self) -> &Diagnostic {
         &self.0.1
     }
 
-    /// Message, place and advice, taken out.
+    /// Unwraps the message, location and hints.
     pub fn into_diagnostic(self) -> Diagnostic {
         self.0.1
     }
 
-    /// The sentence that says what is wrong.
+    /// The error in one sentence, without location and hints.
     pub fn message(&self) -> &str {
         &self.0.1.message
     }
 
-    /// The sentences of advice.
+    /// Suggestions about what to try.
     pub fn hints(&self) -> &[String] {
         &self.0.1.hints
     }
 
-    /// The place, where there is one.
+    /// Where in a file the error is, if known.
     pub fn location(&self) -> Option<&Location> {
         self.0.1.location.as_ref()
     }

@@ -1,8 +1,7 @@
 //! Task definitions: from YAML files to typed tasks.
 //!
-//! The road is: [`source`] reads files and merges includes, [`index`] finds what there is, [`config`] types one
-//! merged mapping, [`formats`] turns a prompt format into templates, and the [`TaskManager`] builds tasks and
-//! groups by name.
+//! [`source`] reads files and merges includes, [`index`] collects the names they define, [`config`] types a merged
+//! mapping, [`formats`] turns a prompt format into templates, and the [`TaskManager`] builds tasks and groups by name.
 
 pub mod config;
 pub mod embedded;

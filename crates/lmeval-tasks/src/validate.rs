@@ -1,4 +1,4 @@
-//! Checking task definitions without data and without a model.
+//! Validates task definitions without data and without a model.
 
 mod formats;
 mod templates;
@@ -13,37 +13,36 @@ use crate::index::Problem;
 use crate::manager::{Spec, TaskDict, TaskManager};
 use crate::source::{Loader, Step, identity};
 
-/// How serious a finding is.
+/// Whether a finding prevents a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The task cannot be run.
     Error,
-    /// The task can be run, but perhaps not as it is meant.
+    /// The task can run, but probably not as intended.
     Warning,
 }
 
-/// Something that validation found.
+/// One problem that validation found.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The task or group that was being checked, where there is one.
+    /// The task or group being checked, if any.
     pub name: Option<String>,
-    /// How serious it is.
+    /// Whether it prevents a run.
     pub severity: Severity,
-    /// What, where, and what to try.
+    /// Message, location and hints.
     pub diagnostic: Diagnostic,
 }
 
 impl TaskManager {
-    /// Checks what the specs name: that it loads, that its templates compile, that the names of metrics, filters,
-    /// scorers and samplers are known and fit. Nothing is executed and no data is read. A finding that several tasks
-    /// share is reported once.
+    /// Checks that the specs load, that their templates compile, and that the metrics, filters, scorers and samplers
+    /// they name are known and fit. Runs nothing and reads no data. A finding shared by several tasks is reported once.
     pub fn validate(&self, specs: &[Spec]) -> Vec<Finding> {
         let checker = Checker { manager: self, loader: Loader::new(), templates: Templates::default() };
         let findings = specs.par_iter().map(|spec| checker.spec(spec)).collect::<Vec<_>>();
         without_repeats(findings.into_iter().flatten())
     }
 
-    /// Checks what was loaded, as [`TaskManager::validate`] does.
+    /// Checks loaded tasks and groups, as [`TaskManager::validate`] does.
     pub fn validate_loaded(&self, loaded: &TaskDict) -> Vec<Finding> {
         let checker = Checker { manager: self, loader: Loader::new(), templates: Templates::default() };
         let mut findings = Vec::new();
@@ -51,13 +50,13 @@ impl TaskManager {
         without_repeats(findings.into_iter())
     }
 
-    /// Checks everything: the files that could not be indexed, and every name of the index.
+    /// Checks every file and every name of the index.
     pub fn validate_all(&self) -> Vec<Finding> {
         let specs: Vec<Spec> = self.all_tasks().into_iter().map(Spec::from).collect();
         without_repeats(self.unreadable().into_iter().chain(self.validate(&specs)))
     }
 
-    /// The files that could not be indexed, as findings. Files that only others include are no problem.
+    /// The files that could not be indexed, as findings. Files that exist only to be included are not reported.
     pub fn unreadable(&self) -> Vec<Finding> {
         let loader = Loader::new();
         let problems = self.index().problems().iter().filter(|problem| !problem.is_template());
@@ -69,7 +68,7 @@ impl TaskManager {
     }
 }
 
-/// The problem with its place. The index keeps no places, so the file is read once more.
+/// The problem with its location. The index stores no locations, so the file is read again.
 fn explained(problem: &Problem, loader: &Loader) -> Diagnostic {
     let mut diagnostic = match loader.load(&problem.path) {
         Err(error) => error.into_diagnostic(),
@@ -88,13 +87,13 @@ fn explained(problem: &Problem, loader: &Loader) -> Diagnostic {
     diagnostic
 }
 
-/// The findings without those that say the same about the same place, whatever the file is called.
+/// Drops findings that repeat a message at the same location, even if the file has another name.
 fn without_repeats(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
     let mut seen = FxHashSet::default();
     let mut is_new = |diagnostic: &Diagnostic| {
-        let place = diagnostic.location.as_ref();
-        let place = place.map(|place| (identity(place.path()), place.range.clone()));
-        seen.insert((place, diagnostic.message.clone()))
+        let location = diagnostic.location.as_ref();
+        let location = location.map(|location| (identity(location.path()), location.range.clone()));
+        seen.insert((location, diagnostic.message.clone()))
     };
     findings.filter(|finding| is_new(&finding.diagnostic)).collect()
 }

@@ -1,4 +1,4 @@
-//! `fewshot_config`: where examples come from and how they are written.
+//! `fewshot_config`: the source and layout of few-shot examples.
 
 use std::sync::Arc;
 
@@ -9,32 +9,32 @@ use super::path::{ConfigPath, Named};
 use super::read::Reader;
 use crate::error::{Error, ErrorKind};
 
-/// The sampler of examples: a registered name or a class.
+/// The sampler that chooses examples: a registered name or a class.
 pub type Sampler = Named;
 
-/// Examples that the task gives itself.
+/// Examples listed in the task itself.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FewshotSamples {
-    /// Documents.
+    /// Examples written in the file.
     Documents(Vec<Dict>),
     /// A function without arguments that returns documents.
     Function(Arc<Function>),
 }
 
-/// Where examples come from and how they are written.
+/// The source and layout of few-shot examples.
 ///
-/// What the task does not say here is what it says for its evaluated documents.
+/// Keys that are not set here default to those of the task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FewshotConfig {
-    /// Which documents of the pool are taken.
+    /// Chooses documents from the pool.
     pub sampler: Sampler,
-    /// The split that is the pool.
+    /// The split that provides the pool.
     pub split: Option<String>,
-    /// What the split goes through.
+    /// Applied to the split before sampling.
     pub process_docs: Option<Arc<Function>>,
-    /// Positions that the pool is reduced to, in this order.
+    /// Restricts the pool to these indices, in this order.
     pub fewshot_indices: Option<Vec<i64>>,
-    /// The pool, where no split is.
+    /// The pool, if no split provides it.
     pub samples: Option<FewshotSamples>,
     /// The question of an example.
     pub doc_to_text: Option<Field>,
@@ -42,15 +42,15 @@ pub struct FewshotConfig {
     pub doc_to_choice: Option<Field>,
     /// The answer of an example.
     pub doc_to_target: Option<Field>,
-    /// Text that the answer follows.
+    /// Inserted before the answer.
     pub gen_prefix: Option<Field>,
-    /// Text between examples.
+    /// Separates examples.
     pub fewshot_delimiter: Option<String>,
-    /// Text between question and answer.
+    /// Separates question and answer.
     pub target_delimiter: Option<String>,
 }
 
-/// The keys of `fewshot_config`, in the order in which results list them.
+/// The keys of `fewshot_config`, in the order of results.
 const KEYS: [&str; 11] = [
     "sampler",
     "split",
@@ -66,7 +66,7 @@ const KEYS: [&str; 11] = [
 ];
 
 impl FewshotConfig {
-    /// Reads `fewshot_config` over what the task says (`task`, with the split of examples).
+    /// Reads `fewshot_config`; `task` has the defaults, including the few-shot split.
     pub(super) fn read(reader: &mut Reader<'_>, task: Self) -> Result<Self, Error> {
         let path = ConfigPath::key("fewshot_config");
         let mut config = task;
@@ -89,7 +89,7 @@ impl FewshotConfig {
         Ok(config)
     }
 
-    // An explicit null stays null, except for the sampler and the split, which have no meaning without a value.
+    // An explicit null stays null, except for the sampler and the split, which must have a value.
     fn set(&mut self, reader: &Reader<'_>, path: &ConfigPath, key: &str, value: &Value) -> Result<(), Error> {
         let some = Some(value);
         match key {

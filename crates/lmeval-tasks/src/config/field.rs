@@ -1,28 +1,28 @@
-//! Fields that are resolved against a document.
+//! Fields that are resolved per document.
 
 use std::sync::Arc;
 
 use lmeval_pycompat::{Dict, Function, Value};
 
-/// A field such as `doc_to_text`: what it is decides how it is resolved against a document.
+/// A field such as `doc_to_text`; its variant decides how it is resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field {
-    /// The name of a column, or else a template.
+    /// The name of a column, otherwise a template.
     Text(Arc<str>),
     /// A Python function of the document.
     Function(Arc<Function>),
-    /// An integer, which stands for itself.
+    /// A constant integer.
     Int(i64),
-    /// A truth value, which stands for itself.
+    /// A constant boolean.
     Bool(bool),
-    /// Values of which each text is a template.
+    /// A list in which every string is a template.
     List(Arc<Vec<Value>>),
-    /// Options by key, of which the values count (`doc_to_choice` of the 0.4 line).
+    /// Options by key; only the values are used (`doc_to_choice` in 0.4).
     Dict(Arc<Dict>),
 }
 
 impl Field {
-    /// The field in a value; `None` for a type that cannot be resolved.
+    /// Converts a value; `None` for a type that cannot be resolved.
     pub fn from_value(value: &Value) -> Option<Self> {
         match value {
             Value::Str(text) => Some(Self::Text(Arc::clone(text))),
@@ -35,7 +35,7 @@ impl Field {
         }
     }
 
-    /// The value that the field was made from.
+    /// The value that the field was read from.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Text(text) => Value::Str(Arc::clone(text)),
@@ -47,7 +47,7 @@ impl Field {
         }
     }
 
-    /// The text, where it is one.
+    /// The string of a [`Field::Text`].
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -55,7 +55,7 @@ impl Field {
         }
     }
 
-    /// Python's name of the type.
+    /// The name of the Python type.
     pub fn type_name(&self) -> &'static str {
         self.to_value().type_name()
     }

@@ -14,7 +14,7 @@ pub struct FilterStep {
     pub function: Named,
     /// Keyword arguments of the filter.
     pub kwargs: Dict,
-    /// Where the step stands.
+    /// Where the step is in the configuration.
     pub path: ConfigPath,
     written: Value,
 }
@@ -22,13 +22,13 @@ pub struct FilterStep {
 /// A named chain of filters with the metrics that score its output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterPipeline {
-    /// The name, which is part of result keys.
+    /// The name of the pipeline, which is part of result keys.
     pub name: String,
-    /// The steps; none means the scorer's own.
+    /// The steps; if empty, the scorer's.
     pub filter: Vec<FilterStep>,
-    /// The metrics; none means the scorer's own.
+    /// The metrics; if empty, the scorer's.
     pub metric_list: Vec<MetricConfig>,
-    /// Where the pipeline stands.
+    /// Where the pipeline is in the configuration.
     pub path: ConfigPath,
 }
 
@@ -50,14 +50,14 @@ impl FilterStep {
         Ok(Self { function, kwargs, path: path.clone(), written: written.clone() })
     }
 
-    /// The step after normalisation.
+    /// The normalised form of the step.
     pub fn to_value(&self) -> Value {
         Value::dict([("function", self.written.clone()), ("kwargs", Value::from(self.kwargs.clone()))])
     }
 }
 
 impl FilterPipeline {
-    /// The pipeline of a task that lists none.
+    /// The default pipeline, for a task without `filter_list`.
     pub(super) fn plain(metric_list: &[MetricConfig]) -> Self {
         Self {
             name: "none".to_owned(),
@@ -67,7 +67,7 @@ impl FilterPipeline {
         }
     }
 
-    /// Reads `filter_list`; pipelines without metrics of their own get those of the task.
+    /// Reads `filter_list`; pipelines without their own metrics get those of the task.
     pub(super) fn read_list(
         reader: &mut Reader<'_>,
         task_metrics: &[MetricConfig],
@@ -129,7 +129,7 @@ impl FilterPipeline {
         Ok(Self { name, filter, metric_list, path: path.clone() })
     }
 
-    /// The pipeline after normalisation.
+    /// The normalised form of the pipeline.
     pub fn to_value(&self) -> Value {
         Value::dict([
             ("name", Value::str(self.name.as_str())),

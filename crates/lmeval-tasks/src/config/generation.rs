@@ -1,4 +1,4 @@
-//! `generation_kwargs`: how an answer is generated.
+//! `generation_kwargs`: settings of a generation.
 
 use lmeval_core::{Dialect, OutputType};
 use lmeval_pycompat::float::parse_float;
@@ -8,21 +8,21 @@ use super::path::ConfigPath;
 use super::read::{Reader, describe};
 use crate::error::{Error, ErrorKind};
 
-/// The settings of a generation, in order, as every request carries them.
+/// The settings of a generation, in the order in which every request carries them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerationKwargs {
     settings: Dict,
-    /// The settings without defaults but the stop text, of a task whose mapping is there and empty.
+    /// For an empty mapping: only the stop strings, without the other defaults.
     unfilled: Option<Dict>,
 }
 
 impl GenerationKwargs {
-    /// The settings.
+    /// All settings, with defaults filled in.
     pub fn dict(&self) -> &Dict {
         &self.settings
     }
 
-    /// The settings by the rules of a dialect; they differ where the mapping of the task is there and empty.
+    /// The settings in a dialect; the dialects differ if the task's mapping is present but empty.
     pub fn in_dialect(&self, dialect: &Dialect) -> &Dict {
         match &self.unfilled {
             Some(unfilled) if !dialect.fill_empty_generation_kwargs => unfilled,
@@ -30,12 +30,12 @@ impl GenerationKwargs {
         }
     }
 
-    /// One setting.
+    /// The value of one setting.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.settings.get_str(key)
     }
 
-    /// The stop texts: a list as it is, any other value alone.
+    /// The stop strings: a list as it is, any other value as a single item.
     pub fn until(&self) -> Vec<Value> {
         match self.get("until") {
             None => Vec::new(),
@@ -44,7 +44,7 @@ impl GenerationKwargs {
         }
     }
 
-    /// The most tokens to generate, by whichever of its four names comes first and is not null.
+    /// The maximum number of tokens to generate, from the first of its four names that is not null.
     pub fn max_gen_toks(&self) -> Option<&Value> {
         ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"]
             .into_iter()
@@ -52,7 +52,7 @@ impl GenerationKwargs {
             .find(|value| !value.is_none())
     }
 
-    /// Puts settings of the caller over these; nothing is normalised again.
+    /// Overlays the caller's settings, without normalising again.
     pub fn merge(&mut self, settings: &Dict) {
         self.settings.update(settings);
         if let Some(unfilled) = &mut self.unfilled {
@@ -60,7 +60,7 @@ impl GenerationKwargs {
         }
     }
 
-    /// Reads and normalises `generation_kwargs` of a task.
+    /// Reads and normalises a task's `generation_kwargs`.
     pub(super) fn read(
         reader: &mut Reader<'_>,
         output_type: OutputType,
@@ -83,7 +83,7 @@ impl GenerationKwargs {
                 let stops = if is_generation {
                     delimiters()
                 } else {
-                    // No model gets to see these, so they are as results show them, null and all.
+                    // These never reach a model, so they stay as results show them, nulls included.
                     Value::list([fewshot_delimiter.map_or(Value::None, Value::str)])
                 };
                 let is_there = matches!(empty, Some(Value::Dict(_)));
@@ -117,7 +117,7 @@ impl GenerationKwargs {
     }
 }
 
-/// Python's `float(value)`, for numbers and text.
+/// Python's `float(value)`, for numbers and strings.
 fn to_float(value: &Value) -> Option<f64> {
     match value {
         Value::Str(text) => parse_float(text),

@@ -16,16 +16,16 @@ use crate::source::Mapping;
 pub struct AggregateMetric {
     /// The metric, as result keys name it.
     pub metric: String,
-    /// The pipelines; `None` means all under which a task reports the metric.
+    /// The pipelines to average; `None` means every pipeline for which a task reports the metric.
     pub filter_list: Option<Vec<String>>,
-    /// A function that was given as aggregation; the mean is used all the same.
+    /// A function given as aggregation; the mean is used anyway.
     pub aggregation: Option<Arc<Function>>,
-    /// Whether larger tasks count more.
+    /// Whether the average is weighted by the number of documents.
     pub weight_by_size: bool,
 }
 
 impl AggregateMetric {
-    /// The entry as a group file would say it.
+    /// The entry as a group file would write it.
     pub fn to_value(&self) -> Value {
         let names = |names: &Vec<String>| Value::list(names.iter().map(|name| Value::from(name.as_str())));
         let aggregation = match &self.aggregation {
@@ -41,25 +41,25 @@ impl AggregateMetric {
     }
 }
 
-/// Everything that a group says about itself.
+/// The configuration of a group.
 #[derive(Clone, Debug)]
 pub struct GroupConfig {
-    /// The name.
+    /// The name of the group, which is its key in results.
     pub group: String,
-    /// The name that tables show.
+    /// The name shown in tables.
     pub group_alias: Option<String>,
-    /// The members; a group whose `task` is no list has none.
+    /// The members; empty if `task` is not a list.
     pub members: Vec<Value>,
-    /// Settings for all members: a dictionary, or the path of a file.
+    /// Settings applied to all members: a dictionary, or the path of a file.
     pub include: Value,
-    /// The scores of the group.
+    /// The scores to compute for the group; empty if it reports none.
     pub aggregate_metric_list: Vec<AggregateMetric>,
-    /// Facts about the group, such as its version.
+    /// Information about the group, such as its version.
     pub metadata: Dict,
 }
 
 impl GroupConfig {
-    /// Types the mapping of a group.
+    /// Reads a group from its mapping.
     pub fn from_mapping(mapping: &Mapping, warnings: &mut Vec<Diagnostic>) -> Result<Self, Error> {
         let mut reader = Reader { mapping, warnings };
         let reader = &mut reader;
@@ -97,7 +97,7 @@ impl GroupConfig {
         })
     }
 
-    /// The configuration as a group file would say it.
+    /// The configuration as a group file would write it.
     pub fn to_definition(&self) -> Value {
         let mut dict = Dict::new();
         dict.insert("group", self.group.as_str());
@@ -120,7 +120,7 @@ impl GroupConfig {
         Value::from(dict)
     }
 
-    /// The version of the group as text, `N/A` where none is given.
+    /// The version of the group as a string, `N/A` if it has none.
     pub fn version(&self) -> String {
         self.metadata.get_str("version").map_or_else(|| "N/A".to_owned(), value_text)
     }
@@ -171,7 +171,7 @@ fn read_aggregate(reader: &Reader<'_>, path: &ConfigPath, entry: &Value) -> Resu
     reader.reject_unknown("`aggregate_metric_list`", Some(path), entry, &KEYS)?;
     let metric = match entry.get_str("metric") {
         Some(Value::Str(metric)) => metric.as_ref().to_owned(),
-        // The score of a function is reported under the function's own name.
+        // The score of a function is reported under the function's name.
         Some(Value::Function(function)) => {
             function.split().map_or(function.reference.as_str(), |(_, name)| name).to_owned()
         }

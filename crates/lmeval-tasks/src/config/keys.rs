@@ -1,4 +1,4 @@
-//! The keys that a task or group may have, and advice about others.
+//! The keys of tasks and groups, and hints about unknown ones.
 
 use lmeval_core::nearest;
 use lmeval_pycompat::Dict;
@@ -8,7 +8,7 @@ use super::read::{Reader, value_text};
 use super::words::{quoted, shortened};
 use crate::error::{Error, ErrorKind};
 
-/// The keys of a task, in the order in which results list them.
+/// The keys of a task, in the order of results.
 pub const TASK_KEYS: [&str; 40] = [
     "task",
     "task_alias",
@@ -56,10 +56,10 @@ pub const TASK_KEYS: [&str; 40] = [
 pub const GROUP_KEYS: [&str; 6] =
     ["group", "group_alias", "task", "include", "aggregate_metric_list", "metadata"];
 
-/// The most unknown keys that get advice in one message.
-const MOST_ADVICE: usize = 5;
+/// The maximum number of unknown keys with a hint in one message.
+const MAX_HINTS: usize = 5;
 
-/// What to write instead of a key that other programs or older releases know.
+/// Advice about a key from older releases or other tools.
 fn advice(key: &str) -> Option<&'static str> {
     Some(match key {
         "batch_size" => "`batch_size` is an option of the run (`--batch_size`), not of a task",
@@ -77,17 +77,17 @@ fn advice(key: &str) -> Option<&'static str> {
         | "top_p"
         | "top_k"
         | "num_beams" => "Settings of the generation belong under `generation_kwargs`",
-        "gold_alias" => "Instead of `gold_alias`, let `doc_to_target` give the answer as it is scored",
+        "gold_alias" => "Instead of `gold_alias`, return the answer as it is scored from `doc_to_target`",
         "template_aliases" => {
             "Instead of `template_aliases`, write the template itself, or use `process_docs`"
         }
         "group" | "groups" => {
-            "To select tasks by a common name use `tag`; a group is a mapping of its own with `group` and `task`"
+            "To select tasks by a common name use `tag`; a group is a separate mapping with `group` and `task`"
         }
         "group_alias" => "A task has `task_alias`",
         "aggregate_metric_list" => "Only a group has `aggregate_metric_list`",
         "task_list" => "`task_list` is read only from files, where each entry becomes a task",
-        "class" => "A task of a Python class must come from a file",
+        "class" => "A Python task class must come from a file",
         "include" => "`include` works in files only",
         "dataset" => "The data set is named by `dataset_path` and `dataset_name`",
         "data_files" | "data_dir" | "revision" | "trust_remote_code" => {
@@ -99,14 +99,14 @@ fn advice(key: &str) -> Option<&'static str> {
         "metric" | "metrics" => "Metrics are listed under `metric_list`",
         "filter" | "filters" => "Filters are listed under `filter_list`",
         "aggregation" | "higher_is_better" | "reduction" => {
-            "This belongs into an entry of `metric_list`, beside its `metric`"
+            "This belongs in an entry of `metric_list`, next to its `metric`"
         }
         "sampler" | "samples" | "fewshot_indices" => "Settings of the examples belong under `fewshot_config`",
         "n_shot" | "fewshot" | "num_shots" => "The number of examples is `num_fewshot`",
         "system_instruction" | "system_prompt" => {
-            "A system text is an option of the run (`--system_instruction`); a task has `description`"
+            "The system prompt is an option of the run (`--system_instruction`); a task has `description`"
         }
-        "format" => "Prompt formats are given by `formats`",
+        "format" => "Prompt formats are set by `formats`",
         "prompt" | "question" | "doc_to_question" => "The prompt is `doc_to_text`",
         "choices" | "doc_to_choices" => "The options are `doc_to_choice`",
         "target" | "answer" | "doc_to_answer" => "The gold answer is `doc_to_target`",
@@ -115,7 +115,7 @@ fn advice(key: &str) -> Option<&'static str> {
 }
 
 impl Reader<'_> {
-    /// One failure that names all keys of a dictionary that are not known.
+    /// Rejects all unknown keys of a dictionary in one error.
     pub(super) fn reject_unknown(
         &self,
         whole: &str,
@@ -135,7 +135,7 @@ impl Reader<'_> {
         let path = below.map_or_else(|| ConfigPath::key(first), |below| below.then(first.as_str()));
         let mut error =
             self.error(ErrorKind::Type, &path, format!("{noun} in {whole}: {}", quoted(&unknown)));
-        for key in unknown.iter().take(MOST_ADVICE) {
+        for key in unknown.iter().take(MAX_HINTS) {
             let special = if below.is_none() { advice(key) } else { None };
             error = match special {
                 Some(text) => error.hint(text),

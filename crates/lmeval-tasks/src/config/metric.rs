@@ -7,20 +7,20 @@ use super::path::{ConfigPath, Named};
 use super::read::Reader;
 use crate::error::{Error, ErrorKind};
 
-/// A setting that may be left out, switched off by null, or given.
+/// A setting that is absent, null or has a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Given<T> {
-    /// The key is absent: the metric's own setting holds.
+    /// The key is absent: the metric's default applies.
     #[default]
     Absent,
-    /// The key is there and null.
+    /// The key is null.
     Null,
     /// The key has a value.
     Value(T),
 }
 
 impl<T> Given<T> {
-    /// The value.
+    /// The value, if there is one.
     pub fn value(&self) -> Option<&T> {
         match self {
             Self::Value(value) => Some(value),
@@ -34,26 +34,26 @@ impl<T> Given<T> {
 pub struct MetricConfig {
     /// The metric: a registered name or a function.
     pub metric: Named,
-    /// How the values of all documents become one; null means the mean.
+    /// How the values of all documents are aggregated; null means the mean.
     pub aggregation: Given<Named>,
-    /// How the values of a document's repeats become one; null means the first.
+    /// How the values of a document's repeats are reduced; null means the first.
     pub reduction: Given<Named>,
-    /// Whether a higher score is better; null means that it is.
+    /// Whether a higher score is better; null means true.
     pub higher_is_better: Given<bool>,
     /// Keyword arguments of the metric.
     pub kwargs: Dict,
-    /// Where the entry stands.
+    /// Where the entry is in the configuration.
     pub path: ConfigPath,
     entry: Dict,
 }
 
 impl MetricConfig {
-    /// The entry after normalisation.
+    /// The normalised form of the entry.
     pub fn to_value(&self) -> Value {
         Value::from(self.entry.clone())
     }
 
-    /// Reads a list of entries; null and an empty list are an empty list.
+    /// Reads a list of entries; null counts as an empty list.
     pub(super) fn read_list(
         reader: &mut Reader<'_>,
         path: &ConfigPath,
@@ -111,7 +111,7 @@ impl MetricConfig {
     }
 }
 
-/// Other keys are arguments of the metric, so a misspelt key would change scores without a word.
+/// All other keys are arguments of the metric, so a misspelt key would silently change scores.
 fn warn_of_misspelt_keys(reader: &mut Reader<'_>, path: &ConfigPath, given: &Dict, known: &[&'static str]) {
     for key in given.keys().filter_map(Value::as_str) {
         let is_key = known.contains(&key) || key == "kwargs";
@@ -125,7 +125,7 @@ fn warn_of_misspelt_keys(reader: &mut Reader<'_>, path: &ConfigPath, given: &Dic
     }
 }
 
-// Reference: a value that is neither a name nor a function counts as null.
+// Reference: a value that is neither a name nor a function is treated as null.
 fn read_named(
     reader: &mut Reader<'_>,
     path: &ConfigPath,
@@ -153,7 +153,7 @@ fn read_named(
     }
 }
 
-/// The keyword arguments of an entry: its own extra keys, overlaid by its explicit `kwargs`.
+/// The keyword arguments of an entry: its extra keys, overlaid with `kwargs`.
 pub(super) fn collect_kwargs(
     reader: &Reader<'_>,
     path: &ConfigPath,

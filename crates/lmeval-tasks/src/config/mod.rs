@@ -1,8 +1,8 @@
 //! The typed form of a task or group definition.
 //!
 //! [`TaskConfig::from_mapping`] turns a merged mapping into a [`TaskConfig`]: it applies the prompt format, fills in
-//! generation and few-shot defaults, and normalises metrics and filters, in this order. Names of metrics, filters and
-//! the like are looked up later, by [`check`].
+//! generation and few-shot defaults, and normalises metrics and filters, in this order. [`check`] later looks up the
+//! names of metrics, filters, scorers and samplers.
 
 pub mod check;
 mod dump;

@@ -1,4 +1,4 @@
-//! Places in a configuration, and references that are a name or a function.
+//! Paths into a configuration, and references by name or function.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::error::Location;
 use crate::formats::locate;
 use crate::source::{Mapping, Origin, Step};
 
-/// The way from the root of a task or group to one of its values.
+/// The path from the root of a task or group to one of its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigPath(Vec<Step>);
 
@@ -19,19 +19,19 @@ impl ConfigPath {
         Self(vec![key.into()])
     }
 
-    /// The path one step further.
+    /// The path extended by one step.
     pub fn then(&self, step: impl Into<Step>) -> Self {
         let mut steps = self.0.clone();
         steps.push(step.into());
         Self(steps)
     }
 
-    /// The steps.
+    /// The steps from the root.
     pub fn steps(&self) -> &[Step] {
         &self.0
     }
 
-    /// Where the value stands; for a value that a format set, where the format was asked for.
+    /// The location of the value; for a value set by a format, the location that selected the format.
     pub fn locate(&self, mapping: &Mapping) -> Option<Location> {
         if let Some(Step::Key(first)) = self.0.first()
             && let Some(Origin::Format(format)) = mapping.origin(first)
@@ -55,17 +55,17 @@ impl fmt::Display for ConfigPath {
     }
 }
 
-/// Something that is given by a registered name or by a function of the task.
+/// A reference by registered name or by function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// A name, to be looked up.
+    /// A name to look up in the registry.
     Name(Arc<str>),
     /// A Python function or class.
     Function(Arc<Function>),
 }
 
 impl Named {
-    /// The reference in a value, where it is one.
+    /// Converts a value; `None` if it is neither a string nor a function.
     pub(super) fn from_value(value: &Value) -> Option<Self> {
         match value {
             Value::Str(name) => Some(Self::Name(Arc::clone(name))),
@@ -74,7 +74,7 @@ impl Named {
         }
     }
 
-    /// The registered name.
+    /// The name, unless this is a function.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Name(name) => Some(name),

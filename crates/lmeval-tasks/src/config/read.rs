@@ -1,4 +1,4 @@
-//! Typed reading of a mapping, with failures that say where and what was expected.
+//! Typed reading of a mapping; errors name the location and the expected type.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// A failure at a place.
+    /// An error at a path.
     pub(super) fn error(&self, kind: ErrorKind, path: &ConfigPath, message: impl Into<String>) -> Error {
         Error::new(kind, message).at(path.locate(self.mapping))
     }
 
-    /// A value of the wrong type.
+    /// The error for a value of the wrong type.
     pub(super) fn wrong_type(&self, path: &ConfigPath, expected: &str, found: &Value) -> Error {
         let message = format!("`{path}` must be {expected}, not {}", describe(found));
         let error = self.error(ErrorKind::Type, path, message);
@@ -37,7 +37,7 @@ impl Reader<'_> {
                 | Value::DateTime(_)
         );
         if quotable && expected.contains("a str") {
-            error.hint("Put the value in quotes: YAML reads it as something other than text")
+            error.hint("Put the value in quotes: YAML reads it as something other than a string")
         } else if matches!(found, Value::Str(_)) && expected.contains("a function") {
             error.hint("Write `!function module.name`")
         } else {
@@ -45,23 +45,23 @@ impl Reader<'_> {
         }
     }
 
-    /// Remembers a warning about a place.
+    /// Records a warning about a path.
     pub(super) fn warn(&mut self, path: &ConfigPath, message: impl Into<String>) {
         let location = path.locate(self.mapping);
         self.warnings.push(Diagnostic::new(message).at(location));
     }
 
-    /// A value that is there and not null.
+    /// A value that is present and not null.
     pub(super) fn present(&self, key: &str) -> Option<&Value> {
         self.mapping.get(key).filter(|value| !value.is_none())
     }
 
-    /// An optional text.
+    /// An optional string.
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, Error> {
         self.text_of(&ConfigPath::key(key), self.present(key))
     }
 
-    /// An optional text below the top level.
+    /// An optional string below the top level.
     pub(super) fn text_of(&self, path: &ConfigPath, value: Option<&Value>) -> Result<Option<String>, Error> {
         match value {
             None | Some(Value::None) => Ok(None),
@@ -70,12 +70,12 @@ impl Reader<'_> {
         }
     }
 
-    /// An optional text that falls back to a default only where the key is absent.
+    /// An optional string with a default for an absent key; null stays `None`.
     pub(super) fn text_or(&self, key: &str, default: &str) -> Result<Option<String>, Error> {
         if self.mapping.contains(key) { self.text(key) } else { Ok(Some(default.to_owned())) }
     }
 
-    /// An optional text for display, for which numbers are fine too.
+    /// An optional string for display; numbers are accepted too.
     pub(super) fn label(&self, key: &str) -> Result<Option<String>, Error> {
         match self.present(key) {
             Some(number @ (Value::Int(_) | Value::Float(_) | Value::Bool(_))) => Ok(Some(value_text(number))),
@@ -83,7 +83,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An optional whole number.
+    /// An optional integer.
     pub(super) fn int(&self, key: &str) -> Result<Option<i64>, Error> {
         match self.present(key) {
             None => Ok(None),
@@ -91,7 +91,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A whole number below the top level.
+    /// An integer below the top level.
     pub(super) fn int_of(&self, path: &ConfigPath, value: &Value) -> Result<i64, Error> {
         match value {
             Value::BigInt(number) => {
@@ -102,7 +102,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A switch; null means off, and 0 and 1 are fine.
+    /// A boolean; null means false, and 0 and 1 are accepted.
     pub(super) fn switch(&self, key: &str) -> Result<bool, Error> {
         match self.present(key) {
             None => Ok(false),
@@ -111,7 +111,6 @@ impl Reader<'_> {
         }
     }
 
-    /// An optional function.
     pub(super) fn function(&self, key: &str) -> Result<Option<Arc<Function>>, Error> {
         self.function_of(&ConfigPath::key(key), self.present(key))
     }
@@ -129,7 +128,6 @@ impl Reader<'_> {
         }
     }
 
-    /// An optional dictionary.
     pub(super) fn dict(&self, key: &str) -> Result<Option<Dict>, Error> {
         match self.present(key) {
             None => Ok(None),
@@ -138,7 +136,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An optional field that is resolved against documents.
+    /// An optional field that is resolved per document.
     pub(super) fn field(&self, key: &str) -> Result<Option<Field>, Error> {
         self.field_of(&ConfigPath::key(key), self.present(key))
     }
@@ -163,14 +161,14 @@ impl Reader<'_> {
         );
         Err(match value {
             Value::Float(_) | Value::Date(_) | Value::DateTime(_) => {
-                error.hint("Put the value in quotes: YAML reads it as something other than text")
+                error.hint("Put the value in quotes: YAML reads it as something other than a string")
             }
             _ => error,
         })
     }
 }
 
-/// A value for a message: its type, and its text where that is short.
+/// Describes a value in a message: its type, and its value if that is short.
 pub(super) fn describe(value: &Value) -> String {
     const LONGEST: usize = 40;
     let text = match value {
@@ -185,7 +183,7 @@ pub(super) fn describe(value: &Value) -> String {
     }
 }
 
-/// The textual form of a value: text as it is, other values as Python writes them.
+/// Python's `str(value)`: strings as they are, other values as Python prints them.
 pub(crate) fn value_text(value: &Value) -> String {
     match value {
         Value::Str(text) => text.as_ref().to_owned(),

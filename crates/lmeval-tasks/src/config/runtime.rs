@@ -1,4 +1,4 @@
-//! Changes that the caller of a run makes to a task.
+//! Overrides that the caller of a run applies to a task.
 
 use lmeval_core::OutputType;
 use lmeval_pycompat::Dict;
@@ -6,7 +6,7 @@ use lmeval_pycompat::Dict;
 use super::task::TaskConfig;
 
 impl TaskConfig {
-    /// Sets the number of examples, unless the task says exactly 0. Returns whether it was set.
+    /// Sets the number of few-shot examples, unless the task sets exactly 0. Returns whether it was set.
     pub fn set_num_fewshot(&mut self, num_fewshot: i64) -> bool {
         if self.num_fewshot == Some(0) {
             return false;
@@ -15,13 +15,13 @@ impl TaskConfig {
         true
     }
 
-    /// The number of examples in each prompt.
+    /// The number of few-shot examples in each prompt.
     pub fn fewshot_count(&self) -> usize {
         usize::try_from(self.num_fewshot.unwrap_or(0)).unwrap_or(0)
     }
 
-    /// Sets the number of answers per document of a generation task; other tasks keep theirs. Returns whether it
-    /// was set.
+    /// Sets the number of answers per document of a generation task; other tasks stay unchanged. Returns whether it was
+    /// set.
     pub fn set_repeats(&mut self, repeats: usize) -> bool {
         if self.output_type != OutputType::GenerateUntil {
             return false;
@@ -30,7 +30,7 @@ impl TaskConfig {
         true
     }
 
-    /// Puts generation settings of the caller over those of a generation task. Returns whether they were merged.
+    /// Overlays the caller's generation settings on those of a generation task. Returns whether they were merged.
     pub fn merge_generation_kwargs(&mut self, settings: &Dict) -> bool {
         if self.output_type != OutputType::GenerateUntil {
             return false;

@@ -6,20 +6,20 @@ use super::path::ConfigPath;
 use super::read::Reader;
 use crate::error::{Error, ErrorKind};
 
-/// A scorer by name, with arguments.
+/// The scorer of a task, by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScorerConfig {
-    /// The registered name.
+    /// The name in the registry.
     pub kind: String,
     /// Keyword arguments of the scorer.
     pub kwargs: Dict,
-    /// Where the scorer stands.
+    /// Where the scorer is in the configuration.
     pub path: ConfigPath,
     entry: Dict,
 }
 
 impl ScorerConfig {
-    /// The scorer after normalisation.
+    /// The normalised form of the scorer.
     pub fn to_value(&self) -> Value {
         Value::from(self.entry.clone())
     }
@@ -42,7 +42,7 @@ impl ScorerConfig {
             Some(Value::Str(kind)) => kind.as_ref().to_owned(),
             Some(other) => return Err(reader.wrong_type(&path.then("type"), "a str", other)),
         };
-        // Arguments stand beside the type or under `kwargs`, which wins.
+        // Arguments are given next to `type` or under `kwargs`, which wins.
         let mut kwargs: Dict = entry
             .iter()
             .filter(|(key, _)| !matches!(key.as_str(), Some("type" | "kwargs")))

@@ -1,4 +1,4 @@
-//! The configuration as results show it.
+//! The configuration as results and task files show it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::scorer::ScorerConfig;
 use super::task::TaskConfig;
 
 impl TaskConfig {
-    /// The configuration in the order of its keys, without top-level nulls; functions are their references.
+    /// The configuration in key order, without top-level nulls; functions appear as references.
     pub fn to_value(&self) -> Value {
         let mut dict = Dict::new();
         for key in TASK_KEYS {
@@ -28,14 +28,14 @@ impl TaskConfig {
         Value::from(dict)
     }
 
-    /// The configuration as a task file would say it: functions are functions, the format has been applied, and what
-    /// only a run knows is left out.
+    /// The configuration as a task file would define it: functions stay functions, the format is applied, and keys that
+    /// only exist during a run are omitted.
     pub fn to_definition(&self) -> Value {
         const OF_A_RUN: [&str; 3] = ["formats", "_formats_selection", "_qualified_name"];
         let mut dict = Dict::new();
         for key in TASK_KEYS.into_iter().filter(|key| !OF_A_RUN.contains(key)) {
             let value = match key {
-                // The format has been applied; its name would apply it again.
+                // The format is already applied; its name would apply it again.
                 "task" if self.format.is_some() => Value::str(self.base_name()),
                 _ => self.value_of(key),
             };
@@ -105,7 +105,7 @@ impl TaskConfig {
     }
 }
 
-/// A value in which functions are their references.
+/// Replaces functions by their references.
 fn without_functions(value: &Value) -> Value {
     match value {
         Value::Function(function) => Value::from(display_reference(&function.reference)),

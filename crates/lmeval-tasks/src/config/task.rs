@@ -21,106 +21,106 @@ use crate::error::{Diagnostic, Error, ErrorKind};
 use crate::formats::{Templates, locate, resolve};
 use crate::source::{Mapping, Origin};
 
-/// Everything that a task says, after normalisation.
+/// The configuration of a task, normalised.
 #[derive(Clone, Debug)]
 pub struct TaskConfig {
-    /// The name, with the `@format` it was written with.
+    /// The name as written, including `@format`.
     pub task: String,
-    /// The name that tables show.
+    /// The name shown in tables.
     pub task_alias: Option<String>,
-    /// The prompt formats as they were given, or the selection where none were.
+    /// The prompt formats as written, otherwise the caller's selection.
     pub formats: Value,
-    /// What the model is asked for.
+    /// The kind of request sent to the model.
     pub output_type: OutputType,
-    /// Names that select the task together with others.
+    /// Tags: names that select several tasks at once.
     pub tag: Vec<String>,
-    /// A function that gives the documents.
+    /// A function that returns the documents.
     pub custom_dataset: Option<Arc<Function>>,
-    /// The data set.
+    /// The data set: a hub repository, a folder or a loader such as `json`.
     pub dataset_path: Option<String>,
     /// The configuration of the data set.
     pub dataset_name: Option<String>,
-    /// More arguments of the data set loader; `None` where null was written, which means none.
+    /// More arguments of the data set loader; `None` for an explicit null, which means none.
     pub dataset_kwargs: Option<Dict>,
-    /// The split of training documents.
+    /// Split with training documents.
     pub training_split: Option<String>,
-    /// The split of validation documents.
+    /// Split with validation documents, evaluated if there is no test split.
     pub validation_split: Option<String>,
-    /// The split of test documents.
+    /// Split with test documents.
     pub test_split: Option<String>,
-    /// The split that examples come from.
+    /// Split that few-shot examples are drawn from.
     pub fewshot_split: Option<String>,
-    /// What every split goes through.
+    /// A function applied to every split.
     pub process_docs: Option<Arc<Function>>,
-    /// Text before everything else; `None` where null was written, which means no text.
+    /// Precedes the prompt; `None` for an explicit null, which means nothing.
     pub description: Option<Field>,
-    /// The prompt.
+    /// The question, without examples and description.
     pub doc_to_text: Option<Field>,
-    /// The options.
+    /// The options of a multiple-choice question.
     pub doc_to_choice: Option<Field>,
     /// The gold answer.
     pub doc_to_target: Option<Field>,
-    /// Text that the answer must follow.
+    /// Starts the answer; the model continues it.
     pub gen_prefix: Option<Field>,
-    /// Images of a document.
+    /// Images shown with the question.
     pub doc_to_image: Option<Field>,
-    /// Sounds of a document.
+    /// Audio played with the question.
     pub doc_to_audio: Option<Field>,
-    /// A function that scores a document.
+    /// A function that scores one document.
     pub process_results: Option<Arc<Function>>,
-    /// Text between prompt and answer.
+    /// Separates question and answer.
     pub target_delimiter: Option<String>,
-    /// Text between examples.
+    /// Separates few-shot examples.
     pub fewshot_delimiter: Option<String>,
-    /// Where examples come from and how they are written.
+    /// Source and layout of few-shot examples.
     pub fewshot_config: FewshotConfig,
-    /// The number of examples; `None` counts as 0.
+    /// The number of few-shot examples; `None` means 0.
     pub num_fewshot: Option<i64>,
-    /// How an answer is generated.
+    /// Settings of a generation.
     pub generation_kwargs: GenerationKwargs,
-    /// The metrics of pipelines that have none of their own.
+    /// The metrics of pipelines without their own.
     pub metric_list: Vec<MetricConfig>,
-    /// The pipelines, at least one.
+    /// The filter pipelines, at least one.
     pub filter_list: Vec<FilterPipeline>,
-    /// The scorer, where the output type does not decide it.
+    /// The scorer; `None` leaves it to the output type.
     pub scorer: Option<ScorerConfig>,
-    /// How many answers each document gets.
+    /// The number of answers requested per document.
     pub repeats: usize,
-    /// Whether scoring runs code that the model wrote.
+    /// Whether scoring runs model-generated code.
     pub unsafe_code: bool,
-    /// Accepted, without effect.
+    /// Accepted, but ignored.
     pub use_prompt: Value,
-    /// Whether each option is a context of its own.
+    /// Whether each option is a separate context.
     pub multiple_inputs: bool,
     /// Whether a target may be a list of acceptable answers.
     pub multiple_targets: bool,
-    /// Accepted, without effect.
+    /// Accepted, but ignored.
     pub should_decontaminate: Value,
-    /// Accepted, without effect.
+    /// Accepted, but ignored.
     pub doc_to_decontamination_query: Value,
-    /// Facts about the task, such as its version.
+    /// Information about the task, such as its version.
     pub metadata: Dict,
-    /// The format that the caller selected.
+    /// The format that the caller selected with `@`.
     pub formats_selection: Option<String>,
-    /// The key of the task in results.
+    /// The task's key in results, if it is defined inside a group.
     pub qualified_name: Option<String>,
-    /// The Python class of the task.
+    /// The Python class that implements the task.
     pub class: Option<Arc<Function>>,
-    /// The version that the class says, where the metadata say none.
+    /// The version attribute of the class, used if the metadata has none.
     pub class_version: Option<Value>,
-    /// Keys that only the class of the task knows.
+    /// Keys that only the task's class reads.
     pub extras: Dict,
     /// The name of the format that was applied.
     pub format: Option<Arc<str>>,
 }
 
 impl TaskConfig {
-    /// Types the mapping of a task, with the built-in formats.
+    /// Reads a task from its mapping, with the built-in formats.
     pub fn from_mapping(mapping: &Mapping, warnings: &mut Vec<Diagnostic>) -> Result<Self, Error> {
         Self::from_mapping_with(mapping, &Registry::default(), warnings)
     }
 
-    /// Types the mapping of a task.
+    /// Reads a task from its mapping.
     pub fn from_mapping_with(
         mapping: &Mapping,
         registry: &Registry,
@@ -131,7 +131,7 @@ impl TaskConfig {
         Self::build(mapping, registry, warnings)
     }
 
-    /// Types the mapping of a task of a Python class, whose own keys are kept in [`TaskConfig::extras`].
+    /// Reads a Python task class from its mapping; unknown keys go into [`TaskConfig::extras`].
     pub fn from_class_mapping(
         mapping: &Mapping,
         registry: &Registry,
@@ -252,31 +252,31 @@ impl TaskConfig {
         })
     }
 
-    /// The version of the task, `Yaml` where none is given.
+    /// The version of the task, `Yaml` if it has none.
     pub fn version(&self) -> Value {
         let version = self.metadata.get_str("version").or(self.class_version.as_ref());
         version.cloned().unwrap_or_else(|| Value::str("Yaml"))
     }
 
-    /// The name without the format it may have been written with.
+    /// The name without `@format`.
     pub fn base_name(&self) -> &str {
         self.task.rsplit_once('@').map_or(&self.task, |(name, _)| name)
     }
 
-    /// The arguments that the data set loader is called with: all but `trust_remote_code`, which has no effect.
+    /// The arguments of the data set loader: all but `trust_remote_code`, which has no effect.
     pub fn loader_kwargs(&self) -> Dict {
         let mut kwargs = self.dataset_kwargs.clone().unwrap_or_default();
         kwargs.remove_str("trust_remote_code");
         kwargs
     }
 
-    /// Whether values come from code of the task rather than from its metrics.
+    /// Whether the task's own code computes values, rather than its metrics.
     pub fn scores_itself(&self) -> bool {
         self.process_results.is_some() || self.class.is_some()
     }
 }
 
-/// The mapping with what the selected format replaces, and the name of that format.
+/// Returns the mapping with the selected format applied, and the name of that format.
 fn apply_format<'a>(
     mapping: &'a Mapping,
     registry: &Registry,

@@ -1,9 +1,8 @@
-//! Prompt formats: one question, several ways to ask it.
+//! Prompt formats: several ways to ask the same question.
 //!
-//! A task that names its question, options and answer can be asked as multiple choice with letters (`mcqa`), by
-//! the likelihood of each option's text (`cloze`), as a generation that ends in a letter (`generate`) or as a free
-//! chain of thought (`cot`). A [`Format`] holds the pieces of text; they and the task's own fields become the
-//! templates that replace those of the task.
+//! A task that names its question, options and answer can be asked as multiple choice with letters (`mcqa`), by the
+//! likelihood of each option (`cloze`), as a generation that ends in a letter (`generate`) or as a free chain of
+//! thought (`cot`). The layout of a [`Format`] and the task's fields become the templates that replace the task's own.
 
 mod overrides;
 mod reference;

@@ -1,4 +1,4 @@
-//! A format with what a task says otherwise.
+//! Overrides of a format's fields in a task.
 
 use lmeval_core::formats::{ChoiceLabels, Format};
 use lmeval_core::{OutputType, nearest};
@@ -7,9 +7,9 @@ use lmeval_pycompat::{Dict, Value};
 use crate::config::{quoted, shortened, value_text};
 use crate::error::{Error, ErrorKind};
 
-/// What a task can change about a format.
+/// Replaces fields of a format.
 pub(crate) trait Overrides: Sized {
-    /// This format with some fields replaced; `type` is skipped.
+    /// This format with the given fields replaced; `type` is skipped.
     fn with_overrides(&self, overrides: &Dict) -> Result<Self, Error>;
 }
 

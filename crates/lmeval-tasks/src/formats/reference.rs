@@ -1,4 +1,4 @@
-//! A task's own fields inside the templates of a format.
+//! References to a task's fields inside the templates of a format.
 
 use lmeval_pycompat::Value;
 use lmeval_pycompat::repr::repr;
@@ -6,7 +6,7 @@ use lmeval_pycompat::repr::repr;
 use crate::config::Field;
 use crate::error::{Error, ErrorKind};
 
-/// A field of the task that a format refers to: something to print, and something to compute with.
+/// A task field that a format refers to, in a form to print and in a form to compute with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reference {
     /// Template source that prints the field.
@@ -16,7 +16,7 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    /// The reference to a question or an answer.
+    /// Refers to a question or an answer.
     pub(super) fn to_text(name: &str, field: &Field) -> Result<Self, Error> {
         match field {
             Field::Text(text) => Ok(Self::new(text)),
@@ -26,12 +26,12 @@ impl Reference {
         }
     }
 
-    /// The reference to the options.
+    /// Refers to the options.
     pub(super) fn to_options(name: &str, field: &Field) -> Result<Self, Error> {
         match field {
             Field::Text(text) => Ok(Self::new(text)),
             Field::List(items) => Ok(Self::list(items)),
-            // The values are the options, as in the 0.4 line.
+            // The values are the options, as in 0.4.
             Field::Dict(dict) => Ok(Self::list(&dict.values().cloned().collect::<Vec<_>>())),
             Field::Int(_) | Field::Bool(_) | Field::Function(_) => Err(unusable(name, field)),
         }
@@ -46,7 +46,7 @@ impl Reference {
         Self { output: format!("{{{{{text}}}}}"), expression: text }
     }
 
-    // Reference: a list becomes its literal text, so that templates in it lose their braces and are plain words.
+    // Reference: a list becomes a list literal, so templates inside it lose their braces and become plain strings.
     fn list(items: &[Value]) -> Self {
         let expression = expression(&repr(&Value::list(items.iter().cloned())));
         Self { output: format!("{{{{ {expression} }}}}"), expression }
@@ -74,7 +74,7 @@ fn unusable(name: &str, field: &Field) -> Error {
         format!("A format cannot use `{name}`, which is a {}", field.type_name()),
     );
     match field {
-        Field::Function(_) => error.hint("Give a column name or a template, or leave `formats` out"),
+        Field::Function(_) => error.hint("Give a column name or a template, or omit `formats`"),
         _ => error.hint("Give a column name or a template"),
     }
 }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_expressions_and_templates_stay() {
+    fn names_become_expressions_and_templates_stay() {
         let plain = Reference::new("question");
         assert_eq!((plain.output.as_str(), plain.expression.as_str()), ("{{question}}", "question"));
         let braces = Reference::new(" {{ answer }}\n");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_in_a_list_become_words() {
+    fn templates_in_a_list_become_strings() {
         let field = Field::List(vec![Value::str("{{a}}"), Value::str("b")].into());
         let reference = Reference::to_options("doc_to_choice", &field).unwrap();
         assert_eq!(reference.expression, "(['a', 'b'])");

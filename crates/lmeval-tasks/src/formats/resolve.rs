@@ -1,4 +1,4 @@
-//! From the `formats` value of a task and a selection to one format.
+//! Selects a format from the `formats` value of a task and the caller's choice.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::config::{listed, shortened, value_text};
 use crate::error::{Error, ErrorKind, Location};
 use crate::source::{Mapping, Step};
 
-/// The format that a task is asked in.
+/// The format selected for a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectedFormat {
-    /// The name it was selected by: a key of the task's table, or a registered name.
+    /// The name it was selected by: a key of the task's `formats` table, or a registered name.
     pub name: Arc<str>,
-    /// The format, with what the task overrides.
+    /// The format with the task's overrides applied.
     pub format: Format,
 }
 
-/// Finds the format of a task from its `formats` value and the selection of the caller (`task@selection`).
+/// Selects the format of a task from its `formats` value and the caller's choice (`task@selection`).
 ///
-/// A selection always decides: over a plain name, over a single format with overrides, and among the keys of a
-/// table. `mapping` is the task that holds the value, for the place of a failure.
+/// The caller's choice always wins: over a plain name, over a single format with overrides, and among the keys of a
+/// table. `mapping` is the task's mapping, which provides the location of an error.
 pub fn resolve(
     formats: &Value,
     selection: Option<&str>,
@@ -46,12 +46,12 @@ pub fn resolve(
     })
 }
 
-/// The place of a value below `formats`; of the task's name where that alone asks for a format.
+/// The location of a value below `formats`, or of the task's name if only the name selects a format.
 pub(crate) fn locate(mapping: &Mapping, path: &[Step]) -> Option<Location> {
     mapping.locate(path).or_else(|| mapping.locate(&[Step::from("task")]))
 }
 
-/// The format of a name, or an error that lists the names.
+/// Looks up a format; the error lists the known names.
 fn find<'a>(registry: &'a Registry, name: &str) -> Result<&'a Format, Error> {
     registry.formats.get(name).and_then(|entry| entry.code.rust()).map(|format| &**format).ok_or_else(|| {
         let unknown = registry.formats.unknown(name);
@@ -122,7 +122,7 @@ fn from_table(
 fn no_entry(table: &Dict, selection: Option<&str>) -> Error {
     let Some(name) = selection else {
         return Error::new(ErrorKind::Value, "`formats` is an empty dict")
-            .hint("Name a format, or leave the key out");
+            .hint("Name a format, or omit the key");
     };
     let names: Vec<String> = table.keys().map(value_text).collect();
     Error::new(ErrorKind::Value, format!("The task has no format `{}`", shortened(name)))

@@ -1,4 +1,4 @@
-//! From a format and a task's fields to templates.
+//! Builds templates from a format and a task's fields.
 
 use lmeval_core::OutputType;
 use lmeval_core::formats::{ChoiceLabels, Format};
@@ -9,24 +9,21 @@ use super::reference::Reference;
 use crate::config::Field;
 use crate::error::{Error, ErrorKind};
 
-/// The letters that label options; a question with more options cannot be asked with letters.
+/// The letters that label options; a question with more options cannot use letters.
 const LETTERS: &str = "\"ABCDEFGHIJKLMNOPQRSTUVWXYZ\"";
 
-/// The templates that replace those of a task.
+/// The templates that replace a task's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "the names that task files use")]
 pub(crate) struct FormatTemplates {
-    /// The prompt.
     pub(crate) doc_to_text: String,
-    /// The options, where there are any.
     pub(crate) doc_to_choice: Option<String>,
-    /// The gold answer.
     pub(crate) doc_to_target: String,
 }
 
-/// What a format makes of the fields of a task.
+/// Applies a format to the fields of a task.
 pub(crate) trait Templates {
-    /// The templates of this format for a task with these fields.
+    /// Builds the templates of this format for the given fields.
     fn templates(
         &self,
         doc_to_text: &Field,
@@ -97,10 +94,10 @@ fn target(format: &Format, answer: &Reference, options: Option<&Reference>) -> R
         }
         (OutputType::MultipleChoice, _, None) => {
             return Err(Error::new(ErrorKind::Value, "A multiple-choice format needs `doc_to_choice`")
-                .hint("Say where the options are, for example `doc_to_choice: choices`"));
+                .hint("Name the column of options, for example `doc_to_choice: choices`"));
         }
         (OutputType::GenerateUntil, Some(ChoiceLabels::Letters), _) => format!("{LETTERS}[{given}]"),
-        // Labels are whole numbers, even where a column of answers holds floats.
+        // Labels are integers, even if a column of answers contains floats.
         (OutputType::GenerateUntil, Some(ChoiceLabels::Numbers), _) => format!("({given}) | int + 1"),
         (OutputType::GenerateUntil, _, Some(options)) => format!("{}[{given}]", options.expression),
         _ => return Ok(answer.output.clone()),
@@ -108,7 +105,7 @@ fn target(format: &Format, answer: &Reference, options: Option<&Reference>) -> R
     Ok(format!("{{{{ {number} if {given} is number else {given} }}}}"))
 }
 
-/// An expression for as many labels as there are options, all of them text.
+/// An expression for a list of labels, all strings, one per option.
 fn first(labels: &ChoiceLabels, options: &str) -> String {
     match labels {
         ChoiceLabels::Letters => format!("({LETTERS} | list)[:{options} | length]"),
@@ -117,7 +114,7 @@ fn first(labels: &ChoiceLabels, options: &str) -> String {
     }
 }
 
-/// The variables about the options that a text mentions, set before it.
+/// `{% set %}` statements for the option variables that a template uses.
 fn definitions(text: &str, labels: &ChoiceLabels, options: &str) -> String {
     let lists = [("_choice_list_and", " and "), ("_choice_list_or", " or ")];
     let mut definitions: Vec<(&str, String)> = Vec::new();

@@ -1,4 +1,4 @@
-//! What the index needs to know of a file: a few top-level keys.
+//! The few top-level keys of a file that the index needs.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::walk::Found;
 use crate::error::{Error, ErrorKind};
 use crate::source::{MAX_INCLUDE_DEPTH, beside, include_names, normalise, read, read_regular, unreadable};
 
-/// The top-level values of one file that decide its place in the index.
+/// The top-level values of one file that decide how it is indexed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) task: Option<Value>,
@@ -23,7 +23,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// The facts of a mapping.
+    /// Extracts the facts of a mapping.
     pub(super) fn of(values: &Dict) -> Self {
         Self {
             task: values.get_str("task").cloned(),
@@ -35,7 +35,7 @@ impl Facts {
         }
     }
 
-    /// Reads a file, and nothing that it includes. Errors have no place: who wants it loads the file.
+    /// Reads a file without its includes. Errors have no location; load the file to get it.
     pub(super) fn read(file: &Found) -> Result<Self, Error> {
         let bytes = if file.regular { read_regular(&file.real).map(Cow::Owned) } else { read(&file.real) };
         let bytes = bytes.map_err(|error| unreadable(&file.path, error))?;
@@ -44,18 +44,18 @@ impl Facts {
         {
             Value::Dict(values) => Ok(Self::of(&values)),
             other => {
-                let message = format!("The file holds {} instead of a mapping", other.type_name());
+                let message = format!("The file contains {} instead of a mapping", other.type_name());
                 Err(Error::new(ErrorKind::Type, message))
             }
         }
     }
 
-    /// Whether the file defines nothing by itself.
+    /// Whether the file itself defines neither a task nor a group.
     pub(super) fn is_template(&self) -> bool {
         self.task.is_none() && self.group.is_none() && !self.class
     }
 
-    /// Sets what `other` has over what is here.
+    /// Overlays the values of `other`.
     fn update(&mut self, other: &Self) {
         let set = |mine: &mut Option<Value>, theirs: &Option<Value>| {
             if theirs.is_some() {
@@ -71,11 +71,11 @@ impl Facts {
     }
 }
 
-/// Facts of files by their real path; a file that cannot be read is there with the reason.
+/// Facts of files by real path, or the error for a file that cannot be read.
 #[derive(Default)]
 pub(super) struct Known {
     facts: FxHashMap<Arc<Path>, Arc<Result<Facts, Error>>>,
-    /// Other names under which files are included, and their real paths.
+    /// Other paths under which files are included, with their real paths.
     aliases: FxHashMap<PathBuf, Arc<Path>>,
 }
 
@@ -96,8 +96,8 @@ impl Known {
         self.facts.contains_key(path) || self.aliases.contains_key(path)
     }
 
-    /// The paths that a file includes, as they are written, without those that are known. Wrong `include` values
-    /// include nothing here and fail when they are merged.
+    /// The paths that a file includes, as written, without those already known. Invalid `include` values include
+    /// nothing here and fail when they are merged.
     pub(super) fn missing(&self, real: &Path) -> Vec<PathBuf> {
         let Some(Ok(facts)) = self.get(real) else { return Vec::new() };
         if facts.group.is_some() {
@@ -107,7 +107,7 @@ impl Known {
         names.iter().map(|name| normalise(&beside(real, name))).filter(|path| !self.contains(path)).collect()
     }
 
-    /// The facts of a file with those of its includes under them, by the rules of the loader.
+    /// The facts of a file overlaid on those of its includes, by the rules of the loader.
     pub(super) fn merged(&self, facts: &Facts, real: &Path) -> Result<Facts, Error> {
         self.merge(facts, real, &mut vec![real.to_owned()], 0)
     }

@@ -1,4 +1,4 @@
-//! The index: which tasks, groups and tags there are, and where.
+//! The index of tasks, groups and tags, with the files that define them.
 
 mod facts;
 mod walk;
@@ -15,21 +15,21 @@ use self::walk::Found;
 use crate::error::{Error, ErrorKind};
 use crate::source::Identities;
 
-/// What an index entry is.
+/// The kind of an index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A task written in YAML.
     Task,
     /// A task whose YAML names a Python class.
     PythonTask,
-    /// A group: members with common scores.
+    /// Several tasks or groups with aggregated scores.
     Group,
-    /// A tag: a name for several tasks.
+    /// A name that selects several tasks.
     Tag,
 }
 
 impl Kind {
-    /// The word that messages and listings use.
+    /// The name in messages and listings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Task => "task",
@@ -40,31 +40,31 @@ impl Kind {
     }
 }
 
-/// One name of the index.
+/// A named task, group or tag.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What it is.
+    /// Whether it is a task, a group or a tag.
     pub kind: Kind,
-    /// The file that defines it; a tag has none.
+    /// The file that defines it; `None` for a tag.
     pub path: Option<Arc<Path>>,
-    /// The value of `output_type` after includes, where one is written.
+    /// The value of `output_type` after includes, if it is set.
     pub output_type: Option<Arc<str>>,
-    /// For a tag the names of its tasks, else the names of its tags; in ascending order.
+    /// For a tag, the names of its tasks, otherwise the names of its tags; sorted.
     pub tags: Vec<Arc<str>>,
 }
 
 /// A file that could not be indexed, and why.
 #[derive(Debug)]
 pub struct Problem {
-    /// The file.
+    /// The file that was skipped.
     pub path: Arc<Path>,
-    /// The reason.
+    /// Why it was skipped.
     pub error: Error,
     template: bool,
 }
 
 impl Problem {
-    /// Whether the file is sound but defines nothing: it is there for others to include.
+    /// Whether the file is valid but defines nothing: it exists to be included.
     pub fn is_template(&self) -> bool {
         self.template
     }
@@ -73,17 +73,17 @@ impl Problem {
 /// A name that two files define.
 #[derive(Clone, Debug)]
 pub struct Duplicate {
-    /// The name.
+    /// The name that is defined twice.
     pub name: Arc<str>,
     /// The file whose definition is used.
     pub used: Option<Arc<Path>>,
-    /// The file whose definition is not used.
+    /// The file whose definition is ignored.
     pub ignored: Option<Arc<Path>>,
-    /// Whether the two stand in different roots, of which the later wins; within one root the first wins.
+    /// Whether the files are in different roots, of which the later wins; within one root the first wins.
     pub across_roots: bool,
 }
 
-/// All names of some library roots.
+/// All names defined in the library roots.
 #[derive(Debug, Default)]
 pub struct Index {
     entries: FxHashMap<Arc<str>, Entry>,
@@ -92,7 +92,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Reads the roots, in order; names of later roots replace those of earlier ones.
+    /// Reads the roots in order; names of later roots replace those of earlier ones.
     pub fn build<P: AsRef<Path>>(roots: &[P]) -> Self {
         let mut index = Self::default();
         for root in roots {
@@ -116,7 +116,7 @@ impl Index {
             found.par_iter().with_min_len(32).map(|file| Arc::new(Facts::read(file))).collect();
         let known = with_includes(&found, &read);
         let mut index = Self::default();
-        // In pieces, so that the facts of all files are never there twice.
+        // In chunks, so that the facts of all files are never in memory twice.
         for (files, facts) in found.chunks(1024).zip(read.chunks(1024)) {
             let merged: Vec<Result<Facts, Error>> = files
                 .par_iter()
@@ -140,7 +140,7 @@ impl Index {
         index
     }
 
-    /// Enters one file.
+    /// Adds the definition in one file.
     fn register(&mut self, facts: &Facts, path: &Arc<Path>) -> Result<(), Error> {
         let (kind, name) = kind_and_name(facts)?;
         let tags = tag_names(facts.tag.as_ref())?;
@@ -171,17 +171,17 @@ impl Index {
         Ok(())
     }
 
-    /// The entry of a name.
+    /// Looks up a name.
     pub fn get(&self, name: &str) -> Option<&Entry> {
         self.entries.get(name)
     }
 
-    /// All names with their entries, in no order.
+    /// All names with their entries, in arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Entry)> {
         self.entries.iter().map(|(name, entry)| (&**name, entry))
     }
 
-    /// The names of some kinds in ascending order.
+    /// The names of the given kinds, sorted.
     pub fn names(&self, kinds: &[Kind]) -> Vec<&str> {
         let mut names: Vec<&str> =
             self.iter().filter(|(_, entry)| kinds.contains(&entry.kind)).map(|(name, _)| name).collect();
@@ -189,12 +189,12 @@ impl Index {
         names
     }
 
-    /// The number of names.
+    /// The number of names, of all kinds.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are no names.
+    /// Whether no file defines anything.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -204,16 +204,16 @@ impl Index {
         &self.problems
     }
 
-    /// Names that more than one file defines.
+    /// Names defined by more than one file.
     pub fn duplicates(&self) -> &[Duplicate] {
         &self.duplicates
     }
 }
 
-/// What was read of a file.
+/// The facts of a file, or why it cannot be read.
 type Read = Arc<Result<Facts, Error>>;
 
-/// All files that were found and all that they include, directly or not.
+/// The files found and everything they include, directly or indirectly.
 fn with_includes(found: &[Found], read: &[Read]) -> Known {
     let mut known = Known::default();
     let identities = Identities::default();
@@ -252,7 +252,7 @@ fn with_includes(found: &[Found], read: &[Read]) -> Known {
     known
 }
 
-/// What a mapping is, by the keys that it has, and its index name.
+/// The kind of a mapping, judging by its keys, and its name in the index.
 fn kind_and_name(facts: &Facts) -> Result<(Kind, Arc<str>), Error> {
     let (kind, key, value) = if facts.class {
         (Kind::PythonTask, "task", &facts.task)
@@ -273,7 +273,7 @@ fn kind_and_name(facts: &Facts) -> Result<(Kind, Arc<str>), Error> {
             None => Ok((kind, Arc::clone(name))),
         },
         Some(other) => {
-            Err(Error::new(ErrorKind::Type, format!("`{key}` must be text, not {}", other.type_name())))
+            Err(Error::new(ErrorKind::Type, format!("`{key}` must be a str, not {}", other.type_name())))
         }
         None => Err(Error::new(ErrorKind::Type, "A file with `class` must have a `task` name")),
     }
@@ -284,7 +284,7 @@ fn tag_names(tag: Option<&Value>) -> Result<Vec<Arc<str>>, Error> {
     let wrong = |value: &Value| {
         Error::new(
             ErrorKind::Type,
-            format!("`tag` must be text or a list of texts, not {}", value.type_name()),
+            format!("`tag` must be a str or a list of strs, not {}", value.type_name()),
         )
     };
     match tag {

@@ -1,4 +1,4 @@
-//! Finding the task files of a library.
+//! Finds the task files of a library.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,24 +9,24 @@ use rayon::prelude::*;
 use crate::embedded;
 use crate::source::{identity, is_embedded, normalise};
 
-/// Folders that hold copies of files, never definitions.
+/// Folders that contain copies of files, never definitions.
 const IGNORED: [&str; 2] = ["__pycache__", ".ipynb_checkpoints"];
 
-/// A task file that was found.
+/// A task file found on disk or in the binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// The path below the root as it was given.
+    /// The path below the root, as the root was given.
     pub(super) path: Arc<Path>,
-    /// The path with links followed.
+    /// The path with symbolic links resolved.
     pub(super) real: Arc<Path>,
-    /// Whether it is known to be a regular file, not a pipe or the like.
+    /// Whether it is known to be a regular file, as opposed to a pipe or a device.
     pub(super) regular: bool,
 }
 
-/// Every `*.yaml` below a root, in ascending order of the whole path.
+/// Every `*.yaml` file below a root, sorted by path.
 ///
-/// Hidden files and folders count, linked files count, linked folders are not entered. A root that does not
-/// exist, or a folder that cannot be read, holds nothing.
+/// Includes hidden files, hidden folders and linked files, but does not enter linked folders. A root that does not
+/// exist, or a folder that cannot be read, counts as empty.
 pub(super) fn task_files(root: &Path) -> Vec<Found> {
     let mut found = if is_embedded(root) { embedded_files(root) } else { disk_files(root) };
     found.par_sort_unstable_by(|left, right| bytes(&left.path).cmp(bytes(&right.path)));
@@ -58,7 +58,7 @@ fn disk_files(root: &Path) -> Vec<Found> {
     found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Reads one folder and has its subfolders read by whoever is free.
+/// Reads one folder; idle threads read its subfolders.
 fn visit<'scope>(scope: &rayon::Scope<'scope>, folder: &Path, real: &Path, found: &'scope Mutex<Vec<Found>>) {
     let Ok(entries) = fs_err::read_dir(folder) else { return };
     let mut files = Vec::new();
@@ -83,7 +83,7 @@ fn visit<'scope>(scope: &rayon::Scope<'scope>, folder: &Path, real: &Path, found
             files.push(Found { real: identity(&path).into(), path: path.into(), regular: false });
         } else {
             let path: Arc<Path> = path.into();
-            // Mostly the root is its own real path, and one name is enough.
+            // The root usually is its own real path, so that one allocation is enough.
             let real = if folder == real { Arc::clone(&path) } else { real.join(&name).into() };
             files.push(Found { path, real, regular: kind.is_file() });
         }

@@ -1,4 +1,4 @@
-//! Building trees of tasks and groups from entries, files and mappings.
+//! Builds trees of tasks and groups from index entries, files and mappings.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use crate::error::{Diagnostic, Error, ErrorKind};
 use crate::index::{Entry, Kind};
 use crate::source::{Loader, Mapping, Origin, Step, beside};
 
-/// How deep groups may be nested. Real ones are nested three or four deep; each level takes stack.
-const DEEPEST: usize = 100;
-/// How many tasks and groups one load may make, and how often the same group: groups that name others twice double them
-/// with every level. The public library has some ten thousand tasks, and reaches a group a few times at most.
-const MOST_NODES: usize = 100_000;
-const MOST_VISITS: usize = 1000;
+/// How deeply groups may be nested. Real groups are nested three or four levels deep; each level takes stack.
+const MAX_DEPTH: usize = 100;
+/// Limits on the tasks and groups of one load, and on visits of the same group: groups that name others twice double
+/// them with every level. The public library has some ten thousand tasks and visits a group a few times at most.
+const MAX_NODES: usize = 100_000;
+const MAX_VISITS: usize = 1000;
 
 /// A task, or a group with its members.
 #[derive(Debug)]
@@ -27,14 +27,14 @@ pub(super) enum Node {
     Group(Box<Group>, Vec<Node>),
 }
 
-/// One piece of loading work.
+/// Builds the nodes of one load.
 pub(super) struct Builder<'a> {
     manager: &'a TaskManager,
     loader: &'a Loader,
-    /// The groups that are being built, outermost first.
+    /// The groups being built, outermost first.
     open_groups: Vec<String>,
-    /// How many tasks and groups have been made, and how often each group.
-    made: usize,
+    /// The number of tasks and groups built so far; `visits` counts each group.
+    built: usize,
     visits: HashMap<String, usize>,
     warnings: Vec<Diagnostic>,
 }
@@ -45,7 +45,7 @@ impl<'a> Builder<'a> {
             manager,
             loader,
             open_groups: Vec::new(),
-            made: 0,
+            built: 0,
             visits: HashMap::new(),
             warnings: Vec::new(),
         }
@@ -55,7 +55,7 @@ impl<'a> Builder<'a> {
         self.warnings
     }
 
-    /// Builds whatever a spec names; a tag gives several nodes.
+    /// Builds what a spec names; a tag yields several nodes.
     pub(super) fn spec(&mut self, spec: &Spec, overrides: Dict) -> Result<Vec<Node>, Error> {
         let overrides = Mapping::from_dict(overrides, &Origin::Override);
         match spec {
@@ -111,9 +111,9 @@ impl<'a> Builder<'a> {
         for member in &entry.tags {
             match self.manager.index.get(member) {
                 Some(task) if task.kind != Kind::Tag => nodes.extend(self.entry(member, task, overrides)?),
-                // A later root may have replaced the task by something else.
+                // A later root may have replaced the task.
                 _ => self.warnings.push(Diagnostic::new(format!(
-                    "Tag `{name}` names `{member}`, which is not a task; it is left out"
+                    "Tag `{name}` names `{member}`, which is not a task; it is skipped"
                 ))),
             }
         }
@@ -125,7 +125,7 @@ impl<'a> Builder<'a> {
         self.mapping(mapping, overrides, Some(path))
     }
 
-    /// Builds a mapping that no index entry stands for.
+    /// Builds a mapping that is not in the index.
     fn mapping(
         &mut self,
         mapping: Mapping,
@@ -148,13 +148,13 @@ impl<'a> Builder<'a> {
         Err(Error::new(
             ErrorKind::Value,
             format!(
-                "A task or group needs one of the keys `task`, `group` and `class`; there are only {}",
+                "A task or group needs one of the keys `task`, `group` and `class`; it has only {}",
                 keys.join(", ")
             ),
         ))
     }
 
-    /// `group::member::…`: the member of a group.
+    /// Builds the group member that `group::member::…` names.
     fn path(&mut self, name: &str, overrides: Mapping) -> Result<Node, Error> {
         let mut segments = name.split("::");
         let root = segments.next().unwrap_or_default();
@@ -204,25 +204,25 @@ impl<'a> Builder<'a> {
         Ok(Node::Task(Box::new(Task { name, config, mapping, source, class: None, registry })))
     }
 
-    /// Fails before there are more tasks and groups than memory holds.
+    /// Fails before the number of tasks and groups exhausts memory.
     fn count(&mut self) -> Result<(), Error> {
-        self.made += 1;
-        if self.made <= MOST_NODES {
+        self.built += 1;
+        if self.built <= MAX_NODES {
             return Ok(());
         }
-        Err(self.too_many(&format!("comes to more than {MOST_NODES} tasks and groups")))
+        Err(self.too_many(&format!("expands to more than {MAX_NODES} tasks and groups")))
     }
 
     fn too_many(&self, what: &str) -> Error {
         let message = match self.open_groups.first() {
             Some(outermost) => format!("The group `{outermost}` {what}"),
-            None => format!("What is asked for {what}"),
+            None => format!("The selection {what}"),
         };
         Error::new(ErrorKind::Value, message)
-            .hint("A group that is a member of two others has its tasks twice; name each group once")
+            .hint("A group that is a member of two others loads its tasks twice; name each group once")
     }
 
-    /// `{**own, **manager's, config_source}`: the manager's metadata wins over the file's.
+    /// `{**own, **manager's, config_source}`: the manager's metadata overrides the file's.
     fn merge_metadata(&self, mapping: &mut Mapping, source: Option<&Path>) {
         let mut metadata = match mapping.get("metadata") {
             None | Some(Value::None) => Dict::new(),
@@ -230,8 +230,9 @@ impl<'a> Builder<'a> {
             Some(other) => [(Value::str("_metadata"), other.clone())].into_iter().collect(),
         };
         metadata.update(&self.manager.metadata);
-        let place = source.map_or_else(|| "inline".to_owned(), |path| path.to_string_lossy().into_owned());
-        metadata.insert("config_source", place);
+        let config_source =
+            source.map_or_else(|| "inline".to_owned(), |path| path.to_string_lossy().into_owned());
+        metadata.insert("config_source", config_source);
         let origin = mapping.origin("metadata").cloned().unwrap_or(Origin::Inline);
         mapping.insert("metadata", metadata, origin);
     }
@@ -251,16 +252,16 @@ impl<'a> Builder<'a> {
                 format!("A group contains itself: {}", chain.join(" → ")),
             ));
         }
-        if self.open_groups.len() >= DEEPEST {
+        if self.open_groups.len() >= MAX_DEPTH {
             let outermost = self.open_groups.first().map_or(name, String::as_str);
-            let message = format!("Groups are nested more than {DEEPEST} deep below `{outermost}`");
+            let message = format!("Groups are nested more than {MAX_DEPTH} deep below `{outermost}`");
             return Err(Error::new(ErrorKind::Value, message).hint("Name the inner groups directly"));
         }
         self.count()?;
         let visits = self.visits.entry(name.to_owned()).or_default();
         *visits += 1;
-        if *visits > MOST_VISITS {
-            return Err(self.too_many(&format!("reaches the group `{name}` more than {MOST_VISITS} times")));
+        if *visits > MAX_VISITS {
+            return Err(self.too_many(&format!("reaches the group `{name}` more than {MAX_VISITS} times")));
         }
         self.merge_metadata(&mut mapping, source);
         mapping.insert("group", name, mapping.origin("group").cloned().unwrap_or(Origin::Inline));
@@ -275,7 +276,8 @@ impl<'a> Builder<'a> {
         Ok(Node::Group(Box::new(group), names::without_repeats(members?)))
     }
 
-    /// What a group sets in its members: its `include`, and over it what the caller sets, less the group's own fields.
+    /// The overrides that a group passes to its members: its `include`, overlaid with the caller's, without the group's
+    /// own keys.
     fn child_overrides(&self, mapping: &Mapping, overrides: &Mapping) -> Result<Mapping, Error> {
         let here = mapping.locate(&[Step::from("include")]);
         let mut result = match mapping.get("include") {
@@ -291,7 +293,7 @@ impl<'a> Builder<'a> {
                     _ => {
                         return Err(Error::new(
                             ErrorKind::Value,
-                            format!("`include: {path}` is relative, and the group is in no file"),
+                            format!("`include: {path}` is relative, but the group is not defined in a file"),
                         ));
                     }
                 };
@@ -357,7 +359,7 @@ impl<'a> Builder<'a> {
             let Some(name) = name.as_str().map(str::to_owned) else {
                 return Err(wrong_name("group", name));
             };
-            // A list of members defines a group, even where a tag of that name is known.
+            // A list of members defines a group, even if a tag of that name exists.
             let defines = matches!(item.get("task"), Some(Value::List(_)));
             if let Some(entry) = manager.index.get(&name)
                 && (entry.kind == Kind::Group || !defines)
@@ -389,7 +391,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A member by name: a task, a tag or a group of the index, a format of one, or a task written right here.
+    /// Builds a member by name: a task, tag or group of the index, one of its formats, or an inline task.
     fn member(
         &mut self,
         group: &str,
@@ -435,7 +437,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A task that is written in the group's list. One without data is a name that nobody knows.
+    /// Builds a task defined inline in the group's list. Without data, it is an unknown name.
     fn inline_task(
         &mut self,
         group: &str,
@@ -444,10 +446,10 @@ impl<'a> Builder<'a> {
         source: Option<&Path>,
     ) -> Result<Node, Error> {
         if mapping.contains("class") {
-            let message = format!("`{name}`, written in the list of group `{group}`, cannot have a `class`");
+            let message = format!("`{name}`, defined inline in group `{group}`, cannot have a `class`");
             return Err(Error::new(ErrorKind::Type, message)
                 .at(mapping.locate(&[Step::from("class")]))
-                .hint("Give it a file of its own, and name it in the list"));
+                .hint("Move it into its own file, and name it in the list"));
         }
         let has = |key: &str| mapping.get(key).is_some_and(|value| !value.is_none());
         if !has("dataset_path") && !has("custom_dataset") {
@@ -457,7 +459,7 @@ impl<'a> Builder<'a> {
                 format!("Group `{group}` names `{name}`, which is not a task, group or tag"),
             )
             .did_you_mean(&nearest(name, known))
-            .hint("A task written right in the list needs `dataset_path` or `custom_dataset`"));
+            .hint("A task defined inline needs `dataset_path` or `custom_dataset`"));
         }
         let key = format!("{group}::{name}");
         let origin = mapping.origin("task").cloned().unwrap_or(Origin::Inline);
@@ -470,7 +472,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The overrides of a member: its qualified name under everything that group and item set.
+/// The overrides of a member: its qualified name, overlaid with the settings of group and item.
 fn qualified(group: &str, member: &str, settings: &Mapping) -> Mapping {
     let mut overrides = Mapping::new();
     overrides.insert("_qualified_name", format!("{group}::{member}"), Origin::Inline);
@@ -478,7 +480,7 @@ fn qualified(group: &str, member: &str, settings: &Mapping) -> Mapping {
     overrides
 }
 
-/// The origin of a mapping that stands inside another.
+/// The origin of a mapping nested in another.
 fn below(origin: Option<&Origin>, steps: &[Step]) -> Origin {
     match origin {
         Some(Origin::File { file, prefix }) => {
@@ -500,7 +502,7 @@ fn quoted(names: &[impl AsRef<str>]) -> String {
     names.iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
-/// `~` at the front is the home folder.
+/// Expands a leading `~` to the home folder.
 fn expand_home(path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), std::env::home_dir()) {
         (Some(rest), Some(home)) => home.join(rest),

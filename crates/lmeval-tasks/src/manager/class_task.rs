@@ -1,4 +1,4 @@
-//! Tasks that are Python classes: what the object of the class says becomes the configuration.
+//! Tasks implemented by Python classes: the instance describes itself, and the description becomes the configuration.
 
 use std::sync::Arc;
 
@@ -9,54 +9,55 @@ use crate::config::TaskConfig;
 use crate::error::{Diagnostic, Error, ErrorKind};
 use crate::source::{Mapping, Origin};
 
-/// What the object of a task's class does itself, beside giving values for documents.
+/// The parts of a task that the instance of its Python class implements, apart from per-document fields.
 #[derive(Clone, Debug)]
 pub struct ClassTask {
-    /// The object.
+    /// The instance, in Python.
     pub(crate) object: Arc<Function>,
-    /// What gives the evaluated documents.
+    /// Returns the evaluated documents.
     pub(crate) eval_docs: Option<Arc<Function>>,
-    /// What gives the documents that examples are drawn from.
+    /// Returns the documents that examples are drawn from.
     pub(crate) fewshot_docs: Option<Arc<Function>>,
-    /// Whether a document must not be among its own examples.
+    /// Whether a document must not be its own example.
     pub(crate) excludes_evaluated: bool,
-    /// Whether it makes the requests of a document.
+    /// Whether the instance builds the requests of a document.
     pub(crate) makes_requests: bool,
-    /// Whether it makes the context of a document.
+    /// Whether the instance builds the context of a document.
     pub(crate) makes_context: bool,
 }
 
 impl ClassTask {
-    /// Whether all documents come from the object, so that no data set has to be loaded.
+    /// Whether all documents come from the instance, so that no data set is loaded.
     pub fn loads_documents(&self) -> bool {
         self.eval_docs.is_some() && self.fewshot_docs.is_some()
     }
 
-    /// Whether the object makes the requests, which may then be of any kind.
+    /// Whether the instance builds the requests, which may then be of any type.
     pub fn makes_requests(&self) -> bool {
         self.makes_requests || self.makes_context
     }
 }
 
-/// The keys of the task file that count whatever the class makes of them.
-const OF_THE_FILE: [&str; 2] = ["task", "_qualified_name"];
+/// The keys that the task file decides, whatever the class says.
+const FILE_KEYS: [&str; 2] = ["task", "_qualified_name"];
 
 impl Task {
-    /// What the object of the task's class does, once it is known.
+    /// The instance's abilities, once [`Task::set_class`] has run.
     pub fn class_task(&self) -> Option<&Arc<ClassTask>> {
         self.class.as_ref()
     }
 
-    /// Takes over what the object of the task's class says about itself: the answer of a host that made it.
+    /// Applies the description that a host returned for the instance of the task's class.
     ///
-    /// Methods of the class become functions of the configuration, so that all else goes as for any other task.
+    /// Methods of the class become functions of the configuration, so the rest of the run treats it like any other
+    /// task.
     pub fn set_class(&mut self, described: &Dict) -> Result<Vec<Diagnostic>, Error> {
         let described = Described(described);
         let Some(object) = described.function("object") else {
-            return Err(Error::new(ErrorKind::Value, "The class of the task does not say what it is"));
+            return Err(Error::new(ErrorKind::Value, "The task's class did not describe itself"));
         };
         let mut mapping = Mapping::from_dict(described.dict("config"), &Origin::Inline);
-        for key in OF_THE_FILE {
+        for key in FILE_KEYS {
             if let Some(value) = self.mapping.get(key) {
                 let origin = self.mapping.origin(key).cloned().unwrap_or(Origin::Inline);
                 mapping.insert(key, value.clone(), origin);
@@ -79,7 +80,7 @@ impl Task {
     }
 }
 
-/// What an object says about itself.
+/// An instance's description of itself.
 struct Described<'a>(&'a Dict);
 
 impl Described<'_> {
@@ -102,7 +103,7 @@ impl Described<'_> {
         self.present(key).is_some_and(Value::is_truthy)
     }
 
-    /// The configuration with the methods of the object in their places.
+    /// The configuration with the instance's methods filled in.
     fn effective(&self, file: &Mapping, config: &Mapping) -> Mapping {
         let mut effective = config.clone();
         let mut set = |key: &str, value: Value| effective.insert(key, value, Origin::Inline);
@@ -121,7 +122,7 @@ impl Described<'_> {
         let mut fewshot = written_dict(config, "fewshot_config");
         fewshot.update(&self.dict("example_fields"));
         if !self.truth("is_configurable") {
-            // Reference: classes of the older kind write question and answer one behind the other.
+            // Reference: older task classes write question and answer without a delimiter.
             set(
                 "target_delimiter",
                 config.get("target_delimiter").cloned().unwrap_or_else(|| Value::str("")),
@@ -137,7 +138,7 @@ impl Described<'_> {
         effective
     }
 
-    /// The metrics of the configuration, and those that the object aggregates.
+    /// The metrics of the configuration, and those that the instance aggregates.
     fn metrics(&self, config: &Mapping) -> Vec<Value> {
         let mut metrics = config.get("metric_list").and_then(Value::as_list).unwrap_or_default().to_vec();
         let directions = self.dict("higher_is_better");

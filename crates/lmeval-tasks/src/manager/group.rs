@@ -1,29 +1,29 @@
-//! One loaded group.
+//! A loaded group.
 
 use std::path::{Path, PathBuf};
 
 use crate::config::GroupConfig;
 use crate::source::Mapping;
 
-/// A group that was loaded: its typed configuration and the mapping that it was made from.
+/// A loaded group: its typed configuration and the mapping it was read from.
 #[derive(Clone, Debug)]
 pub struct Group {
     pub(super) name: String,
-    /// The typed configuration.
+    /// The typed configuration, with overrides applied.
     pub config: GroupConfig,
     pub(super) mapping: Mapping,
     pub(super) source: Option<PathBuf>,
-    /// The format that was selected for all members.
+    /// The format selected for all members.
     pub(super) selection: Option<String>,
 }
 
 impl Group {
-    /// The name, which is the key of the results: `parent::name` for a group written inside another.
+    /// The key in results: `parent::name` for a group defined inside another.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the configuration was made from, each key knowing its origin.
+    /// The mapping that the configuration was read from, with the origin of each key.
     pub fn mapping(&self) -> &Mapping {
         &self.mapping
     }

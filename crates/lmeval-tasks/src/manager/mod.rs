@@ -1,4 +1,4 @@
-//! The `TaskManager`: from names to tasks and groups.
+//! The `TaskManager`, which loads tasks and groups by name.
 
 mod build;
 mod class_task;
@@ -43,20 +43,20 @@ pub struct TaskManager {
     unknown_hint: Option<String>,
 }
 
-/// What [`TaskManager::load`] found.
+/// The result of [`TaskManager::load`].
 #[derive(Debug, Default)]
 pub struct TaskDict {
-    /// Every task by its qualified name, in the order in which the specs name them.
+    /// Every task by its qualified name, in the order of the specs.
     pub tasks: IndexMap<String, Task>,
-    /// Every group by its name: each one that was asked for, followed by those inside it.
+    /// Every group by its name: each requested one, followed by those inside it.
     pub groups: IndexMap<String, Group>,
-    /// For each group the keys of its direct members.
+    /// The keys of each group's direct members.
     pub group_map: IndexMap<String, Vec<String>>,
-    /// What is doubtful about the definitions.
+    /// Questionable settings in the definitions.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Values that replace those of the YAML, by the spec that they are for.
+/// Values that replace those of the YAML file, by spec.
 pub type Overrides = FxHashMap<String, Dict>;
 
 impl TaskManager {
@@ -70,57 +70,57 @@ impl TaskManager {
         }
     }
 
-    /// Sets what errors of unknown names advise, beside near names.
+    /// Sets an extra hint for errors about unknown names.
     pub fn with_unknown_hint(mut self, hint: impl Into<String>) -> Self {
         self.unknown_hint = Some(hint.into());
         self
     }
 
-    /// Adds metadata that goes into every task and group, over what their files say.
+    /// Sets metadata that is added to every task and group and overrides the metadata of their files.
     pub fn with_metadata(mut self, metadata: Dict) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// Sets what tasks may name: formats, metrics, filters and the like. Every loaded task keeps it, so that validation and
-    /// the run look names up in the same place.
+    /// Sets the registry of formats, metrics, filters, scorers and samplers. Loaded tasks share it, so that validation
+    /// and the run look up names in the same registry.
     pub fn with_registry(mut self, registry: impl Into<Arc<Registry>>) -> Self {
         self.registry = registry.into();
         self
     }
 
-    /// The index.
+    /// Everything found in the roots.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// What tasks may name.
+    /// The registry in which tasks look up names.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
-    /// All names: tasks, groups and tags, in ascending order.
+    /// All tasks, groups and tags, sorted.
     pub fn all_tasks(&self) -> Vec<&str> {
         self.index.names(&[Kind::Task, Kind::PythonTask, Kind::Group, Kind::Tag])
     }
 
-    /// The names of single tasks.
+    /// All tasks, without groups and tags.
     pub fn all_subtasks(&self) -> Vec<&str> {
         self.index.names(&[Kind::Task, Kind::PythonTask])
     }
 
-    /// The names of groups.
+    /// All groups.
     pub fn all_groups(&self) -> Vec<&str> {
         self.index.names(&[Kind::Group])
     }
 
-    /// The names of tags.
+    /// All tags.
     pub fn all_tags(&self) -> Vec<&str> {
         self.index.names(&[Kind::Tag])
     }
 
-    /// The names that a pattern matches, in ascending order. `@format` behind the pattern goes to each name. A
-    /// pattern that matches nothing gives nothing.
+    /// The names that a pattern matches, sorted; none if nothing matches. A trailing `@format` is appended to each
+    /// name.
     pub fn matching(&self, pattern: &str) -> Vec<String> {
         let (pattern, suffix) = match pattern.find('@') {
             Some(at) => pattern.split_at(at),
@@ -140,8 +140,8 @@ impl TaskManager {
         names
     }
 
-    /// Names by patterns, sorted and without repetition. A pattern that matches nothing is kept as it is: it may be a
-    /// `group::task` path, or an unknown name that loading explains.
+    /// The names that the patterns match, sorted and without duplicates. A pattern without a match is returned
+    /// unchanged: it may be a `group::task` path, or an unknown name that fails to load.
     pub fn match_tasks<S: AsRef<str>>(&self, patterns: &[S]) -> Vec<String> {
         let mut names = std::collections::BTreeSet::new();
         for pattern in patterns {
@@ -180,7 +180,7 @@ impl TaskManager {
         Ok(loaded)
     }
 
-    /// Builds one name with files that were read before; for going over many names.
+    /// Loads one spec with a shared loader, for checking many names.
     pub(crate) fn load_with(&self, loader: &Loader, spec: &Spec) -> Result<TaskDict, Error> {
         let mut builder = Builder::new(self, loader);
         let nodes = builder.spec(spec, Dict::new())?;
@@ -189,7 +189,7 @@ impl TaskManager {
         Ok(loaded)
     }
 
-    /// The error for a name that the index does not have.
+    /// The error for a name that is not in the index.
     pub(crate) fn unknown(&self, name: &str) -> Error {
         let base = name.split('@').next().unwrap_or(name);
         let known = self.index.iter().map(|(known, _)| known);
@@ -205,7 +205,7 @@ impl TaskManager {
             .find(|problem| problem.path.file_stem().is_some_and(|stem| stem == base))
         {
             error = error.hint(format!(
-                "The file `{}` was left out because it cannot be loaded: {}",
+                "The file `{}` was skipped because it cannot be loaded: {}",
                 problem.path.display(),
                 problem.error
             ));
@@ -220,7 +220,7 @@ impl TaskManager {
     }
 }
 
-/// Lays the trees out flat. Two formats of one task or group get a row each.
+/// Flattens the trees. Two formats of one task or group get separate entries.
 fn flatten(mut nodes: Vec<Node>) -> TaskDict {
     names::separate_formats(&mut nodes);
     let mut dict = TaskDict::default();

@@ -1,11 +1,11 @@
-//! The keys of tasks and groups where several formats of one stand together.
+//! Keys of tasks and groups that are loaded in several formats.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::build::Node;
 use super::task::Task;
 
-/// The name under which a task or group is found.
+/// The key under which a task or group is found.
 pub(super) fn key(node: &Node) -> &str {
     match node {
         Node::Task(task) => task.name(),
@@ -23,7 +23,7 @@ fn identity(node: &Node) -> Identity {
     }
 }
 
-/// A task may be written with a format of its own, `task: name@format`, which another selection replaces.
+/// A task file may name its own format (`task: name@format`), which a selection replaces.
 fn task_identity(task: &Task) -> Identity {
     let written = task.config.task.rsplit_once('@').map(|(_, format)| format.to_owned());
     let base = match (&written, task.name.rsplit_once('@')) {
@@ -33,15 +33,15 @@ fn task_identity(task: &Task) -> Identity {
     (base.to_owned(), task.config.formats_selection.clone().or(written))
 }
 
-/// Members by identity; a repeated one replaces the earlier in its place.
+/// Drops repeated members; a later one replaces the earlier in its position.
 pub(super) fn without_repeats(nodes: Vec<Node>) -> Vec<Node> {
-    let mut places: FxHashMap<Identity, usize> = FxHashMap::default();
+    let mut positions: FxHashMap<Identity, usize> = FxHashMap::default();
     let mut members: Vec<Node> = Vec::with_capacity(nodes.len());
     for node in nodes {
-        match places.get(&identity(&node)) {
-            Some(place) => members[*place] = node,
+        match positions.get(&identity(&node)) {
+            Some(position) => members[*position] = node,
             None => {
-                places.insert(identity(&node), members.len());
+                positions.insert(identity(&node), members.len());
                 members.push(node);
             }
         }
@@ -49,7 +49,7 @@ pub(super) fn without_repeats(nodes: Vec<Node>) -> Vec<Node> {
     members
 }
 
-/// Puts `@format` behind the names of which several formats are there, in all trees.
+/// Appends `@format` to every name that is loaded in several formats.
 pub(super) fn separate_formats(nodes: &mut [Node]) {
     let mut formats = FxHashMap::default();
     collect(nodes, &mut formats);
@@ -87,33 +87,35 @@ fn rename(nodes: &mut [Node], formats: &FxHashMap<String, FxHashSet<Option<Strin
     }
 }
 
-/// The member that a path means: by its key, by its name if only one format of it is there, or by name and format.
-/// Otherwise what is wrong, and the keys there are.
+/// Finds the member that a path segment names: by key, by name if it is loaded in one format only, or by name and
+/// format. The error has a message and the available keys.
 pub(super) fn member(mut children: Vec<Node>, wanted: &str) -> Result<Node, (String, Vec<String>)> {
     separate_formats(&mut children);
     let (base, format) = match wanted.rsplit_once('@') {
         Some((base, format)) => (base, Some(format)),
         None => (wanted, None),
     };
-    let exact: Vec<usize> = (0..children.len()).filter(|place| key(&children[*place]) == wanted).collect();
+    let exact: Vec<usize> =
+        (0..children.len()).filter(|position| key(&children[*position]) == wanted).collect();
     let loose = |node: &Node| {
         let (name, own) = identity(node);
         name == base && (format.is_none() || own.as_deref() == format)
     };
     let found = if exact.is_empty() {
-        (0..children.len()).filter(|place| loose(&children[*place])).collect()
+        (0..children.len()).filter(|position| loose(&children[*position])).collect()
     } else {
         exact
     };
     match found.as_slice() {
-        [place] => Ok(children.swap_remove(*place)),
+        [position] => Ok(children.swap_remove(*position)),
         several => {
             let segment = wanted.rsplit("::").next().unwrap_or(wanted);
             let keys: Vec<String> = children.iter().map(|child| key(child).to_owned()).collect();
             let problem = if several.is_empty() {
                 format!("there is no member `{segment}`")
             } else {
-                let names: Vec<String> = several.iter().map(|place| format!("`{}`", keys[*place])).collect();
+                let names: Vec<String> =
+                    several.iter().map(|position| format!("`{}`", keys[*position])).collect();
                 format!("`{segment}` may be {}", names.join(" or "))
             };
             Err((problem, keys))

@@ -1,4 +1,4 @@
-//! What a user types to name tasks.
+//! Selection of tasks on the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,14 @@ use lmeval_pycompat::strings;
 use super::TaskManager;
 use crate::error::{Error, ErrorKind};
 
-/// Something to load.
+/// One thing to load.
 #[derive(Clone, Debug)]
 pub enum Spec {
     /// An index name, `task@format`, `group::task`, or the path of a YAML file.
     Name(String),
     /// A YAML file.
     File(PathBuf),
-    /// A configuration given as a mapping. It stands for itself: a registered task of the same name plays no part.
+    /// A configuration given as a mapping; a registered task of the same name is ignored.
     Inline(Dict),
 }
 
@@ -33,11 +33,11 @@ impl From<String> for Spec {
 }
 
 impl TaskManager {
-    /// Reads a command-line list: each word is split at commas; a lone folder that is no known name stands for the YAML
-    /// files in it, a word
-    /// that ends in `.yaml` for the files that match it, and other words for the names that match.
+    /// Parses a command-line list. Each word is split at commas. A single folder that is not a known name selects the
+    /// YAML files in it, a word that ends in `.yaml` selects the files that match it, and other words select the names
+    /// that match.
     ///
-    /// Unknown names and files are kept, and fail when they are loaded.
+    /// Unknown names and files are included in the result; loading them fails.
     pub fn select<S: AsRef<str>>(&self, words: &[S]) -> Result<Vec<Spec>, Error> {
         let selectors: Vec<&str> =
             words.iter().flat_map(|word| word.as_ref().split(',')).map(strings::strip).collect();
@@ -81,7 +81,7 @@ impl TaskManager {
     }
 }
 
-/// The files of a folder whose name matches, in ascending order.
+/// The files of a folder whose names match, sorted.
 fn yaml_files(folder: &Path, pattern: &str) -> Result<Vec<Spec>, Error> {
     let pattern = Pattern::new(pattern);
     let listed = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };

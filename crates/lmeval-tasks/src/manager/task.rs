@@ -1,4 +1,4 @@
-//! One loaded task.
+//! A loaded task.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use super::ClassTask;
 use crate::config::TaskConfig;
 use crate::source::Mapping;
 
-/// A task that was loaded: its typed configuration and the mapping that it was made from.
+/// A loaded task: its typed configuration and the mapping it was read from.
 #[derive(Clone, Debug)]
 pub struct Task {
     pub(super) name: String,
-    /// The typed configuration.
+    /// The typed configuration, with overrides applied.
     pub config: TaskConfig,
     pub(super) mapping: Mapping,
     pub(super) source: Option<PathBuf>,
@@ -23,12 +23,12 @@ pub struct Task {
 }
 
 impl Task {
-    /// The qualified name, which is the key of the results: `group::task` inside a group.
+    /// The key in results: `group::task` inside a group.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the configuration was made from, each key knowing its origin.
+    /// The mapping that the configuration was read from, with the origin of each key.
     pub fn mapping(&self) -> &Mapping {
         &self.mapping
     }
@@ -38,13 +38,13 @@ impl Task {
         self.source.as_deref()
     }
 
-    /// Where the names that the task uses are looked up.
+    /// The registry in which the task's names are looked up.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
-    /// The data set that the task names, with the splits that it needs; `None` if the data comes from a function or is
-    /// not named at all.
+    /// The data set and the splits that the task needs; `None` if its documents come from a function or it names no
+    /// data set.
     pub fn dataset_request(&self) -> Option<DatasetRequest> {
         let config = &self.config;
         if config.custom_dataset.is_some() {

@@ -1,4 +1,4 @@
-//! The requests of a task, document by document.
+//! Builds the requests of a task, document by document.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use lmeval_pycompat::random::Random;
 use lmeval_pycompat::{Dict, Value};
 use rayon::prelude::*;
 
-use super::changes::Watch;
+use super::changes::ChangedDocument;
 use super::columns::{MissingColumn, column_names, missing_columns, missing_example_columns};
-use super::error::{FieldPlaces, Place, PromptError, PromptErrorKind};
+use super::error::{ErrorDocument, FieldLocations, PromptError, PromptErrorKind};
 use super::options::{RequestOptions, RequestSources};
 use super::plan::Plan;
 use super::request::Skipped;
@@ -22,22 +22,22 @@ use crate::Task;
 use crate::config::Named;
 use crate::scoring::with_sampler;
 
-/// How many documents are rendered at a time: enough for all cores, little enough to hold.
+/// The number of documents rendered at a time: enough for all cores, and few enough for memory.
 const CHUNK: usize = 256;
 
-/// A document and the positions of its examples in the pool.
+/// A document and the indices of its examples in the pool.
 type Drawn = (Arc<Dict>, Vec<usize>);
 
 /// The requests of one document.
 #[derive(Debug)]
 pub struct DocumentRequests {
-    /// The number of the document.
+    /// The index of the document.
     pub doc_id: DocId,
-    /// The document.
+    /// The document, with the changes that functions made.
     pub document: Arc<Dict>,
-    /// Its requests, in order; none where it is skipped.
+    /// Its requests, in order; empty if the document is skipped.
     pub instances: Vec<Instance>,
-    /// Its options, without the delimiter that stands before them in requests.
+    /// Its options, without the delimiter that precedes them in requests.
     pub choices: Option<Arc<Vec<Value>>>,
     /// Why there are no requests.
     pub skipped: Option<Skipped>,
@@ -45,8 +45,8 @@ pub struct DocumentRequests {
 
 /// Builds the requests of a task: an iterator over the evaluated documents, in order.
 ///
-/// Examples are drawn one document after the other, as each draw depends on those before it. Rendering runs on all
-/// cores, a bounded number of documents ahead of what has been taken. The first document that fails is the last item.
+/// Examples are drawn sequentially, since each draw depends on those before it. Documents are rendered on all cores, a
+/// bounded number ahead of the consumer. The iterator ends after the first document that fails.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -70,22 +70,22 @@ pub struct DocumentRequests {
 #[derive(Debug)]
 pub struct RequestBuilder {
     plan: Plan,
-    /// Fields that look like columns which the documents do not have.
+    /// Fields that look like columns but are not columns of the documents.
     missing_columns: Vec<MissingColumn>,
     documents: Arc<dyn Documents>,
     selection: Selection,
     drawing: Option<Drawing>,
     ready: VecDeque<Result<DocumentRequests, PromptError>>,
-    /// Where fields stand, for errors.
-    places: FieldPlaces,
-    /// Whether any document has had a request or an error so far.
+    /// The locations of fields, for errors.
+    locations: FieldLocations,
+    /// Whether any document had a request or an error so far.
     found: bool,
-    /// Whether a document has failed; no document follows it.
+    /// Whether a document has failed, which ends the iteration.
     has_failed: bool,
     finished: bool,
 }
 
-/// What draws examples.
+/// Draws examples.
 #[derive(Debug)]
 struct Drawing {
     sampler: Box<dyn Sampler>,
@@ -99,7 +99,7 @@ impl RequestBuilder {
     /// Prepares the requests of a task.
     pub fn new(task: &Task, sources: &RequestSources, options: &RequestOptions) -> Result<Self, PromptError> {
         Self::prepare(task, sources, options).map_err(|error| {
-            error.of_task(&Arc::from(task.config.base_name())).located(&FieldPlaces::new(task.mapping()))
+            error.of_task(&Arc::from(task.config.base_name())).located(&FieldLocations::new(task.mapping()))
         })
     }
 
@@ -114,7 +114,7 @@ impl RequestBuilder {
         let count = task.config.fewshot_count();
         let drawing = if count > 0 { Some(Drawing::new(task, sources, options, count)?) } else { None };
         let ready = VecDeque::new();
-        let places = FieldPlaces::new(task.mapping());
+        let locations = FieldLocations::new(task.mapping());
         Ok(Self {
             plan,
             missing_columns,
@@ -122,47 +122,47 @@ impl RequestBuilder {
             selection,
             drawing,
             ready,
-            places,
+            locations,
             found: false,
             has_failed: false,
             finished: false,
         })
     }
 
-    /// Fields that are the same text for every document though they look like columns, where it may be meant so.
+    /// Fields that look like column names but are constants, which may be intentional.
     pub fn missing_columns(&self) -> &[MissingColumn] {
         &self.missing_columns
     }
 
-    /// How many documents are left, those included that will be skipped.
+    /// The number of documents left, including those that will be skipped.
     pub fn remaining(&self) -> usize {
         self.ready.len() + self.selection.remaining()
     }
 
-    /// The number of documents of the evaluated split.
+    /// The number of documents in the evaluated split.
     pub fn document_count(&self) -> usize {
         self.documents.len()
     }
 
-    /// The rules of the run.
+    /// The dialect of the run.
     pub fn dialect(&self) -> &Dialect {
         &self.plan.dialect
     }
 
-    /// Whether the task's targets may be lists of acceptable answers, said by the task or by its first document.
+    /// Whether targets may be lists of acceptable answers, decided by the task or by its first document.
     pub fn has_multiple_targets(&self) -> bool {
         self.plan.fields.shape.multiple_targets
     }
 
-    /// All requests of all documents; the first failure ends it.
+    /// Collects the requests of all documents, up to the first error.
     pub fn build_all(self) -> Result<Vec<DocumentRequests>, PromptError> {
         self.collect()
     }
 
-    /// Renders the next documents.
+    /// Renders the next chunk of documents.
     fn fill(&mut self) {
         let chosen: Vec<(DocId, usize)> = self.selection.by_ref().take(CHUNK).collect();
-        let (plan, documents, places) = (&self.plan, &self.documents, &self.places);
+        let (plan, documents, locations) = (&self.plan, &self.documents, &self.locations);
         let read: Vec<(DocId, Result<Arc<Dict>, PromptError>)> = chosen
             .into_par_iter()
             .map(|(id, index)| {
@@ -179,20 +179,20 @@ impl RequestBuilder {
                 .collect(),
             Some(drawing) => drawing.draw(plan, read),
         };
-        // The place of the first failure. Nothing after it is rendered: a function that hangs must not be waited for
+        // The index of the first failure. Later documents are not rendered: a function that hangs must not time out
         // once per document.
         let failed = AtomicUsize::new(usize::MAX);
         let built: Vec<Option<Result<DocumentRequests, PromptError>>> = drawn
             .into_par_iter()
             .enumerate()
-            .map(|(place, (doc_id, drawn))| {
-                if place > failed.load(Ordering::Relaxed) {
+            .map(|(index, (doc_id, drawn))| {
+                if index > failed.load(Ordering::Relaxed) {
                     return None;
                 }
                 let build = |(mut document, examples): Drawn| {
                     let watch = plan.fields.watch();
                     let built = plan.requests(doc_id, &document, &examples, watch.as_ref())?;
-                    if let Some(changed) = watch.and_then(Watch::into_changed) {
+                    if let Some(changed) = watch.and_then(ChangedDocument::into_changed) {
                         document = changed;
                     }
                     let (instances, choices, skipped) = match built {
@@ -202,8 +202,8 @@ impl RequestBuilder {
                     Ok(DocumentRequests { doc_id, document, instances, choices, skipped })
                 };
                 Some(drawn.and_then(build).map_err(|error: PromptError| {
-                    failed.fetch_min(place, Ordering::Relaxed);
-                    error.at(Place::Document(doc_id)).of_task(&plan.name).located(places)
+                    failed.fetch_min(index, Ordering::Relaxed);
+                    error.at(ErrorDocument::Document(doc_id)).of_task(&plan.name).located(locations)
                 }))
             })
             .collect();
@@ -228,10 +228,10 @@ impl Iterator for RequestBuilder {
         }
         let first_end = !std::mem::replace(&mut self.finished, true);
         (first_end && !self.found).then(|| {
-            let message = "No document has a request";
+            let message = "No document yields a request";
             Err(PromptError::new(PromptErrorKind::Documents, message)
                 .of_task(&self.plan.name)
-                .hint("Options must be a list of texts, and a target must be there"))
+                .hint("Options must be a list of strings, and a document needs a target"))
         })
     }
 }
@@ -257,7 +257,7 @@ impl Drawing {
         Ok(Self { sampler, random, count, exclude: Plan::excludes_evaluated(task, &options.dialect) })
     }
 
-    /// The examples of documents, one after the other.
+    /// Draws the examples of documents, in order.
     fn draw(
         &mut self,
         plan: &Plan,
@@ -276,31 +276,31 @@ impl Drawing {
         let mut next = |document: Arc<Dict>| match draws.next() {
             Some(Ok(examples)) => Ok((document, examples)),
             Some(Err(error)) => Err(no_examples(error)),
-            None => Err(no_examples(SamplerError::Other("The sampler has failed before".to_owned()))),
+            None => Err(no_examples(SamplerError::Other("The sampler failed earlier".to_owned()))),
         };
         read.into_iter().map(|(id, document)| (id, document.and_then(&mut next))).collect()
     }
 }
 
-/// The columns of documents.
+/// The column names of documents.
 fn columns_of(documents: &dyn Documents) -> Vec<String> {
-    // A first document that cannot be read is an error of its own, where it is used.
+    // If the first document cannot be read, using it gives the error.
     match documents.get(0) {
         Ok(first) => column_names(documents.columns(), &first),
         Err(_) => documents.columns().to_vec(),
     }
 }
 
-/// The fields that look like columns which are not there; those that cannot be meant so are an error.
+/// Checks fields that look like missing columns; those that cannot be intentional are an error.
 fn checked(task: &Task, mut missing: Vec<MissingColumn>) -> Result<Vec<MissingColumn>, PromptError> {
     match missing.iter().position(|missing| missing.is_error) {
         None => Ok(missing),
-        Some(place) => Err(missing.swap_remove(place).into_error(task)),
+        Some(index) => Err(missing.swap_remove(index).into_error(task)),
     }
 }
 
-/// What was built before the first failure, and that failure. Where it only says that another function gave no answer, the
-/// failure of that function takes its place.
+/// The items before the first failure, and that failure. If it only says that another function did not answer, the
+/// failure of that function replaces it.
 fn up_to_failure<T>(
     mut built: Vec<Option<Result<T, PromptError>>>,
     failed: usize,
@@ -315,7 +315,7 @@ fn up_to_failure<T>(
     built.into_iter().take(failed.saturating_add(1)).flatten()
 }
 
-/// The sampler of a name, including those that Python code registers.
+/// Looks up a sampler; one registered by Python code may take precedence over a built-in.
 fn named_sampler(
     task: &Task,
     name: &str,
@@ -356,13 +356,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_was_not_made_does_not_hide_the_cause() {
+    fn skipped_call_does_not_hide_the_cause() {
         let failed = |error| Some(Err(PromptError::host(error)));
         let abandoned = || {
             let (function, culprit) = ("utils.fine".to_owned(), "utils.slow".to_owned());
             failed(HostError::Abandoned { function, culprit, seconds: 1.0 })
         };
-        let (function, message) = ("utils.slow".to_owned(), "There was no answer".to_owned());
+        let (function, message) = ("utils.slow".to_owned(), "It did not answer".to_owned());
         let cause = failed(HostError::Failed { function, message, traceback: None });
         let shown = |built: Vec<Option<Result<u8, PromptError>>>, first| -> Vec<String> {
             up_to_failure(built, first)

@@ -1,29 +1,29 @@
-//! A document that functions of a task change.
+//! Documents that the functions of a task modify.
 //!
-//! Reference: the target and the options of a document are made from one object, so what the function of one changes,
-//! the other sees, and records and hashes show.
+//! Reference: target and options are computed from the same document object, so a function's changes are visible to the
+//! other function, in records and in hashes.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use lmeval_pycompat::Dict;
 
-/// What functions have changed in one evaluated document. Examples have none: their documents are shared by threads.
+/// The changes that functions made to one evaluated document. Examples are not tracked: threads share their documents.
 #[derive(Debug, Default)]
-pub(crate) struct Watch(RefCell<Option<Arc<Dict>>>);
+pub(crate) struct ChangedDocument(RefCell<Option<Arc<Dict>>>);
 
-impl Watch {
-    /// The document as functions have left it.
+impl ChangedDocument {
+    /// The document with the changes so far.
     pub(super) fn current(&self, document: &Arc<Dict>) -> Arc<Dict> {
         Arc::clone(self.0.borrow().as_ref().unwrap_or(document))
     }
 
-    /// Keeps what a function has changed.
+    /// Records a changed document.
     pub(super) fn set(&self, changed: Dict) {
         self.0.replace(Some(Arc::new(changed)));
     }
 
-    /// The changed document, where it was changed.
+    /// The changed document; `None` if it was not changed.
     pub(super) fn into_changed(self) -> Option<Arc<Dict>> {
         self.0.into_inner()
     }

@@ -1,4 +1,4 @@
-//! Requests that the class of a task makes.
+//! Requests built by the class of a task.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::plan::{Plan, PlannedClass};
 use super::request::{Built, Skipped};
 
 impl Plan {
-    /// The requests that the object of the task's class makes of a document.
+    /// Builds the requests of a document with the instance of the task's class.
     pub(super) fn class_requests(
         &self,
         planned: &PlannedClass,
@@ -89,10 +89,10 @@ impl Plan {
     }
 }
 
-/// The kind of a request, what it asks about, and its images and sounds.
+/// The type of a request, its arguments, and its images and audio.
 type Read = (RequestType, Arguments, Option<Arc<Dict>>);
 
-/// What a request asks about, from the arguments that Python code gives it: the third one holds images and sounds.
+/// Parses the arguments that Python code gives a request; the third one contains images and audio.
 pub fn read_arguments(kind: &str, arguments: &[Value]) -> Result<Read, PromptError> {
     let media = match arguments.get(2) {
         Some(Value::Dict(media)) => Some(Arc::clone(media)),
@@ -120,14 +120,14 @@ pub fn read_arguments(kind: &str, arguments: &[Value]) -> Result<Read, PromptErr
             let message =
                 format!("A request of type `{kind}` cannot have arguments of ({})", types.join(", "));
             let hint = match kind {
-                "generate_until" => "They are the context and a dictionary of settings",
-                "loglikelihood_rolling" => "It is the text",
-                _ => "They are the context and its continuation",
+                "generate_until" => "Expected the context and a dictionary of settings",
+                "loglikelihood_rolling" => "Expected the string to score",
+                _ => "Expected the context and its continuation",
             };
             return Err(PromptError::new(PromptErrorKind::Type, message).hint(hint));
         }
         (other, _) => {
-            let message = format!("`{other}` is not a type of requests");
+            let message = format!("`{other}` is not a request type");
             return Err(PromptError::new(PromptErrorKind::Value, message)
                 .hint("The types are `generate_until`, `loglikelihood` and `loglikelihood_rolling`"));
         }
@@ -135,7 +135,7 @@ pub fn read_arguments(kind: &str, arguments: &[Value]) -> Result<Read, PromptErr
     Ok(read)
 }
 
-/// A context as classes get it.
+/// A context in the form that classes receive.
 fn context_value(context: &Context) -> Value {
     match context {
         Context::Json(text) => Value::tuple([Value::Str(Arc::clone(text))]),
@@ -143,7 +143,7 @@ fn context_value(context: &Context) -> Value {
     }
 }
 
-/// A context as classes give it back.
+/// Parses a context in the form that classes return.
 fn read_context(value: &Value) -> Result<Context, PromptError> {
     match value {
         Value::Str(text) => Ok(Context::Text(Arc::clone(text))),

@@ -1,4 +1,4 @@
-//! What resolved values become: lists, indices, text.
+//! Conversion of resolved values into lists, indices and strings.
 
 use lmeval_pycompat::Value;
 use lmeval_pycompat::float::parse_int;
@@ -8,9 +8,9 @@ use lmeval_pycompat::strings::is_digit;
 
 use super::error::{PromptError, PromptErrorKind};
 
-/// The list that a text is the literal of.
+/// Parses a string as a list literal.
 ///
-/// The text must begin with `[` and end with `]`, without any blank around them.
+/// It must begin with `[` and end with `]`, without surrounding whitespace.
 pub(crate) fn list_literal(text: &str) -> Option<Value> {
     if !(text.len() >= 2 && text.starts_with('[') && text.ends_with(']')) {
         return None;
@@ -18,25 +18,25 @@ pub(crate) fn list_literal(text: &str) -> Option<Value> {
     literal_eval(text).ok().filter(|value| matches!(value, Value::List(_)))
 }
 
-/// A text that is the literal of a list becomes the list; all else stays.
+/// Converts a string that is a list literal into the list; other values stay as they are.
 pub(crate) fn coerce_list(value: Value) -> Value {
     value.as_str().and_then(list_literal).unwrap_or(value)
 }
 
-/// Whether a text is made of digits of any kind.
+/// Whether a string consists of digits of any script, as in Python's `str.isdigit`.
 pub(crate) fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_digit)
 }
 
-/// The number that digits are.
+/// Converts digits into an integer.
 pub(crate) fn digits_to_int(text: &str) -> Result<Value, PromptError> {
     parse_int(text, 10).ok_or_else(|| {
         PromptError::new(PromptErrorKind::Value, format!("The digits `{text}` are not a number"))
-            .hint("Only decimal digits make an index; other digits, such as `²`, do not")
+            .hint("Only decimal digits are an index; others, such as `²`, are not")
     })
 }
 
-/// The number that digits are, where they are written as Python writes numbers.
+/// Converts digits into an integer, if they are a valid Python literal.
 pub(crate) fn digits_literal(text: &str) -> Result<Value, PromptError> {
     literal_eval(text).map_err(|error| {
         PromptError::new(PromptErrorKind::Value, format!("The digits `{text}` are not a number"))
@@ -44,7 +44,7 @@ pub(crate) fn digits_literal(text: &str) -> Result<Value, PromptError> {
     })
 }
 
-/// Digits become a number; with several targets, the literal of a list becomes the list.
+/// Converts digits into an integer and, with several targets, a list literal into the list.
 pub(crate) fn coerce_target(value: Value, multiple_targets: bool) -> Result<Value, PromptError> {
     match value.as_str() {
         Some(text) if is_digits(text) => digits_to_int(text),
@@ -53,9 +53,9 @@ pub(crate) fn coerce_target(value: Value, multiple_targets: bool) -> Result<Valu
     }
 }
 
-/// The index of a target among options: an index itself, a text that is an option, or a list of these.
+/// The index of a target among options. The target is an index, an option, or a list of these.
 ///
-/// `None` where it is none of them. Negative indices stay as they are.
+/// Yields `None` for anything else. Negative indices stay as they are.
 pub(crate) fn resolve_index(target: &Value, options: &[Value]) -> Value {
     let below = |index: i64| {
         let in_range = index < 0 || (index as usize) < options.len();
@@ -80,16 +80,16 @@ pub(crate) fn resolve_index(target: &Value, options: &[Value]) -> Value {
     }
 }
 
-/// The item at an index that counts from the end where it is negative.
+/// The item at an index; negative indices count from the end.
 pub(crate) fn item_at(items: &[Value], index: i64) -> Result<&Value, PromptError> {
-    let place = if index < 0 { index + items.len() as i64 } else { index };
-    usize::try_from(place).ok().and_then(|place| items.get(place)).ok_or_else(|| {
+    let position = if index < 0 { index + items.len() as i64 } else { index };
+    usize::try_from(position).ok().and_then(|position| items.get(position)).ok_or_else(|| {
         let message = format!("The index {index} is out of range: there are {} options", items.len());
         PromptError::new(PromptErrorKind::Value, message)
     })
 }
 
-/// A value for a message: its type and, where it is short, itself.
+/// Describes a value for a message: its type and, if it is short, the value.
 pub(crate) fn described(value: &Value) -> String {
     const LONGEST: usize = 60;
     let text = repr(value);

@@ -1,7 +1,7 @@
-//! Fields that name a column which the documents do not have.
+//! Fields that name a missing column.
 //!
-//! A field that is not the name of a column is a template, and a template without expressions gives the same text for
-//! every document. A mistyped column name therefore evaluates without an error, and scores nothing.
+//! A field that is not the name of a column is a template, and a template without expressions is the same for every
+//! document. A mistyped column name would therefore run without an error, and produce meaningless scores.
 
 use lmeval_core::edit_distance;
 use lmeval_pycompat::literal::literal_eval;
@@ -12,28 +12,28 @@ use crate::Task;
 use crate::config::{ConfigPath, Field};
 use crate::error::Diagnostic;
 
-/// How many columns a message lists.
+/// The maximum number of columns in a message.
 const SHOWN: usize = 30;
 
-/// A field whose text looks like a column but is none, so that it is the same for every document.
+/// A field that looks like a column name but is not one, and is therefore the same for every document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingColumn {
     /// The key of the field.
     pub field: &'static str,
-    /// The text.
+    /// The value in the task file.
     pub written: String,
-    /// The column that is meant, where one has nearly the same name.
+    /// The column that is probably meant, if one has a similar name.
     pub near: Option<String>,
-    /// Whether a run cannot mean it: a near column exists, or the field cannot be used without its column.
+    /// Whether it cannot be intentional: a similar column exists, or the field is useless without its column.
     pub is_error: bool,
-    /// The columns that there are.
+    /// The existing columns.
     columns: Vec<String>,
 }
 
-/// How a field is read, which decides what a missing column means.
+/// The role of a field, which decides how serious a missing column is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// Its text alone makes no sense: options, images, sounds.
+    /// A constant makes no sense: options, images, audio.
     Values,
     /// A constant is unusual: the question and the target.
     Content,
@@ -44,26 +44,26 @@ enum Role {
 }
 
 impl MissingColumn {
-    /// What is wrong.
+    /// The problem in one sentence.
     pub fn message(&self) -> String {
         let Self { field, written, .. } = self;
         let documents = if self.is_of_examples() { "examples" } else { "documents" };
         let document = if self.is_of_examples() { "example" } else { "document" };
         let head = head_of_expression(written).filter(|head| self.columns.iter().any(|name| name == head));
         match head {
-            Some(_) => format!(
-                "`{field}: {written}` is the same text for every {document}: an expression needs braces"
-            ),
+            Some(_) => {
+                format!("`{field}: {written}` is the same for every {document}: an expression needs braces")
+            }
             None if self.takes_values() => {
                 format!("`{field}: {written}` names a column that the {documents} do not have")
             }
             None => format!(
-                "`{field}: {written}` is not a column of the {documents}, so it is the same text for all of them"
+                "`{field}: {written}` is not a column of the {documents}, so it is the same for all of them"
             ),
         }
     }
 
-    /// What to try.
+    /// Suggestions about what to try.
     pub fn hints(&self) -> Vec<String> {
         let mut hints = Vec::new();
         if let Some(near) = &self.near {
@@ -76,12 +76,12 @@ impl MissingColumn {
         let more = if self.columns.len() > SHOWN { ", …" } else { "" };
         hints.push(format!("The columns are {}{more}", columns.join(", ")));
         if !self.takes_values() {
-            hints.push(format!("If the text itself is meant, write `\"{{{{'{}'}}}}\"`", self.written));
+            hints.push(format!("If the constant is intended, write `\"{{{{'{}'}}}}\"`", self.written));
         }
         hints
     }
 
-    /// The message and the hints at the place of the field in the task file.
+    /// The message and hints, with the location of the field in the task file.
     pub fn diagnostic(&self, task: &Task) -> Diagnostic {
         let message = format!("Task `{}`: {}", task.name(), self.message());
         let diagnostic = Diagnostic::new(message).at(self.path().locate(task.mapping()));
@@ -111,11 +111,10 @@ impl MissingColumn {
     }
 }
 
-/// The fields of a task that look like columns which its documents do not have.
+/// Finds the fields of a task that look like missing columns.
 ///
-/// `columns` are those of the evaluated documents. Constants that tasks mean are left alone: texts that are not a bare
-/// name, a target that is one of the options the task lists, and the placeholder target of a task that computes its
-/// own scores.
+/// `columns` are those of the evaluated documents. Intentional constants are not reported: strings that are not a bare
+/// name, a target that is one of the listed options, and the placeholder target of a task that computes its own scores.
 pub fn missing_columns(task: &Task, columns: &[String]) -> Vec<MissingColumn> {
     if columns.is_empty() || task.class_task().is_some_and(|class| class.makes_requests()) {
         return Vec::new();
@@ -149,15 +148,15 @@ pub fn missing_columns(task: &Task, columns: &[String]) -> Vec<MissingColumn> {
     missing
 }
 
-/// The fields under `fewshot_config` that look like columns which the pool of examples does not have, by the same rules.
+/// Finds the fields under `fewshot_config` that look like missing columns, by the same rules.
 ///
-/// `columns` are those of the pool. Fields that examples share with evaluated documents are not looked at again.
+/// `columns` are those of the example pool. Fields shared with evaluated documents are not checked again.
 pub(crate) fn missing_example_columns(task: &Task, columns: &[String]) -> Vec<MissingColumn> {
     if columns.is_empty() || task.class_task().is_some_and(|class| class.makes_requests()) {
         return Vec::new();
     }
     let (config, own) = (&task.config, &task.config.fewshot_config);
-    // A target is shown in the prompt, so it is content even where the task computes its own scores.
+    // A target appears in the prompt, so it is content even if the task computes its own scores.
     let fields = [
         ("fewshot_config.doc_to_text", &own.doc_to_text, &config.doc_to_text, Role::Content),
         ("fewshot_config.doc_to_target", &own.doc_to_target, &config.doc_to_target, Role::Content),
@@ -200,7 +199,7 @@ fn missing_column(field: &'static str, text: &str, role: Role, columns: &[String
         (Role::Content, Some(near)) => found(Some(near), true),
         (Role::Content, None) if is_name(text) => found(None, false),
         (Role::Placeholder, Some(near)) if is_name(text) => found(Some(near), false),
-        // `Answer` before an answer is wording, even where there is a column `answer`.
+        // `Answer` before an answer is wording, even if there is a column `answer`.
         (Role::Wording, Some(near)) if is_name(text) && !near.eq_ignore_ascii_case(text) => {
             found(Some(near), false)
         }
@@ -208,7 +207,7 @@ fn missing_column(field: &'static str, text: &str, role: Role, columns: &[String
     }
 }
 
-/// Whether the task lists the text among its options, in the file itself.
+/// Whether the task file lists the string among its options.
 fn is_listed_option(choice: Option<&Field>, text: &str) -> bool {
     let is_text = |value: &Value| value.as_str() == Some(text);
     match choice {
@@ -221,8 +220,8 @@ fn is_listed_option(choice: Option<&Field>, text: &str) -> bool {
     }
 }
 
-/// The column that differs from a text in few letters. A text that is not a bare name, such as `Answer Key`, can only be
-/// meant for a column that is none either: all else is wording.
+/// The column that differs from a string in few letters. A string that is not a bare name, such as `Answer Key`, only
+/// matches columns that are not bare names either; anything else is wording.
 fn nearly<'a>(text: &str, columns: &'a [String]) -> Option<&'a str> {
     let lower = text.to_lowercase();
     let candidates = columns.iter().filter(|column| is_name(text) || !is_name(column));
@@ -235,7 +234,7 @@ fn nearly<'a>(text: &str, columns: &'a [String]) -> Option<&'a str> {
     scored.min_by_key(|(distance, _)| *distance).map(|(_, column)| column)
 }
 
-/// Whether a text is one name, as columns mostly are.
+/// Whether a string is a single name, as most columns are.
 fn is_name(text: &str) -> bool {
     let is_letter = |letter: char| letter.is_alphanumeric() || letter == '_';
     text.chars().all(is_letter) && text.chars().next().is_some_and(|first| !first.is_numeric())
@@ -252,7 +251,7 @@ fn head_of_expression(text: &str) -> Option<&str> {
     (is_name(head) && goes_on(rest)).then_some(head)
 }
 
-/// The columns of documents: those that the data names, and those that the first document has.
+/// The columns of documents: those that the data set declares, and those of the first document.
 pub(crate) fn column_names(columns: &[String], first: &Dict) -> Vec<String> {
     let own = first.keys().filter_map(Value::as_str).map(str::to_owned);
     let mut names = columns.to_vec();
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn near_columns_are_errors_and_others_are_said() {
+    fn similar_columns_are_errors_and_others_are_reported() {
         assert_eq!(text("doc_to_target", "answr"), [("doc_to_target", Some("answer".into()), true)]);
         assert_eq!(text("doc_to_text", "Question"), [("doc_to_text", Some("question".into()), true)]);
         assert_eq!(text("doc_to_target", "Answr Key"), [("doc_to_target", Some("Answer Key".into()), true)]);
@@ -309,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_that_are_meant_are_left_alone() {
+    fn intentional_constants_are_not_reported() {
         for constant in ["", " ", "0", "The answer is", "Answer:", "{{answr}}", "yes/no", "e.g.", "No."] {
             assert_eq!(text("doc_to_target", constant), [], "{constant}");
         }
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_examples_are_checked_against_the_pool() {
+    fn example_fields_are_checked_against_the_pool() {
         let check = |fields: &[(&'static str, &str)]| {
             let own = Value::dict(fields.iter().map(|(key, text)| (*key, Value::str(*text))));
             let definition: Dict = [
@@ -342,7 +341,7 @@ mod tests {
             let missing = missing_example_columns(&loaded.tasks["t"], &columns());
             missing.into_iter().map(|one| (one.field, one.near.clone(), one.is_error)).collect::<Vec<_>>()
         };
-        // What examples share with the evaluated documents is checked there.
+        // Fields shared with evaluated documents are checked there.
         assert_eq!(check(&[]), []);
         assert_eq!(check(&[("doc_to_text", "question"), ("doc_to_target", "no")]), []);
         let near = |field, column: &str, is_error| [(field, Some(column.to_owned()), is_error)];
@@ -363,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_of_tasks_that_score_themselves() {
+    fn placeholder_targets_of_tasks_that_score_themselves() {
         let function =
             lmeval_pycompat::Function { directory: String::new(), reference: "utils.score".into() };
         let scored = |target: &str| {

@@ -1,4 +1,4 @@
-//! The context of a document: system text, examples and its question.
+//! The context of a document: system prompt, examples and question.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use super::turn::{Delimiter, Delimiters, join, push_turn};
 /// The contexts of a document.
 #[derive(Debug)]
 pub(crate) enum Contexts {
-    /// One for all its requests.
+    /// One for all requests.
     One(Context),
-    /// One for each input.
+    /// One per input.
     Several(Vec<Context>),
 }
 
 impl Plan {
-    /// The contexts of a document with its examples.
+    /// Builds the contexts of a document, given its examples.
     pub(crate) fn contexts(
         &self,
         document: &Arc<Dict>,
@@ -42,7 +42,7 @@ impl Plan {
                     other => {
                         return Err(not_a("text", &other)
                             .in_field("doc_to_text")
-                            .hint("A template around the value makes it text"));
+                            .hint("A template around the value converts it to a string"));
                     }
                 };
                 push_turn(&mut messages, &question, None, prefix, &self.delimiters)?;
@@ -54,13 +54,13 @@ impl Plan {
             },
             Inputs::Options => options.cloned().unwrap_or_default(),
         };
-        // Reference: before the prefix, inputs of this kind have no delimiter.
+        // Reference: such inputs have no delimiter before the prefix.
         let delimiters =
             Delimiters { target: Delimiter::new("target_delimiter", Some("")), ..self.delimiters.clone() };
         let shared = messages.len();
         let contexts = inputs.iter().map(|input| {
             let Value::Str(input) = input else {
-                return Err(not_a("text as an input", input));
+                return Err(not_a("a str as an input", input));
             };
             messages.truncate(shared);
             push_turn(&mut messages, input, None, prefix, &delimiters)?;
@@ -93,7 +93,7 @@ impl Plan {
             return Ok(());
         };
         let fields = &self.fields;
-        // Reference: the prefix of examples is made of the evaluated document.
+        // Reference: the prefix of examples is rendered with the evaluated document.
         let prefix = if fields.dialect.example_prefix_of_example {
             None
         } else {

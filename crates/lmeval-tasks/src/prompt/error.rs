@@ -1,4 +1,4 @@
-//! What goes wrong between a document and its requests.
+//! Errors while building requests.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,7 +10,7 @@ use lmeval_core::{Diagnose, Diagnostic, DocId, HostError, Location};
 use crate::config::shortened;
 use crate::source::{Mapping, Step};
 
-/// The kind of a failure; each has the Python exception that the reference raises in its place.
+/// The kind of an error; each corresponds to the Python exception that the reference raises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PromptErrorKind {
@@ -18,11 +18,11 @@ pub enum PromptErrorKind {
     Template,
     /// A document lacks a column that a field names (`KeyError`).
     MissingColumn,
-    /// A value has a type that cannot be used (`TypeError`, `AssertionError`).
+    /// A value has an unsupported type (`TypeError`, `AssertionError`).
     Type,
-    /// A value of the right type that makes no sense (`ValueError`, `IndexError`).
+    /// A value of the right type that is out of range or malformed (`ValueError`, `IndexError`).
     Value,
-    /// There is no Python to run a function of the task.
+    /// Python is needed to run a function of the task, and not available.
     NeedsPython,
     /// A function of the task failed.
     Function,
@@ -32,24 +32,24 @@ pub enum PromptErrorKind {
     Examples,
     /// The chat template of the model failed.
     ChatTemplate,
-    /// `limit` or `samples` choose what is not there (`ValueError`, `AssertionError`).
+    /// `limit` or `samples` selects documents that do not exist (`ValueError`, `AssertionError`).
     Selection,
-    /// A name is not known (`KeyError`).
+    /// Nothing has this name (`KeyError`).
     UnknownName,
 }
 
-/// The document that a failure is about.
+/// The document that an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ErrorDocument {
     /// An evaluated document.
     Document(DocId),
-    /// A document of the pool of examples, by its position there.
+    /// A document of the example pool, by its index there.
     Example(usize),
 }
 
-/// A failure to build the requests of a task.
+/// An error while building the requests of a task.
 ///
-/// It names the task, the document and the field where it can, and [`PromptError::hints`] say what to try.
+/// It names the task, the document and the field if they are known; [`PromptError::hints`] suggest what to try.
 #[derive(Clone, Debug)]
 pub struct PromptError(Box<Inner>);
 
@@ -58,19 +58,19 @@ struct Inner {
     kind: PromptErrorKind,
     diagnostic: Diagnostic,
     task: Option<Arc<str>>,
-    place: Option<Place>,
+    document: Option<ErrorDocument>,
     field: Option<&'static str>,
     template: Option<Arc<str>>,
 }
 
 impl PromptError {
-    /// A failure with a message.
+    /// An error that names neither task nor document yet.
     pub fn new(kind: PromptErrorKind, message: impl Into<String>) -> Self {
         let diagnostic = Diagnostic::new(message);
-        Self(Box::new(Inner { kind, diagnostic, task: None, place: None, field: None, template: None }))
+        Self(Box::new(Inner { kind, diagnostic, task: None, document: None, field: None, template: None }))
     }
 
-    /// The failure of a function of the task.
+    /// An error from a function of the task.
     pub(crate) fn host(error: HostError) -> Self {
         let needs_python = matches!(error, HostError::NeedsPython { .. });
         let kind = if needs_python { PromptErrorKind::NeedsPython } else { PromptErrorKind::Function };
@@ -88,13 +88,13 @@ impl PromptError {
         self
     }
 
-    /// Names the document, unless one is named already.
-    pub(crate) fn at(mut self, place: Place) -> Self {
-        self.0.place.get_or_insert(place);
+    /// Names the document, unless one is already named.
+    pub(crate) fn at(mut self, document: ErrorDocument) -> Self {
+        self.0.document.get_or_insert(document);
         self
     }
 
-    /// Names the field, unless one is named already.
+    /// Names the field, unless one is already named.
     pub(crate) fn in_field(mut self, field: &'static str) -> Self {
         self.0.field.get_or_insert(field);
         self
@@ -105,93 +105,93 @@ impl PromptError {
         self
     }
 
-    /// Says where the cause stands in the task file, unless that is known already.
+    /// Adds the location in the task file, unless there already is one.
     pub(crate) fn located_at(self, location: Option<Location>) -> Self {
         self.with(|diagnostic| diagnostic.at(location))
     }
 
-    /// Says where the field stands in the task file, unless a place is known already.
-    pub(crate) fn located(self, places: &FieldPlaces) -> Self {
-        let location = self.0.field.and_then(|field| places.get(field));
+    /// Adds the location of the field in the task file, unless there already is a location.
+    pub(crate) fn located(self, locations: &FieldLocations) -> Self {
+        let location = self.0.field.and_then(|field| locations.get(field));
         self.located_at(location)
     }
 
-    /// Keeps the template.
+    /// Attaches the template.
     pub(crate) fn with_template(mut self, template: &Arc<str>) -> Self {
         self.0.template = Some(Arc::clone(template));
         self
     }
 
-    /// Adds a sentence of advice.
+    /// Adds a hint about what to try.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         self.with(|diagnostic| diagnostic.hint(hint))
     }
 
-    /// Keeps the cause, which the message does not repeat.
+    /// Attaches the cause, which the message does not repeat.
     pub(crate) fn caused_by(self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.with(|diagnostic| diagnostic.caused_by(cause))
     }
 
-    /// Keeps a cause whose message is part of this one.
+    /// Attaches a cause whose message is already part of this one.
     pub(crate) fn including_cause(self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.with(|diagnostic| diagnostic.including_cause(cause))
     }
 
-    /// The kind.
+    /// Which Python exception the error corresponds to.
     pub fn kind(&self) -> PromptErrorKind {
         self.0.kind
     }
 
-    /// The sentence that says what is wrong, without the place.
+    /// The error in one sentence, without task, document and field.
     pub fn message(&self) -> &str {
         &self.0.diagnostic.message
     }
 
-    /// The task.
+    /// The task, if known.
     pub fn task(&self) -> Option<&str> {
         self.0.task.as_deref()
     }
 
-    /// The document.
-    pub fn place(&self) -> Option<Place> {
-        self.0.place
+    /// The document, if the error is about one.
+    pub fn document(&self) -> Option<ErrorDocument> {
+        self.0.document
     }
 
-    /// The field of the task.
+    /// The key of the field, if the error is about one.
     pub fn field(&self) -> Option<&'static str> {
         self.0.field
     }
 
-    /// Where the field stands in the task file.
+    /// The location of the field in the task file, if known.
     pub fn location(&self) -> Option<&Location> {
         self.0.diagnostic.location.as_ref()
     }
 
-    /// The template.
+    /// The template that failed.
     pub fn template(&self) -> Option<&str> {
         self.0.template.as_deref()
     }
 
-    /// The sentences of advice.
+    /// Suggestions about what to try.
     pub fn hints(&self) -> &[String] {
         &self.0.diagnostic.hints
     }
 
-    /// The failure of a function of the task that this is about.
+    /// The error of the function that failed.
     pub fn host_error(&self) -> Option<&HostError> {
         HostError::find(self.0.diagnostic.cause()?)
     }
 }
 
 impl Diagnose for PromptError {
-    /// Task, document and field, and what is wrong.
+    /// Task, document and field, followed by the message.
     fn headline(&self) -> String {
         let inner = &self.0;
         let mut parts = Vec::new();
         parts.extend(inner.task.as_ref().map(|task| format!("task `{task}`")));
-        parts.extend(inner.place.map(|place| match place {
-            Place::Document(id) => format!("document {id}"),
-            Place::Example(index) => format!("example {index}"),
+        parts.extend(inner.document.map(|document| match document {
+            ErrorDocument::Document(id) => format!("document {id}"),
+            ErrorDocument::Example(index) => format!("example {index}"),
         }));
         parts.extend(inner.field.map(|field| format!("`{field}`")));
         let mut prefix = parts.join(", ");
@@ -201,7 +201,7 @@ impl Diagnose for PromptError {
         if prefix.is_empty() { self.message().to_owned() } else { format!("{prefix}: {}", self.message()) }
     }
 
-    /// The place in the task file, and that in the template where the file does not have the template as it is.
+    /// The location in the task file, and the one in the template if the file contains it in another form.
     fn locations(&self) -> Vec<Location> {
         let cause =
             self.0.diagnostic.cause().and_then(|cause| cause.downcast_ref::<lmeval_template::Error>());
@@ -225,8 +225,8 @@ impl Diagnose for PromptError {
     }
 }
 
-/// A place in a template as one in the task file, where the file has the template as it is: without escapes, and not
-/// over several lines that YAML puts together.
+/// Maps a location in a template to the task file. Works only if the file contains the template literally: without
+/// escapes, and not folded over several lines.
 fn within(file: &Location, template: &Location) -> Option<Location> {
     let value = file.text().get(file.range.clone())?;
     let start = file.range.start + value.find(template.text())?;
@@ -236,9 +236,9 @@ fn within(file: &Location, template: &Location) -> Option<Location> {
     Some(exact)
 }
 
-/// Where the fields of a task stand in its files.
+/// The locations of a task's fields in its files.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FieldPlaces(Vec<(&'static str, Location)>);
+pub(crate) struct FieldLocations(Vec<(&'static str, Location)>);
 
 /// The fields that errors name.
 const FIELDS: [&str; 11] = [
@@ -255,12 +255,12 @@ const FIELDS: [&str; 11] = [
     "fewshot_config.gen_prefix",
 ];
 
-impl FieldPlaces {
-    /// The places of a task.
+impl FieldLocations {
+    /// Collects the locations of a task's fields.
     pub(crate) fn new(mapping: &Mapping) -> Self {
         let locate = |field: &'static str| {
             let steps: Vec<Step> = field.split('.').map(Step::from).collect();
-            // What a format or the command line has set stands in no file.
+            // Values set by a format or on the command line have no location.
             mapping.get(field.split('.').next()?)?;
             Some((field, mapping.locate(&steps)?))
         };
@@ -268,7 +268,7 @@ impl FieldPlaces {
     }
 
     fn get(&self, field: &str) -> Option<Location> {
-        self.0.iter().find(|(known, _)| *known == field).map(|(_, place)| place.clone())
+        self.0.iter().find(|(known, _)| *known == field).map(|(_, location)| location.clone())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Examples: where they come from and how they are written.
+//! Few-shot examples: their pool and their rendering.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -8,7 +8,7 @@ use lmeval_pycompat::{Dict, Value};
 use rustc_hash::FxHashMap;
 
 use super::coerce::{described, item_at};
-use super::error::{Place, PromptError, PromptErrorKind};
+use super::error::{ErrorDocument, PromptError, PromptErrorKind};
 use super::fields::{Inputs, TaskFields};
 use super::selection::{class_documents, documents_of, split_documents};
 use crate::Task;
@@ -18,31 +18,31 @@ use crate::config::{FewshotSamples, TaskConfig};
 #[derive(Clone, Debug)]
 pub(crate) struct Example {
     pub(crate) question: Arc<str>,
-    /// `None` where the example shows no answer.
+    /// `None` if the example shows no answer.
     pub(crate) answer: Option<Arc<str>>,
-    /// The text before the answer, where it is made of the example.
+    /// The start of the answer, if it is rendered with the example.
     pub(crate) prefix: Option<Arc<str>>,
 }
 
-/// The documents that examples are drawn from, each one written once at most.
+/// The documents that examples are drawn from; each is rendered at most once.
 #[derive(Debug)]
 pub(crate) struct Pool {
     documents: Arc<dyn Documents>,
-    /// Positions that the pool is reduced to.
+    /// Indices that the pool is restricted to.
     indices: Option<Vec<usize>>,
     length: usize,
     /// Documents that were compared with evaluated ones.
-    kept: Kept<Arc<Dict>>,
-    examples: Kept<Arc<Example>>,
+    read: Cache<Arc<Dict>>,
+    examples: Cache<Arc<Example>>,
 }
 
-/// What was made for positions of a pool, up to a number that bounds the memory it takes.
+/// A cache by index in the pool, bounded to limit memory.
 #[derive(Debug)]
-struct Kept<T>(RwLock<FxHashMap<usize, T>>);
+struct Cache<T>(RwLock<FxHashMap<usize, T>>);
 
-impl<T: Clone> Kept<T> {
-    /// More than this is drawn from large pools only, where few documents are drawn twice.
-    const MOST: usize = 16_384;
+impl<T: Clone> Cache<T> {
+    /// Only large pools draw more than this, and those rarely draw a document twice.
+    const CAPACITY: usize = 16_384;
 
     fn new() -> Self {
         Self(RwLock::new(FxHashMap::default()))
@@ -54,9 +54,9 @@ impl<T: Clone> Kept<T> {
             return Ok(known);
         }
         let made = make()?;
-        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < Self::MOST {
-            kept.insert(index, made.clone());
+        let mut cached = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if cached.len() < Self::CAPACITY {
+            cached.insert(index, made.clone());
         }
         Ok(made)
     }
@@ -80,27 +80,27 @@ impl Pool {
             Some(indices) => Some(positions(indices, documents.len())?),
         };
         let length = indices.as_ref().map_or(documents.len(), Vec::len);
-        Ok(Self { documents, indices, length, kept: Kept::new(), examples: Kept::new() })
+        Ok(Self { documents, indices, length, read: Cache::new(), examples: Cache::new() })
     }
 
-    /// The document at a position.
+    /// The document at an index.
     pub(crate) fn document(&self, index: usize) -> Result<Arc<Dict>, PromptError> {
         self.get(index).map_err(|source| {
             PromptError::new(PromptErrorKind::Documents, "Cannot read the document")
                 .caused_by(source)
-                .at(Place::Example(index))
+                .at(ErrorDocument::Example(index))
         })
     }
 
     fn read(&self, index: usize) -> Result<Arc<Dict>, DocumentError> {
-        let place = match &self.indices {
+        let position = match &self.indices {
             None => index,
             Some(indices) => *indices.get(index).ok_or(NoSuchDocument { index, length: indices.len() })?,
         };
-        self.documents.get(place)
+        self.documents.get(position)
     }
 
-    /// The example at a position.
+    /// The example at an index.
     pub(crate) fn example(&self, index: usize, fields: &TaskFields) -> Result<Arc<Example>, PromptError> {
         let write = || {
             let document = self.read(index).map_err(|source| {
@@ -108,7 +108,7 @@ impl Pool {
             })?;
             Example::write(fields, &document).map(Arc::new)
         };
-        self.examples.get(index, write).map_err(|error: PromptError| error.at(Place::Example(index)))
+        self.examples.get(index, write).map_err(|error: PromptError| error.at(ErrorDocument::Example(index)))
     }
 }
 
@@ -122,7 +122,7 @@ impl Documents for Pool {
     }
 
     fn get(&self, index: usize) -> Result<Arc<Dict>, DocumentError> {
-        self.kept.get(index, || self.read(index))
+        self.read.get(index, || self.read(index))
     }
 
     fn features(&self) -> Option<Dict> {
@@ -163,11 +163,11 @@ fn pool_documents(
     Ok(test.unwrap_or_else(|| Arc::new(lmeval_core::MemoryDocuments::default())))
 }
 
-/// Positions from indices that count from the end where they are negative.
+/// Converts indices to positions; a negative index counts from the end.
 fn positions(indices: &[i64], length: usize) -> Result<Vec<usize>, PromptError> {
     let position = |&index: &i64| {
-        let place = if index < 0 { index + length as i64 } else { index };
-        usize::try_from(place).ok().filter(|place| *place < length).ok_or_else(|| {
+        let position = if index < 0 { index + length as i64 } else { index };
+        usize::try_from(position).ok().filter(|position| *position < length).ok_or_else(|| {
             let message = format!("The index {index} is out of range: the pool has {length} documents");
             PromptError::new(PromptErrorKind::Examples, message).in_field("fewshot_config.fewshot_indices")
         })
@@ -176,7 +176,7 @@ fn positions(indices: &[i64], length: usize) -> Result<Vec<usize>, PromptError> 
 }
 
 impl Example {
-    /// Writes a document as an example.
+    /// Renders a document as an example.
     pub(crate) fn write(fields: &TaskFields, document: &Arc<Dict>) -> Result<Self, PromptError> {
         let (own, task) = (&fields.example, &fields.evaluated);
         let text_field = own.text.as_deref().or(task.text.as_deref());
@@ -204,7 +204,7 @@ impl Example {
                 let options = match options {
                     Some(options) => options,
                     None => fields.options(task.choice.as_deref(), document, None)?.ok_or_else(|| {
-                        PromptError::new(PromptErrorKind::Type, "There are no options")
+                        PromptError::new(PromptErrorKind::Type, "The document has no options")
                             .in_field("doc_to_choice")
                     })?,
                 };
@@ -219,12 +219,12 @@ impl Example {
     }
 }
 
-/// A value of the wrong type.
+/// The error for a value of the wrong type.
 pub(crate) fn not_a(expected: &str, found: &Value) -> PromptError {
     PromptError::new(PromptErrorKind::Type, format!("Expected {expected}, found {}", described(found)))
 }
 
-/// The text of an answer that is written as it is.
+/// An answer that is shown as it is.
 fn as_text(answer: &Value) -> Option<Arc<str>> {
     match answer {
         Value::None => None,
@@ -233,7 +233,7 @@ fn as_text(answer: &Value) -> Option<Arc<str>> {
     }
 }
 
-/// What an example shows as its answer: a text, the option at an index, or the first of several answers.
+/// The answer that an example shows: a string, the option at an index, or the first of several answers.
 fn answer_text(
     answer: &Value,
     options: Option<&Vec<Value>>,
@@ -251,7 +251,7 @@ fn answer_text(
             let index = shown.as_i64().unwrap_or_default();
             match item_at(options, index)? {
                 Value::Str(text) => Ok(Some(Arc::clone(text))),
-                other => Err(not_a("text as an option", other).in_field("doc_to_choice")),
+                other => Err(not_a("a str as an option", other).in_field("doc_to_choice")),
             }
         }
         (Value::Int(_) | Value::BigInt(_) | Value::Float(_) | Value::Bool(_), _)
@@ -266,7 +266,7 @@ fn answer_text(
 fn unexpected(answer: &Value) -> PromptError {
     PromptError::new(PromptErrorKind::Value, format!("{} cannot be shown as an answer", capitalised(answer)))
         .in_field("doc_to_target")
-        .hint("The answer of an example is text, or an index where there are options")
+        .hint("The answer of an example is a str, or the index of an option")
 }
 
 fn capitalised(answer: &Value) -> String {

@@ -1,4 +1,4 @@
-//! Fields of a task, ready to be resolved against documents.
+//! The fields of a task, compiled for resolution against documents.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,16 +10,16 @@ use rustc_hash::FxHashSet;
 use super::error::{PromptError, PromptErrorKind};
 use crate::config::Field;
 
-/// Where a resolved value comes from.
+/// How a value was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A template was rendered.
+    /// By rendering a template.
     Rendered,
-    /// A column, a function or the configuration holds it.
+    /// From a column, a function or the configuration.
     Given,
 }
 
-/// A value of a field for one document.
+/// The value of a field for one document.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub(crate) value: Value,
@@ -31,7 +31,7 @@ impl Resolved {
         Self { value, origin: Origin::Given }
     }
 
-    /// The text, where a template gave it.
+    /// The string, if a template rendered it.
     pub(crate) fn rendered(&self) -> Option<&str> {
         self.value.as_str().filter(|_| self.origin == Origin::Rendered)
     }
@@ -40,13 +40,13 @@ impl Resolved {
 /// The rules by which fields are resolved.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resolution {
-    /// Column names that count; `None` takes those of the document at hand.
+    /// The known columns; `None` means those of the current document.
     pub(crate) columns: Option<FxHashSet<String>>,
-    /// Whether texts in lists are templates.
+    /// Whether strings in lists are templates.
     pub(crate) list_elements_are_templates: bool,
 }
 
-/// A field whose templates are compiled once, when they are first needed.
+/// A field whose templates are compiled on first use.
 #[derive(Debug)]
 pub(crate) struct PromptField {
     name: &'static str,
@@ -70,15 +70,15 @@ enum Element {
 /// A column name or template.
 #[derive(Debug)]
 struct Text {
-    /// As the task writes it.
+    /// The string in the task file.
     written: Arc<str>,
-    /// What the template renders to, where it has no expressions.
+    /// The rendered template, if it contains no expressions.
     plain: Option<Arc<str>>,
     template: OnceLock<Result<Template, Arc<lmeval_template::Error>>>,
 }
 
 impl PromptField {
-    /// Prepares a field; nothing is compiled yet, as a text may be the name of a column.
+    /// Prepares a field without compiling it, since the string may be the name of a column.
     pub(crate) fn new(name: &'static str, field: &Field, host: &Arc<dyn Host>) -> Self {
         let kind = match field {
             Field::Text(text) => Kind::Text(Text::new(text)),
@@ -105,7 +105,7 @@ impl PromptField {
         self.name
     }
 
-    /// The column name or template.
+    /// The column name or template, unless the field is something else.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.kind {
             Kind::Text(text) => Some(&text.written),
@@ -113,7 +113,7 @@ impl PromptField {
         }
     }
 
-    /// Whether Python takes the field for false: an empty text or list.
+    /// Whether the field is falsy in Python: an empty string or list.
     pub(crate) fn is_empty(&self) -> bool {
         match &self.kind {
             Kind::Text(text) => text.written.is_empty(),
@@ -123,7 +123,7 @@ impl PromptField {
         }
     }
 
-    /// The field's value for a document.
+    /// Resolves the field for a document.
     pub(crate) fn resolve(&self, document: &Arc<Dict>, rules: &Resolution) -> Result<Resolved, PromptError> {
         let resolved = match &self.kind {
             Kind::Text(text) => text.resolve(document, rules),
@@ -143,7 +143,7 @@ impl PromptField {
         resolved.map_err(|error| error.in_field(self.name))
     }
 
-    /// The field's value for a document, and the document where a function has changed it.
+    /// Resolves the field for a document; also returns the document if a function changed it.
     pub(crate) fn resolve_watched(
         &self,
         document: &Arc<Dict>,
@@ -155,7 +155,7 @@ impl PromptField {
         Ok((Resolved::given(value), changed))
     }
 
-    /// The field's values for a document where each element of a list is a field of its own, as images have it.
+    /// Resolves each item of a list as a separate field, as for images.
     pub(crate) fn resolve_each(
         &self,
         document: &Arc<Dict>,
@@ -172,7 +172,6 @@ impl PromptField {
         resolved.map_err(|error| error.in_field(self.name))
     }
 
-    /// Whether the field is a list.
     pub(crate) fn is_list(&self) -> bool {
         matches!(self.kind, Kind::List { .. })
     }
@@ -190,7 +189,7 @@ impl Element {
 impl Text {
     fn new(text: &Arc<str>) -> Self {
         let plain = (!text.contains('{')).then(|| {
-            // The lines of a template end in `\n`, however they were written.
+            // Line breaks of a template are `\n`, whatever the file uses.
             if text.contains('\r') {
                 text.replace("\r\n", "\n").replace('\r', "\n").into()
             } else {
@@ -214,7 +213,7 @@ impl Text {
                 document.keys().filter_map(|key| key.as_str()).map(|key| format!("`{key}`")).collect();
             let message = format!("The document has no column `{}`", self.written);
             PromptError::new(PromptErrorKind::MissingColumn, message)
-                .hint(format!("There are the columns {}", columns.join(", ")))
+                .hint(format!("The columns are {}", columns.join(", ")))
         })
     }
 

@@ -1,4 +1,4 @@
-//! The question, the options and the answer of a document.
+//! The question, options and answer of a document.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use lmeval_core::{Dialect, Host, OutputType};
 use lmeval_pycompat::literal::literal_eval;
 use lmeval_pycompat::{Dict, Value};
 
-use super::changes::Watch;
+use super::changes::ChangedDocument;
 use super::coerce::{
     coerce_list, coerce_target, described, digits_literal, digits_to_int, is_digits, list_literal,
     resolve_index,
@@ -15,19 +15,19 @@ use super::error::{PromptError, PromptErrorKind};
 use super::field::{PromptField, Resolution, Resolved};
 use crate::config::{Field, TaskConfig};
 
-/// Which contexts a document has.
+/// How many contexts a document has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inputs {
-    /// One, and its options are continuations.
+    /// One context; the options are continuations.
     One,
-    /// `doc_to_text` is a list of them, and there is one continuation (`multiple_inputs`).
+    /// `doc_to_text` is a list of contexts with one continuation (`multiple_inputs`).
     Listed,
-    /// The options are the contexts, the target is the continuation, and `doc_to_text` is the index of the right one
-    /// (how 0.4 tasks say it).
+    /// The options are the contexts, the target is the continuation, and `doc_to_text` is the index of the correct one
+    /// (the convention of 0.4 tasks).
     Options,
 }
 
-/// What the first evaluated document says about all of them.
+/// Properties of all documents, decided by the first evaluated one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) inputs: Inputs,
@@ -38,7 +38,7 @@ pub(crate) struct Shape {
 /// The options of a document.
 pub(crate) type Options = Arc<Vec<Value>>;
 
-/// The fields that make a question with its answer.
+/// The fields that make up a question with its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct QuestionFields {
     pub(crate) text: Option<Arc<PromptField>>,
@@ -47,29 +47,29 @@ pub(crate) struct QuestionFields {
     pub(crate) prefix: Option<Arc<PromptField>>,
 }
 
-/// The fields of a task, and how they are read.
+/// The fields of a task, and the rules for reading them.
 #[derive(Debug)]
 pub(crate) struct TaskFields {
     pub(crate) dialect: Dialect,
     pub(crate) output_type: OutputType,
     pub(crate) shape: Shape,
-    /// Of evaluated documents.
+    /// Used for evaluated documents.
     pub(crate) evaluated: QuestionFields,
-    /// Of examples; what they lack is what evaluated documents have.
+    /// Used for examples; they default to those of evaluated documents.
     pub(crate) example: QuestionFields,
     pub(crate) description: Option<PromptField>,
     pub(crate) image: Option<PromptField>,
     pub(crate) audio: Option<PromptField>,
-    /// How most fields are resolved.
+    /// The rules for most fields.
     rules: Resolution,
-    /// How the description and the prefix of examples are resolved.
+    /// The rules for the description and the prefix of examples.
     own_columns: Resolution,
-    /// Whether it matters what functions change in evaluated documents.
+    /// Whether changes that functions make to evaluated documents matter.
     is_watched: bool,
 }
 
 impl TaskFields {
-    /// Prepares the fields of a task whose evaluated documents have these columns.
+    /// Prepares the fields of a task, given the columns of its evaluated documents.
     pub(crate) fn new(
         config: &TaskConfig,
         dialect: Dialect,
@@ -141,17 +141,17 @@ impl TaskFields {
         }
     }
 
-    /// What sees the changes that functions make to one evaluated document, where they matter.
-    pub(crate) fn watch(&self) -> Option<Watch> {
-        self.is_watched.then(Watch::default)
+    /// Tracks the changes that functions make to one evaluated document, if they matter.
+    pub(crate) fn watch(&self) -> Option<ChangedDocument> {
+        self.is_watched.then(ChangedDocument::default)
     }
 
-    /// The value of a field whose function may change the document for those that come later.
+    /// Resolves a field whose function may change the document for later fields.
     fn resolve_watched(
         &self,
         field: &PromptField,
         document: &Arc<Dict>,
-        watch: Option<&Watch>,
+        watch: Option<&ChangedDocument>,
     ) -> Result<Resolved, PromptError> {
         let Some(watch) = watch else { return field.resolve(document, &self.rules) };
         let (resolved, changed) = field.resolve_watched(&watch.current(document), &self.rules)?;
@@ -163,7 +163,7 @@ impl TaskFields {
 
     /// Lets the first evaluated document decide whether there are several inputs and targets.
     ///
-    /// A field that cannot be resolved decides nothing; where its document is evaluated, that is an error then.
+    /// A field that cannot be resolved decides nothing; it is an error once its document is evaluated.
     pub(crate) fn decide_shape(&mut self, config: &TaskConfig, first: &Arc<Dict>) {
         let options = self.output_type == OutputType::MultipleChoice;
         if options && config.multiple_inputs {
@@ -189,7 +189,7 @@ impl TaskFields {
         }
     }
 
-    /// The question of a document: text, or what stands in its place where there are several inputs.
+    /// The question of a document: a string, or whatever represents several inputs.
     pub(crate) fn text(
         &self,
         field: Option<&PromptField>,
@@ -216,19 +216,19 @@ impl TaskFields {
         }
     }
 
-    /// The options of a document; `None` where there are none.
+    /// The options of a document, if it has any.
     pub(crate) fn options(
         &self,
         field: Option<&PromptField>,
         document: &Arc<Dict>,
-        watch: Option<&Watch>,
+        watch: Option<&ChangedDocument>,
     ) -> Result<Option<Options>, PromptError> {
         let Some(field) = field else { return Ok(None) };
         let resolved = self.resolve_watched(field, document, watch)?;
         if self.dialect.options_of_any_kind {
             let iterable = match resolved.rendered() {
                 Some(text) => literal_eval(text).map_err(|error| {
-                    PromptError::new(PromptErrorKind::Value, "The rendered text is not a Python literal")
+                    PromptError::new(PromptErrorKind::Value, "The rendered template is not a Python literal")
                         .in_field(field.name())
                         .caused_by(error)
                 })?,
@@ -254,7 +254,7 @@ impl TaskFields {
         &self,
         field: Option<&PromptField>,
         document: &Arc<Dict>,
-        watch: Option<&Watch>,
+        watch: Option<&ChangedDocument>,
     ) -> Result<Value, PromptError> {
         let Some(field) = field else {
             return Ok(Value::None);
@@ -275,7 +275,7 @@ impl TaskFields {
             OutputType::MultipleChoice => coerce_target(value, multiple),
             OutputType::GenerateUntil if multiple => Ok(coerce_list(value)),
             OutputType::GenerateUntil => Ok(value),
-            // Reference: the answer of these is text or nothing.
+            // Reference: for these the answer is a string or nothing.
             OutputType::Loglikelihood | OutputType::LoglikelihoodRolling => {
                 Ok(if matches!(value, Value::Str(_)) { value } else { Value::None })
             }
@@ -293,7 +293,7 @@ impl TaskFields {
         }
     }
 
-    /// The answer of an example: for options its index among those of the task, otherwise the target.
+    /// The answer of an example: the index among the task's options, or the target.
     pub(crate) fn example_answer(
         &self,
         target: Option<&PromptField>,
@@ -314,7 +314,7 @@ impl TaskFields {
         Ok(options.map_or(Value::None, |options| resolve_index(&target, &options)))
     }
 
-    /// The text that an answer must follow; `None` where it is empty.
+    /// The start of the answer; `None` if empty.
     pub(crate) fn prefix(
         &self,
         field: Option<&PromptField>,
@@ -323,17 +323,17 @@ impl TaskFields {
         optional_text(field, document, &self.rules)
     }
 
-    /// The answer prefix of an example, made of the example.
+    /// The answer prefix of an example, rendered with the example.
     pub(crate) fn example_prefix(&self, document: &Arc<Dict>) -> Result<Option<Arc<str>>, PromptError> {
         optional_text(self.example.prefix.as_deref(), document, &self.own_columns)
     }
 
-    /// The text before everything else; `None` where it is empty.
+    /// The description; `None` if empty.
     pub(crate) fn description(&self, document: &Arc<Dict>) -> Result<Option<Arc<str>>, PromptError> {
         optional_text(self.description.as_ref(), document, &self.own_columns)
     }
 
-    /// The images or sounds of a document.
+    /// The images or audio of a document.
     pub(crate) fn media(
         &self,
         field: Option<&PromptField>,
@@ -345,9 +345,9 @@ impl TaskFields {
         let evaluate = |resolved: Resolved| match resolved.rendered() {
             None => Ok(resolved.value),
             Some(text) => literal_eval(text).map_err(|error| {
-                PromptError::new(PromptErrorKind::Value, "The rendered text is not a Python literal")
+                PromptError::new(PromptErrorKind::Value, "The rendered template is not a Python literal")
                     .in_field(field.name())
-                    .hint("Name a column, or let the template print a list")
+                    .hint("Name a column, or make the template render a list")
                     .caused_by(error)
             }),
         };
@@ -360,7 +360,7 @@ impl TaskFields {
     }
 }
 
-/// A text of a document; `None` where it is null or empty.
+/// An optional string of a document; `None` if null or empty.
 fn optional_text(
     field: Option<&PromptField>,
     document: &Arc<Dict>,
@@ -373,13 +373,13 @@ fn optional_text(
         Value::None => Ok(None),
         Value::Str(text) => Ok(Some(text).filter(|text| !text.is_empty())),
         other => {
-            let message = format!("Expected text, found {}", described(&other));
+            let message = format!("Expected a str, found {}", described(&other));
             Err(PromptError::new(PromptErrorKind::Type, message).in_field(field.name()))
         }
     }
 }
 
-/// What Python's `for` goes over.
+/// Collects what a Python `for` loop would iterate over.
 fn iterate(value: Value) -> Result<Options, PromptError> {
     match value {
         Value::List(items) | Value::Tuple(items) | Value::Set(items) => Ok(items),

@@ -1,9 +1,9 @@
-//! From documents to requests.
+//! Builds requests from documents.
 //!
-//! A [`RequestBuilder`] takes a task, its data and what the caller says, and yields for each evaluated document the
-//! requests that are sent to a model. The road of a document: its fields are resolved (column, template, function),
-//! examples are drawn and written, system text, examples and question become a context, plain or as a conversation,
-//! and context and answers become requests.
+//! A [`RequestBuilder`] takes a task, its data and the caller's options, and yields the requests of each evaluated
+//! document. It resolves the fields of the document (column, template, function), draws and renders examples, combines
+//! system prompt, examples and question into a context, plain or as a conversation, and pairs the context with the
+//! answers.
 
 mod builder;
 mod changes;
@@ -27,7 +27,7 @@ mod turn;
 pub use builder::{DocumentRequests, RequestBuilder};
 pub use class_requests::read_arguments;
 pub use columns::{MissingColumn, missing_columns};
-pub use error::{Place, PromptError, PromptErrorKind};
+pub use error::{ErrorDocument, PromptError, PromptErrorKind};
 pub use options::{DEFAULT_FEWSHOT_SEED, RequestOptions, RequestSources, Shard};
 pub use request::Skipped;
 pub use templates::Templates;

@@ -1,31 +1,31 @@
-//! What the caller of a run says about requests.
+//! The caller's options for building requests.
 
 use std::sync::Arc;
 
 use lmeval_core::registry::Registry;
 use lmeval_core::{ChatTemplate, Dialect, Host, NoHost, Splits};
 
-/// The few-shot seed where none is given.
+/// The default few-shot seed.
 pub const DEFAULT_FEWSHOT_SEED: i64 = 1234;
 
-/// How the requests of a task are built.
+/// Options for building the requests of a task.
 #[derive(Clone, Debug)]
 pub struct RequestOptions {
-    /// The rules where the two lines of the harness differ.
+    /// Which release of the harness to follow where they differ.
     pub dialect: Dialect,
-    /// The seed of the examples; `None` draws differently in each run.
+    /// The few-shot seed; `None` draws differently in each run.
     pub fewshot_seed: Option<i64>,
-    /// Text before everything else.
+    /// Precedes everything else in the prompt.
     pub system_instruction: Option<String>,
-    /// The chat template of the model, where prompts are conversations.
+    /// The chat template of the model, if prompts are conversations.
     pub chat_template: Option<Arc<dyn ChatTemplate>>,
-    /// Whether, in a conversation, each example is a turn of its own.
+    /// Whether each example is a separate turn of the conversation.
     pub fewshot_as_multiturn: bool,
-    /// How many documents are evaluated: below 1 a share of them, otherwise their number.
+    /// The number of documents to evaluate, or a fraction if below 1.
     pub limit: Option<f64>,
-    /// The documents that are evaluated, by number; `None` and an empty list mean all.
+    /// Indices of the documents to evaluate; `None` or an empty list means all.
     pub samples: Option<Vec<i64>>,
-    /// The part of the documents that is evaluated here.
+    /// The subset of documents that this process evaluates.
     pub shard: Shard,
 }
 
@@ -47,7 +47,7 @@ impl Default for RequestOptions {
 /// One of several processes that share the documents of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// The process, from 0.
+    /// The index of the process, from 0.
     pub rank: usize,
     /// The number of processes, at least 1.
     pub world_size: usize,
@@ -59,30 +59,30 @@ impl Default for Shard {
     }
 }
 
-/// What the requests of a task are built from, beside the task.
+/// The data and code that the requests of a task are built from.
 #[derive(Clone, Debug)]
 pub struct RequestSources {
-    /// The data set.
+    /// The splits of the data set.
     pub splits: Arc<dyn Splits>,
-    /// What runs the functions of the task.
+    /// Runs the functions of the task.
     pub host: Arc<dyn Host>,
-    /// What the task can name.
+    /// The registry in which the task's names are looked up.
     pub registry: Arc<Registry>,
 }
 
 impl RequestSources {
-    /// A data set, no Python and what is built in.
+    /// A data set without Python, and the built-in registry.
     pub fn new(splits: Arc<dyn Splits>) -> Self {
         Self { splits, host: Arc::new(NoHost), registry: Arc::default() }
     }
 
-    /// Sets what runs functions.
+    /// Sets the host that runs functions.
     pub fn with_host(mut self, host: Arc<dyn Host>) -> Self {
         self.host = host;
         self
     }
 
-    /// Sets what the task can name.
+    /// Sets the registry in which the task's names are looked up.
     pub fn with_registry(mut self, registry: Arc<Registry>) -> Self {
         self.registry = registry;
         self

@@ -1,11 +1,11 @@
-//! What holds for all documents of a task.
+//! Everything about a task's requests that is the same for all documents.
 
 use std::sync::Arc;
 
 use lmeval_core::{ChatTemplate, Context, Dialect, Documents, Host, OutputType};
 use lmeval_pycompat::{Dict, Value};
 
-use super::error::{Place, PromptError, PromptErrorKind};
+use super::error::{ErrorDocument, PromptError, PromptErrorKind};
 use super::example::Pool;
 use super::fields::TaskFields;
 use super::options::{RequestOptions, RequestSources};
@@ -14,32 +14,32 @@ use crate::config::{Named, TaskConfig};
 use crate::source::Mapping;
 use crate::{ClassTask, Task};
 
-/// A task, ready to turn documents into requests. It never changes, so documents can be rendered in parallel.
+/// A task, ready to turn documents into requests. It is immutable, so documents can be rendered in parallel.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) name: Arc<str>,
     pub(crate) dialect: Dialect,
     pub(crate) fields: TaskFields,
-    /// Between the parts of the evaluated question; nothing follows it.
+    /// Delimiters of the evaluated question; nothing follows it.
     pub(crate) delimiters: Delimiters,
-    /// Between the parts of examples.
+    /// Delimiters of examples.
     pub(crate) example_delimiters: Delimiters,
     /// Between system instruction and description.
     pub(crate) system_delimiter: Delimiter,
     pub(crate) system_instruction: Option<String>,
     pub(crate) chat_template: Option<Arc<dyn ChatTemplate>>,
     pub(crate) fewshot_as_multiturn: bool,
-    /// Where examples come from; `None` where there are none.
+    /// The documents that examples are drawn from, if there are any.
     pub(crate) pool: Option<Pool>,
     pub(crate) generation_kwargs: Arc<Dict>,
     pub(crate) repeats: usize,
     pub(crate) mutual_information: bool,
     pub(crate) metric_kwargs: Option<Arc<Dict>>,
-    /// The object that makes requests, where the task is a class that does.
+    /// The instance that builds requests, if the task is a class that does so.
     pub(crate) class: Option<PlannedClass>,
 }
 
-/// The object of a task's class, with what runs it.
+/// The instance of a task's class, and the host that runs it.
 #[derive(Debug)]
 pub(crate) struct PlannedClass {
     pub(crate) class: Arc<ClassTask>,
@@ -47,7 +47,7 @@ pub(crate) struct PlannedClass {
 }
 
 impl Plan {
-    /// Prepares a task whose evaluated documents are these.
+    /// Prepares a task, given its evaluated documents.
     pub(crate) fn new(
         task: &Task,
         evaluated: &dyn Documents,
@@ -60,7 +60,7 @@ impl Plan {
         let first = evaluated.get(0).map_err(|error| {
             PromptError::new(PromptErrorKind::Documents, "Cannot read the document")
                 .caused_by(error)
-                .at(Place::Document(lmeval_core::DocId(0)))
+                .at(ErrorDocument::Document(lmeval_core::DocId(0)))
         })?;
         fields.decide_shape(config, &first);
         let pool = if config.fewshot_count() > 0 {
@@ -109,7 +109,7 @@ impl Plan {
 
     /// Whether an evaluated document must not be its own example.
     ///
-    /// Reference: the split of examples is that of the evaluated documents, where none and none are the same, too.
+    /// Reference: the few-shot split equals the evaluated split; two unset splits compare equal.
     pub(crate) fn excludes_evaluated(task: &Task, dialect: &Dialect) -> bool {
         if let Some(class) = task.class_task() {
             return class.excludes_evaluated;
@@ -117,7 +117,7 @@ impl Plan {
         example_split(&task.config, task.mapping(), dialect) == task.config.test_split.as_deref()
     }
 
-    /// The continuation of an option behind a context.
+    /// The continuation for an option after a context.
     pub(crate) fn continuation(&self, context: &Context, option: &str, delimiter: &str) -> Arc<str> {
         let delimited = match context {
             Context::Text(text) if !self.dialect.delimiter_always => {
@@ -129,7 +129,7 @@ impl Plan {
     }
 }
 
-/// The split that examples come from.
+/// The split that examples are drawn from.
 fn example_split<'a>(config: &'a TaskConfig, mapping: &Mapping, dialect: &Dialect) -> Option<&'a str> {
     let written =
         mapping.get("fewshot_config").and_then(Value::as_dict).and_then(|given| given.get_str("split"));

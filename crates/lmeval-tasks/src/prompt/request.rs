@@ -1,4 +1,4 @@
-//! From a document and its context to requests.
+//! Builds requests from a document and its context.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use lmeval_pycompat::repr;
 use lmeval_pycompat::strings::is_space;
 use lmeval_pycompat::{Dict, Value};
 
-use super::changes::Watch;
+use super::changes::ChangedDocument;
 use super::coerce::{item_at, resolve_index};
 use super::context::Contexts;
 use super::error::{PromptError, PromptErrorKind};
@@ -23,16 +23,16 @@ pub enum Skipped {
     NoOptions,
     /// It has no target.
     NoTarget,
-    /// The model takes conversations that options cannot be appended to.
+    /// The chat format does not allow appending options.
     ContextWithoutOptions,
-    /// The class of the task makes no requests of it.
+    /// The task's class built no requests for it.
     NoRequests,
 }
 
 /// The requests of a document with its options, or why there are none.
 pub(crate) type Built = Result<(Vec<Instance>, Option<Options>), Skipped>;
 
-/// What all requests of a document have in common.
+/// Properties shared by all requests of a document.
 struct Common {
     doc_id: DocId,
     target: Value,
@@ -41,13 +41,13 @@ struct Common {
 }
 
 impl Plan {
-    /// The requests of a document.
+    /// Builds the requests of a document.
     pub(crate) fn requests(
         &self,
         doc_id: DocId,
         document: &Arc<Dict>,
         examples: &[usize],
-        watch: Option<&Watch>,
+        watch: Option<&ChangedDocument>,
     ) -> Result<Built, PromptError> {
         if let Some(class) = &self.class {
             return self.class_requests(class, doc_id, document, examples);
@@ -55,7 +55,7 @@ impl Plan {
         let target = self.fields.target(self.fields.evaluated.target.as_deref(), document, watch)?;
         let additional_args = self.media(document)?;
         let common = |target: Value, gold: Value| Common { doc_id, target, gold, additional_args };
-        // Reference: the 0.5 line shows 0 where the target is what is scored.
+        // Reference: 0.5 shows 0 if the target itself is scored.
         let shown = |target: &Value| {
             if self.dialect.targets_as_written { target.clone() } else { Value::Int(0) }
         };
@@ -77,7 +77,7 @@ impl Plan {
                 if context.as_text().is_none() {
                     let message = "A conversation cannot be the context of a log-likelihood";
                     return Err(PromptError::new(PromptErrorKind::Type, message)
-                        .hint("Run without a chat template, or with one that gives text"));
+                        .hint("Run without a chat template, or with one that renders a string"));
                 }
                 let continuation = scored_text(&target)?;
                 let arguments = Arguments::Loglikelihood { context, continuation };
@@ -90,7 +90,7 @@ impl Plan {
                 if !matches!(question, Value::Str(_)) {
                     return Err(not_a("text", &question)
                         .in_field("doc_to_text")
-                        .hint("Write `doc_to_text: \"\"`: the text that is scored is `doc_to_target`"));
+                        .hint("Write `doc_to_text: \"\"`: `doc_to_target` is the string that is scored"));
                 }
                 let arguments = Arguments::Rolling { text: scored_text(&target)? };
                 let common = common(shown(&target), target);
@@ -109,22 +109,22 @@ impl Plan {
         }
     }
 
-    /// What a generated answer is compared with, and the options it comes from.
+    /// The gold answer of a generation, and the options it comes from.
     fn generation_gold(
         &self,
         document: &Arc<Dict>,
         target: &Value,
-        watch: Option<&Watch>,
+        watch: Option<&ChangedDocument>,
     ) -> Result<(Value, Option<Options>), PromptError> {
         if !self.dialect.targets_as_written {
             return Ok((target.clone(), None));
         }
-        // Reference: where a task that generates has options, its target is the index of one.
+        // Reference: if a generation task has options, its target is the index of one.
         let options = self.fields.options(self.fields.evaluated.choice.as_deref(), document, watch)?;
         let gold = match (&options, target.as_i64()) {
             (Some(options), Some(index)) => item_at(options, index).cloned().unwrap_or_default(),
-            // Reference: the first document decides whether targets are lists of answers. If they are, each is made one;
-            // if not, whatever is no text is compared by its text.
+            // Reference: the first document decides whether targets are lists of answers. If so, each target becomes a
+            // list; otherwise anything but a string is compared as a string.
             _ if self.fields.shape.multiple_targets => each_of(target),
             _ => match target {
                 Value::List(_) | Value::Tuple(_) | Value::Set(_) | Value::Dict(_) => {
@@ -190,16 +190,16 @@ impl Plan {
         Ok(Ok((requests.collect(), Some(Arc::clone(options)))))
     }
 
-    /// The text of an option.
+    /// The string form of an option.
     fn option_text(&self, option: &Value) -> Result<Arc<str>, PromptError> {
         match option {
             Value::Str(text) => Ok(Arc::clone(text)),
             other if self.dialect.options_of_any_kind => Ok(repr::str(other).into()),
-            other => Err(not_a("text as an option", other).in_field("doc_to_choice")),
+            other => Err(not_a("a str as an option", other).in_field("doc_to_choice")),
         }
     }
 
-    /// The pairs of several inputs: each with the same continuation.
+    /// Pairs each of several inputs with the same continuation.
     fn input_pairs(
         &self,
         contexts: Vec<Context>,
@@ -211,8 +211,7 @@ impl Plan {
             (Inputs::Options, _) => repr::str(target).into(),
             (_, [option]) => self.option_text(option)?,
             (_, options) => {
-                let message =
-                    format!("Several inputs have one continuation, and there are {}", options.len());
+                let message = format!("Several inputs need exactly one continuation, not {}", options.len());
                 return Err(PromptError::new(PromptErrorKind::Type, message).in_field("doc_to_choice"));
             }
         };
@@ -226,13 +225,13 @@ impl Plan {
             }
             Context::Messages(_) | Context::Json(_) => {
                 Err(PromptError::new(PromptErrorKind::Type, "Several inputs cannot be conversations")
-                    .hint("Run without a chat template, or with one that gives text"))
+                    .hint("Run without a chat template, or with one that renders a string"))
             }
         };
         contexts.into_iter().map(pair).collect()
     }
 
-    /// The index of the right input.
+    /// The index of the correct input.
     fn input_index(
         &self,
         document: &Arc<Dict>,
@@ -246,7 +245,7 @@ impl Plan {
         })
     }
 
-    /// The same continuations without their contexts, where mutual information is asked for.
+    /// The same continuations without their contexts, for mutual information.
     fn unconditional(
         &self,
         pairs: &[(Context, Arc<str>)],
@@ -267,12 +266,12 @@ impl Plan {
         Ok(of_text.map(|(_, continuation)| (Context::from(""), Arc::clone(continuation))).collect())
     }
 
-    /// What stands between a context and an option.
+    /// The delimiter between a context and an option.
     fn option_delimiter(&self, document: &Arc<Dict>) -> Result<Arc<str>, PromptError> {
         if self.chat_template.is_none() {
             return self.delimiters.target.get().cloned();
         }
-        // Reference: behind a chat template, the text of the configuration decides, not what it renders to.
+        // Reference: with a chat template, the configured string decides, not the rendered one.
         let field = self.fields.evaluated.prefix.as_deref();
         let open = match field.and_then(|field| field.text()) {
             Some(text) => !text.is_empty() && !text.ends_with(is_space),
@@ -281,7 +280,7 @@ impl Plan {
         if open { self.delimiters.target.get().cloned() } else { Ok(Arc::default()) }
     }
 
-    /// The images and sounds of a document.
+    /// The images and audio of a document.
     fn media(&self, document: &Arc<Dict>) -> Result<Option<Arc<Dict>>, PromptError> {
         if self.fields.image.is_none() && self.fields.audio.is_none() {
             return Ok(None);
@@ -321,13 +320,13 @@ impl Plan {
     }
 }
 
-/// The text that a log-likelihood is of.
+/// The string whose log-likelihood is scored.
 fn scored_text(target: &Value) -> Result<Arc<str>, PromptError> {
     match target {
         Value::Str(text) => Ok(Arc::clone(text)),
-        other => Err(not_a("text to score", other)
+        other => Err(not_a("a str to score", other)
             .in_field("doc_to_target")
-            .hint("A template around the column makes it text: `doc_to_target: \"{{column}}\"`")),
+            .hint("A template around the column converts it to a string: `doc_to_target: \"{{column}}\"`")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which documents are evaluated.
+//! Selects the documents to evaluate.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::options::{RequestOptions, RequestSources, Shard};
 use crate::Task;
 use crate::config::TaskConfig;
 
-/// The documents of a split, after the function that they go through.
+/// The documents of a split, after `process_docs`.
 pub(crate) fn split_documents(
     split: &str,
     process: Option<&Function>,
@@ -30,7 +30,7 @@ pub(crate) fn split_documents(
     }
 }
 
-/// The documents of one of the task's own splits, where it has it.
+/// The documents of one of the task's splits, if it has it.
 pub(crate) fn documents_of(
     config: &TaskConfig,
     split: Option<&str>,
@@ -39,7 +39,7 @@ pub(crate) fn documents_of(
     split.map(|split| split_documents(split, config.process_docs.as_deref(), sources)).transpose()
 }
 
-/// The documents that a function of the task's class gives.
+/// The documents that a method of the task's class returns.
 pub(crate) fn class_documents(
     function: &Function,
     sources: &RequestSources,
@@ -47,8 +47,7 @@ pub(crate) fn class_documents(
     sources.host.documents(function).map_err(PromptError::host)
 }
 
-/// The documents that are evaluated: those that the class of the task gives, else those of the test split, else those
-/// of the validation split.
+/// The documents to evaluate: those of the task's class, otherwise the test split, otherwise the validation split.
 pub(crate) fn evaluated_documents(
     task: &Task,
     sources: &RequestSources,
@@ -71,17 +70,17 @@ pub(crate) fn evaluated_documents(
     validation.filter(|documents| !documents.is_empty()).ok_or_else(none)
 }
 
-/// The chosen documents, in the order in which they are evaluated.
+/// The selected documents, in evaluation order.
 #[derive(Clone, Debug)]
 pub(crate) enum Selection {
-    /// Every document from `next` to `end`, one in `step`.
+    /// Every `step`th document from `next` to `end`.
     Range { next: usize, end: usize, step: usize },
-    /// These positions, with the numbers that requests show.
+    /// Document ids, as requests show them, with their positions.
     Chosen(std::vec::IntoIter<(DocId, usize)>),
 }
 
 impl Selection {
-    /// Chooses documents out of `length`.
+    /// Selects from `length` documents.
     pub(crate) fn new(length: usize, options: &RequestOptions) -> Result<Self, PromptError> {
         let Shard { rank, world_size } = options.shard;
         let step = world_size.max(1);
@@ -97,7 +96,7 @@ impl Selection {
             Some(samples) => {
                 let keep_ids = options.dialect.chosen_documents_keep_ids;
                 let chosen = positions(samples, length)?;
-                let number = |(place, index)| (DocId(if keep_ids { index } else { place }), index);
+                let number = |(ordinal, index)| (DocId(if keep_ids { index } else { ordinal }), index);
                 let numbered: Vec<(DocId, usize)> =
                     chosen.into_iter().enumerate().map(number).skip(rank).step_by(step).collect();
                 Ok(Self::Chosen(numbered.into_iter()))
@@ -105,7 +104,7 @@ impl Selection {
         }
     }
 
-    /// How many documents are left.
+    /// The number of documents left.
     pub(crate) fn remaining(&self) -> usize {
         match self {
             Self::Range { next, end, step } => end.saturating_sub(*next).div_ceil(*step),
@@ -131,25 +130,25 @@ impl Iterator for Selection {
     }
 }
 
-/// The number of documents that a limit stands for.
+/// The number of documents that a limit means.
 fn count(limit: f64, length: usize) -> Result<usize, PromptError> {
     let wanted = if limit < 1.0 { (limit * length as f64).ceil() } else { limit.trunc() };
     if wanted >= 1.0 {
-        // A float beyond the range of integers becomes the largest one.
+        // The cast saturates.
         return Ok((wanted as usize).min(length));
     }
-    Err(PromptError::new(PromptErrorKind::Selection, format!("The limit {limit} leaves no documents"))
-        .hint("A limit is a number of documents, or a share of them between 0 and 1"))
+    Err(PromptError::new(PromptErrorKind::Selection, format!("The limit {limit} selects no documents"))
+        .hint("A limit is a number of documents, or a fraction between 0 and 1"))
 }
 
-/// The chosen positions, each once and in order.
+/// The selected positions, sorted and without duplicates.
 fn positions(samples: &[i64], length: usize) -> Result<Vec<usize>, PromptError> {
     if let Some(beyond) = samples.iter().find(|&&sample| sample >= length as i64) {
         let message = format!("There is no document {beyond}: there are {length}");
         return Err(PromptError::new(PromptErrorKind::Selection, message)
-            .hint(format!("Chosen documents are numbered from 0 to {}", length.saturating_sub(1))));
+            .hint(format!("Document indices go from 0 to {}", length.saturating_sub(1))));
     }
-    // Reference: negative numbers match nothing.
+    // Reference: negative indices match nothing.
     let distinct: BTreeSet<usize> =
         samples.iter().filter_map(|&sample| usize::try_from(sample).ok()).collect();
     Ok(distinct.into_iter().collect())
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn limits() {
+    fn limits_are_counts_or_fractions() {
         assert_eq!(limited(10, 2.9), 2);
         assert_eq!(limited(10, 1.0), 1);
         assert_eq!(limited(10, 0.25), 3);
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn samples() {
+    fn samples_are_sorted_and_distinct() {
         let options =
             |samples: &[i64]| RequestOptions { samples: Some(samples.to_vec()), ..RequestOptions::default() };
         assert_eq!(chosen(5, &options(&[3, 1, -2, 3])), [(1, 1), (3, 3)]);

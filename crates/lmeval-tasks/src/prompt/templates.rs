@@ -1,4 +1,4 @@
-//! Templates that code of a task has rendered.
+//! Templates rendered on behalf of a task's code.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -6,12 +6,12 @@ use lmeval_pycompat::Dict;
 use lmeval_template::{Environment, Error, Template};
 use rustc_hash::FxHashMap;
 
-/// Templates, each compiled once.
+/// A cache of compiled templates.
 #[derive(Debug, Default)]
 pub struct Templates(RwLock<FxHashMap<String, Arc<Template>>>);
 
 impl Templates {
-    /// Fills a template with the fields of a document.
+    /// Renders a template with the fields of a document.
     ///
     /// ```
     /// use lmeval_pycompat::{Dict, Value};

@@ -1,4 +1,4 @@
-//! Recorded fields and the rules of coercion.
+//! Recorded fields, and the rules of coercion.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn resolve(spec: &Value, document: &Arc<Dict>) -> Result<Value, String> {
 }
 
 #[test]
-fn fields_resolve_as_recorded() {
+fn resolves_fields_as_recorded() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/units/fields.json");
     let recorded = json::loads(&fs_err::read_to_string(path).unwrap()).unwrap();
     let get = |value: &Value, key: &str| value.as_dict().unwrap().get_str(key).cloned().unwrap_or_default();
@@ -53,7 +53,7 @@ fn typed(value: Value, multiple_targets: bool) -> Result<Value, String> {
 }
 
 #[test]
-fn lists_are_coerced_only_without_blanks_around() {
+fn coerces_lists_only_without_surrounding_whitespace() {
     let coerced = |text: &str| repr(&coerce_list(Value::str(text)));
     assert_eq!(
         coerced("['x', \"y\" 'z', -1, None, (1,), {'a': {2}},]"),
@@ -66,7 +66,7 @@ fn lists_are_coerced_only_without_blanks_around() {
 }
 
 #[test]
-fn digits_become_numbers() {
+fn converts_digits_to_numbers() {
     let coerced = |text: &str, multiple| typed(Value::str(text), multiple).map(|value| repr(&value));
     assert_eq!(coerced("05", false), Ok("5".into()));
     assert_eq!(coerced("٣", false), Ok("3".into()));
@@ -80,7 +80,7 @@ fn digits_become_numbers() {
 }
 
 #[test]
-fn targets_are_found_among_options() {
+fn finds_targets_among_options() {
     let options: Vec<Value> = ["1", "2", "3"].map(Value::str).to_vec();
     let index = |target: Value| repr(&resolve_index(&target, &options));
     assert_eq!(index(Value::Int(2)), "2");
@@ -94,7 +94,7 @@ fn targets_are_found_among_options() {
     assert_eq!(index(Value::None), "None");
     assert_eq!(index(Value::list([Value::str("3"), Value::Int(9), Value::Int(0)])), "[2, 0]");
     assert_eq!(index(Value::list([Value::Int(9)])), "None");
-    // Digits are an index before they are an option.
+    // Digits are read as an index first, then as an option.
     assert_eq!(index(typed(Value::str("2"), false).unwrap()), "2");
     assert_eq!(item_at(&options, -1).unwrap(), &Value::str("3"));
     assert!(item_at(&options, 3).is_err());

@@ -7,20 +7,20 @@ use lmeval_pycompat::strings::is_space;
 
 use super::error::{PromptError, PromptErrorKind};
 
-/// Joins two texts; the delimiter goes where either is blank at the joint, and where either is empty.
+/// Joins two strings, with the delimiter between them unless one is empty or there is whitespace at the joint.
 pub(crate) fn join(before: &str, after: &str, delimiter: &str) -> String {
     let delimited = !before.is_empty() && !after.is_empty() && needs_delimiter(before, after);
     [before, if delimited { delimiter } else { "" }, after].concat()
 }
 
-/// Whether there is text before the joint and no blank on either side of it.
+/// Whether the first string is not empty and neither side of the joint is whitespace.
 ///
-/// Reference: an empty text after the joint is an `IndexError` here; it counts as one without a blank.
+/// Reference: an empty second string is an `IndexError` here; we treat it as one without whitespace.
 pub(crate) fn needs_delimiter(before: &str, after: &str) -> bool {
     !before.is_empty() && !before.ends_with(is_space) && !after.starts_with(is_space)
 }
 
-/// The texts between the parts of a turn.
+/// The delimiters between the parts of a turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Delimiters {
     /// Between question and answer.
@@ -29,7 +29,7 @@ pub(crate) struct Delimiters {
     pub(crate) fewshot: Delimiter,
 }
 
-/// A text that a task may have set to null, which only matters where it is needed.
+/// A delimiter that a task may set to null, which is an error only where the delimiter is needed.
 #[derive(Clone, Debug)]
 pub(crate) struct Delimiter {
     text: Option<Arc<str>>,
@@ -37,12 +37,12 @@ pub(crate) struct Delimiter {
 }
 
 impl Delimiter {
-    /// The delimiter of a field.
+    /// The delimiter that a field configures.
     pub(crate) fn new(field: &'static str, text: Option<&str>) -> Self {
         Self { text: text.map(Arc::from), field }
     }
 
-    /// The text.
+    /// The delimiter, or an error if it is null.
     pub(crate) fn get(&self) -> Result<&Arc<str>, PromptError> {
         self.text.as_ref().ok_or_else(|| {
             PromptError::new(PromptErrorKind::Type, "The delimiter is null")
@@ -52,7 +52,7 @@ impl Delimiter {
     }
 }
 
-/// Adds the messages of a question and its answer, or of the start of the answer.
+/// Appends the messages of a question and its answer, or of the start of the answer.
 pub(crate) fn push_turn(
     messages: &mut Vec<Message>,
     question: &Arc<str>,
@@ -69,7 +69,7 @@ pub(crate) fn push_turn(
     match (answer, prefix) {
         (Some(answer), prefix) => {
             let content = match prefix {
-                // Reference: a blank, whatever the target delimiter is.
+                // Reference: a space, whatever the target delimiter is.
                 Some(prefix) => join(prefix, answer, " ").into(),
                 None => Arc::clone(answer),
             };
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_as_text() {
+    fn renders_turns_as_strings() {
         let delimiters = Delimiters {
             target: Delimiter::new("target_delimiter", Some("=>")),
             fewshot: Delimiter::new("fewshot_delimiter", Some("|")),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn joints() {
+    fn joins_strings() {
         assert_eq!(join("", "s", "|"), "s");
         assert_eq!(join("p", "", "|"), "p");
         assert_eq!(join("", "", "|"), "");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_delimiter_is_an_error_where_it_is_needed() {
+    fn null_delimiter_is_an_error_only_where_needed() {
         let delimiters = Delimiters {
             target: Delimiter::new("target_delimiter", None),
             fewshot: Delimiter::new("fewshot_delimiter", None),

@@ -1,4 +1,4 @@
-//! What results say about groups.
+//! Groups in results.
 
 use indexmap::IndexMap;
 use lmeval_core::Dialect;
@@ -15,7 +15,7 @@ pub struct ResultKeys {
 }
 
 impl ResultKeys {
-    /// The keys by the rules of a dialect: in the 0.4 line, the name of a task does not show its group.
+    /// The keys in a dialect: in 0.4, the key of a task does not include its group.
     pub fn new(loaded: &TaskDict, dialect: &Dialect) -> Result<Self, Error> {
         let mut names: IndexMap<&str, &str> = IndexMap::new();
         for name in loaded.tasks.keys() {
@@ -37,7 +37,7 @@ impl ResultKeys {
     }
 }
 
-/// What results need to know about the groups of a run, in load order.
+/// The groups of a run as results need them, in load order.
 pub fn group_specs(loaded: &TaskDict, keys: &ResultKeys) -> Vec<GroupSpec> {
     let spec = |(name, group): (&String, &Group)| GroupSpec {
         name: name.clone(),

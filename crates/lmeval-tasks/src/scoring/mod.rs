@@ -1,8 +1,8 @@
-//! From a task's configuration to what scores its answers.
+//! Builds scorers from task configurations.
 //!
-//! [`prepare_scoring`] makes everything ready before the first request, [`scoring_uses`] lists what a task names and who
-//! computes it, [`task_scorer`] builds the pipelines of a task, [`task_result`] takes their scores, and [`group_specs`] says what
-//! results need to know about groups.
+//! [`prepare_scoring`] prepares everything before the first request, [`scoring_uses`] lists the names that a task uses
+//! and what computes them, [`task_scorer`] builds the pipelines of a task, [`task_result`] collects their scores, and
+//! [`group_specs`] describes the groups for results.
 
 mod group;
 mod modules;

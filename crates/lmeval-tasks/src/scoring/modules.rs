@@ -1,17 +1,17 @@
-//! What the text of the Python modules beside a task file says about the names they register.
+//! Guesses from the source code of the Python modules next to a task file which names they register.
 //!
-//! Starting Python takes longer than reading a few files, so a built-in name is looked up in Python only where a module
+//! Starting Python takes longer than reading a few files, so a built-in name is looked up in Python only if a module
 //! appears to register it.
 
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 
-/// The texts of the modules of folders that register something, each folder read once.
+/// The source code of the modules that register something, by folder; each folder is read once.
 #[derive(Debug, Default)]
-pub(crate) struct ModuleTexts(FxHashMap<String, Vec<String>>);
+pub(crate) struct ModuleSources(FxHashMap<String, Vec<String>>);
 
-impl ModuleTexts {
+impl ModuleSources {
     /// Whether a module of the folder appears to register the name of a kind, such as `metric`.
     pub(crate) fn register(&mut self, folder: &str, kind: &str, name: &str) -> bool {
         let texts = self.0.entry(folder.to_owned()).or_insert_with(|| {
@@ -26,12 +26,12 @@ impl ModuleTexts {
     }
 }
 
-/// Whether there is a module in a folder.
+/// Whether a folder contains a Python module.
 pub(crate) fn has_modules(folder: &Path) -> bool {
     entries(folder).iter().any(|path| is_module(path))
 }
 
-/// The modules of a folder, and of folders in it that hold helpers rather than tasks of their own.
+/// The modules of a folder, and of subfolders that contain helpers rather than tasks.
 fn modules(folder: &Path) -> Vec<PathBuf> {
     let (folders, files): (Vec<_>, Vec<_>) = entries(folder).into_iter().partition(|path| path.is_dir());
     let mut found: Vec<PathBuf> = files.into_iter().filter(|path| is_module(path)).collect();
@@ -53,7 +53,7 @@ fn is_module(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "py")
 }
 
-/// Whether the text has the name as a word, not as a part of a longer one.
+/// Whether the source contains the name as a word, not as part of a longer one.
 fn has_word(text: &str, name: &str) -> bool {
     let is_inside =
         |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_whole_words() {
+    fn matches_whole_words_only() {
         assert!(has_word("@register_metric(metric='acc')", "acc"));
         assert!(has_word("chrf++", "chrf++"));
         assert!(!has_word("accuracy acc_norm my_acc", "acc"));

@@ -1,4 +1,4 @@
-//! Scoring made ready before the first request, with every error at its place in the task file.
+//! Prepares scoring before the first request; errors carry the location in the task file.
 
 use lmeval_core::filters::FilterError;
 use lmeval_core::registry::replacements_for_evaluate;
@@ -12,10 +12,10 @@ use crate::Task;
 use crate::config::{listed, shortened};
 use crate::error::{Error, ErrorKind};
 
-/// Builds what scores a task, as [`task_scorer`] does, and says of what fails where it stands and what to do.
+/// Builds the scorer of a task, as [`task_scorer`] does; errors carry a location and hints.
 ///
-/// A run calls it for all its tasks before it sends anything: names, arguments, patterns, and whether there is
-/// something that runs the Python code that the task refers to.
+/// A run calls it for all tasks before it sends a request. It checks names, arguments and patterns, and that something
+/// can run the Python code that the task refers to.
 pub fn prepare_scoring(
     task: &Task,
     sources: &ScoringSources,
@@ -32,8 +32,8 @@ pub fn prepare_scoring(
         }
     }
     task_scorer(&task.config, sources, predict_only).map_err(|error| {
-        let place = culprit(&error, &uses).and_then(|used| used.path.locate(task.mapping()));
-        let located = Error::new(ErrorKind::Value, error.to_string()).at(place);
+        let location = culprit(&error, &uses).and_then(|used| used.path.locate(task.mapping()));
+        let located = Error::new(ErrorKind::Value, error.to_string()).at(location);
         let registered = match &error {
             ScoreError::Unknown(unknown) => registered::hint(known, unknown.kind),
             ScoreError::Filter(error) if matches!(&*error.source, FilterError::Unknown(_)) => {
@@ -45,7 +45,7 @@ pub fn prepare_scoring(
     })
 }
 
-/// The error of something that nobody here can compute.
+/// The error for a name that nothing can compute.
 fn missing(used: &ScoringUse, sources: &ScoringSources, output_type: OutputType) -> Option<Error> {
     let (path, name) = (&used.path, shortened(&used.name));
     match &used.by {
@@ -66,10 +66,10 @@ fn missing(used: &ScoringUse, sources: &ScoringSources, output_type: OutputType)
         ComputedBy::TaskCode => {
             let word = used.kind.word();
             let message =
-                format!("`{path}`: the {word} `{name}` needs Python, as it is code of the task library");
+                format!("`{path}`: the {word} `{name}` needs Python, since the task library implements it");
             Some(Error::new(ErrorKind::Value, message))
         }
-        // What a function is used for does not matter to the question whether anything can run it.
+        // The purpose of a function does not matter here, only whether something can run it.
         ComputedBy::Function(function) => match sources.host.metric(function) {
             Err(HostError::NeedsPython { .. }) => {
                 let function = shortened(&function.reference);
@@ -78,15 +78,14 @@ fn missing(used: &ScoringUse, sources: &ScoringSources, output_type: OutputType)
                 } else {
                     format!("`{path}`: the filter `{name}` calls `{function}`, which needs Python")
                 };
-                let hint =
-                    "Nothing runs Python here; templates, built-in filters and built-in metrics need none";
+                let hint = "Python is not available here; templates, built-in filters and built-in metrics work without it";
                 Some(Error::new(ErrorKind::Value, message).hint(hint))
             }
             _ => None,
         },
         ComputedBy::Nobody if used.kind == UseKind::Metric => {
             let message = format!("`{path}`: `{name}` is not a known metric");
-            let hint = "A name of one's own needs `process_results`, which delivers its values";
+            let hint = "A custom metric name needs a `process_results` function that computes it";
             let near = sources.registry.metrics_like(&used.name, output_type);
             Some(Error::new(ErrorKind::UnknownName, message).did_you_mean(&near).hint(hint))
         }
@@ -94,7 +93,7 @@ fn missing(used: &ScoringUse, sources: &ScoringSources, output_type: OutputType)
     }
 }
 
-/// What an error is about.
+/// The use that an error is about.
 fn culprit<'a>(error: &ScoreError, uses: &'a [ScoringUse]) -> Option<&'a ScoringUse> {
     let named = |kind: UseKind, name: &str| uses.iter().find(|used| used.kind == kind && used.name == name);
     match error {

@@ -1,4 +1,4 @@
-//! Names that Python code registers: in plug-ins, and in the modules beside a task file.
+//! Names registered by Python code: in plug-ins, and in the modules next to a task file.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use lmeval_core::registry::{Kind, NameLookup, NameScope, Registered, Registry, S
 use lmeval_core::scorers::{MetricSpec, Reference, ScoreError, ScorerDefaults, ScoringSources, Setting};
 use lmeval_core::{Host, HostError};
 
-use super::modules::{ModuleTexts, has_modules};
+use super::modules::{ModuleSources, has_modules};
 use super::specs::metric_spec;
 use super::uses::{ComputedBy, ScoringUse, UseKind, scoring_uses};
 use crate::Task;
@@ -15,18 +15,18 @@ use crate::config::ConfigPath;
 use crate::error::{Error, ErrorKind, Location};
 use crate::source::folder_of;
 
-/// What a task is scored with: the given sources and what Python code registers under the names that the task uses.
+/// The scoring sources of one task: the given ones, plus what Python code registers under the names that the task uses.
 pub(super) struct TaskSources {
     pub(super) sources: ScoringSources,
-    /// For each kind the names that Python code registers, where one was looked for in vain.
+    /// The names that Python code registers, by kind; filled if a lookup failed.
     pub(super) known: Vec<(&'static str, Vec<String>)>,
 }
 
-/// Looks up all names of a task that are not built in, and those that are where plug-ins or the folder of the task
-/// may replace them.
+/// Looks up all names of a task that are not built in, and built-in ones that plug-ins or the task's folder may
+/// replace.
 pub(super) fn resolve(task: &Task, given: &ScoringSources) -> Result<TaskSources, Error> {
     let found = TaskSources { sources: given.clone(), known: Vec::new() };
-    let mut lookups = Lookups { task, given, found, modules: ModuleTexts::default() };
+    let mut lookups = Lookups { task, given, found, modules: ModuleSources::default() };
     if let Some(scorer) = &task.config.scorer {
         let known =
             if given.registry.scorers.get(&scorer.kind).is_some() { Known::BuiltIn } else { Known::No };
@@ -45,14 +45,14 @@ pub(super) fn resolve(task: &Task, given: &ScoringSources) -> Result<TaskSources
     Ok(lookups.found)
 }
 
-/// What is known of a name without Python.
+/// The status of a name before running Python.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// It is built in.
+    /// Registered in the binary.
     BuiltIn,
-    /// It need not mean anything: values are delivered under it.
+    /// Any name is valid, since the task computes values under it.
     Free,
-    /// Nothing.
+    /// Not known.
     No,
 }
 
@@ -60,7 +60,7 @@ struct Lookups<'a> {
     task: &'a Task,
     given: &'a ScoringSources,
     found: TaskSources,
-    modules: ModuleTexts,
+    modules: ModuleSources,
 }
 
 impl Lookups<'_> {
@@ -74,7 +74,7 @@ impl Lookups<'_> {
         };
         let known = match &used.by {
             ComputedBy::Function(_) => return Ok(()),
-            ComputedBy::Program => Known::BuiltIn,
+            ComputedBy::Native => Known::BuiltIn,
             ComputedBy::ProcessResults | ComputedBy::Scorer if self.is_metric(&used.name) => Known::BuiltIn,
             ComputedBy::ProcessResults | ComputedBy::Scorer => Known::Free,
             ComputedBy::TaskCode | ComputedBy::Evaluate | ComputedBy::Nobody => Known::No,
@@ -85,8 +85,8 @@ impl Lookups<'_> {
         Ok(())
     }
 
-    /// Asks for a metric of Python's `evaluate` package. Where the package or the metric's files are not there, the
-    /// metric stays unknown, which is an error with advice.
+    /// Looks up a metric of Python's `evaluate` package. If the package or the metric's files are missing, the metric
+    /// stays unknown, which is an error with a hint.
     fn evaluate(&mut self, name: &str, path: &ConfigPath) -> Result<(), Error> {
         let scope = NameScope { folders: Vec::new(), import_utils: false };
         match self.given.host.find_registered("evaluate", name, &scope) {
@@ -108,7 +108,7 @@ impl Lookups<'_> {
         self.given.registry.metric(name).is_some()
     }
 
-    /// The aggregation and the reduction that a metric was registered with.
+    /// Looks up the aggregation and the reduction that a metric was registered with.
     fn parts(&mut self, spec: &MetricSpec, path: &ConfigPath) -> Result<(), Error> {
         let Reference::Name(name) = &spec.metric else { return Ok(()) };
         let Some(registered) = self.found.sources.registry.metrics.python(name).cloned() else {
@@ -131,7 +131,7 @@ impl Lookups<'_> {
         self.find(kind, name, known, path).map(drop)
     }
 
-    /// The filters and metrics that a scorer has of its own.
+    /// Looks up the scorer's own filters and metrics.
     fn scorer(&mut self, name: &str, registered: &Registered, path: &ConfigPath) -> Result<(), Error> {
         let defaults =
             ScorerDefaults::of(name, registered).map_err(|error| located(error, self.task, path))?;
@@ -161,7 +161,7 @@ impl Lookups<'_> {
         Ok(())
     }
 
-    /// What Python code registers under a name, which from now on comes before what is built in.
+    /// Looks up what Python code registers under a name; a result takes precedence over a built-in.
     fn find(
         &mut self,
         kind: &'static str,
@@ -189,7 +189,7 @@ impl Lookups<'_> {
 /// Looks up a name that Python code may register, without starting Python if nothing could replace or explain it.
 fn look_up(
     host: &dyn Host,
-    modules: &mut ModuleTexts,
+    modules: &mut ModuleSources,
     kind: &str,
     name: &str,
     known: Known,
@@ -226,17 +226,17 @@ pub(crate) fn with_sampler(
     let known = if registry.samplers.get_rust(name).is_some() { Known::BuiltIn } else { Known::No };
     let folders = folders(task, &ConfigPath::key("fewshot_config").then("sampler"));
     let mut registry = registry.clone();
-    match look_up(host, &mut ModuleTexts::default(), SamplerKind::NAME, name, known, folders)? {
+    match look_up(host, &mut ModuleSources::default(), SamplerKind::NAME, name, known, folders)? {
         NameLookup::Found(registered) => registry.add_python(SamplerKind::NAME, name, registered),
         NameLookup::Unknown(_) => {}
     }
     Ok(registry)
 }
 
-/// The folders whose modules may register a name: that of the file in which it stands, then that of the task.
+/// The folders whose modules may register a name: that of the file with the name, then that of the task.
 pub(crate) fn folders(task: &Task, path: &ConfigPath) -> Vec<String> {
-    let place = path.locate(task.mapping());
-    let files = place.as_ref().map(Location::path).into_iter().chain(task.source());
+    let location = path.locate(task.mapping());
+    let files = location.as_ref().map(Location::path).into_iter().chain(task.source());
     let mut folders: Vec<String> = Vec::new();
     for folder in files.filter_map(folder_of) {
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
@@ -248,7 +248,7 @@ pub(crate) fn folders(task: &Task, path: &ConfigPath) -> Vec<String> {
     folders
 }
 
-/// The folders whose modules may register what a task is scored with.
+/// The folders whose modules may register names that the scoring of a task uses.
 pub fn module_folders(task: &Task) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for key in ["metric_list", "filter_list", "scorer"] {
@@ -265,18 +265,18 @@ fn located(error: ScoreError, task: &Task, path: &ConfigPath) -> Error {
     Error::new(ErrorKind::Value, error.to_string()).at(path.locate(task.mapping())).including_cause(error)
 }
 
-/// What went wrong in Python, without the reference that was being followed.
+/// The Python error, without the reference that was being looked up.
 fn what_failed(error: &HostError) -> String {
     match error {
         HostError::Failed { message, .. } => message.clone(),
         HostError::NeedsPython { .. } => {
-            "There is no Python 3.10 or newer; name an interpreter with `--python`".to_owned()
+            "Python 3.10 or newer was not found; name an interpreter with `--python`".to_owned()
         }
         other => other.to_string(),
     }
 }
 
-/// A hint that lists what Python code registers.
+/// A hint that lists the names that Python code registers.
 pub(super) fn hint(known: &[(&'static str, Vec<String>)], kind: &str) -> Option<String> {
     let names = known.iter().filter(|(of, _)| *of == kind).flat_map(|(_, names)| names);
     let mut names: Vec<&str> = names.map(String::as_str).collect();

@@ -1,14 +1,14 @@
-//! What results say about a task.
+//! A task in results.
 
 use lmeval_core::results::{TaskEntry, TaskResult};
 use lmeval_core::scorers::{AnsweredDocument, ScoreError, TaskScorer};
 
 use crate::Task;
 
-/// Everything that results say about a task whose answers were scored.
+/// Builds the results of a task whose answers were scored.
 ///
-/// `name` is the key in results, `original` the number of documents of the evaluated split. Records of single documents
-/// are made where `log_samples` asks for them.
+/// `name` is the key in results, `original` the number of documents in the evaluated split. Per-document records are
+/// included if `log_samples` is set.
 pub fn task_result(
     name: &str,
     task: &Task,

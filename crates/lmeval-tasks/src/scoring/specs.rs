@@ -1,4 +1,4 @@
-//! Configuration as scorers read it.
+//! Converts configurations into the specs that scorers read.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use lmeval_pycompat::{Dict, Value};
 use super::uses::{ComputedBy, ScoringUse, UseKind, scoring_uses};
 use crate::config::{FilterPipeline, FilterStep, Given, MetricConfig, Named, ScorerConfig, TaskConfig};
 
-/// A metric as scorers read it.
+/// Converts a metric.
 pub fn metric_spec(config: &MetricConfig) -> MetricSpec {
     MetricSpec {
         metric: reference(&config.metric),
@@ -23,7 +23,7 @@ pub fn metric_spec(config: &MetricConfig) -> MetricSpec {
     }
 }
 
-/// A pipeline as scorers read it.
+/// Converts a pipeline.
 pub fn pipeline_spec(config: &FilterPipeline) -> PipelineSpec {
     PipelineSpec {
         name: config.name.clone(),
@@ -32,12 +32,12 @@ pub fn pipeline_spec(config: &FilterPipeline) -> PipelineSpec {
     }
 }
 
-/// A scorer as it is looked up.
+/// Converts the reference to a scorer.
 pub fn scorer_spec(config: &ScorerConfig) -> ScorerSpec {
     ScorerSpec { kind: config.kind.clone(), kwargs: config.kwargs.clone() }
 }
 
-/// Builds all pipelines of a task, or the one of a run that only predicts.
+/// Builds all pipelines of a task, or the single one of a predict-only run.
 pub fn task_scorer(
     config: &TaskConfig,
     sources: &ScoringSources,
@@ -48,7 +48,7 @@ pub fn task_scorer(
         let pipeline = build_predict_only(output_type, sources)?;
         return Ok(TaskScorer::new(vec![pipeline], output_type, sources.dialect));
     }
-    // A metric that nothing computes shows here rather than after all answers have come.
+    // A metric that nothing computes fails here rather than after all answers have arrived.
     let nothing = |used: &ScoringUse| {
         used.kind == UseKind::Metric && matches!(used.by, ComputedBy::Evaluate | ComputedBy::Nobody)
     };

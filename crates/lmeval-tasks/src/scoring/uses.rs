@@ -1,4 +1,4 @@
-//! What the scoring of a task names, and who computes it.
+//! The names that the scoring of a task uses, and what computes them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use lmeval_pycompat::{Dict, Function, Value, repr};
 
 use crate::config::{ConfigPath, FilterStep, MetricConfig, Named, TaskConfig};
 
-/// The kind of something that a task names.
+/// The role of a name in the scoring of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum UseKind {
@@ -21,14 +21,14 @@ pub enum UseKind {
     Aggregation,
     /// The `reduction` of a metric.
     Reduction,
-    /// The function that delivers values in place of metrics.
+    /// The function that computes values in place of metrics.
     ProcessResults,
-    /// The class that is the task.
+    /// The Python class that implements the task.
     TaskClass,
 }
 
 impl UseKind {
-    /// The word for it in messages.
+    /// The name of the role in messages.
     pub fn word(self) -> &'static str {
         match self {
             Self::Filter => "filter",
@@ -41,30 +41,30 @@ impl UseKind {
     }
 }
 
-/// Who computes something that a task names.
+/// The code that computes a metric, filter, aggregation or reduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ComputedBy {
-    /// This program, or what was registered with it.
-    Program,
+    /// Rust code: built in, or registered by the embedding program.
+    Native,
     /// A Python function or class of the task.
     Function(Arc<Function>),
     /// Python code of the task that registers the name when it is imported.
     TaskCode,
-    /// The values come from `process_results` or from the task's class.
+    /// `process_results` or the task's class.
     ProcessResults,
-    /// The scorer of the task, which a program registered, may give values under any name.
+    /// A custom scorer, which may report values under any name.
     Scorer,
     /// Python's `evaluate` package.
     Evaluate,
-    /// Nobody.
+    /// Nothing: the name is unknown.
     Nobody,
 }
 
 impl fmt::Display for ComputedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Program => "built in",
+            Self::Native => "built in",
             Self::Function(_) | Self::TaskCode => "needs Python",
             Self::ProcessResults => "process_results",
             Self::Scorer => "scorer",
@@ -74,15 +74,15 @@ impl fmt::Display for ComputedBy {
     }
 }
 
-/// What becomes of a keyword argument.
+/// The effect of a keyword argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ArgumentUse {
-    /// It is an argument of what it is given to.
+    /// It is a known argument.
     Known,
-    /// It is dropped.
+    /// It is ignored.
     NoEffect,
-    /// It reaches code of somebody else.
+    /// It is passed to custom code.
     PassedOn,
     /// It is an error.
     Refused,
@@ -99,22 +99,22 @@ impl fmt::Display for ArgumentUse {
     }
 }
 
-/// One thing that the scoring of a task names.
+/// One name that the scoring of a task uses.
 #[derive(Clone, Debug)]
 pub struct ScoringUse {
-    /// What kind of thing it is.
+    /// The role of the name.
     pub kind: UseKind,
     /// The name, or the reference of a function.
     pub name: String,
-    /// Where the name stands.
+    /// Where the name is in the configuration.
     pub path: ConfigPath,
-    /// Who computes it.
+    /// The code that computes it.
     pub by: ComputedBy,
-    /// Its keyword arguments, in their order.
+    /// Its keyword arguments, in order.
     pub arguments: Vec<(String, ArgumentUse)>,
 }
 
-/// Everything that the scoring of a task names, in the order of the file. Nothing is computed.
+/// Every name that the scoring of a task uses, in the order of the file. Computes nothing.
 pub fn scoring_uses(config: &TaskConfig, sources: &ScoringSources) -> Vec<ScoringUse> {
     let mut uses = Vec::new();
     let code = [
@@ -134,7 +134,7 @@ pub fn scoring_uses(config: &TaskConfig, sources: &ScoringSources) -> Vec<Scorin
     for pipeline in &config.filter_list {
         uses.extend(pipeline.filter.iter().map(|step| filter_use(step, sources)));
         for metric in &pipeline.metric_list {
-            // Pipelines that inherit the metrics of the task share their places.
+            // Pipelines that inherit the task's metrics share their paths.
             if !seen.contains(&&metric.path) {
                 seen.push(&metric.path);
                 metric_uses(config, metric, sources, &mut uses);
@@ -153,7 +153,7 @@ fn filter_use(step: &FilterStep, sources: &ScoringSources) -> ScoringUse {
                 ComputedBy::Function(Arc::clone(function))
             }
             (Some(Code::TaskCode), _) => ComputedBy::TaskCode,
-            (Some(_), _) => ComputedBy::Program,
+            (Some(_), _) => ComputedBy::Native,
             (None, _) => ComputedBy::Nobody,
         },
     };
@@ -180,9 +180,9 @@ fn metric_uses(
     let entry = metric.metric.name().and_then(|name| registry.metrics.get(name));
     let by = metric_by(config, metric, sources);
     let arguments = match by {
-        // Reference: where the task delivers values, the arguments of metrics are dropped.
+        // Reference: if the task computes the values, the arguments of metrics are ignored.
         ComputedBy::ProcessResults => arguments(&metric.kwargs, Some(&OptionTable::NONE)),
-        ComputedBy::Program => arguments(&metric.kwargs, entry.map(|entry| &entry.options)),
+        ComputedBy::Native => arguments(&metric.kwargs, entry.map(|entry| &entry.options)),
         _ => arguments(&metric.kwargs, None),
     };
     let name = metric.metric.to_string();
@@ -191,7 +191,7 @@ fn metric_uses(
         let Some(named) = named else { return };
         let by = match named {
             Named::Function(function) => ComputedBy::Function(Arc::clone(function)),
-            Named::Name(name) if is_known(name) => ComputedBy::Program,
+            Named::Name(name) if is_known(name) => ComputedBy::Native,
             Named::Name(_) => ComputedBy::Nobody,
         };
         let path = metric.path.then(key);
@@ -217,12 +217,12 @@ fn metric_by(config: &TaskConfig, metric: &MetricConfig, sources: &ScoringSource
             ComputedBy::Scorer
         }
         Named::Name(name) if !asks_for_evaluate(metric) && registry.metric(name).is_some() => {
-            ComputedBy::Program
+            ComputedBy::Native
         }
         Named::Name(name) if registry.needs_evaluate(name, config.output_type, asks_for_evaluate(metric)) => {
             ComputedBy::Evaluate
         }
-        Named::Name(name) if registry.metric(name).is_some() => ComputedBy::Program,
+        Named::Name(name) if registry.metric(name).is_some() => ComputedBy::Native,
         Named::Name(_) => ComputedBy::Nobody,
     }
 }
@@ -234,7 +234,7 @@ pub(crate) fn has_own_scorer(config: &TaskConfig, registry: &Registry) -> bool {
     config.scorer.as_ref().is_some_and(|scorer| !is_built_in(&scorer.kind))
 }
 
-/// Whether a metric is to be that of Python's `evaluate` package.
+/// Whether the entry requests the metric of Python's `evaluate` package.
 pub(crate) fn asks_for_evaluate(metric: &MetricConfig) -> bool {
     metric.kwargs.get_str("hf_evaluate") == Some(&Value::Bool(true))
 }

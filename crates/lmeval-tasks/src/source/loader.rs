@@ -1,4 +1,4 @@
-//! Reading a task file with everything it includes.
+//! Reads a task file with its includes.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -12,42 +12,42 @@ use crate::error::{Error, ErrorKind, Location};
 use crate::source::path::{Identities, beside, read};
 use crate::source::{Mapping, Origin, SourceFile, Step};
 
-/// A file as it stands: its root mapping and where everything in it is.
+/// A file without its includes: its root mapping and the locations in it.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    /// The entries of the file, `include` still among them.
+    /// The entries of the file, including `include`.
     pub values: Dict,
-    /// The file.
+    /// Locates the entries.
     pub file: Arc<SourceFile>,
 }
 
 /// Reads task files, each once, from any number of threads.
 ///
-/// Files that others include are kept as long as the loader lives, so make one per piece of work.
+/// Included files are cached for the lifetime of the loader, so use one loader per load.
 #[derive(Debug, Default)]
 pub struct Loader {
     included: Mutex<FxHashMap<PathBuf, Included>>,
     identities: Identities,
 }
 
-/// A file that others include, or why it cannot be.
+/// An included file, or the error that reading it gave.
 type Included = Arc<Result<Parsed, Error>>;
 
 impl Loader {
-    /// A loader that has read nothing.
+    /// Creates a loader with an empty cache.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The file's mapping with its includes merged in: values of later includes win over those of earlier ones,
-    /// and the file's own win over all. Each value is replaced whole.
+    /// Reads a file with its includes merged in: later includes override earlier ones, and the file overrides them all.
+    /// Values are replaced, never merged.
     pub fn load(&self, path: &Path) -> Result<Mapping, Error> {
         let real = self.identities.of(path);
         let parsed = parse(path, &real)?;
         self.merged(&parsed, &mut Visits::new(real))
     }
 
-    /// The file's mapping as it stands, `include` among its keys.
+    /// Reads a file without its includes; `include` stays among its keys.
     pub fn load_alone(&self, path: &Path) -> Result<Parsed, Error> {
         parse(path, &self.identities.of(path))
     }
@@ -55,7 +55,7 @@ impl Loader {
     fn merged(&self, parsed: &Parsed, visits: &mut Visits) -> Result<Mapping, Error> {
         let origin = Origin::File { file: Arc::clone(&parsed.file), prefix: Arc::from([]) };
         let mut own = Mapping::from_dict(parsed.values.clone(), &origin);
-        // In a group file `include` has another meaning.
+        // In a group file, `include` has another meaning.
         if own.contains("group") || !own.contains("include") {
             return Ok(own);
         }
@@ -82,7 +82,7 @@ impl Loader {
                         ))
                     }
                 }
-                Some(here) if error.location().is_some_and(|place| place.path() != here.path()) => {
+                Some(here) if error.location().is_some_and(|location| location.path() != here.path()) => {
                     error.hint(format!("Included from {here}"))
                 }
                 _ => error,
@@ -96,7 +96,7 @@ impl Loader {
     }
 
     fn included(&self, real: &Path) -> Included {
-        // A thread that panicked cannot have left the map half-changed: entries are inserted whole.
+        // The lock guards whole insertions, so a panicking thread cannot leave the map inconsistent.
         let mut included = self.included.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = included.get(real) {
             return Arc::clone(known);
@@ -108,10 +108,10 @@ impl Loader {
     }
 }
 
-/// How many files may include one another in a row.
+/// The maximum depth of nested includes.
 pub(crate) const MAX_INCLUDE_DEPTH: usize = 64;
 
-/// Reads one file; `real` is its name with links followed, against which its references are resolved.
+/// Reads one file; `real` is its path with symbolic links resolved, which its references are relative to.
 pub(crate) fn parse(path: &Path, real: &Path) -> Result<Parsed, Error> {
     let bytes = read(real).map_err(|error| unreadable(path, error))?;
     parse_bytes(path, real, &bytes)
@@ -123,7 +123,7 @@ pub(crate) fn unreadable(path: &Path, error: std::io::Error) -> Error {
     Error::new(ErrorKind::Io, message).including_cause(error)
 }
 
-/// Types the bytes of a file.
+/// Parses the bytes of a file.
 fn parse_bytes(path: &Path, real: &Path, bytes: &[u8]) -> Result<Parsed, Error> {
     let directory = real.parent().unwrap_or_else(|| Path::new("")).to_string_lossy();
     let source = |text: &str, marks| Arc::new(SourceFile::new(path.to_owned(), real.to_owned(), text, marks));
@@ -150,16 +150,16 @@ fn parse_bytes(path: &Path, real: &Path, bytes: &[u8]) -> Result<Parsed, Error> 
         Value::Dict(values) => Ok(Parsed { values: Arc::unwrap_or_clone(values), file }),
         other => Err(Error::new(
             ErrorKind::Type,
-            format!("A task file must hold a dict, not {}", other.type_name()),
+            format!("A task file must contain a dict, not {}", other.type_name()),
         )
         .at(Some(file.location(0..0, 1)))),
     }
 }
 
-/// The reason without the path, which the message has already.
+/// The reason without the path, which is already in the message.
 fn io_reason(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        std::io::ErrorKind::NotFound => "no such file".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         std::io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
         _ => error.to_string(),
@@ -184,11 +184,11 @@ pub(crate) fn include_names(value: Option<&Value>) -> Result<Vec<String>, Error>
     }
 }
 
-/// The files of one load.
+/// The files visited in one load.
 struct Visits {
-    /// The file that is being merged, behind those that include it.
+    /// The file being merged, preceded by those that include it.
     chain: Vec<PathBuf>,
-    /// Every included file with the place that includes it.
+    /// Every included file with the location that includes it.
     seen: Vec<(PathBuf, Option<Location>)>,
 }
 
@@ -197,8 +197,8 @@ impl Visits {
         Self { chain: vec![first], seen: Vec::new() }
     }
 
-    /// Goes down into a file; a file may be reached only once in one load.
-    fn enter(&mut self, path: &Path, place: Option<&Location>) -> Result<(), Error> {
+    /// Enters a file; a file may be reached only once in one load.
+    fn enter(&mut self, path: &Path, location: Option<&Location>) -> Result<(), Error> {
         if let Some(start) = self.chain.iter().position(|open| open == path) {
             let chain: Vec<String> = self.chain[start..]
                 .iter()
@@ -219,7 +219,7 @@ impl Visits {
         if self.chain.len() > MAX_INCLUDE_DEPTH {
             return Err(Error::new(ErrorKind::Cycle, "Files are included too deeply"));
         }
-        self.seen.push((path.to_owned(), place.cloned()));
+        self.seen.push((path.to_owned(), location.cloned()));
         self.chain.push(path.to_owned());
         Ok(())
     }

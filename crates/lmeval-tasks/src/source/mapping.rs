@@ -1,4 +1,4 @@
-//! A mapping whose keys know where they came from.
+//! A mapping that records the origin of its keys.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::error::Location;
 
-/// A YAML file that was read, with the position of every key and item.
+/// A YAML file with the position of every key and item.
 pub struct SourceFile {
     path: Arc<Path>,
     real_path: PathBuf,
@@ -22,34 +22,34 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// A file with the positions that its loader found; `real_path` is its path with links followed.
+    /// A file with the positions that the loader recorded; `real_path` has symbolic links resolved.
     pub fn new(path: PathBuf, real_path: PathBuf, text: &str, marks: Marks) -> Self {
         Self { path: path.into(), real_path, text: with_plain_line_ends(text).into(), marks }
     }
 
-    /// Where the file is, as it was named.
+    /// The path as it was given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the file really is: its includes and functions are looked for beside this path.
+    /// The path with symbolic links resolved; includes and functions are relative to it.
     pub fn real_path(&self) -> &Path {
         &self.real_path
     }
 
-    /// What the file says. Every line ends with a line feed, at the offset where YAML sees the line end.
+    /// The content of the file. Every line break of YAML is a line feed at the same offset.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// A place in the file.
+    /// A location in the file.
     pub fn location(&self, range: Range<usize>, line: usize) -> Location {
         Location::new(Arc::clone(&self.path), Arc::clone(&self.text), range, line)
     }
 }
 
-/// The text with the line ends that only YAML knows written as line feeds. Offsets stay what they are: blanks fill
-/// up what a line feed is shorter.
+/// Replaces the line breaks that only YAML recognises by line feeds. Offsets stay the same: spaces pad the difference
+/// in length.
 fn with_plain_line_ends(text: &str) -> Cow<'_, str> {
     const OTHERS: [char; 4] = ['\r', '\u{85}', '\u{2028}', '\u{2029}'];
     if !text.contains(OTHERS) {
@@ -75,12 +75,12 @@ impl fmt::Debug for SourceFile {
     }
 }
 
-/// One step of the way from the root of a mapping to a value in it.
+/// One step on the path from the root of a mapping to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The value of a key.
+    /// Into the value of a key.
     Key(Arc<str>),
-    /// An item of a list.
+    /// Into an item of a list.
     Index(usize),
 }
 
@@ -105,21 +105,21 @@ impl Step {
     }
 }
 
-/// Where a key of a mapping was set.
+/// The origin of a key.
 #[derive(Clone, Debug)]
 pub enum Origin {
     /// In a file, below `prefix` (empty for the top level).
     File {
-        /// The file.
+        /// Locates the key.
         file: Arc<SourceFile>,
-        /// The way from the file's root to the mapping that holds the key.
+        /// The path from the root of the file to the mapping with the key.
         prefix: Arc<[Step]>,
     },
-    /// In a mapping given by a program.
+    /// Given inline by a caller.
     Inline,
-    /// By the caller, over what the file says.
+    /// Overridden by the caller.
     Override,
-    /// By a prompt format.
+    /// Set by a prompt format.
     Format(Arc<str>),
 }
 
@@ -131,18 +131,18 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// An empty mapping.
+    /// Creates an empty mapping.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All entries of a dictionary, with one origin.
+    /// A mapping with the entries of a dictionary, all of one origin.
     pub fn from_dict(values: Dict, origin: &Origin) -> Self {
         let origins = values
             .keys()
             .map(|key| match key {
                 Value::Str(key) => (Arc::clone(key), origin.clone()),
-                // No such key is known, but the message about it needs its place.
+                // Such a key is always unknown, but the error message needs its location.
                 other => (repr(other).into(), origin.clone()),
             })
             .collect();
@@ -154,30 +154,30 @@ impl Mapping {
         &self.values
     }
 
-    /// The value of a key.
+    /// The value of a key, which may be null.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get_str(key)
     }
 
-    /// Whether the key is there.
+    /// Whether the key is present, even if it is null.
     pub fn contains(&self, key: &str) -> bool {
         self.values.contains_str(key)
     }
 
-    /// Sets a key.
+    /// Sets a key and its origin.
     pub fn insert(&mut self, key: &str, value: impl Into<Value>, origin: Origin) {
         let key: Arc<str> = key.into();
         self.origins.insert(Arc::clone(&key), origin);
         self.values.insert(Value::Str(key), value.into());
     }
 
-    /// Removes a key.
+    /// Removes a key, and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         self.origins.remove(key);
         self.values.remove_str(key)
     }
 
-    /// Sets every key of `other`, values and origins; keys that are here keep their place.
+    /// Overlays `other`, values and origins; existing keys stay in their position.
     pub fn update(&mut self, other: &Self) {
         self.values.update(&other.values);
         for (key, origin) in &other.origins {
@@ -185,13 +185,13 @@ impl Mapping {
         }
     }
 
-    /// Who set a key.
+    /// The origin of a key.
     pub fn origin(&self, key: &str) -> Option<&Origin> {
         self.origins.get(key)
     }
 
-    /// The place of a value, by the steps that lead to it from this mapping; where the exact place is not known,
-    /// that of the nearest value around it.
+    /// The location of a value, given the steps from this mapping; if it is unknown, the location of the nearest
+    /// enclosing value.
     pub fn locate(&self, steps: &[Step]) -> Option<Location> {
         let Some(Step::Key(first)) = steps.first() else { return None };
         let Some(Origin::File { file, prefix }) = self.origins.get(first) else { return None };

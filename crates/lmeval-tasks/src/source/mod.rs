@@ -1,4 +1,4 @@
-//! Files of task definitions: reading, merging includes, remembering where each value stands.
+//! Task definition files: reading, merging includes, and tracking the location of each value.
 
 mod loader;
 mod mapping;

@@ -9,12 +9,12 @@ use rustc_hash::FxHashMap;
 
 use crate::embedded;
 
-/// Whether the path lies in the library that the binary carries.
+/// Whether the path is in the library that is compiled into the binary.
 pub fn is_embedded(path: &Path) -> bool {
     embedded::contains(path)
 }
 
-/// What a file says, wherever it is.
+/// Reads a file from disk or from the binary.
 pub fn read(path: &Path) -> io::Result<Cow<'static, [u8]>> {
     if is_embedded(path) {
         return embedded::read(path).map(|text| Cow::Borrowed(text.as_bytes())).ok_or_else(|| {
@@ -31,7 +31,7 @@ pub fn read(path: &Path) -> io::Result<Cow<'static, [u8]>> {
     read_regular(path).map(Cow::Owned)
 }
 
-/// What a file says that is known to be a regular one.
+/// Reads a file that is known to be a regular one.
 pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(4096);
     let mut file = fs_err::File::open(path)?.take(MAX_FILE_SIZE + 1);
@@ -45,10 +45,10 @@ pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The largest file that is read as a task definition. The largest real one has about 100 KB.
+/// The maximum size of a task file. The largest real one has about 100 KB.
 pub const MAX_FILE_SIZE: u64 = 64 << 20;
 
-/// The path without `.` and `..`, by its text alone.
+/// Removes `.` and `..` from a path, without looking at the disk.
 pub fn normalise(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for component in path.components() {
@@ -63,7 +63,7 @@ pub fn normalise(path: &Path) -> PathBuf {
     clean
 }
 
-/// The one name of a file: links followed, no `.` or `..`. A file that does not exist keeps its clean name.
+/// The canonical path of a file: no links, `.` or `..`. A file that does not exist is only normalised.
 pub fn identity(path: &Path) -> PathBuf {
     if is_embedded(path) {
         return normalise(path);
@@ -73,15 +73,15 @@ pub fn identity(path: &Path) -> PathBuf {
         .unwrap_or_else(|_| normalise(path))
 }
 
-/// Identities of many files, with those of their folders kept: following the links of a path costs a system call
-/// per part, and a library has thousands of files in few folders.
+/// Canonical paths of many files, with those of their folders cached: resolving links costs a system call per
+/// component, and a library has thousands of files in few folders.
 #[derive(Debug, Default)]
 pub(crate) struct Identities {
     folders: Mutex<FxHashMap<PathBuf, PathBuf>>,
 }
 
 impl Identities {
-    /// Takes a real path as given, so that its folder need not be looked at.
+    /// Records a path that is already canonical, so that its folder need not be resolved.
     pub(crate) fn know(&self, real: &Path) {
         let Some(folder) = real.parent() else { return };
         let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +90,7 @@ impl Identities {
         }
     }
 
-    /// As [`identity`].
+    /// Like [`identity`].
     pub(crate) fn of(&self, path: &Path) -> PathBuf {
         if is_embedded(path) {
             return normalise(path);
@@ -112,13 +112,13 @@ impl Identities {
     }
 }
 
-/// The folder of a file; that of a bare name is the current one.
+/// The folder of a file; for a bare file name, the current folder.
 pub(crate) fn folder_of(file: &Path) -> Option<&Path> {
     let folder = file.parent()?;
     Some(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
 }
 
-/// The path that an `include` or a function reference means, seen from a file.
+/// Resolves the path of an `include` or a function reference relative to a file.
 pub fn beside(file: &Path, relative: &str) -> PathBuf {
     let relative = Path::new(relative);
     if relative.is_absolute() || is_embedded(relative) {

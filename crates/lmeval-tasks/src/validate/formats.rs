@@ -1,4 +1,4 @@
-//! Checks of templates: those that a task has itself, and those that its prompt formats make.
+//! Checks the templates of a task, and those that its prompt formats generate.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::formats::{locate, resolve};
 use crate::manager::Task;
 use crate::source::{Mapping, Origin};
 
-/// The fields of a task that every format makes.
-const MADE_BY_FORMATS: [&str; 3] = ["doc_to_text", "doc_to_target", "doc_to_choice"];
+/// The fields that every format generates.
+const FORMAT_FIELDS: [&str; 3] = ["doc_to_text", "doc_to_target", "doc_to_choice"];
 
 impl Checker<'_> {
-    /// Checks the templates of a task, and every entry of its table of formats.
+    /// Checks the templates of a task, and every entry of its `formats` table.
     pub(super) fn prompts(&self, task: &Task, findings: &mut Vec<Finding>) {
         let name = match &task.config.format {
             Some(format) => task.name().strip_suffix(&format!("@{format}")).unwrap_or(task.name()),
@@ -34,7 +34,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks a format of a task that is not the one that was loaded.
+    /// Checks a format of the task other than the loaded one.
     fn entry(&self, name: &str, key: &Value, task: &Task, findings: &mut Vec<Finding>) {
         let mut report = check::Report::default();
         let full_name = format!("{name}@{}", value_text(key));
@@ -50,7 +50,7 @@ impl Checker<'_> {
         let mut mapping = task.mapping().clone();
         mapping.insert("_formats_selection", key, Origin::Override);
         let formats = self.manager.registry();
-        // What is doubtful about the task has been said.
+        // Warnings about the task itself were already reported.
         let mut warnings: Vec<Diagnostic> = Vec::new();
         let typed = if task.config.class.is_some() {
             TaskConfig::from_class_mapping(&mapping, formats, &mut warnings)
@@ -75,7 +75,7 @@ impl Checker<'_> {
         for (steps, field) in templated_fields(config) {
             let made_by = format.as_ref().filter(|format| match steps {
                 [key] => {
-                    MADE_BY_FORMATS.contains(key)
+                    FORMAT_FIELDS.contains(key)
                         || (*key == "gen_prefix" && format.format.gen_prefix.is_some())
                 }
                 _ => false,
@@ -91,9 +91,9 @@ impl Checker<'_> {
                     }
                     None => {
                         let path = steps.iter().fold(ConfigPath::default(), |path, step| path.then(*step));
-                        let place = position.map_or_else(|| path.clone(), |position| path.then(position));
+                        let item = position.map_or_else(|| path.clone(), |position| path.then(position));
                         let mut finding = finding(name, &path, &problem, mapping);
-                        finding.diagnostic.location = place.locate(mapping);
+                        finding.diagnostic.location = item.locate(mapping);
                         finding
                     }
                 };
@@ -102,9 +102,9 @@ impl Checker<'_> {
         }
     }
 
-    /// The part of a wrong template that is wrong on its own: a field of the task, or a text of the format.
+    /// The invalid part of an invalid template: a field of the task or of the format.
     fn culprit(&self, format: &str, mapping: &Mapping) -> Option<(ConfigPath, Arc<TemplateProblem>)> {
-        let own = MADE_BY_FORMATS.into_iter().filter_map(|key| {
+        let own = FORMAT_FIELDS.into_iter().filter_map(|key| {
             let source = mapping.get(key)?.as_str()?;
             let is_template = source.contains("{{") || source.contains("{%");
             let template = if is_template { source.to_owned() } else { format!("{{{{{source}}}}}") };
@@ -125,7 +125,7 @@ impl Checker<'_> {
 }
 
 fn finding(name: &str, path: &ConfigPath, problem: &TemplateProblem, mapping: &Mapping) -> Finding {
-    let message = format!("The template of `{path}` is wrong: {}", problem.message);
+    let message = format!("The template of `{path}` is invalid: {}", problem.message);
     let error = Error::new(ErrorKind::Value, message).at(locate(mapping, path.steps()));
     let error = problem.hints.iter().fold(error, |error, hint| error.hint(hint.clone()));
     Finding { name: Some(name.to_owned()), severity: problem.severity, diagnostic: error.into_diagnostic() }

@@ -1,4 +1,4 @@
-//! The templates of tasks: where they are, and whether they compile.
+//! Finds and compiles the templates of tasks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,8 +9,7 @@ use rustc_hash::FxHashMap;
 use super::Severity;
 use crate::config::{Field, TaskConfig};
 
-/// Each field that may hold a template, with the keys that lead to it. A few-shot field that only inherits the task's
-/// is the same template.
+/// Each field that may contain a template, with its keys. Few-shot fields that are inherited from the task are skipped.
 pub(super) fn templated_fields(config: &TaskConfig) -> Vec<(&'static [&'static str], &Field)> {
     let fewshot = &config.fewshot_config;
     let mut fields: Vec<(&'static [&'static str], &Option<Field>)> = vec![
@@ -37,7 +36,7 @@ pub(super) fn templated_fields(config: &TaskConfig) -> Vec<(&'static [&'static s
     fields.into_iter().filter_map(|(steps, field)| field.as_ref().map(|field| (steps, field))).collect()
 }
 
-/// The template sources of a field; those of a list with their position.
+/// The template sources of a field; list items with their index.
 pub(super) fn sources(field: &Field) -> Vec<(Option<usize>, &Arc<str>)> {
     match field {
         Field::Text(source) => vec![(None, source)],
@@ -60,7 +59,7 @@ pub(super) struct Templates {
     known: Mutex<FxHashMap<Arc<str>, Option<Arc<TemplateProblem>>>>,
 }
 
-/// What is wrong with a template.
+/// Why a template is invalid.
 pub(super) struct TemplateProblem {
     pub(super) severity: Severity,
     pub(super) message: String,
@@ -68,7 +67,7 @@ pub(super) struct TemplateProblem {
 }
 
 impl Templates {
-    /// What is wrong with a template.
+    /// Why a template is invalid; `None` if it compiles.
     pub(super) fn problem(&self, source: &Arc<str>) -> Option<Arc<TemplateProblem>> {
         if !source.contains(['{', '}']) {
             return None;
@@ -97,9 +96,9 @@ impl Templates {
                     template.unresolved_names().iter().map(|name| format!("`{name}`")).collect();
                 (!missing.is_empty()).then(|| TemplateProblem {
                     severity: Severity::Warning,
-                    message: format!("there is no filter or test named {}", missing.join(", ")),
+                    message: format!("unknown filter or test {}", missing.join(", ")),
                     hints: vec![
-                        "It stands inside a condition, so a run fails only when it gets there".to_owned(),
+                        "It is inside a condition, so a run only fails when it is reached".to_owned(),
                     ],
                 })
             }

@@ -11,7 +11,8 @@ use lmeval_core::{
 use lmeval_pycompat::repr::repr;
 use lmeval_pycompat::{Dict, Function, Value};
 use lmeval_tasks::prompt::{
-    Place, PromptError, PromptErrorKind, RequestBuilder, RequestOptions, RequestSources, Shard, Skipped,
+    ErrorDocument, PromptError, PromptErrorKind, RequestBuilder, RequestOptions, RequestSources, Shard,
+    Skipped,
 };
 
 use crate::prompt_support::{Tags, build, splits, task};
@@ -189,7 +190,7 @@ fn documents_without_options_or_target_are_skipped() {
     assert_eq!(built[3].instances.len(), 1);
     assert_eq!(built[3].choices.as_deref(), Some(&vec![Value::str("x")]));
     let none = failure(&format!("{OPTIONS}doc_to_choice: [0, 1]\ndoc_to_target: t\n"), data);
-    assert_eq!(none.to_string(), "Task `t`: No document has a request");
+    assert_eq!(none.to_string(), "Task `t`: No document yields a request");
     let later = failure(&format!("{OPTIONS}doc_to_choice: [x, 1]\ndoc_to_target: t\n"), data);
     assert_eq!(later.kind(), PromptErrorKind::Type);
 }
@@ -236,7 +237,7 @@ fn json_conversations_have_no_options() {
     let definition = format!("{OPTIONS}doc_to_choice: opts\ndoc_to_target: l\n");
     assert_eq!(
         build(&task(&definition), splits(DATA), &options).unwrap_err().to_string(),
-        "Task `t`: No document has a request"
+        "Task `t`: No document yields a request"
     );
     let generated = instances(QUESTION, DATA, &options).unwrap();
     let lmeval_core::Arguments::Generate { context, .. } = &generated[0].arguments else { panic!() };
@@ -391,7 +392,7 @@ fn errors_name_what_is_wrong() {
     assert!(error.hints().iter().any(|hint| hint.contains("`q`, `a`")), "{:?}", error.hints());
     let example =
         failure(&format!("{QUESTION}{TWO}").replace("first_n", "first_n, doc_to_text: '{{z}}'"), DATA);
-    assert_eq!(example.place(), Some(Place::Example(0)));
+    assert_eq!(example.document(), Some(ErrorDocument::Example(0)));
     assert_eq!(example.field(), Some("fewshot_config.doc_to_text"));
     let few = failure(&format!("{QUESTION}num_fewshot: 3\nfewshot_split: train\n"), DATA);
     let message = "Task `t`, document 0: Cannot draw 3 few-shot examples from 2 documents";

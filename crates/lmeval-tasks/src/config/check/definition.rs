@@ -1,4 +1,4 @@
-//! Checks of what a task must say, and of values that no run can use.
+//! Checks for required keys and unusable values.
 
 use lmeval_core::OutputType;
 use lmeval_pycompat::{Dict, Value};
@@ -10,11 +10,11 @@ use crate::config::words::shortened;
 use crate::error::{Error, ErrorKind};
 use crate::source::Mapping;
 
-/// The names of the most tokens to generate.
-const MOST_TOKENS: [&str; 4] = ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"];
+/// The aliases of the maximum number of tokens to generate.
+const MAX_TOKENS_KEYS: [&str; 4] = ["max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"];
 
 impl Checker<'_> {
-    /// Documents come from a data set or a function, and are those of one of two splits.
+    /// Checks that there are documents: a data set or a function, and a test or validation split.
     pub(super) fn data(&mut self) {
         let config = self.config;
         let task = ConfigPath::key("task");
@@ -36,25 +36,25 @@ impl Checker<'_> {
         }
     }
 
-    /// A choice needs options.
+    /// Checks that a multiple-choice task has options.
     pub(super) fn choices(&mut self) {
         let config = self.config;
         let asks = config.output_type == OutputType::MultipleChoice && !config.multiple_inputs;
         if asks && config.doc_to_choice.is_none() {
             let error = Error::new(ErrorKind::Value, "A multiple-choice task needs `doc_to_choice`")
-                .hint("Say where the options are, for example `doc_to_choice: choices`");
+                .hint("Name the column of options, for example `doc_to_choice: choices`");
             self.error(&ConfigPath::key("output_type"), error);
         }
     }
 
-    /// Settings of the generation that every back end reads.
+    /// Checks the generation settings that every back end reads.
     pub(super) fn generation(&mut self) {
         let config = self.config;
         if config.output_type != OutputType::GenerateUntil {
             return;
         }
         let path = ConfigPath::key("generation_kwargs");
-        for key in MOST_TOKENS {
+        for key in MAX_TOKENS_KEYS {
             if let Some(value) = config.generation_kwargs.get(key)
                 && !is_token_count(value)
             {
@@ -75,7 +75,7 @@ impl Checker<'_> {
             let truth = if value.is_truthy() { "True" } else { "False" };
             self.warn(
                 &path,
-                format!("`{path}` must be a bool, not {}, which counts as {truth}", describe(value)),
+                format!("`{path}` must be a bool, not {}, which is read as {truth}", describe(value)),
             );
         }
         self.stops(&path.then("until"));
@@ -97,7 +97,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether `int(value)` is a number in Python, or the value counts as absent.
+/// Whether Python's `int(value)` succeeds, or the value is treated as absent.
 fn is_token_count(value: &Value) -> bool {
     match value {
         Value::None | Value::Bool(_) | Value::Int(_) => true,
@@ -107,7 +107,7 @@ fn is_token_count(value: &Value) -> bool {
     }
 }
 
-/// Reports every `!function` that does not say in which module it is.
+/// Reports every `!function` without a module.
 pub fn functions(mapping: &Mapping, report: &mut Report) {
     for (key, value) in mapping.values().iter() {
         if let Some(key) = key.as_str() {
@@ -119,7 +119,8 @@ pub fn functions(mapping: &Mapping, report: &mut Report) {
 fn functions_in(mapping: &Mapping, path: &ConfigPath, value: &Value, report: &mut Report) {
     match value {
         Value::Function(function) if function.split().is_none() => {
-            let message = format!("`{path}`: `!function {}` names no module", shortened(&function.reference));
+            let message =
+                format!("`{path}`: `!function {}` does not name a module", shortened(&function.reference));
             let error = Error::new(ErrorKind::Value, message)
                 .at(path.locate(mapping))
                 .hint("Write `!function module.name`");

@@ -43,14 +43,14 @@ impl Checker<'_> {
                 let subject = format!("The metric `{name}`");
                 self.options(&subject, &metric.path, &entry.options, &kwargs);
             }
-            // The scorer may give values under any name.
+            // The scorer may report values under any name.
             Err(_) if has_own_scorer(self.config, self.registry) => {}
             Err(unknown) if self.may_be_registered(&path, &unknown) => {}
             Err(_) => {
                 let message = format!("`{path}`: `{}` is not a known metric", shortened(name));
                 let error = Error::new(ErrorKind::UnknownName, message)
                     .did_you_mean(&self.registry.metrics_like(name, self.config.output_type))
-                    .hint("A name of one's own needs `process_results`, which delivers its values");
+                    .hint("A custom metric name needs a `process_results` function that computes it");
                 self.error(&path, error);
             }
         }
@@ -74,7 +74,7 @@ impl Checker<'_> {
             _ if entry.fits(output_type) => {}
             // Reference: 0.4.13 scores whether a gold option is the greedy continuation.
             OutputType::MultipleChoice if name == "exact_match" => {}
-            // Reference: 0.4.13 hands pairs of target and answer to the task's own aggregation.
+            // Reference: 0.4.13 passes pairs of target and answer to the task's aggregation.
             OutputType::GenerateUntil if aggregated_by_task => {}
             _ => {
                 let path = metric.path.then("metric");

@@ -1,6 +1,6 @@
-//! Checks of everything that a task names: filters, metrics, aggregations, reductions, scorers and samplers.
+//! Checks every name in a task: filters, metrics, aggregations, reductions, scorers and samplers.
 //!
-//! What would make a run fail after hours of inference is found here before the first request.
+//! Mistakes that would fail a run after hours of inference are found before the first request.
 
 mod definition;
 mod filters;
@@ -22,23 +22,23 @@ use crate::error::{Diagnostic, Error, ErrorKind, Location};
 use crate::formats;
 use crate::source::{Mapping, Step, folder_of};
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What makes the task fail.
+    /// Problems that prevent a run.
     pub errors: Vec<Diagnostic>,
-    /// What works, but hardly as it was meant.
+    /// Settings that work, but probably not as intended.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Looks up every name of a task in the built-in registry and checks the arguments that go with it.
+/// Looks up every name of a task in the built-in registry and checks its arguments.
 ///
-/// `mapping` is what the configuration was made from, for the places of the findings.
+/// `mapping` is the mapping that the configuration was read from; it provides the locations.
 pub fn names(config: &TaskConfig, mapping: &Mapping, report: &mut Report) {
     names_with(config, mapping, &Registry::default(), report);
 }
 
-/// Looks up every name of a task and checks the arguments that go with it.
+/// Looks up every name of a task in `registry` and checks its arguments.
 pub fn names_with(config: &TaskConfig, mapping: &Mapping, registry: &Registry, report: &mut Report) {
     let mut checker = Checker { config, mapping, registry, report };
     checker.sampler();
@@ -46,9 +46,9 @@ pub fn names_with(config: &TaskConfig, mapping: &Mapping, registry: &Registry, r
     checker.pipelines();
 }
 
-/// Checks everything that can be known about a task before it runs: its names, and that it says what it must.
+/// Runs every check that needs neither data nor a model: names, arguments and required keys.
 ///
-/// A task of a Python class may do without most of it.
+/// A Python task class may omit most keys.
 pub fn task(config: &TaskConfig, mapping: &Mapping, registry: &Registry, report: &mut Report) {
     functions(mapping, report);
     if config.class.is_some() {
@@ -61,12 +61,12 @@ pub fn task(config: &TaskConfig, mapping: &Mapping, registry: &Registry, report:
     names_with(config, mapping, registry, report);
 }
 
-/// Looks up the scorer of a task, as one of its prompt formats may set it.
+/// Looks up the scorer of a task, which one of its prompt formats may set.
 pub(crate) fn scorer(config: &TaskConfig, mapping: &Mapping, registry: &Registry, report: &mut Report) {
     Checker { config, mapping, registry, report }.scorer();
 }
 
-/// The first module of a folder that registers something, by the look of its text; `utils.py` comes first.
+/// The first Python module in a folder that seems to register something; `utils.py` comes first.
 fn registering_module(folder: &Path) -> Option<String> {
     let files = fs_err::read_dir(folder).into_iter().flatten().flatten();
     let mut modules: Vec<PathBuf> = files
@@ -82,7 +82,7 @@ fn registering_module(folder: &Path) -> Option<String> {
     module.file_name().map(|name| name.to_string_lossy().into_owned())
 }
 
-/// How the decorators that register something begin.
+/// The common prefix of registering decorators.
 const REGISTERS: &[u8] = b"register_";
 
 struct Checker<'a> {
@@ -137,7 +137,7 @@ impl Checker<'_> {
                 self.filter(step);
             }
             for metric in &pipeline.metric_list {
-                // Pipelines that inherit the metrics of the task share their places.
+                // Pipelines that inherit the task's metrics share their paths.
                 if !checked.contains(&&metric.path) {
                     checked.push(&metric.path);
                     self.metric(metric);
@@ -146,7 +146,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Where a value stands; what a format set stands where the format was asked for.
+    /// The location of a value; for a value set by a format, the location that selected the format.
     fn locate(&self, path: &ConfigPath) -> Option<Location> {
         path.locate(self.mapping).or_else(|| {
             let format = self.config.format.as_ref()?;
@@ -175,14 +175,14 @@ impl Checker<'_> {
         self.error(path, error);
     }
 
-    /// Warns of a name that Python code beside the task file may register, which only running it would show.
+    /// Warns about a name that Python code next to the task file may register; only running it would show.
     fn may_be_registered(&mut self, path: &ConfigPath, unknown: &UnknownName) -> bool {
-        let places = [self.locate(path), self.locate(&ConfigPath::key("task"))];
-        let mut folders = places.iter().flatten().filter_map(|place| folder_of(place.path()));
+        let locations = [self.locate(path), self.locate(&ConfigPath::key("task"))];
+        let mut folders = locations.iter().flatten().filter_map(|location| folder_of(location.path()));
         let Some(module) = folders.find_map(registering_module) else { return false };
         let (name, kind) = (shortened(&unknown.name), unknown.kind);
         let message = format!(
-            "`{path}`: the {kind} `{name}` is not built in, and whether `{module}` registers it only Python can say"
+            "`{path}`: the {kind} `{name}` is not built in; `{module}` may register it when Python imports it"
         );
         self.warn(path, message);
         if let (Some(last), false) = (self.report.warnings.last_mut(), unknown.nearest.is_empty()) {
@@ -191,11 +191,11 @@ impl Checker<'_> {
         true
     }
 
-    /// Reports what is wrong with keyword arguments. They stand beside the name or under `kwargs`.
+    /// Reports invalid keyword arguments. They are given next to the name or under `kwargs`.
     fn options(&mut self, subject: &str, path: &ConfigPath, table: &OptionTable, given: &Dict) {
         self.patterns(path, table, given);
         for problem in table.check(given) {
-            let place = self.option_path(path, problem.option());
+            let option_path = self.option_path(path, problem.option());
             let fatal = problem.is_fatal();
             let (kind, message, near) = match problem {
                 OptionProblem::Unknown { name, nearest, fatal: true } => {
@@ -220,10 +220,10 @@ impl Checker<'_> {
                     let names: Vec<&str> = table.known.iter().map(|option| &*option.name).collect();
                     error = error.hint(format!("The options are {}", listed(&names)));
                 }
-                self.error(&place, error);
+                self.error(&option_path, error);
             } else if !near.is_empty() {
-                // What nearly is an option was surely meant to be one. Others are common, and harmless.
-                self.warn(&place, message);
+                // A near miss is probably a typo. Other unknown options are common and harmless.
+                self.warn(&option_path, message);
                 if let Some(last) = self.report.warnings.last_mut() {
                     last.hints.push(format!("Did you mean `{}`?", near.join("` or `")));
                 }
@@ -231,7 +231,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Compiles the regular expressions among keyword arguments.
+    /// Compiles the regular expressions in keyword arguments.
     fn patterns(&mut self, path: &ConfigPath, table: &OptionTable, given: &Dict) {
         for option in table.known.iter() {
             let Some(value) = given.get_str(&option.name) else {
@@ -258,11 +258,11 @@ impl Checker<'_> {
             return;
         };
         let what = match problem.kind() {
-            re::ErrorKind::NotSupported => "is a regular expression that is not supported",
+            re::ErrorKind::NotSupported => "is an unsupported regular expression",
             _ => "is not a regular expression",
         };
-        let place = problem.position().map(|position| format!(" at position {position}"));
-        let message = format!("`{path}` {what}: {}{}", problem.message(), place.unwrap_or_default());
+        let position = problem.position().map(|position| format!(" at position {position}"));
+        let message = format!("`{path}` {what}: {}{}", problem.message(), position.unwrap_or_default());
         self.error(path, Error::new(ErrorKind::Value, message));
     }
 

@@ -210,11 +210,11 @@ fn a_task_says_what_it_must() {
     assert_eq!(errors("output_type: multiple_choice"), ["A multiple-choice task needs `doc_to_choice`"]);
     assert_eq!(
         errors("process_docs: !function nodot"),
-        ["`process_docs`: `!function nodot` names no module"]
+        ["`process_docs`: `!function nodot` does not name a module"]
     );
     assert_eq!(
         errors("metric_list: [{metric: exact_match, aggregation: !function mean}]"),
-        ["`metric_list[0].aggregation`: `!function mean` names no module"]
+        ["`metric_list[0].aggregation`: `!function mean` does not name a module"]
     );
 }
 
@@ -236,7 +236,7 @@ fn generation_settings_are_usable() {
     }
     assert_eq!(
         found("do_sample: 'no'").1,
-        ["`generation_kwargs.do_sample` must be a bool, not str (`'no'`), which counts as True"]
+        ["`generation_kwargs.do_sample` must be a bool, not str (`'no'`), which is read as True"]
     );
     for fine in [
         "max_gen_toks: '256', until: x",

@@ -68,7 +68,7 @@ fn values_have_types() {
     }
     assert_eq!(
         failure("{task: t, dataset_name: no}").hints(),
-        ["Put the value in quotes: YAML reads it as something other than text"]
+        ["Put the value in quotes: YAML reads it as something other than a string"]
     );
     assert_eq!(failure("{task: t, process_docs: u.docs}").hints(), ["Write `!function module.name`"]);
     let value = |text: &str, message: &str| fails(text, ErrorKind::Value, message);

@@ -1,4 +1,4 @@
-//! The configuration of a task in results, in the form of each dialect.
+//! The configuration of a task as results show it, in either dialect.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use lmeval_pycompat::{Dict, Value};
 use super::task::TaskConfig;
 use crate::source::Mapping;
 
-/// The keys of a task in the order of the 0.4 line, behind them those that only the 0.5 line knows.
+/// The task keys in the order of 0.4, followed by those that only 0.5 knows.
 const KEYS_04: [&str; 37] = [
     "task",
     "task_alias",
@@ -49,7 +49,7 @@ const KEYS_04: [&str; 37] = [
     "multiple_targets",
 ];
 
-/// The keys of `fewshot_config`, each with the key of the task that it is taken from where it is not given.
+/// The keys of `fewshot_config`, each with the task key that it defaults to.
 const FEWSHOT_KEYS: [(&str, Option<&str>); 11] = [
     ("sampler", None),
     ("split", Some("fewshot_split")),
@@ -65,7 +65,7 @@ const FEWSHOT_KEYS: [(&str, Option<&str>); 11] = [
 ];
 
 /// The keys that a prompt format sets.
-const FORMATTED: [&str; 8] = [
+const FORMAT_KEYS: [&str; 8] = [
     "output_type",
     "doc_to_text",
     "doc_to_choice",
@@ -77,10 +77,15 @@ const FORMATTED: [&str; 8] = [
 ];
 
 impl TaskConfig {
-    /// The entry of `configs` in results, with what the caller of the run has changed.
+    /// The name of the prompt format that sets a key; `None` if the task file sets it.
+    pub fn format_of(&self, key: &str) -> Option<&str> {
+        self.format.as_deref().filter(|_| FORMAT_KEYS.contains(&key))
+    }
+
+    /// The entry of `configs` in results, with the overrides of the run applied.
     ///
-    /// `mapping` is what the configuration was made from. Top-level nulls are left out. Of a function stands its
-    /// reference, as its source text is not known here. `predict_only` says that the run scores nothing.
+    /// `mapping` is the mapping that the configuration was read from. Top-level nulls are omitted. Functions appear as
+    /// references, since their source code is not known here. `predict_only` means that the run scores nothing.
     pub fn to_dict(&self, mapping: &Mapping, dialect: &Dialect, predict_only: bool) -> Dict {
         if *dialect == Dialect::V04 {
             return Written { config: self, mapping, typed: self.to_value() }.dump(predict_only);
@@ -92,7 +97,7 @@ impl TaskConfig {
     }
 }
 
-/// A configuration as it was written, which is how the 0.4 line shows it.
+/// A configuration as it was written, which is how 0.4 shows it.
 struct Written<'a> {
     config: &'a TaskConfig,
     mapping: &'a Mapping,
@@ -128,7 +133,7 @@ impl Written<'_> {
         let config = self.config;
         let or = |default: Value| self.mapping.get(key).cloned().unwrap_or(default);
         match key {
-            _ if config.format.is_some() && FORMATTED.contains(&key) => self.typed(key),
+            _ if config.format_of(key).is_some() => self.typed(key),
             "task" => self.typed(key),
             "task_alias" if self.has_own_alias() => or(Value::None),
             "task_alias" => Value::None,
@@ -151,28 +156,28 @@ impl Written<'_> {
         }
     }
 
-    /// Whether the task is defined right in the list of its group; then its name has the group in front.
+    /// Whether the task is defined inline in its group's list; its name is then prefixed with the group.
     fn is_inline_member(&self) -> bool {
         self.config.task.contains("::")
     }
 
-    /// Whether the alias was written: such a member gets its short name as alias where it has none.
+    /// Whether the file sets the alias: an inline member without one gets its short name.
     fn has_own_alias(&self) -> bool {
         let short = self.config.task.rsplit("::").next();
-        // A key that was not written is located at what holds it, as is this one that nobody writes.
-        let place = |key: &str| self.mapping.locate(&[key.into()]).map(|location| location.range);
+        // An absent key is located at its parent, and so is `_qualified_name`, which no file contains.
+        let range = |key: &str| self.mapping.locate(&[key.into()]).map(|location| location.range);
         !self.is_inline_member()
             || self.config.task_alias.as_deref() != short
-            || place("task_alias") != place("_qualified_name")
+            || range("task_alias") != range("_qualified_name")
     }
 
     fn metadata(&self) -> Value {
         let mut metadata = self.config.metadata.clone();
         if self.is_inline_member() {
-            // Reference: such a task has no source at all.
+            // Reference: such a task has no `config_source`.
             metadata.remove_str("config_source");
         }
-        // Only the class of a task can say nothing here.
+        // Only a Python task class can leave this empty.
         if metadata.is_empty() && !self.mapping.contains("metadata") {
             Value::None
         } else {
@@ -203,7 +208,7 @@ impl Written<'_> {
     }
 }
 
-/// A value in which functions are their references.
+/// Replaces functions by their references.
 fn references(value: &Value) -> Value {
     match value {
         Value::Function(function) => Value::from(display_reference(&function.reference)),

@@ -1,4 +1,4 @@
-//! A folder full of broken files: nothing panics, nothing hangs, each error names its file and line.
+//! A folder full of broken files: nothing panics or hangs, and each error names its file and line.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use lmeval_tasks::{Severity, TaskManager};
 
 use crate::support::{Library, task};
 
-/// Kinds of broken files; `number` makes each of its own.
+/// The content of a broken file; `number` makes each one unique.
 fn broken(kind: usize, number: usize) -> Vec<u8> {
     match kind {
         0 => format!("task: x{number}\ndoc_to_text: \"unclosed\n").into_bytes(),
@@ -16,7 +16,7 @@ fn broken(kind: usize, number: usize) -> Vec<u8> {
         3 => format!("task: x{number}\na: {}", "[".repeat(20_000)).into_bytes(),
         4 => format!("task: x{number}\n{}", "- ".repeat(20_000)).into_bytes(),
         5 => {
-            // Ten levels of ten aliases each stand for ten thousand million values.
+            // Ten levels of ten aliases each expand to ten billion values.
             let mut text = format!("task: x{number}\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
             for level in 1..10 {
                 let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
@@ -40,7 +40,7 @@ fn broken(kind: usize, number: usize) -> Vec<u8> {
 const KINDS: usize = 16;
 
 #[test]
-fn a_thousand_broken_files_are_each_explained() {
+fn reports_each_of_a_thousand_broken_files() {
     let library = Library::new(&[("sound.yaml", &task("sound", ""))]);
     for number in 0..1000 {
         let kind = number % KINDS;
@@ -55,13 +55,14 @@ fn a_thousand_broken_files_are_each_explained() {
     assert_eq!(findings.len(), 1000);
     for finding in findings {
         assert_eq!(finding.severity, Severity::Error);
-        let place = finding.diagnostic.location.clone().unwrap_or_else(|| panic!("no place: {finding:?}"));
-        assert!(place.line >= 1 && place.path().starts_with(library.path()), "{place}");
+        let location =
+            finding.diagnostic.location.clone().unwrap_or_else(|| panic!("no location: {finding:?}"));
+        assert!(location.line >= 1 && location.path().starts_with(library.path()), "{location}");
     }
 }
 
 #[test]
-fn a_huge_scalar_loads() {
+fn loads_a_huge_scalar() {
     let library = Library::new(&[]);
     let text = "word ".repeat(2_000_000);
     library.write("huge.yaml", task("huge", &format!("description: \"{text}\"\n")).as_bytes());
@@ -70,7 +71,7 @@ fn a_huge_scalar_loads() {
 }
 
 #[test]
-fn a_file_that_is_too_large_is_refused_unread() {
+fn rejects_a_file_that_is_too_large_without_reading_it() {
     let library = Library::new(&[]);
     let path = library.path().join("large.yaml");
     let file = fs_err::File::create(&path).unwrap();

@@ -1,4 +1,4 @@
-//! The examples of the pages about scoring load, and those in Rust are the tested ones.
+//! The examples on the pages about scoring load, and the Rust examples are the tested ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn read(page: &str) -> String {
     fs_err::read_to_string(path).unwrap()
 }
 
-/// The blocks of a language.
+/// The code blocks of a language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let start = format!("```{language}\n");
     page.split(start.as_str())
@@ -29,15 +29,15 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_example_loads() {
+fn documented_examples_load() {
     let mut sources = ScoringSources::new(&Dialect::V05);
     sources.host = Arc::new(AnyFunction);
     for (page, expected) in PAGES.into_iter().zip([6, 4, 3, 2]) {
         let examples = blocks(&read(page), "yaml");
         assert_eq!(examples.len(), expected, "{page}");
         for (number, example) in examples.iter().enumerate() {
-            let whole = example.starts_with("task:") || example.starts_with("group:");
-            let text = if whole { example.clone() } else { task("example", example) };
+            let complete = example.starts_with("task:") || example.starts_with("group:");
+            let text = if complete { example.clone() } else { task("example", example) };
             let library = Library::new(&[("example.yaml", &text)]);
             let manager = TaskManager::new(&[BUILTIN_LIBRARY.into(), library.path()]);
             let spec = Spec::File(library.path().join("example.yaml"));
@@ -57,7 +57,7 @@ fn every_example_loads() {
 }
 
 #[test]
-fn every_name_is_on_its_page() {
+fn every_built_in_name_is_documented() {
     let (filters, metrics, scorers) = (read("filters.md"), read("metrics.md"), read("scorers.md"));
     let has = |page: &str, name: &str| assert!(page.contains(&format!("`{name}`")), "{name}");
     let registry = Registry::default();
@@ -79,7 +79,7 @@ fn every_name_is_on_its_page() {
 }
 
 #[test]
-fn the_rust_examples_are_the_tested_ones() {
+fn rust_examples_are_the_tested_ones() {
     let tested = include_str!("own_scorers.rs");
     let examples: Vec<String> = tested
         .split("// [example]\n")

@@ -1,4 +1,4 @@
-//! Includes: order, replacement, cycles.
+//! Includes: precedence, replacement and cycles.
 
 use lmeval_pycompat::Value;
 use lmeval_pycompat::repr::repr;
@@ -13,7 +13,7 @@ fn loaded(library: &Library, name: &str) -> String {
 }
 
 #[test]
-fn later_files_win_and_values_are_replaced_whole() {
+fn later_includes_replace_values() {
     let library = Library::new(&[
         ("one", "a: 1\nb: {x: 1, y: 2}\ntask_list: [q]\n"),
         ("two", "a: 2\nc: 3\n"),
@@ -23,19 +23,19 @@ fn later_files_win_and_values_are_replaced_whole() {
 }
 
 #[test]
-fn an_empty_list_includes_nothing() {
+fn empty_list_includes_nothing() {
     let library = Library::new(&[("t.yaml", "include: []\ntask: t\n")]);
     assert_eq!(loaded(&library, "t.yaml"), "{'task': 't'}");
 }
 
 #[test]
-fn a_group_keeps_its_include() {
+fn group_keeps_its_include() {
     let library = Library::new(&[("g.yaml", "group: g\ninclude: {num_fewshot: 2}\n")]);
     assert_eq!(loaded(&library, "g.yaml"), "{'group': 'g', 'include': {'num_fewshot': 2}}");
 }
 
 #[test]
-fn functions_remember_the_folder_of_the_file_that_names_them() {
+fn functions_are_relative_to_the_file_that_names_them() {
     let library = Library::new(&[
         ("base/base_yaml", "process_docs: !function utils.process\n"),
         ("t.yaml", "include: base/base_yaml\ntask: t\n"),
@@ -47,19 +47,19 @@ fn functions_remember_the_folder_of_the_file_that_names_them() {
 }
 
 #[test]
-fn each_value_knows_its_file_and_line() {
+fn locates_each_value_in_its_file() {
     let library = Library::new(&[
         ("base_yaml", "# comment\nnum_fewshot: 3\nmetric_list:\n  - metric: acc\n"),
         ("t.yaml", "include: base_yaml\ntask: t\n"),
     ]);
     let mapping = Loader::new().load(&library.path().join("t.yaml")).unwrap();
-    let place = mapping.locate(&[Step::from("metric_list"), Step::from(0), Step::from("metric")]).unwrap();
-    assert_eq!(place.to_string(), format!("{}:4", library.path().join("base_yaml").display()));
+    let location = mapping.locate(&[Step::from("metric_list"), Step::from(0), Step::from("metric")]).unwrap();
+    assert_eq!(location.to_string(), format!("{}:4", library.path().join("base_yaml").display()));
     assert_eq!(mapping.locate(&[Step::from("task")]).unwrap().line, 2);
 }
 
 #[test]
-fn cycles_show_the_chain() {
+fn include_cycle_error_shows_the_chain() {
     let library = Library::new(&[
         ("a.yaml", "include: b\ntask: a\n"),
         ("b", "include: a.yaml\n"),
@@ -75,7 +75,7 @@ fn cycles_show_the_chain() {
 }
 
 #[test]
-fn a_file_that_is_included_twice_is_named() {
+fn including_a_file_twice_is_an_error() {
     let library = Library::new(&[
         ("base", "x: 1\n"),
         ("m1", "include: base\n"),
@@ -93,7 +93,7 @@ fn a_file_that_is_included_twice_is_named() {
 }
 
 #[test]
-fn a_broken_included_file_names_the_files_that_include_it() {
+fn error_in_an_included_file_names_the_including_files() {
     let library = Library::new(&[
         ("base", "x: [1\n"),
         ("middle", "\ninclude: base\n"),
@@ -113,7 +113,7 @@ fn a_broken_included_file_names_the_files_that_include_it() {
 }
 
 #[test]
-fn an_absolute_include_is_not_called_relative() {
+fn absolute_include_has_no_hint_about_relative_paths() {
     let library = Library::new(&[("t.yaml", "task: t\ninclude: /nonexistent/x\n")]);
     let error = Loader::new().load(&library.path().join("t.yaml")).unwrap_err();
     assert_eq!(error.location().unwrap().line, 2);
@@ -125,7 +125,7 @@ fn an_absolute_include_is_not_called_relative() {
 }
 
 #[test]
-fn lines_are_those_of_the_text_that_is_shown() {
+fn line_numbers_match_the_displayed_source() {
     let library = Library::new(&[]);
     let utf16: Vec<u8> =
         "\u{feff}task: t\nnote: é\nnum_fewshot: 3\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -138,23 +138,23 @@ fn lines_are_those_of_the_text_that_is_shown() {
     }
     for name in ["utf16", "cr", "crlf", "nel", "ls", "ps"] {
         let mapping = Loader::new().load(&library.path().join(format!("{name}.yaml"))).unwrap();
-        let place = mapping.locate(&[Step::from("num_fewshot")]).unwrap();
-        assert_eq!(place.line, 3, "{name}");
-        let text = place.text();
-        assert_eq!(text[..place.range.start].matches('\n').count(), 2, "{name}");
-        assert!(text[place.range.start..].starts_with("num_fewshot: 3"), "{name}: {text:?}");
+        let location = mapping.locate(&[Step::from("num_fewshot")]).unwrap();
+        assert_eq!(location.line, 3, "{name}");
+        let text = location.text();
+        assert_eq!(text[..location.range.start].matches('\n').count(), 2, "{name}");
+        assert!(text[location.range.start..].starts_with("num_fewshot: 3"), "{name}: {text:?}");
     }
     let error = {
         library.write("broken.yaml", b"task: t\ra: [1\rb: 2\r");
         Loader::new().load(&library.path().join("broken.yaml")).unwrap_err()
     };
-    let place = error.location().unwrap();
-    assert_eq!(place.line, 3);
-    assert_eq!(place.text()[..place.range.start].matches('\n').count(), 2);
+    let location = error.location().unwrap();
+    assert_eq!(location.line, 3);
+    assert_eq!(location.text()[..location.range.start].matches('\n').count(), 2);
 }
 
 #[test]
-fn a_missing_include_names_the_line_and_the_folder() {
+fn missing_include_error_names_line_and_folder() {
     let library = Library::new(&[("t.yaml", "task: t\ninclude: nothing_yaml\n")]);
     let error = Loader::new().load(&library.path().join("t.yaml")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
@@ -163,7 +163,7 @@ fn a_missing_include_names_the_line_and_the_folder() {
 }
 
 #[test]
-fn wrong_include_values_are_type_errors() {
+fn invalid_include_values_are_type_errors() {
     for value in ["5", "~", "{a: b}", "[1]", "true"] {
         let library = Library::new(&[("t.yaml", &format!("task: t\ninclude: {value}\n"))]);
         let error = Loader::new().load(&library.path().join("t.yaml")).unwrap_err();

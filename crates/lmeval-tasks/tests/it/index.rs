@@ -1,4 +1,4 @@
-//! What the index finds, and which of two definitions it takes.
+//! Index entries, and precedence among duplicate definitions.
 
 use lmeval_tasks::TaskManager;
 use lmeval_tasks::index::{Index, Kind, Problem};
@@ -6,7 +6,7 @@ use lmeval_tasks::index::{Index, Kind, Problem};
 use crate::support::{Library, task};
 
 #[test]
-fn kinds_follow_the_keys_of_the_merged_mapping() {
+fn kind_depends_on_the_merged_keys() {
     let library = Library::new(&[
         ("a.yaml", "task: a\ntag: [t1, t2]\noutput_type: multiple_choice\n"),
         ("b.yaml", "task: b@mcqa\ntag: t1\n"),
@@ -43,7 +43,7 @@ fn kinds_follow_the_keys_of_the_merged_mapping() {
 }
 
 #[test]
-fn within_a_root_the_first_file_wins() {
+fn first_file_wins_within_a_root() {
     let library = Library::new(&[
         ("01.yaml", "task: x\ntag: foo\n"),
         ("02.yaml", "task: x\ntag: bar\noutput_type: loglikelihood\n"),
@@ -54,12 +54,12 @@ fn within_a_root_the_first_file_wins() {
     assert_eq!(index.get("x").unwrap().output_type, None);
     assert_eq!(index.get("foo").unwrap().kind, Kind::Tag, "the tag of 01 blocks the task of 03");
     assert!(index.get("bar").is_none(), "tags of an ignored file are not registered");
-    assert_eq!(index.get("x").unwrap().kind, Kind::Task, "a tag named like a task makes no entry");
+    assert_eq!(index.get("x").unwrap().kind, Kind::Task, "a tag named like a task is not indexed");
     assert_eq!(index.duplicates().len(), 2);
 }
 
 #[test]
-fn across_roots_the_later_wins_and_tags_are_replaced() {
+fn later_root_wins_and_replaces_tags() {
     let first = Library::new(&[("a.yaml", "task: a\ntag: t\n"), ("b.yaml", "task: b\ntag: t\n")]);
     let second = Library::new(&[("a.yaml", "task: a\ntag: t\noutput_type: loglikelihood\n")]);
     let index = Index::build(&[first.path(), second.path()]);
@@ -69,13 +69,13 @@ fn across_roots_the_later_wins_and_tags_are_replaced() {
 }
 
 #[test]
-fn a_missing_root_holds_nothing() {
+fn missing_root_is_empty() {
     assert!(Index::build(&["/nowhere/at/all"]).is_empty());
 }
 
 #[cfg(unix)]
 #[test]
-fn linked_files_count_and_linked_folders_do_not() {
+fn indexes_linked_files_but_not_linked_folders() {
     let library = Library::new(&[
         ("real/base_yaml", "output_type: loglikelihood\n"),
         ("real/a.yaml", "include: base_yaml\ntask: a\n"),
@@ -87,16 +87,12 @@ fn linked_files_count_and_linked_folders_do_not() {
     let index = Index::build(&[root.join("tasks")]);
     assert_eq!(index.names(&[Kind::Task]), ["a", "own"]);
     let entry = index.get("a").unwrap();
-    assert_eq!(
-        entry.output_type.as_deref(),
-        Some("loglikelihood"),
-        "includes are looked for where the file really is"
-    );
+    assert_eq!(entry.output_type.as_deref(), Some("loglikelihood"), "includes are relative to the real path");
     assert!(entry.path.as_deref().unwrap().ends_with("tasks/linked.yaml"));
 }
 
 #[test]
-fn patterns_match_whole_names() {
+fn patterns_match_entire_names() {
     let library = Library::new(&[
         ("a.yaml", &task("arc_easy", "")),
         ("b.yaml", &task("arc_challenge", "")),
@@ -112,7 +108,7 @@ fn patterns_match_whole_names() {
 }
 
 #[test]
-fn the_built_in_library_is_there_and_sound() {
+fn built_in_library_is_complete_and_valid() {
     let manager = TaskManager::new(&[lmeval_tasks::BUILTIN_LIBRARY.into()]);
     assert!(manager.index().problems().iter().all(Problem::is_template));
     assert!(!manager.all_groups().is_empty() && !manager.all_tags().is_empty());

@@ -1,6 +1,6 @@
-//! The released task library against the reference that ships it.
+//! Compares the released task library with the reference that ships it.
 //!
-//! Slow on purpose: the reference needs seconds to index its own library, and there is no other witness.
+//! Slow, because the reference needs seconds to index its own library, and there is nothing else to compare with.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -23,7 +23,7 @@ json.dump(names, sys.stdout)
 ";
 
 #[test]
-fn the_index_equals_that_of_the_reference() {
+fn index_equals_the_reference() {
     let (Some(python), Some(library)) = (test_environment(), reference_library()) else { return };
     let output = Command::new(python).args(["-c", LIST]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -65,7 +65,7 @@ fn every_task_and_group_loads_and_is_valid() {
         .filter(|finding| finding.severity == Severity::Error)
         .map(|finding| finding.diagnostic.message)
         .collect();
-    // Two groups of the library are broken, and the reference refuses to load them, too.
+    // Two groups of the library are broken; the reference refuses to load them as well.
     let broken = [
         "A member of group `t0_eval` has neither `task` nor `group`",
         "Group `flan_held_in::anli_r1_flan` names `anli_r1_prompt-0`, which is not a task, group or tag",

@@ -1,7 +1,7 @@
-//! Every name that the scoring of the released task library gives, and who computes what it stands for.
+//! Every name that the scoring of the released task library uses, and the code that computes it.
 //!
-//! `library_names.txt` is the table. `UPDATE_NAMES=1 cargo test -p lmeval-tasks library_names` writes it anew; a changed
-//! line is either a gap to close or a new name to agree to. Slow on purpose: it loads the whole library.
+//! `library_names.txt` is the expected table; `UPDATE_NAMES=1 cargo test -p lmeval-tasks library_names` rewrites it. A
+//! changed line is either a gap to close or a new name to accept. Slow, because it loads the entire library.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use lmeval_testkit::reference_library;
 
 use crate::support::Library;
 
-/// A Python that has every function.
+/// A Python host that has every function.
 #[derive(Debug)]
 pub(crate) struct AnyFunction;
 
@@ -81,7 +81,7 @@ impl Host for AnyFunction {
     }
 }
 
-/// Headings with the names below them, and what does not fit together.
+/// Names by heading, and inconsistencies.
 #[derive(Default)]
 struct Found {
     names: BTreeMap<String, BTreeSet<String>>,
@@ -89,7 +89,7 @@ struct Found {
     tasks: usize,
 }
 
-/// What a run without Python, and what runs with it by the rules of both lines, are built with.
+/// The sources of a run without Python, and of runs with Python in both dialects.
 struct Sources {
     without_python: ScoringSources,
     with_python: [(Dialect, ScoringSources); 2],
@@ -117,7 +117,7 @@ impl Found {
         for used in &uses {
             self.used(used);
         }
-        // What the list says must be what happens when a run gets ready.
+        // The table must match what happens when a run prepares scoring.
         let never =
             |by: &ComputedBy| matches!(by, ComputedBy::Evaluate | ComputedBy::TaskCode | ComputedBy::Nobody);
         let runs_with_python = !uses.iter().any(|used| never(&used.by));
@@ -152,7 +152,7 @@ impl Found {
     }
 
     fn group(&mut self, group: &Group) {
-        // A group whose entries load is one whose entries are averaged, so all of it is built in.
+        // A group that loads averages its entries, so all of it is built in.
         let Some(list) = group.mapping().get("aggregate_metric_list") else { return };
         let entries = list.as_list().unwrap_or(std::slice::from_ref(list));
         for (entry, metric) in entries.iter().zip(&group.config.aggregate_metric_list) {
@@ -192,7 +192,7 @@ impl Found {
     }
 }
 
-/// Loads names together, as they share files, or one by one where one of them is broken.
+/// Loads names together, since they share files, or one by one if one of them is broken.
 fn load(manager: &TaskManager, names: &[&str]) -> Vec<TaskDict> {
     let load = |names: &[&str]| {
         let specs: Vec<Spec> = names.iter().map(|name| Spec::from(*name)).collect();
@@ -200,7 +200,7 @@ fn load(manager: &TaskManager, names: &[&str]) -> Vec<TaskDict> {
     };
     match load(names) {
         Some(loaded) => vec![loaded],
-        // Groups that the reference refuses, too, are listed where the library is validated.
+        // Groups that the reference refuses as well are listed where the library is validated.
         None => names.iter().filter_map(|name| load(&[name])).collect(),
     }
 }
@@ -234,7 +234,7 @@ fn find_all(manager: &TaskManager) -> Found {
 }
 
 #[test]
-fn every_name_has_a_provider() {
+fn every_name_is_computed_by_something() {
     let Some(library) = reference_library() else { return };
     let found = find_all(&TaskManager::new(&[library]));
     assert!(found.tasks > 13_000, "only {} tasks", found.tasks);
@@ -262,7 +262,7 @@ fn every_name_has_a_provider() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_its_place() {
+fn missing_code_error_names_the_key() {
     let message = |rest: &str| {
         let task = crate::prompt_support::task(&format!(
             "task: t\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n{rest}\n"
@@ -307,7 +307,7 @@ fn what_is_missing_is_named_with_its_place() {
 }
 
 #[test]
-fn what_the_package_shares_with_the_program_needs_no_package() {
+fn built_in_metrics_replace_the_evaluate_package() {
     let ready = |rest: &str| {
         let task = crate::prompt_support::task(&format!(
             "task: t\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n{rest}\n"
@@ -325,7 +325,7 @@ fn what_the_package_shares_with_the_program_needs_no_package() {
 }
 
 #[test]
-fn validation_tells_what_a_run_would_need() {
+fn validation_warns_about_missing_packages() {
     let findings = |rest: &str| -> Vec<(Severity, String)> {
         let library = Library::new(&[("t.yaml", &crate::support::task("t", rest))]);
         let findings = library.manager().validate(&[Spec::from("t")]);

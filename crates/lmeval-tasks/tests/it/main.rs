@@ -1,4 +1,4 @@
-//! Behaviour of the public API on real folders.
+//! Tests of the public API on real folders.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Names to tasks and groups.
+//! Loading tasks and groups by name.
 
 use lmeval_pycompat::{Dict, Value};
 use lmeval_tasks::{ErrorKind, Overrides, Spec};
@@ -15,7 +15,7 @@ fn two_tasks(more: &[(&str, &str)]) -> Library {
 const G1: &str = "group: g1\ntask: [a, b]\naggregate_metric_list: {metric: acc}\n";
 
 #[test]
-fn nested_groups_are_laid_out_flat() {
+fn flattens_nested_groups() {
     let g3 = "group: g3\ngroup_alias: GEE\ninclude: {num_fewshot: 5}\ntask:\n  - g1\n  - a\n  \
               - {group: inl, num_fewshot: 6, task: [a, {group: deep, task: [b]}, {task: newt, dataset_path: csv}]}\n\
               aggregate_metric_list: [{metric: acc}]\n";
@@ -33,7 +33,7 @@ fn nested_groups_are_laid_out_flat() {
 }
 
 #[test]
-fn item_keys_beat_callers_and_callers_beat_includes() {
+fn item_overrides_caller_overrides_include() {
     let inner = "group: inner\ninclude: {num_fewshot: 2}\ntask: [a, {task: b, num_fewshot: 4}]\n";
     let outer = "group: outer2\ntask: [{task: inner, num_fewshot: 6}]\n";
     let library = two_tasks(&[("inner.yaml", inner), ("outer.yaml", outer)]);
@@ -49,7 +49,7 @@ fn item_keys_beat_callers_and_callers_beat_includes() {
 }
 
 #[test]
-fn tags_expand_to_tasks_alone_and_to_members_in_groups() {
+fn tags_expand_to_tasks_and_group_members() {
     let library = two_tasks(&[("g.yaml", "group: g\ntask: [t]\n")]);
     assert_eq!(keys(&library.load(&["t"]).unwrap()), ["a", "b"]);
     let loaded = library.load(&["g", "a"]).unwrap();
@@ -57,7 +57,7 @@ fn tags_expand_to_tasks_alone_and_to_members_in_groups() {
 }
 
 #[test]
-fn members_are_reached_by_path() {
+fn finds_members_by_path() {
     let library = two_tasks(&[
         ("g1.yaml", G1),
         ("o.yaml", "group: o\ntask: [g1, {group: inl, task: [b]}]\n"),
@@ -81,7 +81,7 @@ fn members_are_reached_by_path() {
 }
 
 #[test]
-fn formats_are_selected_and_several_get_rows_of_their_own() {
+fn several_formats_of_a_task_get_separate_entries() {
     let formats = "doc_to_choice: c\nformats: mcqa\n";
     let library = Library::new(&[
         ("m.yaml", &task("m", formats)),
@@ -106,7 +106,7 @@ fn formats_are_selected_and_several_get_rows_of_their_own() {
 }
 
 #[test]
-fn formats_of_groups_are_separate_too() {
+fn several_formats_of_a_group_get_separate_entries() {
     let library = Library::new(&[
         ("m.yaml", &task("m", "doc_to_choice: c\n")),
         ("g.yaml", "group: g\ntask: [m]\n"),
@@ -125,7 +125,7 @@ fn formats_of_groups_are_separate_too() {
 }
 
 #[test]
-fn a_class_needs_a_file_of_its_own() {
+fn inline_class_is_an_error() {
     let library = Library::new(&[(
         "g.yaml",
         "group: g\ntask: [{task: n, dataset_path: json, class: !function a.B}]\n",
@@ -136,7 +136,7 @@ fn a_class_needs_a_file_of_its_own() {
 }
 
 #[test]
-fn unknown_names_come_with_near_ones() {
+fn suggests_similar_names() {
     let library = Library::new(&[("x.yaml", &task("arc_easy", "")), ("bad_one.yaml", "task: [unclosed\n")]);
     let error = library.load(&["arc_esy"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownName);
@@ -146,7 +146,7 @@ fn unknown_names_come_with_near_ones() {
 }
 
 #[test]
-fn an_unknown_member_names_group_member_and_line() {
+fn unknown_member_error_names_group_and_line() {
     let library = two_tasks(&[("g.yaml", "group: g\ntask:\n  - a\n  - bb\n")]);
     let error = library.load(&["g"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownName);
@@ -155,7 +155,7 @@ fn an_unknown_member_names_group_member_and_line() {
 }
 
 #[test]
-fn groups_that_contain_themselves_are_refused() {
+fn group_cycles_are_errors() {
     let library = Library::new(&[
         ("a.yaml", "group: a\ntask: [b]\n"),
         ("b.yaml", "group: b\ntask: [a]\n"),
@@ -169,7 +169,7 @@ fn groups_that_contain_themselves_are_refused() {
 }
 
 #[test]
-fn wrong_members_are_explained() {
+fn invalid_members_are_errors() {
     for (members, kind, words) in [
         ("[5]", ErrorKind::Type, "a name or a mapping"),
         ("[{num_fewshot: 1}]", ErrorKind::Value, "neither `task` nor `group`"),
@@ -184,7 +184,7 @@ fn wrong_members_are_explained() {
 }
 
 #[test]
-fn a_group_with_a_string_has_no_members() {
+fn group_with_a_string_has_no_members() {
     let library = two_tasks(&[("g.yaml", "group: g\ntask: a\n")]);
     let loaded = library.load(&["g"]).unwrap();
     assert!(loaded.tasks.is_empty());
@@ -192,7 +192,7 @@ fn a_group_with_a_string_has_no_members() {
 }
 
 #[test]
-fn metadata_is_merged_and_knows_its_source() {
+fn merges_metadata_and_adds_the_source() {
     let library = Library::new(&[
         ("a.yaml", &task("a", "metadata: {version: 2, x: 1}\n")),
         ("b.yaml", &task("b", "metadata: 7\n")),
@@ -209,7 +209,7 @@ fn metadata_is_merged_and_knows_its_source() {
 }
 
 #[test]
-fn inline_mappings_stand_for_themselves() {
+fn inline_mappings_ignore_registered_tasks() {
     let library = two_tasks(&[]);
     let inline: Dict = [(Value::from("task"), Value::from("b"))].into_iter().collect();
     let loaded = library.manager().load(&[Spec::Inline(inline)], Overrides::default()).unwrap();
@@ -221,7 +221,7 @@ fn inline_mappings_stand_for_themselves() {
 }
 
 #[test]
-fn files_are_loaded_by_path() {
+fn loads_files_by_path() {
     let library = two_tasks(&[("g1.yaml", G1)]);
     let path = library.path().join("b.yaml");
     let loaded = library.load(&[path.to_str().unwrap()]).unwrap();
@@ -240,7 +240,7 @@ fn files_are_loaded_by_path() {
 }
 
 #[test]
-fn selections_keep_order_and_drop_repeats() {
+fn selection_keeps_order_and_drops_duplicates() {
     let library = two_tasks(&[]);
     let names: Vec<String> = library
         .manager()
@@ -256,7 +256,7 @@ fn selections_keep_order_and_drop_repeats() {
 }
 
 #[test]
-fn unused_overrides_are_a_warning() {
+fn warns_about_unused_overrides() {
     let library = two_tasks(&[]);
     let overrides: Overrides = [("b".to_owned(), Dict::new())].into_iter().collect();
     let loaded = library.manager().load(&[Spec::from("a")], overrides).unwrap();
@@ -264,7 +264,7 @@ fn unused_overrides_are_a_warning() {
 }
 
 #[test]
-fn children_have_copies_of_their_own() {
+fn members_do_not_share_mutable_settings() {
     let library = Library::new(&[
         ("a.yaml", &task("a", "")),
         ("b.yaml", &task("b", "fewshot_delimiter: '|'\n")),

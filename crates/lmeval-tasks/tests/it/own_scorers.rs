@@ -1,10 +1,6 @@
-//! Scorers of a program, as `docs/scorers.md` shows them. A test compares the page with the parts between the marks.
+//! Custom scorers as shown in `docs/scorers.md`. A test compares the page with the parts between the marks.
 
-#![expect(
-    unreachable_pub,
-    clippy::unnecessary_literal_bound,
-    reason = "written as in a library of the user's"
-)]
+#![expect(unreachable_pub, clippy::unnecessary_literal_bound, reason = "written as in a user's library")]
 
 use std::sync::Arc;
 
@@ -138,7 +134,7 @@ fn answered(doc_id: usize, target: &str, answer: &str) -> AnsweredDocument {
 }
 
 #[test]
-fn they_score_as_the_page_says() {
+fn custom_scorers_score_as_documented() {
     let documents = [answered(0, "7", "3 and 4, please: 7"), answered(1, "7", "8")];
     for (rest, expected) in [
         ("scorer: last_number", "exact_match,none=0.5"),

@@ -1,4 +1,4 @@
-//! The places in which the two dialects differ, one small task each.
+//! The differences between the two dialects, one small task each.
 
 use lmeval_core::{Dialect, MemorySplits};
 use lmeval_pycompat::{Value, json, yaml};
@@ -12,13 +12,14 @@ use crate::prompt_support::{build, document, splits, task};
 struct Difference {
     name: &'static str,
     task: &'static str,
-    /// Splits, where the usual ones are not enough.
+    /// The splits, if the default ones are not enough.
     data: Option<&'static str>,
-    /// Arguments of the requests of the first documents in the default dialect.
+    /// Arguments of the requests for the first documents, in the default dialect.
     new: &'static [&'static str],
     /// The same in the old dialect.
     old: &'static [&'static str],
-    /// Whether the reference gives the requests of the old dialect; it fails, or gives what no model takes, where not.
+    /// Whether the reference sends the requests of the old dialect; if not, it fails or sends arguments that no model
+    /// accepts.
     reference: bool,
 }
 
@@ -35,7 +36,7 @@ empty: []
 
 const DIFFERENCES: &[Difference] = &[
     Difference {
-        name: "blank before an option",
+        name: "space before an option",
         task: "{output_type: multiple_choice, doc_to_text: '{{q}} ', doc_to_choice: opts, doc_to_target: l}",
         data: None,
         new: &[r#"["Q0 ", "x"]"#, r#"["Q0 ", "y"]"#],
@@ -43,7 +44,7 @@ const DIFFERENCES: &[Difference] = &[
         reference: true,
     },
     Difference {
-        name: "blank in an option",
+        name: "space in an option",
         task: r#"{output_type: multiple_choice, doc_to_text: q, doc_to_choice: [" x", y], doc_to_target: l}"#,
         data: None,
         new: &[r#"["Q0", " x"]"#, r#"["Q0", " y"]"#],
@@ -59,7 +60,7 @@ const DIFFERENCES: &[Difference] = &[
         reference: true,
     },
     Difference {
-        name: "prefix that ends in a blank",
+        name: "prefix that ends in a space",
         task: "{output_type: multiple_choice, doc_to_text: q, doc_to_choice: opts, doc_to_target: l, gen_prefix: 'GP '}",
         data: None,
         new: &[r#"["Q0 GP ", "x"]"#],
@@ -101,7 +102,7 @@ const DIFFERENCES: &[Difference] = &[
         reference: true,
     },
     Difference {
-        name: "mutual information behind a blank",
+        name: "mutual information after a space",
         task: "{output_type: multiple_choice, doc_to_text: '{{q}} ', doc_to_choice: opts, doc_to_target: l,
                 metric_list: [{metric: acc_mutual_info}]}",
         data: None,
@@ -154,7 +155,7 @@ const DIFFERENCES: &[Difference] = &[
         reference: false,
     },
     Difference {
-        name: "target that is no option",
+        name: "target that is not an option",
         task: "{output_type: multiple_choice, doc_to_text: q, doc_to_choice: opts, doc_to_target: a,
                 num_fewshot: 1, fewshot_split: train}",
         data: None,
@@ -196,7 +197,7 @@ const DIFFERENCES: &[Difference] = &[
         reference: true,
     },
     Difference {
-        name: "rendered options with blanks around",
+        name: "rendered options with surrounding whitespace",
         task: "{output_type: multiple_choice, doc_to_text: q, doc_to_choice: \" {{[a, 'z']}}\\n\", doc_to_target: l}",
         data: None,
         new: &[r#"["Q0", " A0"]"#, r#"["Q0", " z"]"#],
@@ -349,7 +350,7 @@ const DIFFERENCES: &[Difference] = &[
         reference: true,
     },
     Difference {
-        name: "lists of images and absent sounds",
+        name: "lists of images and absent audio",
         task: "{doc_to_text: q, doc_to_target: a, doc_to_image: [image, none, '{{[q]}}'], doc_to_audio: none,
                 generation_kwargs: {until: [x]}}",
         data: None,
@@ -358,7 +359,7 @@ const DIFFERENCES: &[Difference] = &[
         reference: true,
     },
     Difference {
-        name: "options of a column that is text",
+        name: "options from a string column",
         task: "{output_type: multiple_choice, doc_to_text: q, doc_to_choice: a, doc_to_target: l}",
         data: Some("test: [{q: Q0, a: \"['u', 'v']\", l: 0}, {q: Q1, a: \"['u', 'v']\", l: 1}]"),
         new: &[r#"["Q0", " u"]"#, r#"["Q0", " v"]"#],
@@ -378,7 +379,7 @@ const DIFFERENCES: &[Difference] = &[
 
 impl Difference {
     fn definition(&self) -> String {
-        // Every task has a name and, unless it says otherwise, evaluates the split `test`.
+        // Every task has a name and, by default, evaluates the split `test`.
         let test = if self.task.contains("test_split") { "" } else { "test_split: test, " };
         format!("{{task: t, {test}{}", &self.task[1..])
     }
@@ -395,7 +396,7 @@ impl Difference {
 }
 
 #[test]
-fn each_dialect_has_its_requests() {
+fn builds_the_requests_of_each_dialect() {
     for difference in DIFFERENCES {
         for (dialect, expected) in [(Dialect::V05, difference.new), (Dialect::V04, difference.old)] {
             let requests = difference.requests(dialect);
@@ -406,7 +407,7 @@ fn each_dialect_has_its_requests() {
 }
 
 #[test]
-fn the_old_dialect_is_that_of_the_reference() {
+fn old_dialect_equals_the_reference() {
     let Some(python) = test_environment() else { return };
     let case = |difference: &Difference| {
         let value = |text: &str| yaml::load(text).unwrap().value;
@@ -423,7 +424,7 @@ fn the_old_dialect_is_that_of_the_reference() {
             let ours = as_lines(&difference.requests(Dialect::V04));
             assert_eq!(found.as_ref(), Ok(&ours), "{}", difference.name);
         } else if let Ok(lines) = found {
-            // Where the reference does not fail, it sends what is no text.
+            // If the reference does not fail, it sends something that is not a string.
             assert!(
                 lines.iter().any(|line| line.starts_with("[[[") || line.contains(", [")),
                 "{}",
@@ -433,14 +434,14 @@ fn the_old_dialect_is_that_of_the_reference() {
     }
 }
 
-/// The same requests, as the reference writes them.
+/// The same requests in the notation of the reference.
 fn as_lines(requests: &[String]) -> Vec<String> {
     let line = |args: &String| Value::list([json::loads(args).unwrap()]);
     requests.iter().map(|args| json::dumps(&line(args), &json::Options::default()).unwrap()).collect()
 }
 
 #[test]
-fn settings_of_the_caller_are_those_of_the_reference() {
+fn merges_generation_settings_as_the_reference_does() {
     let written =
         ["", "generation_kwargs: null", "generation_kwargs: {}", "generation_kwargs: {max_gen_toks: 5}"];
     let given = [

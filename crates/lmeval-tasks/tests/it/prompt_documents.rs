@@ -1,4 +1,4 @@
-//! Documents that fit the templates of a task, for comparing many tasks without their data.
+//! Synthetic documents that fit a task's templates, to compare many tasks without their data.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use lmeval_pycompat::Value;
 use lmeval_tasks::config::{Field, TaskConfig};
 use lmeval_template::Environment;
 
-/// What the values of a column look like.
+/// The shape of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Truth,
 }
 
-/// The order in which kinds are tried.
+/// The order in which the shapes are tried.
 const KINDS: [Kind; 12] = [
     Kind::Text,
     Kind::Index,
@@ -39,19 +39,19 @@ const KINDS: [Kind; 12] = [
     Kind::Truth,
 ];
 
-/// The columns that a task's fields use, and a guess at what they hold.
+/// The columns that a task's fields use, with a guess at their values.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns {
     pub(crate) names: Vec<String>,
     pub(crate) kinds: Vec<Kind>,
     /// Names of attributes and items in templates.
     keys: Vec<String>,
-    /// Texts in quotes in templates.
+    /// String literals in templates.
     literals: Vec<String>,
 }
 
 impl Columns {
-    /// Reads the fields of a task.
+    /// Collects the columns of a task's fields.
     pub(crate) fn of(config: &TaskConfig) -> Self {
         let fewshot = &config.fewshot_config;
         let questions = [
@@ -104,7 +104,7 @@ impl Columns {
         Self { names, kinds, keys: keys.into_iter().collect(), literals: literals.into_iter().collect() }
     }
 
-    /// Other guesses, the nearest first.
+    /// Other guesses, closest first.
     pub(crate) fn alternatives(&self, most: usize) -> Vec<Vec<Kind>> {
         let mut all = vec![self.kinds.clone()];
         for column in 0..self.names.len() {
@@ -128,18 +128,18 @@ impl Columns {
         all
     }
 
-    /// One document; `number` makes it differ from others.
+    /// One document; `number` makes it unique.
     pub(crate) fn document(&self, number: usize) -> Value {
         let values = self.names.iter().zip(&self.kinds).enumerate();
         Value::dict(
-            values.map(|(place, (name, kind))| (name.as_str(), self.value(*kind, name, place, number))),
+            values.map(|(column, (name, kind))| (name.as_str(), self.value(*kind, name, column, number))),
         )
     }
 
-    fn value(&self, kind: Kind, name: &str, place: usize, number: usize) -> Value {
+    fn value(&self, kind: Kind, name: &str, column: usize, number: usize) -> Value {
         const ODD: [&str; 6] = ["It's", "naïve 日本", "two\nlines", "\"quoted\" ", "plain", "50% {x}"];
         let text = |more: usize| {
-            let odd = ODD[(number + place + more) % ODD.len()];
+            let odd = ODD[(number + column + more) % ODD.len()];
             Value::from(format!("{name} {number} {more} {odd}"))
         };
         let index = |more: usize| Value::Int(((number + more) % 2) as i64);
@@ -170,7 +170,7 @@ impl Columns {
     }
 }
 
-/// What the name of a column says about it.
+/// Guesses the shape of a column from its name.
 fn guess(name: &str, config: &TaskConfig) -> Kind {
     let is_field = |field: &Option<Field>| matches!(field, Some(Field::Text(text)) if &**text == name);
     let lower = name.to_lowercase();
@@ -187,7 +187,7 @@ fn guess(name: &str, config: &TaskConfig) -> Kind {
     }
 }
 
-/// Finds the names behind dots and the texts in quotes.
+/// Finds the names after dots and the string literals.
 fn collect(template: &str, keys: &mut BTreeSet<String>, literals: &mut BTreeSet<String>) {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     for (at, _) in template.match_indices('.') {

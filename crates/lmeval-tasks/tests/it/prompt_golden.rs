@@ -1,4 +1,4 @@
-//! Every recorded run sends the recorded requests.
+//! Recorded runs send the recorded requests.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use lmeval_tasks::{Overrides, Spec, Task, TaskManager};
 
 use crate::prompt_support::{JsonLines, Tags, golden, read_json};
 
-/// The settings of a run, and its changes to tasks.
+/// The settings of a run, and its overrides of tasks.
 struct Run<'a>(&'a Dict);
 
 impl Run<'_> {
@@ -55,7 +55,7 @@ impl Run<'_> {
     }
 }
 
-/// Requests as recordings show them, and the target of each document by the task's key.
+/// Requests in the form of recordings, and the target of each document by the task's key.
 fn requests(run: &Run<'_>) -> Result<(Vec<Dict>, Dict), String> {
     let manager = TaskManager::new(&[golden("e2e/tasks")]);
     let loaded = manager.load(&run.specs(), Overrides::default()).map_err(|error| error.to_string())?;
@@ -88,7 +88,7 @@ fn requests(run: &Run<'_>) -> Result<(Vec<Dict>, Dict), String> {
         }
         targets.insert(key.as_str(), Value::from(ids_and_targets));
     }
-    // A model gets all requests of one type at once, the types in the order in which they come up.
+    // A model gets all requests of one type at once, in the order in which the types first occur.
     let mut types: Vec<RequestType> = Vec::new();
     for (kind, _) in &typed {
         if !types.contains(kind) {
@@ -102,13 +102,13 @@ fn requests(run: &Run<'_>) -> Result<(Vec<Dict>, Dict), String> {
     Ok((types.iter().flat_map(of_type).collect(), targets))
 }
 
-/// The value as one line, in which types and the order of keys show.
+/// The value on one line, with types and key order visible.
 fn text(value: &Value) -> String {
     json::dumps(value, &json::Options::default()).unwrap()
 }
 
 #[test]
-fn recorded_runs_send_the_recorded_requests() {
+fn builds_the_recorded_requests() {
     let recorded = read_json(&golden("e2e/recorded.json"));
     let mut compared = 0;
     for run in recorded.as_list().unwrap() {
@@ -121,13 +121,13 @@ fn recorded_runs_send_the_recorded_requests() {
         }
         let (built, targets) = built.unwrap_or_else(|error| panic!("{name}: {error}"));
         let expected = run.get_str("requests").and_then(Value::as_list).unwrap();
-        for (place, (ours, theirs)) in built.iter().zip(expected).enumerate() {
+        for (index, (ours, theirs)) in built.iter().zip(expected).enumerate() {
             let mut theirs = Dict::clone(theirs.as_dict().unwrap());
             theirs.remove_str("response");
             assert_eq!(
                 text(&Value::from(ours.clone())),
                 text(&Value::from(theirs)),
-                "{name}, request {place}"
+                "{name}, request {index}"
             );
         }
         assert_eq!(built.len(), expected.len(), "{name}");

@@ -1,4 +1,4 @@
-//! Tasks of the public library give, in the old dialect, the requests of the reference.
+//! Tasks of the public library build the reference's requests in the old dialect.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use crate::prompt_documents::Columns;
 use crate::prompt_support::{Tags, document};
 
-/// Tasks of one folder and output type that are compared.
+/// The number of tasks compared per folder and output type.
 const PER_FOLDER: usize = 4;
 
 /// Lines or an error, by case and run.
@@ -31,7 +31,7 @@ struct Case {
     splits: Vec<(String, Vec<Value>)>,
 }
 
-/// The runs of each task, as the reference reads them.
+/// The runs of each task, in the format that the reference script reads.
 fn runs() -> Vec<Value> {
     let runs = [
         r#"{"num_fewshot": 2}"#,
@@ -65,7 +65,7 @@ impl Case {
         let config = &task.config;
         let fewshot = config.fewshot_config.split.as_ref();
         let mut splits: Vec<(String, Vec<Value>)> = Vec::new();
-        for (place, (name, count)) in
+        for (index, (name, count)) in
             [(&config.test_split, 6), (&config.validation_split, 6), (&config.training_split, 9)]
                 .into_iter()
                 .chain([(&fewshot.cloned(), 9)])
@@ -77,7 +77,7 @@ impl Case {
             };
             splits.push((
                 name.clone(),
-                (0..count).map(|number| columns.document(20 * place + number)).collect(),
+                (0..count).map(|number| columns.document(20 * index + number)).collect(),
             ));
         }
         Self { task: task.clone(), splits }
@@ -95,7 +95,7 @@ impl Case {
         RequestBuilder::new(&task, &RequestSources::new(Arc::new(splits)), &options(run))?.build_all()
     }
 
-    /// Whether the documents fit, as far as the reference looks at the first one before it begins.
+    /// Whether the documents fit, as far as the reference inspects the first one at startup.
     fn fits(&self, run: &Value) -> bool {
         let Ok(built) = self.build(run) else { return false };
         let delimiter = self.task.config.target_delimiter.as_deref().unwrap_or_default();
@@ -112,7 +112,7 @@ impl Case {
         })
     }
 
-    /// The case as the reference reads it.
+    /// The case in the format that the reference script reads.
     fn to_value(&self, runs: &[Value]) -> Value {
         let splits = self.splits.iter();
         Value::dict([
@@ -148,7 +148,7 @@ fn line(value: &Value) -> String {
     json::dumps(value, &json::Options::default()).unwrap()
 }
 
-/// Whether nothing of a task is a function.
+/// Whether a task contains no functions.
 fn is_function_free(config: &TaskConfig, mapping: &Dict) -> bool {
     fn has_function(value: &Value) -> bool {
         match value {
@@ -161,7 +161,7 @@ fn is_function_free(config: &TaskConfig, mapping: &Dict) -> bool {
     config.class.is_none() && !mapping.values().any(has_function)
 }
 
-/// Tasks of all folders and output types, the same ones each time.
+/// Tasks of all folders and output types, the same ones in every run.
 fn choose(manager: &TaskManager, library: &Path) -> Vec<Task> {
     let mut chosen: BTreeMap<(String, OutputType), Vec<Task>> = BTreeMap::new();
     for name in manager.all_subtasks() {
@@ -191,7 +191,7 @@ fn choose(manager: &TaskManager, library: &Path) -> Vec<Task> {
     chosen.into_values().flatten().collect()
 }
 
-/// What the reference gives for each case and run: a line of these fields for each request, or its error.
+/// Asks the reference for each case and run: a line with these fields for each request, or its error.
 pub(crate) fn ask_reference(python: &Path, cases: &Value, fields: &[&str]) -> Answers {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/record/requests_04.py");
     let mut child = Command::new(python)
@@ -212,10 +212,10 @@ pub(crate) fn ask_reference(python: &Path, cases: &Value, fields: &[&str]) -> An
     for text in String::from_utf8(output.stdout).unwrap().lines() {
         let found = document(json::loads(text).unwrap());
         let number = |key: &str| found.get_str(key).and_then(Value::as_i64).unwrap() as usize;
-        let place = (number("case"), number("run"));
+        let key = (number("case"), number("run"));
         if let Some(error) = found.get_str("error") {
-            answers.insert(place, Err(error.as_str().unwrap().to_owned()));
-        } else if let Ok(lines) = answers.entry(place).or_insert_with(|| Ok(Vec::new())) {
+            answers.insert(key, Err(error.as_str().unwrap().to_owned()));
+        } else if let Ok(lines) = answers.entry(key).or_insert_with(|| Ok(Vec::new())) {
             lines.push(line(&Value::list(fields.iter().map(|key| found.get_str(key).cloned().unwrap()))));
         }
     }
@@ -223,7 +223,7 @@ pub(crate) fn ask_reference(python: &Path, cases: &Value, fields: &[&str]) -> An
 }
 
 #[test]
-fn library_tasks_give_the_requests_of_the_reference() {
+fn library_tasks_build_the_requests_of_the_reference() {
     let (Some(python), Some(library)) = (test_environment(), reference_library()) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! How contexts, examples and requests are built, rule by rule.
+//! Contexts, examples and requests, rule by rule.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ fn failure(definition: &str, data: &str) -> PromptError {
 const TWO: &str = "num_fewshot: 2\nfewshot_split: train\nfewshot_config: {sampler: first_n}\n";
 
 #[test]
-fn contexts_in_all_forms() {
+fn builds_contexts_in_all_forms() {
     assert_eq!(context(TWO, &plain()), "Q3: x\n\nQ0: x\n\nQ0:");
     let turns = "<system>S</system><user>Q3:</user><assistant>x</assistant><user>Q0:</user><assistant>x</assistant>\
                  <user>Q0:</user><assistant>";
@@ -73,7 +73,7 @@ fn contexts_in_all_forms() {
 }
 
 #[test]
-fn system_text() {
+fn builds_the_system_prompt() {
     assert_eq!(context("description: Desc\n", &plain()), "DescQ0:");
     assert_eq!(context("", &with_system(plain(), "SYS")), "SYSQ0:");
     assert_eq!(context("description: Desc\n", &with_system(plain(), "SYS")), "SYS\n\nDescQ0:");
@@ -83,7 +83,7 @@ fn system_text() {
 }
 
 #[test]
-fn examples_have_fields_of_their_own() {
+fn examples_may_have_their_own_fields() {
     let more = "num_fewshot: 1\nfewshot_split: train\nfewshot_config: {sampler: first_n, doc_to_text: 'T {{q}}', \
                 doc_to_target: '{{a}}!', target_delimiter: '=>', fewshot_delimiter: '|', gen_prefix: P}\n";
     assert_eq!(context(more, &plain()), "T Q3:=>P x!|Q0:");
@@ -104,7 +104,7 @@ fn numbered(from: i64, to: i64) -> String {
 }
 
 #[test]
-fn few_shots_are_drawn_as_one_stream() {
+fn draws_examples_from_one_stream() {
     let data = format!("test: [{}]\ntrain: [{}]", numbered(100, 103), numbered(0, 10));
     let drawn = |more: &str, options: &RequestOptions| -> Vec<String> {
         let definition =
@@ -113,7 +113,7 @@ fn few_shots_are_drawn_as_one_stream() {
         args.iter().map(|args| args.split("=x ").take(3).collect::<Vec<_>>().join(" ")).collect()
     };
     assert_eq!(drawn("fewshot_split: train\n", &plain()), ["[\"7 1 0", "[\"1 0 9", "[\"1 5 3"]);
-    // Without `fewshot_split`, training documents are the pool.
+    // Without `fewshot_split`, the training split is the pool.
     assert_eq!(drawn("training_split: train\n", &plain())[1], "[\"1 0 9");
     let second = RequestOptions { shard: Shard { rank: 1, world_size: 2 }, ..plain() };
     assert_eq!(drawn("fewshot_split: train\n", &second), ["[\"7 1 0"]);
@@ -122,7 +122,7 @@ fn few_shots_are_drawn_as_one_stream() {
 }
 
 #[test]
-fn no_split_and_no_test_split_are_the_same_split() {
+fn two_unset_splits_compare_equal() {
     // Evaluating the validation split with examples from training draws one more, so the stream differs.
     let data = format!("test: [{{q: a, a: x}}, {{q: b, a: x}}]\ntrain: [{}]", numbered(0, 10));
     let definition = QUESTION.replace("test_split", "validation_split")
@@ -133,7 +133,7 @@ fn no_split_and_no_test_split_are_the_same_split() {
 }
 
 #[test]
-fn several_inputs() {
+fn builds_several_inputs() {
     let data = "test: [{t: [one Q0, two Q0], c: cont, g: 1}]";
     let definition = "task: t\ntest_split: test\noutput_type: multiple_choice\nmultiple_inputs: true\n\
                       doc_to_text: t\ndoc_to_choice: ['{{c}}']\ndoc_to_target: g\ngen_prefix: GP\n";
@@ -150,7 +150,7 @@ fn several_inputs() {
 }
 
 #[test]
-fn targets_and_gold() {
+fn resolves_targets_and_gold_indices() {
     let gold = |fields: &str, data: &str| -> Vec<String> {
         let built = instances(&format!("{OPTIONS}{fields}"), data, &plain()).unwrap();
         built.iter().filter(|one| one.idx == 0).map(|one| repr(&one.gold)).collect()
@@ -179,7 +179,7 @@ fn targets_and_gold() {
 }
 
 #[test]
-fn documents_without_options_or_target_are_skipped() {
+fn skips_documents_without_options_or_target() {
     let data = "test: [{q: Q0, o: [], t: 0}, {q: Q1, o: [x], t: null}, {q: Q2, o: [1], t: 0}, {q: Q3, o: [x], t: 0}]";
     let definition = task(&format!("{OPTIONS}doc_to_choice: o\ndoc_to_target: t\n"));
     let sources = RequestSources::new(Arc::new(splits(data)));
@@ -196,7 +196,7 @@ fn documents_without_options_or_target_are_skipped() {
 }
 
 #[test]
-fn options_behind_a_chat_template() {
+fn options_after_a_chat_template() {
     let first = |more: &str, options: &RequestOptions| {
         let definition = format!("{OPTIONS}doc_to_choice: opts\ndoc_to_target: l\n{more}");
         build(&task(&definition), splits(DATA), options).unwrap().swap_remove(0)
@@ -210,7 +210,7 @@ fn options_behind_a_chat_template() {
         first("gen_prefix: 'GP '\n", &chat(true)),
         r#"["<user>Q0:</user><assistant>GP </assistant>", "x"]"#
     );
-    // The name of the column decides, not its text.
+    // The name of the column decides, not its value.
     assert_eq!(
         first("gen_prefix: a\n", &chat(true)),
         r#"["<user>Q0:</user><assistant>x</assistant>", " x"]"#
@@ -221,7 +221,7 @@ fn options_behind_a_chat_template() {
     assert_eq!(first("gen_prefix: GP\n", &remote), conversation);
 }
 
-/// A template that gives JSON.
+/// A chat template that renders JSON.
 #[derive(Debug)]
 struct Json;
 
@@ -232,7 +232,7 @@ impl ChatTemplate for Json {
 }
 
 #[test]
-fn json_conversations_have_no_options() {
+fn json_conversations_cannot_have_options() {
     let options = RequestOptions { chat_template: Some(Arc::new(Json)), ..plain() };
     let definition = format!("{OPTIONS}doc_to_choice: opts\ndoc_to_target: l\n");
     assert_eq!(
@@ -247,7 +247,7 @@ fn json_conversations_have_no_options() {
 }
 
 #[test]
-fn repeats_are_carried() {
+fn requests_carry_repeats() {
     let generation = format!("{QUESTION}repeats: 3\n");
     let options = format!("{OPTIONS}doc_to_choice: opts\ndoc_to_target: l\nrepeats: 3\n");
     let old = RequestOptions { dialect: Dialect::V04, ..plain() };
@@ -258,12 +258,12 @@ fn repeats_are_carried() {
     }
 }
 
-/// One more than the number of a document.
+/// The column `n` of a document, plus one.
 fn counted(document: &Dict) -> Value {
     Value::Int(document.get_str("n").and_then(Value::as_i64).unwrap_or_default() + 1)
 }
 
-/// Functions that need no Python. When they are watched, they count in their documents.
+/// Functions that need no Python. When watched, they increment a counter in their documents.
 #[derive(Debug)]
 struct Functions;
 
@@ -312,7 +312,7 @@ impl Host for Functions {
 }
 
 #[test]
-fn an_example_does_not_change_the_evaluated_document() {
+fn example_does_not_change_the_evaluated_document() {
     let document: Dict =
         [(Value::str("q"), Value::str("Q:")), (Value::str("n"), Value::Int(0))].into_iter().collect();
     // The same object is evaluated and shown as an example.
@@ -330,7 +330,7 @@ fn an_example_does_not_change_the_evaluated_document() {
 }
 
 #[test]
-fn functions_go_to_the_host() {
+fn calls_functions_through_the_host() {
     let with_host = |more: &str| {
         let sources = RequestSources::new(Arc::new(splits(DATA))).with_host(Arc::new(Functions));
         let built =
@@ -358,7 +358,7 @@ fn functions_go_to_the_host() {
     assert_eq!(processed.to_string(), "Task `t`, `process_docs`: The function `utils.process` needs Python");
 }
 
-/// The last documents, in reverse.
+/// A sampler that takes the last documents in reverse order.
 #[derive(Debug)]
 struct Backwards;
 
@@ -369,7 +369,7 @@ impl Sampler for Backwards {
 }
 
 #[test]
-fn programs_register_samplers() {
+fn uses_registered_samplers() {
     let mut registry = Registry::default();
     registry.register(SamplerEntry::new("backwards", || Box::new(Backwards))).unwrap();
     let sources = RequestSources::new(Arc::new(splits(DATA))).with_registry(Arc::new(registry));
@@ -382,7 +382,7 @@ fn programs_register_samplers() {
 }
 
 #[test]
-fn errors_name_what_is_wrong() {
+fn errors_name_document_and_field() {
     let error = failure(&QUESTION.replace("doc_to_text: q", "doc_to_text: '{{qq}}'"), DATA);
     assert_eq!(
         error.to_string(),
@@ -409,13 +409,13 @@ fn errors_name_what_is_wrong() {
 }
 
 #[test]
-fn the_first_failure_is_the_last_item() {
+fn iteration_ends_after_the_first_failure() {
     let data = "test: [{q: Q0, a: x}, {q: 1, a: x}, {q: Q2, a: x}]";
     let sources = RequestSources::new(Arc::new(splits(data)));
     let builder = RequestBuilder::new(&task(QUESTION), &sources, &plain()).unwrap();
     assert_eq!((builder.remaining(), builder.document_count()), (3, 3));
-    fn goes_to_other_threads(_: &impl Send) {}
-    goes_to_other_threads(&builder);
+    fn assert_send(_: &impl Send) {}
+    assert_send(&builder);
     let built: Vec<bool> = builder.map(|document| document.is_ok()).collect();
     assert_eq!(built, [true, false]);
 }

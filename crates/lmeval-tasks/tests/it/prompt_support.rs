@@ -1,4 +1,4 @@
-//! Data and shorthand for tests of prompts.
+//! Data and helpers for tests of prompts.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use lmeval_pycompat::{Dict, Value, json, yaml};
 use lmeval_tasks::prompt::{PromptError, RequestBuilder, RequestOptions, RequestSources};
 use lmeval_tasks::{Overrides, Spec, Task, TaskManager};
 
-/// The folder of recorded runs.
+/// A path in the folder of recorded runs.
 pub(crate) fn golden(path: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden")).join(path)
 }
 
-/// A JSON file.
+/// Reads a JSON file.
 pub(crate) fn read_json(path: &Path) -> Value {
     json::loads(&fs_err::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The splits of a task whose data are files of JSON lines.
+/// The splits of a task whose data are JSON Lines files.
 #[derive(Debug)]
 pub(crate) struct JsonLines {
     folder: PathBuf,
@@ -30,7 +30,7 @@ pub(crate) struct JsonLines {
 }
 
 impl JsonLines {
-    /// The files of a task below a folder.
+    /// The data files of a task, relative to a folder.
     pub(crate) fn of(task: &Task, folder: PathBuf) -> Self {
         let kwargs = task.config.loader_kwargs();
         let files = kwargs.get_str("data_files").and_then(Value::as_dict).unwrap().clone();
@@ -47,13 +47,13 @@ impl Splits for JsonLines {
     }
 }
 
-/// A document from a value.
+/// Unwraps a dictionary.
 pub(crate) fn document(value: Value) -> Dict {
     let Value::Dict(dict) = value else { panic!("not a document: {value:?}") };
     Dict::clone(&dict)
 }
 
-/// The template of recorded chats.
+/// The chat template of recorded conversations.
 #[derive(Debug)]
 pub(crate) struct Tags;
 
@@ -70,7 +70,7 @@ impl ChatTemplate for Tags {
     }
 }
 
-/// A task from YAML text.
+/// Loads a task from YAML.
 pub(crate) fn task(definition: &str) -> Task {
     let definition = document(yaml::Loader::for_directory("").load(definition).unwrap().value);
     let manager = TaskManager::new(&[]);
@@ -78,7 +78,7 @@ pub(crate) fn task(definition: &str) -> Task {
     loaded.tasks.into_values().next().unwrap()
 }
 
-/// Splits from YAML text: a mapping of names to lists of documents.
+/// Reads splits from YAML: a mapping of names to lists of documents.
 pub(crate) fn splits(text: &str) -> MemorySplits {
     let named = document(yaml::load(text).unwrap().value);
     named.into_entries().fold(MemorySplits::new(), |splits, (name, documents)| {

@@ -1,4 +1,4 @@
-//! Every recorded run has the recorded results when it gets the recorded answers.
+//! Recorded runs have the recorded results, given the recorded answers.
 
 use lmeval_core::Dialect;
 use lmeval_core::results::RunResults;
@@ -35,7 +35,8 @@ fn evaluate(run: &Run<'_>, requests: &[Value]) -> Result<Dict, String> {
     Ok(results.to_dict())
 }
 
-/// Where two values differ: types, order of keys and digits count, but for the last digits of floats.
+/// The first difference between two values. Types, key order and digits must match, except for the last digits of
+/// floats.
 pub(crate) fn difference(path: &str, ours: &Value, theirs: &Value) -> Option<String> {
     let unequal = || Some(format!("{path}: {} instead of {}", repr(ours), repr(theirs)));
     match (ours, theirs) {
@@ -52,7 +53,7 @@ pub(crate) fn difference(path: &str, ours: &Value, theirs: &Value) -> Option<Str
                 return Some(format!("{path}: {} items instead of {}", ours.len(), theirs.len()));
             }
             let mut pairs = ours.iter().zip(theirs.iter()).enumerate();
-            pairs.find_map(|(place, (ours, theirs))| difference(&format!("{path}/{place}"), ours, theirs))
+            pairs.find_map(|(index, (ours, theirs))| difference(&format!("{path}/{index}"), ours, theirs))
         }
         (Value::Float(one), Value::Float(other)) => {
             let close = one == other || (one - other).abs() <= 1e-12 * other.abs();
@@ -64,7 +65,7 @@ pub(crate) fn difference(path: &str, ours: &Value, theirs: &Value) -> Option<Str
 }
 
 #[test]
-fn recorded_runs_have_the_recorded_results() {
+fn computes_the_recorded_results() {
     let recorded = read_json(&golden("e2e/recorded.json"));
     let mut equal = Vec::new();
     let mut different = Vec::new();
@@ -83,9 +84,7 @@ fn recorded_runs_have_the_recorded_results() {
             Ok(results) => PARTS.iter().find_map(|part| match (results.get_str(part), run.get_str(part)) {
                 (Some(ours), Some(theirs)) => difference(part, ours, theirs),
                 (None, None) => None,
-                (ours, _) => {
-                    Some(format!("{part}: there is {}", if ours.is_some() { "one" } else { "none" }))
-                }
+                (ours, _) => Some(format!("{part}: we have {}", if ours.is_some() { "one" } else { "none" })),
             }),
         };
         match problem {

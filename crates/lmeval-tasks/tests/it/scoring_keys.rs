@@ -1,4 +1,4 @@
-//! Keys of results and what scorers are built of.
+//! Keys of results, and configuration errors of scorers.
 
 use lmeval_core::Dialect;
 use lmeval_core::scorers::ScoringSources;
@@ -8,7 +8,7 @@ use lmeval_tasks::{Overrides, Spec, TaskManager};
 use crate::prompt_support::{golden, task};
 
 #[test]
-fn names_of_tasks_show_their_group_in_the_newer_line() {
+fn result_keys_include_the_group_in_0_5() {
     let manager = TaskManager::new(&[golden("e2e/tasks")]);
     let load = |names: &[&str]| {
         let specs: Vec<Spec> = names.iter().map(|name| Spec::from(*name)).collect();
@@ -29,7 +29,7 @@ fn names_of_tasks_show_their_group_in_the_newer_line() {
 }
 
 #[test]
-fn configuration_errors_show_before_any_request() {
+fn reports_configuration_errors_before_any_request() {
     for (rest, expected) in [
         (
             "metric_list: [{metric: acc}]",

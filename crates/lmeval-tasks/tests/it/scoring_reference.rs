@@ -1,4 +1,4 @@
-//! In the old dialect, tasks have the results of the reference.
+//! In the old dialect, results equal the reference's.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -18,7 +18,7 @@ use lmeval_testkit::test_environment;
 use crate::prompt_support::JsonLines;
 use crate::scoring_golden::difference;
 
-/// Documents of three kinds as JSON lines: with options, with texts, and with labels.
+/// Documents of three kinds as JSON Lines: with options, with strings, and with labels.
 fn data(seed: i64) -> [(&'static str, String); 3] {
     const WORDS: [&str; 12] = [
         "ab",
@@ -40,12 +40,12 @@ fn data(seed: i64) -> [(&'static str, String); 3] {
         let line = |document: &Value| json::dumps(document, &json::Options::default()).unwrap() + "\n";
         documents.iter().map(line).collect()
     };
-    // The reference looks at the target of the first document before it begins.
+    // The reference inspects the target of the first document at startup.
     let choice = (0..40).map(|number| {
         let count = 1 + below(6);
         let start = below(WORDS.len());
         let options: Vec<Value> =
-            (0..count).map(|place| Value::str(WORDS[(start + place) % WORDS.len()])).collect();
+            (0..count).map(|offset| Value::str(WORDS[(start + offset) % WORDS.len()])).collect();
         let several: Vec<Value> = (0..=below(2)).map(|_| Value::Int(below(count + 2) as i64)).collect();
         Value::dict([
             ("q", Value::from(format!("q{number}"))),
@@ -74,7 +74,7 @@ fn data(seed: i64) -> [(&'static str, String); 3] {
     [("choice", choice), ("text", text), ("pair", lines(pair.collect()))]
 }
 
-/// A definition, but for the data that all have.
+/// A definition with the given data file.
 fn definition(name: &str, data: &str, rest: &str) -> String {
     format!(
         "task: {name}\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: {data}}}}}\ntest_split: test\n{rest}"
@@ -174,7 +174,7 @@ const RUNS: &str = r#"[
   {"tasks": ["plain"], "predict_only": true, "limit": 2}
 ]"#;
 
-/// Another seed is another set of documents.
+/// Another seed yields other documents.
 const SEED: i64 = 4;
 
 type Log = HashMap<String, VecDeque<Value>>;
@@ -222,7 +222,7 @@ fn answer(instance: lmeval_core::Instance, log: &mut Log) -> AnsweredInstance {
     let arguments =
         json::dumps(&Value::from(instance.args(&Dialect::V04)), &json::Options::default()).unwrap();
     let key = format!("{} {arguments}", instance.request_type);
-    let answers = log.get_mut(&key).unwrap_or_else(|| panic!("the reference does not ask {key}"));
+    let answers = log.get_mut(&key).unwrap_or_else(|| panic!("the reference does not send {key}"));
     let responses = (0..instance.repeats).map(|_| {
         let response = answers.pop_front().unwrap();
         match &response {
@@ -237,7 +237,7 @@ fn answer(instance: lmeval_core::Instance, log: &mut Log) -> AnsweredInstance {
 }
 
 #[test]
-fn the_old_dialect_has_the_results_of_the_reference() {
+fn old_dialect_results_equal_the_reference() {
     let Some(python) = test_environment() else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -279,7 +279,7 @@ fn the_old_dialect_has_the_results_of_the_reference() {
                         problems
                             .extend(difference(part, ours, theirs).map(|found| format!("{name}: {found}")));
                     } else if ours.get_str(part).is_some() != theirs.get_str(part).is_some() {
-                        problems.push(format!("{name}: {part} is there once only"));
+                        problems.push(format!("{name}: only one side has {part}"));
                     }
                 }
             }
@@ -288,7 +288,7 @@ fn the_old_dialect_has_the_results_of_the_reference() {
     assert!(problems.is_empty(), "seed {SEED}:\n{}", problems.join("\n"));
 }
 
-/// The results as they are after they were written and read.
+/// The results after a round trip through JSON.
 fn as_json(results: Dict) -> Dict {
     let text = json::dumps(&Value::from(results), &json::Options::default()).unwrap();
     let Ok(Value::Dict(read)) = json::loads(&text) else { panic!("{text}") };

@@ -10,7 +10,7 @@ use lmeval_tasks::{Overrides, Spec, Task, TaskDict, TaskManager};
 
 use crate::prompt_support::{JsonLines, Tags, golden};
 
-/// The settings of a run, and its changes to tasks.
+/// The settings of a run, and its overrides of tasks.
 pub(crate) struct Run<'a>(pub(crate) &'a Dict);
 
 impl Run<'_> {
@@ -59,7 +59,7 @@ impl Run<'_> {
         }
     }
 
-    /// The tasks and groups of the run.
+    /// Loads the tasks and groups of the run.
     pub(crate) fn load(&self) -> Result<TaskDict, String> {
         let manager = TaskManager::new(&[golden("e2e/tasks")]);
         let mut loaded =
@@ -70,7 +70,7 @@ impl Run<'_> {
         Ok(loaded)
     }
 
-    /// The requests of a task, and the number of documents that it could evaluate.
+    /// The requests of a task, and the number of documents in its evaluated split.
     pub(crate) fn documents(&self, key: &str, task: &Task) -> (Vec<DocumentRequests>, usize) {
         let sources = RequestSources::new(Arc::new(JsonLines::of(task, golden("e2e"))));
         let builder = RequestBuilder::new(task, &sources, &self.options(key)).unwrap();
@@ -80,7 +80,7 @@ impl Run<'_> {
     }
 }
 
-/// Recorded answers in the order in which they were given.
+/// Recorded answers in their original order.
 pub(crate) struct Answers<'a> {
     by_type: Vec<(&'static str, std::vec::IntoIter<&'a Value>)>,
 }
@@ -110,7 +110,7 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// Gives each request its recorded answers.
+    /// Attaches the recorded answers to each request.
     pub(crate) fn answer(&mut self, documents: Vec<DocumentRequests>) -> Vec<AnsweredDocument> {
         let answered =
             documents.into_iter().filter(|document| !document.instances.is_empty()).map(|document| {

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use lmeval_tasks::{Error, Overrides, Spec, TaskDict, TaskManager};
 
-/// A folder that vanishes with the value.
+/// A temporary folder, deleted on drop.
 pub(crate) struct Library {
     folder: tempfile::TempDir,
 }
 
 impl Library {
-    /// Writes the files.
+    /// Creates a folder with the given files.
     pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         let library = Self { folder: tempfile::tempdir().unwrap() };
         for (name, text) in files {
@@ -19,24 +19,24 @@ impl Library {
         library
     }
 
-    /// Writes one file, with the folders it needs.
+    /// Writes one file and creates its parent folders.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.folder.path().join(name);
         fs_err::create_dir_all(path.parent().unwrap()).unwrap();
         fs_err::write(path, bytes).unwrap();
     }
 
-    /// Where the folder is, with links followed.
+    /// The path of the folder, with symbolic links resolved.
     pub(crate) fn path(&self) -> PathBuf {
         fs_err::canonicalize(self.folder.path()).unwrap()
     }
 
-    /// A manager of this folder alone.
+    /// A manager with this folder as its only root.
     pub(crate) fn manager(&self) -> TaskManager {
         TaskManager::new(&[self.path()])
     }
 
-    /// Loads names.
+    /// Loads tasks and groups by name.
     pub(crate) fn load(&self, names: &[&str]) -> Result<TaskDict, Error> {
         let specs: Vec<Spec> = names.iter().map(|name| Spec::from(*name)).collect();
         self.manager().load(&specs, Overrides::default())
@@ -48,7 +48,7 @@ pub(crate) fn keys(loaded: &TaskDict) -> Vec<&str> {
     loaded.tasks.keys().map(String::as_str).collect()
 }
 
-/// A small sound task.
+/// A small valid task.
 pub(crate) fn task(name: &str, more: &str) -> String {
     format!("task: {name}\ndataset_path: json\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n{more}")
 }

@@ -1,4 +1,4 @@
-//! What validation finds, and what it lets pass.
+//! Findings of validation, and definitions that must pass.
 
 use lmeval_tasks::{Finding, Severity, Spec};
 
@@ -8,19 +8,19 @@ fn findings(library: &Library, name: &str) -> Vec<Finding> {
     library.manager().validate(&[Spec::from(name)])
 }
 
-/// The one error of a task, as `line: message`.
+/// The only error of a task, as `line: message`.
 fn only_error(more: &str) -> String {
     let library = Library::new(&[("t.yaml", &task("t", more))]);
     let errors: Vec<Finding> =
         findings(&library, "t").into_iter().filter(|finding| finding.severity == Severity::Error).collect();
     assert_eq!(errors.len(), 1, "{more}: {errors:?}");
     let diagnostic = &errors[0].diagnostic;
-    let line = diagnostic.location.as_ref().map_or(0, |place| place.line);
+    let line = diagnostic.location.as_ref().map_or(0, |location| location.line);
     format!("{line}: {} {}", diagnostic.message, diagnostic.hints.join(" "))
 }
 
 #[test]
-fn a_sound_task_has_no_findings() {
+fn valid_task_has_no_findings() {
     let library = Library::new(&[(
         "t.yaml",
         &task("t", "generation_kwargs: {until: [x]}\nmetric_list: [{metric: exact_match}]\n"),
@@ -29,7 +29,7 @@ fn a_sound_task_has_no_findings() {
 }
 
 #[test]
-fn each_mistake_is_found_with_its_line() {
+fn finds_each_mistake_with_its_line() {
     for (more, line, words) in [
         ("doc_to_txt: x\n", 6, "doc_to_text"),
         ("description: '{{ x '\n", 6, "description"),
@@ -65,7 +65,7 @@ fn each_mistake_is_found_with_its_line() {
 }
 
 #[test]
-fn a_filter_that_may_never_be_reached_is_a_warning() {
+fn unknown_filter_in_a_branch_is_a_warning() {
     let library =
         Library::new(&[("t.yaml", &task("t", "description: '{% if x %}{{ x|uper }}{% endif %}'\n"))]);
     let found = findings(&library, "t");
@@ -78,7 +78,7 @@ fn a_filter_that_may_never_be_reached_is_a_warning() {
 fn functions_are_not_looked_up() {
     let library = Library::new(&[(
         "t.yaml",
-        &task("t", "process_docs: !function nowhere.f\nmetric_list: [{metric: !function utils.m}]\n"),
+        &task("t", "process_docs: !function missing.f\nmetric_list: [{metric: !function utils.m}]\n"),
     )]);
     let errors =
         findings(&library, "t").into_iter().filter(|finding| finding.severity == Severity::Error).count();
@@ -86,7 +86,7 @@ fn functions_are_not_looked_up() {
 }
 
 #[test]
-fn findings_that_tasks_share_are_reported_once() {
+fn reports_shared_findings_once() {
     let library = Library::new(&[
         ("base_yaml", "description: '{{ x '\ndataset_path: json\ntest_split: test\n"),
         ("a.yaml", "include: base_yaml\ntask: a\n"),
@@ -99,7 +99,7 @@ fn findings_that_tasks_share_are_reported_once() {
 }
 
 #[test]
-fn names_that_do_not_exist_are_errors() {
+fn unknown_names_are_errors() {
     let library = Library::new(&[("t.yaml", &task("arc_easy", ""))]);
     let found = findings(&library, "arc_esy");
     assert_eq!(found.len(), 1);
@@ -107,7 +107,7 @@ fn names_that_do_not_exist_are_errors() {
 }
 
 #[test]
-fn the_built_in_library_is_valid() {
+fn built_in_library_is_valid() {
     let manager = lmeval_tasks::TaskManager::new(&[lmeval_tasks::BUILTIN_LIBRARY.into()]);
     let specs: Vec<Spec> = manager.all_tasks().into_iter().map(Spec::from).collect();
     let findings = manager.validate(&specs);
@@ -116,7 +116,7 @@ fn the_built_in_library_is_valid() {
 }
 
 #[test]
-fn what_a_task_lacks_is_said_at_its_name() {
+fn missing_keys_are_reported_at_the_task_name() {
     let library = Library::new(&[
         ("t.yaml", "doc_to_text: q\ntask: t\n"),
         ("c.yaml", "task: c\nclass: !function u.C\n"),
@@ -131,7 +131,7 @@ fn what_a_task_lacks_is_said_at_its_name() {
 }
 
 #[test]
-fn a_broken_text_of_a_format_is_found_there() {
+fn locates_invalid_templates_of_a_format() {
     let formats =
         "doc_to_choice: c\nformats:\n  mcqa:\n  gen2:\n    type: generate\n    instruction: '{{ x'\n";
     let library = Library::new(&[
@@ -140,7 +140,7 @@ fn a_broken_text_of_a_format_is_found_there() {
         ("own.yaml", "task: own\nformats: cot\ndataset_path: json\ntest_split: test\ndoc_to_text: '{{ q'\n"),
         ("at.yaml", "task: at@mcqa\ndataset_path: json\ntest_split: test\n"),
     ]);
-    for (spec, name, line, place) in [
+    for (spec, name, line, path) in [
         ("fx", "fx@gen2", 11, "`formats.gen2.instruction`"),
         ("fx@gen2", "fx@gen2", 11, "`formats.gen2.instruction`"),
         ("one", "one@cot", 8, "`formats.answer_prompt`"),
@@ -150,7 +150,7 @@ fn a_broken_text_of_a_format_is_found_there() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].name.as_deref(), Some(name), "{found:?}");
         assert_eq!(found[0].diagnostic.location.as_ref().unwrap().line, line, "{found:?}");
-        assert!(found[0].diagnostic.message.contains(place), "{found:?}");
+        assert!(found[0].diagnostic.message.contains(path), "{found:?}");
     }
     let found = findings(&library, "at@mcqa");
     assert_eq!(found.len(), 1, "{found:?}");
@@ -158,7 +158,7 @@ fn a_broken_text_of_a_format_is_found_there() {
 }
 
 #[test]
-fn a_finding_is_reported_once_whatever_the_file_is_called() {
+fn reports_findings_once_across_links() {
     let library = Library::new(&[
         ("base_yaml", "description: '{{ x '\ndataset_path: json\ntest_split: test\n"),
         ("t.yaml", "include: base_yaml\ntask: t\n"),
@@ -179,7 +179,7 @@ fn a_finding_is_reported_once_whatever_the_file_is_called() {
 }
 
 #[test]
-fn names_of_a_program_are_known() {
+fn registered_names_are_known() {
     use lmeval_core::registry::{Registry, SamplerEntry};
     use lmeval_core::sampler::FirstN;
     let library = Library::new(&[("t.yaml", &task("t", "fewshot_config: {sampler: nearest}\n"))]);

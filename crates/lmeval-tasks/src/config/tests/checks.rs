@@ -24,7 +24,7 @@ fn metric(output_type: &str, entry: &str) -> String {
 }
 
 #[test]
-fn filters_and_their_arguments() {
+fn checks_filters_and_their_arguments() {
     let step = |step: &str| format!("{{task: t, filter_list: [{{name: n, filter: [{step}]}}]}}");
     let fails = |text: &str, message: &str| assert_eq!(errors(&step(text)), [message], "{text}");
     fails("{function: regx}", "`filter_list[0].filter[0].function`: `regx` is not a known filter");
@@ -55,7 +55,7 @@ fn filters_and_their_arguments() {
 }
 
 #[test]
-fn metrics_fit_the_output_type() {
+fn metrics_must_fit_the_output_type() {
     let fails = |kind: &str, entry: &str| {
         let messages = errors(&metric(kind, entry));
         assert_eq!(messages.len(), 1, "{entry} {messages:?}");
@@ -77,14 +77,14 @@ fn metrics_fit_the_output_type() {
 }
 
 #[test]
-fn a_format_that_changes_the_output_type_is_named() {
+fn names_the_format_that_sets_the_output_type() {
     let text = "{task: t, formats: cot, metric_list: [{metric: acc}]}";
     let report = check(text);
     assert_eq!(report.errors[0].hints[1], "The output type comes from the format `cot`");
 }
 
 #[test]
-fn metric_options() {
+fn checks_metric_options() {
     let text = metric("generate_until", "{metric: exact_match, ignore_cases: true}");
     assert_eq!(errors(&text), ["The metric `exact_match` has no option `ignore_cases`"]);
     let report = fine(&metric("multiple_choice", "{metric: acc, weight_by_size: true}"));
@@ -98,7 +98,7 @@ fn metric_options() {
 }
 
 #[test]
-fn unknown_metrics() {
+fn reports_unknown_metrics() {
     let report = check(&metric("generate_until", "{metric: exat_match}"));
     assert_eq!(report.errors[0].message, "`metric_list[0].metric`: `exat_match` is not a known metric");
     assert!(report.errors[0].hints[0].starts_with("Did you mean `exact_match`"));
@@ -112,7 +112,7 @@ fn unknown_metrics() {
 }
 
 #[test]
-fn aggregations_and_reductions() {
+fn checks_aggregations_and_reductions() {
     let text = metric("generate_until", "{metric: exact_match, aggregation: maen}");
     assert_eq!(errors(&text), ["`metric_list[0].aggregation`: `maen` is not a known aggregation"]);
     for name in
@@ -134,7 +134,7 @@ fn aggregations_and_reductions() {
 }
 
 #[test]
-fn inherited_metrics_are_reported_once() {
+fn reports_inherited_metrics_once() {
     let text = "{task: t, metric_list: [{metric: nonesuch}], filter_list: [{name: a, filter: []}, {name: b, filter: []}]}";
     assert_eq!(errors(text).len(), 1);
     let report = fine("{task: t, filter_list: [{name: a, filter: []}, {name: a, filter: []}]}");
@@ -142,7 +142,7 @@ fn inherited_metrics_are_reported_once() {
 }
 
 #[test]
-fn scorers_and_samplers() {
+fn checks_scorers_and_samplers() {
     assert_eq!(errors("{task: t, scorer: first_tokn}"), ["`scorer`: `first_tokn` is not a known scorer"]);
     assert_eq!(
         errors("{task: t, scorer: {type: regex, kwargs: {regex_pattern: x}}}"),
@@ -163,7 +163,7 @@ fn scorers_and_samplers() {
 }
 
 #[test]
-fn patterns_of_filters_and_metrics_compile() {
+fn compiles_patterns_of_filters_and_metrics() {
     let text = metric("generate_until", "{metric: exact_match, regexes_to_ignore: [a, '(b']}");
     assert_eq!(
         errors(&text),
@@ -182,8 +182,8 @@ fn patterns_of_filters_and_metrics_compile() {
     );
 }
 
-/// The errors of a task that says where its documents are, and its warnings.
-fn whole(more: &str) -> (Vec<String>, Vec<String>) {
+/// The errors and warnings of a task with a data set and a test split.
+fn complete(more: &str) -> (Vec<String>, Vec<String>) {
     let text = format!("{{task: t, dataset_path: json, test_split: test, {more}}}");
     let mut report = Report::default();
     check_task(&try_task(&text).0.unwrap(), &mapping(&text), &Registry::default(), &mut report);
@@ -192,8 +192,8 @@ fn whole(more: &str) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn a_task_says_what_it_must() {
-    let errors = |more: &str| whole(more).0;
+fn reports_missing_required_keys() {
+    let errors = |more: &str| complete(more).0;
     assert_eq!(errors("dataset_path: null"), ["The task `t` has no `dataset_path`"]);
     assert_eq!(
         errors("test_split: null"),
@@ -219,8 +219,8 @@ fn a_task_says_what_it_must() {
 }
 
 #[test]
-fn generation_settings_are_usable() {
-    let found = |setting: &str| whole(&format!("generation_kwargs: {{{setting}}}"));
+fn checks_generation_settings() {
+    let found = |setting: &str| complete(&format!("generation_kwargs: {{{setting}}}"));
     for (setting, message) in [
         ("max_gen_toks: many", "`generation_kwargs.max_gen_toks` must be an int, not str (`'many'`)"),
         ("max_tokens: [1]", "`generation_kwargs.max_tokens` must be an int, not list (`[1]`)"),

@@ -7,7 +7,7 @@ fn fails(text: &str, kind: ErrorKind, message: &str) {
 }
 
 #[test]
-fn unknown_keys_are_named_together() {
+fn reports_all_unknown_keys_together() {
     let error = failure("{task: t, doc_to_txt: q, batch_size: 4, zzz: 1}");
     assert_eq!(error.kind(), ErrorKind::Type);
     assert_eq!(error.message(), "Unknown keys in a task: `doc_to_txt`, `batch_size`, `zzz`");
@@ -21,7 +21,7 @@ fn unknown_keys_are_named_together() {
 }
 
 #[test]
-fn long_lists_and_values_are_cut() {
+fn truncates_long_lists_and_values() {
     let keys: Vec<String> = (0..30).map(|number| format!("k{number}: 1")).collect();
     let error = failure(&format!("{{task: t, {}}}", keys.join(", ")));
     assert!(error.message().ends_with("`k19` and 10 more"), "{error}");
@@ -30,7 +30,7 @@ fn long_lists_and_values_are_cut() {
 }
 
 #[test]
-fn moved_keys_come_with_advice() {
+fn suggests_replacements_for_old_keys() {
     for (key, advice) in [
         ("gold_alias", "doc_to_target"),
         ("template_aliases", "process_docs"),
@@ -48,7 +48,7 @@ fn moved_keys_come_with_advice() {
 }
 
 #[test]
-fn values_have_types() {
+fn checks_types_of_values() {
     let wrong = |text: &str, message: &str| fails(text, ErrorKind::Type, message);
     wrong("{doc_to_text: q}", "A task needs a name under `task`");
     wrong("{task: t, num_fewshot: '3'}", "`num_fewshot` must be an int, not str (`'3'`)");
@@ -84,7 +84,7 @@ fn values_have_types() {
 }
 
 #[test]
-fn output_types_are_known() {
+fn rejects_unknown_output_types() {
     let error = failure("{task: t, output_type: multiple_choise}");
     assert_eq!(
         (error.kind(), error.message()),
@@ -109,7 +109,7 @@ fn output_types_are_known() {
 }
 
 #[test]
-fn generation_settings_are_a_dict() {
+fn checks_types_of_generation_settings() {
     fails(
         "{task: t, generation_kwargs: [1]}",
         ErrorKind::Type,
@@ -125,7 +125,7 @@ fn generation_settings_are_a_dict() {
 }
 
 #[test]
-fn examples_are_checked() {
+fn checks_fewshot_config() {
     let wrong = |text: &str, kind, message: &str| {
         fails(&format!("{{task: t, fewshot_config: {text}}}"), kind, message);
     };
@@ -152,7 +152,7 @@ fn examples_are_checked() {
 }
 
 #[test]
-fn metrics_and_filters_are_lists_of_dicts() {
+fn metrics_and_filters_must_be_lists_of_dicts() {
     let wrong = |text: &str, kind, message: &str| fails(&format!("{{task: t, {text}}}"), kind, message);
     wrong("metric_list: acc", ErrorKind::Type, "`metric_list` must be a list of dicts, not str (`'acc'`)");
     wrong("metric_list: [acc]", ErrorKind::Type, "`metric_list[0]` must be a dict, not str (`'acc'`)");
@@ -199,7 +199,7 @@ fn metrics_and_filters_are_lists_of_dicts() {
 }
 
 #[test]
-fn formats_are_checked() {
+fn checks_formats() {
     let wrong = |text: &str, kind, message: &str| {
         fails(&format!("{{task: t, doc_to_choice: c, {text}}}"), kind, message);
     };

@@ -9,7 +9,7 @@ fn group(text: &str) -> (Result<GroupConfig, Error>, Vec<Diagnostic>) {
 }
 
 #[test]
-fn a_group_is_typed() {
+fn reads_a_group() {
     let (config, warnings) = group(
         "{group: g, group_alias: G, task: [a, {task: b}], metadata: {version: 3}, aggregate_metric_list: \
           [{metric: acc, filter_list: none}, {metric: em, weight_by_size: no, filter_list: [a, b], aggregation: mean}]}",
@@ -28,7 +28,7 @@ fn a_group_is_typed() {
 }
 
 #[test]
-fn what_has_no_effect_is_said() {
+fn warns_about_settings_without_effect() {
     let (config, warnings) = group("{group: g, task: a, num_fewshot: 3, tag: x}");
     let messages: Vec<&str> = warnings.iter().map(|warning| warning.message.as_str()).collect();
     assert_eq!(
@@ -43,7 +43,7 @@ fn what_has_no_effect_is_said() {
 }
 
 #[test]
-fn aggregates_are_checked() {
+fn checks_aggregate_metrics() {
     let fails = |text: &str, kind: ErrorKind, message: &str| {
         let error = group(&format!("{{group: g, task: [a], aggregate_metric_list: {text}}}")).0.unwrap_err();
         assert_eq!((error.kind(), error.message()), (kind, message));

@@ -1,4 +1,4 @@
-//! Tests of the typed configuration: each rule, each failure.
+//! Tests of the typed configuration: every rule and every error.
 
 mod checks;
 mod errors;
@@ -13,9 +13,9 @@ use super::TaskConfig;
 use crate::error::{Diagnostic, Error};
 use crate::source::{Mapping, Origin};
 
-/// A mapping from YAML text.
+/// Parses a mapping from YAML.
 fn mapping(text: &str) -> Mapping {
-    let value = Loader::for_directory("").load(text).expect("the YAML of a test is right").value;
+    let value = Loader::for_directory("").load(text).expect("the YAML of a test is valid").value;
     let Value::Dict(dict) = value else { panic!("{text} is not a mapping") };
     Mapping::from_dict(Dict::clone(&dict), &Origin::Inline)
 }
@@ -26,22 +26,22 @@ fn try_task(text: &str) -> (Result<TaskConfig, Error>, Vec<Diagnostic>) {
     (config, warnings)
 }
 
-/// A task that is right and gives no warnings.
+/// A valid task without warnings.
 fn task(text: &str) -> TaskConfig {
     let (config, warnings) = try_task(text);
     assert!(warnings.is_empty(), "{warnings:?}");
     config.unwrap_or_else(|error| panic!("{error} {:?}", error.hints()))
 }
 
-/// The failure of a task.
+/// The error of an invalid task.
 fn failure(text: &str) -> Error {
     match try_task(text).0 {
-        Ok(_) => panic!("no failure: {text}"),
+        Ok(_) => panic!("no error: {text}"),
         Err(error) => error,
     }
 }
 
-/// A value from YAML text.
+/// Parses a value from YAML.
 fn value(text: &str) -> Value {
-    Loader::for_directory("").load(text).expect("the YAML of a test is right").value
+    Loader::for_directory("").load(text).expect("the YAML of a test is valid").value
 }

@@ -13,7 +13,7 @@ fn shown(config: &TaskConfig, key: &str) -> String {
 }
 
 #[test]
-fn a_bare_task_has_defaults() {
+fn fills_in_defaults() {
     let config = task("task: t");
     assert_eq!(config.output_type, OutputType::GenerateUntil);
     assert_eq!(
@@ -32,7 +32,7 @@ fn a_bare_task_has_defaults() {
 }
 
 #[test]
-fn keys_come_in_their_order() {
+fn keys_are_in_canonical_order() {
     let config = task(
         "{metadata: {version: 2.0}, doc_to_target: !function u.target, dataset_path: json, task: t, \
           process_docs: !function u.docs, num_fewshot: 3, dataset_kwargs: null, test_split: test}",
@@ -72,14 +72,14 @@ fn generation_defaults_follow_the_delimiter() {
 }
 
 #[test]
-fn generation_settings_are_read_back() {
+fn reads_stop_strings_and_token_limit() {
     let config = task("{task: t, generation_kwargs: {until: x, max_tokens: null, max_new_tokens: 9}}");
     assert_eq!(config.generation_kwargs.until(), [Value::str("x")]);
     assert_eq!(config.generation_kwargs.max_gen_toks(), Some(&Value::Int(9)));
 }
 
 #[test]
-fn repeats_are_for_generation() {
+fn repeats_apply_to_generation_only() {
     assert_eq!(task("{task: t, repeats: 4}").repeats, 4);
     let (config, warnings) = try_task("{task: t, repeats: 4, output_type: loglikelihood}");
     assert_eq!(config.unwrap().repeats, 1);
@@ -105,7 +105,7 @@ fn examples_inherit_from_the_task() {
 }
 
 #[test]
-fn a_split_of_the_examples_wins() {
+fn split_in_fewshot_config_wins() {
     let config = task("{task: t, fewshot_split: train, fewshot_config: {split: validation}}");
     assert_eq!(config.fewshot_config.split.as_deref(), Some("validation"));
     assert_eq!(config.fewshot_split.as_deref(), Some("train"));
@@ -191,13 +191,13 @@ fn scorers_are_names_or_dicts() {
     assert_eq!(shown(&task("{task: t, scorer: regex}"), "scorer"), "{'type': 'regex'}");
     let config = task("{task: t, scorer: {type: regex, kwargs: {x: 1}, note: y}}");
     assert_eq!(shown(&config, "scorer"), "{'type': 'regex', 'kwargs': {'x': 1}, 'note': 'y'}");
-    // Arguments stand under `kwargs` or beside the type.
+    // Arguments are given under `kwargs` or next to the type.
     let kwargs = config.scorer.unwrap().kwargs;
     assert_eq!((kwargs.len(), kwargs.contains_str("note")), (2, true));
 }
 
 #[test]
-fn older_spellings_are_understood() {
+fn accepts_older_spellings() {
     let config = task(
         "{task: t, tag: one, dataset_kwargs: {trust_remote_code: true, data_dir: d}, use_prompt: p, \
           should_decontaminate: true, doc_to_decontamination_query: !function u.q, doc_to_choice: {a: x, b: y}, \
@@ -211,7 +211,7 @@ fn older_spellings_are_understood() {
 }
 
 #[test]
-fn the_caller_changes_what_may_be_changed() {
+fn applies_overrides_of_the_caller() {
     let mut config = task("{task: t, num_fewshot: 0}");
     assert!(!config.set_num_fewshot(5));
     assert_eq!(config.num_fewshot, Some(0));
@@ -228,7 +228,7 @@ fn the_caller_changes_what_may_be_changed() {
 }
 
 #[test]
-fn a_class_keeps_its_own_keys() {
+fn class_keeps_its_own_keys() {
     let mut warnings = Vec::new();
     let mapping = mapping("{task: t, class: !function task.Mine, recipe: r, dataset_name: d}");
     let registry = Registry::default();
@@ -239,7 +239,7 @@ fn a_class_keeps_its_own_keys() {
 }
 
 #[test]
-fn a_class_may_use_formats_of_the_program() {
+fn class_may_use_registered_formats() {
     let mut registry = Registry::default();
     let cloze = registry.formats.get("cloze").and_then(|entry| entry.code.rust()).unwrap();
     let terse = FormatEntry::new("terse", Format::clone(cloze));
@@ -250,7 +250,7 @@ fn a_class_may_use_formats_of_the_program() {
 }
 
 #[test]
-fn a_format_comes_before_everything_else() {
+fn format_is_applied_before_defaults() {
     let config = task(
         "{task: f@generate, doc_to_text: question, doc_to_choice: choices, doc_to_target: answer, \
           formats: {mcqa: null, generate: {fewshot_delimiter: '|'}}}",

@@ -1,4 +1,4 @@
-//! Tests of formats: which one is selected, and the templates it makes.
+//! Tests of format selection and of the generated templates.
 
 mod recorded;
 
@@ -28,7 +28,7 @@ fn templates(format: &Format) -> FormatTemplates {
 }
 
 #[test]
-fn a_selection_decides() {
+fn selection_wins() {
     assert_eq!(selected("mcqa", None), ("mcqa".into(), built_in("mcqa")));
     assert_eq!(selected("mcqa", Some("cloze")), ("cloze".into(), built_in("cloze")));
     let (name, format) = selected("{type: mcqa, instruction: X}", None);
@@ -39,7 +39,7 @@ fn a_selection_decides() {
 }
 
 #[test]
-fn a_table_has_names_of_its_own() {
+fn table_defines_its_own_names() {
     let table =
         "{mcqa: {instruction: X}, short: {type: mcqa, question_prefix: null}, plain: cloze, cot: null}";
     assert_eq!(selected(table, None).1.instruction.as_deref(), Some("X"));
@@ -81,7 +81,7 @@ fn every_field_can_be_set() {
 }
 
 #[test]
-fn templates_are_tidy() {
+fn generates_readable_templates() {
     let mcqa = templates(&built_in("mcqa"));
     assert_eq!(
         mcqa.doc_to_text,
@@ -101,7 +101,7 @@ fn templates_are_tidy() {
 }
 
 #[test]
-fn without_options_the_answer_is_printed() {
+fn without_options_the_target_is_the_answer() {
     let text = |text: &str| Field::Text(text.into());
     let cot = built_in("cot").templates(&text("q"), &text("{{ a }}"), None).unwrap();
     assert_eq!((cot.doc_to_choice, cot.doc_to_target.as_str()), (None, "{{ a }}"));
@@ -112,7 +112,7 @@ fn without_options_the_answer_is_printed() {
 }
 
 #[test]
-fn number_labels_are_whole_numbers() {
+fn number_labels_are_integers() {
     let text = |text: &str| Field::Text(text.into());
     let (_, format) = selected("{type: generate, choice_labels: numbers}", None);
     for (target, answer, label) in [
@@ -130,7 +130,7 @@ fn number_labels_are_whole_numbers() {
 }
 
 #[test]
-fn the_pieces_of_a_format_make_it_again() {
+fn fields_of_a_format_rebuild_it() {
     let formats = Registry::default().formats;
     let mut numbered = built_in("cot");
     numbered.choice_labels = Some(ChoiceLabels::List(vec!["i".into(), "ii".into()]));

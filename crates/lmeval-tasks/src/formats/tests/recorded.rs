@@ -1,4 +1,4 @@
-//! The templates of formats against recorded prompts.
+//! Compares the templates of formats with recorded prompts.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ fn choices(config: &TaskConfig, document: &Dict) -> Vec<String> {
     items.iter().map(|item| item.as_str().unwrap().to_owned()).collect()
 }
 
-/// The prompt of a document, with its answer where it is an example.
+/// The prompt of a document; for an example, followed by its answer.
 fn turn(config: &TaskConfig, document: &Dict, is_example: bool) -> String {
     let text = render(config.doc_to_text.as_ref(), document);
     let delimiter = config.target_delimiter.as_deref().unwrap();
@@ -67,7 +67,7 @@ fn task(selection: Option<&str>) -> TaskConfig {
 }
 
 #[test]
-fn every_recorded_prompt_comes_out() {
+fn renders_every_recorded_prompt() {
     let tests = documents("data/mc_test.jsonl");
     let training = documents("data/mc_train.jsonl");
     let runs: Vec<serde_json::Value> = serde_json::from_str(&golden("recorded.json")).unwrap();
@@ -117,7 +117,7 @@ fn planets() -> Dict {
     Dict::clone(&document)
 }
 
-/// Prompt, options and target of a format for the document about planets.
+/// The prompt, options and target of a format for the document about planets.
 fn rendered(format: &str, labels: Option<ChoiceLabels>, answer: &str) -> (String, String, String) {
     let text = |text: &str| Field::Text(text.into());
     let mut format = built_in(format);
@@ -128,7 +128,7 @@ fn rendered(format: &str, labels: Option<ChoiceLabels>, answer: &str) -> (String
 }
 
 #[test]
-fn labels_of_every_kind() {
+fn renders_labels_of_every_kind() {
     let is = |found: (String, String, String), text: &str, options: &str, target: &str| {
         assert_eq!((found.0.as_str(), found.1.as_str(), found.2.as_str()), (text, options, target));
     };
@@ -159,7 +159,7 @@ fn labels_of_every_kind() {
 }
 
 #[test]
-fn too_many_options_for_the_letters_fail() {
+fn more_options_than_letters_is_an_error() {
     let text = |text: &str| Field::Text(text.into());
     let many: Vec<Value> = (0..27).map(Value::Int).collect();
     let options = Field::List(many.into());
